@@ -1,0 +1,37 @@
+// What a user sees while a sweep runs: a bar with the time left on a terminal, plain lines
+// elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace attnlab {
+
+class Progress {
+ public:
+  // total_weight: the sum of what all points will report to advance(); the weights are estimates of
+  // their cost (multiply-adds, say), so that the time left is fair when sizes differ.
+  Progress(std::FILE* stream, double total_weight);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void begin(const std::string& what);  // the point that starts now
+  void phase(const std::string& what);  // what it is doing: verify, time (round 3/9), ...
+  void advance(double weight);          // that much of the total is done
+  void line(const std::string& text);   // a line that stays (a failure, a warning)
+  void finish();
+
+ private:
+  void draw(bool force);
+
+  std::FILE* stream_;
+  bool terminal_;
+  double total_;
+  double done_ = 0.0;
+  std::string what_, phase_;
+  std::chrono::steady_clock::time_point start_, last_draw_;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,88 @@
+// One finished point: a self-contained JSON object on one line, "attnlab.record/1". The fields are
+// documented in results/README.md; this struct is their one definition in code.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/sweep.h"
+#include "kernels/api/traffic.h"
+#include "reference/verdict.h"
+
+namespace attnlab {
+
+inline constexpr const char* kRecordSchema = "attnlab.record/1";
+
+enum class Status : std::uint8_t { ok, failed, unsupported, out_of_memory, invalid, skipped };
+const char* to_string(Status status);
+
+struct Timing {
+  std::vector<double> samples_s;  // in the order in which they were taken
+  double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
+  double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
+  std::string timer;
+};
+
+struct Flops {
+  std::int64_t useful = 0;    // 4 * A * d forward, 10 * A * d backward; A: visible pairs
+  std::int64_t executed = 0;  // whole tiles
+  std::int64_t paper = 0;     // 4 * sq * sk * d * h * b, halved for causal
+};
+
+struct Memory {
+  std::uint64_t inputs_bytes = 0;
+  std::uint64_t outputs_bytes = 0;
+  std::uint64_t saved_bytes = 0;  // statistics kept for backward (lse)
+  std::uint64_t workspace_bytes = 0;
+  std::optional<std::uint64_t> peak_bytes;  // measured by the arena while this competitor ran
+};
+
+struct Record {
+  Case point;  // with exactly one competitor
+  std::string sweep;
+  Status status = Status::ok;
+  std::string reason;                            // of every status but ok
+  std::vector<reference::Verdict> verify;        // before timing
+  std::vector<reference::Verdict> verify_timed;  // of the outputs that were timed
+  std::optional<Timing> time;
+  std::optional<Flops> flops;
+  std::optional<Memory> memory;
+  std::optional<Traffic> requested;
+  std::optional<std::int64_t> compulsory_bytes;
+  Device device;
+  Protocol protocol;
+  std::vector<int> order;  // this competitor's place in each round, as shuffled
+  std::string command_line;
+  std::string timestamp;  // ISO 8601, UTC
+};
+
+nlohmann::ordered_json to_json(const Record& record);
+
+// Identifies a point across files: id, kernel, backend, config, input kind, seed, cold or hot.
+std::string record_key(const nlohmann::ordered_json& record);
+
+// Appends one line with one write() and fsync, so that a finished record survives a kill. Creates
+// the file and its folder. Throws UsageError naming the file if it cannot be written.
+class RecordFile {
+ public:
+  explicit RecordFile(const std::filesystem::path& file);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+  void append(const nlohmann::ordered_json& record);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+// Reads JSON lines. Throws UsageError naming file and line for anything that is not an
+// "attnlab.record/1"; a half-written last line is left out and reported in `warnings`.
+std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& file,
+                                                 std::vector<std::string>& warnings);
+
+}  // namespace attnlab

@@ -1,0 +1,112 @@
+// What to run: axes whose product is a list of cases. A sweep comes from a JSON file, from flags,
+// or from a file with axes overridden by flags; all three pass through the same grammar, so a key
+// of the file and a flag of the same name take the same values.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+
+enum class InputKind : std::uint8_t { normal, uniform, integers, large_logits, outlier };
+const char* to_string(InputKind kind);
+
+// How each case is measured and verified (docs: results/README.md).
+struct Protocol {
+  int min_rounds = 9;  // interleaved rounds that every competitor gets
+  int max_rounds = 100;
+  double max_seconds = 15.0;    // hard stop of the timing of one competitor
+  double interval = 0.005;      // stop when the 95 % interval of the median is within this share
+  double warmup_seconds = 0.2;  // at least one launch
+  std::int64_t verify_multiply_adds = std::int64_t{1} << 28;  // budget of the oracle for one case
+  bool operator==(const Protocol&) const = default;
+};
+
+// The axes in the order in which the product is formed: the first changes slowest. An empty
+// optional axis is "the kernel's default" or "the same as".
+struct Axes {
+  std::vector<Pass> pass = {Pass::fwd};
+  std::vector<Dtype> dtype = {Dtype::f32};
+  std::vector<Layout> layout = {Layout::bshd};
+  std::vector<std::int64_t> batch = {1};
+  std::vector<std::int64_t> heads = {8};
+  std::vector<std::int64_t> heads_kv;  // empty: as heads
+  std::vector<std::int64_t> head_dim = {64};
+  std::vector<MaskSpec> mask = {MaskSpec{}};
+  std::vector<double> dropout = {0.0};
+  std::vector<std::int64_t> seqlen = {1024};  // both, unless one of the next two is given
+  std::vector<std::int64_t> seqlen_q;
+  std::vector<std::int64_t> seqlen_k;
+  std::vector<InputKind> input_kind = {InputKind::normal};
+  std::vector<std::uint64_t> seed = {7};
+  std::vector<std::string> kernel;                           // empty: every kernel of the backend
+  std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n; empty: defaults
+};
+
+enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
+
+// Points that match every named value are left out (or are recorded as skipped with the reason).
+struct Exclusion {
+  std::vector<std::pair<std::string, std::vector<std::string>>> where;  // axis -> canonical values
+  std::string reason;
+};
+
+struct Sweep {
+  std::string name;
+  std::string description;
+  std::string source;  // the file it came from, or "command line"
+  BackendChoice backend = BackendChoice::automatic;
+  Axes axes;
+  std::vector<Exclusion> exclude;
+  Protocol protocol;
+};
+
+// One kernel that runs a case, or the reason why it does not.
+struct Competitor {
+  std::string kernel;
+  Backend backend = Backend::cpu;
+  const Implementation* implementation = nullptr;  // null: no such kernel on this backend
+  Config config;
+  std::string unsupported;  // not empty: recorded as `unsupported`
+  std::string skipped;      // not empty: recorded as `skipped` (an exclusion's reason)
+};
+
+// One problem with one set of inputs, and all that compete on it, interleaved.
+struct Case {
+  Problem problem;
+  InputKind input_kind = InputKind::normal;
+  std::uint64_t seed = 0;
+  std::vector<Competitor> competitors;
+};
+
+// Sets one axis from its text, e.g. ("seqlen", "512:8192:x2"), ("mask", "none,causal"),
+// ("block", "64x64,128x128"). `where` names the flag or the file and key for the error message.
+// Throws UsageError.
+void set_axis(Sweep& sweep, std::string_view axis, std::string_view text, const std::string& where);
+
+// The axis names that set_axis takes, each with a one-line description and an example value.
+struct AxisHelp {
+  const char* name;
+  const char* values;
+  const char* summary;
+};
+const std::vector<AxisHelp>& axis_help();
+
+// Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
+// misspelt (with the nearest known name), out of range, or of the wrong type.
+Sweep read_sweep(const std::filesystem::path& file);
+
+// The product of the axes, with kernels looked up, each kernel's config projected on the axes it
+// declares (so a kernel without blocks runs once, not once per block), duplicates removed, padding
+// lengths drawn from the seed. Throws UsageError for an impossible combination that was asked for
+// (heads not divisible by heads_kv, ...), naming sweep and axis.
+std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device);
+
+}  // namespace attnlab

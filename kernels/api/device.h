@@ -1,0 +1,28 @@
+// Where a kernel runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+enum class Backend : std::uint8_t { cpu, cuda };
+const char* to_string(Backend backend);
+
+struct Device {
+  Backend backend = Backend::cpu;
+  std::string name;
+  std::uint64_t memory_bytes = 0;  // what a process may use in total
+  // CPU
+  int threads = 1;
+  std::string isa;  // instruction set of the tile operations: "avx512", "avx2", ...
+  std::vector<std::uint64_t> cache_bytes;  // L1d, L2, L3 as the system reports them
+  // CUDA
+  int ordinal = 0;
+  int compute_capability = 0;  // 90 for sm_90
+  int multiprocessors = 0;
+  std::uint64_t shared_memory_per_block_bytes = 0;
+};
+
+}  // namespace attnlab

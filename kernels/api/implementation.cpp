@@ -1,0 +1,28 @@
+#include "kernels/api/implementation.h"
+
+namespace attnlab {
+
+Config default_config(const Implementation& implementation) {
+  Config config;
+  for (int i = 0; i < implementation.num_axes; ++i) {
+    config.set(implementation.axes[i].name, implementation.axes[i].default_value);
+  }
+  return config;
+}
+
+std::string invalid(const Config& config, const Implementation& implementation) {
+  for (const auto& [name, value] : config.values()) {
+    const ConfigAxis* axis = nullptr;
+    for (int i = 0; i < implementation.num_axes; ++i) {
+      if (name == implementation.axes[i].name) axis = &implementation.axes[i];
+    }
+    if (axis == nullptr) return std::string(implementation.name) + " has no axis '" + name + "'";
+    if (value < axis->minimum || value > axis->maximum) {
+      return name + " = " + std::to_string(value) + " is outside " + implementation.name + "'s [" +
+             std::to_string(axis->minimum) + ", " + std::to_string(axis->maximum) + "]";
+    }
+  }
+  return "";
+}
+
+}  // namespace attnlab

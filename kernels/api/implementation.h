@@ -1,0 +1,58 @@
+// The contract between a kernel and everything else. A built-in and a plug-in are the same thing:
+// one constant of type Implementation, plain pointers to functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/api/config.h"
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+#include "kernels/api/tensors.h"
+#include "kernels/api/traffic.h"
+
+namespace attnlab {
+
+// Raised whenever a field of Implementation or of the types it names changes its meaning.
+inline constexpr int kApiVersion = 1;
+
+// What prepare() made: specialisations, tensor maps, handles. Owned by the caller, freed by
+// release().
+struct PreparedKernel;
+
+struct Implementation {
+  int api_version;
+  const char* name;  // naive, minimal, v1, v2, v3, or a plug-in's own
+  Backend backend;
+  const char* summary;  // one line: what this kernel is and where it comes from
+
+  const ConfigAxis* axes;  // in the order in which a Config lists them
+  int num_axes;
+
+  // Empty if (problem, config, device) can run, else one sentence that says why not.
+  std::string (*unsupported)(const Problem& problem, const Config& config, const Device& device);
+
+  // Device memory beyond inputs and outputs that launch() needs.
+  std::uint64_t (*workspace_bytes)(const Problem& problem, const Config& config,
+                                   const Device& device);
+
+  // All that may be slow or allocate. Throws std::runtime_error with the cause.
+  PreparedKernel* (*prepare)(const Problem& problem, const Config& config, const Device& device);
+
+  // Asynchronous (the CPU backend returns when done), allocates nothing, and idempotent: it zeroes
+  // what it accumulates into. `stream` is the backend's queue, null on the CPU.
+  void (*launch)(PreparedKernel* prepared, const Tensors& tensors, void* stream);
+
+  void (*release)(PreparedKernel* prepared);
+
+  // What the schedule loads and stores and executes, without running it: O(tiles).
+  Traffic (*traffic)(const Problem& problem, const Config& config);
+};
+
+// The axes' defaults.
+Config default_config(const Implementation& implementation);
+
+// Empty if every value of `config` names an axis of the implementation and lies in its range.
+std::string invalid(const Config& config, const Implementation& implementation);
+
+}  // namespace attnlab

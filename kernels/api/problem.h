@@ -1,0 +1,88 @@
+// One value that describes the work. Nobody else carries a shape.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/api/mask_spec.h"
+#include "kernels/shared/shape.h"
+
+namespace attnlab {
+
+enum class Pass : std::uint8_t { fwd, bwd, fwdbwd };
+enum class Dtype : std::uint8_t { f32, f16, bf16 };
+enum class Layout : std::uint8_t { bshd, bhsd, packed };
+enum class LengthsKind : std::uint8_t { dense, padding, packed };
+
+const char* to_string(Pass pass);
+const char* to_string(Dtype dtype);
+const char* to_string(Layout layout);
+const char* to_string(LengthsKind kind);
+std::int64_t size_bytes(Dtype dtype);
+
+// The lengths of the batch entries. dense: the lists are empty. padding: keys[b] of the seqlen_k
+// keys exist. packed: entry b has queries[b] rows and keys[b] keys.
+struct Lengths {
+  LengthsKind kind = LengthsKind::dense;
+  std::vector<std::int64_t> queries;
+  std::vector<std::int64_t> keys;
+  bool operator==(const Lengths&) const = default;
+};
+
+// O = dropout(softmax(mask(softmax_scale * Q K^T))) V, and lse of the masked scaled scores.
+// q, o: (batch, num_heads_q, seqlen_q, head_dim); k, v: (batch, num_heads_kv, seqlen_k, head_dim),
+// in `layout`; lse: (batch, num_heads_q, seqlen_q), fp32, natural log.
+struct Problem {
+  Pass pass = Pass::fwd;
+  Dtype dtype = Dtype::f32;
+  std::int64_t batch = 1;
+  std::int64_t num_heads_q = 1;
+  std::int64_t num_heads_kv = 1;
+  std::int64_t seqlen_q = 1;
+  std::int64_t seqlen_k = 1;
+  std::int64_t head_dim = 64;
+  MaskSpec mask;
+  Lengths lengths;
+  double dropout = 0.0;        // in [0, 1)
+  std::uint64_t seed = 0;      // of the dropout mask, and of lengths that are drawn
+  double softmax_scale = 0.0;  // 0: 1 / sqrt(head_dim)
+  Layout layout = Layout::bshd;
+
+  bool operator==(const Problem&) const = default;
+
+  double scale() const;                        // softmax_scale with its default filled in
+  std::int64_t queries(std::int64_t b) const;  // rows of entry b
+  std::int64_t keys(std::int64_t b) const;     // keys that exist in entry b
+
+  // Elements of q (= o) and of k (= v).
+  std::int64_t elements_q() const;
+  std::int64_t elements_k() const;
+  std::int64_t elements_lse() const { return batch * num_heads_q * seqlen_q; }
+
+  // Visible (query, key) pairs of entry b, of one head. The sum over entries and heads is the A of
+  // the FLOP counts: forward 4 * A * head_dim, backward 10 * A * head_dim.
+  std::int64_t visible_pairs(std::int64_t b, const BlockPattern& blocks) const;
+
+  // A name for people, filters and profilers, like
+  // "fwd/f32/b1/hq8/hkv8/sq4096/sk4096/d64/causal/p0/bshd".
+  std::string id() const;
+};
+
+// Why the sizes cannot be one problem (a zero, heads that do not divide, p >= 1, sizes whose
+// product overflows, ...), or empty. Names the field.
+std::string invalid(const Problem& problem);
+
+// The plain struct that kernels get.
+Shape make_shape(const Problem& problem);
+
+// The mask of entry b; `blocks` views the bytes of visible_blocks() and must outlive the result.
+Mask make_mask(const Problem& problem, std::int64_t b, const BlockPattern& blocks);
+
+// The bytes of the problem's block pattern; empty if it has none.
+std::vector<std::uint8_t> make_block_pattern(const Problem& problem);
+
+// Views them (or no pattern).
+BlockPattern view_block_pattern(const Problem& problem, const std::uint8_t* bytes);
+
+}  // namespace attnlab

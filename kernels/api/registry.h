@@ -1,0 +1,34 @@
+// The one door to all kernels: an explicit list, in priority order.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "kernels/api/implementation.h"
+
+namespace attnlab {
+
+class Registry {
+ public:
+  Registry() = default;
+  explicit Registry(std::span<const Implementation* const> implementations);
+
+  // Throws std::invalid_argument for another api_version or a (name, backend) that is there
+  // already.
+  void add(const Implementation& implementation);
+  std::span<const Implementation* const> all() const { return implementations_; }
+  // Null if there is none.
+  const Implementation* find(std::string_view name, Backend backend) const;
+
+ private:
+  std::vector<const Implementation*> implementations_;
+};
+
+// The kernels of this tree (kernels/builtin.cpp).
+const Registry& builtin_registry();
+
+// The devices that this machine has, best first; the CPU is always there.
+std::vector<Device> available_devices();
+
+}  // namespace attnlab

@@ -1,0 +1,115 @@
+// Which keys a query row sees, and the tile classes (empty, partial, full) that let a kernel skip
+// what nobody sees and mask only where it must.
+//
+// Key c is visible to row r iff every part allows it, with D = seqlen_k - seqlen_q:
+//   window   r + D - left <= c <= r + D + right     (-1: unbounded; causal is right = 0)
+//   padding  c < valid_k
+//   blocks   pattern[r / block_q][c / block_k] != 0
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab {
+
+enum class TileClass : u8 { empty, partial, full };
+
+// A block pattern with its own block size, row-major, one byte a block; `visible` null: no pattern.
+struct BlockPattern {
+  const u8* visible = nullptr;  // (ceil(seqlen_q / block_q), blocks_k)
+  i32 block_q = 0;
+  i32 block_k = 0;
+  i64 blocks_k = 0;
+};
+
+// The mask of one batch entry.
+struct Mask {
+  i64 seqlen_q = 0;
+  i64 seqlen_k = 0;
+  i64 left = -1;
+  i64 right = -1;
+  i64 valid_k = 0;  // keys that exist: seqlen_k, or the entry's length under padding
+  BlockPattern blocks;
+};
+
+// The keys that the window and the padding let row r see; block patterns come on top.
+ATTNLAB_HD constexpr Range band(const Mask& mask, i64 r) {
+  const i64 diagonal = r + mask.seqlen_k - mask.seqlen_q;
+  const i64 begin = mask.left < 0 ? 0 : max<i64>(0, diagonal - mask.left);
+  const i64 end =
+      mask.right < 0 ? mask.valid_k : min(mask.valid_k, max<i64>(0, diagonal + mask.right + 1));
+  return {begin, end};
+}
+
+ATTNLAB_HD constexpr bool block_visible(const BlockPattern& blocks, i64 r, i64 c) {
+  return blocks.visible == nullptr ||
+         blocks.visible[(r / blocks.block_q) * blocks.blocks_k + c / blocks.block_k] != 0;
+}
+
+ATTNLAB_HD constexpr bool is_visible(const Mask& mask, i64 r, i64 c) {
+  const Range keys = band(mask, r);
+  return c >= keys.begin && c < keys.end && block_visible(mask.blocks, r, c);
+}
+
+// Number of keys that row r sees.
+ATTNLAB_HD constexpr i64 visible_keys(const Mask& mask, i64 r) {
+  const Range keys = band(mask, r);
+  if (mask.blocks.visible == nullptr || keys.empty()) return keys.size();
+  i64 count = 0;
+  for (i64 c = keys.begin; c < keys.end;) {
+    const i64 next = min(keys.end, round_up(c + 1, static_cast<i64>(mask.blocks.block_k)));
+    if (block_visible(mask.blocks, r, c)) count += next - c;
+    c = next;
+  }
+  return count;
+}
+
+// Class of the rectangle rows x keys under window and padding alone. Rows lie inside seqlen_q; keys
+// may reach past valid_k, which makes a rectangle partial: those keys must be masked.
+ATTNLAB_HD constexpr TileClass classify_band(const Mask& mask, Range rows, Range keys) {
+  const Range existing = intersect(keys, {0, mask.valid_k});
+  if (rows.empty() || existing.empty()) return TileClass::empty;
+  // band() moves right with the row, so rows that see the tile form one interval [first, last].
+  const i64 shift = mask.seqlen_k - mask.seqlen_q;
+  const i64 first = mask.right < 0 ? rows.begin : existing.begin - mask.right - shift;
+  const i64 last = mask.left < 0 ? rows.end - 1 : existing.end - 1 + mask.left - shift;
+  if (max(first, rows.begin) > min(last, rows.end - 1)) return TileClass::empty;
+  const bool all_see_all = keys.end <= mask.valid_k &&
+                           band(mask, rows.end - 1).begin <= keys.begin &&
+                           band(mask, rows.begin).end >= keys.end;
+  return all_see_all ? TileClass::full : TileClass::partial;
+}
+
+// Class of the rectangle rows x keys under the whole mask; exact: `empty` and `full` are returned
+// whenever they hold. O(pattern blocks that the rectangle touches).
+ATTNLAB_HD constexpr TileClass classify(const Mask& mask, Range rows, Range keys) {
+  if (mask.blocks.visible == nullptr) return classify_band(mask, rows, keys);
+  const Range existing = intersect(keys, {0, mask.valid_k});
+  if (rows.empty() || existing.empty()) return TileClass::empty;
+  const i64 block_q = mask.blocks.block_q;
+  const i64 block_k = mask.blocks.block_k;
+  bool any_visible = false;
+  bool any_hidden = keys.end > mask.valid_k;
+  for (i64 r = rows.begin / block_q * block_q; r < rows.end; r += block_q) {
+    for (i64 c = existing.begin / block_k * block_k; c < existing.end; c += block_k) {
+      const TileClass part = block_visible(mask.blocks, r, c)
+                                 ? classify_band(mask, intersect(rows, {r, r + block_q}),
+                                                 intersect(existing, {c, c + block_k}))
+                                 : TileClass::empty;
+      any_visible |= part != TileClass::empty;
+      any_hidden |= part != TileClass::full;
+      if (any_visible && any_hidden) return TileClass::partial;
+    }
+  }
+  return any_visible ? TileClass::full : TileClass::empty;
+}
+
+// The key tiles that rows may see under window and padding: tiles outside are empty for sure, tiles
+// inside still need classify() when there is a block pattern.
+ATTNLAB_HD constexpr Range n_block_range(const Mask& mask, Range rows, i64 block_n) {
+  if (rows.empty()) return {};
+  const Range keys = {band(mask, rows.begin).begin, band(mask, rows.end - 1).end};
+  if (keys.empty()) return {};
+  return {keys.begin / block_n, ceil_div(keys.end, block_n)};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,19 @@
+// The judgement of one output tensor. Plain data, so that records can carry it without Eigen.
+#pragma once
+
+#include <string>
+
+namespace attnlab::reference {
+
+struct Verdict {
+  std::string tensor;          // "o", "lse"
+  double max_abs = 0.0;        // largest |x - ref|
+  double rel_fro = 0.0;        // ||x - ref||_F / ||ref||_F
+  double ratio_to_twin = 0.0;  // max_abs / the twin's max_abs (lse: the largest |error| / bound)
+  double bound = 0.0;          // what max_abs is held to
+  double coverage = 0.0;       // share of the tensor's rows that were compared
+  bool pass = false;
+  std::string message;  // of a failure: coordinate, got, want, bound
+};
+
+}  // namespace attnlab::reference
