@@ -24,12 +24,17 @@ class Progress {
   void finish();
 
  private:
-  void draw(bool force);
+  void draw();
+  void clear();
+  double share_done() const;
+  std::string status() const;
 
   std::FILE* stream_;
   bool terminal_;
   double total_;
   double done_ = 0.0;
+  int points_ = 0;      // points that have begun
+  bool drawn_ = false;  // a bar stands on the terminal's current line
   std::string what_, phase_;
   std::chrono::steady_clock::time_point start_, last_draw_;
 };

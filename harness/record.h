@@ -21,7 +21,8 @@ enum class Status : std::uint8_t { ok, failed, unsupported, out_of_memory, inval
 const char* to_string(Status status);
 
 struct Timing {
-  std::vector<double> samples_s;  // in the order in which they were taken
+  std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
+  int inner_launches = 1;         // launches that each sample is the mean of
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
   std::string timer;

@@ -21,8 +21,13 @@ struct RunContext {
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
 };
 
+// What the case adds to a Progress's total: estimated cost of its competitors, in the FLOPs that a
+// launch costs plus a constant for what every point costs.
+double case_weight(const Case& work);
+
 // Runs all competitors of one case and calls `finished` with each record as soon as it is complete.
 // A competitor that throws, fails verification or does not fit is a record, and the others go on.
+// Advances `progress` by case_weight(work). Passes on what `finished` throws.
 void run_case(const Case& work, const RunContext& context, Progress& progress,
               const std::function<void(const Record&)>& finished);
 

@@ -41,7 +41,7 @@ struct Axes {
   std::vector<std::int64_t> head_dim = {64};
   std::vector<MaskSpec> mask = {MaskSpec{}};
   std::vector<double> dropout = {0.0};
-  std::vector<std::int64_t> seqlen = {1024};  // both, unless one of the next two is given
+  std::vector<std::int64_t> seqlen;  // both, unless one of the next two is given; empty: 1024
   std::vector<std::int64_t> seqlen_q;
   std::vector<std::int64_t> seqlen_k;
   std::vector<InputKind> input_kind = {InputKind::normal};
@@ -52,7 +52,7 @@ struct Axes {
 
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 
-// Points that match every named value are left out (or are recorded as skipped with the reason).
+// Points that match every named value are recorded as skipped with the reason.
 struct Exclusion {
   std::vector<std::pair<std::string, std::vector<std::string>>> where;  // axis -> canonical values
   std::string reason;
@@ -65,6 +65,7 @@ struct Sweep {
   BackendChoice backend = BackendChoice::automatic;
   Axes axes;
   std::vector<Exclusion> exclude;
+  bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
   Protocol protocol;
 };
 
@@ -105,8 +106,9 @@ Sweep read_sweep(const std::filesystem::path& file);
 
 // The product of the axes, with kernels looked up, each kernel's config projected on the axes it
 // declares (so a kernel without blocks runs once, not once per block), duplicates removed, padding
-// lengths drawn from the seed. Throws UsageError for an impossible combination that was asked for
-// (heads not divisible by heads_kv, ...), naming sweep and axis.
+// lengths drawn from the seed. A device without a name stands for a backend that this machine does
+// not have: every competitor is then unsupported. Throws UsageError for an impossible combination
+// that was asked for (heads not divisible by heads_kv, ...), naming sweep and axis.
 std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device);
 
 }  // namespace attnlab

@@ -40,6 +40,16 @@ ATTNLAB_HD constexpr Range band(const Mask& mask, i64 r) {
   return {begin, end};
 }
 
+// The rows that see key c under window and padding: the same band, read by column.
+ATTNLAB_HD constexpr Range band_rows(const Mask& mask, i64 c) {
+  if (c >= mask.valid_k) return {};
+  const i64 diagonal = c - (mask.seqlen_k - mask.seqlen_q);
+  const i64 begin = mask.right < 0 ? 0 : max<i64>(0, diagonal - mask.right);
+  const i64 end =
+      mask.left < 0 ? mask.seqlen_q : min(mask.seqlen_q, max<i64>(0, diagonal + mask.left + 1));
+  return {begin, end};
+}
+
 ATTNLAB_HD constexpr bool block_visible(const BlockPattern& blocks, i64 r, i64 c) {
   return blocks.visible == nullptr ||
          blocks.visible[(r / blocks.block_q) * blocks.blocks_k + c / blocks.block_k] != 0;
@@ -68,11 +78,10 @@ ATTNLAB_HD constexpr i64 visible_keys(const Mask& mask, i64 r) {
 ATTNLAB_HD constexpr TileClass classify_band(const Mask& mask, Range rows, Range keys) {
   const Range existing = intersect(keys, {0, mask.valid_k});
   if (rows.empty() || existing.empty()) return TileClass::empty;
-  // band() moves right with the row, so rows that see the tile form one interval [first, last].
-  const i64 shift = mask.seqlen_k - mask.seqlen_q;
-  const i64 first = mask.right < 0 ? rows.begin : existing.begin - mask.right - shift;
-  const i64 last = mask.left < 0 ? rows.end - 1 : existing.end - 1 + mask.left - shift;
-  if (max(first, rows.begin) > min(last, rows.end - 1)) return TileClass::empty;
+  // The band moves right with the row, so the rows that see the tile form one interval.
+  const Range seeing = {band_rows(mask, existing.begin).begin,
+                        band_rows(mask, existing.end - 1).end};
+  if (intersect(seeing, rows).empty()) return TileClass::empty;
   const bool all_see_all = keys.end <= mask.valid_k &&
                            band(mask, rows.end - 1).begin <= keys.begin &&
                            band(mask, rows.begin).end >= keys.end;

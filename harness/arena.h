@@ -1,0 +1,56 @@
+// The memory that kernels see: all of it comes from an arena, which counts it and surrounds it with
+// guards.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+// Every new byte, guards included, is 0xFF: a NaN in f32, f16, bf16 and e4m3, and -1 as an index.
+// So whoever reads what it did not write, or reads past an end, spoils its result. Filling also
+// touches every page before anything is timed.
+class Arena {
+ public:
+  static constexpr std::uint64_t kAlignment = 256;
+  static constexpr std::uint64_t kGuardBytes = 512 * 4;  // 512 elements of the widest type
+
+  struct Release {
+    Arena* arena = nullptr;
+    void operator()(void* data) const noexcept { arena->release(data); }
+  };
+  using Buffer = std::unique_ptr<void, Release>;
+
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Aligned to kAlignment; the guards lie directly before the first and after the last byte. The
+  // buffer must not outlive the arena. Throws std::bad_alloc.
+  Buffer allocate(std::string name, std::uint64_t bytes);
+
+  // Bytes that were asked for, guards left out: now, and the most since reset_peak().
+  std::uint64_t current_bytes() const { return current_; }
+  std::uint64_t peak_bytes() const { return peak_; }
+  void reset_peak() { peak_ = current_; }
+
+  // Looks at the guards of all live buffers. Says which buffer was overrun and where (empty: none),
+  // and restores the guards, so that the next kernel is not blamed for this one.
+  std::string restore_guards();
+
+ private:
+  struct Block {
+    std::string name;
+    unsigned char* data;
+    std::uint64_t bytes;
+  };
+  void release(void* data) noexcept;
+
+  std::vector<Block> blocks_;
+  std::uint64_t current_ = 0;
+  std::uint64_t peak_ = 0;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,37 @@
+// The grammar of the axes: one row for each, which says how its values are read, written and found
+// on a point. Sweep files, flags, exclusions and help texts all come from these rows.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/sweep.h"
+
+namespace attnlab {
+
+struct AxisGrammar {
+  AxisHelp help;
+  // Replaces the axis's values by those of a comma list. Throws UsageError, led by `where`.
+  std::function<void(Axes& axes, std::string_view text, const std::string& where)> set;
+  // The values in canonical text, the form that exclusions hold.
+  std::function<std::vector<std::string>(const Axes& axes)> values;
+  // The canonical text of a point's value; "" where the point has none (no blocks, say).
+  std::function<std::string(const Case& point, const Competitor& competitor)> value_of;
+};
+
+// In the order of the members of Axes.
+const std::vector<AxisGrammar>& axis_grammars();
+
+// Throws UsageError, led by `where`, with the nearest name.
+const AxisGrammar& find_axis(std::string_view name, const std::string& where);
+
+// "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
+BackendChoice parse_backend(std::string_view text, const std::string& where);
+
+// The generations of the laboratory, in the order of their history. A sweep may name one that has
+// no implementation on its backend yet; any other unknown name is a typing error.
+const std::vector<std::string>& generations();
+
+}  // namespace attnlab

@@ -1,0 +1,15 @@
+// What this binary was built from: for records and --version.
+#pragma once
+
+namespace attnlab {
+
+struct BuildInfo {
+  const char* version;
+  const char* commit;  // twelve digits, "-dirty" if tracked files differed; "unknown" outside git
+  const char* compiler;
+  const char* flags;
+};
+
+const BuildInfo& build_info();
+
+}  // namespace attnlab

@@ -1,0 +1,135 @@
+#include "harness/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "harness/build_info.h"
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/suggest.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kDescription =
+    "attnlab: a laboratory for attention kernels. Runs sweeps over sequence lengths, head dims,\n"
+    "masks and block sizes, verifies every point against an independent oracle, times the kernels\n"
+    "interleaved, and records time, memory and traffic.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  attnlab list\n"
+    "  attnlab run sweeps/quick.json\n"
+    "  attnlab run --kernel naive,v2 --seqlen 512:4096:x2 --mask none,causal\n"
+    "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
+    "\n"
+    "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
+    "measurement is invalid.";
+
+std::string version_text() {
+  const BuildInfo& build = build_info();
+  return fmt::format("attnlab {}\ncommit    {}\ncompiler  {}\nflags     {}", build.version,
+                     build.commit, build.compiler, build.flags);
+}
+
+// As a shell would read it again.
+std::string quoted(const std::string& word) {
+  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string join_command_line(int argc, const char* const* argv) {
+  std::string text;
+  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + quoted(argv[i]);
+  return text;
+}
+
+// An argument that no verb knows, with the nearest one that exists; "" if all are known.
+std::string unknown_argument(const CLI::App& app, const std::vector<Verb>& verbs) {
+  const auto complain = [](const std::string& what, const std::string& word,
+                           const std::vector<std::string>& known) {
+    return fmt::format("{} '{}'{}", what, word, suggestion(word, known));
+  };
+  const CLI::App* command = &app;
+  std::vector<std::string> verb_names;
+  for (const Verb& verb : verbs) {
+    verb_names.push_back(verb.command->get_name());
+    if (verb.command->parsed()) command = verb.command;
+  }
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const std::string& word : command->remaining()) {
+    if (word.starts_with("-")) {
+      return complain("unknown flag", word.substr(0, word.find('=')), flags);
+    }
+    if (command == &app) return complain("unknown verb", word, verb_names);
+  }
+  const std::vector<std::string> rest = command->remaining();
+  return rest.empty() ? "" : fmt::format("'{}' is one argument too many", rest.front());
+}
+
+int fail_usage(const std::string& why, const CLI::App* command) {
+  const std::string name = command == nullptr ? "" : " " + command->get_name();
+  fmt::print(stderr, "attnlab{}: {}\nTry: attnlab{} --help\n", name, why, name);
+  return kExitUsage;
+}
+
+int run_verb(const Verb& verb) {
+  try {
+    return verb.run();
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
+    return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "attnlab {}: out of memory\n", verb.command->get_name());
+    return kExitEnvironment;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
+    return kExitEnvironment;
+  }
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv) {
+  CLI::App app{kDescription, "attnlab"};
+  constexpr std::size_t kHelpColumn = 36;
+  app.get_formatter()->column_width(kHelpColumn);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("Subcommands", "Verbs");
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
+  app.footer(kFooter);
+  app.require_subcommand(0, 1);
+  const std::vector<Verb> verbs = {
+      add_list_verb(app), add_run_verb(app, join_command_line(argc, argv)), add_table_verb(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    app.exit(request);
+    return kExitGood;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App* command = nullptr;
+    for (const Verb& verb : verbs) {
+      if (verb.command->parsed()) command = verb.command;
+    }
+    const std::string unknown = unknown_argument(app, verbs);
+    return fail_usage(unknown.empty() ? error.what() : unknown, command);
+  }
+  for (const Verb& verb : verbs) {
+    if (verb.command->parsed()) return run_verb(verb);
+  }
+  fmt::print(stderr, "{}", app.help());
+  return kExitUsage;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,131 @@
+// attnlab run --dry-run: what a sweep would do.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/accounting.h"
+#include "harness/cli_verbs.h"
+#include "harness/grid.h"
+
+namespace attnlab {
+namespace {
+
+struct PlannedPoint {
+  const Case* work;
+  const Competitor* competitor;
+  std::string status;  // "runs", "unsupported" or "skipped"
+  std::string reason;
+  std::uint64_t workspace_bytes = 0;
+};
+
+std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& device) {
+  std::vector<PlannedPoint> points;
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) {
+      PlannedPoint point{.work = &work, .competitor = &competitor, .status = "runs"};
+      if (!competitor.skipped.empty()) {
+        point.status = "skipped";
+        point.reason = competitor.skipped;
+      } else if (!competitor.unsupported.empty()) {
+        point.status = "unsupported";
+        point.reason = competitor.unsupported;
+      } else {
+        point.workspace_bytes =
+            competitor.implementation->workspace_bytes(work.problem, competitor.config, device);
+      }
+      points.push_back(std::move(point));
+    }
+  }
+  return points;
+}
+
+std::uint64_t memory_bytes(const PlannedPoint& point) {
+  const Memory memory = memory_needed(point.work->problem, point.workspace_bytes);
+  return memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes + memory.workspace_bytes;
+}
+
+std::string mib(std::uint64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
+}
+
+Grid make_grid(const std::vector<PlannedPoint>& points) {
+  Grid grid{.columns = {{"", "id", true},
+                        {"", "kernel", true},
+                        {"", "config", true},
+                        {"", "MiB", false},
+                        {"", "", true}},
+            .rows = {}};
+  for (const PlannedPoint& point : points) {
+    const bool runs = point.status == "runs";
+    grid.rows.push_back({{point.work->problem.id()},
+                         {point.competitor->kernel},
+                         {point.competitor->config.to_string()},
+                         {runs ? mib(memory_bytes(point)) : "-"},
+                         {runs ? "runs" : point.status + ": " + point.reason}});
+  }
+  return grid;
+}
+
+Grid make_data_grid(const std::vector<PlannedPoint>& points) {
+  Grid grid;
+  for (const char* title : {"id", "input_kind", "seed", "kernel", "backend", "config", "status",
+                            "reason", "memory_bytes"}) {
+    grid.columns.push_back({.title = title});
+  }
+  for (const PlannedPoint& point : points) {
+    grid.rows.push_back({{point.work->problem.id()},
+                         {to_string(point.work->input_kind)},
+                         {std::to_string(point.work->seed)},
+                         {point.competitor->kernel},
+                         {to_string(point.competitor->backend)},
+                         {point.competitor->config.to_string()},
+                         {point.status},
+                         {point.reason},
+                         {std::to_string(memory_bytes(point))}});
+  }
+  return grid;
+}
+
+std::string to_json_text(const Grid& grid) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const auto& row : grid.rows) {
+    nlohmann::ordered_json object;
+    for (std::size_t c = 0; c < row.size(); ++c) object[grid.columns[c].title] = row[c].text;
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+std::string summary(const std::vector<PlannedPoint>& points, const std::vector<Case>& cases,
+                    const Device& device) {
+  const PlannedPoint* largest = nullptr;
+  std::size_t running = 0;
+  for (const PlannedPoint& point : points) {
+    if (point.status != "runs") continue;
+    ++running;
+    if (largest == nullptr || memory_bytes(*largest) < memory_bytes(point)) largest = &point;
+  }
+  std::string text = fmt::format("{} cases, {} points, of which {} can run on {}.", cases.size(),
+                                 points.size(), running, describe(device));
+  if (largest != nullptr) {
+    text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(memory_bytes(*largest)),
+                        largest->competitor->kernel, largest->work->problem.id());
+  }
+  return wrap(text + " Nothing was run.");
+}
+
+}  // namespace
+
+std::string render_plan(const std::vector<Case>& cases, const Device& device, TableFormat format) {
+  const std::vector<PlannedPoint> points = plan(cases, device);
+  switch (format) {
+    case TableFormat::csv: return render_csv(make_data_grid(points));
+    case TableFormat::json: return to_json_text(make_data_grid(points));
+    case TableFormat::markdown:
+      return render_markdown(make_grid(points)) + "\n" + summary(points, cases, device);
+    case TableFormat::table: break;
+  }
+  return render_plain(make_grid(points)) + "\n" + summary(points, cases, device);
+}
+
+}  // namespace attnlab

@@ -1,0 +1,275 @@
+// attnlab run: a sweep from a file, from flags, or from a file with axes replaced by flags.
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <memory>
+#include <optional>
+
+#include "harness/axes.h"
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/progress.h"
+#include "harness/record.h"
+#include "harness/run.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kFooter =
+    "All kernels of a problem are timed interleaved and verified before and after; every point is\n"
+    "one record, appended to a file as soon as it is done. A point that cannot run is a record "
+    "with\n"
+    "its reason. A flag replaces the axis of the same name in the sweep file.\n"
+    "\n"
+    "Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S "
+    "(arithmetic);\n"
+    "a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is\n"
+    "unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.\n"
+    "\n"
+    "Examples:\n"
+    "  attnlab run sweeps/quick.json\n"
+    "  attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown\n"
+    "  attnlab run --kernel naive,v2 --seqlen 512:8192:x2 --mask none,causal\n"
+    "  attnlab run --kernel v2 --heads 8 --heads-kv 2 --block 64x64,128x128 --dry-run\n"
+    "  attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4\n"
+    "\n"
+    "Exit codes: 0 good, 1 verification failed, 2 bad flags or sweep file, 3 nothing could run or "
+    "a\n"
+    "measurement is invalid.";
+
+// The flags as they were given; empty: not given.
+struct RunFlags {
+  std::string sweep_file;
+  std::vector<std::string> axes;  // in the order of axis_help()
+  std::string backend, out, isa, memory_limit;
+  std::string format = "table";
+  std::optional<int> threads, rounds;
+  std::optional<double> max_seconds;
+  bool dry_run = false;
+  bool no_progress = false;
+};
+
+std::string flag_of(std::string_view axis) {
+  std::string flag = "--" + std::string(axis);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+Sweep make_sweep(const RunFlags& flags) {
+  Sweep sweep;
+  sweep.name = "flags";
+  sweep.source = "command line";
+  if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
+  bool any_axis = false;
+  for (std::size_t i = 0; i < flags.axes.size(); ++i) {
+    if (flags.axes[i].empty()) continue;
+    any_axis = true;
+    const std::string axis = axis_help()[i].name;
+    if (axis == "seqlen") {  // replaces whatever lengths the file has; the next two flags may add
+      sweep.axes.seqlen_q.clear();
+      sweep.axes.seqlen_k.clear();
+    }
+    set_axis(sweep, axis, flags.axes[i], flag_of(axis));
+  }
+  if (flags.sweep_file.empty() && !any_axis) {
+    throw UsageError(
+        "nothing to run: name a sweep file (attnlab list shows those there are) or an axis, "
+        "like --seqlen 1024");
+  }
+  sweep.overridden = any_axis;
+  if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
+  if (flags.rounds) {
+    sweep.protocol.min_rounds = *flags.rounds;
+    sweep.protocol.max_rounds = *flags.rounds;
+  }
+  if (flags.max_seconds) sweep.protocol.max_seconds = *flags.max_seconds;
+  return sweep;
+}
+
+// "1500000", "512M", "2.5G". Throws UsageError.
+std::uint64_t parse_bytes(const std::string& text) {
+  constexpr const char* kUnits = "KMGT";
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  std::string_view suffix = end;
+  if (suffix.size() == 1) {
+    const char* unit = std::find(kUnits, kUnits + 4, std::toupper(suffix[0]));
+    if (unit != kUnits + 4) {
+      value *= std::pow(1024.0, static_cast<double>(unit - kUnits + 1));
+      suffix = {};
+    }
+  }
+  if (end == text.c_str() || !suffix.empty() || !(value >= 1.0 && value < 0x1p63)) {
+    throw UsageError(fmt::format(
+        "--memory-limit: '{}' is not a number of bytes; write N, or N with K, M, G or T", text));
+  }
+  return static_cast<std::uint64_t>(value);
+}
+
+// A quarter is left to the oracle and to everybody else.
+std::uint64_t memory_limit(const RunFlags& flags, const Device& device) {
+  if (!flags.memory_limit.empty()) return parse_bytes(flags.memory_limit);
+  return device.memory_bytes / 4 * 3;
+}
+
+std::string default_output(const Sweep& sweep) {
+  return fmt::format("results/{}-{:%Y%m%dT%H%M%SZ}.jsonl", sweep.name,
+                     fmt::gmtime(std::time(nullptr)));
+}
+
+std::size_t count_points(const std::vector<Case>& cases, bool only_runnable) {
+  std::size_t count = 0;
+  for (const Case& point : cases) {
+    count += static_cast<std::size_t>(std::count_if(
+        point.competitors.begin(), point.competitors.end(), [&](const Competitor& competitor) {
+          return !only_runnable || (competitor.unsupported.empty() && competitor.skipped.empty());
+        }));
+  }
+  return count;
+}
+
+std::string header(const Sweep& sweep, const std::vector<Case>& cases, const Device& device,
+                   const std::filesystem::path& out) {
+  std::error_code error;
+  const bool appends = std::filesystem::file_size(out, error) > 0 && !error;
+  const std::string source = sweep.source == sweep.name ? "" : fmt::format(" ({})", sweep.source);
+  return wrap(fmt::format(
+      "Sweep {}{}: {} cases, {} points, of which {} can run. Device: {}. Records are appended to "
+      "{}{}.",
+      sweep.name, source, cases.size(), count_points(cases, false), count_points(cases, true),
+      describe(device), out.string(), appends ? ", which has some already" : ""));
+}
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+std::vector<nlohmann::ordered_json> run_cases(const std::vector<Case>& cases,
+                                              const RunContext& context,
+                                              const std::filesystem::path& out,
+                                              bool show_progress) {
+  const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
+  double weight = 0.0;
+  for (const Case& point : cases) weight += case_weight(point);
+  RecordFile file(out);
+  std::vector<nlohmann::ordered_json> records;
+  Progress progress(show_progress ? stderr : nowhere.get(), weight);
+  for (const Case& point : cases) {
+    run_case(point, context, progress, [&](const Record& record) {
+      records.push_back(to_json(record));
+      file.append(records.back());
+      if (record.status == Status::failed || record.status == Status::invalid) {
+        progress.line(fmt::format("{}: {}", to_string(record.status), record.reason));
+      }
+    });
+  }
+  progress.finish();
+  return records;
+}
+
+int exit_code(const std::vector<nlohmann::ordered_json>& records) {
+  const auto any = [&](Status status) {
+    return std::any_of(records.begin(), records.end(),
+                       [&](const auto& record) { return record["status"] == to_string(status); });
+  };
+  if (any(Status::failed)) return kExitVerificationFailed;
+  if (any(Status::invalid) || !any(Status::ok)) return kExitEnvironment;
+  return kExitGood;
+}
+
+int run(const RunFlags& flags, const std::string& command_line) {
+  const Sweep sweep = make_sweep(flags);
+  const TableFormat format = parse_format(flags.format, "--format");
+  Device device = choose_device(sweep.backend, available_devices());
+  if (flags.threads) device.threads = *flags.threads;
+  if (!flags.isa.empty()) device.isa = flags.isa;
+  const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  if (flags.dry_run) {
+    fmt::print("{}", render_plan(cases, device, format));
+    return kExitGood;
+  }
+  const std::filesystem::path out = flags.out.empty() ? default_output(sweep) : flags.out;
+  const RunContext context{.device = &device,
+                           .protocol = sweep.protocol,
+                           .sweep_name = sweep.name,
+                           .command_line = command_line,
+                           .memory_limit_bytes = memory_limit(flags, device)};
+  // Data formats have standard output to themselves.
+  const bool data_only = format == TableFormat::csv || format == TableFormat::json;
+  std::FILE* const notes = data_only ? stderr : stdout;
+  fmt::print(notes, "{}\n", header(sweep, cases, device, out));
+  std::fflush(notes);
+  const auto records = run_cases(cases, context, out, !flags.no_progress);
+  TableOptions options;
+  options.format = format;
+  fmt::print("{}", render_table(records, options));
+  std::fflush(stdout);
+  fmt::print(notes,
+             "\nRecords: {0}\nOther views: attnlab table {0} --rows seqlen --cols kernel,block "
+             "--value time_ms,gflops\n",
+             out.string());
+  return exit_code(records);
+}
+
+}  // namespace
+
+Verb add_run_verb(CLI::App& app, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand("run", "Run a sweep: verify, time and record every point");
+  command->footer(kFooter);
+  const auto flags = std::make_shared<RunFlags>();
+  flags->axes.resize(axis_help().size());
+  command->add_option("sweep", flags->sweep_file, "A sweep file (sweeps/README.md has the format)")
+      ->type_name("SWEEP.json");
+  for (std::size_t i = 0; i < axis_help().size(); ++i) {
+    const AxisHelp& help = axis_help()[i];
+    command->add_option(flag_of(help.name), flags->axes[i], help.summary)
+        ->type_name(help.values)
+        ->join(',')
+        ->group("Axes");
+  }
+  command->add_option("--backend", flags->backend, "auto (the best there is), cpu or cuda")
+      ->type_name("NAME")
+      ->group("Where");
+  command->add_option("--threads", flags->threads, "CPU threads (default: all)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096))
+      ->group("Where");
+  command->add_option("--isa", flags->isa, "Instruction set of the CPU kernels (default: the best)")
+      ->type_name("NAME")
+      ->group("Where");
+  command
+      ->add_option("--memory-limit", flags->memory_limit,
+                   "Record larger points as out of memory (default: 3/4 of it)")
+      ->type_name("BYTES[K|M|G]")
+      ->group("Where");
+  command->add_option("--rounds", flags->rounds, "Interleaved rounds, exactly this many")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000))
+      ->group("Measurement");
+  command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
+      ->type_name("S")
+      ->check(CLI::Range(1e-3, 86400.0))
+      ->group("Measurement");
+  command
+      ->add_option("--out", flags->out, "Records (default: results/<sweep>-<time>.jsonl); appends")
+      ->type_name("FILE")
+      ->group("Output");
+  command
+      ->add_option("--format", flags->format, "table, markdown, csv or json (of the final table)")
+      ->type_name("NAME")
+      ->group("Output");
+  command->add_flag("--dry-run", flags->dry_run, "Print the points; run and write nothing")
+      ->group("Output");
+  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
+      ->group("Output");
+  return {command, [flags, command_line] { return run(*flags, command_line); }};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,107 @@
+// attnlab table: any table from record files.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/record.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kDetails =
+    "Without --rows, the axes that vary are the rows; without --cols, the kernels are the "
+    "columns.\n"
+    "Without either, csv and json list one line or object a point, with every field.\n"
+    "\n"
+    "Fields (of --rows, --cols, --value and --where):\n";
+
+struct TableFlags {
+  std::vector<std::string> files;
+  std::string rows, cols, values;
+  std::vector<std::string> where;
+  std::string format = "table";
+};
+
+std::string footer() {
+  std::string text = kDetails;
+  for (const FieldHelp& field : field_help()) {
+    text += fmt::format("  {:<20}{}\n", field.name, field.summary);
+  }
+  return text +
+         "\n"
+         "Examples:\n"
+         "  attnlab table results/quick.jsonl\n"
+         "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel,block --value time_ms\n"
+         "  attnlab table results/*.jsonl --where kernel=v2 --rows seqlen --cols block --value "
+         "gflops\n"
+         "  attnlab table before.jsonl after.jsonl --cols kernel,commit --value time_ms,ci\n"
+         "  attnlab table results/quick.jsonl --format csv > quick.csv";
+}
+
+TableOptions make_options(const TableFlags& flags) {
+  TableOptions options;
+  options.rows = split_list(flags.rows);
+  options.cols = split_list(flags.cols);
+  options.values = split_list(flags.values);
+  options.format = parse_format(flags.format, "--format");
+  for (const std::string& condition : flags.where) {
+    const std::size_t equals = condition.find('=');
+    if (equals == std::string::npos) {
+      throw UsageError(fmt::format("--where: '{}' is not FIELD=VALUE[,VALUE]", condition));
+    }
+    options.where.emplace_back(condition.substr(0, equals),
+                               split_list(condition.substr(equals + 1)));
+  }
+  return options;
+}
+
+int run(const TableFlags& flags) {
+  const TableOptions options = make_options(flags);
+  std::vector<nlohmann::ordered_json> records;
+  std::vector<std::string> warnings;
+  for (const std::string& file : flags.files) {
+    for (auto& record : read_records(file, warnings)) records.push_back(std::move(record));
+  }
+  for (const std::string& warning : warnings) fmt::print(stderr, "attnlab table: {}\n", warning);
+  if (records.empty()) throw UsageError("the files hold no records");
+  try {
+    fmt::print("{}", render_table(records, options));
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(
+        fmt::format("a record lacks a field or has it in another form: {}", error.what()));
+  }
+  return kExitGood;
+}
+
+}  // namespace
+
+Verb add_table_verb(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("table", "Rebuild any table from record files");
+  command->footer(footer());
+  const auto flags = std::make_shared<TableFlags>();
+  command->add_option("files", flags->files, "Record files, as attnlab run writes them")
+      ->required()
+      ->type_name("FILES...");
+  const auto add = [&](const char* flag, std::string& target, const char* type,
+                       const char* summary) {
+    command->add_option(flag, target, summary)->type_name(type)->join(',')->group("Layout");
+  };
+  add("--rows", flags->rows, "FIELD,...", "What tells rows apart (default: axes that vary)");
+  add("--cols", flags->cols, "FIELD,...", "What tells columns apart (default: kernel and tile)");
+  add("--value", flags->values, "FIELD,...", "What stands in cells (default: time, rate, speedup)");
+  command->add_option("--where", flags->where, "Only points whose field has one of the values")
+      ->type_name("FIELD=VALUE,...")
+      ->take_all()
+      ->expected(1)
+      ->group("Layout");
+  command->add_option("--format", flags->format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Layout");
+  return {command, [flags] { return run(*flags); }};
+}
+
+}  // namespace attnlab

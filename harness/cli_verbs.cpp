@@ -1,0 +1,37 @@
+#include "harness/cli_verbs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attnlab {
+
+Device choose_device(BackendChoice choice, const std::vector<Device>& devices) {
+  if (choice == BackendChoice::automatic) return devices.front();  // the CPU is always there
+  const Backend backend = choice == BackendChoice::cpu ? Backend::cpu : Backend::cuda;
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [&](const Device& device) { return device.backend == backend; });
+  return found != devices.end() ? *found : Device{.backend = backend};
+}
+
+std::string describe(const Device& device) {
+  if (device.name.empty()) return fmt::format("no {} device", to_string(device.backend));
+  std::string text = device.name;
+  if (!device.isa.empty()) text += ", " + device.isa;
+  if (device.backend == Backend::cpu) {
+    text += fmt::format(", {} thread{}", device.threads, device.threads == 1 ? "" : "s");
+  }
+  return text + fmt::format(", {:.1f} GiB", static_cast<double>(device.memory_bytes) / 0x1p30);
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// What the files of the command line share: the verbs and the choice of a device.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/sweep.h"
+#include "harness/table.h"
+
+namespace attnlab {
+
+// A subcommand and what to do once its flags are parsed; the result is an exit code.
+struct Verb {
+  CLI::App* command = nullptr;
+  std::function<int()> run;
+};
+
+// `command_line` is how the user called the program; records keep it.
+Verb add_run_verb(CLI::App& app, const std::string& command_line);
+Verb add_list_verb(CLI::App& app);
+Verb add_table_verb(CLI::App& app);
+
+// The first device that fits the choice; one without a name where the machine has none.
+Device choose_device(BackendChoice choice, const std::vector<Device>& devices);
+
+// "<name>, avx512, 2 threads, 15.6 GiB"
+std::string describe(const Device& device);
+
+// The items of a comma list, without empty ones.
+std::vector<std::string> split_list(const std::string& text);
+
+// What `attnlab run --dry-run` prints: every point, whether it would run, and the memory it needs.
+std::string render_plan(const std::vector<Case>& cases, const Device& device, TableFormat format);
+
+}  // namespace attnlab

@@ -1,0 +1,265 @@
+// A sweep's axes -> the cases to run.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <random>
+
+#include "harness/axes.h"
+#include "harness/errors.h"
+#include "harness/suggest.h"
+#include "harness/sweep.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::size_t kMostCases = 100'000;
+
+// Replaces every case by one case for each value; `member` says which part of the case it sets.
+template <class T, class Member>
+void multiply(std::vector<Case>& cases, const std::vector<T>& values, Member member) {
+  if (cases.size() * values.size() > kMostCases) {
+    throw UsageError(fmt::format("the axes have a product above {} cases", kMostCases));
+  }
+  std::vector<Case> product;
+  product.reserve(cases.size() * values.size());
+  for (const Case& base : cases) {
+    for (const T& value : values) {
+      product.push_back(base);
+      member(product.back()) = value;
+    }
+  }
+  cases = std::move(product);
+}
+
+// The problems in the order of the axes, without lengths and competitors.
+std::vector<Case> multiply_axes(const Axes& axes) {
+  std::vector<Case> cases(1);
+  multiply(cases, axes.pass, [](Case& c) -> Pass& { return c.problem.pass; });
+  multiply(cases, axes.dtype, [](Case& c) -> Dtype& { return c.problem.dtype; });
+  multiply(cases, axes.layout, [](Case& c) -> Layout& { return c.problem.layout; });
+  multiply(
+      cases, axes.batch, [](Case & c) -> auto& { return c.problem.batch; });
+  multiply(
+      cases, axes.heads, [](Case & c) -> auto& { return c.problem.num_heads_q; });
+  if (axes.heads_kv.empty()) {
+    for (Case& c : cases) c.problem.num_heads_kv = c.problem.num_heads_q;
+  } else {
+    multiply(
+        cases, axes.heads_kv, [](Case & c) -> auto& { return c.problem.num_heads_kv; });
+  }
+  multiply(
+      cases, axes.head_dim, [](Case & c) -> auto& { return c.problem.head_dim; });
+  multiply(
+      cases, axes.mask, [](Case & c) -> auto& { return c.problem.mask; });
+  multiply(
+      cases, axes.dropout, [](Case & c) -> auto& { return c.problem.dropout; });
+  if (axes.seqlen_q.empty() || axes.seqlen_k.empty()) {
+    const std::vector<std::int64_t> default_seqlen = {1024};
+    multiply(
+        cases, axes.seqlen.empty() ? default_seqlen : axes.seqlen,
+        [](Case & c) -> auto& { return c.problem.seqlen_k; });
+    for (Case& c : cases) c.problem.seqlen_q = c.problem.seqlen_k;
+  } else if (!axes.seqlen.empty()) {
+    throw UsageError("axis seqlen says nothing where both seqlen_q and seqlen_k are given");
+  }
+  if (!axes.seqlen_q.empty()) {
+    multiply(
+        cases, axes.seqlen_q, [](Case & c) -> auto& { return c.problem.seqlen_q; });
+  }
+  if (!axes.seqlen_k.empty()) {
+    multiply(
+        cases, axes.seqlen_k, [](Case & c) -> auto& { return c.problem.seqlen_k; });
+  }
+  multiply(
+      cases, axes.input_kind, [](Case & c) -> auto& { return c.input_kind; });
+  multiply(
+      cases, axes.seed, [](Case & c) -> auto& { return c.seed; });
+  for (Case& c : cases) c.problem.seed = c.seed;
+  return cases;
+}
+
+// Uniform in [minimum, maximum], the same on every platform (std::uniform_int_distribution is not).
+// The bias of the remainder is below 2^-32, as lengths are below 2^32.
+std::int64_t draw(std::mt19937_64& engine, std::int64_t minimum, std::int64_t maximum) {
+  const auto span = static_cast<std::uint64_t>(maximum - minimum) + 1;
+  return minimum + static_cast<std::int64_t>(engine() % span);
+}
+
+// Lengths of the entries: drawn from the seed under a padding mask; entries of a packed problem all
+// have the full length.
+Lengths make_lengths(const Problem& problem) {
+  const auto batch = static_cast<std::size_t>(problem.batch);
+  if (problem.layout == Layout::packed) {
+    return {.kind = LengthsKind::packed,
+            .queries = std::vector<std::int64_t>(batch, problem.seqlen_q),
+            .keys = std::vector<std::int64_t>(batch, problem.seqlen_k)};
+  }
+  if (!problem.mask.padding) return {};
+  constexpr std::int64_t kDefaultSpread = 20;
+  const std::int64_t given = problem.mask.padding->minimum;
+  const std::int64_t minimum =
+      given >= 0 ? given : std::max<std::int64_t>(1, problem.seqlen_k - kDefaultSpread);
+  if (minimum > problem.seqlen_k) {
+    throw UsageError(fmt::format("mask: '{}' needs {} keys but seqlen_k is {}",
+                                 to_string(problem.mask), minimum, problem.seqlen_k));
+  }
+  std::mt19937_64 engine(problem.seed);
+  Lengths lengths{.kind = LengthsKind::padding};
+  for (std::size_t b = 0; b < batch; ++b) {
+    lengths.keys.push_back(draw(engine, minimum, problem.seqlen_k));
+  }
+  return lengths;
+}
+
+// Problem's invalid() in the words of the axes.
+std::string in_words_of_axes(std::string reason) {
+  const std::pair<std::string, std::string> words[] = {{"num_heads_q", "heads"},
+                                                       {"num_heads_kv", "heads_kv"}};
+  for (const auto& [field, axis] : words) {
+    for (std::size_t at = reason.find(field); at != std::string::npos; at = reason.find(field)) {
+      reason.replace(at, field.size(), axis);
+    }
+  }
+  return reason;
+}
+
+std::vector<std::string> kernels_of(const Registry& registry, Backend backend) {
+  std::vector<std::string> names;
+  for (const Implementation* implementation : registry.all()) {
+    if (implementation->backend == backend) names.push_back(implementation->name);
+  }
+  return names;
+}
+
+// A name that is neither registered anywhere nor a generation to come is a typing error.
+void check_kernel_name(const std::string& name, const Registry& registry) {
+  std::vector<std::string> known = generations();
+  for (const Implementation* implementation : registry.all()) {
+    if (std::find(known.begin(), known.end(), implementation->name) == known.end()) {
+      known.push_back(implementation->name);
+    }
+  }
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw UsageError(fmt::format("kernel: '{}' is unknown{}", name, suggestion(name, known)));
+  }
+}
+
+// Every config that the axes ask of a kernel: `block` touches only the axes that it declares.
+std::vector<Config> make_configs(const Axes& axes, const Implementation& implementation) {
+  const Config defaults = default_config(implementation);
+  if (axes.block.empty()) return {defaults};
+  std::vector<Config> configs;
+  for (const auto& [block_m, block_n] : axes.block) {
+    Config config = defaults;
+    if (config.contains("block_m")) config.set("block_m", block_m);
+    if (config.contains("block_n")) config.set("block_n", block_n);
+    if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
+      configs.push_back(config);
+    }
+  }
+  return configs;
+}
+
+// All that might compete, whatever the problem.
+std::vector<Competitor> make_competitors(const Axes& axes, const Registry& registry,
+                                         const Device& device) {
+  const std::vector<std::string> available = kernels_of(registry, device.backend);
+  std::vector<std::string> names = axes.kernel;
+  if (names.empty()) names = available.empty() ? generations() : available;
+  std::vector<Competitor> competitors;
+  for (const std::string& name : names) {
+    check_kernel_name(name, registry);
+    Competitor competitor{.kernel = name, .backend = device.backend};
+    competitor.implementation = registry.find(name, device.backend);
+    if (competitor.implementation == nullptr) {
+      competitor.unsupported = fmt::format(
+          "no kernel '{}' on backend {}; there are: {}", name, to_string(device.backend),
+          available.empty() ? "none" : fmt::format("{}", fmt::join(available, ", ")));
+      competitors.push_back(competitor);
+      continue;
+    }
+    for (const Config& config : make_configs(axes, *competitor.implementation)) {
+      competitor.config = config;
+      competitors.push_back(competitor);
+    }
+  }
+  return competitors;
+}
+
+std::string why_unsupported(const Competitor& competitor, const Problem& problem,
+                            const Device& device) {
+  if (!competitor.unsupported.empty()) return competitor.unsupported;
+  if (device.name.empty()) {
+    return fmt::format("this machine has no {} device", to_string(device.backend));
+  }
+  if (problem.mask.blocks) {
+    const std::string reason =
+        unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
+    if (!reason.empty()) return reason;
+  }
+  const Implementation& implementation = *competitor.implementation;
+  const std::string reason = invalid(competitor.config, implementation);
+  return reason.empty() ? implementation.unsupported(problem, competitor.config, device) : reason;
+}
+
+bool matches(const Exclusion& exclusion, const Case& point, const Competitor& competitor) {
+  return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
+    const auto& [axis, values] = condition;
+    const std::string value = find_axis(axis, "exclude").value_of(point, competitor);
+    return std::find(values.begin(), values.end(), value) != values.end();
+  });
+}
+
+// Marks what the sweep leaves out. An exclusion without a point is a mistake in the file, unless
+// flags replaced the axes it speaks of.
+void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry& registry) {
+  for (std::size_t i = 0; i < sweep.exclude.size(); ++i) {
+    const Exclusion& exclusion = sweep.exclude[i];
+    for (const auto& [axis, values] : exclusion.where) {
+      if (axis != "kernel") continue;
+      for (const std::string& name : values) check_kernel_name(name, registry);
+    }
+    bool found = false;
+    for (Case& point : cases) {
+      for (Competitor& competitor : point.competitors) {
+        if (!matches(exclusion, point, competitor)) continue;
+        found = true;
+        if (competitor.skipped.empty()) competitor.skipped = exclusion.reason;
+      }
+    }
+    if (!found && !sweep.overridden) {
+      throw UsageError(fmt::format("exclude[{}]: matches no point of the sweep", i));
+    }
+  }
+}
+
+std::vector<Case> expand_axes(const Sweep& sweep, const Registry& registry, const Device& device) {
+  std::vector<Case> cases = multiply_axes(sweep.axes);
+  const std::vector<Competitor> competitors = make_competitors(sweep.axes, registry, device);
+  for (Case& point : cases) {
+    Problem& problem = point.problem;
+    problem.lengths = make_lengths(problem);
+    if (const std::string reason = invalid(problem); !reason.empty()) {
+      throw UsageError(fmt::format("axes: {} (in {})", in_words_of_axes(reason), problem.id()));
+    }
+    point.competitors = competitors;
+    for (Competitor& competitor : point.competitors) {
+      competitor.unsupported = why_unsupported(competitor, problem, device);
+    }
+  }
+  exclude_points(cases, sweep, registry);
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device) {
+  try {
+    return expand_axes(sweep, registry, device);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", sweep.source, error.what()));
+  }
+}
+
+}  // namespace attnlab

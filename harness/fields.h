@@ -1,0 +1,59 @@
+// The fields of a table: what each one is called, where in a record it stands, and how it is
+// printed.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+using RecordJson = nlohmann::ordered_json;
+
+enum class FieldKind {
+  axis,      // part of the problem: a candidate for rows
+  identity,  // who ran it, where
+  measure,   // a number that came out
+};
+
+enum class NumberFormat {
+  plain,        // as it is
+  significant,  // four significant digits, no exponent
+  scientific,   // two digits and an exponent
+  ratio,        // two decimals
+};
+
+struct Field {
+  const char* name;
+  const char* title;  // above a column; short, with the unit
+  const char* unit;
+  FieldKind kind;
+  NumberFormat format;
+  const char* summary;
+  // A number, a string, or null where the record has none.
+  std::function<RecordJson(const RecordJson& record)> read;
+};
+
+// In the order in which help and long tables list them.
+const std::vector<Field>& fields();
+
+// Throws UsageError, led by `where`, with the nearest name.
+const Field& find_field(const std::string& name, const std::string& where);
+
+// What a table shows: "-" for null.
+std::string display(const Field& field, const RecordJson& value);
+
+// Every digit, for csv and for comparing: "" for null.
+std::string exact(const RecordJson& value);
+
+// Where add_speedups() leaves the field `speedup`, which one record alone does not know.
+inline constexpr const char* kSpeedupKey = "speedup_over_naive";
+
+// Gives every record with a time the ratio to naive's time on the same case and device.
+void add_speedups(std::vector<RecordJson>& records);
+
+// The value at a path of keys, null if any of them is missing.
+RecordJson at(const RecordJson& record, const std::vector<const char*>& path);
+
+}  // namespace attnlab

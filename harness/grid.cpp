@@ -1,0 +1,213 @@
+#include "harness/grid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/errors.h"
+#include "harness/suggest.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::size_t kGap = 2;  // between columns
+
+// Characters of UTF-8 text: its bytes without continuation bytes.
+std::size_t characters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string padded(const std::string& text, std::size_t width, bool left) {
+  const std::size_t size = characters(text);
+  const std::string space(size < width ? width - size : 0, ' ');
+  return left ? text + space : space + text;
+}
+
+// A run of neighbouring columns.
+struct Span {
+  std::size_t first = 0;
+  std::size_t count = 1;
+};
+
+std::vector<Span> group_spans(const Grid& grid) {
+  std::vector<Span> spans;
+  for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+    const std::string& group = grid.columns[c].group;
+    if (c > 0 && !group.empty() && group == grid.columns[c - 1].group) {
+      ++spans.back().count;
+    } else {
+      spans.push_back({.first = c});
+    }
+  }
+  return spans;
+}
+
+std::size_t width_of(const Span& span, const std::vector<std::size_t>& widths) {
+  std::size_t total = kGap * (span.count - 1);
+  for (std::size_t c = span.first; c < span.first + span.count; ++c) total += widths[c];
+  return total;
+}
+
+// Widens the last column of the span until the text fits.
+void make_room(const Span& span, std::size_t needed, std::vector<std::size_t>& widths) {
+  const std::size_t there = width_of(span, widths);
+  if (there < needed) widths[span.first + span.count - 1] += needed - there;
+}
+
+std::vector<std::size_t> column_widths(const Grid& grid, const std::vector<Span>& groups) {
+  std::vector<std::size_t> widths;
+  for (const GridColumn& column : grid.columns) widths.push_back(characters(column.title));
+  for (std::size_t most : {std::size_t{1}, grid.columns.size()}) {  // single cells first
+    for (const auto& row : grid.rows) {
+      for (std::size_t c = 0; c < row.size(); c += row[c].span) {
+        if (row[c].span > most) continue;
+        make_room({.first = c, .count = row[c].span}, characters(row[c].text), widths);
+      }
+    }
+  }
+  for (const Span& group : groups) {
+    make_room(group, characters(grid.columns[group.first].group), widths);
+  }
+  return widths;
+}
+
+// "--- v2 ---" across the columns of a group of several; a group of one is just its name.
+std::string group_title(const std::string& name, const Span& span, std::size_t width) {
+  const std::size_t size = characters(name);
+  if (name.empty() || span.count == 1 || size + 4 > width) return padded(name, width, false);
+  const std::size_t dashes = width - size - 2;
+  return std::string(dashes / 2, '-') + " " + name + " " + std::string(dashes - dashes / 2, '-');
+}
+
+void end_line(std::string& text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += '\n';
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string full_title(const GridColumn& column) {
+  return column.group.empty() ? column.title : column.group + " " + column.title;
+}
+
+}  // namespace
+
+std::string render_plain(const Grid& grid) {
+  const std::vector<Span> groups = group_spans(grid);
+  const std::vector<std::size_t> widths = column_widths(grid, groups);
+  const std::string gap(kGap, ' ');
+  std::string text;
+  if (std::any_of(grid.columns.begin(), grid.columns.end(),
+                  [](const GridColumn& column) { return !column.group.empty(); })) {
+    for (const Span& span : groups) {
+      if (span.first > 0) text += gap;
+      text += group_title(grid.columns[span.first].group, span, width_of(span, widths));
+    }
+    end_line(text);
+  }
+  std::string titles;
+  std::size_t total = 0;
+  for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+    titles += (c > 0 ? gap : "") + padded(grid.columns[c].title, widths[c], grid.columns[c].left);
+    total += widths[c] + (c > 0 ? kGap : 0);
+  }
+  end_line(titles);
+  text += titles + std::string(total, '-') + '\n';
+  for (const auto& row : grid.rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); c += row[c].span) {
+      const Span span{.first = c, .count = row[c].span};
+      line +=
+          (c > 0 ? gap : "") + padded(row[c].text, width_of(span, widths), grid.columns[c].left);
+    }
+    end_line(line);
+    text += line;
+  }
+  return text;
+}
+
+std::string render_markdown(const Grid& grid) {
+  const auto escaped = [](const std::string& text) {
+    std::string result;
+    for (char c : text) result += c == '|' ? "\\|" : std::string(1, c);
+    return result;
+  };
+  std::string text = "|";
+  std::string rule = "|";
+  for (const GridColumn& column : grid.columns) {
+    text += " " + escaped(full_title(column)) + " |";
+    rule += column.left ? ":---|" : "---:|";
+  }
+  text += "\n" + rule + "\n";
+  for (const auto& row : grid.rows) {
+    text += "|";
+    for (std::size_t c = 0; c < row.size(); c += row[c].span) {
+      text += " " + escaped(row[c].text) + " |";
+      for (std::size_t rest = 1; rest < row[c].span; ++rest) text += " |";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string render_csv(const Grid& grid) {
+  std::string text;
+  for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+    text += (c > 0 ? "," : "") + csv_field(full_title(grid.columns[c]));
+  }
+  text += "\r\n";
+  for (const auto& row : grid.rows) {
+    for (std::size_t c = 0; c < row.size(); c += row[c].span) {
+      for (std::size_t repeat = 0; repeat < row[c].span; ++repeat) {
+        text += (c + repeat > 0 ? "," : "") + csv_field(row[c].text);
+      }
+    }
+    text += "\r\n";
+  }
+  return text;
+}
+
+std::size_t width(const std::string& text) {
+  std::size_t widest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    widest = std::max(widest, characters(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return widest;
+}
+
+std::string wrap(const std::string& text, std::size_t indent) {
+  std::string result;
+  std::string line;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!line.empty() && characters(line) + 1 + characters(word) > kPageWidth) {
+      result += line + '\n';
+      line = std::string(indent, ' ') + word;
+    } else {
+      line += (begin == 0 ? "" : " ") + word;
+    }
+    begin = end + 1;
+  }
+  return result + line + '\n';
+}
+
+TableFormat parse_format(const std::string& text, const std::string& where) {
+  if (text == "table") return TableFormat::table;
+  if (text == "markdown") return TableFormat::markdown;
+  if (text == "csv") return TableFormat::csv;
+  if (text == "json") return TableFormat::json;
+  throw UsageError(fmt::format("{}: '{}' is not a format{}", where, text,
+                               suggestion(text, {"table", "markdown", "csv", "json"})));
+}
+
+}  // namespace attnlab

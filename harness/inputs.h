@@ -1,0 +1,44 @@
+// The inputs of a case. The value of a logical element (tensor, batch entry, head, row, column)
+// depends on the seed and on this index only: not on layout, thread count or the other sizes, so
+// that every layout and every kernel sees the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/arena.h"
+#include "harness/sweep.h"
+#include "kernels/api/tensors.h"
+
+namespace attnlab {
+
+enum class InputTensor : std::uint8_t { q, k, v };
+
+// Fills one tensor in the problem's layout, rounded to its dtype:
+//   normal        N(0, 1)
+//   uniform       [-1, 1]
+//   integers      80 % zero, else one of -3, -2, -1, 1, 2, 3
+//   large_logits  N(0, 1), q times 16
+//   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
+//                 FlashAttention-3, section 4.3.
+// Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
+// reads them is caught, and finite, because a kernel may multiply them by a P of zero.
+void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
+                int threads, void* data);
+
+// q, k, v and the lists that tell kernels about lengths and patterns, in an arena.
+class Inputs {
+ public:
+  Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads);
+
+  // With the inputs set and all else null.
+  const Tensors& tensors() const { return tensors_; }
+  // What the constructor will take from the arena.
+  static std::uint64_t bytes(const Problem& problem);
+
+ private:
+  std::vector<Arena::Buffer> buffers_;
+  Tensors tensors_;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,208 @@
+#include "harness/pivot.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/errors.h"
+#include "harness/record.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<RecordJson>;
+using Fields = std::vector<const Field*>;
+
+bool holds(const Fields& fields, const std::string& name) {
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const Field* field) { return field->name == name; });
+}
+
+Fields find_fields(const std::vector<std::string>& names, const std::string& where) {
+  Fields found;
+  for (const std::string& name : names) {
+    if (holds(found, name)) throw UsageError(fmt::format("{}: '{}' is given twice", where, name));
+    found.push_back(&find_field(name, where));
+  }
+  return found;
+}
+
+Fields default_rows(const Records& records, const Fields& cols) {
+  const Fields axes = problem_axes(records);
+  Fields rows;
+  for (const Field* axis : axes) {
+    if (!is_constant(*axis, records) && !holds(cols, axis->name)) rows.push_back(axis);
+  }
+  if (!rows.empty()) return rows;
+  for (const Field* axis : axes) {  // a table needs a name for its rows
+    const std::string name = axis->name;
+    if (name.starts_with("seqlen") && !holds(cols, name)) rows.push_back(axis);
+  }
+  return rows;
+}
+
+// "" if every kernel runs with one config, "block" if only the tiles differ, else "config".
+std::string varying_config(const Records& records) {
+  const Field& config = find_field("config", "");
+  const Field& block = find_field("block", "");
+  std::map<std::string, std::map<std::string, std::set<std::string>>>
+      seen;  // kernel, block: configs
+  for (const RecordJson& record : records) {
+    seen[exact(at(record, {"kernel"}))][exact(block.read(record))].insert(
+        exact(config.read(record)));
+  }
+  bool blocks_vary = false;
+  for (const auto& [kernel, blocks] : seen) {
+    blocks_vary |= blocks.size() > 1;
+    for (const auto& [name, configs] : blocks) {
+      if (configs.size() > 1) return "config";
+    }
+  }
+  return blocks_vary ? "block" : "";
+}
+
+Fields default_cols(const Records& records, const Fields& rows) {
+  Fields cols;
+  const auto add = [&](const std::string& name) {
+    if (!holds(rows, name)) cols.push_back(&find_field(name, ""));
+  };
+  add("kernel");
+  if (const std::string name = varying_config(records);
+      !name.empty() && !holds(rows, "config") && !holds(rows, "block")) {
+    add(name);
+  }
+  if (!is_constant(find_field("backend", ""), records)) add("backend");
+  return cols;
+}
+
+// Time, rate in the unit that suits its size, and speedup where naive is there to compare with.
+Fields default_values(const Records& records) {
+  constexpr double kManyGflops = 1e4;
+  double most_gflops = 0.0;
+  bool has_speedup = false;
+  const Field& gflops = find_field("gflops", "");
+  for (const RecordJson& record : records) {
+    const RecordJson rate = gflops.read(record);
+    if (rate.is_number()) most_gflops = std::max(most_gflops, rate.get<double>());
+    has_speedup |= at(record, {kSpeedupKey}).is_number();
+  }
+  Fields values = {&find_field("time_ms", ""),
+                   &find_field(most_gflops < kManyGflops ? "gflops" : "tflops", "")};
+  if (has_speedup) values.push_back(&find_field("speedup", ""));
+  return values;
+}
+
+FieldValues read_all(const Fields& fields, const RecordJson& record) {
+  FieldValues values;
+  for (const Field* field : fields) values.push_back(field->read(record));
+  return values;
+}
+
+// The distinct keys; numbers ascend, text stands in the order in which it first appears.
+std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& records) {
+  std::vector<std::map<std::string, std::size_t>> appearance(fields.size());
+  std::vector<FieldValues> keys;
+  for (const RecordJson& record : records) {
+    FieldValues key = read_all(fields, record);
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      appearance[i].emplace(key[i].dump(), appearance[i].size());
+    }
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
+  }
+  const auto before = [&](const FieldValues& a, const FieldValues& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i]) continue;
+      if (a[i].is_number() && b[i].is_number()) return a[i].get<double>() < b[i].get<double>();
+      return appearance[i].at(a[i].dump()) < appearance[i].at(b[i].dump());
+    }
+    return false;
+  };
+  std::stable_sort(keys.begin(), keys.end(), before);
+  return keys;
+}
+
+[[noreturn]] void refuse_shared_cell(const RecordJson& a, const RecordJson& b) {
+  std::vector<std::string> differing;
+  for (const Field& field : fields()) {
+    const std::string name = field.name;
+    const bool tells_apart =
+        field.kind == FieldKind::axis || name == "kernel" || name == "backend" || name == "config";
+    const bool implied = name == "seqlen";  // by seqlen_q and seqlen_k
+    if (tells_apart && !implied && field.read(a) != field.read(b)) differing.push_back(name);
+  }
+  const std::string names = fmt::format("{}", fmt::join(differing, ", "));
+  throw UsageError(fmt::format(
+      "different points share a cell: they differ in {}; name that in --rows or --cols, "
+      "or choose with --where {}=...",
+      names, differing.empty() ? "FIELD" : differing.front()));
+}
+
+}  // namespace
+
+bool is_constant(const Field& field, const std::vector<RecordJson>& records) {
+  return std::all_of(records.begin(), records.end(), [&](const RecordJson& record) {
+    return field.read(record) == field.read(records.front());
+  });
+}
+
+std::vector<const Field*> problem_axes(const std::vector<RecordJson>& records) {
+  const auto all_equal = [&](const char* a, const char* b) {
+    return std::all_of(records.begin(), records.end(), [&](const RecordJson& record) {
+      return at(record, {"problem", a}) == at(record, {"problem", b});
+    });
+  };
+  const bool square = all_equal("seqlen_q", "seqlen_k");
+  const bool grouped = !all_equal("num_heads_q", "num_heads_kv");
+  std::vector<const Field*> axes;
+  for (const Field& field : fields()) {
+    const std::string name = field.name;
+    if (field.kind != FieldKind::axis || (name == "heads_kv" && !grouped)) continue;
+    if (name == "seqlen" ? !square : name.starts_with("seqlen_") && square) continue;
+    axes.push_back(&field);
+  }
+  return axes;
+}
+
+Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& options) {
+  Pivot pivot;
+  pivot.rows = find_fields(options.rows, "--rows");
+  pivot.cols = find_fields(options.cols, "--cols");
+  pivot.values = find_fields(options.values, "--value");
+  for (const Field* field : pivot.cols) {
+    if (holds(pivot.rows, field->name)) {
+      throw UsageError(fmt::format("'{}' is in --rows and in --cols", field->name));
+    }
+  }
+  if (options.cols.empty()) pivot.cols = default_cols(records, pivot.rows);
+  if (options.rows.empty()) pivot.rows = default_rows(records, pivot.cols);
+  if (options.values.empty()) pivot.values = default_values(records);
+  pivot.row_keys = ordered_keys(pivot.rows, records);
+  pivot.col_keys = ordered_keys(pivot.cols, records);
+  const auto index = [](const std::vector<FieldValues>& keys, const FieldValues& key) {
+    return static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+  };
+  for (const RecordJson& record : records) {
+    const auto place = std::pair(index(pivot.row_keys, read_all(pivot.rows, record)),
+                                 index(pivot.col_keys, read_all(pivot.cols, record)));
+    const auto [cell, is_new] = pivot.cells.emplace(place, &record);
+    if (is_new) continue;
+    if (record_key(record) != record_key(*cell->second)) refuse_shared_cell(*cell->second, record);
+    cell->second = &record;
+    ++pivot.replaced;
+  }
+  return pivot;
+}
+
+TableOptions columns_as_rows(const Pivot& pivot, const TableOptions& options) {
+  TableOptions result = options;
+  result.rows.clear();
+  for (const auto* fields_of : {&pivot.rows, &pivot.cols}) {
+    for (const Field* field : *fields_of) result.rows.push_back(field->name);
+  }
+  result.cols.clear();
+  return result;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,104 @@
+#include "harness/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace attnlab {
+
+namespace {
+
+constexpr std::chrono::milliseconds kRedrawInterval(100);
+constexpr int kWidest = 100;
+constexpr int kBarWidth = 20;
+
+// Columns to draw in. The last one stays free: some terminals wrap once it is filled.
+std::size_t usable_columns(std::FILE* stream) {
+  winsize size{};
+  const bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return static_cast<std::size_t>(std::min(known ? static_cast<int>(size.ws_col) : 80, kWidest)) -
+         1;
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<long>(std::ceil(seconds));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(std::FILE* stream, double total_weight)
+    : stream_(stream),
+      terminal_(isatty(fileno(stream)) == 1),
+      total_(total_weight),
+      start_(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() { finish(); }
+
+void Progress::begin(const std::string& what) {
+  ++points_;
+  what_ = what;
+  phase_.clear();
+  if (terminal_) {
+    draw();
+  } else {
+    fmt::print(stream_, "{}  {}\n", status(), what_);
+    std::fflush(stream_);
+  }
+}
+
+void Progress::phase(const std::string& what) {
+  phase_ = what;
+  draw();
+}
+
+void Progress::advance(double weight) {
+  done_ += weight;
+  draw();
+}
+
+void Progress::line(const std::string& text) {
+  clear();
+  fmt::print(stream_, "{}\n", text);
+  std::fflush(stream_);
+}
+
+void Progress::finish() { clear(); }
+
+double Progress::share_done() const {
+  return total_ > 0.0 ? std::clamp(done_ / total_, 0.0, 1.0) : 1.0;
+}
+
+// Percent and time left, from the weight that is done.
+std::string Progress::status() const {
+  const double share = share_done();
+  const double elapsed =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const std::string left = share > 0.0 ? time_text(elapsed / share * (1.0 - share)) : "-:--";
+  return fmt::format("{:3.0f}%  {} left", std::floor(100.0 * share), left);
+}
+
+void Progress::draw() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || now - last_draw_ < kRedrawInterval) return;
+  last_draw_ = now;
+  const int filled = static_cast<int>(share_done() * kBarWidth);
+  const std::string text = fmt::format("[{:#>{}}{:->{}}] {}  {} done  {}  {}", "", filled, "",
+                                       kBarWidth - filled, status(), points_ - 1, what_, phase_);
+  fmt::print(stream_, "\r{}\x1b[K", text.substr(0, usable_columns(stream_)));
+  std::fflush(stream_);
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\x1b[K", stream_);
+  std::fflush(stream_);
+  drawn_ = false;
+}
+
+}  // namespace attnlab

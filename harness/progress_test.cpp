@@ -1,0 +1,117 @@
+#include "harness/progress.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace attnlab {
+namespace {
+
+std::string run_into_file(double total) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  {
+    Progress progress(file.get(), total);
+    progress.begin("first");
+    progress.phase("verify");
+    progress.advance(1.0);
+    progress.begin("second");
+    progress.line("second: failed");
+    progress.advance(3.0);
+    progress.finish();
+  }
+  std::string text(10000, '\0');
+  std::rewind(file.get());
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  return text;
+}
+
+TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
+  EXPECT_EQ(run_into_file(4.0),
+            "  0%  -:-- left  first\n 25%  0:01 left  second\nsecond: failed\n");
+}
+
+TEST(Progress, NothingToDoIsAllDone) {
+  EXPECT_NE(run_into_file(0.0).find("100%"), std::string::npos);
+}
+
+// A pseudo-terminal of a given width; what is written to stream() can be read back.
+class Terminal {
+ public:
+  explicit Terminal(unsigned short columns) {
+    winsize size{.ws_row = 24, .ws_col = columns};
+    int slave = -1;
+    EXPECT_EQ(openpty(&master_, &slave, nullptr, nullptr, &size), 0);
+    EXPECT_EQ(fcntl(master_, F_SETFL, O_NONBLOCK), 0);
+    stream_ = fdopen(slave, "w");
+  }
+  ~Terminal() {
+    std::fclose(stream_);
+    close(master_);
+  }
+  std::FILE* stream() const { return stream_; }
+  std::string read_all() const {
+    std::string text;
+    char chunk[4096];
+    for (ssize_t count; (count = read(master_, chunk, sizeof chunk)) > 0;) {
+      text.append(chunk, static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  int master_ = -1;
+  std::FILE* stream_ = nullptr;
+};
+
+const std::string kClear = "\r\x1b[K";
+
+TEST(Progress, OneLineIsRedrawnAndClearedOnATerminal) {
+  const Terminal terminal(90);
+  Progress progress(terminal.stream(), 2.0);
+  progress.begin("point");
+  EXPECT_EQ(terminal.read_all(), "\r[--------------------]   0%  -:-- left  0 done  point  \x1b[K");
+  progress.advance(1.0);
+  EXPECT_EQ(terminal.read_all(), "") << "at most ten times a second";
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  progress.phase("time 3/9");
+  EXPECT_EQ(terminal.read_all(),
+            "\r[##########----------]  50%  0:01 left  0 done  point  time 3/9\x1b[K");
+  progress.line("warning");
+  EXPECT_EQ(terminal.read_all(), kClear + "warning\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  progress.begin("next");
+  EXPECT_NE(terminal.read_all().find("1 done  next"), std::string::npos);
+  progress.finish();
+  EXPECT_EQ(terminal.read_all(), kClear);
+  progress.finish();
+  EXPECT_EQ(terminal.read_all(), "") << "once";
+}
+
+TEST(Progress, LinesAreCutToTheTerminal) {
+  for (const auto& [columns, length] :
+       {std::pair<unsigned short, std::size_t>{40, 39}, {100, 99}, {300, 99}, {0, 79}}) {
+    const Terminal terminal(columns);
+    Progress progress(terminal.stream(), 1.0);
+    progress.begin(std::string(400, 'x'));
+    const std::string text = terminal.read_all();
+    EXPECT_EQ(text.size(), 1 + length + 3) << columns;
+    EXPECT_TRUE(text.ends_with("\x1b[K"));
+  }
+}
+
+TEST(Progress, TheDestructorClears) {
+  const Terminal terminal(90);
+  { Progress(terminal.stream(), 1.0).begin("point"); }
+  EXPECT_TRUE(terminal.read_all().ends_with(kClear));
+}
+
+}  // namespace
+}  // namespace attnlab

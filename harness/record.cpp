@@ -1,0 +1,200 @@
+#include "harness/record.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "harness/build_info.h"
+
+namespace attnlab {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no NaN and no infinity, and a silent null would hide a failure.
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+template <class T, class Convert>
+Json optional(const std::optional<T>& value, Convert convert) {
+  return value ? convert(*value) : Json(nullptr);
+}
+
+Json config_json(const Config& config) {
+  Json json = Json::object();
+  for (const auto& [name, value] : config.values()) json[name] = value;
+  return json;
+}
+
+Json problem_json(const Problem& problem) {
+  Json lengths = {{"kind", to_string(problem.lengths.kind)}};
+  if (!problem.lengths.queries.empty()) lengths["queries"] = problem.lengths.queries;
+  if (!problem.lengths.keys.empty()) lengths["keys"] = problem.lengths.keys;
+  return {{"pass", to_string(problem.pass)},
+          {"dtype", to_string(problem.dtype)},
+          {"layout", to_string(problem.layout)},
+          {"batch", problem.batch},
+          {"num_heads_q", problem.num_heads_q},
+          {"num_heads_kv", problem.num_heads_kv},
+          {"seqlen_q", problem.seqlen_q},
+          {"seqlen_k", problem.seqlen_k},
+          {"head_dim", problem.head_dim},
+          {"mask", to_string(problem.mask)},
+          {"lengths", lengths},
+          {"dropout", problem.dropout},
+          {"softmax_scale", problem.scale()}};
+}
+
+Json verify_json(const std::vector<reference::Verdict>& verdicts) {
+  if (verdicts.empty()) return nullptr;
+  Json json = Json::array();
+  for (const reference::Verdict& verdict : verdicts) {
+    Json entry = {{"tensor", verdict.tensor},
+                  {"max_abs", number(verdict.max_abs)},
+                  {"rel_fro", number(verdict.rel_fro)},
+                  {"ratio_to_twin", number(verdict.ratio_to_twin)},
+                  {"bound", number(verdict.bound)},
+                  {"coverage", number(verdict.coverage)},
+                  {"pass", verdict.pass}};
+    if (!verdict.message.empty()) entry["message"] = verdict.message;
+    json.push_back(entry);
+  }
+  return json;
+}
+
+Json time_json(const Timing& time, const std::vector<int>& order) {
+  Json samples = Json::array();
+  for (double sample : time.samples_s) samples.push_back(number(sample));
+  return {{"median_s", number(time.median_s)},
+          {"q1_s", number(time.q1_s)},
+          {"q3_s", number(time.q3_s)},
+          {"min_s", number(time.min_s)},
+          {"n", time.samples_s.size()},
+          {"inner_launches", time.inner_launches},
+          {"samples_s", samples},
+          {"ci95_s", Json::array({number(time.ci95_low_s), number(time.ci95_high_s)})},
+          {"timer", time.timer},
+          {"cache", "hot"},
+          {"order", order}};
+}
+
+Json flops_json(const Flops& flops) {
+  return {{"useful", flops.useful}, {"executed", flops.executed}, {"paper", flops.paper}};
+}
+
+Json memory_json(const Memory& memory) {
+  return {{"inputs_bytes", memory.inputs_bytes},
+          {"outputs_bytes", memory.outputs_bytes},
+          {"saved_bytes", memory.saved_bytes},
+          {"workspace_bytes", memory.workspace_bytes},
+          {"peak_bytes", optional(memory.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
+}
+
+Json traffic_json(const Traffic& requested, const std::optional<std::int64_t>& compulsory_bytes) {
+  Json operands = Json::object();
+  for (std::size_t i = 0; i < kOperands; ++i) {
+    const OperandTraffic& operand = requested.operands[i];
+    if (operand == OperandTraffic{}) continue;
+    operands[to_string(static_cast<Operand>(i))] = {{"read_bytes", operand.read_bytes},
+                                                    {"write_bytes", operand.write_bytes}};
+  }
+  const TileCounts& tiles = requested.tiles;
+  return {{"compulsory_bytes", optional(compulsory_bytes, [](std::int64_t b) { return Json(b); })},
+          {"requested_read_bytes", requested.read_bytes()},
+          {"requested_write_bytes", requested.write_bytes()},
+          {"requested", operands},
+          {"tiles", {{"empty", tiles.empty}, {"partial", tiles.partial}, {"full", tiles.full}}},
+          {"l2", nullptr},
+          {"dram", nullptr},
+          {"reason", "no hardware counters on the CPU backend"}};
+}
+
+Json device_json(const Device& device) {
+  return {{"backend", to_string(device.backend)},
+          {"name", device.name},
+          {"isa", device.isa},
+          {"threads", device.threads},
+          {"memory_bytes", device.memory_bytes},
+          {"cache_bytes", device.cache_bytes}};
+}
+
+Json protocol_json(const Protocol& protocol) {
+  return {{"min_rounds", protocol.min_rounds},
+          {"max_rounds", protocol.max_rounds},
+          {"max_seconds", number(protocol.max_seconds)},
+          {"interval", number(protocol.interval)},
+          {"warmup_seconds", number(protocol.warmup_seconds)},
+          {"verify_multiply_adds", protocol.verify_multiply_adds}};
+}
+
+Json build_json(const BuildInfo& build) {
+  return {{"version", build.version},
+          {"commit", build.commit},
+          {"compiler", build.compiler},
+          {"flags", build.flags}};
+}
+
+}  // namespace
+
+const char* to_string(Status status) {
+  switch (status) {
+    case Status::ok: return "ok";
+    case Status::failed: return "failed";
+    case Status::unsupported: return "unsupported";
+    case Status::out_of_memory: return "out_of_memory";
+    case Status::invalid: return "invalid";
+    case Status::skipped: return "skipped";
+  }
+  return "?";
+}
+
+Json to_json(const Record& record) {
+  const Case& point = record.point;
+  const Competitor& competitor = point.competitors.at(0);
+  Json json = {{"schema", kRecordSchema},
+               {"id", point.problem.id()},
+               {"key", nullptr},
+               {"sweep", record.sweep},
+               {"kernel", competitor.kernel},
+               {"backend", to_string(competitor.backend)},
+               {"config", config_json(competitor.config)},
+               {"problem", problem_json(point.problem)},
+               {"input_kind", to_string(point.input_kind)},
+               {"seed", point.seed},
+               {"status", to_string(record.status)},
+               {"reason", record.reason}};
+  json["verify"] = verify_json(record.verify);
+  json["verify_timed"] = verify_json(record.verify_timed);
+  json["time"] =
+      optional(record.time, [&](const Timing& time) { return time_json(time, record.order); });
+  json["flops"] = optional(record.flops, flops_json);
+  json["memory"] = optional(record.memory, memory_json);
+  json["traffic"] = optional(record.requested, [&](const Traffic& requested) {
+    return traffic_json(requested, record.compulsory_bytes);
+  });
+  json["device"] = device_json(record.device);
+  json["protocol"] = protocol_json(record.protocol);
+  json["build"] = build_json(build_info());
+  json["command_line"] = record.command_line;
+  json["timestamp"] = record.timestamp;
+  json["key"] = record_key(json);
+  return json;
+}
+
+std::string record_key(const Json& record) {
+  std::string config;
+  for (const auto& [name, value] : record.at("config").items()) {
+    config += fmt::format("{}{}={}", config.empty() ? "" : ",", name, value.get<std::int64_t>());
+  }
+  return fmt::format("{}/{}/{}/{}/{}/seed{}/hot", record.at("id").get<std::string>(),
+                     record.at("kernel").get<std::string>(),
+                     record.at("backend").get<std::string>(), config.empty() ? "default" : config,
+                     record.at("input_kind").get<std::string>(),
+                     record.at("seed").get<std::uint64_t>());
+}
+
+}  // namespace attnlab

@@ -1,0 +1,236 @@
+#include "harness/record.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "harness/errors.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A record with every section, and values that are not the defaults.
+Record full_record() {
+  Record record;
+  Competitor competitor{.kernel = "v2"};
+  competitor.config.set("block_m", 64);
+  competitor.config.set("block_n", 32);
+  record.point.problem = {.batch = 2,
+                          .num_heads_q = 4,
+                          .num_heads_kv = 2,
+                          .seqlen_q = 16,
+                          .seqlen_k = 32,
+                          .head_dim = 4,
+                          .mask = parse_mask("causal+padding"),
+                          .lengths = {.kind = LengthsKind::padding, .keys = {32, 20}}};
+  record.point.seed = 9;
+  record.point.competitors = {competitor};
+  record.sweep = "quick";
+  record.verify = {{.tensor = "o",
+                    .max_abs = 1e-7,
+                    .rel_fro = 2e-7,
+                    .ratio_to_twin = 1.5,
+                    .bound = 3e-7,
+                    .coverage = 0.5,
+                    .pass = true}};
+  record.verify_timed = record.verify;
+  record.time = Timing{.samples_s = {2.0, 1.0},
+                       .inner_launches = 3,
+                       .median_s = 1.5,
+                       .q1_s = 1.25,
+                       .q3_s = 1.75,
+                       .min_s = 1.0,
+                       .ci95_low_s = 1.0,
+                       .ci95_high_s = 2.0,
+                       .timer = "steady_clock"};
+  record.order = {1, 0};
+  record.flops = Flops{.useful = 1, .executed = 2, .paper = 3};
+  record.memory = Memory{.inputs_bytes = 1,
+                         .outputs_bytes = 2,
+                         .saved_bytes = 3,
+                         .workspace_bytes = 4,
+                         .peak_bytes = 10};
+  Traffic traffic;
+  traffic[Operand::q] = {.read_bytes = 5};
+  traffic[Operand::o] = {.write_bytes = 6};
+  traffic.tiles = {.empty = 1, .partial = 2, .full = 3};
+  record.requested = traffic;
+  record.compulsory_bytes = 11;
+  record.device = {.name = "a CPU",
+                   .memory_bytes = 99,
+                   .threads = 2,
+                   .isa = "avx2",
+                   .cache_bytes = {32768, 1048576}};
+  record.command_line = "attnlab run";
+  record.timestamp = "2024-01-02T03:04:05Z";
+  return record;
+}
+
+TEST(Record, HasTheDocumentedShape) {
+  const Json json = to_json(full_record());
+  std::vector<std::string> keys;
+  for (const auto& item : json.items()) keys.push_back(item.key());
+  EXPECT_EQ(keys, (std::vector<std::string>{
+                      "schema", "id",           "key",        "sweep",        "kernel",   "backend",
+                      "config", "problem",      "input_kind", "seed",         "status",   "reason",
+                      "verify", "verify_timed", "time",       "flops",        "memory",   "traffic",
+                      "device", "protocol",     "build",      "command_line", "timestamp"}));
+  EXPECT_EQ(json["schema"], "attnlab.record/1");
+  EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
+  EXPECT_EQ(json["key"],
+            json["id"].get<std::string>() + "/v2/cpu/block_m=64,block_n=32/normal/seed9/hot");
+  EXPECT_EQ(json["config"].dump(), R"({"block_m":64,"block_n":32})");
+  EXPECT_EQ(json["problem"].dump(),
+            R"({"pass":"fwd","dtype":"f32","layout":"bshd","batch":2,"num_heads_q":4,)"
+            R"("num_heads_kv":2,"seqlen_q":16,"seqlen_k":32,"head_dim":4,)"
+            R"("mask":"causal+padding","lengths":{"kind":"padding","keys":[32,20]},)"
+            R"("dropout":0.0,"softmax_scale":0.5})");
+  EXPECT_EQ(json["verify"].dump(),
+            R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
+            R"("bound":3e-07,"coverage":0.5,"pass":true}])");
+  EXPECT_EQ(json["verify_timed"], json["verify"]);
+  EXPECT_EQ(json["time"].dump(),
+            R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"inner_launches":3,)"
+            R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
+            R"("order":[1,0]})");
+  EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
+  EXPECT_EQ(json["memory"].dump(),
+            R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"
+            R"("peak_bytes":10})");
+  EXPECT_EQ(json["traffic"].dump(),
+            R"({"compulsory_bytes":11,"requested_read_bytes":5,"requested_write_bytes":6,)"
+            R"("requested":{"q":{"read_bytes":5,"write_bytes":0},)"
+            R"("o":{"read_bytes":0,"write_bytes":6}},)"
+            R"("tiles":{"empty":1,"partial":2,"full":3},"l2":null,"dram":null,)"
+            R"("reason":"no hardware counters on the CPU backend"})");
+  EXPECT_EQ(json["device"].dump(),
+            R"({"backend":"cpu","name":"a CPU","isa":"avx2","threads":2,"memory_bytes":99,)"
+            R"("cache_bytes":[32768,1048576]})");
+  EXPECT_EQ(json["protocol"]["min_rounds"], 9);
+  EXPECT_EQ(json["protocol"].size(), 6u);
+  EXPECT_EQ(json["build"].size(), 4u);
+}
+
+TEST(Record, AbsentSectionsAreNull) {
+  Record record;
+  record.point.competitors = {{.kernel = "v3"}};
+  record.status = Status::unsupported;
+  record.reason = "no such kernel";
+  const Json json = to_json(record);
+  for (const char* section : {"verify", "verify_timed", "time", "flops", "memory", "traffic"}) {
+    EXPECT_TRUE(json.at(section).is_null()) << section;
+  }
+  EXPECT_EQ(json["status"], "unsupported");
+  EXPECT_EQ(json["reason"], "no such kernel");
+  EXPECT_EQ(json["config"].dump(), "{}");
+  EXPECT_NE(json["key"].get<std::string>().find("/v3/cpu/default/"), std::string::npos);
+}
+
+TEST(Record, NumbersThatJsonLacksAreStrings) {
+  Record record = full_record();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  record.verify[0].max_abs = std::numeric_limits<double>::quiet_NaN();
+  record.verify[0].bound = kInf;
+  record.verify[0].rel_fro = -kInf;
+  record.verify[0].message = "got nan";
+  const Json verdict = Json::parse(to_json(record).dump())["verify"][0];
+  EXPECT_EQ(verdict["max_abs"], "nan");
+  EXPECT_EQ(verdict["bound"], "inf");
+  EXPECT_EQ(verdict["rel_fro"], "-inf");
+  EXPECT_EQ(verdict["message"], "got nan");
+}
+
+// Files in a folder of their own that goes with the test.
+class RecordFiles : public testing::Test {
+ protected:
+  RecordFiles() {
+    std::string name = (std::filesystem::temp_directory_path() / "attnlab-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~RecordFiles() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(const std::string& text) const {
+    const std::filesystem::path file = folder_ / "records.jsonl";
+    std::ofstream(file) << text;
+    return file;
+  }
+  std::string usage_error(const std::filesystem::path& file) {
+    try {
+      read_records(file, warnings_);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::string> warnings_;
+};
+
+std::string line(int i) { return R"({"schema":"attnlab.record/1","i":)" + std::to_string(i) + "}"; }
+
+TEST_F(RecordFiles, AppendsLinesThatCanBeReadBack) {
+  const std::filesystem::path file = folder_ / "new" / "folder" / "records.jsonl";
+  const Json record = to_json(full_record());
+  { RecordFile(file).append(record); }
+  RecordFile again(file);
+  again.append(record);
+  again.append(record);
+  const auto records = read_records(file, warnings_);
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[2].dump(), record.dump()) << "the order of keys is kept";
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(RecordFiles, SurvivesAHalfWrittenLine) {
+  const std::filesystem::path file = write(line(1) + "\n" + line(2).substr(0, 35));
+  EXPECT_EQ(read_records(file, warnings_).size(), 1u);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_[0].find("records.jsonl:2: half-written"), std::string::npos);
+
+  RecordFile(file).append(Json::parse(line(3)));
+  const auto records = read_records(file, warnings_);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1]["i"], 3);
+  EXPECT_EQ(warnings_.size(), 2u);
+}
+
+TEST_F(RecordFiles, ALastLineWithoutNewlineIsARecord) {
+  EXPECT_EQ(read_records(write(line(1) + "\n" + line(2)), warnings_).size(), 2u);
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(RecordFiles, ErrorsNameFileAndLine) {
+  const std::string other = R"({"schema":"attnlab.record/2"})";
+  for (const std::string& bad :
+       {std::string("garbage"), other, std::string("[1]"), std::string("3"), std::string("{}")}) {
+    const std::string message = usage_error(write(line(1) + "\n\n" + bad + "\n" + line(2) + "\n"));
+    EXPECT_NE(message.find("records.jsonl:3: not"), std::string::npos) << bad << ": " << message;
+  }
+  EXPECT_NE(usage_error(folder_ / "absent").find("absent: cannot open it"), std::string::npos);
+}
+
+TEST_F(RecordFiles, AFileThatCannotBeWrittenIsNamed) {
+  const auto error_of = [](const std::filesystem::path& file) -> std::string {
+    try {
+      RecordFile(file).append(Json::object());
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of(folder_).find(folder_.string() + ": cannot open"), std::string::npos);
+  const std::filesystem::path file = write("");
+  EXPECT_NE(error_of(file / "below" / "it").find("cannot create its folder"), std::string::npos);
+  EXPECT_NE(error_of("/dev/full").find("/dev/full: cannot write"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,14 @@
+// One command that runs one point again.
+#pragma once
+
+#include <string>
+
+#include "harness/sweep.h"
+
+namespace attnlab {
+
+// "attnlab run --backend cpu --kernel v2 --pass fwd ...": every axis of the command line, spelled
+// out, so that no default can change its meaning.
+std::string repro_command(const Case& work, const Competitor& competitor);
+
+}  // namespace attnlab

@@ -1,0 +1,332 @@
+#include "harness/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "harness/accounting.h"
+#include "harness/bench.h"
+#include "harness/inputs.h"
+#include "harness/outputs.h"
+#include "harness/repro.h"
+#include "harness/statistics.h"
+#include "reference/oracle.h"
+#include "reference/tolerance.h"
+
+namespace attnlab {
+
+namespace {
+
+// Estimated cost of a point beside its launches (warm-up, shortest samples), in FLOPs of a launch.
+constexpr double kPointWeight = 2e9;
+
+bool wants_to_run(const Competitor& competitor) {
+  return competitor.implementation != nullptr && competitor.unsupported.empty() &&
+         competitor.skipped.empty();
+}
+
+double weight(const Problem& problem, const Competitor& competitor) {
+  if (!wants_to_run(competitor)) return 0.0;
+  return kPointWeight + static_cast<double>(useful_flops(problem));
+}
+
+// Ends a competitor's way through the case early: its record gets this status and reason.
+struct Ending {
+  Status status;
+  std::string reason;
+};
+
+struct ReleasePrepared {
+  const Implementation* implementation;
+  void operator()(PreparedKernel* prepared) const { implementation->release(prepared); }
+};
+
+// One competitor on its way through the case.
+struct Entrant {
+  const Competitor* competitor;
+  Record record;
+  bool finished = false;
+  std::unique_ptr<PreparedKernel, ReleasePrepared> prepared{nullptr, {nullptr}};
+  std::optional<Outputs> outputs;  // of the timed launches
+  Tensors tensors;                 // what the timed launches get
+
+  const Implementation& kernel() const { return *competitor->implementation; }
+  std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
+  std::string name() const {
+    return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
+  }
+};
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string gib(std::uint64_t bytes) {
+  return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / 0x1p30);
+}
+
+Timing summarize(Samples& samples) {
+  const Interval interval = median_interval95(samples.seconds);
+  Timing time{.inner_launches = samples.inner_launches,
+              .median_s = median(samples.seconds),
+              .q1_s = quantile(samples.seconds, 0.25),
+              .q3_s = quantile(samples.seconds, 0.75),
+              .min_s = *std::ranges::min_element(samples.seconds),
+              .ci95_low_s = interval.low,
+              .ci95_high_s = interval.high,
+              .timer = kCpuTimer};
+  time.samples_s = std::move(samples.seconds);
+  return time;
+}
+
+class CaseRun {
+ public:
+  CaseRun(const Case& work, const RunContext& context, Progress& progress,
+          const std::function<void(const Record&)>& finished)
+      : work_(work), context_(context), progress_(progress), finished_(finished) {}
+
+  void run() {
+    progress_.begin(work_.problem.id());
+    enter();
+    for (Entrant* entrant : running()) attempt(*entrant, [&] { admit(*entrant); });
+    if (!running().empty()) attempt_for_all([&] { prepare_case(); });
+    for (Entrant* entrant : running()) {
+      progress_.phase("verify " + entrant->name());
+      attempt(*entrant, [&] { verify(*entrant); });
+      advance(kVerifyShare * weight(work_.problem, *entrant->competitor));
+    }
+    if (!running().empty()) attempt_for_all([&] { time(); });
+    for (Entrant* entrant : running()) {
+      attempt(*entrant, [&] { judge(*entrant, entrant->tensors, entrant->record.verify_timed); });
+      if (!entrant->finished) finish(*entrant, {Status::ok, ""});
+    }
+    advance(case_weight(work_) - advanced_);
+  }
+
+ private:
+  static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
+
+  // Records at once what cannot run at all; lists all others.
+  void enter() {
+    entrants_.reserve(work_.competitors.size());
+    for (const Competitor& competitor : work_.competitors) {
+      Entrant& entrant = entrants_.emplace_back(Entrant{.competitor = &competitor});
+      Record& record = entrant.record;
+      record.point = {work_.problem, work_.input_kind, work_.seed, {competitor}};
+      record.sweep = context_.sweep_name;
+      record.device = *context_.device;
+      record.protocol = context_.protocol;
+      record.command_line = context_.command_line;
+      if (!competitor.skipped.empty()) {
+        finish(entrant, {Status::skipped, competitor.skipped});
+      } else if (!competitor.unsupported.empty()) {
+        finish(entrant, {Status::unsupported, competitor.unsupported});
+      } else if (competitor.implementation == nullptr) {
+        finish(entrant,
+               {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
+                                                 to_string(competitor.backend))});
+      } else if (work_.problem.pass != Pass::fwd) {
+        finish(entrant, {Status::unsupported, "only the forward pass can be verified so far"});
+      }
+    }
+  }
+
+  // Counts what the point costs and refuses it before anything is allocated if it cannot fit. All
+  // admitted competitors are timed together: each with outputs of its own, and one workspace, as
+  // large as the largest, that they take in turns.
+  void admit(Entrant& entrant) {
+    const Problem& problem = work_.problem;
+    const Config& config = entrant.competitor->config;
+    Record& record = entrant.record;
+    record.memory =
+        memory_needed(problem, entrant.kernel().workspace_bytes(problem, config, *context_.device));
+    record.compulsory_bytes = compulsory_bytes(problem);
+    record.requested = entrant.kernel().traffic(problem, config);
+    record.flops = count_flops(problem, record.requested->executed_flops);
+
+    const Memory& memory = *record.memory;
+    const std::uint64_t limit = context_.memory_limit_bytes;
+    const std::uint64_t outputs = memory.outputs_bytes + memory.saved_bytes;
+    const std::uint64_t alone = memory.inputs_bytes + outputs + memory.workspace_bytes;
+    if (alone > limit) {
+      throw Ending{Status::out_of_memory,
+                   fmt::format("needs {} (inputs {}, outputs {}, workspace {}) of {} available: "
+                               "shorten the sequences, take fewer heads or a smaller batch, or a "
+                               "kernel that needs less workspace",
+                               gib(alone), gib(memory.inputs_bytes), gib(outputs),
+                               gib(memory.workspace_bytes), gib(limit))};
+    }
+    const std::uint64_t workspace = std::max(workspace_bytes_, memory.workspace_bytes);
+    const std::uint64_t together = memory.inputs_bytes + outputs_bytes_ + outputs + workspace;
+    if (together > limit) {
+      throw Ending{
+          Status::out_of_memory,
+          fmt::format("needs {} beside the outputs of the others, of {} available: run it "
+                      "alone, {}",
+                      gib(together), gib(limit), repro_command(work_, *entrant.competitor))};
+    }
+    workspace_bytes_ = workspace;
+    outputs_bytes_ += outputs;
+  }
+
+  // Inputs and oracle, once for all competitors.
+  void prepare_case() {
+    const Problem& problem = work_.problem;
+    const int threads = context_.device->threads;
+    progress_.phase("inputs");
+    inputs_.emplace(arena_, problem, work_.input_kind, work_.seed, threads);
+    progress_.phase("oracle");
+    const auto samples =
+        reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
+    references_ = reference::forward_reference(problem, inputs_->tensors(), samples, threads);
+  }
+
+  // The first launch: alone in the arena, so that the peak is this competitor's own.
+  void verify(Entrant& entrant) {
+    arena_.reset_peak();
+    const Outputs outputs(arena_, entrant.name(), *entrant.record.memory);
+    const Arena::Buffer workspace = arena_.allocate("workspace", entrant.workspace_bytes());
+    const Implementation& kernel = entrant.kernel();
+    entrant.prepared = {kernel.prepare(work_.problem, entrant.competitor->config, *context_.device),
+                        {&kernel}};
+    const Tensors tensors =
+        outputs.attach(inputs_->tensors(), workspace, entrant.workspace_bytes());
+    kernel.launch(entrant.prepared.get(), tensors, nullptr);
+    entrant.record.memory->peak_bytes = arena_.peak_bytes();
+    judge(entrant, tensors, entrant.record.verify);
+  }
+
+  // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
+  void time() {
+    const std::vector<Entrant*> timed = running();
+    const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes_);
+    std::vector<Contender> contenders;
+    for (Entrant* entrant : timed) {
+      entrant->outputs.emplace(arena_, entrant->name(), *entrant->record.memory);
+      entrant->tensors =
+          entrant->outputs->attach(inputs_->tensors(), workspace, entrant->workspace_bytes());
+      contenders.push_back({.name = entrant->name(), .launch = [entrant] {
+                              entrant->kernel().launch(entrant->prepared.get(), entrant->tensors,
+                                                       nullptr);
+                            }});
+    }
+    progress_.phase("warm up");
+    const Protocol& protocol = context_.protocol;
+    const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
+    std::vector<Samples> measured = measure(contenders, protocol, [&](int round) {
+      progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
+      if (round < protocol.min_rounds) advance(round_weight);
+    });
+    const std::string overrun = arena_.restore_guards();
+    if (!overrun.empty()) {  // it may have hit anything
+      throw Ending{Status::failed, "one of the timed kernels " + overrun + ": no time is valid"};
+    }
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      attempt(*timed[i], [&] {
+        if (measured[i].error) std::rethrow_exception(measured[i].error);
+        timed[i]->record.time = summarize(measured[i]);
+        timed[i]->record.order = measured[i].order;
+      });
+    }
+  }
+
+  void judge(const Entrant& entrant, const Tensors& tensors,
+             std::vector<reference::Verdict>& verdicts) {
+    std::string failure = arena_.restore_guards();
+    verdicts = reference::judge_forward(work_.problem, tensors, references_);
+    for (const reference::Verdict& verdict : verdicts) {
+      if (failure.empty() && !verdict.pass) failure = verdict.tensor + ": " + verdict.message;
+    }
+    if (failure.empty()) return;
+    throw Ending{Status::failed, fmt::format("{}: {}; reproduce: {}", work_.problem.id(), failure,
+                                             repro_command(work_, *entrant.competitor))};
+  }
+
+  std::vector<Entrant*> running() {
+    std::vector<Entrant*> result;
+    for (Entrant& entrant : entrants_) {
+      if (!entrant.finished) result.push_back(&entrant);
+    }
+    return result;
+  }
+
+  // How a step ended early, if it did.
+  template <class Step>
+  static std::optional<Ending> ending_of(const Step& step) try {
+    step();
+    return std::nullopt;
+  } catch (const Ending& ending) {
+    return ending;
+  } catch (const std::bad_alloc&) {
+    return Ending{Status::out_of_memory, "an allocation failed"};
+  } catch (const std::exception& error) {
+    return Ending{Status::invalid, error.what()};
+  } catch (...) {
+    return Ending{Status::invalid, "threw something that is not a std::exception"};
+  }
+
+  template <class Step>
+  void attempt(Entrant& entrant, const Step& step) {
+    if (const auto ending = ending_of(step)) finish(entrant, *ending);
+  }
+
+  template <class Step>
+  void attempt_for_all(const Step& step) {
+    const auto ending = ending_of(step);
+    if (!ending) return;
+    for (Entrant* entrant : running()) finish(*entrant, *ending);
+  }
+
+  void finish(Entrant& entrant, const Ending& ending) {
+    entrant.finished = true;
+    entrant.prepared.reset();
+    entrant.outputs.reset();
+    if (ending.status != Status::ok) entrant.record.time.reset();  // of wrong results: no time
+    entrant.record.status = ending.status;
+    entrant.record.reason = ending.reason;
+    entrant.record.timestamp = utc_now();
+    finished_(entrant.record);
+  }
+
+  void advance(double amount) {
+    advanced_ += amount;
+    progress_.advance(amount);
+  }
+
+  const Case& work_;
+  const RunContext& context_;
+  Progress& progress_;
+  const std::function<void(const Record&)>& finished_;
+
+  Arena arena_;
+  std::optional<Inputs> inputs_;
+  std::vector<reference::ForwardReference> references_;
+  std::vector<Entrant> entrants_;
+  std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
+  std::uint64_t outputs_bytes_ = 0;    // of all admitted
+  double advanced_ = 0.0;
+};
+
+}  // namespace
+
+double case_weight(const Case& work) {
+  double total = 0.0;
+  for (const Competitor& competitor : work.competitors) total += weight(work.problem, competitor);
+  return total;
+}
+
+void run_case(const Case& work, const RunContext& context, Progress& progress,
+              const std::function<void(const Record&)>& finished) {
+  CaseRun(work, context, progress, finished).run();
+}
+
+}  // namespace attnlab

@@ -1,0 +1,216 @@
+// The strict reader of sweep files; sweeps/README.md describes the format.
+#include "harness/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/axes.h"
+#include "harness/errors.h"
+#include "harness/suggest.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSweepSchema = "attnlab.sweep/1";
+
+[[noreturn]] void fail(const std::string& where, const std::string& why) {
+  throw UsageError(fmt::format("{}: {}", where, why));
+}
+
+// Parses, and refuses a key that an object holds twice (the parser alone would keep the last).
+Json parse_strictly(std::ifstream& stream, const std::string& file) {
+  std::vector<std::set<std::string>> open_objects;
+  const auto refuse_duplicates = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
+    if (event == Json::parse_event_t::object_end) open_objects.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto key = parsed.get<std::string>();
+      if (!open_objects.back().insert(key).second)
+        fail(file, fmt::format("key '{}' is given twice", key));
+    }
+    return true;
+  };
+  try {
+    return Json::parse(stream, refuse_duplicates);
+  } catch (
+      const Json::exception& error) {  // "[json.exception...] parse error at line 3, column 5: ..."
+    const std::string text = error.what();
+    const std::string lead = "parse error at ";
+    const std::size_t place = text.find(lead);
+    fail(file,
+         "not JSON: " + (place == std::string::npos ? text : text.substr(place + lead.size())));
+  }
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& known,
+                const std::string& where) {
+  if (!object.is_object()) fail(where, "must be an object");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      fail(where, fmt::format("unknown key '{}'{}", key, suggestion(key, known)));
+    }
+  }
+}
+
+std::string read_string(const Json& value, const std::string& where) {
+  if (!value.is_string()) fail(where, "must be a string");
+  if (value.get<std::string>().empty()) fail(where, "must not be empty");
+  return value;
+}
+
+template <class T>
+T read_number(const Json& value, T minimum, T maximum, const std::string& where) {
+  const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
+  if (!right_type)
+    fail(where, std::is_integral_v<T> ? "must be a whole number" : "must be a number");
+  const double number = value.get<double>();
+  if (!(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
+    fail(where, fmt::format("{} is outside [{}, {}]", value.dump(), minimum, maximum));
+  }
+  return value.get<T>();
+}
+
+// The values of an axis as the comma list that set_axis() takes: a file may write a number, a
+// string in the grammar of the flags, or an array of these.
+std::string axis_text(const Json& value, const std::string& where) {
+  if (value.is_string()) return value;
+  if (value.is_number()) return value.dump();
+  if (!value.is_array()) fail(where, "must be a number, a string or an array of these");
+  if (value.empty()) fail(where, "must not be empty");
+  std::string text;
+  for (const Json& item : value) {
+    if (item.is_array()) fail(where, "must not hold an array in an array");
+    text += (text.empty() ? "" : ",") + axis_text(item, where);
+  }
+  return text;
+}
+
+void read_axes(Sweep& sweep, const Json& json, const std::string& where) {
+  if (!json.is_object()) fail(where, "must be an object");
+  for (const auto& [axis, value] : json.items()) {
+    const std::string key = fmt::format("{}.{}", where, axis);
+    find_axis(axis, where);
+    set_axis(sweep, axis, axis_text(value, key), key);
+  }
+}
+
+Exclusion read_exclusion(const Json& json, const std::string& where) {
+  check_keys(json, {"where", "reason"}, where);
+  if (!json.contains("where")) fail(where, "key 'where' is missing");
+  if (!json.contains("reason"))
+    fail(where, "key 'reason' is missing: say why the points are left out");
+  Exclusion exclusion;
+  exclusion.reason = read_string(json["reason"], where + ".reason");
+  const Json& conditions = json["where"];
+  if (!conditions.is_object() || conditions.empty()) {
+    fail(where + ".where", "must be an object that names at least one axis");
+  }
+  for (const auto& [axis, value] : conditions.items()) {
+    const std::string key = fmt::format("{}.where.{}", where, axis);
+    const AxisGrammar& grammar = find_axis(axis, where + ".where");
+    Axes axes;
+    grammar.set(axes, axis_text(value, key), key);
+    exclusion.where.emplace_back(axis, grammar.values(axes));
+  }
+  return exclusion;
+}
+
+Protocol read_protocol(const Json& json, const std::string& where) {
+  check_keys(json,
+             {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
+              "verify_multiply_adds"},
+             where);
+  constexpr int kMostRounds = 100000;
+  Protocol protocol;
+  const auto read = [&]<class T>(const char* key, T& member, T minimum, T maximum) {
+    if (!json.contains(key)) return;
+    member = read_number<T>(json[key], minimum, maximum, fmt::format("{}.{}", where, key));
+  };
+  read("min_rounds", protocol.min_rounds, 1, kMostRounds);
+  protocol.max_rounds = std::max(protocol.max_rounds, protocol.min_rounds);
+  read("max_rounds", protocol.max_rounds, 1, kMostRounds);
+  read("max_seconds", protocol.max_seconds, 1e-3, 86400.0);
+  read("interval", protocol.interval, 0.0, 1.0);
+  read("warmup_seconds", protocol.warmup_seconds, 0.0, 3600.0);
+  read("verify_multiply_adds", protocol.verify_multiply_adds, std::int64_t{1},
+       std::int64_t{1} << 50);
+  if (protocol.max_rounds < protocol.min_rounds) {
+    fail(where + ".max_rounds",
+         fmt::format("{} is below min_rounds = {}", protocol.max_rounds, protocol.min_rounds));
+  }
+  return protocol;
+}
+
+std::string read_name(const Json& json, const std::string& where) {
+  const std::string name = read_string(json, where);
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  };
+  if (!std::all_of(name.begin(), name.end(), allowed)) {
+    fail(where, fmt::format("'{}' names result files: use letters, digits, '-', '_', '.'", name));
+  }
+  return name;
+}
+
+// "; did you mean 'sweeps/quick.json'?", if a sweep of nearly that name lies in the same folder.
+std::string similar_file(const std::filesystem::path& file) {
+  std::vector<std::string> names;
+  std::error_code error;
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().filename().string());
+  }
+  const std::string best = nearest(file.filename().string(), names);
+  if (best.empty()) return "";
+  return fmt::format("; did you mean '{}'?", (file.parent_path() / best).string());
+}
+
+}  // namespace
+
+Sweep read_sweep(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::ifstream stream(path);
+  if (!stream || !std::filesystem::is_regular_file(path)) {
+    fail(file, "cannot be read as a sweep file" + similar_file(path));
+  }
+  const Json json = parse_strictly(stream, file);
+  check_keys(json, {"schema", "name", "description", "backend", "axes", "exclude", "protocol"},
+             file);
+  for (const char* key : {"schema", "name", "axes"}) {
+    if (!json.contains(key)) fail(file, fmt::format("key '{}' is missing", key));
+  }
+  if (json["schema"] != kSweepSchema) {
+    fail(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kSweepSchema));
+  }
+  Sweep sweep;
+  sweep.source = file;
+  sweep.name = read_name(json["name"], file + ": name");
+  if (json.contains("description")) {
+    sweep.description = read_string(json["description"], file + ": description");
+  }
+  if (json.contains("backend")) {
+    const std::string where = file + ": backend";
+    sweep.backend = parse_backend(read_string(json["backend"], where), where);
+  }
+  read_axes(sweep, json["axes"], file + ": axes");
+  if (json.contains("exclude")) {
+    const Json& exclude = json["exclude"];
+    if (!exclude.is_array()) fail(file + ": exclude", "must be an array");
+    for (std::size_t i = 0; i < exclude.size(); ++i) {
+      sweep.exclude.push_back(read_exclusion(exclude[i], fmt::format("{}: exclude[{}]", file, i)));
+    }
+  }
+  if (json.contains("protocol")) {
+    sweep.protocol = read_protocol(json["protocol"], file + ": protocol");
+  }
+  return sweep;
+}
+
+}  // namespace attnlab

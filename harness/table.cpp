@@ -1,0 +1,325 @@
+#include "harness/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/errors.h"
+#include "harness/fields.h"
+#include "harness/grid.h"
+#include "harness/pivot.h"
+#include "harness/record.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<RecordJson>;
+
+// "v2 64x64"; numbers carry the field's name: "head_dim=64".
+std::string column_label(const std::vector<const Field*>& cols, const FieldValues& key) {
+  std::string label;
+  for (std::size_t i = 0; i < cols.size(); ++i) {
+    if (key[i].is_null()) continue;
+    const std::string text = exact(key[i]);
+    label += (label.empty() ? "" : " ") +
+             (key[i].is_string() ? text : fmt::format("{}={}", cols[i]->name, text));
+  }
+  return label;
+}
+
+bool is_text(const Field& field, const std::vector<FieldValues>& keys, std::size_t place) {
+  return field.kind != FieldKind::measure &&
+         std::any_of(keys.begin(), keys.end(),
+                     [&](const FieldValues& key) { return key[place].is_string(); });
+}
+
+std::string status_of(const RecordJson& record) { return exact(at(record, {"status"})); }
+
+// The distinct reasons of points that are not ok, numbered from 1 for footnotes.
+class Footnotes {
+ public:
+  // "failed [2]"
+  std::string cell(const RecordJson& record) {
+    const std::string status = status_of(record);
+    const std::string reason = exact(at(record, {"reason"}));
+    const std::string word = status == "out_of_memory" ? "oom" : status;
+    if (reason.empty()) return word;
+    const auto place = std::find(reasons_.begin(), reasons_.end(), reason);
+    const auto number = static_cast<std::size_t>(place - reasons_.begin()) + 1;
+    if (place == reasons_.end()) reasons_.push_back(reason);
+    return fmt::format("{} [{}]", word, number);
+  }
+  std::string text() const {
+    std::string lines;
+    for (std::size_t i = 0; i < reasons_.size(); ++i) {
+      lines += wrap(fmt::format("[{}] {}", i + 1, reasons_[i]), 4);
+    }
+    return lines;
+  }
+
+ private:
+  std::vector<std::string> reasons_;
+};
+
+// Naive is no faster than itself: a default table leaves that column out.
+bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
+  if (std::string(value.name) != "speedup") return false;
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    const auto cell = pivot.cells.find({row, col});
+    if (cell == pivot.cells.end()) continue;
+    const RecordJson speedup = value.read(*cell->second);
+    if (speedup.is_number() && speedup != 1.0) return false;
+  }
+  return true;
+}
+
+// With `footnotes`, numbers are rounded for people; without, they are exact.
+Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
+  const auto text_of = [&](const Field& field, const RecordJson& value) {
+    return footnotes != nullptr ? display(field, value) : exact(value);
+  };
+  Grid grid;
+  for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+    const Field& field = *pivot.rows[i];
+    grid.columns.push_back({.title = field.name, .left = is_text(field, pivot.row_keys, i)});
+  }
+  std::vector<std::vector<const Field*>> shown(pivot.col_keys.size());  // values of each column
+  for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+    const std::string label = column_label(pivot.cols, pivot.col_keys[col]);
+    for (const Field* value : pivot.values) {
+      const bool several = pivot.col_keys.size() > 1;
+      if (default_values && several && says_nothing(pivot, col, *value)) continue;
+      shown[col].push_back(value);
+      grid.columns.push_back({.group = label, .title = value->title});
+    }
+  }
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    std::vector<GridCell> cells;
+    for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+      cells.push_back({text_of(*pivot.rows[i], pivot.row_keys[row][i])});
+    }
+    for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+      const auto found = pivot.cells.find({row, col});
+      const std::size_t span = shown[col].size();
+      if (found != pivot.cells.end() && status_of(*found->second) == "ok") {
+        for (const Field* value : shown[col]) {
+          cells.push_back({text_of(*value, value->read(*found->second))});
+        }
+        continue;
+      }
+      std::string status;
+      if (found != pivot.cells.end()) {
+        const RecordJson& record = *found->second;
+        status = footnotes != nullptr ? footnotes->cell(record) : status_of(record);
+      }
+      cells.push_back({status, span});
+      cells.resize(cells.size() + span - 1);
+    }
+    grid.rows.push_back(std::move(cells));
+  }
+  return grid;
+}
+
+bool in(const std::vector<const Field*>& fields, const Field& field) {
+  return std::find(fields.begin(), fields.end(), &field) != fields.end();
+}
+
+// What is the same on all points: first the problem, then who ran it where.
+std::string caption(const Pivot& pivot, const Records& records) {
+  const auto constants = [&](const std::vector<const Field*>& candidates) {
+    std::string text;
+    for (const Field* field : candidates) {
+      if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records))
+        continue;
+      const RecordJson value = field->read(records.front());
+      if (value.is_null()) continue;
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field->name, exact(value));
+    }
+    return text;
+  };
+  std::vector<const Field*> identity;
+  for (const char* name : {"kernel", "config", "backend", "device", "isa", "threads", "commit"}) {
+    identity.push_back(&find_field(name, ""));
+  }
+  std::string text;
+  for (const std::string& line : {constants(problem_axes(records)), constants(identity)}) {
+    if (!line.empty()) text += wrap(line, 2);
+  }
+  return text;
+}
+
+// How many points came out how, and the largest error among them.
+std::string summary(const Records& records) {
+  std::vector<std::pair<std::string, int>> counts;
+  const RecordJson* worst = nullptr;
+  const Field& ratio = find_field("ratio_to_twin", "");
+  const Field& block = find_field("block", "");
+  for (const RecordJson& record : records) {
+    const std::string status = status_of(record);
+    const auto place = std::find_if(counts.begin(), counts.end(),
+                                    [&](const auto& count) { return count.first == status; });
+    if (place == counts.end()) {
+      counts.emplace_back(status, 1);
+    } else {
+      ++place->second;
+    }
+    const RecordJson value = ratio.read(record);
+    if (!value.is_number()) continue;
+    if (worst == nullptr || ratio.read(*worst).get<double>() < value.get<double>()) worst = &record;
+  }
+  std::string text = fmt::format("{} point{}:", records.size(), records.size() == 1 ? "" : "s");
+  for (const auto& [status, count] : counts) text += fmt::format(" {} {},", count, status);
+  text.back() = '.';
+  if (worst != nullptr) {
+    const std::string tile = exact(block.read(*worst));
+    text += fmt::format(" Largest error: {} of a materialized computation's ({}{}{} on {}).",
+                        display(ratio, ratio.read(*worst)), exact(at(*worst, {"kernel"})),
+                        tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
+  }
+  return wrap(text);
+}
+
+// The last record of each point.
+Records without_replaced(const Pivot& pivot, const Records& records) {
+  Records kept;
+  for (const RecordJson& record : records) {
+    const bool stands = std::any_of(pivot.cells.begin(), pivot.cells.end(),
+                                    [&](const auto& cell) { return cell.second == &record; });
+    if (stands) kept.push_back(record);
+  }
+  return kept;
+}
+
+std::string render_text(const Records& records, const TableOptions& options) {
+  const bool markdown = options.format == TableFormat::markdown;
+  Footnotes footnotes;
+  Pivot pivot = make_pivot(records, options);
+  Grid grid = make_grid(pivot, options.values.empty(), &footnotes);
+  std::string text = markdown ? render_markdown(grid) : render_plain(grid);
+  const bool free_layout = options.rows.empty() && options.cols.empty();
+  if (!markdown && free_layout && width(text) > kPageWidth) {
+    footnotes = {};
+    pivot = make_pivot(records, columns_as_rows(pivot, options));
+    text = render_plain(make_grid(pivot, options.values.empty(), &footnotes));
+  }
+  const Records kept = without_replaced(pivot, records);
+  const std::string lead = caption(pivot, kept);
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + footnotes.text() + summary(kept);
+  if (pivot.replaced > 0) {
+    text += wrap(fmt::format(
+        "{} earlier record{} of the same points {} left out: the last one counts.", pivot.replaced,
+        pivot.replaced == 1 ? "" : "s", pivot.replaced == 1 ? "was" : "were"));
+  }
+  return text;
+}
+
+// One line or object for each point: who and what, then the values (all measures by default).
+std::vector<const Field*> long_fields(const TableOptions& options) {
+  std::vector<const Field*> chosen;
+  for (const Field& field : fields()) {
+    const bool measure = field.kind == FieldKind::measure;
+    if (!measure || options.values.empty()) chosen.push_back(&field);
+  }
+  for (const std::string& name : options.values) {
+    const Field& field = find_field(name, "--value");
+    if (!in(chosen, field)) chosen.push_back(&field);
+  }
+  return chosen;
+}
+
+Records last_of_each_point(const Records& records) {
+  std::map<std::string, std::size_t> last;
+  for (std::size_t i = 0; i < records.size(); ++i) last[record_key(records[i])] = i;
+  Records kept;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (last[record_key(records[i])] == i) kept.push_back(records[i]);
+  }
+  return kept;
+}
+
+std::string render_long_csv(const Records& records, const TableOptions& options) {
+  Grid grid;
+  const auto chosen = long_fields(options);
+  for (const Field* field : chosen) grid.columns.push_back({.title = field->name});
+  for (const RecordJson& record : last_of_each_point(records)) {
+    std::vector<GridCell> row;
+    for (const Field* field : chosen) row.push_back({exact(field->read(record))});
+    grid.rows.push_back(std::move(row));
+  }
+  return render_csv(grid);
+}
+
+std::string render_long_json(const Records& records, const TableOptions& options) {
+  RecordJson array = RecordJson::array();
+  for (const RecordJson& record : last_of_each_point(records)) {
+    RecordJson object;
+    for (const Field* field : long_fields(options)) object[field->name] = field->read(record);
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+// An array of rows: {"seqlen": 512, ..., "cells": [{"kernel": "v2", ..., "status", "time_ms"}]}.
+std::string render_pivot_json(const Records& records, const TableOptions& options) {
+  const Pivot pivot = make_pivot(records, options);
+  RecordJson array = RecordJson::array();
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    RecordJson object;
+    for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+      object[pivot.rows[i]->name] = pivot.row_keys[row][i];
+    }
+    object["cells"] = RecordJson::array();
+    for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+      const auto found = pivot.cells.find({row, col});
+      if (found == pivot.cells.end()) continue;
+      RecordJson cell;
+      for (std::size_t i = 0; i < pivot.cols.size(); ++i) {
+        cell[pivot.cols[i]->name] = pivot.col_keys[col][i];
+      }
+      for (const char* key : {"status", "reason"}) cell[key] = at(*found->second, {key});
+      for (const Field* value : pivot.values) cell[value->name] = value->read(*found->second);
+      object["cells"].push_back(std::move(cell));
+    }
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+std::string render_pivot_csv(const Records& records, const TableOptions& options) {
+  return render_csv(make_grid(make_pivot(records, options), options.values.empty(), nullptr));
+}
+
+Records select(const Records& records, const TableOptions& options) {
+  Records all = records;
+  add_speedups(all);
+  for (const auto& [name, accepted] : options.where) {
+    const Field& field = find_field(name, "--where");
+    std::erase_if(all, [&](const RecordJson& record) {
+      const std::string text = exact(field.read(record));
+      return std::find(accepted.begin(), accepted.end(), text) == accepted.end();
+    });
+    if (all.empty()) throw UsageError(fmt::format("--where {}: no record is left", name));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string render_table(const std::vector<nlohmann::ordered_json>& records,
+                         const TableOptions& options) {
+  const Records selected = select(records, options);
+  const bool pivoted = !options.rows.empty() || !options.cols.empty();
+  switch (options.format) {
+    case TableFormat::csv:
+      return pivoted && !selected.empty() ? render_pivot_csv(selected, options)
+                                          : render_long_csv(selected, options);
+    case TableFormat::json:
+      return pivoted && !selected.empty() ? render_pivot_json(selected, options)
+                                          : render_long_json(selected, options);
+    case TableFormat::table:
+    case TableFormat::markdown: break;
+  }
+  return selected.empty() ? "no records\n" : render_text(selected, options);
+}
+
+}  // namespace attnlab

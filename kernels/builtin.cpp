@@ -1,0 +1,18 @@
+// The kernels of this tree, in priority order, and the devices they run on: the only file that
+// names the generations.
+#include "kernels/api/registry.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/naive/cpu.h"
+#include "kernels/v2/cpu.h"
+
+namespace attnlab {
+
+const Registry& builtin_registry() {
+  static constexpr const Implementation* kBuiltin[] = {&naive::kCpu, &v2::kCpu};
+  static const Registry registry(kBuiltin);
+  return registry;
+}
+
+std::vector<Device> available_devices() { return {cpu::cpu_device()}; }
+
+}  // namespace attnlab

@@ -1,0 +1,132 @@
+// What the tests of this folder share: a problem with memory of its own.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/api/problem.h"
+#include "kernels/api/tensors.h"
+#include "kernels/shared/convert.h"
+
+namespace attnlab::reference {
+
+// One tensor in its storage type, by (batch, head, row, column), whatever the layout.
+class TestTensor {
+ public:
+  TestTensor(Dtype dtype, std::int64_t elements, const Strides& strides,
+             std::vector<std::int64_t> lengths)
+      : dtype_(dtype),
+        strides_(strides),
+        lengths_(std::move(lengths)),
+        bytes_(static_cast<std::size_t>(elements * size_bytes(dtype))) {}
+
+  float get(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
+    const std::byte* place = bytes_.data() + offset_bytes(b, h, r, d);
+    if (dtype_ == Dtype::f32) return read<float>(place);
+    const auto bits = read<std::uint16_t>(place);
+    return dtype_ == Dtype::f16 ? f32_from_f16(bits) : f32_from_bf16(bits);
+  }
+
+  void set(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d, float value) {
+    std::byte* place = bytes_.data() + offset_bytes(b, h, r, d);
+    if (dtype_ == Dtype::f32) {
+      std::memcpy(place, &value, sizeof value);
+    } else {
+      const std::uint16_t bits = dtype_ == Dtype::f16 ? f16_from_f32(value) : bf16_from_f32(value);
+      std::memcpy(place, &bits, sizeof bits);
+    }
+  }
+
+  std::byte* data() { return bytes_.data(); }
+
+ private:
+  template <class T>
+  static T read(const std::byte* place) {
+    T value;
+    std::memcpy(&value, place, sizeof value);
+    return value;
+  }
+
+  std::size_t offset_bytes(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
+    std::int64_t row = r;  // of a packed tensor: rows of the entries before come first
+    for (std::size_t i = 0; i < lengths_.size() && i < static_cast<std::size_t>(b); ++i) {
+      row += lengths_[i];
+    }
+    return static_cast<std::size_t>((strides_.offset(b, h, row) + d) * size_bytes(dtype_));
+  }
+
+  Dtype dtype_;
+  Strides strides_;
+  std::vector<std::int64_t> lengths_;  // of packed entries
+  std::vector<std::byte> bytes_;
+};
+
+// q, k, v, o and lse of a problem. Outputs start as NaN.
+struct TestProblem {
+  using Value =
+      std::function<float(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d)>;
+
+  explicit TestProblem(const Problem& p)
+      : problem(p),
+        q(p.dtype, p.elements_q(), make_shape(p).q, p.lengths.queries),
+        k(p.dtype, p.elements_k(), make_shape(p).k, packed_keys(p)),
+        v(k),
+        o(q),
+        lse(static_cast<std::size_t>(p.elements_lse()), std::numeric_limits<float>::quiet_NaN()) {
+    fill(o, p.num_heads_q, true, [](auto...) { return std::numeric_limits<float>::quiet_NaN(); });
+  }
+
+  // N(0, 1) in q, k and v, in an order that does not depend on the layout.
+  void fill_normal(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    const Value draw = [&](auto...) { return normal(random); };
+    fill_q(draw);
+    fill_k(draw);
+    fill_v(draw);
+  }
+
+  void fill_q(const Value& value) { fill(q, problem.num_heads_q, true, value); }
+  void fill_k(const Value& value) { fill(k, problem.num_heads_kv, false, value); }
+  void fill_v(const Value& value) { fill(v, problem.num_heads_kv, false, value); }
+
+  Tensors tensors() {
+    return {.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data(), .lse = lse.data()};
+  }
+
+  float& lse_at(std::int64_t b, std::int64_t h, std::int64_t r) {
+    return lse[static_cast<std::size_t>((b * problem.num_heads_q + h) * problem.seqlen_q + r)];
+  }
+
+  // Keys that entry b has in memory.
+  std::int64_t rows_of_k(std::int64_t b) const {
+    return problem.layout == Layout::packed ? problem.keys(b) : problem.seqlen_k;
+  }
+
+  Problem problem;
+  TestTensor q, k, v, o;
+  std::vector<float> lse;
+
+ private:
+  static std::vector<std::int64_t> packed_keys(const Problem& p) {
+    return p.layout == Layout::packed ? p.lengths.keys : std::vector<std::int64_t>{};
+  }
+
+  void fill(TestTensor& tensor, std::int64_t heads, bool queries, const Value& value) {
+    for (std::int64_t b = 0; b < problem.batch; ++b) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        for (std::int64_t r = 0; r < (queries ? problem.queries(b) : rows_of_k(b)); ++r) {
+          for (std::int64_t d = 0; d < problem.head_dim; ++d) {
+            tensor.set(b, h, r, d, value(b, h, r, d));
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace attnlab::reference

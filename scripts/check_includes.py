@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""Checks who may include what: the rules that keep the folders apart (HACKING.md, "Rules").
+
+  scripts/check_includes.py                 check the tree
+  scripts/check_includes.py --compiler g++  also compile every device header without std headers
+  scripts/check_includes.py --self-test     require that wrong snippets are caught
+
+Prints "file:line: what (rule)" for everything wrong and then exits with 1. The rules:
+
+  1  kernels/api includes std, api and shared. shared, ptx, device, schedule.h and *.cuh compile
+     without std headers (NVRTC has none) and include only one another. A generation includes api,
+     shared, ptx, device, cuda, cpu and itself: no sibling, no harness, no reference. harness
+     includes api and reference. Only kernels/builtin.cpp includes generations.
+  2  reference includes api, shared/philox.h and shared/convert.h, and calls none of the mask
+     functions that come with api: an oracle that shares code with what it judges shares its bugs.
+  3  harness meets kernels through kernels/api alone; table and compare read records only.
+  7  Each package has one owner.
+
+Tests beside the code (*_test.cpp) obey their folder's rule and may use std, gtest and fmt on top;
+tests/ may include everything.
+"""
+
+import argparse
+import fnmatch
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = ("kernels", "reference", "harness", "tests")
+SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
+SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the rest are generations
+
+
+class Package(NamedTuple):
+    name: str
+    headers: tuple  # patterns of the header's name
+    owners: tuple  # patterns of the files that may include it
+
+
+PACKAGES = (
+    Package("CLI11", ("CLI/*",), ("harness/cli*",)),
+    Package("nlohmann/json", ("nlohmann/*",), ("harness/*",)),
+    Package("fmt", ("fmt/*",), ("harness/*", "*_test.cpp")),
+    Package("Google Benchmark", ("benchmark/*",), ("harness/bench*",)),
+    Package("Eigen", ("Eigen/*", "unsupported/Eigen/*"), ("reference/*",)),
+    Package("Highway", ("hwy/*",), ("kernels/cpu/*",)),
+    Package("GoogleTest", ("gtest/*", "gmock/*"), ("*_test.cpp",)),
+    Package("CUPTI", ("cupti*",), ("harness/counters*",)),
+    Package("NVML", ("nvml.h",), ("harness/clocks*",)),
+    Package("NVTX", ("nvtx3/*", "nvToolsExt*"), ("*/nvtx.h",)),
+    Package("CUDA", ("cuda*", "nvrtc.h", "cublas*", "vector_types.h"), ("kernels/cuda/*",)),
+)
+
+# Functions that reach reference through api headers and share the kernels' idea of a mask.
+SHARED_MASK_LOGIC = re.compile(
+    r"\b(make_mask|make_block_pattern|view_block_pattern|visible_blocks|visible_pairs)\s*\("
+)
+
+
+class Zone(NamedTuple):
+    """What one kind of file may include besides packages, which their owners decide."""
+
+    rule: int
+    project: tuple  # patterns
+    std: bool = True  # std headers, and names of std
+    system: bool = True  # the operating system's and the compiler's headers
+
+
+class Finding(NamedTuple):
+    line: int
+    what: str
+    rule: str
+
+
+def generation_of(path):
+    """'v2' for kernels/v2/cpu.cpp; None for files of no generation."""
+    parts = path.split("/")
+    if len(parts) > 2 and parts[0] == "kernels" and parts[1] not in SUPPORT:
+        return parts[1]
+    return None
+
+
+def kernels(*folders):
+    return tuple(f"kernels/{folder}/*" for folder in folders)
+
+
+def device_zone(path):
+    """The zone of code that NVRTC compiles, or None."""
+    own = generation_of(path)
+    if path.endswith("/schedule.h"):  # the CPU side uses it too: nothing of ptx
+        return Zone(1, kernels("shared"), std=False, system=False)
+    if path.endswith(".cuh") and own:
+        project = kernels("shared", "ptx", "device")
+        return Zone(1, project + (f"kernels/{own}/*.cuh", f"kernels/{own}/schedule.h"), False, False)
+    for folder, visible in (
+        ("shared", ("shared",)),
+        ("ptx", ("shared", "ptx")),
+        ("device", ("shared", "ptx", "device")),
+    ):
+        if path.startswith(f"kernels/{folder}/"):
+            return Zone(1, kernels(*visible), std=False, system=False)
+    return None
+
+
+def zone_of(path):
+    if path.startswith("tests/"):
+        return Zone(1, ("*",))
+    if zone := device_zone(path):
+        return zone._replace(std=True, system=True) if path.endswith("_test.cpp") else zone
+    if own := generation_of(path):
+        return Zone(1, kernels(*SUPPORT, own))
+    if path.startswith("kernels/api/"):
+        return Zone(1, kernels("api", "shared"), system=path.endswith("_test.cpp"))
+    if path.startswith("kernels/cpu/"):
+        return Zone(1, kernels("api", "shared", "cpu"))
+    if path.startswith("kernels/cuda/"):
+        return Zone(1, kernels("api", "shared", "cuda"))
+    if path == "kernels/builtin.cpp":
+        return Zone(1, ("kernels/*",))
+    if path.startswith("kernels/"):
+        return Zone(1, kernels(*SUPPORT))
+    if path.startswith("reference/"):
+        allowed = ("reference/*", "kernels/api/*", "kernels/shared/philox.h")
+        return Zone(2, allowed + ("kernels/shared/convert.h",))
+    if fnmatch.fnmatch(path, "harness/table*") or fnmatch.fnmatch(path, "harness/compare*"):
+        return Zone(3, tuple(f"harness/{name}*" for name in ("table", "compare", "record", "errors")))
+    return Zone(3, ("harness/*", "reference/*", "kernels/api/*", "build_info_values.h"))
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def strip_comments(text):
+    """Blanks comments and the insides of strings, and keeps the lines."""
+
+    def blank(match):
+        token = match.group(0)
+        if token.startswith(('"', "'")):
+            return token[0] + token[-1]
+        return "\n" * token.count("\n")
+
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
+    return re.sub(pattern, blank, text, flags=re.DOTALL)
+
+
+def include_problem(path, zone, header, quoted):
+    """Why this file may not include this header: (what, rule), or None."""
+    for package in PACKAGES:
+        if matches(header, package.headers):
+            if path.startswith("tests/") or matches(path, package.owners):
+                return None
+            owners = ", ".join(package.owners)
+            return f"includes {package.name}'s {header}, which belongs to {owners}", "rule 7"
+    if header.split("/")[0] in FOLDERS or quoted:
+        if header.split("/")[0] not in FOLDERS and not matches(header, zone.project):
+            return f'includes "{header}": write it from the project root', "includes"
+        if matches(header, zone.project):
+            return None
+        other = generation_of(header)
+        if other and generation_of(path):
+            return f"includes {header} of the sibling generation {other}", "rule 1"
+        if other:
+            return f"includes {header}: only kernels/builtin.cpp includes generations", "rule 1"
+        return f"includes {header}: allowed are {', '.join(zone.project)}", f"rule {zone.rule}"
+    if re.fullmatch(r"[a-z_0-9]+", header):
+        if not zone.std:
+            return f"includes <{header}>: device code names nothing of std", "rule 1"
+        return None
+    if re.fullmatch(r"[a-z_0-9]+\.h|(sys|linux|asm|net)/[a-z_0-9]+\.h", header):
+        return None if zone.system else (f"includes <{header}>: not a std header", "rule 1")
+    return f"includes <{header}> of a package that has no owner yet", "rule 7"
+
+
+def begins_well(path, code):
+    first = next((line.strip() for line in code.splitlines() if line.strip()), "")
+    if path.startswith("kernels/cpu/") and "HWY_TARGET_TOGGLE" in code:
+        return True  # Highway includes such a header once for every instruction set
+    return first == "#pragma once"
+
+
+def check_text(path, text):
+    """All findings in one file, given its path from the project root."""
+    findings = []
+    zone = zone_of(path)
+    code = strip_comments(text)
+    if path.endswith((".h", ".cuh")) and not begins_well(path, code):
+        findings.append(Finding(1, "does not start with #pragma once", "headers"))
+    originals = text.splitlines()
+    for number, line in enumerate(code.splitlines(), start=1):
+        if re.match(r"\s*#\s*include\b", line):
+            found = re.search(r'#\s*include\s*(?:<([^>]+)>|"([^"]+)")', originals[number - 1])
+            if not found:
+                continue
+            header, quoted = found.group(1) or found.group(2), found.group(2) is not None
+            if problem := include_problem(path, zone, header, quoted):
+                findings.append(Finding(number, *problem))
+        elif not zone.std and re.search(r"\bstd\s*::|\bnamespace\s+std\b", line):
+            findings.append(Finding(number, "names std in device code", "rule 1"))
+        elif zone.rule == 2 and not path.endswith("_test.cpp"):
+            if used := SHARED_MASK_LOGIC.search(line):
+                findings.append(Finding(number, f"calls {used.group(1)}() of kernels/api", "rule 2"))
+    return findings
+
+
+def tree_files():
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix in SUFFIXES and file.is_file():
+                yield file.relative_to(ROOT).as_posix()
+
+
+def compiles_alone(compiler, path):
+    """Compiles one header by itself as plain C++20 without any system header; None if it does."""
+    command = [compiler, "-x", "c++", "-std=c++20", "-ffreestanding", "-nostdinc", "-nostdinc++"]
+    command += ["-fsyntax-only", "-I", str(ROOT), "-include", str(ROOT / path), "/dev/null"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode == 0:
+        return None
+    complaint = result.stderr.strip().splitlines() or ["no message"]
+    return next((line for line in complaint if "error" in line), complaint[0])
+
+
+def host_device_headers(files):
+    """Those that plain C++ compiles too: kernels/ptx and *.cuh may hold what only a GPU knows."""
+    for path in files:
+        device = device_zone(path)
+        if device and path.endswith(".h") and not path.startswith(("kernels/ptx/", "kernels/device/")):
+            yield path
+
+
+def check_tree(compiler):
+    files = list(tree_files())
+    count = 0
+    for path in files:
+        for finding in check_text(path, (ROOT / path).read_text(encoding="utf-8")):
+            print(f"{path}:{finding.line}: {finding.what} ({finding.rule})")
+            count += 1
+    compiled = list(host_device_headers(files)) if compiler else []
+    for path in compiled:
+        if complaint := compiles_alone(compiler, path):
+            print(f"{path}:1: does not compile without std headers: {complaint} (rule 1)")
+            count += 1
+    what = f"{len(files)} files"
+    if compiler:
+        what += f", {len(compiled)} headers compiled without std"
+    print(f"include rules: {what}, {count} findings")
+    return 0 if count == 0 and files else 1
+
+
+ONCE = "#pragma once\n"
+
+# path, text, what must be said ("" for a file that is fine)
+SNIPPETS = (
+    ("kernels/shared/a.h", ONCE + '#include "kernels/shared/base.h"\n', ""),
+    ("kernels/shared/a.h", ONCE + "// std::min is spelt out\nint x;\n", ""),
+    ("kernels/shared/a.h", ONCE + "#include <cstdint>\n", "names nothing of std"),
+    ("kernels/shared/a.h", ONCE + "int x = std::min(1, 2);\n", "names std"),
+    ("kernels/shared/a.h", ONCE + "using namespace std;\n", "names std"),
+    ("kernels/shared/a.h", ONCE + "#include <math.h>\n", "not a std header"),
+    ("kernels/shared/a.h", ONCE + '#include "kernels/api/problem.h"\n', "(rule 1)"),
+    ("kernels/shared/a.h", ONCE + '#include "kernels/ptx/mma.h"\n', "(rule 1)"),
+    ("kernels/shared/a.h", '#include "kernels/shared/base.h"\n#pragma once\n', "#pragma once"),
+    ("kernels/shared/a.h", "/* why */\n// more\n#pragma once\n", ""),
+    ("kernels/shared/a_test.cpp", "#include <gtest/gtest.h>\n#include <vector>\n", ""),
+    ("kernels/shared/a_test.cpp", '#include "kernels/api/problem.h"\n', "(rule 1)"),
+    ("kernels/ptx/a.h", ONCE + '#include "kernels/device/load.h"\n', "(rule 1)"),
+    ("kernels/device/a.h", ONCE + '#include "kernels/ptx/mma.h"\n', ""),
+    ("kernels/device/a.h", ONCE + "#include <cuda_fp16.h>\n", "CUDA's"),
+    ("kernels/v2/schedule.h", ONCE + '#include "kernels/shared/layout.h"\n', ""),
+    ("kernels/v2/schedule.h", ONCE + '#include "kernels/cpu/tile.h"\n', "(rule 1)"),
+    ("kernels/v2/schedule.h", ONCE + "#include <algorithm>\n", "names nothing of std"),
+    ("kernels/v2/schedule.h", ONCE + '#include "kernels/v1/schedule.h"\n', "sibling"),
+    ("kernels/v2/forward.cuh", ONCE + '#include "kernels/v2/schedule.h"\n', ""),
+    ("kernels/v2/forward.cuh", ONCE + '#include "kernels/cuda/jit.h"\n', "(rule 1)"),
+    ("kernels/v2/cpu.cpp", '#include "kernels/cpu/tile.h"\n#include <vector>\n', ""),
+    ("kernels/v2/cpu.cpp", '#include "kernels/naive/cpu.h"\n', "sibling"),
+    ("kernels/v2/cpu.cpp", '#  include   "kernels/naive/cpu.h"\n', "sibling"),
+    ("kernels/v2/cpu.cpp", '/* #include "kernels/naive/cpu.h" */\n', ""),
+    ("kernels/v2/cpu.cpp", '#include "harness/run.h"\n', "(rule 1)"),
+    ("kernels/v2/cpu.cpp", '#include "schedule.h"\n', "project root"),
+    ("kernels/v2/cpu.cpp", '#include "hwy/highway.h"\n', "Highway"),
+    ("kernels/v2/cpu.cpp", "#include <gtest/gtest.h>\n", "GoogleTest"),
+    ("kernels/v2/cpu_test.cpp", '#include "reference/oracle.h"\n', "(rule 1)"),
+    ("kernels/cpu/tile.cpp", '#include "hwy/highway.h"\n#include <sched.h>\n', ""),
+    ("kernels/cpu/tile.cpp", '#include "kernels/v2/schedule.h"\n', "only kernels/builtin.cpp"),
+    ("kernels/cpu/tile.cpp", "#include <Eigen/Core>\n", "Eigen"),
+    ("kernels/cpu/tile-inl.h", "#if defined(A) == defined(HWY_TARGET_TOGGLE)\n#endif\n", ""),
+    ("kernels/cuda/jit.cpp", "#include <nvrtc.h>\n#include <dlfcn.h>\n", ""),
+    ("kernels/cuda/jit.cpp", "#include <nvml.h>\n", "NVML"),
+    ("kernels/api/problem.h", ONCE + "#include <string>\n", ""),
+    ("kernels/api/problem.h", ONCE + "#include <unistd.h>\n", "not a std header"),
+    ("kernels/api/problem.h", ONCE + '#include "kernels/cpu/tile.h"\n', "(rule 1)"),
+    ("kernels/api/problem.cpp", "#include <fmt/format.h>\n", "fmt"),
+    ("kernels/builtin.cpp", '#include "kernels/v2/v2.h"\n', ""),
+    ("kernels/other.cpp", '#include "kernels/v2/v2.h"\n', "only kernels/builtin.cpp"),
+    ("kernels/builtin.cpp", '#include "harness/run.h"\n', "(rule 1)"),
+    ("reference/oracle.h", ONCE + '#include <Eigen/Core>\n#include "kernels/api/problem.h"\n', ""),
+    ("reference/oracle.cpp", '#include "kernels/shared/philox.h"\n', ""),
+    ("reference/oracle.cpp", '#include "kernels/shared/mask.h"\n', "(rule 2)"),
+    ("reference/oracle.cpp", '#include "kernels/shared/dropout.h"\n', "(rule 2)"),
+    ("reference/oracle.cpp", '#include "harness/inputs.h"\n', "(rule 2)"),
+    ("reference/oracle.cpp", "const Mask m = make_mask(problem, b, {});\n", "make_mask"),
+    ("reference/oracle_test.cpp", '#include "kernels/v2/v2.h"\n', "only kernels/builtin.cpp"),
+    ("harness/run.cpp", '#include "kernels/api/registry.h"\n#include "reference/oracle.h"\n', ""),
+    ("harness/run.cpp", '#include "kernels/cpu/tile.h"\n', "(rule 3)"),
+    ("harness/run.cpp", '#include "kernels/shared/mask.h"\n', "(rule 3)"),
+    ("harness/run.cpp", '#include "kernels/v2/v2.h"\n', "only kernels/builtin.cpp"),
+    ("harness/run.cpp", "#include <CLI/CLI.hpp>\n", "CLI11"),
+    ("harness/run.cpp", "#include <benchmark/benchmark.h>\n", "Google Benchmark"),
+    ("harness/run.cpp", "#include <Eigen/Core>\n", "Eigen"),
+    ("harness/run.cpp", "#include <boost/any.hpp>\n", "no owner"),
+    ("harness/cli_run.cpp", "#include <CLI/CLI.hpp>\n", ""),
+    ("harness/bench.cpp", "#include <benchmark/benchmark.h>\n#include <sys/resource.h>\n", ""),
+    ("harness/version.cpp", '#include "build_info_values.h"\n', ""),
+    ("harness/table.cpp", '#include "harness/record.h"\n#include <fmt/format.h>\n', ""),
+    ("harness/table.cpp", '#include "harness/run.h"\n', "(rule 3)"),
+    ("harness/table.cpp", '#include "kernels/api/registry.h"\n', "(rule 3)"),
+    ("tests/all_test.cpp", '#include "kernels/v2/v2.h"\n#include <Eigen/Core>\n', ""),
+)
+
+
+def self_test():
+    """Every wrong snippet is caught for its reason, every good one passes."""
+    wrong = 0
+    for path, text, want in SNIPPETS:
+        said = "; ".join(f"{f.what} ({f.rule})" for f in check_text(path, text))
+        if bool(said) != bool(want) or want not in said:
+            print(f"self-test: {path}: {text!r}: want '{want}', got '{said}'")
+            wrong += 1
+    print(f"include rules self-test: {len(SNIPPETS) - wrong} of {len(SNIPPETS)} snippets judged right")
+    return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--compiler", metavar="CXX", help="compile the device headers with this")
+    parser.add_argument("--self-test", action="store_true", help="check the checker")
+    arguments = parser.parse_args()
+    return self_test() if arguments.self_test else check_tree(arguments.compiler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

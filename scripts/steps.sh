@@ -1,0 +1,25 @@
+# Sourced by the other scripts: the project's root, its options and the steps that several of them
+# take. Leaves the shell in the project's root.
+
+set -euo pipefail
+SCRIPT=$(realpath "$0")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+JOBS=${JOBS:-$(nproc)}
+
+step() { printf '\n== %s\n' "$*"; }
+
+# Prints the comment block at the top of the script that was started, as its help.
+help() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$SCRIPT"; }
+
+# set_up PRESET [TARGET...]: from a bare machine to a build in build/PRESET.
+set_up() {
+  local preset=$1
+  shift
+  step "setup"
+  ./scripts/setup.sh
+  step "configure ($preset)"
+  cmake --preset "$preset"
+  step "build ($JOBS jobs)"
+  cmake --build --preset "$preset" --parallel "$JOBS" ${1:+--target "$@"}
+}
