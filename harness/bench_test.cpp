@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 namespace attnlab {
 namespace {
@@ -18,6 +20,12 @@ Protocol rounds(int minimum, int maximum) {
 }
 
 void ignore_round(int) {}
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 Contender sleeper(const char* name, std::chrono::microseconds duration) {
   return {name, [duration] { std::this_thread::sleep_for(duration); }};
@@ -36,7 +44,7 @@ TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
   EXPECT_EQ(reported, (std::vector<int>{1, 2, 3, 4, 5, 6}));
   for (double seconds : samples[1].seconds) {
     EXPECT_GE(seconds, 3e-3);
-    EXPECT_LT(seconds, 100e-3);
+    EXPECT_LT(seconds, 1.0);
   }
 }
 
@@ -47,21 +55,30 @@ TEST(Bench, TheOrderIsShuffled) {
   EXPECT_EQ(places.size(), 2u) << "one order 40 times: probability 2^-39";
 }
 
+// Bounds hold on a loaded machine too, where a sleep may take much longer than asked.
 TEST(Bench, ShortLaunchesAreRepeatedInsideASample) {
-  int launches = 0;
+  Protocol protocol = rounds(2, 2);
+  protocol.warmup_seconds = 0.02;  // the fastest launch counts
+  int launches = 0, launches_before = 0;
+  Clock::time_point before;
   const auto samples = measure({{"short",
                                  [&launches] {
                                    ++launches;
                                    std::this_thread::sleep_for(100us);
-                                 }},
-                                sleeper("long", 2ms)},
-                               rounds(2, 2), ignore_round);
-  EXPECT_GE(samples[0].inner_launches, 3);
-  EXPECT_LE(samples[0].inner_launches, 10);
-  EXPECT_EQ(launches, 1 + 2 * samples[0].inner_launches);
-  EXPECT_GE(samples[0].seconds[0], 100e-6);
-  EXPECT_LT(samples[0].seconds[0], 1e-3) << "seconds a launch, not a sample";
-  EXPECT_EQ(samples[1].inner_launches, 1);
+                                 }}},
+                               protocol, [&](int round) {
+                                 if (round != 1) return;
+                                 launches_before = launches;
+                                 before = Clock::now();
+                               });
+  const double second_round = seconds_since(before);
+  const int inner = samples[0].inner_launches;
+  EXPECT_GE(inner, 2);
+  EXPECT_LE(inner, 10);
+  EXPECT_EQ(launches - launches_before, inner);
+  EXPECT_GE(samples[0].seconds[1], 100e-6);
+  EXPECT_LE(samples[0].seconds[1] * inner, second_round) << "seconds a launch, not a sample";
+  EXPECT_EQ(measure({sleeper("long", 2ms)}, rounds(1, 1), ignore_round)[0].inner_launches, 1);
 }
 
 TEST(Bench, StopsWhenTheIntervalIsNarrow) {
@@ -73,16 +90,21 @@ TEST(Bench, StopsWhenTheIntervalIsNarrow) {
 
 TEST(Bench, StopsAContenderThatHasUsedItsTime) {
   Protocol protocol = rounds(5, 8);
-  protocol.max_seconds = 0.02;
+  protocol.max_seconds = 0.1;
   const auto samples =
-      measure({sleeper("slow", 15ms), sleeper("fast", 1ms)}, protocol, ignore_round);
-  EXPECT_EQ(samples[0].seconds.size(), 2u);
-  EXPECT_EQ(samples[1].seconds.size(), 8u);
+      measure({sleeper("slow", 40ms), sleeper("fast", 1ms)}, protocol, ignore_round);
+  const std::vector<double>& slow = samples[0].seconds;
+  EXPECT_LE(slow.size(), 3u);
+  const double spent = std::accumulate(slow.begin(), slow.end(), 0.0);
+  EXPECT_GE(spent, protocol.max_seconds);
+  EXPECT_LT(spent - slow.back(), protocol.max_seconds);
+  EXPECT_EQ(samples[1].seconds.size(), 8u) << "the others go on";
 }
 
 TEST(Bench, WarmsUpForTheTimeAsked) {
   Protocol protocol = rounds(1, 1);
-  protocol.warmup_seconds = 0.02;
+  protocol.warmup_seconds = 0.03;
+  const Clock::time_point start = Clock::now();
   int launches = 0;
   measure({{"a",
             [&launches] {
@@ -90,8 +112,8 @@ TEST(Bench, WarmsUpForTheTimeAsked) {
               std::this_thread::sleep_for(5ms);
             }}},
           protocol, ignore_round);
-  EXPECT_GE(launches, 2 + 1);
-  EXPECT_LE(launches, 4 + 1);
+  EXPECT_GE(seconds_since(start), 0.035);
+  EXPECT_LE(launches, 6 + 1);
 }
 
 TEST(Bench, AThrowingContenderIsReportedAndTheOthersGoOn) {

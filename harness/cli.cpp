@@ -77,6 +77,16 @@ std::string unknown_argument(const CLI::App& app, const std::vector<Verb>& verbs
   return rest.empty() ? "" : fmt::format("'{}' is one argument too many", rest.front());
 }
 
+std::string explain(const CLI::ParseError& error, const CLI::App& app,
+                    const std::vector<Verb>& verbs) {
+  const std::string unknown = unknown_argument(app, verbs);
+  if (!unknown.empty()) return unknown;
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+  const std::size_t name_end = text.find(':');  // "--seqlen: 1 required TYPE missing"
+  return name_end == std::string::npos ? text : text.substr(0, name_end) + " needs one value";
+}
+
 int fail_usage(const std::string& why, const CLI::App* command) {
   const std::string name = command == nullptr ? "" : " " + command->get_name();
   fmt::print(stderr, "attnlab{}: {}\nTry: attnlab{} --help\n", name, why, name);
@@ -122,8 +132,7 @@ int run_command_line(int argc, const char* const* argv) {
     for (const Verb& verb : verbs) {
       if (verb.command->parsed()) command = verb.command;
     }
-    const std::string unknown = unknown_argument(app, verbs);
-    return fail_usage(unknown.empty() ? error.what() : unknown, command);
+    return fail_usage(explain(error, app, verbs), command);
   }
   for (const Verb& verb : verbs) {
     if (verb.command->parsed()) return run_verb(verb);

@@ -48,7 +48,7 @@ std::string mib(std::uint64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
 }
 
-Grid make_grid(const std::vector<PlannedPoint>& points) {
+Grid make_grid(const std::vector<PlannedPoint>& points, Footnotes& footnotes) {
   Grid grid{.columns = {{"", "id", true},
                         {"", "kernel", true},
                         {"", "config", true},
@@ -61,7 +61,7 @@ Grid make_grid(const std::vector<PlannedPoint>& points) {
                          {point.competitor->kernel},
                          {point.competitor->config.to_string()},
                          {runs ? mib(memory_bytes(point)) : "-"},
-                         {runs ? "runs" : point.status + ": " + point.reason}});
+                         {footnotes.mark(point.status, point.reason)}});
   }
   return grid;
 }
@@ -105,8 +105,9 @@ std::string summary(const std::vector<PlannedPoint>& points, const std::vector<C
     ++running;
     if (largest == nullptr || memory_bytes(*largest) < memory_bytes(point)) largest = &point;
   }
-  std::string text = fmt::format("{} cases, {} points, of which {} can run on {}.", cases.size(),
-                                 points.size(), running, describe(device));
+  std::string text =
+      fmt::format("{}, {}, of which {} can run on {}.", count_of(cases.size(), "case"),
+                  count_of(points.size(), "point"), running, describe(device));
   if (largest != nullptr) {
     text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(memory_bytes(*largest)),
                         largest->competitor->kernel, largest->work->problem.id());
@@ -118,14 +119,12 @@ std::string summary(const std::vector<PlannedPoint>& points, const std::vector<C
 
 std::string render_plan(const std::vector<Case>& cases, const Device& device, TableFormat format) {
   const std::vector<PlannedPoint> points = plan(cases, device);
-  switch (format) {
-    case TableFormat::csv: return render_csv(make_data_grid(points));
-    case TableFormat::json: return to_json_text(make_data_grid(points));
-    case TableFormat::markdown:
-      return render_markdown(make_grid(points)) + "\n" + summary(points, cases, device);
-    case TableFormat::table: break;
-  }
-  return render_plain(make_grid(points)) + "\n" + summary(points, cases, device);
+  if (format == TableFormat::csv) return render_csv(make_data_grid(points));
+  if (format == TableFormat::json) return to_json_text(make_data_grid(points));
+  Footnotes footnotes;
+  const Grid grid = make_grid(points, footnotes);
+  return (format == TableFormat::markdown ? render_markdown(grid) : render_plain(grid)) + "\n" +
+         footnotes.text() + summary(points, cases, device);
 }
 
 }  // namespace attnlab

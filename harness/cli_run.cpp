@@ -47,7 +47,7 @@ constexpr const char* kFooter =
 // The flags as they were given; empty: not given.
 struct RunFlags {
   std::string sweep_file;
-  std::vector<std::string> axes;  // in the order of axis_help()
+  std::vector<std::optional<std::string>> axes;  // in the order of axis_help()
   std::string backend, out, isa, memory_limit;
   std::string format = "table";
   std::optional<int> threads, rounds;
@@ -69,22 +69,22 @@ Sweep make_sweep(const RunFlags& flags) {
   if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
   bool any_axis = false;
   for (std::size_t i = 0; i < flags.axes.size(); ++i) {
-    if (flags.axes[i].empty()) continue;
+    if (!flags.axes[i]) continue;
     any_axis = true;
     const std::string axis = axis_help()[i].name;
     if (axis == "seqlen") {  // replaces whatever lengths the file has; the next two flags may add
       sweep.axes.seqlen_q.clear();
       sweep.axes.seqlen_k.clear();
     }
-    set_axis(sweep, axis, flags.axes[i], flag_of(axis));
+    set_axis(sweep, axis, *flags.axes[i], flag_of(axis));
   }
+  if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
   if (flags.sweep_file.empty() && !any_axis) {
     throw UsageError(
         "nothing to run: name a sweep file (attnlab list shows those there are) or an axis, "
         "like --seqlen 1024");
   }
   sweep.overridden = any_axis;
-  if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
   if (flags.rounds) {
     sweep.protocol.min_rounds = *flags.rounds;
     sweep.protocol.max_rounds = *flags.rounds;
@@ -140,11 +140,13 @@ std::string header(const Sweep& sweep, const std::vector<Case>& cases, const Dev
   std::error_code error;
   const bool appends = std::filesystem::file_size(out, error) > 0 && !error;
   const std::string source = sweep.source == sweep.name ? "" : fmt::format(" ({})", sweep.source);
-  return wrap(fmt::format(
-      "Sweep {}{}: {} cases, {} points, of which {} can run. Device: {}. Records are appended to "
-      "{}{}.",
-      sweep.name, source, cases.size(), count_points(cases, false), count_points(cases, true),
-      describe(device), out.string(), appends ? ", which has some already" : ""));
+  return wrap(
+      fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. Records are appended "
+                  "to "
+                  "{}{}.",
+                  sweep.name, sweep.source, count_of(cases.size(), "case"),
+                  count_of(count_points(cases, false), "point"), count_points(cases, true),
+                  describe(device), out.string(), appends ? ", which has some already" : ""));
 }
 
 struct CloseFile {
@@ -212,10 +214,16 @@ int run(const RunFlags& flags, const std::string& command_line) {
   fmt::print("{}", render_table(records, options));
   std::fflush(stdout);
   fmt::print(notes,
-             "\nRecords: {0}\nOther views: attnlab table {0} --rows seqlen --cols kernel,block "
-             "--value time_ms,gflops\n",
+             "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
+             "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
              out.string());
   return exit_code(records);
+}
+
+// A range that does not lengthen the help text.
+template <class T>
+CLI::Validator between(T minimum, T maximum) {
+  return CLI::Range(minimum, maximum).description("");
 }
 
 }  // namespace
@@ -239,7 +247,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Where");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
-      ->check(CLI::Range(1, 4096))
+      ->check(between(1, 4096))
       ->group("Where");
   command->add_option("--isa", flags->isa, "Instruction set of the CPU kernels (default: the best)")
       ->type_name("NAME")
@@ -251,11 +259,11 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Where");
   command->add_option("--rounds", flags->rounds, "Interleaved rounds, exactly this many")
       ->type_name("N")
-      ->check(CLI::Range(1, 100000))
+      ->check(between(1, 100000))
       ->group("Measurement");
   command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
       ->type_name("S")
-      ->check(CLI::Range(1e-3, 86400.0))
+      ->check(between(1e-3, 86400.0))
       ->group("Measurement");
   command
       ->add_option("--out", flags->out, "Records (default: results/<sweep>-<time>.jsonl); appends")

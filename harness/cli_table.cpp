@@ -85,7 +85,7 @@ Verb add_table_verb(CLI::App& app) {
   const auto flags = std::make_shared<TableFlags>();
   command->add_option("files", flags->files, "Record files, as attnlab run writes them")
       ->required()
-      ->type_name("FILES...");
+      ->type_name("FILE");
   const auto add = [&](const char* flag, std::string& target, const char* type,
                        const char* summary) {
     command->add_option(flag, target, summary)->type_name(type)->join(',')->group("Layout");

@@ -174,6 +174,26 @@ std::string render_csv(const Grid& grid) {
   return text;
 }
 
+std::string Footnotes::mark(const std::string& word, const std::string& reason) {
+  if (reason.empty()) return word;
+  const auto place = std::find(reasons_.begin(), reasons_.end(), reason);
+  const auto number = static_cast<std::size_t>(place - reasons_.begin()) + 1;
+  if (place == reasons_.end()) reasons_.push_back(reason);
+  return fmt::format("{} [{}]", word, number);
+}
+
+std::string Footnotes::text() const {
+  std::string lines;
+  for (std::size_t i = 0; i < reasons_.size(); ++i) {
+    lines += wrap(fmt::format("[{}] {}", i + 1, reasons_[i]), 4);
+  }
+  return lines;
+}
+
+std::string count_of(std::size_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::size_t width(const std::string& text) {
   std::size_t widest = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -184,21 +204,30 @@ std::size_t width(const std::string& text) {
   return widest;
 }
 
-std::string wrap(const std::string& text, std::size_t indent) {
-  std::string result;
+std::string fill(const std::vector<std::string>& words, std::size_t indent) {
+  std::string text;
   std::string line;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  for (const std::string& word : words) {
     if (!line.empty() && characters(line) + 1 + characters(word) > kPageWidth) {
-      result += line + '\n';
-      line = std::string(indent, ' ') + word;
-    } else {
-      line += (begin == 0 ? "" : " ") + word;
+      text += line + '\n';
+      line.assign(indent, ' ');
+      line += word;
+      continue;
     }
+    if (&word != &words.front()) line += ' ';
+    line += word;
+  }
+  return text + line + '\n';
+}
+
+std::string wrap(const std::string& text, std::size_t indent) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return result + line + '\n';
+  return fill(words, indent);
 }
 
 TableFormat parse_format(const std::string& text, const std::string& where) {

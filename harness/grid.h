@@ -35,11 +35,30 @@ std::string render_markdown(const Grid& grid);
 // RFC 4180, with a header line; a spanning cell is repeated in each of its columns.
 std::string render_csv(const Grid& grid);
 
+// The distinct reasons behind the marks of a grid, numbered from 1.
+class Footnotes {
+ public:
+  // "skipped [2]"; just the word if there is no reason.
+  std::string mark(const std::string& word, const std::string& reason);
+  // One line for each reason: "[1] ...".
+  std::string text() const;
+
+ private:
+  std::vector<std::string> reasons_;
+};
+
 // The widest line of a text.
 std::size_t width(const std::string& text);
 
-// Breaks text at spaces so that no line is wider than the page; continuation lines are indented.
+// Words on lines that are no wider than the page, where that can be; words may hold spaces, which
+// are kept. Continuation lines are indented.
+std::string fill(const std::vector<std::string>& words, std::size_t indent);
+
+// fill() of the text's words.
 std::string wrap(const std::string& text, std::size_t indent = 0);
+
+// "1 case", "2 cases"
+std::string count_of(std::size_t count, const std::string& noun);
 
 // "table", "markdown", "csv" or "json". Throws UsageError, led by `where`.
 TableFormat parse_format(const std::string& text, const std::string& where);

@@ -63,17 +63,20 @@ std::string varying_config(const Records& records) {
   return blocks_vary ? "block" : "";
 }
 
+// A kernel's tiles (or config) tell its columns apart where it ran with several.
+void add_varying_config(const Records& records, const Fields& rows, Fields& cols) {
+  for (const char* name : {"config", "block"}) {
+    if (holds(rows, name) || holds(cols, name)) return;
+  }
+  const std::string name = varying_config(records);
+  if (holds(cols, "kernel") && !name.empty()) cols.push_back(&find_field(name, ""));
+}
+
 Fields default_cols(const Records& records, const Fields& rows) {
   Fields cols;
-  const auto add = [&](const std::string& name) {
-    if (!holds(rows, name)) cols.push_back(&find_field(name, ""));
-  };
-  add("kernel");
-  if (const std::string name = varying_config(records);
-      !name.empty() && !holds(rows, "config") && !holds(rows, "block")) {
-    add(name);
-  }
-  if (!is_constant(find_field("backend", ""), records)) add("backend");
+  const Field& backend = find_field("backend", "");
+  if (!holds(rows, "kernel")) cols.push_back(&find_field("kernel", ""));
+  if (!is_constant(backend, records) && !holds(rows, "backend")) cols.push_back(&backend);
   return cols;
 }
 
@@ -100,16 +103,20 @@ FieldValues read_all(const Fields& fields, const RecordJson& record) {
   return values;
 }
 
-// The distinct keys; numbers ascend, text stands in the order in which it first appears.
+// The distinct keys; numbers ascend, text stands in the order in which it first appears. Points
+// that came out count first: a sweep records what it cannot run before it runs the rest.
 std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& records) {
   std::vector<std::map<std::string, std::size_t>> appearance(fields.size());
   std::vector<FieldValues> keys;
-  for (const RecordJson& record : records) {
-    FieldValues key = read_all(fields, record);
-    for (std::size_t i = 0; i < key.size(); ++i) {
-      appearance[i].emplace(key[i].dump(), appearance[i].size());
+  for (const bool came_out : {true, false}) {
+    for (const RecordJson& record : records) {
+      if ((at(record, {"status"}) == "ok") != came_out) continue;
+      FieldValues key = read_all(fields, record);
+      for (std::size_t i = 0; i < key.size(); ++i) {
+        appearance[i].emplace(key[i].dump(), appearance[i].size());
+      }
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
     }
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
   }
   const auto before = [&](const FieldValues& a, const FieldValues& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -176,6 +183,7 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
     }
   }
   if (options.cols.empty()) pivot.cols = default_cols(records, pivot.rows);
+  add_varying_config(records, pivot.rows, pivot.cols);
   if (options.rows.empty()) pivot.rows = default_rows(records, pivot.cols);
   if (options.values.empty()) pivot.values = default_values(records);
   pivot.row_keys = ordered_keys(pivot.rows, records);

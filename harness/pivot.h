@@ -26,8 +26,9 @@ struct Pivot {
 // Whether every record has the same value, and (if `value` is not null) which.
 bool is_constant(const Field& field, const std::vector<RecordJson>& records);
 
-// Fills what `options` leaves empty: rows are the problem's axes that vary; cols the kernel, with
-// its block or config if one kernel runs with several; values time, rate and speedup. The records
+// Fills what `options` leaves empty: rows are the problem's axes that vary; cols the kernel; values
+// time, rate and speedup. A kernel among the cols is split by block or config if one of them ran
+// with several and neither is a row or column yet. The records
 // must outlive the result. Throws UsageError where different points share a cell.
 Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& options);
 

@@ -6,8 +6,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,9 +35,14 @@ std::string run_into_file(double total) {
   return text;
 }
 
+// The time left depends on the machine.
+std::string without_time(const std::string& text) {
+  return std::regex_replace(text, std::regex(R"(\d+:\d\d left)"), "T left");
+}
+
 TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
-  EXPECT_EQ(run_into_file(4.0),
-            "  0%  -:-- left  first\n 25%  0:01 left  second\nsecond: failed\n");
+  EXPECT_EQ(without_time(run_into_file(4.0)),
+            "  0%  -:-- left  first\n 25%  T left  second\nsecond: failed\n");
 }
 
 TEST(Progress, NothingToDoIsAllDone) {
@@ -79,11 +86,11 @@ TEST(Progress, OneLineIsRedrawnAndClearedOnATerminal) {
   progress.begin("point");
   EXPECT_EQ(terminal.read_all(), "\r[--------------------]   0%  -:-- left  0 done  point  \x1b[K");
   progress.advance(1.0);
-  EXPECT_EQ(terminal.read_all(), "") << "at most ten times a second";
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  terminal.read_all();
   progress.phase("time 3/9");
-  EXPECT_EQ(terminal.read_all(),
-            "\r[##########----------]  50%  0:01 left  0 done  point  time 3/9\x1b[K");
+  EXPECT_EQ(without_time(terminal.read_all()),
+            "\r[##########----------]  50%  T left  0 done  point  time 3/9\x1b[K");
   progress.line("warning");
   EXPECT_EQ(terminal.read_all(), kClear + "warning\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
@@ -93,6 +100,21 @@ TEST(Progress, OneLineIsRedrawnAndClearedOnATerminal) {
   EXPECT_EQ(terminal.read_all(), kClear);
   progress.finish();
   EXPECT_EQ(terminal.read_all(), "") << "once";
+}
+
+TEST(Progress, RedrawsAtMostTenTimesASecond) {
+  const Terminal terminal(90);
+  Progress progress(terminal.stream(), 1.0);
+  const auto start = std::chrono::steady_clock::now();
+  std::chrono::duration<double> elapsed{};
+  while (elapsed.count() < 0.25) {
+    progress.phase("verify");
+    elapsed = std::chrono::steady_clock::now() - start;
+  }
+  const std::string text = terminal.read_all();
+  const auto draws = std::count(text.begin(), text.end(), '\r');
+  EXPECT_GE(draws, 2);
+  EXPECT_LE(static_cast<double>(draws), 1.0 + elapsed.count() / 0.1);
 }
 
 TEST(Progress, LinesAreCutToTheTerminal) {

@@ -57,7 +57,9 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
 RecordFile::~RecordFile() { close(descriptor_); }
 
 void RecordFile::append(const nlohmann::ordered_json& record) {
-  std::string line = record.dump() + "\n";
+  // Bytes of an argument or a message that are not UTF-8 must not cost the record.
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  std::string line = record.dump(-1, ' ', false, kReplace) + "\n";
   if (ends_inside_line(descriptor_, path_)) line.insert(line.begin(), '\n');
   for (std::size_t written = 0; written < line.size();) {
     const ssize_t count = write(descriptor_, line.data() + written, line.size() - written);

@@ -190,7 +190,7 @@ TEST_F(RecordFiles, AppendsLinesThatCanBeReadBack) {
 }
 
 TEST_F(RecordFiles, SurvivesAHalfWrittenLine) {
-  const std::filesystem::path file = write(line(1) + "\n" + line(2).substr(0, 35));
+  const std::filesystem::path file = write(line(1) + "\n" + line(2).substr(0, 20));
   EXPECT_EQ(read_records(file, warnings_).size(), 1u);
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_NE(warnings_[0].find("records.jsonl:2: half-written"), std::string::npos);
@@ -200,6 +200,23 @@ TEST_F(RecordFiles, SurvivesAHalfWrittenLine) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[1]["i"], 3);
   EXPECT_EQ(warnings_.size(), 2u);
+}
+
+TEST_F(RecordFiles, ATornLineMayEndAnywhere) {
+  for (std::size_t length = 1; length < line(2).size(); ++length) {
+    warnings_.clear();
+    EXPECT_EQ(read_records(write(line(1) + "\n" + line(2).substr(0, length)), warnings_).size(),
+              1u);
+    EXPECT_EQ(warnings_.size(), 1u) << length;
+  }
+}
+
+TEST_F(RecordFiles, BytesThatAreNotUtf8AreReplaced) {
+  const std::filesystem::path file = folder_ / "records.jsonl";
+  Record record = full_record();
+  record.command_line = "attnlab run \xff";
+  RecordFile(file).append(to_json(record));
+  EXPECT_EQ(read_records(file, warnings_).at(0)["command_line"], "attnlab run \uFFFD");
 }
 
 TEST_F(RecordFiles, ALastLineWithoutNewlineIsARecord) {

@@ -7,8 +7,8 @@
 
 namespace attnlab {
 
-// "attnlab run --backend cpu --kernel v2 --pass fwd ...": every axis of the command line, spelled
-// out, so that no default can change its meaning.
-std::string repro_command(const Case& work, const Competitor& competitor);
+// "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis of the
+// command line and the device, spelled out, so that no default can change its meaning.
+std::string repro_command(const Case& work, const Competitor& competitor, const Device& device);
 
 }  // namespace attnlab

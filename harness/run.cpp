@@ -168,11 +168,10 @@ class CaseRun {
     const std::uint64_t workspace = std::max(workspace_bytes_, memory.workspace_bytes);
     const std::uint64_t together = memory.inputs_bytes + outputs_bytes_ + outputs + workspace;
     if (together > limit) {
-      throw Ending{
-          Status::out_of_memory,
-          fmt::format("needs {} beside the outputs of the others, of {} available: run it "
-                      "alone, {}",
-                      gib(together), gib(limit), repro_command(work_, *entrant.competitor))};
+      throw Ending{Status::out_of_memory,
+                   fmt::format("needs {} beside the outputs of the others, of {} available: run it "
+                               "alone, {}",
+                               gib(together), gib(limit), repro(entrant))};
     }
     workspace_bytes_ = workspace;
     outputs_bytes_ += outputs;
@@ -242,13 +241,18 @@ class CaseRun {
   void judge(const Entrant& entrant, const Tensors& tensors,
              std::vector<reference::Verdict>& verdicts) {
     std::string failure = arena_.restore_guards();
+    if (!failure.empty()) failure += "; " + work_.problem.id();
     verdicts = reference::judge_forward(work_.problem, tensors, references_);
     for (const reference::Verdict& verdict : verdicts) {
-      if (failure.empty() && !verdict.pass) failure = verdict.tensor + ": " + verdict.message;
+      if (failure.empty() && !verdict.pass) failure = verdict.message;
     }
-    if (failure.empty()) return;
-    throw Ending{Status::failed, fmt::format("{}: {}; reproduce: {}", work_.problem.id(), failure,
-                                             repro_command(work_, *entrant.competitor))};
+    if (!failure.empty()) {
+      throw Ending{Status::failed, failure + "; reproduce: " + repro(entrant)};
+    }
+  }
+
+  std::string repro(const Entrant& entrant) const {
+    return repro_command(work_, *entrant.competitor, *context_.device);
   }
 
   std::vector<Entrant*> running() {

@@ -29,7 +29,7 @@ enum class Fault {
   reads_outputs,  // adds to what is there
 };
 
-struct FakeState {
+struct FakeState : PreparedKernel {
   Problem problem;
   std::uint64_t workspace_bytes;
   int launches = 0;
@@ -37,11 +37,7 @@ struct FakeState {
 
 int live_states = 0;
 
-PreparedKernel* hide(FakeState* state) { return reinterpret_cast<PreparedKernel*>(state); }
-FakeState* reveal(PreparedKernel* prepared) { return reinterpret_cast<FakeState*>(prepared); }
-
-// One row of attention in f32 over the first `keys` visible keys of row r, straight from the
-// definition.
+// One row of attention in f32, straight from the definition.
 void attend(const Problem& problem, const Tensors& tensors, const Mask& mask, std::int64_t b,
             std::int64_t h, std::int64_t r, bool drop_last) {
   const Shape shape = make_shape(problem);
@@ -81,14 +77,14 @@ struct Fake {
     if (fault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
     if (fault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
     ++live_states;
-    return hide(new FakeState{problem, kWorkspace});
+    return new FakeState{{}, problem, kWorkspace};
   }
   static void release(PreparedKernel* prepared) {
     --live_states;
-    delete reveal(prepared);
+    delete static_cast<FakeState*>(prepared);
   }
   static void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
-    FakeState& state = *reveal(prepared);
+    FakeState& state = *static_cast<FakeState*>(prepared);
     const bool repeated = ++state.launches > 1;
     const Problem& problem = state.problem;
     if (fault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
@@ -157,6 +153,7 @@ class RunCase : public testing::Test {
                      .head_dim = 8};
     work_.seed = 7;
     device_.threads = 2;
+    device_.isa = "scalar";
     context_.device = &device_;
     context_.protocol = {.min_rounds = 3, .max_rounds = 3, .warmup_seconds = 0.0};
     context_.sweep_name = "test";
@@ -183,8 +180,7 @@ class RunCase : public testing::Test {
     EXPECT_EQ(record.status, Status::failed) << record.reason;
     EXPECT_NE(record.reason.find(work_.problem.id()), std::string::npos) << record.reason;
     EXPECT_NE(record.reason.find(cause), std::string::npos) << record.reason;
-    EXPECT_NE(record.reason.find("reproduce: attnlab run --backend cpu --kernel fake"),
-              std::string::npos)
+    EXPECT_NE(record.reason.find("reproduce: attnlab run --backend cpu --isa "), std::string::npos)
         << record.reason;
     EXPECT_FALSE(record.time.has_value());
   }
@@ -235,6 +231,11 @@ TEST_F(RunCase, MasksLayoutsAndEmptyRowsVerify) {
     const Record record = run_one(fake<Fault::none>());
     EXPECT_EQ(record.status, Status::ok) << record.reason;
   }
+  work_.problem.mask = parse_mask("causal");
+  work_.problem.lengths = {};
+  work_.problem.seqlen_k = 5;  // the first 12 rows see nothing
+  const Record record = run_one(fake<Fault::none>());
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
 }
 
 TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
@@ -338,10 +339,8 @@ TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
   EXPECT_FALSE(records[0].memory->peak_bytes.has_value());
   EXPECT_EQ(records[1].status, Status::ok);
 
-  // Sizes of the tensors themselves: 2^56 elements are never touched.
-  work_.problem.seqlen_q = std::int64_t{1} << 31;
-  work_.problem.seqlen_k = 1;
-  work_.problem.head_dim = 1;
+  // Sizes of the tensors themselves.
+  work_.problem.num_heads_q = std::int64_t{1} << 40;
   EXPECT_EQ(run_one(fake<Fault::none>()).status, Status::out_of_memory);
 }
 

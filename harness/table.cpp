@@ -35,31 +35,11 @@ bool is_text(const Field& field, const std::vector<FieldValues>& keys, std::size
 
 std::string status_of(const RecordJson& record) { return exact(at(record, {"status"})); }
 
-// The distinct reasons of points that are not ok, numbered from 1 for footnotes.
-class Footnotes {
- public:
-  // "failed [2]"
-  std::string cell(const RecordJson& record) {
-    const std::string status = status_of(record);
-    const std::string reason = exact(at(record, {"reason"}));
-    const std::string word = status == "out_of_memory" ? "oom" : status;
-    if (reason.empty()) return word;
-    const auto place = std::find(reasons_.begin(), reasons_.end(), reason);
-    const auto number = static_cast<std::size_t>(place - reasons_.begin()) + 1;
-    if (place == reasons_.end()) reasons_.push_back(reason);
-    return fmt::format("{} [{}]", word, number);
-  }
-  std::string text() const {
-    std::string lines;
-    for (std::size_t i = 0; i < reasons_.size(); ++i) {
-      lines += wrap(fmt::format("[{}] {}", i + 1, reasons_[i]), 4);
-    }
-    return lines;
-  }
-
- private:
-  std::vector<std::string> reasons_;
-};
+// "failed [2]"
+std::string status_cell(const RecordJson& record, Footnotes& footnotes) {
+  const std::string status = status_of(record);
+  return footnotes.mark(status == "out_of_memory" ? "oom" : status, exact(at(record, {"reason"})));
+}
 
 // Naive is no faster than itself: a default table leaves that column out.
 bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
@@ -110,7 +90,7 @@ Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
       std::string status;
       if (found != pivot.cells.end()) {
         const RecordJson& record = *found->second;
-        status = footnotes != nullptr ? footnotes->cell(record) : status_of(record);
+        status = footnotes != nullptr ? status_cell(record, *footnotes) : status_of(record);
       }
       cells.push_back({status, span});
       cells.resize(cells.size() + span - 1);
@@ -127,23 +107,24 @@ bool in(const std::vector<const Field*>& fields, const Field& field) {
 // What is the same on all points: first the problem, then who ran it where.
 std::string caption(const Pivot& pivot, const Records& records) {
   const auto constants = [&](const std::vector<const Field*>& candidates) {
-    std::string text;
+    std::vector<std::string> parts;
     for (const Field* field : candidates) {
       if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records))
         continue;
       const RecordJson value = field->read(records.front());
       if (value.is_null()) continue;
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field->name, exact(value));
+      parts.push_back(fmt::format("{} {},", field->name, exact(value)));
     }
-    return text;
+    if (!parts.empty()) parts.back().pop_back();  // the last comma
+    return parts;
   };
   std::vector<const Field*> identity;
   for (const char* name : {"kernel", "config", "backend", "device", "isa", "threads", "commit"}) {
     identity.push_back(&find_field(name, ""));
   }
   std::string text;
-  for (const std::string& line : {constants(problem_axes(records)), constants(identity)}) {
-    if (!line.empty()) text += wrap(line, 2);
+  for (const auto& parts : {constants(problem_axes(records)), constants(identity)}) {
+    if (!parts.empty()) text += fill(parts, 2);
   }
   return text;
 }
@@ -167,14 +148,15 @@ std::string summary(const Records& records) {
     if (!value.is_number()) continue;
     if (worst == nullptr || ratio.read(*worst).get<double>() < value.get<double>()) worst = &record;
   }
-  std::string text = fmt::format("{} point{}:", records.size(), records.size() == 1 ? "" : "s");
+  std::string text = count_of(records.size(), "point") + ":";
   for (const auto& [status, count] : counts) text += fmt::format(" {} {},", count, status);
   text.back() = '.';
   if (worst != nullptr) {
     const std::string tile = exact(block.read(*worst));
-    text += fmt::format(" Largest error: {} of a materialized computation's ({}{}{} on {}).",
-                        display(ratio, ratio.read(*worst)), exact(at(*worst, {"kernel"})),
-                        tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
+    text +=
+        fmt::format(" Largest error: {} times that of a materialized computation ({}{}{} on {}).",
+                    display(ratio, ratio.read(*worst)), exact(at(*worst, {"kernel"})),
+                    tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
   }
   return wrap(text);
 }
@@ -206,9 +188,8 @@ std::string render_text(const Records& records, const TableOptions& options) {
   const std::string lead = caption(pivot, kept);
   text = lead + (lead.empty() ? "" : "\n") + text + "\n" + footnotes.text() + summary(kept);
   if (pivot.replaced > 0) {
-    text += wrap(fmt::format(
-        "{} earlier record{} of the same points {} left out: the last one counts.", pivot.replaced,
-        pivot.replaced == 1 ? "" : "s", pivot.replaced == 1 ? "was" : "were"));
+    text += wrap(count_of(pivot.replaced, "earlier record") +
+                 " of the same points left out: the last one counts.");
   }
   return text;
 }

@@ -23,8 +23,9 @@ struct Sample {
 
 // All rows of all slices if their multiply-adds (2 * seqlen_k * head_dim a row) fit the budget;
 // else slices and rows drawn from the seed, always with the first and last row and the rows on both
-// sides of multiples of 64, and at least one slice. Every returned row fits the budget, except that
-// one slice's first and last row are always there.
+// sides of multiples of 64 (as many as fit while a quarter stays for other rows), and at least one
+// slice. Every returned row fits the budget, except that one slice's first and last row are always
+// there. (The twin and the bounds triple what forward_reference really spends.)
 std::vector<Sample> choose_samples(const Problem& problem, std::int64_t multiply_adds,
                                    std::uint64_t seed);
 

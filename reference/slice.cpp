@@ -26,27 +26,28 @@ std::int64_t height_of_chunks(std::int64_t rows, std::int64_t keys) {
   return std::min(fitting / 4 * 4, (rows + 3) / 4 * 4);
 }
 
-template <class Scalar>
-void read_row(const Problem& problem, Side side, const void* tensor, std::int64_t b,
-              std::int64_t head, std::int64_t row, Factors factors,
-              Eigen::Ref<Eigen::Matrix<Scalar, 1, Eigen::Dynamic>> out) {
-  Eigen::RowVectorXf values(out.size());
-  read_elements(problem.dtype, tensor, row_offset(problem, side, b, head, row), out.size(),
-                values.data());
-  if (factors == Factors::absolute) values = values.cwiseAbs().eval();
-  out = values.template cast<Scalar>();
+// The values of `count` rows of one head, row_at(i) being the i-th: (count, head_dim).
+template <class Scalar, class RowAt>
+Matrix<Scalar> read_rows(const Problem& problem, Side side, const void* tensor, std::int64_t b,
+                         std::int64_t head, std::int64_t count, const RowAt& row_at,
+                         Factors factors) {
+  Matrix<float> values(count, problem.head_dim);
+  for (std::int64_t i = 0; i < count; ++i) {
+    read_elements(problem.dtype, tensor, row_offset(problem, side, b, head, row_at(i)),
+                  problem.head_dim, values.row(i).data());
+  }
+  if (factors == Factors::absolute) values = values.cwiseAbs();
+  return values.template cast<Scalar>();
 }
 
-// Keys [begin, begin + count) of a K or V head: (count, head_dim).
+// Keys [begin, begin + count) of k or v, as query head `head` sees them.
 template <class Scalar>
-Matrix<Scalar> read_block(const Problem& problem, const void* tensor, std::int64_t b,
-                          std::int64_t head, std::int64_t begin, std::int64_t count,
-                          Factors factors) {
-  Matrix<Scalar> block(count, problem.head_dim);
-  for (std::int64_t c = 0; c < count; ++c) {
-    read_row<Scalar>(problem, Side::key, tensor, b, head, begin + c, factors, block.row(c));
-  }
-  return block;
+Matrix<Scalar> read_keys(const Problem& problem, const void* tensor, std::int64_t b,
+                         std::int64_t head, std::int64_t begin, std::int64_t count,
+                         Factors factors) {
+  const auto row_at = [begin](std::int64_t i) { return begin + i; };
+  return read_rows<Scalar>(problem, Side::key, tensor, b, kv_head(problem, head), count, row_at,
+                           factors);
 }
 
 }  // namespace
@@ -77,17 +78,17 @@ std::vector<Fate> Slice::fates(std::span<const std::int64_t> rows) const {
 
 template <class Scalar>
 std::vector<Scalar> Slice::multiply_qk(std::span<const std::int64_t> rows, Factors factors) const {
+  const auto count_q = static_cast<std::int64_t>(rows.size());
+  const auto row_at = [rows](std::int64_t i) { return rows[static_cast<std::size_t>(i)]; };
   Matrix<Scalar> q = Matrix<Scalar>::Zero(chunk_rows_, problem_.head_dim);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    read_row<Scalar>(problem_, Side::query, tensors_.q, batch_, head_, rows[i], factors,
-                     q.row(static_cast<Eigen::Index>(i)));
-  }
+  q.topRows(count_q) =
+      read_rows<Scalar>(problem_, Side::query, tensors_.q, batch_, head_, count_q, row_at, factors);
   std::vector<Scalar> scores(static_cast<std::size_t>(chunk_rows_ * keys_));
   Eigen::Map<Matrix<Scalar>> product(scores.data(), chunk_rows_, keys_);
   for (std::int64_t begin = 0; begin < keys_; begin += kKeyBlock) {
     const std::int64_t count = std::min(kKeyBlock, keys_ - begin);
-    const Matrix<Scalar> k = read_block<Scalar>(problem_, tensors_.k, batch_,
-                                                kv_head(problem_, head_), begin, count, factors);
+    const Matrix<Scalar> k =
+        read_keys<Scalar>(problem_, tensors_.k, batch_, head_, begin, count, factors);
     product.middleCols(begin, count).noalias() = q * k.transpose();
   }
   return scores;
@@ -100,8 +101,8 @@ std::vector<Scalar> Slice::multiply_pv(const std::vector<Scalar>& p, Factors fac
   Eigen::Map<const Matrix<Scalar>> probabilities(p.data(), chunk_rows_, keys_);
   for (std::int64_t begin = 0; begin < keys_; begin += kKeyBlock) {
     const std::int64_t count = std::min(kKeyBlock, keys_ - begin);
-    const Matrix<Scalar> v = read_block<Scalar>(problem_, tensors_.v, batch_,
-                                                kv_head(problem_, head_), begin, count, factors);
+    const Matrix<Scalar> v =
+        read_keys<Scalar>(problem_, tensors_.v, batch_, head_, begin, count, factors);
     product.noalias() += probabilities.middleCols(begin, count) * v;
   }
   return o;

@@ -16,11 +16,13 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // How much larger than the twin's an error of O may be: its maximum, and its mean and norm.
 constexpr double kMaxFactor = 2.0;
 constexpr double kMeanFactor = 1.5;
-// Shares of A (largest_product) that any order of summation may lose.
+// Shares of A' (see tolerance.h) that any order of summation may lose.
 constexpr double kMaxFloor = 0x1p-18;
 constexpr double kMeanFloor = 0x1p-20;
-// How much one unit of score_bound raises A: what fp32 loses of the scores moves P.
+// How much one unit of score_bound adds to A'.
 constexpr double kScoreShare = 0x1p-5;
+// Roundings to the storage type between exact scores and O: that of P and that of O.
+constexpr double kRoundings = 2.0;
 // Of an lse, relative to 1 + score_bound.
 constexpr double kLseFloor = 0x1p-19;
 
@@ -67,6 +69,7 @@ struct Errors {
     sum += error;
     sum_of_squares += error * error;
   }
+  double norm() const { return std::sqrt(sum_of_squares); }
 };
 
 // 0 / 0 is `at_zero`; anything else over 0 is infinite.
@@ -84,6 +87,16 @@ double rounding_unit(Dtype dtype, double value) {
   return std::abs(static_cast<double>(back) - static_cast<double>(r));
 }
 
+// Largest relative error of one rounding to nearest.
+double unit_roundoff(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return 0x1p-24;
+    case Dtype::f16: return 0x1p-11;
+    case Dtype::bf16: return 0x1p-8;
+  }
+  return 0.0;
+}
+
 double coverage(const Problem& problem, const std::vector<ForwardReference>& references) {
   double compared = 0.0;
   for (const ForwardReference& reference : references) {
@@ -96,76 +109,82 @@ double coverage(const Problem& problem, const std::vector<ForwardReference>& ref
   return ratio(compared, rows, 1.0);
 }
 
-// Calls visit(reference, i, row) for every compared row: the i-th of its reference.
-template <class Visit>
-void for_each_row(const std::vector<ForwardReference>& references, const Visit& visit) {
-  for (const ForwardReference& reference : references) {
-    for (std::size_t i = 0; i < reference.sample.rows.size(); ++i) {
-      visit(reference, static_cast<Eigen::Index>(i), reference.sample.rows[i]);
-    }
+// All that the rule asks about O.
+struct Comparison {
+  Errors kernel, twin;
+  Element worst;                 // of the largest error
+  Element not_zero;              // one that is not 0 in a row that sees nothing, if any
+  double unit = 0.0;             // u
+  double largest_product = 0.0;  // A'
+  double sum_of_squares = 0.0;   // of ref
+  double rows = 0.0;
+};
+
+void compare_row(const Problem& problem, const ForwardReference& reference, Eigen::Index i,
+                 const std::vector<float>& got, Comparison& all) {
+  const bool sees_nothing = reference.lse(i) == -kInfinite;
+  for (Eigen::Index d = 0; d < problem.head_dim; ++d) {
+    const double want = reference.o(i, d);
+    const Element element = {.sample = &reference.sample,
+                             .row = reference.sample.rows[static_cast<std::size_t>(i)],
+                             .column = d,
+                             .got = got[static_cast<std::size_t>(d)],
+                             .want = want};
+    if (all.worst.sample == nullptr || element.error() > all.worst.error()) all.worst = element;
+    if (sees_nothing && element.got != 0.0) all.not_zero = element;
+    all.kernel.add(element.error());
+    all.twin.add(std::abs(reference.twin_o(i, d) - want));
+    all.unit = std::max(all.unit, rounding_unit(problem.dtype, want));
+    all.sum_of_squares += want * want;
   }
+  const double score_factor = 1.0 + kScoreShare * reference.score_bound(i);
+  all.largest_product = std::max(all.largest_product, reference.largest_product * score_factor);
+  all.rows += 1.0;
 }
 
 Verdict judge_o(const Problem& problem, const void* o,
                 const std::vector<ForwardReference>& references) {
-  Errors errors, twin;
-  Element worst, not_zero;
-  double unit = 0.0, summed = 0.0, squares = 0.0, elements = 0.0;
+  Comparison all;
   std::vector<float> got(static_cast<std::size_t>(problem.head_dim));
-  for_each_row(references,
-               [&](const ForwardReference& reference, Eigen::Index i, std::int64_t row) {
-                 const Sample& sample = reference.sample;
-                 read_elements(problem.dtype, o,
-                               row_offset(problem, Side::query, sample.batch, sample.head, row),
-                               problem.head_dim, got.data());
-                 for (Eigen::Index d = 0; d < problem.head_dim; ++d) {
-                   const double want = reference.o(i, d);
-                   const Element element = {.sample = &sample,
-                                            .row = row,
-                                            .column = d,
-                                            .got = got[static_cast<std::size_t>(d)],
-                                            .want = want};
-                   if (worst.sample == nullptr || element.error() > worst.error()) worst = element;
-                   const bool sees_nothing = reference.lse(i) == -kInfinite;
-                   if (sees_nothing && element.got != 0.0 && not_zero.sample == nullptr)
-                     not_zero = element;
-                   errors.add(element.error());
-                   twin.add(std::abs(reference.twin_o(i, d) - want));
-                   unit = std::max(unit, rounding_unit(problem.dtype, want));
-                   squares += want * want;
-                   elements += 1.0;
-                 }
-                 summed = std::max(summed, reference.largest_product *
-                                  (1.0 + kScoreShare * reference.score_bound(i)));
-               });
+  for (const ForwardReference& reference : references) {
+    const Sample& sample = reference.sample;
+    for (std::size_t i = 0; i < sample.rows.size(); ++i) {
+      const std::int64_t offset =
+          row_offset(problem, Side::query, sample.batch, sample.head, sample.rows[i]);
+      read_elements(problem.dtype, o, offset, problem.head_dim, got.data());
+      compare_row(problem, reference, static_cast<Eigen::Index>(i), got, all);
+    }
+  }
 
-  Verdict verdict = {.tensor = "o", .max_abs = errors.largest};
-  verdict.coverage = coverage(problem, references);
-  verdict.bound = kMaxFactor * twin.largest + 2.0 * unit + kMaxFloor * summed;
-  const double norm = std::sqrt(squares);
-  verdict.rel_fro = ratio(std::sqrt(errors.sum_of_squares), norm, 0.0);
-  verdict.ratio_to_twin = ratio(errors.largest, std::max(twin.largest, unit), 1.0);
-  worst.bound = verdict.bound;
-
-  const double mean_bound = kMeanFactor * twin.sum + kMeanFloor * summed * elements;
+  const double elements = all.rows * static_cast<double>(problem.head_dim);
+  const double norm = std::sqrt(all.sum_of_squares);
+  const double few_rows =
+      ratio(kRoundings * unit_roundoff(problem.dtype) * all.largest_product, all.rows, 0.0);
+  const double floor = kMeanFloor * all.largest_product + few_rows;
+  const double mean = ratio(all.kernel.sum, elements, 0.0);
+  const double mean_bound = ratio(kMeanFactor * all.twin.sum, elements, 0.0) + floor;
   const double fro_bound =
-      ratio(kMeanFactor * std::sqrt(twin.sum_of_squares) +
-                kMeanFloor * summed * std::sqrt(elements),
-            norm, 0.0);
-  if (getenv("EXP")) {static double a=0,b=0,c=0; static std::string last; if (last!=problem.id()) {printf("%s: max %.3g mean %.3g fro %.3g\n", last.c_str(),a,b,c);a=b=c=0;last=problem.id();}
-   a=std::max(a,errors.largest/verdict.bound);b=std::max(b,errors.sum/mean_bound);c=std::max(c,verdict.rel_fro/fro_bound);} // EXP
+      ratio(kMeanFactor * all.twin.norm() + floor * std::sqrt(elements), norm, 0.0);
+
+  Verdict verdict = {.tensor = "o", .max_abs = all.kernel.largest};
+  verdict.rel_fro = ratio(all.kernel.norm(), norm, 0.0);
+  verdict.ratio_to_twin = ratio(all.kernel.largest, std::max(all.twin.largest, all.unit), 1.0);
+  verdict.bound =
+      kMaxFactor * all.twin.largest + 2.0 * all.unit + kMaxFloor * all.largest_product + few_rows;
+  verdict.coverage = coverage(problem, references);
+  all.worst.bound = verdict.bound;
   if (!(verdict.coverage > 0.0)) {
     verdict.message = "o: no row was compared; " + problem.id();
-  } else if (!(errors.largest <= verdict.bound)) {
-    verdict.message = "o: " + describe(worst, problem);
-  } else if (not_zero.sample != nullptr) {
-    verdict.message = "o of a row that sees nothing: " + describe(not_zero, problem);
-  } else if (!(errors.sum <= mean_bound)) {
-    verdict.message = "o: mean |error| " + number(errors.sum / elements) + " is above " +
-                      number(mean_bound / elements) + "; largest at " + describe(worst, problem);
+  } else if (!(verdict.max_abs <= verdict.bound)) {
+    verdict.message = "o: " + describe(all.worst, problem);
+  } else if (all.not_zero.sample != nullptr) {
+    verdict.message = "o of a row that sees nothing: " + describe(all.not_zero, problem);
+  } else if (!(mean <= mean_bound)) {
+    verdict.message = "o: mean |error| " + number(mean) + " is above " + number(mean_bound) +
+                      "; largest at " + describe(all.worst, problem);
   } else if (!(verdict.rel_fro <= fro_bound)) {
     verdict.message = "o: relative Frobenius error " + number(verdict.rel_fro) + " is above " +
-                      number(fro_bound) + "; largest at " + describe(worst, problem);
+                      number(fro_bound) + "; largest at " + describe(all.worst, problem);
   }
   verdict.pass = verdict.message.empty();
   return verdict;
@@ -175,27 +194,29 @@ Verdict judge_lse(const Problem& problem, const float* lse,
                   const std::vector<ForwardReference>& references) {
   Errors errors;
   Element largest, worst;  // by error, and by error / bound
-  double worst_ratio = 0.0, squares = 0.0;
-  for_each_row(
-      references, [&](const ForwardReference& reference, Eigen::Index i, std::int64_t row) {
-        const Sample& sample = reference.sample;
-        const double want = reference.lse(i);
-        const Element element = {.sample = &sample,
-                                 .row = row,
-                                 .got = lse[lse_offset(problem, sample.batch, sample.head, row)],
-                                 .want = want,
-                                 .bound = kLseFloor * (1.0 + reference.score_bound(i))};
-        errors.add(element.error());
-        if (std::isfinite(want)) squares += want * want;
-        if (largest.sample == nullptr || element.error() > largest.error()) largest = element;
-        if (worst.sample == nullptr || element.error() / element.bound > worst_ratio) {
-          worst = element;
-          worst_ratio = element.error() / element.bound;
-        }
-      });
+  double worst_ratio = 0.0, sum_of_squares = 0.0;
+  for (const ForwardReference& reference : references) {
+    const Sample& sample = reference.sample;
+    for (std::size_t i = 0; i < sample.rows.size(); ++i) {
+      const Eigen::Index at = static_cast<Eigen::Index>(i);
+      const Element element = {
+          .sample = &sample,
+          .row = sample.rows[i],
+          .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
+          .want = reference.lse(at),
+          .bound = kLseFloor * (1.0 + reference.score_bound(at))};
+      errors.add(element.error());
+      if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
+      if (largest.sample == nullptr || element.error() > largest.error()) largest = element;
+      if (worst.sample == nullptr || element.error() / element.bound > worst_ratio) {
+        worst = element;
+        worst_ratio = element.error() / element.bound;
+      }
+    }
+  }
 
   Verdict verdict = {.tensor = "lse", .max_abs = errors.largest};
-  verdict.rel_fro = ratio(std::sqrt(errors.sum_of_squares), std::sqrt(squares), 0.0);
+  verdict.rel_fro = ratio(errors.norm(), std::sqrt(sum_of_squares), 0.0);
   verdict.ratio_to_twin = worst_ratio;
   verdict.bound = largest.bound;
   verdict.coverage = coverage(problem, references);

@@ -4,14 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
+#include <functional>
 #include <limits>
-#include <numbers>
+#include <string>
+#include <vector>
 
-#include "reference/dropout.h"
-#include "reference/mask.h"
-#include "reference/storage.h"
+#include "reference/test_kernel.h"
 #include "reference/test_support.h"
 
 namespace attnlab::reference {
@@ -20,113 +18,273 @@ namespace {
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 50;
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr std::int64_t kTile = 32;
+std::vector<Verdict> judge(TestProblem& test) {
+  return judge_forward(test.problem, test.tensors(),
+                       forward_reference(test.problem, test.tensors(),
+                                         choose_samples(test.problem, kNoLimit, 0), 2));
+}
 
-enum class Fault {
-  none,
-  last_key_dropped,
-  last_tile_dropped,
-  no_rescale,
-  lse_in_log2,
-  mask_off_by_one,
-  dropout_unscaled,
-  kv_head_off
+// Of normal inputs, queries multiplied with `factor`.
+std::vector<Verdict> judge_kernel(const Problem& problem, std::uint64_t seed,
+                                  Fault fault = Fault::none, float factor = 1.0f) {
+  TestProblem test(problem);
+  test.fill_normal(seed);
+  const TestTensor q = test.q;
+  test.fill_q([&](auto... at) { return factor * q.get(at...); });
+  run_kernel(test, fault);
+  return judge(test);
+}
+
+void expect_pass(const std::vector<Verdict>& verdicts) {
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) {
+    EXPECT_TRUE(verdict.pass) << verdict.message;
+    EXPECT_EQ(verdict.coverage, 1.0);
+  }
+}
+
+TEST(Tolerance, PassesACorrectKernelFromOneKeyUp) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const std::int64_t seqlen_k : {1, 2, 3, 17, 64, 127, 512, 4096}) {
+      for (std::uint64_t seed = 0; seed < 3; ++seed) {
+        expect_pass(judge_kernel(
+            {.dtype = dtype, .seqlen_q = seqlen_k > 1000 ? 5 : 33, .seqlen_k = seqlen_k}, seed));
+      }
+    }
+  }
+}
+
+TEST(Tolerance, PassesACorrectKernelUnderMasksDropoutAndSharedHeads) {
+  for (const char* mask : {"none", "causal", "window:7:3", "causal+blocks:butterfly:16x8"}) {
+    for (const double dropout : {0.0, 0.3}) {
+      expect_pass(judge_kernel({.batch = 2,
+                                .num_heads_q = 4,
+                                .num_heads_kv = 2,
+                                .seqlen_q = 97,
+                                .seqlen_k = 97,
+                                .head_dim = 20,
+                                .mask = parse_mask(mask),
+                                .dropout = dropout,
+                                .seed = 5,
+                                .layout = Layout::bhsd},
+                               3));
+    }
+  }
+}
+
+TEST(Tolerance, PassesLargeLogits) {
+  for (const std::int64_t seqlen_k : {2, 3, 64}) {
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      expect_pass(judge_kernel({.seqlen_q = 32, .seqlen_k = seqlen_k, .head_dim = 256}, seed,
+                               Fault::none, 30.0f));
+    }
+  }
+}
+
+TEST(Tolerance, PassesOneRowOfOneElement) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const std::int64_t seqlen_k : {1, 2, 3, 17, 64}) {
+      for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        expect_pass(judge_kernel({.dtype = dtype, .seqlen_k = seqlen_k, .head_dim = 1}, seed));
+      }
+    }
+  }
+}
+
+TEST(Tolerance, PassesProblemsWhereNothingIsSeen) {
+  Problem problem = {.seqlen_q = 4, .seqlen_k = 6, .mask = parse_mask("padding")};
+  problem.lengths = {.kind = LengthsKind::padding, .keys = {0}};
+  const auto verdicts = judge_kernel(problem, 1);
+  expect_pass(verdicts);
+  EXPECT_EQ(verdicts[0].rel_fro, 0.0);
+  EXPECT_EQ(verdicts[0].bound, 0.0);
+}
+
+// Row by row, so that no row can help another: O and lse notice the missing key of 4096 in (nearly)
+// every row. An absolute bound on lse would not.
+TEST(Tolerance, OneKeyOf4096Dropped) {
+  TestProblem test({.seqlen_q = 64, .seqlen_k = 4096});
+  test.fill_normal(1);
+  run_kernel(test, Fault::last_key_dropped);
+  const auto references =
+      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 2);
+  const ForwardReference& all = references.at(0);
+  int caught_in_o = 0, caught_in_lse = 0;
+  for (std::int64_t row = 0; row < 64; ++row) {
+    ForwardReference one;
+    one.sample.rows.push_back(row);
+    one.o = all.o.row(row);
+    one.lse = all.lse.segment(row, 1);
+    one.twin_o = all.twin_o.row(row);
+    one.largest_product = all.largest_product;
+    one.score_bound = all.score_bound.segment(row, 1);
+    const auto verdicts = judge_forward(test.problem, test.tensors(), {one});
+    caught_in_o += verdicts[0].pass ? 0 : 1;
+    caught_in_lse += verdicts[1].pass ? 0 : 1;
+  }
+  RecordProperty("caught_in_o", caught_in_o);
+  RecordProperty("caught_in_lse", caught_in_lse);
+  EXPECT_EQ(caught_in_o, 64);
+  EXPECT_GE(caught_in_lse, 60);
+}
+
+TEST(Tolerance, LastKeyOrTileDroppedAtTheEdgesOfTiles) {
+  for (const std::int64_t seqlen_k : {2, 33, 64, 65, 97, 127, 128, 129}) {
+    for (const Fault fault : {Fault::last_key_dropped, Fault::last_tile_dropped}) {
+      const auto verdicts = judge_kernel({.seqlen_q = 16, .seqlen_k = seqlen_k}, 2, fault);
+      EXPECT_FALSE(verdicts[0].pass) << seqlen_k;
+      EXPECT_FALSE(verdicts[1].pass) << seqlen_k;
+    }
+  }
+}
+
+TEST(Tolerance, ForgottenRescale) {
+  const auto verdicts = judge_kernel({.seqlen_q = 16, .seqlen_k = 100}, 3, Fault::no_rescale);
+  EXPECT_FALSE(verdicts[0].pass);
+  EXPECT_TRUE(verdicts[1].pass) << verdicts[1].message;
+}
+
+TEST(Tolerance, LseInTheWrongBase) {
+  const auto verdicts = judge_kernel({.seqlen_q = 16, .seqlen_k = 100}, 3, Fault::lse_in_log2);
+  EXPECT_TRUE(verdicts[0].pass) << verdicts[0].message;
+  EXPECT_FALSE(verdicts[1].pass);
+}
+
+TEST(Tolerance, CausalMaskOffByOne) {
+  const Problem problem = {.seqlen_q = 200, .seqlen_k = 200, .mask = parse_mask("causal")};
+  const auto verdicts = judge_kernel(problem, 3, Fault::mask_off_by_one);
+  EXPECT_FALSE(verdicts[0].pass);
+  EXPECT_FALSE(verdicts[1].pass);
+}
+
+TEST(Tolerance, DropoutWithoutItsScale) {
+  const Problem problem = {.seqlen_q = 40, .seqlen_k = 60, .dropout = 0.1};
+  const auto verdicts = judge_kernel(problem, 3, Fault::dropout_unscaled);
+  EXPECT_FALSE(verdicts[0].pass);
+  EXPECT_TRUE(verdicts[1].pass) << verdicts[1].message;
+}
+
+TEST(Tolerance, WrongHeadOfKAndV) {
+  const Problem problem = {.num_heads_q = 4, .num_heads_kv = 2, .seqlen_q = 10, .seqlen_k = 60};
+  EXPECT_FALSE(judge_kernel(problem, 3, Fault::kv_head_off)[0].pass);
+}
+
+// A correct result of a problem with empty rows (0 and 1), to be spoilt in one place.
+class OnePlace : public testing::Test {
+ protected:
+  OnePlace()
+      : test({.num_heads_q = 2,
+              .num_heads_kv = 2,
+              .seqlen_q = 9,
+              .seqlen_k = 7,
+              .head_dim = 8,
+              .mask = parse_mask("causal")}) {
+    test.fill_normal(4);
+    run_kernel(test, Fault::none);
+  }
+
+  // The message of the tensor's verdict; the other tensor must pass.
+  std::string message_of(std::size_t tensor) {
+    const auto verdicts = judge(test);
+    EXPECT_TRUE(verdicts[1 - tensor].pass) << verdicts[1 - tensor].message;
+    EXPECT_EQ(verdicts[tensor].pass, verdicts[tensor].message.empty());
+    return verdicts[tensor].message;
+  }
+
+  TestProblem test;
 };
 
-bool kernel_sees(const Problem& problem, std::int64_t b, std::int64_t r, std::int64_t c,
-                 Fault fault) {
-  const std::int64_t keys = problem.keys(b);
-  if (fault == Fault::last_key_dropped && c == keys - 1) return false;
-  if (fault == Fault::last_tile_dropped && c >= (keys - 1) / kTile * kTile) return false;
-  const std::int64_t shift = fault == Fault::mask_off_by_one ? 1 : 0;
-  return key_is_visible(problem, b, r, std::max<std::int64_t>(0, c - shift));
+TEST_F(OnePlace, Untouched) {
+  EXPECT_EQ(message_of(0), "");
+  EXPECT_EQ(message_of(1), "");
 }
 
-// One row of FlashAttention-2's forward: tiles of keys, running maximum, unnormalised accumulator,
-// P rounded to the storage type before its product.
-void attend(TestProblem& test, std::int64_t b, std::int64_t h, std::int64_t r, Fault fault) {
-  const Problem& problem = test.problem;
-  const auto head_dim = static_cast<std::size_t>(problem.head_dim);
-  const std::int64_t shared = problem.num_heads_q / problem.num_heads_kv;
-  const std::int64_t kv = fault == Fault::kv_head_off ? h % problem.num_heads_kv : h / shared;
-  const float scale_log2 = static_cast<float>(problem.scale() * std::numbers::log2e);
-  const float keep_scale =
-      fault == Fault::dropout_unscaled ? 1.0f : static_cast<float>(dropout_keep_scale(problem));
-  float largest = -kInfinite, sum = 0.0f;
-  std::vector<float> accumulator(head_dim);
-  for (std::int64_t begin = 0; begin < test.rows_of_k(b); begin += kTile) {
-    const std::int64_t end = std::min(begin + kTile, test.rows_of_k(b));
-    std::vector<float> scores;
-    for (std::int64_t c = begin; c < end; ++c) {
-      float score = 0.0f;
-      for (std::int64_t d = 0; d < problem.head_dim; ++d) {
-        score += test.q.get(b, h, r, d) * test.k.get(b, kv, c, d);
-      }
-      scores.push_back(kernel_sees(problem, b, r, c, fault) ? scale_log2 * score : -kInfinite);
-    }
-    const float raised = std::max(largest, *std::max_element(scores.begin(), scores.end()));
-    if (raised == -kInfinite) continue;
-    const float factor = std::exp2(largest - raised);
-    largest = raised;
-    float tile_sum = 0.0f;
-    for (float& x : accumulator) x *= fault == Fault::no_rescale ? 1.0f : factor;
-    for (std::int64_t c = begin; c < end; ++c) {
-      const float p = std::exp2(scores[static_cast<std::size_t>(c - begin)] - largest);
-      tile_sum += p;
-      if (problem.dropout > 0.0 && !element_is_kept(problem, b, h, r, c)) continue;
-      const float rounded = round_to_storage(problem.dtype, p);
-      for (std::size_t d = 0; d < head_dim; ++d) {
-        accumulator[d] += rounded * test.v.get(b, kv, c, static_cast<std::int64_t>(d));
-      }
-    }
-    sum = sum * factor + tile_sum;
-  }
-  for (std::size_t d = 0; d < head_dim; ++d) {
-    const float o = sum == 0.0f ? 0.0f : accumulator[d] * keep_scale / sum;
-    test.o.set(b, h, r, static_cast<std::int64_t>(d), o);
-  }
-  const float unit = fault == Fault::lse_in_log2 ? 1.0f : std::numbers::ln2_v<float>;
-  test.lse_at(b, h, r) = sum == 0.0f ? -kInfinite : unit * (largest + std::log2(sum));
-}
-
-void run_kernel(TestProblem& test, Fault fault) {
-  const Problem& problem = test.problem;
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
-      for (std::int64_t r = 0; r < problem.queries(b); ++r) attend(test, b, h, r, fault);
-    }
+TEST_F(OnePlace, NotFiniteInO) {
+  for (const float value : {kNaN, kInfinite, -kInfinite}) {
+    test.o.set(0, 1, 5, 3, value);
+    const std::string message = message_of(0);
+    EXPECT_NE(message.find("batch 0 head 1 row 5 column 3: got "), std::string::npos) << message;
+    EXPECT_NE(message.find(", want "), std::string::npos) << message;
+    EXPECT_NE(message.find(", bound "), std::string::npos) << message;
+    EXPECT_NE(message.find(test.problem.id()), std::string::npos) << message;
   }
 }
 
-std::vector<ForwardReference> references_of(TestProblem& test) {
-  return forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0),
-                           2);
+TEST_F(OnePlace, NotFiniteInLse) {
+  for (const float value : {kNaN, kInfinite, -kInfinite}) {
+    test.lse_at(0, 1, 5) = value;
+    const std::string message = message_of(1);
+    EXPECT_NE(message.find("lse: batch 0 head 1 row 5: got "), std::string::npos) << message;
+    EXPECT_NE(message.find(test.problem.id()), std::string::npos) << message;
+  }
 }
 
-TEST(Experiment, Tiny) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16})
-  for (const std::int64_t sq : {1, 4, 16})
-  for (const std::int64_t d : {1, 8, 64})
-  for (const std::int64_t seqlen_k : {1,2, 3, 17, 64, 512}) {
-    int n = 0, fails = 0, fro = 0, mean = 0, mx = 0; double lse = 0; int lsef=0;
-    double maxr = 0;
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      TestProblem test({.dtype = dtype, .seqlen_q = sq, .seqlen_k = seqlen_k, .head_dim = d});
-      test.fill_normal(seed);
-      run_kernel(test, Fault::none);
-      auto refs = references_of(test);
-      auto v = judge_forward(test.problem, test.tensors(), refs);
-      ++n;
-      maxr = std::max(maxr, v[0].max_abs / v[0].bound);
-      lse = std::max(lse, v[1].ratio_to_twin);
-      lsef += !v[1].pass;
-      if (!v[0].pass) { ++fails;
-        if (v[0].message.find("Frobenius") != std::string::npos) ++fro;
-        else if (v[0].message.find("mean") != std::string::npos) ++mean; else ++mx; }
-    }
-    if (fails || lsef || maxr > 0.8 || lse > 0.8)
-    std::printf("%s sq %ld d %ld k %ld: n %d fails %d (max %d mean %d fro %d) max/bound %.3g lse %.3g fails %d\n",
-      to_string(dtype), sq, d, seqlen_k, n, fails, mx, mean, fro, maxr, lse, lsef);
+TEST_F(OnePlace, FiniteLseOfARowThatSeesNothing) {
+  test.lse_at(0, 0, 1) = -1e30f;
+  EXPECT_NE(message_of(1).find("head 0 row 1: got -1"), std::string::npos);
+}
+
+TEST_F(OnePlace, ARowThatSeesNothingIsExactlyZero) {
+  test.o.set(0, 0, 1, 2, 1e-30f);
+  EXPECT_NE(message_of(0).find("head 0 row 1 column 2: got 1"), std::string::npos);
+  test.o.set(0, 0, 1, 2, -0.0f);
+  EXPECT_EQ(message_of(0), "");
+}
+
+TEST_F(OnePlace, LseJustAboveItsBound) {
+  const auto references =
+      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 1);
+  const double want = references[0].lse(6);
+  const double bound = 0x1p-19 * (1.0 + references[0].score_bound(6));
+  test.lse_at(0, 0, 6) = static_cast<float>(want + 0.8 * bound);
+  EXPECT_EQ(message_of(1), "");
+  test.lse_at(0, 0, 6) = static_cast<float>(want + 1.2 * bound);
+  EXPECT_NE(message_of(1).find("head 0 row 6: got "), std::string::npos);
+}
+
+// Writes ref + error(i) of element i into o, error in units of the bound of the maximum.
+std::string judge_with_errors(const std::function<double(std::int64_t i)>& error) {
+  TestProblem test({.seqlen_q = 64, .seqlen_k = 50, .head_dim = 32});
+  test.fill_normal(5);
+  run_kernel(test, Fault::none);
+  const auto references =
+      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 1);
+  const double bound = judge_forward(test.problem, test.tensors(), references)[0].bound;
+  for (std::int64_t i = 0; i < 64 * 32; ++i) {
+    const double spoilt = references[0].o(i / 32, i % 32) + error(i) * bound;
+    test.o.set(0, 0, i / 32, i % 32, static_cast<float>(spoilt));
+  }
+  return judge_forward(test.problem, test.tensors(), references)[0].message;
+}
+
+TEST(Tolerance, MaximumMeanAndNormEachDecide) {
+  EXPECT_EQ(judge_with_errors([](auto) { return 0.1; }), "");
+  EXPECT_EQ(judge_with_errors([](auto i) { return i == 77 ? 0.9 : 0.0; }), "");
+  const std::string maximum = judge_with_errors([](auto i) { return i == 77 ? 1.1 : 0.0; });
+  EXPECT_NE(maximum.find("o: batch 0 head 0 row 2 column 13: got"), std::string::npos) << maximum;
+  const std::string mean = judge_with_errors([](auto) { return 0.6; });
+  EXPECT_NE(mean.find("mean"), std::string::npos) << mean;
+  const std::string norm = judge_with_errors([](auto i) { return i % 6 == 0 ? 0.9 : 0.0; });
+  EXPECT_NE(norm.find("Frobenius"), std::string::npos) << norm;
+}
+
+TEST(Tolerance, NothingComparedIsNoPass) {
+  TestProblem test({.seqlen_q = 3, .seqlen_k = 3});
+  for (const Verdict& verdict : judge_forward(test.problem, test.tensors(), {})) {
+    EXPECT_FALSE(verdict.pass);
+    EXPECT_EQ(verdict.coverage, 0.0);
+  }
+}
+
+TEST(Tolerance, CoverageIsTheShareOfRows) {
+  TestProblem test({.num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 10, .seqlen_k = 3});
+  test.fill_normal(6);
+  run_kernel(test, Fault::none);
+  const auto references =
+      forward_reference(test.problem, test.tensors(), {{.head = 1, .rows = {0, 4, 9}}}, 1);
+  for (const Verdict& verdict : judge_forward(test.problem, test.tensors(), references)) {
+    EXPECT_TRUE(verdict.pass) << verdict.message;
+    EXPECT_EQ(verdict.coverage, 0.15);
   }
 }
 

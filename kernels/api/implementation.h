@@ -16,8 +16,8 @@ namespace attnlab {
 // Raised whenever a field of Implementation or of the types it names changes its meaning.
 inline constexpr int kApiVersion = 1;
 
-// What prepare() made: specialisations, tensor maps, handles. An implementation derives its own from it
-// and casts back; the caller owns it and hands it to release().
+// What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
+// from it and casts back; the caller owns it and hands it to release().
 struct PreparedKernel {};
 
 struct Implementation {

@@ -121,7 +121,7 @@ TEST(MaskSpec, ButterflySeesTheDiagonalAndPowersOfTwoAway) {
 
 TEST(MaskSpec, PatternsThatCannotBeFormedSayWhy) {
   const auto reason = [](const BlocksSpec& spec, std::int64_t seqlen_k) {
-    const std::string text = unsupported_pattern(spec, 64, seqlen_k);
+    std::string text = unsupported_pattern(spec, 64, seqlen_k);
     if (text.empty()) {
       EXPECT_NO_THROW(visible_blocks(spec, 64, seqlen_k));
     } else {

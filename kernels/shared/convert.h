@@ -66,8 +66,7 @@ ATTNLAB_HD constexpr u8 e4m3_from_f32(float value) {
   if (magnitude > 0x7F800000u) return static_cast<u8>(sign | 0x7Fu);
   if (magnitude >= 0x43E00000u) return static_cast<u8>(sign | 0x7Eu);  // >= 448
   if (magnitude >= 0x3C800000u) {                                      // normal in e4m3: >= 2^-6
-    const u32 rounded = detail::shift_right_rne(magnitude - 0x3C000000u, 20);
-    return static_cast<u8>(sign | min(rounded, 0x7Eu));
+    return static_cast<u8>(sign | detail::shift_right_rne(magnitude - 0x3C000000u, 20));
   }
   const u32 exponent = magnitude >> 23;
   if (exponent < 117) return static_cast<u8>(sign);  // below half of the smallest subnormal, 2^-10

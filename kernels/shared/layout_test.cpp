@@ -55,25 +55,25 @@ TEST(Layout, TilesCoverTheMatrixOnce) {
   }
 }
 
-template <class Bytes>
+template <class Width>
 class Swizzle : public testing::Test {};
-template <i32 kValue>
-struct Bytes {
-  static constexpr i32 value = kValue;
+template <i32 kBytes>
+struct Width {
+  static constexpr i32 kValue = kBytes;
 };
-using Modes = testing::Types<Bytes<32>, Bytes<64>, Bytes<128>>;
+using Modes = testing::Types<Width<32>, Width<64>, Width<128>>;
 TYPED_TEST_SUITE(Swizzle, Modes);
 
 TYPED_TEST(Swizzle, IsAnInvolutionInsideItsAtomThatKeepsChunks) {
-  constexpr u32 kRow = TypeParam::value;
+  constexpr u32 kRow = TypeParam::kValue;
   constexpr u32 kAtom = 8 * kRow;
   std::set<u32> places;
   for (u32 offset = 0; offset < 4 * kAtom; ++offset) {
-    const u32 place = swizzle<TypeParam::value>(offset);
+    const u32 place = swizzle<TypeParam::kValue>(offset);
     EXPECT_EQ(place / kAtom, offset / kAtom) << offset;
     EXPECT_EQ(place / kRow, offset / kRow) << offset;  // rows stay rows
     EXPECT_EQ(place % 16, offset % 16) << offset;
-    EXPECT_EQ(swizzle<TypeParam::value>(place), offset);
+    EXPECT_EQ(swizzle<TypeParam::kValue>(place), offset);
     EXPECT_TRUE(places.insert(place).second) << offset;
   }
 }
@@ -82,12 +82,12 @@ TYPED_TEST(Swizzle, IsAnInvolutionInsideItsAtomThatKeepsChunks) {
 // different 16-byte groups of a 128-byte line. That is what ldmatrix does with eight rows of one
 // column.
 TYPED_TEST(Swizzle, EightRowsOfOneColumnTouchEveryBankOnce) {
-  constexpr u32 kRow = TypeParam::value;
+  constexpr u32 kRow = TypeParam::kValue;
   for (u32 first_row = 0; first_row < 32; first_row += 8) {
     for (u32 chunk = 0; chunk < kRow / 16; ++chunk) {
       std::set<u32> groups;
       for (u32 row = first_row; row < first_row + 8; ++row) {
-        groups.insert(swizzle<TypeParam::value>(row * kRow + chunk * 16) / 16 % 8);
+        groups.insert(swizzle<TypeParam::kValue>(row * kRow + chunk * 16) / 16 % 8);
       }
       EXPECT_EQ(groups.size(), 8u) << "rows from " << first_row << ", chunk " << chunk;
     }

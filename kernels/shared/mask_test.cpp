@@ -60,14 +60,27 @@ std::string describe(const Mask& mask) {
 std::string wrong_rows(const Mask& mask, const std::vector<std::uint64_t>& visible) {
   for (i64 r = 0; r < mask.seqlen_q; ++r) {
     const std::uint64_t want = visible[static_cast<std::size_t>(r)];
-    const std::string row = " of row " + std::to_string(r);
+    const auto wrong = [r](const char* what) { return what + (" of row " + std::to_string(r)); };
     std::uint64_t got = 0;
     for (i64 c = 0; c < mask.seqlen_k; ++c) got |= std::uint64_t{is_visible(mask, r, c)} << c;
-    if (got != want) return "is_visible" + row;
-    if (visible_keys(mask, r) != __builtin_popcountll(want)) return "visible_keys" + row;
+    if (got != want) return wrong("is_visible");
+    if (visible_keys(mask, r) != __builtin_popcountll(want)) return wrong("visible_keys");
     const std::uint64_t in_band = bits(band(mask, r));
     const bool band_fits = mask.blocks.visible == nullptr ? in_band == want : !(want & ~in_band);
-    if (!band_fits) return "band" + row;
+    if (!band_fits) return wrong("band");
+  }
+  return "";
+}
+
+std::string wrong_columns(const Mask& mask, const std::vector<std::uint64_t>& visible) {
+  for (i64 c = 0; c < mask.seqlen_k; ++c) {
+    std::uint64_t want = 0;
+    for (i64 r = 0; r < mask.seqlen_q; ++r) {
+      want |= (visible[static_cast<std::size_t>(r)] >> c & 1) << r;
+    }
+    const std::uint64_t in_band = bits(band_rows(mask, c));
+    const bool band_fits = mask.blocks.visible == nullptr ? in_band == want : !(want & ~in_band);
+    if (!band_fits) return "band_rows of column " + std::to_string(c);
   }
   return "";
 }
@@ -108,9 +121,11 @@ std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visi
 
 bool holds(const Mask& mask, const std::vector<Tiling>& tilings) {
   const std::vector<std::uint64_t> visible = visibility(mask);
-  if (const std::string wrong = wrong_rows(mask, visible); !wrong.empty()) {
-    ADD_FAILURE() << wrong << ": " << describe(mask);
-    return false;
+  for (const std::string& wrong : {wrong_rows(mask, visible), wrong_columns(mask, visible)}) {
+    if (!wrong.empty()) {
+      ADD_FAILURE() << wrong << ": " << describe(mask);
+      return false;
+    }
   }
   for (const Tiling& tiling : tilings) {
     if (const std::string wrong = wrong_tiles(mask, visible, tiling); !wrong.empty()) {

@@ -1,0 +1,98 @@
+// A small tiled kernel in fp32 that can be broken in one place at a time: what the tolerance rule
+// is tried on.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "reference/dropout.h"
+#include "reference/mask.h"
+#include "reference/storage.h"
+#include "reference/test_support.h"
+
+namespace attnlab::reference {
+
+constexpr std::int64_t kTile = 32;  // keys
+constexpr float kMinusInfinite = -std::numeric_limits<float>::infinity();
+
+enum class Fault {
+  none,
+  last_key_dropped,
+  last_tile_dropped,
+  no_rescale,
+  lse_in_log2,
+  mask_off_by_one,
+  dropout_unscaled,
+  kv_head_off
+};
+
+inline bool kernel_sees(const Problem& problem, std::int64_t b, std::int64_t r, std::int64_t c,
+                        Fault fault) {
+  const std::int64_t keys = problem.keys(b);
+  if (fault == Fault::last_key_dropped && c == keys - 1) return false;
+  if (fault == Fault::last_tile_dropped && c >= (keys - 1) / kTile * kTile) return false;
+  const std::int64_t shift = fault == Fault::mask_off_by_one ? 1 : 0;
+  return key_is_visible(problem, b, r, std::max<std::int64_t>(0, c - shift));
+}
+
+// One row of FlashAttention-2's forward: tiles of keys, running maximum, unnormalised accumulator,
+// P rounded to the storage type before its product.
+inline void attend(TestProblem& test, std::int64_t b, std::int64_t h, std::int64_t r, Fault fault) {
+  const Problem& problem = test.problem;
+  const auto head_dim = static_cast<std::size_t>(problem.head_dim);
+  const std::int64_t shared = problem.num_heads_q / problem.num_heads_kv;
+  const std::int64_t kv = fault == Fault::kv_head_off ? h % problem.num_heads_kv : h / shared;
+  const float scale_log2 = static_cast<float>(problem.scale() * std::numbers::log2e);
+  const float keep_scale =
+      fault == Fault::dropout_unscaled ? 1.0f : static_cast<float>(dropout_keep_scale(problem));
+  float largest = kMinusInfinite, sum = 0.0f;
+  std::vector<float> accumulator(head_dim);
+  for (std::int64_t begin = 0; begin < test.rows_of_k(b); begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, test.rows_of_k(b));
+    std::vector<float> scores;
+    for (std::int64_t c = begin; c < end; ++c) {
+      float score = 0.0f;
+      for (std::int64_t d = 0; d < problem.head_dim; ++d) {
+        score += test.q.get(b, h, r, d) * test.k.get(b, kv, c, d);
+      }
+      scores.push_back(kernel_sees(problem, b, r, c, fault) ? scale_log2 * score : kMinusInfinite);
+    }
+    const float raised = std::max(largest, *std::max_element(scores.begin(), scores.end()));
+    if (raised == kMinusInfinite) continue;
+    const float factor = std::exp2(largest - raised);
+    largest = raised;
+    float tile_sum = 0.0f;
+    for (float& x : accumulator) x *= fault == Fault::no_rescale ? 1.0f : factor;
+    for (std::int64_t c = begin; c < end; ++c) {
+      const float p = std::exp2(scores[static_cast<std::size_t>(c - begin)] - largest);
+      tile_sum += p;
+      if (problem.dropout > 0.0 && !element_is_kept(problem, b, h, r, c)) continue;
+      const float rounded = round_to_storage(problem.dtype, p);
+      for (std::size_t d = 0; d < head_dim; ++d) {
+        accumulator[d] += rounded * test.v.get(b, kv, c, static_cast<std::int64_t>(d));
+      }
+    }
+    sum = sum * factor + tile_sum;
+  }
+  for (std::size_t d = 0; d < head_dim; ++d) {
+    const float o = sum == 0.0f ? 0.0f : accumulator[d] * keep_scale / sum;
+    test.o.set(b, h, r, static_cast<std::int64_t>(d), o);
+  }
+  const float unit = fault == Fault::lse_in_log2 ? 1.0f : std::numbers::ln2_v<float>;
+  test.lse_at(b, h, r) = sum == 0.0f ? kMinusInfinite : unit * (largest + std::log2(sum));
+}
+
+inline void run_kernel(TestProblem& test, Fault fault) {
+  const Problem& problem = test.problem;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
+      for (std::int64_t r = 0; r < problem.queries(b); ++r) attend(test, b, h, r, fault);
+    }
+  }
+}
+
+}  // namespace attnlab::reference
