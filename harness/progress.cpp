@@ -70,7 +70,8 @@ void Progress::line(const std::string& text) {
 void Progress::finish() { clear(); }
 
 double Progress::share_done() const {
-  return total_ > 0.0 ? std::clamp(done_ / total_, 0.0, 1.0) : 1.0;
+  // A sum of shares may end a rounding error below the whole.
+  return done_ < total_ * (1.0 - 1e-9) ? done_ / total_ : 1.0;
 }
 
 // Percent and time left, from the weight that is done.

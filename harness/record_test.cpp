@@ -224,6 +224,11 @@ TEST_F(RecordFiles, ALastLineWithoutNewlineIsARecord) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+TEST_F(RecordFiles, EmptyLinesAreNothing) {
+  EXPECT_EQ(read_records(write("\n" + line(1) + "\n\n" + line(2) + "\n"), warnings_).size(), 2u);
+  EXPECT_TRUE(warnings_.empty());
+}
+
 TEST_F(RecordFiles, ErrorsNameFileAndLine) {
   const std::string other = R"({"schema":"attnlab.record/2"})";
   for (const std::string& bad :

@@ -167,7 +167,15 @@ class RunCase : public testing::Test {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
     Progress progress(file.get(), case_weight(work_));
     std::vector<Record> records;
-    run_case(work_, context_, progress, [&](const Record& record) { records.push_back(record); });
+    run_case(work_, context_, progress, [&](const Record& record) {
+      records.push_back(record);
+      live_states_at_record_.push_back(live_states);
+    });
+    progress.begin("after");
+    std::string text(10000, '\0');
+    std::rewind(file.get());
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    EXPECT_NE(text.find("100%  0:00 left  after"), std::string::npos) << text;
     return records;
   }
   Record run_one(const Implementation* implementation) {
@@ -186,6 +194,7 @@ class RunCase : public testing::Test {
   }
 
   Case work_;
+  std::vector<int> live_states_at_record_;
   Device device_;
   RunContext context_;
 };
@@ -265,6 +274,7 @@ TEST_F(RunCase, WrongKernelsFailAndTheOthersGoOn) {
   expect_failure(records[2], "o: ");
   expect_failure(records[3], "wrote outside o of fake default, 0 bytes past its last byte");
   EXPECT_FALSE(records[0].verify.empty());
+  EXPECT_EQ(live_states_at_record_.at(0), 0) << "released before the next one is prepared";
   EXPECT_EQ(records[4].status, Status::ok) << records[4].reason;
   EXPECT_EQ(records[4].point.competitors[0].kernel, "good");
   EXPECT_EQ(records[4].order, (std::vector<int>{0, 0, 0})) << "failed competitors are not timed";
@@ -334,7 +344,8 @@ TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
       run({competitor("huge", fake<Fault::none, std::uint64_t{1} << 62>()),
            competitor("good", fake<Fault::none>())});
   EXPECT_EQ(records[0].status, Status::out_of_memory);
-  EXPECT_NE(records[0].reason.find("of 1 GiB available"), std::string::npos) << records[0].reason;
+  EXPECT_NE(records[0].reason.find("of 1 GiB available: shorten"), std::string::npos)
+      << records[0].reason;
   EXPECT_EQ(records[0].memory->workspace_bytes, std::uint64_t{1} << 62);
   EXPECT_FALSE(records[0].memory->peak_bytes.has_value());
   EXPECT_EQ(records[1].status, Status::ok);

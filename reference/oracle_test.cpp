@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "reference/dropout.h"
 #include "reference/test_support.h"

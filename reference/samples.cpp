@@ -3,6 +3,7 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "reference/mask.h"
 #include "reference/oracle.h"

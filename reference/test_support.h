@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/api/problem.h"

@@ -1,5 +1,6 @@
 #include "reference/twin.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>

@@ -4,9 +4,9 @@
 #   scripts/lint.sh                      a few seconds
 #   scripts/lint.sh --tidy [FILE.cpp...] of all sources, or of these: minutes
 #
-# clang-tidy reads build/cpu/compile_commands.json, which is configured if it is not there. JOBS=N
-# limits how many run side by side (default: all cores). Version 14 of both tools is meant: others
-# format and judge differently. scripts/setup.sh --dev installs them.
+# clang-tidy reads build/cpu/compile_commands.json. JOBS=N limits how many run side by side (default:
+# all cores). Version 14 of both tools is meant: others format and judge differently.
+# scripts/setup.sh --dev installs them.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
@@ -17,7 +17,8 @@ sources() {
 }
 
 tidy() {
-  [[ -e build/cpu/compile_commands.json ]] || cmake --preset cpu
+  cmake --preset cpu >/dev/null
+  cmake --build --preset cpu --target attnlab_build_info  # a header that sources include
   if (($#)); then printf '%s\0' "$@"; else sources '*.cpp'; fi |
     xargs -0 -n 1 -P "$JOBS" clang-tidy-14 -p build/cpu --quiet --warnings-as-errors='*' \
       2> >(grep -v 'warnings\? generated' >&2)

@@ -1,7 +1,10 @@
 // The oracle writes masks and dropout a second time; here the two writings meet.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/api/problem.h"

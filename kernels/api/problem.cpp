@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 
 namespace attnlab {
 
@@ -180,6 +181,7 @@ Shape make_shape(const Problem& problem) {
           .seqlen_k = problem.seqlen_k,
           .head_dim = problem.head_dim,
           .softmax_scale = static_cast<float>(problem.scale()),
+          .softmax_scale_log2 = static_cast<float>(problem.scale() * std::numbers::log2e),
           .q = strides(problem.seqlen_q, problem.num_heads_q),
           .k = strides(problem.seqlen_k, problem.num_heads_kv)};
 }

@@ -53,13 +53,7 @@ HWY_ATTR inline void multiply_block(const Product& p, i64 row, i64 column) {
   float* c = p.c + row * p.ldc + column;
   Vector acc[kRows][kVectors];
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) {
-      acc[i][j] = hn::Zero(Lanes());
-      if (p.accumulate == Accumulate::no) continue;
-      acc[i][j] = load(c + i * p.ldc + j * lanes);
-      if (p.accumulate == Accumulate::add) continue;
-      acc[i][j] = hn::Mul(acc[i][j], load(p.column_scale + column + j * lanes));
-    }
+    for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(Lanes());
   }
   for (i64 k = 0; k < p.inner; ++k) {
     Vector b_row[kVectors];
@@ -71,8 +65,17 @@ HWY_ATTR inline void multiply_block(const Product& p, i64 row, i64 column) {
     a += p.a_inner_stride;
     b += p.ldb;
   }
+  // The old values join at the end: sums of a tile stay apart from the long sum over all tiles,
+  // which keeps the rounding error of long rows small.
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) store(acc[i][j], c + i * p.ldc + j * lanes);
+    for (int j = 0; j < kVectors; ++j) {
+      float* place = c + i * p.ldc + j * lanes;
+      if (p.accumulate == Accumulate::add) acc[i][j] = hn::Add(load(place), acc[i][j]);
+      if (p.accumulate == Accumulate::rescaled) {
+        acc[i][j] = hn::MulAdd(load(place), load(p.column_scale + column + j * lanes), acc[i][j]);
+      }
+      store(acc[i][j], place);
+    }
   }
 }
 
@@ -126,7 +129,7 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
     // A row that has seen no key yet subtracts 0 instead of -inf (shared/softmax.h finite_max).
     reference[j] = hn::IfThenZeroElse(hn::Eq(new_max, splat(-kInfinity)), new_max);
     const Vector rescale = exp2(hn::Sub(old_max, reference[j]));
-    sum[j] = hn::Mul(load(step.row_sum + at), rescale);
+    sum[j] = hn::Zero(Lanes());
     store(new_max, step.row_max + at);
     store(rescale, step.rescale + at);
   }
@@ -138,7 +141,10 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
       store(p, place);
     }
   }
-  for (int j = 0; j < kVectors; ++j) store(sum[j], step.row_sum + column + j * lanes);
+  for (int j = 0; j < kVectors; ++j) {
+    const i64 at = column + j * lanes;
+    store(hn::MulAdd(load(step.row_sum + at), load(step.rescale + at), sum[j]), step.row_sum + at);
+  }
 }
 
 HWY_ATTR void softmax_step(const SoftmaxStep& step) {

@@ -13,6 +13,7 @@ struct Shape {
   i64 seqlen_k = 0;
   i64 head_dim = 0;
   float softmax_scale = 1.0f;
+  float softmax_scale_log2 = kLog2E;  // softmax_scale * log2(e), rounded once
   Strides q;  // of q, o, dO, dQ   (batch, num_heads_q, seqlen_q, head_dim)
   Strides k;  // of k, v, dK, dV   (batch, num_heads_kv, seqlen_k, head_dim)
 

@@ -73,7 +73,6 @@ void forward(const Schedule& schedule, const Shape& shape, const Mask& mask, con
   const Range rows =
       intersect({item.m_block * block_m, (item.m_block + 1) * block_m}, {0, shape.seqlen_q});
   const i64 lanes = fast.sT.ld;  // query rows, padded
-  const float scale_log2 = shape.softmax_scale * kLog2E;
 
   executor.load(
       cpu::slice_rows(Operand::q, tensors.q, shape.q, item.batch, item.head, rows, head_dim),
@@ -107,7 +106,7 @@ void forward(const Schedule& schedule, const Shape& shape, const Mask& mask, con
     if (tile_class == TileClass::partial) executor.hide(mask, rows, keys, fast.sT);
     executor.softmax_step({.keys = keys.size(),
                            .columns = lanes,
-                           .scale_log2 = scale_log2,
+                           .scale_log2 = shape.softmax_scale_log2,
                            .scores = fast.sT.data,
                            .ld = fast.sT.ld,
                            .row_max = fast.row_max,

@@ -1,0 +1,103 @@
+#include "harness/axes.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/test_support.h"
+
+namespace attnlab {
+namespace {
+
+std::vector<std::string> values_of(const std::string& axis, const std::string& text) {
+  Axes axes;
+  const AxisGrammar& grammar = find_axis(axis, "test");
+  grammar.set(axes, text, "test");
+  return grammar.values(axes);
+}
+
+std::string error_of(const std::string& axis, const std::string& text) {
+  return usage_error([&] { values_of(axis, text); });
+}
+
+TEST(Axes, IntegersAndRanges) {
+  EXPECT_EQ(values_of("seqlen", "64, 4k"), (Texts{"64", "4096"}));
+  EXPECT_EQ(values_of("seqlen", "512:8192:x2"), (Texts{"512", "1024", "2048", "4096", "8192"}));
+  EXPECT_EQ(values_of("seqlen", "1k:5000:x3"), (Texts{"1024", "3072"}));
+  EXPECT_EQ(values_of("seqlen", "10:31:+10,5"), (Texts{"10", "20", "30", "5"}));
+  EXPECT_EQ(values_of("seqlen", "7:7:x2"), (Texts{"7"}));
+  EXPECT_EQ(values_of("seqlen_k", "2147483648"), (Texts{"2147483648"}));
+  EXPECT_EQ(values_of("seed", "0,18446744073709551615"), (Texts{"0", "18446744073709551615"}));
+}
+
+TEST(Axes, RefusesBadIntegers) {
+  for (const char* text : {"",
+                           ",",
+                           "64,",
+                           "0",
+                           "-1",
+                           "6.5",
+                           "1e3",
+                           "2147483649",
+                           "nan",
+                           "64 65",
+                           "1:2",
+                           "1:2:3",
+                           "1:2:x",
+                           "1:8:x1",
+                           "1:8:+0",
+                           "8:1:x2",
+                           "1:2:3:x2",
+                           "k",
+                           "9999999999999999999999",
+                           "9007199254740993k"}) {
+    EXPECT_NE(error_of("seqlen", text), "") << text;
+  }
+  EXPECT_PRED2(contains, error_of("seqlen", "64,0"), "test: 0 is outside [1, 2147483648]");
+  EXPECT_PRED2(contains, error_of("seqlen", "1:100000:+1"), "more than 4096");
+  EXPECT_NE(error_of("seed", "0:4:x2"), "");
+}
+
+TEST(Axes, RefusesRepeatedValues) {
+  EXPECT_PRED2(contains, error_of("seqlen", "512:2048:x2,1k"), "1024 is given twice");
+  EXPECT_PRED2(contains, error_of("mask", "causal+window:3:0,window:3:0+causal"), "given twice");
+  EXPECT_PRED2(contains, error_of("dropout", "0,-0.0"), "given twice");
+}
+
+TEST(Axes, NamesAreKnownAndSuggested) {
+  EXPECT_EQ(values_of("pass", "fwd,bwd,fwdbwd"), (Texts{"fwd", "bwd", "fwdbwd"}));
+  EXPECT_EQ(values_of("dtype", "f32,f16,bf16"), (Texts{"f32", "f16", "bf16"}));
+  EXPECT_PRED2(contains, error_of("dtype", "fp32"), "did you mean 'f32'?");
+  EXPECT_PRED2(contains, error_of("input_kind", "norml"), "did you mean 'normal'?");
+  EXPECT_EQ(usage_error([] { find_axis("seqlne", "f.json"); }),
+            "f.json: unknown axis 'seqlne'; did you mean 'seqlen'?");
+  EXPECT_PRED2(contains, usage_error([] { parse_backend("cdua", "--backend"); }), "'cuda'");
+}
+
+TEST(Axes, MasksKeepTheirColons) {
+  EXPECT_EQ(values_of("mask", "none,causal,window:128:-1+padding:7,blocks:butterfly:64x32"),
+            (Texts{"none", "causal", "window:128:-1+padding:7", "blocks:butterfly:64x32"}));
+  EXPECT_PRED2(contains, error_of("mask", "none,windw:1:2"), "test: mask 'windw:1:2'");
+}
+
+TEST(Axes, DropoutLiesInItsInterval) {
+  EXPECT_EQ(values_of("dropout", "0,0.1"), (Texts{"0", "0.1"}));
+  for (const char* text : {"1", "-0.1", "nan", "inf", "0.1x", "."}) {
+    EXPECT_NE(error_of("dropout", text), "") << text;
+  }
+}
+
+TEST(Axes, Blocks) {
+  EXPECT_EQ(values_of("block", "64x64,128x32"), (Texts{"64x64", "128x32"}));
+  for (const char* text : {"64", "64x", "x64", "0x64", "64x64x64", "64*64"}) {
+    EXPECT_NE(error_of("block", text), "") << text;
+  }
+}
+
+TEST(Axes, HelpExamplesAreAccepted) {
+  for (const AxisHelp& help : axis_help()) {
+    EXPECT_FALSE(values_of(help.name, help.values).empty()) << help.name;
+    EXPECT_GT(std::string(help.summary).size(), 5u) << help.name;
+  }
+}
+
+}  // namespace
+}  // namespace attnlab

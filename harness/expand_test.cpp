@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/fake_kernels.h"
+#include "harness/sweep.h"
+#include "harness/test_support.h"
+
+namespace attnlab {
+namespace {
+
+Sweep sweep_of(const std::vector<std::pair<const char*, const char*>>& axes) {
+  Sweep sweep;
+  sweep.source = "a.json";
+  for (const auto& [axis, text] : axes) set_axis(sweep, axis, text, axis);
+  return sweep;
+}
+
+std::vector<Case> expanded(const Sweep& sweep) {
+  return expand(sweep, fake::registry(), fake::cpu());
+}
+
+std::string error_of(const Sweep& sweep) {
+  return usage_error([&] { expanded(sweep); });
+}
+
+std::vector<std::string> names(const Case& point) {
+  std::vector<std::string> result;
+  for (const Competitor& competitor : point.competitors) {
+    result.push_back(competitor.kernel + " " + competitor.config.to_string());
+  }
+  return result;
+}
+
+TEST(Expand, FirstAxisChangesSlowest) {
+  const auto cases =
+      expanded(sweep_of({{"seqlen", "64,32"}, {"head_dim", "8,16"}, {"seed", "1,2"}}));
+  ASSERT_EQ(cases.size(), 8u);
+  std::vector<std::string> order;
+  for (const Case& point : cases) {
+    order.push_back(std::to_string(point.problem.head_dim) + " " +
+                    std::to_string(point.problem.seqlen_q) + " " + std::to_string(point.seed));
+    EXPECT_EQ(point.problem.seed, point.seed);
+    EXPECT_EQ(point.problem.seqlen_q, point.problem.seqlen_k);
+    EXPECT_EQ(point.problem.num_heads_kv, 8);
+  }
+  EXPECT_EQ(order, (Texts{"8 64 1", "8 64 2", "8 32 1", "8 32 2", "16 64 1", "16 64 2", "16 32 1",
+                          "16 32 2"}));
+}
+
+TEST(Expand, ALengthThatIsNotGivenIsSeqlen) {
+  const auto queries = expanded(sweep_of({{"seqlen", "64"}, {"seqlen_q", "1,2"}}));
+  ASSERT_EQ(queries.size(), 2u);
+  EXPECT_EQ(queries[1].problem.seqlen_q, 2);
+  EXPECT_EQ(queries[1].problem.seqlen_k, 64);
+  const auto keys = expanded(sweep_of({{"seqlen_k", "5"}}));
+  EXPECT_EQ(keys.at(0).problem.seqlen_q, 1024);
+  EXPECT_EQ(keys.at(0).problem.seqlen_k, 5);
+  const auto both = expanded(sweep_of({{"seqlen_q", "3"}, {"seqlen_k", "5"}}));
+  EXPECT_EQ(both.at(0).problem.seqlen_q, 3);
+  EXPECT_EQ(both.at(0).problem.seqlen_k, 5);
+  EXPECT_PRED2(contains,
+               error_of(sweep_of({{"seqlen", "9"}, {"seqlen_q", "3"}, {"seqlen_k", "5"}})),
+               "seqlen");
+}
+
+TEST(Expand, KernelsCompeteWithTheConfigsTheyDeclare) {
+  const auto cases = expanded(sweep_of({{"block", "64x64,16x32"}}));
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(names(cases[0]),
+            (Texts{"naive default", "v2 block_m=64,block_n=64", "v2 block_m=16,block_n=32"}));
+  EXPECT_EQ(cases[0].competitors[0].implementation, &fake::kNaive);
+  EXPECT_EQ(cases[0].competitors[0].unsupported, "");
+  EXPECT_EQ(names(expanded(sweep_of({{"kernel", "v2"}})).at(0)),
+            (Texts{"v2 block_m=64,block_n=32"}));
+}
+
+TEST(Expand, WhatCannotRunIsUnsupportedWithItsReason) {
+  const auto cases = expanded(sweep_of(
+      {{"kernel", "v2,v3,own"}, {"pass", "fwd,bwd"}, {"block", "8x64"}, {"seqlen", "64"}}));
+  ASSERT_EQ(cases.size(), 2u);
+  const auto& competitors = cases[0].competitors;
+  ASSERT_EQ(competitors.size(), 3u);
+  EXPECT_EQ(competitors[0].unsupported, "block_m = 8 is outside v2's [16, 256]");
+  EXPECT_EQ(competitors[1].unsupported, "no kernel 'v3' on backend cpu; there are: naive, v2");
+  EXPECT_EQ(competitors[2].unsupported, "no kernel 'own' on backend cpu; there are: naive, v2");
+  const auto backward = expanded(sweep_of({{"kernel", "naive"}, {"pass", "bwd"}}));
+  EXPECT_EQ(backward.at(0).competitors.at(0).unsupported, "no backward");
+}
+
+TEST(Expand, PatternsThatCannotBeFormedAreUnsupported) {
+  const auto unknown = expanded(sweep_of({{"mask", "blocks:spiral:8x8"}, {"kernel", "naive"}}));
+  EXPECT_PRED2(contains, unknown.at(0).competitors.at(0).unsupported, "'spiral'");
+  const auto oblong = expanded(
+      sweep_of({{"mask", "blocks:butterfly:8x8"}, {"seqlen_q", "8"}, {"kernel", "naive"}}));
+  EXPECT_PRED2(contains, oblong.at(0).competitors.at(0).unsupported, "seqlen_q = seqlen_k");
+}
+
+TEST(Expand, AMachineWithoutTheBackendStillHasPoints) {
+  const Sweep sweep = sweep_of({{"kernel", "own,v3"}});
+  const auto cases = expand(sweep, fake::registry(), Device{.backend = Backend::cuda});
+  ASSERT_EQ(cases.at(0).competitors.size(), 2u);
+  EXPECT_EQ(cases[0].competitors[0].unsupported, "this machine has no cuda device");
+  EXPECT_EQ(cases[0].competitors[1].unsupported, "no kernel 'v3' on backend cuda; there are: own");
+  EXPECT_FALSE(expand({}, Registry(), fake::cpu()).at(0).competitors.empty());
+}
+
+TEST(Expand, AMisspeltKernelIsAnError) {
+  EXPECT_EQ(error_of(sweep_of({{"kernel", "naiv"}})),
+            "a.json: kernel: 'naiv' is unknown; did you mean 'naive'?");
+}
+
+TEST(Expand, ImpossibleProblemsNameTheAxis) {
+  EXPECT_PRED2(starts_with, error_of(sweep_of({{"heads", "8"}, {"heads_kv", "3"}})),
+               "a.json: axes: heads = 8 is not a multiple of heads_kv = 3");
+  EXPECT_PRED2(contains, error_of(sweep_of({{"mask", "padding:100"}, {"seqlen", "99"}})),
+               "mask: 'padding:100' needs 100 keys but seqlen_k is 99");
+  EXPECT_PRED2(contains, error_of(sweep_of({{"dropout", "0.9999999"}})), "dropout");
+  EXPECT_PRED2(contains, error_of(sweep_of({{"seqlen", "1:4000:+1"}, {"head_dim", "1:256:+1"}})),
+               "above 100000 cases");
+}
+
+TEST(Expand, PaddingLengthsComeFromTheSeed) {
+  const auto keys = [](const char* seed, const char* mask) {
+    const Sweep sweep =
+        sweep_of({{"mask", mask}, {"batch", "200"}, {"seqlen", "64"}, {"seed", seed}});
+    const Problem problem = expanded(sweep).at(0).problem;
+    EXPECT_EQ(problem.lengths.kind, LengthsKind::padding);
+    EXPECT_EQ(invalid(problem), "");
+    return problem.lengths.keys;
+  };
+  EXPECT_EQ(keys("7", "padding"), keys("7", "causal+padding"));
+  EXPECT_NE(keys("7", "padding"), keys("8", "padding"));
+  const auto spread = keys("7", "padding");
+  EXPECT_EQ(*std::min_element(spread.begin(), spread.end()), 44);
+  EXPECT_EQ(*std::max_element(spread.begin(), spread.end()), 64);
+  const auto narrow = keys("7", "padding:63");
+  EXPECT_EQ(std::set<std::int64_t>(narrow.begin(), narrow.end()), (std::set<std::int64_t>{63, 64}));
+  // The first draws of std::mt19937_64 are fixed by the standard: these lengths are the same
+  // everywhere.
+  EXPECT_EQ(std::vector<std::int64_t>(spread.begin(), spread.begin() + 4),
+            (std::vector<std::int64_t>{59, 62, 59, 53}));
+}
+
+TEST(Expand, PackedEntriesHaveFullLength) {
+  const Problem problem =
+      expanded(sweep_of({{"layout", "packed"}, {"batch", "2"}, {"seqlen", "5"}})).at(0).problem;
+  EXPECT_EQ(problem.lengths.queries, (std::vector<std::int64_t>{5, 5}));
+  EXPECT_EQ(problem.lengths.keys, (std::vector<std::int64_t>{5, 5}));
+  EXPECT_EQ(invalid(problem), "");
+}
+
+TEST(Expand, ExclusionsSkipExactlyTheirPoints) {
+  Sweep sweep = sweep_of({{"seqlen", "32,64"}, {"block", "16x16,32x32"}});
+  sweep.exclude.push_back({{{"seqlen", {"64"}}, {"block", {"32x32"}}}, "too slow"});
+  sweep.exclude.push_back({{{"kernel", {"naive"}}, {"seqlen", {"32", "64"}}}, "not naive"});
+  const auto cases = expanded(sweep);
+  std::vector<std::string> skipped;
+  for (const Case& point : cases) {
+    for (const Competitor& competitor : point.competitors) skipped.push_back(competitor.skipped);
+  }
+  EXPECT_EQ(skipped, (Texts{"not naive", "", "", "not naive", "", "too slow"}));
+}
+
+TEST(Expand, AnExclusionWithoutAPointIsAnError) {
+  Sweep sweep = sweep_of({{"seqlen", "32"}});
+  sweep.exclude.push_back({{{"seqlen", {"64"}}}, "too slow"});
+  EXPECT_EQ(error_of(sweep), "a.json: exclude[0]: matches no point of the sweep");
+  sweep.overridden = true;
+  EXPECT_EQ(error_of(sweep), "");
+  sweep.exclude[0].where.push_back({"kernel", {"navie"}});
+  EXPECT_PRED2(contains, error_of(sweep), "did you mean 'naive'?");
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,49 @@
+// Kernels that compute nothing, for tests of what meets kernels only through the registry.
+#pragma once
+
+#include <string>
+
+#include "kernels/api/registry.h"
+
+namespace attnlab::fake {
+
+inline std::string only_f32_forward(const Problem& problem, const Config&, const Device&) {
+  if (problem.pass != Pass::fwd) return "no backward";
+  return problem.dtype == Dtype::f32 ? "" : "f32 only";
+}
+inline std::uint64_t no_workspace(const Problem&, const Config&, const Device&) { return 0; }
+inline PreparedKernel* prepare(const Problem&, const Config&, const Device&) { return nullptr; }
+inline void launch(PreparedKernel*, const Tensors&, void*) {}
+inline void release(PreparedKernel*) {}
+inline Traffic traffic(const Problem&, const Config&) { return {}; }
+
+inline constexpr ConfigAxis kBlocks[] = {{"block_m", "query rows", 64, 16, 256},
+                                         {"block_n", "keys", 32, 16, 256}};
+
+inline constexpr Implementation make(const char* name, Backend backend, bool has_blocks) {
+  return {kApiVersion,
+          name,
+          backend,
+          "computes nothing",
+          has_blocks ? kBlocks : nullptr,
+          has_blocks ? 2 : 0,
+          only_f32_forward,
+          no_workspace,
+          prepare,
+          launch,
+          release,
+          traffic};
+}
+
+inline constexpr Implementation kNaive = make("naive", Backend::cpu, false);
+inline constexpr Implementation kTiled = make("v2", Backend::cpu, true);
+inline constexpr Implementation kOwn = make("own", Backend::cuda, false);
+
+inline Registry registry() {
+  static constexpr const Implementation* kAll[] = {&kNaive, &kTiled, &kOwn};
+  return Registry(kAll);
+}
+
+inline Device cpu() { return {.backend = Backend::cpu, .name = "fake", .memory_bytes = 1 << 30}; }
+
+}  // namespace attnlab::fake

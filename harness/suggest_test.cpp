@@ -1,0 +1,24 @@
+#include "harness/suggest.h"
+
+#include <gtest/gtest.h>
+
+namespace attnlab {
+namespace {
+
+TEST(Suggest, FindsOneEdit) {
+  const std::vector<std::string> known = {"seqlen", "seqlen_q", "head_dim", "mask"};
+  EXPECT_EQ(nearest("seqlne", known), "seqlen");
+  EXPECT_EQ(nearest("hed_dim", known), "head_dim");
+  EXPECT_EQ(nearest("masks", known), "mask");
+  EXPECT_EQ(nearest("dropout", known), "");
+}
+
+TEST(Suggest, DoesNotReplaceEveryLetter) { EXPECT_EQ(nearest("ab", {"xy"}), ""); }
+
+TEST(Suggest, ListsAllWhereNothingIsNear) {
+  EXPECT_EQ(suggestion("mas", {"mask", "seed"}), "; did you mean 'mask'?");
+  EXPECT_EQ(suggestion("something", {"mask", "seed"}), "; there are: mask, seed");
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,197 @@
+#include "harness/table.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "harness/fields.h"
+#include "harness/grid.h"
+#include "harness/pivot.h"
+#include "harness/record.h"
+#include "harness/test_support.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<RecordJson>;
+
+// Sixteen points: naive, v2 with two tiles and v3 (which does not exist) on two masks and lengths.
+Records small() {
+  std::vector<std::string> warnings;
+  return read_records(ATTNLAB_SOURCE_DIR "/tests/data/small.jsonl", warnings);
+}
+
+// The one record of v2 with this tile on a mask and length.
+RecordJson& point(Records& records, const std::string& block, const std::string& mask, int seqlen) {
+  for (RecordJson& record : records) {
+    if (exact(find_field("block", "").read(record)) == block && record["problem"]["mask"] == mask &&
+        record["problem"]["seqlen_q"] == seqlen) {
+      return record;
+    }
+  }
+  throw std::out_of_range(block);
+}
+
+std::string value(const RecordJson& record, const std::string& field) {
+  return exact(find_field(field, "").read(record));
+}
+
+TEST(Fields, ReadTheRecord) {
+  Records records = small();
+  add_speedups(records);
+  RecordJson& record = point(records, "32x32", "causal", 128);
+  // 32 heads-by-dims, 128 * 129 / 2 visible pairs, 2 heads, 0.06 ms
+  const double flops = 4.0 * (128 * 129 / 2) * 32 * 2;
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "time_ms")), 0.06);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "gflops")), flops / 0.06e-3 / 1e9);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "tflops")), flops / 0.06e-3 / 1e12);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "tflops_paper")), 2.0 * 128 * 128 * 32 * 2 / 0.06e9);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "tokens_per_s")), 128 / 0.06e-3);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "speedup")), 2.0);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "ci")), 4.0);
+  EXPECT_EQ(value(record, "ratio_to_twin"), "1.25");
+  EXPECT_EQ(value(record, "config"), "block_m=32,block_n=32");
+  EXPECT_EQ(value(record, "seqlen"), "128");
+  EXPECT_EQ(value(record, "inputs_mib"),
+            std::to_string(3 * 128 * 32 * 2 * 4 / 1048576.0).substr(0, 7));
+  EXPECT_EQ(value(record, "commit"), "0123456789ab");
+  record["problem"]["seqlen_k"] = 64;
+  EXPECT_EQ(value(record, "seqlen"), "");
+}
+
+TEST(Fields, EveryOneIsReadableAndShown) {
+  const Records records = small();
+  for (const FieldHelp& help : field_help()) {
+    TableOptions options;
+    options.values = {help.name};
+    options.where = {{"status", {"ok"}}};
+    options.format = TableFormat::csv;
+    EXPECT_PRED2(contains, render_table(records, options), help.name);
+    options.format = TableFormat::table;
+    options.cols = {"kernel", "block"};
+    options.rows = {"mask", "seqlen"};
+    EXPECT_PRED2(contains, render_table(records, options), "seqlen");
+    EXPECT_NE(std::string(help.summary), "") << help.name;
+    bool known = false;  // some record has a value
+    Records ok = records;
+    add_speedups(ok);
+    for (const RecordJson& record : ok) {
+      known |= !find_field(help.name, "").read(record).is_null();
+    }
+    EXPECT_TRUE(known) << help.name;
+  }
+}
+
+TEST(Fields, AnErrorThatIsNoNumberIsTheWorst) {
+  Records records = small();
+  RecordJson& record = point(records, "32x32", "causal", 128);
+  record["verify_timed"][0]["ratio_to_twin"] = "nan";
+  EXPECT_EQ(value(record, "ratio_to_twin"), "nan");
+}
+
+TEST(Fields, NumbersHaveFourDigits) {
+  const Field& time = find_field("time_ms", "");
+  EXPECT_EQ(display(time, 0.00012), "0.0001");
+  EXPECT_EQ(display(time, 0.5), "0.5000");
+  EXPECT_EQ(display(time, 1.23456), "1.235");
+  EXPECT_EQ(display(time, 123.456), "123.5");
+  EXPECT_EQ(display(time, 123456.7), "123457");
+  EXPECT_EQ(display(time, 0), "0");
+  EXPECT_EQ(display(time, nullptr), "-");
+}
+
+TEST(Table, NothingFromNothing) { EXPECT_EQ(render_table({}, {}), "no records\n"); }
+
+TEST(Table, UnknownFieldsAreSuggested) {
+  TableOptions options;
+  options.rows = {"seqlne"};
+  EXPECT_EQ(usage_error([&] { render_table(small(), options); }),
+            "--rows: unknown field 'seqlne'; did you mean 'seqlen'?");
+}
+
+TEST(Table, DifferentPointsNeverShareACell) {
+  TableOptions options;
+  options.rows = {"seqlen"};
+  EXPECT_PRED2(contains, usage_error([&] { render_table(small(), options); }),
+               "they differ in mask; name that in --rows or --cols");
+  options.where = {{"mask", {"causal"}}};
+  EXPECT_EQ(usage_error([&] { render_table(small(), options); }), "");
+  options.rows = {"seqlen", "kernel"};
+  options.cols = {"kernel"};
+  EXPECT_NE(usage_error([&] { render_table(small(), options); }), "");
+  options.where = {{"mask", {"none of them"}}};
+  EXPECT_PRED2(contains, usage_error([&] { render_table(small(), options); }), "no record is left");
+}
+
+TEST(Table, TheLastRecordOfAPointCounts) {
+  Records records = small();
+  Records again = small();
+  RecordJson& record = point(again, "32x32", "none", 64);
+  record["time"]["median_s"] = 77e-3;
+  record["build"]["commit"] = "later";
+  records.push_back(record);
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "77.00");
+  EXPECT_PRED2(contains, table, "16 points:");
+  EXPECT_PRED2(contains, table, "1 earlier record of the same points left out");
+  TableOptions options;
+  options.format = TableFormat::csv;
+  const std::string csv = render_table(records, options);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 17);
+  options.format = TableFormat::table;
+  options.cols = {"kernel", "commit"};  // now they are different columns
+  EXPECT_FALSE(contains(render_table(records, options), "earlier record"));
+}
+
+TEST(Table, ShipsItsReasons) {
+  const std::string table = render_table(small(), {});
+  EXPECT_PRED2(contains, table, "[1] ");
+  EXPECT_PRED2(contains, table, "no kernel 'v3' on backend cpu; there are: naive, v2");
+  EXPECT_PRED2(contains, table, "oom [");
+  EXPECT_PRED2(contains, table, "failed [");
+  EXPECT_PRED2(contains, table, "skipped [");
+  EXPECT_LE(width(table), kPageWidth);
+}
+
+TEST(Table, ADefaultTableThatIsTooWideListsPoints) {
+  Records records = small();
+  const std::size_t count = records.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const char* name : {"one", "two", "three"}) {
+      RecordJson other = records[i];
+      other["kernel"] = name;
+      records.push_back(other);
+    }
+  }
+  const std::string table = render_table(records, {});
+  EXPECT_LE(width(table), kPageWidth);
+  EXPECT_PRED2(contains, table, "kernel");
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n') > 60, true);
+}
+
+TEST(Table, LargeRatesAreTeraflops) {
+  Records records = small();
+  EXPECT_PRED2(contains, render_table(records, {}), "GFLOP/s");
+  point(records, "32x32", "none", 64)["time"]["median_s"] = 1e-9;
+  EXPECT_PRED2(contains, render_table(records, {}), "TFLOP/s");
+}
+
+TEST(Table, JsonIsParsableAndExact) {
+  TableOptions options;
+  options.format = TableFormat::json;
+  const auto points = RecordJson::parse(render_table(small(), options));
+  ASSERT_EQ(points.size(), 16u);
+  EXPECT_EQ(points[0]["status"], "unsupported");
+  EXPECT_TRUE(points[0]["time_ms"].is_null());
+  options.rows = {"mask", "seqlen"};
+  options.values = {"time_ms"};
+  const auto rows = RecordJson::parse(render_table(small(), options));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["mask"], "none");
+  EXPECT_EQ(rows[0]["cells"].size(), 4u);
+  EXPECT_EQ(rows[0]["cells"][1]["block"], "32x32");
+  EXPECT_DOUBLE_EQ(rows[0]["cells"][1]["time_ms"].get<double>(), 0.03);
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,262 @@
+// The real binary, as a user calls it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Result {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::stringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::size_t count_lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Runs the binary in a folder of the test's own.
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              (std::string("attnlab_cli_") + info->name() + "_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Result run(const std::string& arguments) const {
+    const auto err = folder_ / "stderr";
+    const std::string command = "cd '" + folder_.string() + "' && '" ATTNLAB_BINARY "' " +
+                                arguments + " 2>'" + err.string() + "'";
+    Result result;
+    std::FILE* pipe = popen(command.c_str(), "r");
+    std::array<char, 4096> buffer;
+    for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+      result.out.append(buffer.data(), n);
+    }
+    const int status = pclose(pipe);
+    if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+    result.err = read(err);
+    std::filesystem::remove(err);
+    return result;
+  }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+
+  bool is_empty() const { return std::filesystem::is_empty(folder_); }
+
+  std::filesystem::path folder_;
+};
+
+constexpr const char* kSmall =
+    "run --kernel naive,v2 --heads 2 --head-dim 16 --seqlen 32,64 --mask none,causal "
+    "--block 32x32 --rounds 3 --no-progress ";
+
+TEST_F(Cli, AloneItPrintsHelpAndFails) {
+  const Result result = run("");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_PRED2(contains, result.err, "Examples:");
+}
+
+TEST_F(Cli, EveryHelpHasExamplesAndFitsThePage) {
+  for (const char* arguments : {"--help", "run --help", "list --help", "table --help"}) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 0) << arguments;
+    EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab ");
+    std::stringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+  EXPECT_PRED2(contains, run("run --help").out, "--heads-kv");
+  EXPECT_PRED2(contains, run("table --help").out, "ratio_to_twin");
+}
+
+TEST_F(Cli, VersionNamesTheBuild) {
+  const Result result = run("--version");
+  EXPECT_EQ(result.code, 0);
+  for (const char* part : {"attnlab 0.", "commit ", "compiler ", "flags "}) {
+    EXPECT_PRED2(contains, result.out, part);
+  }
+}
+
+TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
+  write("bad.json", R"({"schema": "attnlab.sweep/1", "name": "b", "axes": {"seqlne": 4}})");
+  const std::pair<const char*, const char*> cases[] = {
+      {"rnu", "did you mean 'run'?"},
+      {"run --kernle naive", "did you mean '--kernel'?"},
+      {"run --kernel naivee", "did you mean 'naive'?"},
+      {"run --seqlen", "--seqlen needs one value"},
+      {"run --seqlen ''", "--seqlen: a value is missing"},
+      {"run --seqlen 4x", "--seqlen: '4x'"},
+      {"run --seqlen 4 --threads 0", "--threads"},
+      {"run --seqlen 4 --memory-limit many", "--memory-limit: 'many'"},
+      {"run --seqlen 4 --format txt", "--format: 'txt'"},
+      {"run --backend gpu", "--backend: 'gpu'"},
+      {"run --heads 8 --heads-kv 3", "heads = 8 is not a multiple of heads_kv = 3"},
+      {"run", "nothing to run"},
+      {"run nowhere.json", "nowhere.json: cannot be read"},
+      {"run bad.json", "bad.json: axes: unknown axis 'seqlne'; did you mean 'seqlen'?"},
+      {"run bad.json more.json", "'more.json' is one argument too many"},
+      {"table", "files is required"},
+      {"table nothing.jsonl", "nothing.jsonl: cannot open it"},
+      {"table bad.json", "bad.json:1: not an \"attnlab.record/1\" object"},
+      {"table bad.json --valu x", "did you mean '--value'?"},
+      {"list --format csv", "--format"},
+      {"list more", "one argument too many"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_PRED2(contains, result.err, message);
+    EXPECT_EQ(result.out, "") << arguments;
+  }
+}
+
+TEST_F(Cli, RunWritesRecordsThatTableReadsBack) {
+  const Result result = run(std::string(kSmall) + "--out a/r.jsonl");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const std::string records = read(folder_ / "a/r.jsonl");
+  EXPECT_EQ(count_lines(records), 8u);
+  EXPECT_PRED2(contains, result.out, "4 cases, 8 points, of which 8 can run");
+  EXPECT_PRED2(contains, result.out, "attnlab table a/r.jsonl");
+  const Result table = run("table a/r.jsonl");
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_PRED2(contains, result.out, table.out);  // the very same table
+  const Result csv = run("table a/r.jsonl --format csv --value time_ms");
+  EXPECT_EQ(count_lines(csv.out), 9u);
+  // A second run appends, and the last record of a point counts.
+  ASSERT_EQ(run(std::string(kSmall) + "--out a/r.jsonl").code, 0);
+  EXPECT_EQ(count_lines(read(folder_ / "a/r.jsonl")), 16u);
+  EXPECT_PRED2(contains, run("table a/r.jsonl").out, "8 earlier records of the same points");
+}
+
+TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {
+  const Result json = run(std::string(kSmall) + "--format json");
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json points = Json::parse(json.out);
+  ASSERT_EQ(points.size(), 8u);
+  for (const Json& point : points) {
+    EXPECT_EQ(point["status"], "ok");
+    EXPECT_GT(point["time_ms"].get<double>(), 0.0);
+  }
+  EXPECT_PRED2(contains, json.err, "Records: results/flags-");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "results"), {}), 1);
+}
+
+TEST_F(Cli, ADryRunPrintsThePointsAndWritesNothing) {
+  const Result result = run("run --kernel v2,v3 --dropout 0.5,0 --seqlen 64 --dry-run");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_PRED2(contains, result.out, "2 cases, 4 points, of which");
+  EXPECT_PRED2(contains, result.out, "no kernel 'v3' on backend cpu");
+  EXPECT_PRED2(contains, result.out, "MiB");
+  EXPECT_TRUE(is_empty());
+  const Json points = Json::parse(run("run --kernel v3 --seqlen 64 --dry-run --format json").out);
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0]["status"], "unsupported");
+}
+
+TEST_F(Cli, FlagsReplaceAxesOfTheFile) {
+  write("s.json", R"({"schema": "attnlab.sweep/1", "name": "s",
+      "axes": {"kernel": "naive", "seqlen_q": [8, 16], "seqlen_k": 32, "heads": 2, "head_dim": 8},
+      "exclude": [{"where": {"seqlen_q": 16}, "reason": "for this test"}]})");
+  EXPECT_PRED2(contains, run("run s.json --dry-run").out, "[1] for this test");
+  const Result replaced = run("run s.json --seqlen 24 --heads 1 --dry-run");
+  EXPECT_EQ(replaced.code, 0) << replaced.err;
+  EXPECT_PRED2(contains, replaced.out, "fwd/f32/b1/hq1/hkv1/sq24/sk24/d8/");
+  EXPECT_PRED2(contains, replaced.out, "1 case, 1 point, of which 1 can run");
+}
+
+TEST_F(Cli, WhatDoesNotExistYetIsARecordWithItsReason) {
+  const Result result =
+      run("run --kernel v2,v3 --dtype f32,f16 --heads 1 --head-dim 8 --seqlen 16 --rounds 3 "
+          "--no-progress --out r.jsonl");
+  EXPECT_EQ(result.code, 0) << result.err;
+  int ok = 0, unsupported = 0;
+  std::stringstream lines(read(folder_ / "r.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json record = Json::parse(line);
+    ok += record["status"] == "ok";
+    if (record["status"] != "unsupported") continue;
+    ++unsupported;
+    EXPECT_NE(record["reason"], "");
+  }
+  EXPECT_EQ(ok, 1);
+  EXPECT_EQ(unsupported, 3);
+}
+
+TEST_F(Cli, NothingThatCouldRunIsExitThree) {
+  const Result result =
+      run("run --backend cuda --kernel v2 --seqlen 16 --no-progress --out r.jsonl");
+  if (contains(result.out, "ok")) GTEST_SKIP() << "this machine has a CUDA device";
+  EXPECT_EQ(result.code, 3) << result.err;
+  const Json record = Json::parse(read(folder_ / "r.jsonl"));
+  EXPECT_EQ(record["status"], "unsupported");
+  EXPECT_PRED2(contains, record["reason"].get<std::string>(), "cuda");
+}
+
+TEST_F(Cli, APointThatDoesNotFitIsARecord) {
+  const Result result =
+      run("run --kernel v2 --heads 1 --head-dim 8 --seqlen 16,4096 --memory-limit 64K --rounds 3 "
+          "--no-progress --out r.jsonl");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_PRED2(contains, result.out, "1 ok, 1 out_of_memory");
+}
+
+TEST_F(Cli, ThreadsAreRecorded) {
+  const Result result =
+      run("run --kernel v2 --heads 1 --head-dim 8 --seqlen 16 --threads 1 --rounds 3 --no-progress "
+          "--out r.jsonl");
+  EXPECT_EQ(result.code, 0) << result.err;
+  const Json record = Json::parse(read(folder_ / "r.jsonl"));
+  EXPECT_EQ(record["device"]["threads"], 1);
+  EXPECT_PRED2(contains, record["command_line"].get<std::string>(), "run --kernel v2");
+}
+
+TEST_F(Cli, AnUnwritableOutputIsExitTwo) {
+  const Result result = run(std::string(kSmall) + "--out /proc/nothing/r.jsonl");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_PRED2(contains, result.err, "/proc/nothing/r.jsonl");
+}
+
+TEST_F(Cli, ListShowsKernelsDevicesAndSweeps) {
+  write("broken.json", "{");
+  const Result text = run("list --sweeps '" ATTNLAB_SOURCE_DIR "/sweeps'");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"naive (cpu)", "v2 (cpu)", "block_m", "not bwd, fwdbwd", "Not there yet",
+                           "v3", "Devices", "quick.json"}) {
+    EXPECT_PRED2(contains, text.out, part);
+  }
+  const Result data = run("list --sweeps . --format json");
+  const Json laboratory = Json::parse(data.out);
+  EXPECT_GE(laboratory["kernels"].size(), 2u);
+  EXPECT_GE(laboratory["devices"].size(), 1u);
+  ASSERT_EQ(laboratory["sweeps"].size(), 1u);
+  EXPECT_TRUE(laboratory["sweeps"][0].contains("error"));
+}
+
+}  // namespace

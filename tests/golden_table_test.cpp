@@ -1,0 +1,63 @@
+// Whole tables from a committed record file. To accept new output, run with
+// ATTNLAB_UPDATE_GOLDEN=1 and read the difference before committing it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/record.h"
+#include "harness/table.h"
+
+namespace attnlab {
+namespace {
+
+struct Golden {
+  const char* file;
+  TableOptions options;
+};
+
+void PrintTo(const Golden& golden, std::ostream* stream) { *stream << golden.file; }
+
+class GoldenTable : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenTable, IsUnchanged) {
+  std::vector<std::string> warnings;
+  const auto records = read_records(ATTNLAB_SOURCE_DIR "/tests/data/small.jsonl", warnings);
+  EXPECT_TRUE(warnings.empty());
+  const std::string table = render_table(records, GetParam().options);
+  const std::string file = std::string(ATTNLAB_SOURCE_DIR "/tests/golden/") + GetParam().file;
+  if (std::getenv("ATTNLAB_UPDATE_GOLDEN") != nullptr) std::ofstream(file) << table;
+  std::ifstream stream(file);
+  ASSERT_TRUE(stream) << file;
+  std::stringstream expected;
+  expected << stream.rdbuf();
+  EXPECT_EQ(table, expected.str());
+}
+
+const Golden kGolden[] = {
+    {"default.txt", {}},
+    {"default.md.txt", {.format = TableFormat::markdown}},
+    {"long.csv.txt", {.values = {"time_ms", "gflops", "speedup"}, .format = TableFormat::csv}},
+    {"pivot.txt", {.rows = {"seqlen", "mask"}, .cols = {"kernel"}, .values = {"time_ms"}}},
+    {"pivot.csv.txt",
+     {.rows = {"seqlen", "mask"},
+      .cols = {"kernel"},
+      .values = {"time_ms"},
+      .format = TableFormat::csv}},
+    {"memory.txt",
+     {.rows = {"kernel", "block"},
+      .cols = {"seqlen"},
+      .values = {"workspace_mib", "peak_mib", "compulsory_mib", "requested_mib", "intensity"},
+      .where = {{"mask", {"none"}}, {"kernel", {"naive", "v2"}}}}},
+    {"pivot.json.txt",
+     {.rows = {"mask"},
+      .values = {"time_ms", "max_abs"},
+      .where = {{"seqlen", {"64"}}},
+      .format = TableFormat::json}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Tables, GoldenTable, testing::ValuesIn(kGolden));
+
+}  // namespace
+}  // namespace attnlab
