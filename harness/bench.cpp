@@ -124,6 +124,7 @@ std::vector<Samples> measure(const std::vector<Contender>& contenders, const Pro
     }
   }
   std::vector<Samples> result;
+  result.reserve(runners.size());
   for (Runner& runner : runners) result.push_back(std::move(runner.samples));
   return result;
 }

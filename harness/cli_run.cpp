@@ -1,8 +1,6 @@
 // attnlab run: a sweep from a file, from flags, or from a file with axes replaced by flags.
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -174,16 +172,6 @@ std::vector<nlohmann::ordered_json> run_cases(const std::vector<Case>& cases,
   }
   progress.finish();
   return records;
-}
-
-int exit_code(const std::vector<nlohmann::ordered_json>& records) {
-  const auto any = [&](Status status) {
-    return std::any_of(records.begin(), records.end(),
-                       [&](const auto& record) { return record["status"] == to_string(status); });
-  };
-  if (any(Status::failed)) return kExitVerificationFailed;
-  if (any(Status::invalid) || !any(Status::ok)) return kExitEnvironment;
-  return kExitGood;
 }
 
 int run(const RunFlags& flags, const std::string& command_line) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "harness/errors.h"
+#include "harness/record.h"
+
 namespace attnlab {
 
 Device choose_device(BackendChoice choice, const std::vector<Device>& devices) {
@@ -22,6 +25,16 @@ std::string describe(const Device& device) {
     text += fmt::format(", {} thread{}", device.threads, device.threads == 1 ? "" : "s");
   }
   return text + fmt::format(", {:.1f} GiB", static_cast<double>(device.memory_bytes) / 0x1p30);
+}
+
+int exit_code(const std::vector<nlohmann::ordered_json>& records) {
+  const auto any = [&](Status status) {
+    return std::any_of(records.begin(), records.end(),
+                       [&](const auto& record) { return record["status"] == to_string(status); });
+  };
+  if (any(Status::failed)) return kExitVerificationFailed;
+  if (any(Status::invalid) || !any(Status::ok)) return kExitEnvironment;
+  return kExitGood;
 }
 
 std::vector<std::string> split_list(const std::string& text) {

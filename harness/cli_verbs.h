@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ Device choose_device(BackendChoice choice, const std::vector<Device>& devices);
 
 // "<name>, avx512, 2 threads, 15.6 GiB"
 std::string describe(const Device& device);
+
+// Of a finished run: 1 if a point failed verification, 3 if a measurement is invalid or nothing
+// came out, else 0.
+int exit_code(const std::vector<nlohmann::ordered_json>& records);
 
 // The items of a comma list, without empty ones.
 std::vector<std::string> split_list(const std::string& text);

@@ -12,11 +12,11 @@ const Grid kGrid = {.columns = {{"", "name", true}, {"v2", "ms"}, {"v2", "GFLOP/
 
 TEST(Grid, PlainTextIsAligned) {
   EXPECT_EQ(render_plain(kGrid),
-            "          ---- v2 ----\n"
-            "name     ms    GFLOP/s\n"
-            "----------------------\n"
-            "a       1.5         20\n"
-            "b,\"c|      skipped [1]\n");
+            "       ---- v2 ----\n"
+            "name    ms  GFLOP/s\n"
+            "-------------------\n"
+            "a      1.5       20\n"
+            "b,\"c|   skipped [1]\n");
 }
 
 TEST(Grid, Markdown) {

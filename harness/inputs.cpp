@@ -25,15 +25,16 @@ struct RowSource {
   std::int64_t b, h, row;
 
   // What the four words of a call are for; each purpose has numbers of its own.
-  enum Purpose : u32 { values, outlier_choice, outlier_values };
+  enum class Purpose : u32 { values, outlier_choice, outlier_values };
 
   // The words of columns 4 * group to 4 * group + 3.
   PhiloxCounter words(std::int64_t group, Purpose purpose) const {
-    return philox({.x = static_cast<u32>(group),
-                   .y = static_cast<u32>(row),
-                   .z = static_cast<u32>(b),
-                   .w = static_cast<u32>(h) * 16 + static_cast<u32>(tensor) * 4 + purpose},
-                  key);
+    return philox(
+        {.x = static_cast<u32>(group),
+         .y = static_cast<u32>(row),
+         .z = static_cast<u32>(b),
+         .w = static_cast<u32>(h) * 16 + static_cast<u32>(tensor) * 4 + static_cast<u32>(purpose)},
+        key);
   }
 };
 
@@ -82,10 +83,10 @@ Four sparse_integers(const PhiloxCounter& words) {
 Four with_outliers(const RowSource& source, std::int64_t group) {
   constexpr double kShare = 0.001;
   constexpr float kDeviation = 10.0f;
-  Four result = gaussian(source.words(group, RowSource::values));
-  const auto choice = units(source.words(group, RowSource::outlier_choice));
+  Four result = gaussian(source.words(group, RowSource::Purpose::values));
+  const auto choice = units(source.words(group, RowSource::Purpose::outlier_choice));
   if (std::ranges::none_of(choice, [](double u) { return u < kShare; })) return result;
-  const Four outliers = gaussian(source.words(group, RowSource::outlier_values));
+  const Four outliers = gaussian(source.words(group, RowSource::Purpose::outlier_values));
   for (std::size_t i = 0; i < 4; ++i) {
     if (choice[i] < kShare) result[i] += kDeviation * outliers[i];
   }
@@ -95,18 +96,19 @@ Four with_outliers(const RowSource& source, std::int64_t group) {
 Four draw(InputKind kind, const RowSource& source, std::int64_t group) {
   switch (kind) {
     case InputKind::normal: break;
-    case InputKind::uniform: return uniform(source.words(group, RowSource::values));
-    case InputKind::integers: return sparse_integers(source.words(group, RowSource::values));
+    case InputKind::uniform: return uniform(source.words(group, RowSource::Purpose::values));
+    case InputKind::integers:
+      return sparse_integers(source.words(group, RowSource::Purpose::values));
     case InputKind::outlier: return with_outliers(source, group);
     case InputKind::large_logits: {
-      Four result = gaussian(source.words(group, RowSource::values));
+      Four result = gaussian(source.words(group, RowSource::Purpose::values));
       if (source.tensor == InputTensor::q) {
         for (float& value : result) value *= 16.0f;
       }
       return result;
     }
   }
-  return gaussian(source.words(group, RowSource::values));
+  return gaussian(source.words(group, RowSource::Purpose::values));
 }
 
 void draw_row(InputKind kind, const RowSource& source, std::vector<float>& row) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kRedrawInterval(100);
 constexpr int kWidest = 100;
-constexpr int kBarWidth = 20;
+constexpr int kBarWidth = 12;
 
 // Columns to draw in. The last one stays free: some terminals wrap once it is filled.
 std::size_t usable_columns(std::FILE* stream) {
@@ -88,8 +88,10 @@ void Progress::draw() {
   if (!terminal_ || now - last_draw_ < kRedrawInterval) return;
   last_draw_ = now;
   const int filled = static_cast<int>(share_done() * kBarWidth);
-  const std::string text = fmt::format("[{:#>{}}{:->{}}] {}  {} done  {}  {}", "", filled, "",
-                                       kBarWidth - filled, status(), points_ - 1, what_, phase_);
+  // The phase stands before the point, whose name is long and may be cut.
+  const std::string text =
+      fmt::format("[{:#>{}}{:->{}}] {}  {} done  {}{}{}", "", filled, "", kBarWidth - filled,
+                  status(), points_ - 1, phase_, phase_.empty() ? "" : "  ", what_);
   fmt::print(stream_, "\r{}\x1b[K", text.substr(0, usable_columns(stream_)));
   std::fflush(stream_);
   drawn_ = true;

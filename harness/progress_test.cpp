@@ -84,13 +84,13 @@ TEST(Progress, OneLineIsRedrawnAndClearedOnATerminal) {
   const Terminal terminal(90);
   Progress progress(terminal.stream(), 2.0);
   progress.begin("point");
-  EXPECT_EQ(terminal.read_all(), "\r[--------------------]   0%  -:-- left  0 done  point  \x1b[K");
+  EXPECT_EQ(terminal.read_all(), "\r[------------]   0%  -:-- left  0 done  point\x1b[K");
   progress.advance(1.0);
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
   terminal.read_all();
   progress.phase("time 3/9");
   EXPECT_EQ(without_time(terminal.read_all()),
-            "\r[##########----------]  50%  T left  0 done  point  time 3/9\x1b[K");
+            "\r[######------]  50%  T left  0 done  time 3/9  point\x1b[K");
   progress.line("warning");
   EXPECT_EQ(terminal.read_all(), kClear + "warning\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(110));

@@ -1,8 +1,8 @@
 #include "harness/record.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -157,7 +157,7 @@ class RecordFiles : public testing::Test {
   ~RecordFiles() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path write(const std::string& text) const {
-    const std::filesystem::path file = folder_ / "records.jsonl";
+    std::filesystem::path file = folder_ / "records.jsonl";
     std::ofstream(file) << text;
     return file;
   }

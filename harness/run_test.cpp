@@ -67,15 +67,15 @@ void attend(const Problem& problem, const Tensors& tensors, const Mask& mask, st
   tensors.lse[shape.row_statistic_offset(b, h, r)] = largest + std::log(sum);
 }
 
-template <Fault fault, std::uint64_t kWorkspace>
+template <Fault kFault, std::uint64_t kWorkspace>
 struct Fake {
   static std::string unsupported(const Problem&, const Config&, const Device&) { return ""; }
   static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
     return kWorkspace;
   }
   static PreparedKernel* prepare(const Problem& problem, const Config&, const Device&) {
-    if (fault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
-    if (fault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
+    if (kFault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
+    if (kFault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
     ++live_states;
     return new FakeState{{}, problem, kWorkspace};
   }
@@ -87,8 +87,8 @@ struct Fake {
     FakeState& state = *static_cast<FakeState*>(prepared);
     const bool repeated = ++state.launches > 1;
     const Problem& problem = state.problem;
-    if (fault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
-    if (fault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
+    if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
+    if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
     float* o = static_cast<float*>(tensors.o);
     const float before = o[0];
     const auto pattern = make_block_pattern(problem);
@@ -96,7 +96,7 @@ struct Fake {
       const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
       for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
         for (std::int64_t r = 0; r < problem.seqlen_q; ++r) {
-          attend(problem, tensors, mask, b, h, r, fault == Fault::dropped_key);
+          attend(problem, tensors, mask, b, h, r, kFault == Fault::dropped_key);
         }
       }
     }
@@ -104,13 +104,13 @@ struct Fake {
     if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
     std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
                 static_cast<unsigned char>(1));
-    if (fault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
-    if (fault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
-    if (fault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
-    if (fault == Fault::writes_past_workspace_when_repeated && repeated) {
+    if (kFault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
+    if (kFault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
+    if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
+    if (kFault == Fault::writes_past_workspace_when_repeated && repeated) {
       static_cast<unsigned char*>(tensors.workspace)[kWorkspace] = 1;
     }
-    if (fault == Fault::reads_outputs) o[0] += before;
+    if (kFault == Fault::reads_outputs) o[0] += before;
   }
   static Traffic traffic(const Problem&, const Config&) {
     Traffic traffic;
@@ -120,9 +120,9 @@ struct Fake {
   }
 };
 
-template <Fault fault, std::uint64_t kWorkspace = 1000>
+template <Fault kFault, std::uint64_t kWorkspace = 1000>
 const Implementation* fake() {
-  using F = Fake<fault, kWorkspace>;
+  using F = Fake<kFault, kWorkspace>;
   static constexpr Implementation kImplementation = {.api_version = kApiVersion,
                                                      .name = "fake",
                                                      .backend = Backend::cpu,

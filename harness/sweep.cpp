@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -24,28 +24,38 @@ constexpr const char* kSweepSchema = "attnlab.sweep/1";
   throw UsageError(fmt::format("{}: {}", where, why));
 }
 
+// "line 3, column 10" of the byte that the parser read last.
+std::string place_of(const std::string& text, std::size_t bytes_read) {
+  const std::size_t last = std::min(bytes_read, text.size() + 1);
+  const std::string before = text.substr(0, last == 0 ? 0 : last - 1);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') + 1;  // 0 on the first line
+  return fmt::format("line {}, column {}", lines + 1, before.size() - line_start + 1);
+}
+
 // Parses, and refuses a key that an object holds twice (the parser alone would keep the last).
-Json parse_strictly(std::ifstream& stream, const std::string& file) {
+Json parse_strictly(const std::string& text, const std::string& file) {
   std::vector<std::set<std::string>> open_objects;
   const auto refuse_duplicates = [&](int, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
     if (event == Json::parse_event_t::object_end) open_objects.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto key = parsed.get<std::string>();
-      if (!open_objects.back().insert(key).second)
+      if (!open_objects.back().insert(key).second) {
         fail(file, fmt::format("key '{}' is given twice", key));
+      }
     }
     return true;
   };
   try {
-    return Json::parse(stream, refuse_duplicates);
-  } catch (
-      const Json::exception& error) {  // "[json.exception...] parse error at line 3, column 5: ..."
-    const std::string text = error.what();
-    const std::string lead = "parse error at ";
-    const std::size_t place = text.find(lead);
-    fail(file,
-         "not JSON: " + (place == std::string::npos ? text : text.substr(place + lead.size())));
+    return Json::parse(text, refuse_duplicates);
+  } catch (const Json::parse_error& error) {  // "[...] parse error at line 3, column 0: why"
+    const std::string what = error.what();
+    const std::size_t why = what.find(": ");
+    fail(file, fmt::format("not JSON: {}: {}", place_of(text, error.byte),
+                           why == std::string::npos ? what : what.substr(why + 2)));
+  } catch (const Json::exception& error) {  // a number that is too large
+    fail(file, fmt::format("not JSON: {}", error.what()));
   }
 }
 
@@ -180,7 +190,8 @@ Sweep read_sweep(const std::filesystem::path& path) {
   if (!stream || !std::filesystem::is_regular_file(path)) {
     fail(file, "cannot be read as a sweep file" + similar_file(path));
   }
-  const Json json = parse_strictly(stream, file);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const Json json = parse_strictly(text, file);
   check_keys(json, {"schema", "name", "description", "backend", "axes", "exclude", "protocol"},
              file);
   for (const char* key : {"schema", "name", "axes"}) {

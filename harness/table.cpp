@@ -131,25 +131,22 @@ std::string caption(const Pivot& pivot, const Records& records) {
 
 // How many points came out how, and the largest error among them.
 std::string summary(const Records& records) {
-  std::vector<std::pair<std::string, int>> counts;
   const RecordJson* worst = nullptr;
   const Field& ratio = find_field("ratio_to_twin", "");
   const Field& block = find_field("block", "");
   for (const RecordJson& record : records) {
-    const std::string status = status_of(record);
-    const auto place = std::find_if(counts.begin(), counts.end(),
-                                    [&](const auto& count) { return count.first == status; });
-    if (place == counts.end()) {
-      counts.emplace_back(status, 1);
-    } else {
-      ++place->second;
-    }
     const RecordJson value = ratio.read(record);
     if (!value.is_number()) continue;
     if (worst == nullptr || ratio.read(*worst).get<double>() < value.get<double>()) worst = &record;
   }
   std::string text = count_of(records.size(), "point") + ":";
-  for (const auto& [status, count] : counts) text += fmt::format(" {} {},", count, status);
+  for (const Status status : {Status::ok, Status::failed, Status::invalid, Status::unsupported,
+                              Status::out_of_memory, Status::skipped}) {
+    const auto count = std::count_if(records.begin(), records.end(), [&](const RecordJson& record) {
+      return status_of(record) == to_string(status);
+    });
+    if (count > 0) text += fmt::format(" {} {},", count, to_string(status));
+  }
   text.back() = '.';
   if (worst != nullptr) {
     const std::string tile = exact(block.read(*worst));

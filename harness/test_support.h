@@ -1,7 +1,7 @@
 // What several tests need: files that go away, messages of expected errors, text comparisons.
 #pragma once
 
-#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,13 +12,13 @@
 
 namespace attnlab {
 
-// A file in the temporary folder, named after the running test; gone with the object.
+// A file of its own in the temporary folder; gone with the object.
 class TestFile {
  public:
   TestFile(const std::string& extension, const std::string& text) {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::path(testing::TempDir()) /
-            (std::string(info->test_suite_name()) + "." + info->name() + extension);
+    static int count = 0;
+    const std::string name = "attnlab-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+    path_ = std::filesystem::temp_directory_path() / (name + extension);
     std::ofstream(path_) << text;
   }
   ~TestFile() { std::filesystem::remove(path_); }

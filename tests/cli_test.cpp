@@ -11,6 +11,9 @@
 #include <sstream>
 #include <string>
 
+#include "harness/test_support.h"
+
+namespace attnlab {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -30,10 +33,6 @@ std::string read(const std::filesystem::path& file) {
 
 std::size_t count_lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Runs the binary in a folder of the test's own.
@@ -221,8 +220,8 @@ TEST_F(Cli, NothingThatCouldRunIsExitThree) {
 
 TEST_F(Cli, APointThatDoesNotFitIsARecord) {
   const Result result =
-      run("run --kernel v2 --heads 1 --head-dim 8 --seqlen 16,4096 --memory-limit 64K --rounds 3 "
-          "--no-progress --out r.jsonl");
+      run("run --kernel v2 --heads 1 --head-dim 8 --seqlen 16,8192 --threads 1 --memory-limit 512K "
+          "--rounds 3 --no-progress --out r.jsonl");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_PRED2(contains, result.out, "1 ok, 1 out_of_memory");
 }
@@ -253,10 +252,12 @@ TEST_F(Cli, ListShowsKernelsDevicesAndSweeps) {
   }
   const Result data = run("list --sweeps . --format json");
   const Json laboratory = Json::parse(data.out);
-  EXPECT_GE(laboratory["kernels"].size(), 2u);
+  ASSERT_GE(laboratory["kernels"].size(), 2u);
+  EXPECT_TRUE(laboratory["kernels"][0]["reason"].is_null());
   EXPECT_GE(laboratory["devices"].size(), 1u);
   ASSERT_EQ(laboratory["sweeps"].size(), 1u);
   EXPECT_TRUE(laboratory["sweeps"][0].contains("error"));
 }
 
 }  // namespace
+}  // namespace attnlab

@@ -67,18 +67,39 @@ void Executor::visit(TileClass tile_class, const Tiling& tiling, i64 head_dim) {
   count_flops(i64{4} * tiling.block_m * tiling.block_n * head_dim);
 }
 
-void Executor::multiply(const Product& product) const {
-  if (!counts_only()) ops_->multiply(product);
-}
-
-void Executor::softmax_step(const SoftmaxStep& step) const {
-  if (!counts_only()) ops_->softmax_step(step);
-}
-
-void Executor::transpose(const Tile& source, i64 rows, i64 columns, const Tile& destination) const {
+void Executor::multiply(const LeftFactor& a, const Tile& b, const Tile& c, Accumulate accumulate,
+                        const float* column_scale) const {
   if (counts_only()) return;
-  ops_->transpose({.rows = rows,
-                   .columns = columns,
+  ops_->multiply({.rows = a.is_transposed ? a.tile.columns : a.tile.rows,
+                  .columns = round_up(c.columns, kTileColumns),
+                  .inner = a.is_transposed ? a.tile.rows : a.tile.columns,
+                  .a = a.tile.data,
+                  .a_row_stride = a.is_transposed ? 1 : a.tile.ld,
+                  .a_inner_stride = a.is_transposed ? a.tile.ld : 1,
+                  .b = b.data,
+                  .ldb = b.ld,
+                  .c = c.data,
+                  .ldc = c.ld,
+                  .accumulate = accumulate,
+                  .column_scale = column_scale});
+}
+
+void Executor::softmax_step(const Tile& scores, float scale_log2, const RowState& state) const {
+  if (counts_only()) return;
+  ops_->softmax_step({.keys = scores.rows,
+                      .columns = scores.ld,
+                      .scale_log2 = scale_log2,
+                      .scores = scores.data,
+                      .ld = scores.ld,
+                      .row_max = state.max,
+                      .row_sum = state.sum,
+                      .rescale = state.rescale});
+}
+
+void Executor::transpose(const Tile& source, const Tile& destination) const {
+  if (counts_only()) return;
+  ops_->transpose({.rows = source.rows,
+                   .columns = source.columns,
                    .source = source.data,
                    .source_stride = source.ld,
                    .destination = destination.data,
@@ -135,21 +156,20 @@ void Executor::scale(const Tile& tile, float factor) const {
   for (i64 i = 0; i < tile.rows * tile.ld; ++i) tile.data[i] *= factor;
 }
 
-void Executor::fill(float* values, i64 count, float value) const {
-  if (!counts_only()) std::fill_n(values, count, value);
+void Executor::fill(const Tile& tile, float value) const {
+  if (!counts_only()) std::fill_n(tile.data, tile.rows * tile.ld, value);
 }
 
-void Executor::finish_rows(const Tile& accumulator, i64 rows, float* row_max,
-                           float* row_sum) const {
+void Executor::finish_rows(const Tile& accumulator, const RowState& state) const {
   if (counts_only()) return;
-  for (i64 r = 0; r < rows; ++r) {
-    const OnlineSoftmax state = {.max = row_max[r], .sum = row_sum[r]};
-    row_max[r] = lse(state);
-    row_sum[r] = final_scale(state);
+  for (i64 r = 0; r < accumulator.columns; ++r) {
+    const OnlineSoftmax row = {.max = state.max[r], .sum = state.sum[r]};
+    state.max[r] = lse(row);
+    state.sum[r] = final_scale(row);
   }
-  for (i64 column = 0; column < accumulator.rows; ++column) {
-    float* values = accumulator.data + column * accumulator.ld;
-    for (i64 r = 0; r < rows; ++r) values[r] *= row_sum[r];
+  for (i64 i = 0; i < accumulator.rows; ++i) {
+    float* values = accumulator.data + i * accumulator.ld;
+    for (i64 r = 0; r < accumulator.columns; ++r) values[r] *= state.sum[r];
   }
 }
 

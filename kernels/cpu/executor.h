@@ -19,6 +19,26 @@ struct Tile {
   i64 rows = 0;
   i64 columns = 0;
   i64 ld = 0;  // a multiple of kTileColumns
+
+  // The first n rows (or columns).
+  Tile top(i64 n) const { return {.data = data, .rows = n, .columns = columns, .ld = ld}; }
+  Tile left(i64 n) const { return {.data = data, .rows = rows, .columns = n, .ld = ld}; }
+};
+
+// The left factor of a product: a tile, as it is or transposed.
+struct LeftFactor {
+  LeftFactor(const Tile& t) : tile(t) {}  // NOLINT: a tile is a factor
+  LeftFactor(const Tile& t, bool transposed) : tile(t), is_transposed(transposed) {}
+  Tile tile;
+  bool is_transposed = false;
+};
+inline LeftFactor transposed(const Tile& tile) { return {tile, true}; }
+
+// The online softmax of a tile's query rows, one value a row.
+struct RowState {
+  float* max = nullptr;      // in units of log2
+  float* sum = nullptr;      // of exp2(score - max)
+  float* rescale = nullptr;  // what the last step multiplied older sums with
 };
 
 // Rows of a tensor in HBM; columns are contiguous.
@@ -45,7 +65,6 @@ class TileCarver {
  public:
   explicit TileCarver(void* base) : base_(static_cast<float*>(base)) {}
   Tile tile(i64 rows, i64 columns);
-  float* row(i64 columns) { return tile(1, columns).data; }
   u64 bytes() const { return static_cast<u64>(used_) * sizeof(float); }
 
  private:
@@ -79,8 +98,12 @@ class Executor {
   void count_flops(i64 flops) { traffic_.executed_flops += flops; }
 
   // Steps on tiles: not counted, and nothing is done when counting only.
-  void multiply(const Product& product) const;
-  void softmax_step(const SoftmaxStep& step) const;
+  // c = a b, or onto what c holds; with Accumulate::rescaled c's columns are first multiplied with
+  // `column_scale`.
+  void multiply(const LeftFactor& a, const Tile& b, const Tile& c,
+                Accumulate accumulate = Accumulate::no, const float* column_scale = nullptr) const;
+  // One step of the online softmax: transposed scores (keys, rows) become probabilities.
+  void softmax_step(const Tile& scores, float scale_log2, const RowState& state) const;
   // scores (keys, rows) of a transposed score tile: -inf where the mask hides.
   void hide(const Mask& mask, Range rows, Range keys, const Tile& scores) const;
   // scores (1, seqlen_k) of row r: -inf where the mask hides.
@@ -88,12 +111,12 @@ class Executor {
   // Softmax of one row in place; returns its natural-log lse (0 when counting only).
   float softmax_row(const Tile& scores) const;
   void scale(const Tile& tile, float factor) const;
-  void fill(float* values, i64 count, float value) const;
-  // Ends the online softmax of `rows` rows in place: row_max becomes the natural-log lse, row_sum
-  // the final scale (0 for a row that saw nothing), and the accumulator (head_dim, rows) is scaled
-  // by it.
-  void finish_rows(const Tile& accumulator, i64 rows, float* row_max, float* row_sum) const;
-  void transpose(const Tile& source, i64 rows, i64 columns, const Tile& destination) const;
+  void fill(const Tile& tile, float value) const;
+  // Ends the online softmax in place: state.max becomes the natural-log lse, state.sum the final
+  // scale (0 for a row that saw nothing), and the accumulator (head_dim, rows) is scaled by it.
+  void finish_rows(const Tile& accumulator, const RowState& state) const;
+  // destination = source^T, over the source's rows and columns.
+  void transpose(const Tile& source, const Tile& destination) const;
 
  private:
   const TileOps* ops_;

@@ -61,10 +61,12 @@ TEST(Executor, CountOnlyTouchesNoMemory) {
   const GlobalRows rows = {.operand = Operand::q, .row_stride = 8, .rows = 8, .columns = 8};
   executor.load(rows, nowhere);
   executor.store(nowhere, rows);
-  executor.multiply({.rows = 8, .columns = 16, .inner = 8});
-  executor.softmax_step({.keys = 8, .columns = 16});
+  executor.multiply(nowhere, nowhere, nowhere);
+  executor.softmax_step(nowhere, 1.0f, {});
   executor.hide({}, {0, 8}, {0, 8}, nowhere);
-  executor.finish_rows(nowhere, 8, nullptr, nullptr);
+  executor.finish_rows(nowhere, {});
+  executor.transpose(nowhere, nowhere);
+  executor.fill(nowhere, 1.0f);
   EXPECT_EQ(executor.traffic()[Operand::q].read_bytes, 256);
   EXPECT_EQ(executor.traffic()[Operand::q].write_bytes, 256);
 }
@@ -108,8 +110,8 @@ TEST(Executor, FinishScalesRowsAndLeavesEmptyOnesZero) {
   float row_max[16] = {2.0f, -kInfinity};
   float row_sum[16] = {3.0f, 0.0f};
   const Executor executor(supported_tile_ops().front());
-  executor.finish_rows({.data = accumulator, .rows = 2, .columns = 2, .ld = 16}, 2, row_max,
-                       row_sum);
+  executor.finish_rows({.data = accumulator, .rows = 2, .columns = 2, .ld = 16},
+                       {.max = row_max, .sum = row_sum});
   EXPECT_FLOAT_EQ(accumulator[0], 2.0f);
   EXPECT_FLOAT_EQ(accumulator[16], 1.0f);
   EXPECT_FLOAT_EQ(row_max[0], static_cast<float>(2.0 * std::log(2.0) + std::log(3.0)));
@@ -134,13 +136,13 @@ TEST(TileCarver, StatesWhatItHandsOut) {
   TileCarver real(storage);
   for (TileCarver* carver : {&dry, &real}) {
     carver->tile(3, 17);
-    carver->row(5);
+    carver->tile(1, 5);
   }
   EXPECT_EQ(dry.bytes(), real.bytes());
   EXPECT_EQ(dry.bytes(), (3 * 32 + 16) * sizeof(float));
   TileCarver again(storage);
   EXPECT_EQ(again.tile(3, 17).data, storage);
-  EXPECT_EQ(again.row(5), storage + 3 * 32);
+  EXPECT_EQ(again.tile(1, 5).data, storage + 3 * 32);
 }
 
 }  // namespace

@@ -22,19 +22,19 @@ constexpr i64 kPanelKeys = 256;  // keys of such a block
 
 // The fast memory of one worker.
 struct FastMemory {
-  Tile rows;    // (kPanelRows, head_dim): Q, or O being accumulated
-  Tile keys;    // (kPanelKeys, head_dim): K or V
-  Tile keysT;   // (head_dim, kPanelKeys): K^T
-  Tile scores;  // (kPanelRows, kPanelKeys): a block of S or P
-  Tile row;     // (1, seqlen_k): a whole row of S or P
+  Tile sRows;   // (kPanelRows, head_dim): Q, or O being accumulated
+  Tile sKeys;   // (kPanelKeys, head_dim): K or V
+  Tile sKeysT;  // (head_dim, kPanelKeys): K^T
+  Tile sS;      // (kPanelRows, kPanelKeys): a block of S or P
+  Tile sRow;    // (1, seqlen_k): a whole row of S or P
 };
 
 FastMemory carve(cpu::TileCarver& carver, const Shape& shape) {
-  return {.rows = carver.tile(kPanelRows, shape.head_dim),
-          .keys = carver.tile(kPanelKeys, shape.head_dim),
-          .keysT = carver.tile(shape.head_dim, kPanelKeys),
-          .scores = carver.tile(kPanelRows, kPanelKeys),
-          .row = carver.tile(1, shape.seqlen_k)};
+  return {.sRows = carver.tile(kPanelRows, shape.head_dim),
+          .sKeys = carver.tile(kPanelKeys, shape.head_dim),
+          .sKeysT = carver.tile(shape.head_dim, kPanelKeys),
+          .sS = carver.tile(kPanelRows, kPanelKeys),
+          .sRow = carver.tile(1, shape.seqlen_k)};
 }
 
 u64 fast_memory_bytes(const Shape& shape) {
@@ -73,24 +73,16 @@ void product_qk(const Work& work, const PanelItem& item, const FastMemory& fast,
   const Range keys = item.range;
   library.load(cpu::slice_rows(Operand::k, work.tensors.k, shape.k, item.batch,
                                shape.kv_head(item.head), keys, shape.head_dim),
-               fast.keys);
-  library.transpose(fast.keys, kPanelKeys, shape.head_dim, fast.keysT);
-  library.scale(fast.keysT, shape.softmax_scale);
+               fast.sKeys);
+  library.transpose(fast.sKeys, fast.sKeysT);
+  library.scale(fast.sKeysT, shape.softmax_scale);
   for (i64 row = 0; row < shape.seqlen_q; row += kPanelRows) {
     const Range rows = panel(row, kPanelRows, shape.seqlen_q);
     library.load(cpu::slice_rows(Operand::q, work.tensors.q, shape.q, item.batch, item.head, rows,
                                  shape.head_dim),
-                 fast.rows);
-    library.multiply({.rows = rows.size(),
-                      .columns = round_up(keys.size(), cpu::kTileColumns),
-                      .inner = shape.head_dim,
-                      .a = fast.rows.data,
-                      .a_row_stride = fast.rows.ld,
-                      .b = fast.keysT.data,
-                      .ldb = fast.keysT.ld,
-                      .c = fast.scores.data,
-                      .ldc = fast.scores.ld});
-    library.store(fast.scores, score_rows(Operand::s, work.s, shape, item, rows, keys));
+                 fast.sRows);
+    library.multiply(fast.sRows.top(rows.size()), fast.sKeysT, fast.sS.left(keys.size()));
+    library.store(fast.sS, score_rows(Operand::s, work.s, shape, item, rows, keys));
   }
 }
 
@@ -101,9 +93,9 @@ void mask_rows(const Work& work, const PanelItem& item, const FastMemory& fast,
   for (i64 r = item.range.begin; r < item.range.end; ++r) {
     const cpu::GlobalRows row =
         score_rows(Operand::s, work.s, work.shape, item, {r, r + 1}, {0, work.shape.seqlen_k});
-    executor.load(row, fast.row);
-    executor.hide_row(mask, r, fast.row);
-    executor.store(fast.row, row);
+    executor.load(row, fast.sRow);
+    executor.hide_row(mask, r, fast.sRow);
+    executor.store(fast.sRow, row);
   }
 }
 
@@ -113,9 +105,9 @@ void softmax_rows(const Work& work, const PanelItem& item, const FastMemory& fas
   const Shape& shape = work.shape;
   const Range keys = {0, shape.seqlen_k};
   for (i64 r = item.range.begin; r < item.range.end; ++r) {
-    executor.load(score_rows(Operand::s, work.s, shape, item, {r, r + 1}, keys), fast.row);
-    float lse = executor.softmax_row(fast.row);
-    executor.store(fast.row, score_rows(Operand::p, work.p, shape, item, {r, r + 1}, keys));
+    executor.load(score_rows(Operand::s, work.s, shape, item, {r, r + 1}, keys), fast.sRow);
+    float lse = executor.softmax_row(fast.sRow);
+    executor.store(fast.sRow, score_rows(Operand::p, work.p, shape, item, {r, r + 1}, keys));
     executor.store(
         {.data = &lse},
         cpu::statistic_row(Operand::lse, work.tensors.lse,
@@ -130,23 +122,15 @@ void product_pv(const Work& work, const PanelItem& item, const FastMemory& fast,
   const Range rows = item.range;
   for (i64 key = 0; key < shape.seqlen_k; key += kPanelKeys) {
     const Range keys = panel(key, kPanelKeys, shape.seqlen_k);
-    library.load(score_rows(Operand::p, work.p, shape, item, rows, keys), fast.scores);
+    library.load(score_rows(Operand::p, work.p, shape, item, rows, keys), fast.sS);
     library.load(cpu::slice_rows(Operand::v, work.tensors.v, shape.k, item.batch,
                                  shape.kv_head(item.head), keys, shape.head_dim),
-                 fast.keys);
-    library.multiply({.rows = rows.size(),
-                      .columns = fast.keys.ld,
-                      .inner = keys.size(),
-                      .a = fast.scores.data,
-                      .a_row_stride = fast.scores.ld,
-                      .b = fast.keys.data,
-                      .ldb = fast.keys.ld,
-                      .c = fast.rows.data,
-                      .ldc = fast.rows.ld,
-                      .accumulate = key == 0 ? Accumulate::no : Accumulate::add});
+                 fast.sKeys);
+    library.multiply(fast.sS.top(rows.size()).left(keys.size()), fast.sKeys, fast.sRows,
+                     key == 0 ? Accumulate::no : Accumulate::add);
   }
-  library.store(fast.rows, cpu::slice_rows(Operand::o, work.tensors.o, shape.q, item.batch,
-                                           item.head, rows, shape.head_dim));
+  library.store(fast.sRows, cpu::slice_rows(Operand::o, work.tensors.o, shape.q, item.batch,
+                                            item.head, rows, shape.head_dim));
 }
 
 // Operands of the two products of one slice, each once.
@@ -216,7 +200,7 @@ Traffic traffic(const Problem& problem, const Config& /*config*/) {
   const Shape shape = make_shape(problem);
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
   const std::vector<Mask> masks = cpu::make_masks(problem, pattern.data());
-  const Work work = {.shape = shape, .masks = &masks};
+  const Work work = {.shape = shape, .masks = &masks, .tensors = {}};
   cpu::TileCarver nowhere(nullptr);
   const FastMemory fast = carve(nowhere, shape);
   const PanelItem slice = {.range = {0, shape.seqlen_q}};

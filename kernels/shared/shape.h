@@ -14,8 +14,8 @@ struct Shape {
   i64 head_dim = 0;
   float softmax_scale = 1.0f;
   float softmax_scale_log2 = kLog2E;  // softmax_scale * log2(e), rounded once
-  Strides q;  // of q, o, dO, dQ   (batch, num_heads_q, seqlen_q, head_dim)
-  Strides k;  // of k, v, dK, dV   (batch, num_heads_kv, seqlen_k, head_dim)
+  Strides q;                          // of q, o, dO, dQ   (batch, num_heads_q, seqlen_q, head_dim)
+  Strides k;                          // of k, v, dK, dV   (batch, num_heads_kv, seqlen_k, head_dim)
 
   // The K/V head that query head h reads: consecutive query heads share one (GQA, MQA).
   ATTNLAB_HD constexpr i64 kv_head(i64 h) const { return h / (num_heads_q / num_heads_kv); }

@@ -38,25 +38,25 @@ Schedule make_schedule(const Problem& problem, const Config& config) {
 
 // The fast memory of one worker.
 struct FastMemory {
-  Tile rQ;         // (block_m, head_dim), reused for O on its way out
-  Tile qT;         // (head_dim, block_m)
-  Tile kv;         // (block_n, head_dim), K first, then V
-  Tile sT;         // (block_n, block_m), scores, then probabilities
-  Tile oT;         // (head_dim, block_m), unnormalised
-  float* row_max;  // (block_m)
-  float* row_sum;  // (block_m)
-  float* rescale;  // (block_m)
+  Tile sQ;        // (block_m, head_dim), reused for O on its way out
+  Tile sQt;       // (head_dim, block_m)
+  Tile sKV;       // (block_n, head_dim), K first, then V
+  Tile sSt;       // (block_n, block_m), scores, then probabilities
+  Tile sOt;       // (head_dim, block_m), unnormalised
+  Tile sMax;      // (1, block_m)
+  Tile sSum;      // (1, block_m)
+  Tile sRescale;  // (1, block_m)
 };
 
 FastMemory carve(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim) {
-  return {.rQ = carver.tile(tiling.block_m, head_dim),
-          .qT = carver.tile(head_dim, tiling.block_m),
-          .kv = carver.tile(tiling.block_n, head_dim),
-          .sT = carver.tile(tiling.block_n, tiling.block_m),
-          .oT = carver.tile(head_dim, tiling.block_m),
-          .row_max = carver.row(tiling.block_m),
-          .row_sum = carver.row(tiling.block_m),
-          .rescale = carver.row(tiling.block_m)};
+  return {.sQ = carver.tile(tiling.block_m, head_dim),
+          .sQt = carver.tile(head_dim, tiling.block_m),
+          .sKV = carver.tile(tiling.block_n, head_dim),
+          .sSt = carver.tile(tiling.block_n, tiling.block_m),
+          .sOt = carver.tile(head_dim, tiling.block_m),
+          .sMax = carver.tile(1, tiling.block_m),
+          .sSum = carver.tile(1, tiling.block_m),
+          .sRescale = carver.tile(1, tiling.block_m)};
 }
 
 u64 fast_memory_bytes(const Tiling& tiling, i64 head_dim) {
@@ -65,77 +65,50 @@ u64 fast_memory_bytes(const Tiling& tiling, i64 head_dim) {
   return carver.bytes();
 }
 
+// One work item: the O and lse of one tile of query rows.
 void forward(const Schedule& schedule, const Shape& shape, const Mask& mask, const WorkItem& item,
              const Tensors& tensors, const FastMemory& fast, Executor& executor) {
+  const auto& [sQ, sQt, sKV, sSt, sOt, sMax, sSum, sRescale] = fast;
   const auto [block_m, block_n] = schedule.tiling;
-  const i64 head_dim = shape.head_dim;
-  const i64 kv_head = shape.kv_head(item.head);
+  const i64 b = item.batch, head = item.head, head_dim = shape.head_dim;
   const Range rows =
       intersect({item.m_block * block_m, (item.m_block + 1) * block_m}, {0, shape.seqlen_q});
-  const i64 lanes = fast.sT.ld;  // query rows, padded
-
-  executor.load(
-      cpu::slice_rows(Operand::q, tensors.q, shape.q, item.batch, item.head, rows, head_dim),
-      fast.rQ);
-  executor.transpose(fast.rQ, block_m, head_dim, fast.qT);
-  executor.fill(fast.row_max, lanes, -kInfinity);
-  executor.fill(fast.row_sum, lanes, 0.0f);
-  executor.fill(fast.oT.data, head_dim * lanes, 0.0f);
-
   const Range n_blocks = n_block_range(mask, rows, block_n);
+  const cpu::RowState state = {.max = sMax.data, .sum = sSum.data, .rescale = sRescale.data};
+  const auto key_rows = [&](Operand operand, const void* data, Range keys) {
+    return cpu::slice_rows(operand, data, shape.k, b, shape.kv_head(head), keys, head_dim);
+  };
+
+  executor.load(cpu::slice_rows(Operand::q, tensors.q, shape.q, b, head, rows, head_dim), sQ);
+  executor.transpose(sQ, sQt);
+  executor.fill(sMax, -kInfinity);
+  executor.fill(sSum, 0.0f);
+  executor.fill(sOt, 0.0f);
   executor.skip(schedule.tiling.n_blocks(shape.seqlen_k) - n_blocks.size());
+
   for (i64 n_block = n_blocks.begin; n_block < n_blocks.end; ++n_block) {
     const Range tile_keys = {n_block * block_n, (n_block + 1) * block_n};
     const TileClass tile_class = classify(mask, rows, tile_keys);
     executor.visit(tile_class, schedule.tiling, head_dim);
     if (tile_class == TileClass::empty) continue;
     const Range keys = intersect(tile_keys, {0, mask.valid_k});
+    const Tile scores = sSt.top(keys.size());
+    const Tile key_tile = sKV.top(keys.size());
 
-    executor.load(
-        cpu::slice_rows(Operand::k, tensors.k, shape.k, item.batch, kv_head, keys, head_dim),
-        fast.kv);
-    executor.multiply({.rows = keys.size(),
-                       .columns = lanes,
-                       .inner = head_dim,
-                       .a = fast.kv.data,
-                       .a_row_stride = fast.kv.ld,
-                       .b = fast.qT.data,
-                       .ldb = fast.qT.ld,
-                       .c = fast.sT.data,
-                       .ldc = fast.sT.ld});  // sT = K Q^T  (keys, rows)
-    if (tile_class == TileClass::partial) executor.hide(mask, rows, keys, fast.sT);
-    executor.softmax_step({.keys = keys.size(),
-                           .columns = lanes,
-                           .scale_log2 = shape.softmax_scale_log2,
-                           .scores = fast.sT.data,
-                           .ld = fast.sT.ld,
-                           .row_max = fast.row_max,
-                           .row_sum = fast.row_sum,
-                           .rescale = fast.rescale});  // sT = exp(scores - max)
-    executor.load(
-        cpu::slice_rows(Operand::v, tensors.v, shape.k, item.batch, kv_head, keys, head_dim),
-        fast.kv);
-    executor.multiply({.rows = head_dim,
-                       .columns = lanes,
-                       .inner = keys.size(),
-                       .a = fast.kv.data,
-                       .a_row_stride = 1,
-                       .a_inner_stride = fast.kv.ld,
-                       .b = fast.sT.data,
-                       .ldb = fast.sT.ld,
-                       .c = fast.oT.data,
-                       .ldc = fast.oT.ld,
-                       .accumulate = Accumulate::rescaled,
-                       .column_scale = fast.rescale});  // oT = oT * rescale + V^T P^T
+    executor.load(key_rows(Operand::k, tensors.k, keys), sKV);
+    executor.multiply(key_tile, sQt, scores);  // S^T = K Q^T
+    if (tile_class == TileClass::partial) executor.hide(mask, rows, keys, scores);
+    executor.softmax_step(scores, shape.softmax_scale_log2, state);  // P^T = exp(S^T - max)
+    executor.load(key_rows(Operand::v, tensors.v, keys), sKV);
+    executor.multiply(transposed(key_tile), scores, sOt, Accumulate::rescaled,
+                      sRescale.data);  // O^T = O^T * rescale + V^T P^T
   }
 
-  executor.finish_rows(fast.oT, rows.size(), fast.row_max, fast.row_sum);
-  executor.transpose(fast.oT, head_dim, rows.size(), fast.rQ);
-  executor.store(fast.rQ, cpu::slice_rows(Operand::o, tensors.o, shape.q, item.batch, item.head,
-                                          rows, head_dim));
-  executor.store({.data = fast.row_max},
-                 cpu::statistic_row(Operand::lse, tensors.lse,
-                                    shape.row_statistic_offset(item.batch, item.head, 0), rows));
+  executor.finish_rows(sOt.left(rows.size()), state);  // O^T / sum; lse
+  executor.transpose(sOt.left(rows.size()), sQ);
+  executor.store(sQ, cpu::slice_rows(Operand::o, tensors.o, shape.q, b, head, rows, head_dim));
+  executor.store(sMax, cpu::statistic_row(Operand::lse, tensors.lse,
+                                          shape.row_statistic_offset(b, head, 0), rows));
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
