@@ -173,9 +173,11 @@ std::vector<Competitor> make_competitors(const Axes& axes, const Registry& regis
     Competitor competitor{.kernel = name, .backend = device.backend};
     competitor.implementation = registry.find(name, device.backend);
     if (competitor.implementation == nullptr) {
-      competitor.unsupported = fmt::format(
-          "no kernel '{}' on backend {}; there are: {}", name, to_string(device.backend),
-          available.empty() ? "none" : fmt::format("{}", fmt::join(available, ", ")));
+      competitor.unsupported =
+          available.empty()
+              ? fmt::format("this build has no {} kernels yet", to_string(device.backend))
+              : fmt::format("no kernel '{}' on backend {}; there are: {}", name,
+                            to_string(device.backend), fmt::join(available, ", "));
       competitors.push_back(competitor);
       continue;
     }

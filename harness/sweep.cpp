@@ -187,9 +187,11 @@ std::string similar_file(const std::filesystem::path& file) {
 Sweep read_sweep(const std::filesystem::path& path) {
   const std::string file = path.string();
   std::ifstream stream(path);
-  if (!stream || !std::filesystem::is_regular_file(path)) {
-    fail(file, "cannot be read as a sweep file" + similar_file(path));
+  if (!std::filesystem::exists(path)) {
+    const std::string similar = similar_file(path);
+    fail(file, "no such file" + (similar.empty() ? "; attnlab list shows the sweeps" : similar));
   }
+  if (!stream || !std::filesystem::is_regular_file(path)) fail(file, "cannot be read as a file");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const Json json = parse_strictly(text, file);
   check_keys(json, {"schema", "name", "description", "backend", "axes", "exclude", "protocol"},

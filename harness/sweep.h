@@ -102,7 +102,7 @@ const std::vector<AxisHelp>& axis_help();
 
 // Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
 // misspelt (with the nearest known name), out of range, or of the wrong type.
-Sweep read_sweep(const std::filesystem::path& file);
+Sweep read_sweep(const std::filesystem::path& path);
 
 // The product of the axes, with kernels looked up, each kernel's config projected on the axes it
 // declares (so a kernel without blocks runs once, not once per block), duplicates removed, padding

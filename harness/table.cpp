@@ -112,8 +112,8 @@ std::string caption(const Pivot& pivot, const Records& records) {
       if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records))
         continue;
       const RecordJson value = field->read(records.front());
-      if (value.is_null()) continue;
-      parts.push_back(fmt::format("{} {},", field->name, exact(value)));
+      const std::string text = value.is_null() ? "" : exact(value);
+      if (!text.empty()) parts.push_back(fmt::format("{} {},", field->name, text));
     }
     if (!parts.empty()) parts.back().pop_back();  // the last comma
     return parts;
@@ -270,13 +270,14 @@ std::string render_pivot_csv(const Records& records, const TableOptions& options
 Records select(const Records& records, const TableOptions& options) {
   Records all = records;
   add_speedups(all);
-  for (const auto& [name, accepted] : options.where) {
-    const Field& field = find_field(name, "--where");
+  for (const auto& condition : options.where) {
+    const Field& field = find_field(condition.first, "--where");
     std::erase_if(all, [&](const RecordJson& record) {
-      const std::string text = exact(field.read(record));
-      return std::find(accepted.begin(), accepted.end(), text) == accepted.end();
+      return std::ranges::find(condition.second, exact(field.read(record))) ==
+             condition.second.end();
     });
-    if (all.empty()) throw UsageError(fmt::format("--where {}: no record is left", name));
+    if (all.empty())
+      throw UsageError(fmt::format("--where {}: no record is left", condition.first));
   }
   return all;
 }

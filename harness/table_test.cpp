@@ -41,7 +41,7 @@ TEST(Fields, ReadTheRecord) {
   add_speedups(records);
   RecordJson& record = point(records, "32x32", "causal", 128);
   // 32 heads-by-dims, 128 * 129 / 2 visible pairs, 2 heads, 0.06 ms
-  const double flops = 4.0 * (128 * 129 / 2) * 32 * 2;
+  const double flops = 4.0 * (128 * 129 / 2.0) * 32 * 2;
   EXPECT_DOUBLE_EQ(std::stod(value(record, "time_ms")), 0.06);
   EXPECT_DOUBLE_EQ(std::stod(value(record, "gflops")), flops / 0.06e-3 / 1e9);
   EXPECT_DOUBLE_EQ(std::stod(value(record, "tflops")), flops / 0.06e-3 / 1e12);

@@ -173,25 +173,25 @@ TEST(Tolerance, WrongHeadOfKAndV) {
 class OnePlace : public testing::Test {
  protected:
   OnePlace()
-      : test({.num_heads_q = 2,
-              .num_heads_kv = 2,
-              .seqlen_q = 9,
-              .seqlen_k = 7,
-              .head_dim = 8,
-              .mask = parse_mask("causal")}) {
-    test.fill_normal(4);
-    run_kernel(test, Fault::none);
+      : test_({.num_heads_q = 2,
+               .num_heads_kv = 2,
+               .seqlen_q = 9,
+               .seqlen_k = 7,
+               .head_dim = 8,
+               .mask = parse_mask("causal")}) {
+    test_.fill_normal(4);
+    run_kernel(test_, Fault::none);
   }
 
   // The message of the tensor's verdict; the other tensor must pass.
   std::string message_of(std::size_t tensor) {
-    const auto verdicts = judge(test);
+    const auto verdicts = judge(test_);
     EXPECT_TRUE(verdicts[1 - tensor].pass) << verdicts[1 - tensor].message;
     EXPECT_EQ(verdicts[tensor].pass, verdicts[tensor].message.empty());
     return verdicts[tensor].message;
   }
 
-  TestProblem test;
+  TestProblem test_;
 };
 
 TEST_F(OnePlace, Untouched) {
@@ -201,44 +201,44 @@ TEST_F(OnePlace, Untouched) {
 
 TEST_F(OnePlace, NotFiniteInO) {
   for (const float value : {kNaN, kInfinite, -kInfinite}) {
-    test.o.set(0, 1, 5, 3, value);
+    test_.o.set(0, 1, 5, 3, value);
     const std::string message = message_of(0);
     EXPECT_NE(message.find("batch 0 head 1 row 5 column 3: got "), std::string::npos) << message;
     EXPECT_NE(message.find(", want "), std::string::npos) << message;
     EXPECT_NE(message.find(", bound "), std::string::npos) << message;
-    EXPECT_NE(message.find(test.problem.id()), std::string::npos) << message;
+    EXPECT_NE(message.find(test_.problem.id()), std::string::npos) << message;
   }
 }
 
 TEST_F(OnePlace, NotFiniteInLse) {
   for (const float value : {kNaN, kInfinite, -kInfinite}) {
-    test.lse_at(0, 1, 5) = value;
+    test_.lse_at(0, 1, 5) = value;
     const std::string message = message_of(1);
     EXPECT_NE(message.find("lse: batch 0 head 1 row 5: got "), std::string::npos) << message;
-    EXPECT_NE(message.find(test.problem.id()), std::string::npos) << message;
+    EXPECT_NE(message.find(test_.problem.id()), std::string::npos) << message;
   }
 }
 
 TEST_F(OnePlace, FiniteLseOfARowThatSeesNothing) {
-  test.lse_at(0, 0, 1) = -1e30f;
+  test_.lse_at(0, 0, 1) = -1e30f;
   EXPECT_NE(message_of(1).find("head 0 row 1: got -1"), std::string::npos);
 }
 
 TEST_F(OnePlace, ARowThatSeesNothingIsExactlyZero) {
-  test.o.set(0, 0, 1, 2, 1e-30f);
+  test_.o.set(0, 0, 1, 2, 1e-30f);
   EXPECT_NE(message_of(0).find("head 0 row 1 column 2: got 1"), std::string::npos);
-  test.o.set(0, 0, 1, 2, -0.0f);
+  test_.o.set(0, 0, 1, 2, -0.0f);
   EXPECT_EQ(message_of(0), "");
 }
 
 TEST_F(OnePlace, LseJustAboveItsBound) {
-  const auto references =
-      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 1);
+  const auto references = forward_reference(test_.problem, test_.tensors(),
+                                            choose_samples(test_.problem, kNoLimit, 0), 1);
   const double want = references[0].lse(6);
   const double bound = 0x1p-19 * (1.0 + references[0].score_bound(6));
-  test.lse_at(0, 0, 6) = static_cast<float>(want + 0.8 * bound);
+  test_.lse_at(0, 0, 6) = static_cast<float>(want + 0.8 * bound);
   EXPECT_EQ(message_of(1), "");
-  test.lse_at(0, 0, 6) = static_cast<float>(want + 1.2 * bound);
+  test_.lse_at(0, 0, 6) = static_cast<float>(want + 1.2 * bound);
   EXPECT_NE(message_of(1).find("head 0 row 6: got "), std::string::npos);
 }
 

@@ -117,7 +117,7 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --backend gpu", "--backend: 'gpu'"},
       {"run --heads 8 --heads-kv 3", "heads = 8 is not a multiple of heads_kv = 3"},
       {"run", "nothing to run"},
-      {"run nowhere.json", "nowhere.json: cannot be read"},
+      {"run nowhere.json", "nowhere.json: no such file"},
       {"run bad.json", "bad.json: axes: unknown axis 'seqlne'; did you mean 'seqlen'?"},
       {"run bad.json more.json", "'more.json' is one argument too many"},
       {"table", "files is required"},
