@@ -192,12 +192,13 @@ std::vector<Field> make_fields() {
   mib("workspace_mib", "work MiB", {"memory", "workspace_bytes"},
       "memory beyond inputs and outputs");
   mib("peak_mib", "peak MiB", {"memory", "peak_bytes"}, "measured peak of the memory");
-  mib("compulsory_mib", "compuls. MiB", {"traffic", "compulsory_bytes"}, "each tensor moved once");
-  mib("requested_read_mib", "read MiB", {"traffic", "requested_read_bytes"},
+  mib("compulsory_mib", "compulsory MiB", {"traffic", "compulsory_bytes"},
+      "each tensor moved once");
+  mib("requested_read_mib", "req. read MiB", {"traffic", "requested_read_bytes"},
       "what the schedule loads (modelled)");
-  mib("requested_write_mib", "write MiB", {"traffic", "requested_write_bytes"},
+  mib("requested_write_mib", "req. write MiB", {"traffic", "requested_write_bytes"},
       "what the schedule stores (modelled)");
-  add("requested_mib", "moved MiB", "MiB", kMeasure, kSignificant,
+  add("requested_mib", "requested MiB", "MiB", kMeasure, kSignificant,
       "what the schedule loads and stores (modelled)", [](const RecordJson& record) -> RecordJson {
         const RecordJson bytes = read_requested_bytes(record);
         if (bytes.is_null()) return nullptr;

@@ -1,5 +1,5 @@
 // The kernels of this tree, in priority order, and the devices they run on: the only file that
-// names the generations.
+// includes generations.
 #include "kernels/api/registry.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/naive/cpu.h"
