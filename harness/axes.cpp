@@ -252,7 +252,7 @@ const std::vector<AxisGrammar>& axis_grammars() {
   return kRows;
 }
 
-const AxisGrammar& find_axis(std::string_view name, const std::string& where) {
+const AxisGrammar& find_axis(std::string_view name, std::string_view where) {
   std::vector<std::string> names;
   for (const AxisGrammar& row : axis_grammars()) {
     if (name == row.help.name) return row;

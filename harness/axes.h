@@ -25,7 +25,7 @@ struct AxisGrammar {
 const std::vector<AxisGrammar>& axis_grammars();
 
 // Throws UsageError, led by `where`, with the nearest name.
-const AxisGrammar& find_axis(std::string_view name, const std::string& where);
+const AxisGrammar& find_axis(std::string_view name, std::string_view where);
 
 // "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
 BackendChoice parse_backend(std::string_view text, const std::string& where);

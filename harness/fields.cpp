@@ -237,7 +237,7 @@ const std::vector<Field>& fields() {
   return kFields;
 }
 
-const Field& find_field(const std::string& name, const std::string& where) {
+const Field& find_field(std::string_view name, std::string_view where) {
   std::vector<std::string> names;
   for (const Field& field : fields()) {
     if (name == field.name) return field;

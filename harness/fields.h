@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attnlab {
@@ -39,7 +40,7 @@ struct Field {
 const std::vector<Field>& fields();
 
 // Throws UsageError, led by `where`, with the nearest name.
-const Field& find_field(const std::string& name, const std::string& where);
+const Field& find_field(std::string_view name, std::string_view where);
 
 // What a table shows: "-" for null.
 std::string display(const Field& field, const RecordJson& value);
