@@ -229,7 +229,9 @@ TEST(TileOps, NamesAreUniqueAndFindable) {
   ASSERT_FALSE(supported_tile_ops().empty());
   for (const TileOps* ops : supported_tile_ops()) EXPECT_EQ(find_tile_ops(ops->isa), ops);
   EXPECT_EQ(find_tile_ops("mmx"), nullptr);
-  EXPECT_STREQ(supported_tile_ops().back()->isa, "portable");
+  // The last one is what the compiler targets by itself: it runs anywhere this binary starts.
+  const std::string baseline = supported_tile_ops().back()->isa;
+  EXPECT_TRUE(baseline == "portable" || baseline == "sse2" || baseline == "neon") << baseline;
 }
 
 }  // namespace
