@@ -179,6 +179,16 @@ HWY_ATTR inline void store_tail(Vector v, float* p, i64 n) {
   for (i64 i = 0; i < n; ++i) p[i] = buffer[i];
 }
 
+// The largest lane. Not Highway's MaxOfLanes: its emulated target (1.0.3) starts from the lowest
+// finite number, so a row of -inf would not be seen as one.
+HWY_ATTR inline float largest_lane(Vector v) {
+  alignas(64) float lanes[kTileColumns];
+  store(v, lanes);
+  float largest = lanes[0];
+  for (std::size_t i = 1; i < hn::Lanes(Lanes()); ++i) largest = max(largest, lanes[i]);
+  return largest;
+}
+
 HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   const Lanes f;
   const i64 lanes = static_cast<i64>(hn::Lanes(f));
@@ -187,7 +197,7 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   Vector running = splat(-kInfinity);
   for (i64 j = 0; j < whole; j += lanes) running = hn::Max(running, load(scores + j));
   if (tail > 0) running = hn::Max(running, load_tail(scores + whole, tail, -kInfinity));
-  const float row_max = hn::GetLane(hn::MaxOfLanes(f, running));
+  const float row_max = largest_lane(running);
   const Vector scale = splat(kLog2E);
   const Vector reference = splat(finite_max(row_max) * kLog2E);
 
