@@ -21,26 +21,23 @@ namespace attnlab {
 namespace {
 
 constexpr const char* kFooter =
-    "All kernels of a problem are timed interleaved and verified before and after; every point is\n"
-    "one record, appended to a file as soon as it is done. A point that cannot run is a record "
-    "with\n"
-    "its reason. A flag replaces the axis of the same name in the sweep file.\n"
-    "\n"
-    "Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S "
-    "(arithmetic);\n"
-    "a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is\n"
-    "unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.\n"
-    "\n"
-    "Examples:\n"
-    "  attnlab run sweeps/quick.json\n"
-    "  attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown\n"
-    "  attnlab run --kernel naive,v2 --seqlen 512:8192:x2 --mask none,causal\n"
-    "  attnlab run --kernel v2 --heads 8 --heads-kv 2 --block 64x64,128x128 --dry-run\n"
-    "  attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4\n"
-    "\n"
-    "Exit codes: 0 good, 1 verification failed, 2 bad flags or sweep file, 3 nothing could run or "
-    "a\n"
-    "measurement is invalid.";
+    R"(All kernels of a problem are timed interleaved and verified before and after; every point is
+one record, appended to a file as soon as it is done. A point that cannot run is a record with
+its reason. A flag replaces the axis of the same name in the sweep file.
+
+Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S (arithmetic);
+a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is
+unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.
+
+Examples:
+  attnlab run sweeps/quick.json
+  attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown
+  attnlab run --kernel naive,v2 --seqlen 512:8192:x2 --mask none,causal
+  attnlab run --kernel v2 --heads 8 --heads-kv 2 --block 64x64,128x128 --dry-run
+  attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4
+
+Exit codes: 0 good, 1 verification failed, 2 bad flags or sweep file, 3 nothing could run or a
+measurement is invalid.)";
 
 // The flags as they were given; empty: not given.
 struct RunFlags {
@@ -137,11 +134,9 @@ std::string header(const Sweep& sweep, const std::vector<Case>& cases, const Dev
                    const std::filesystem::path& out) {
   std::error_code error;
   const bool appends = std::filesystem::file_size(out, error) > 0 && !error;
-  const std::string source = sweep.source == sweep.name ? "" : fmt::format(" ({})", sweep.source);
   return wrap(
-      fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. Records are appended "
-                  "to "
-                  "{}{}.",
+      fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. "
+                  "Records are appended to {}{}.",
                   sweep.name, sweep.source, count_of(cases.size(), "case"),
                   count_of(count_points(cases, false), "point"), count_points(cases, true),
                   describe(device), out.string(), appends ? ", which has some already" : ""));

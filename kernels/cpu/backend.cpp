@@ -24,14 +24,22 @@ int usable_threads() {
   return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+// Physical memory, or what the container allows if that is less (cgroup v2; "max" is no limit).
+std::uint64_t usable_memory() {
+  const std::uint64_t physical = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                 static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::uint64_t limit = 0;
+  return limit_file >> limit ? min(physical, limit) : physical;
+}
+
 }  // namespace
 
 Device cpu_device() {
   Device device{.backend = Backend::cpu, .name = processor_name()};
   device.threads = usable_threads();
   device.isa = supported_tile_ops().front()->isa;
-  device.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  device.memory_bytes = usable_memory();
   for (const int level : {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE}) {
     device.cache_bytes.push_back(static_cast<std::uint64_t>(max(0L, sysconf(level))));
   }
