@@ -34,6 +34,9 @@ def parse_arguments():
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--seqlen", type=int, default=4096)
     parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--layout", choices=["bshd", "bhsd"], default="bhsd",
+                        help="order in memory; bhsd is contiguous for PyTorch")
+    parser.add_argument("--block", help="tile of v2, like 128x128 (default: its own)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", help="write all samples to this JSON file")
     return parser.parse_args()
@@ -49,9 +52,12 @@ def torch_competitors(options):
                  "environment and run this script with its python")
     torch.set_num_threads(options.threads)
     generator = torch.Generator().manual_seed(7)
-    # bshd in memory, as attnlab's default layout; PyTorch takes it as a transposed view.
-    shape = (options.batch, options.seqlen, options.heads, options.head_dim)
-    q, k, v = (torch.randn(shape, generator=generator).transpose(1, 2) for _ in range(3))
+    shape = [options.batch, options.heads, options.seqlen, options.head_dim]
+    if options.layout == "bshd":  # PyTorch takes it as a transposed view
+        shape[1], shape[2] = shape[2], shape[1]
+    q, k, v = (torch.randn(shape, generator=generator) for _ in range(3))
+    if options.layout == "bshd":
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
 
     def timed(backend, causal):
         with sdpa_kernel(backend), torch.no_grad():
@@ -78,7 +84,10 @@ def attnlab_samples(options):
                    "--mask", "none,causal", "--batch", str(options.batch),
                    "--heads", str(options.heads), "--seqlen", str(options.seqlen),
                    "--head-dim", str(options.head_dim), "--threads", str(options.threads),
+                   "--layout", options.layout,
                    "--rounds", "1", "--no-progress", "--out", records_file]
+        if options.block:
+            command += ["--block", options.block]
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
             sys.exit(f"error: {' '.join(command)} ended with {result.returncode}:\n"
@@ -112,7 +121,7 @@ def main():
 
     print(version)
     print(f"{torch_version}, {options.threads} threads, f32, batch {options.batch}, "
-          f"{options.heads} heads, d {options.head_dim}, seqlen {options.seqlen}")
+          f"{options.heads} heads, d {options.head_dim}, seqlen {options.seqlen}, {options.layout}")
     print("| kernel | mask | median ms | q1 | q3 | min | n |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for (name, mask), seconds in sorted(samples.items(), key=lambda item: (item[0][1], item[0][0])):
