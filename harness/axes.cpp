@@ -9,6 +9,7 @@
 
 #include "harness/errors.h"
 #include "harness/suggest.h"
+#include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
@@ -16,16 +17,6 @@ namespace {
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 constexpr std::size_t kMostValues = 4096;
 constexpr const char* kIntegerForms = "write N, A:B:xF or A:B:+S (a suffix k is 1024)";
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 std::string_view trim(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');

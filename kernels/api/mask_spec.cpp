@@ -3,6 +3,7 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "kernels/api/text.h"
 #include "kernels/shared/base.h"
 
 namespace attnlab {
@@ -14,16 +15,6 @@ constexpr const char* kForms =
 
 [[noreturn]] void fail(std::string_view part, const std::string& why) {
   throw std::invalid_argument("mask '" + std::string(part) + "': " + why + "; " + kForms);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 std::int64_t parse_integer(std::string_view part, std::string_view text, std::int64_t minimum) {

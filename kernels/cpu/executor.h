@@ -80,9 +80,9 @@ class Executor {
   bool counts_only() const { return ops_ == nullptr; }
   const Traffic& traffic() const { return traffic_; }
 
-  // HBM -> tile, converted to fp32; the rest of the tile (missing rows, padding columns) becomes 0.
+  // HBM (fp32) -> tile; the rest of the tile (missing rows, padding columns) becomes 0.
   void load(const GlobalRows& source, const Tile& tile);
-  // tile -> HBM: the destination's rows and columns, rounded to its type.
+  // tile -> HBM (fp32): the destination's rows and columns.
   void store(const Tile& tile, const GlobalRows& destination);
 
   // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of the two products of

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 namespace attnlab::cpu {
@@ -39,10 +41,14 @@ TEST(ThreadPool, WorkersOfOneRunNeverShareAnIndex) {
 
 TEST(ThreadPool, ReturnsOnlyWhenAllIsDone) {
   ThreadPool pool(3);
-  for (int repeat = 0; repeat < 500; ++repeat) {
-    i64 sum[3] = {};  // plain memory: a run that returned early would be a race
-    pool.run(30, [&](int worker, i64 item) { sum[worker] += item; });
-    ASSERT_EQ(sum[0] + sum[1] + sum[2], 435);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::atomic<int> done{0};
+    pool.run(6, [&](int worker, i64) {
+      // Slow enough that every worker gets an item, and the caller is through with its own first.
+      std::this_thread::sleep_for(std::chrono::microseconds(worker == 0 ? 500 : 4000));
+      ++done;
+    });
+    ASSERT_EQ(done, 6);
   }
 }
 

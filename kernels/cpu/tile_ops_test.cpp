@@ -155,6 +155,25 @@ TEST_P(TileOpsTest, SoftmaxStepsEqualDirectSoftmax) {
   }
 }
 
+// Powers below 2^-126 would be denormal, which is slow: they become 0, those above stay.
+TEST_P(TileOpsTest, ProbabilitiesAreNeverDenormal) {
+  std::vector<float> scores(160 * 16);
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = -static_cast<float>(i / 16);
+  std::vector<float> row_max(16, -std::numeric_limits<float>::infinity()), row_sum(16), rescale(16);
+  GetParam()->softmax_step({.keys = 160,
+                            .columns = 16,
+                            .scale_log2 = 1.0f,
+                            .scores = scores.data(),
+                            .ld = 16,
+                            .row_max = row_max.data(),
+                            .row_sum = row_sum.data(),
+                            .rescale = rescale.data()});
+  for (int power = 0; power < 160; ++power) {
+    const float want = power <= 126 ? std::exp2(-static_cast<float>(power)) : 0.0f;
+    EXPECT_FLOAT_EQ(scores[static_cast<std::size_t>(power) * 16], want) << "2^-" << power;
+  }
+}
+
 TEST_P(TileOpsTest, NanScoresStayVisible) {
   std::vector<float> scores(16 * 2, 1.0f);
   scores[5] = std::numeric_limits<float>::quiet_NaN();
