@@ -158,7 +158,10 @@ TEST_P(TileOpsTest, SoftmaxStepsEqualDirectSoftmax) {
 // Powers below 2^-126 would be denormal, which is slow: they become 0, those above stay.
 TEST_P(TileOpsTest, ProbabilitiesAreNeverDenormal) {
   std::vector<float> scores(160 * 16);
-  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = -static_cast<float>(i / 16);
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const std::size_t key = i / 16;
+    scores[i] = -static_cast<float>(key);
+  }
   std::vector<float> row_max(16, -std::numeric_limits<float>::infinity()), row_sum(16), rescale(16);
   GetParam()->softmax_step({.keys = 160,
                             .columns = 16,
