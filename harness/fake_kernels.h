@@ -12,6 +12,7 @@ inline std::string only_f32_forward(const Problem& problem, const Config&, const
   return problem.dtype == Dtype::f32 ? "" : "f32 only";
 }
 inline std::uint64_t no_workspace(const Problem&, const Config&, const Device&) { return 0; }
+inline std::uint64_t no_saved(const Problem&, const Config&) { return 0; }
 inline PreparedKernel* prepare(const Problem&, const Config&, const Device&) { return nullptr; }
 inline void launch(PreparedKernel*, const Tensors&, void*) {}
 inline void release(PreparedKernel*) {}
@@ -29,6 +30,7 @@ inline constexpr Implementation make(const char* name, Backend backend, bool has
           has_blocks ? 2 : 0,
           only_f32_forward,
           no_workspace,
+          no_saved,
           prepare,
           launch,
           release,

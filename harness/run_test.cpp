@@ -70,6 +70,7 @@ void attend(const Problem& problem, const Tensors& tensors, const Mask& mask, st
 template <Fault kFault, std::uint64_t kWorkspace>
 struct Fake {
   static std::string unsupported(const Problem&, const Config&, const Device&) { return ""; }
+  static std::uint64_t saved_bytes(const Problem&, const Config&) { return 0; }
   static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
     return kWorkspace;
   }
@@ -131,6 +132,7 @@ const Implementation* fake() {
                                                      .num_axes = 0,
                                                      .unsupported = F::unsupported,
                                                      .workspace_bytes = F::workspace_bytes,
+                                                     .saved_bytes = F::saved_bytes,
                                                      .prepare = F::prepare,
                                                      .launch = F::launch,
                                                      .release = F::release,

@@ -14,7 +14,7 @@
 namespace attnlab {
 
 // Raised whenever a field of Implementation or of the types it names changes its meaning.
-inline constexpr int kApiVersion = 1;
+inline constexpr int kApiVersion = 2;
 
 // What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
 // from it and casts back; the caller owns it and hands it to release().
@@ -36,11 +36,18 @@ struct Implementation {
   std::uint64_t (*workspace_bytes)(const Problem& problem, const Config& config,
                                    const Device& device);
 
+  // Device memory that a forward leaves for its backward beside o and lse (naive: P). 0 for
+  // Pass::fwd alone: nobody asks for it.
+  std::uint64_t (*saved_bytes)(const Problem& problem, const Config& config);
+
   // All that may be slow or allocate. Throws std::runtime_error with the cause.
   PreparedKernel* (*prepare)(const Problem& problem, const Config& config, const Device& device);
 
-  // Asynchronous (the CPU backend returns when done), allocates nothing, and idempotent: it zeroes
-  // what it accumulates into. `stream` is the backend's queue, null on the CPU.
+  // Runs problem.pass: forward, backward (from the o, lse and `saved` of this implementation's own
+  // forward with the same config), or one after the other. With Pass::fwd and tensors.saved set,
+  // saves for a backward. Asynchronous (the CPU backend returns when done), allocates nothing, and
+  // idempotent: it zeroes what it accumulates into. `stream` is the backend's queue, null on the
+  // CPU.
   void (*launch)(PreparedKernel* prepared, const Tensors& tensors, void* stream);
 
   void (*release)(PreparedKernel* prepared);

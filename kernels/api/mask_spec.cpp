@@ -1,10 +1,13 @@
 #include "kernels/api/mask_spec.h"
 
 #include <charconv>
+#include <fstream>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels/api/text.h"
 #include "kernels/shared/base.h"
+#include "kernels/shared/philox.h"
 
 namespace attnlab {
 namespace {
@@ -102,34 +105,163 @@ std::string to_string(const MaskSpec& mask) {
   return text.empty() ? "none" : text;
 }
 
+namespace {
+
+// One visible block or not; blocks_k and the arguments are the pattern's.
+struct PatternRule {
+  const char* name;
+  std::size_t arguments;           // that must be there
+  std::size_t optional_arguments;  // that may follow
+  const char* form;
+  bool (*visible)(const std::vector<i64>& arguments, i64 i, i64 j, i64 blocks_k);
+};
+
+u32 random_number(u64 seed, i64 x, i64 row, u32 purpose) {
+  return philox({.x = static_cast<u32>(x), .y = static_cast<u32>(row), .z = purpose},
+                philox_key(seed))
+      .x;
+}
+
+u64 seed_argument(const std::vector<i64>& arguments, std::size_t index) {
+  return arguments.size() > index ? static_cast<u64>(arguments[index]) : 0;
+}
+
+bool is_local(i64 i, i64 j, i64 width) { return i - j <= width && j - i <= width; }
+
+bool is_butterfly(const std::vector<i64>& /*arguments*/, i64 i, i64 j, i64 /*blocks_k*/) {
+  const i64 difference = i ^ j;
+  return (difference & (difference - 1)) == 0;  // at most one bit
+}
+
+bool is_in_window(const std::vector<i64>& arguments, i64 i, i64 j, i64 /*blocks_k*/) {
+  return is_local(i, j, arguments[0]);
+}
+
+bool is_strided(const std::vector<i64>& arguments, i64 i, i64 j, i64 /*blocks_k*/) {
+  return is_local(i, j, arguments[0]) || (i - j) % arguments[1] == 0;
+}
+
+bool is_longformer(const std::vector<i64>& arguments, i64 i, i64 j, i64 /*blocks_k*/) {
+  const i64 global = arguments[1];
+  return is_local(i, j, arguments[0]) || i < global || j < global;
+}
+
+bool is_bigbird(const std::vector<i64>& arguments, i64 i, i64 j, i64 blocks_k) {
+  if (is_longformer(arguments, i, j, blocks_k)) return true;
+  constexpr u32 kPurpose = 1;
+  for (i64 draw = 0; draw < arguments[2]; ++draw) {
+    if (random_number(seed_argument(arguments, 3), draw, i, kPurpose) % blocks_k == j) return true;
+  }
+  return false;
+}
+
+bool is_random(const std::vector<i64>& arguments, i64 i, i64 j, i64 /*blocks_k*/) {
+  constexpr u32 kPurpose = 0;
+  const u64 threshold = static_cast<u64>(arguments[0]) * (u64{1} << 32) / 100;
+  return i == j || random_number(seed_argument(arguments, 1), j, i, kPurpose) < threshold;
+}
+
+constexpr PatternRule kPatterns[] = {
+    {"butterfly", 0, 0, "butterfly", is_butterfly},
+    {"local", 1, 0, "local:WIDTH", is_in_window},
+    {"strided", 2, 0, "strided:WIDTH:STRIDE", is_strided},
+    {"longformer", 2, 0, "longformer:WIDTH:GLOBAL", is_longformer},
+    {"bigbird", 3, 1, "bigbird:WIDTH:GLOBAL:RANDOM[:SEED]", is_bigbird},
+    {"random", 1, 1, "random:PERCENT[:SEED]", is_random},
+};
+
+const PatternRule* find_pattern(std::string_view name) {
+  for (const PatternRule& rule : kPatterns) {
+    if (name == rule.name) return &rule;
+  }
+  return nullptr;
+}
+
+constexpr std::string_view kFilePrefix = "file=";
+
+std::string unsupported_named(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
+  const PatternRule* rule = find_pattern(spec.pattern);
+  if (rule == nullptr) {
+    std::string forms;
+    for (const PatternRule& known : kPatterns) forms += std::string(known.form) + ", ";
+    return "block pattern '" + spec.pattern + "' does not exist; there are: " + forms + "file=PATH";
+  }
+  const std::string name = "block pattern '" + spec.pattern + "' ";
+  const std::size_t given = spec.arguments.size();
+  if (given < rule->arguments || given > rule->arguments + rule->optional_arguments) {
+    return name + "is written " + rule->form;
+  }
+  if (spec.pattern == "strided" && spec.arguments[1] == 0) return name + "needs a STRIDE above 0";
+  if (spec.pattern == "random" && spec.arguments[0] > 100)
+    return name + "needs a PERCENT up to 100";
+  return seqlen_q == seqlen_k ? "" : name + "needs seqlen_q = seqlen_k";
+}
+
+// A pattern's bytes, or why there are none.
+struct PatternBytes {
+  std::vector<std::uint8_t> visible;
+  std::string error;
+};
+
+PatternBytes read_pattern_file(const BlocksSpec& spec, i64 blocks_q, i64 blocks_k) {
+  const std::string path = spec.pattern.substr(kFilePrefix.size());
+  const std::string name = "block pattern file '" + path + "' ";
+  std::ifstream file(path);
+  if (!file) return {.error = name + "cannot be read"};
+  PatternBytes pattern;
+  i64 rows = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
+    if (line.empty()) continue;
+    ++rows;
+    const std::string row = name + "line " + std::to_string(rows) + " ";
+    if (static_cast<i64>(line.size()) != blocks_k) {
+      return {.error = row + "has " + std::to_string(line.size()) + " blocks; " +
+                       std::to_string(blocks_k) + " are needed for these lengths and block sizes"};
+    }
+    for (const char c : line) {
+      if (c != '0' && c != '1') return {.error = row + "has a character that is not 0 or 1"};
+      pattern.visible.push_back(c == '1' ? 1 : 0);
+    }
+  }
+  if (rows == blocks_q) return pattern;
+  return {.error = name + "has " + std::to_string(rows) + " rows; " + std::to_string(blocks_q) +
+                   " are needed for these lengths and block sizes"};
+}
+
+PatternBytes make_pattern(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
+  const i64 blocks_q = ceil_div<i64>(seqlen_q, spec.block_q);
+  const i64 blocks_k = ceil_div<i64>(seqlen_k, spec.block_k);
+  if (spec.pattern.starts_with(kFilePrefix)) {
+    if (!spec.arguments.empty()) return {.error = "block pattern 'file=PATH' takes no arguments"};
+    return read_pattern_file(spec, blocks_q, blocks_k);
+  }
+  if (std::string error = unsupported_named(spec, seqlen_q, seqlen_k); !error.empty()) {
+    return {.error = error};
+  }
+  PatternBytes pattern;
+  const PatternRule& rule = *find_pattern(spec.pattern);
+  for (i64 i = 0; i < blocks_q; ++i) {
+    for (i64 j = 0; j < blocks_k; ++j) {
+      pattern.visible.push_back(rule.visible(spec.arguments, i, j, blocks_k) ? 1 : 0);
+    }
+  }
+  return pattern;
+}
+
+}  // namespace
+
 std::string unsupported_pattern(const BlocksSpec& spec, std::int64_t seqlen_q,
                                 std::int64_t seqlen_k) {
-  if (spec.pattern != "butterfly") {
-    return "block pattern '" + spec.pattern + "' does not exist yet; there is: butterfly";
-  }
-  if (!spec.arguments.empty()) return "block pattern 'butterfly' takes no arguments";
-  if (seqlen_q != seqlen_k) {
-    return "block pattern '" + spec.pattern + "' needs seqlen_q = seqlen_k";
-  }
-  return "";
+  if (spec.pattern.starts_with(kFilePrefix)) return make_pattern(spec, seqlen_q, seqlen_k).error;
+  return unsupported_named(spec, seqlen_q, seqlen_k);
 }
 
 std::vector<std::uint8_t> visible_blocks(const BlocksSpec& spec, std::int64_t seqlen_q,
                                          std::int64_t seqlen_k) {
-  if (const std::string reason = unsupported_pattern(spec, seqlen_q, seqlen_k); !reason.empty()) {
-    throw std::invalid_argument(reason);
-  }
-  const std::int64_t blocks_q = ceil_div<std::int64_t>(seqlen_q, spec.block_q);
-  const std::int64_t blocks_k = ceil_div<std::int64_t>(seqlen_k, spec.block_k);
-  std::vector<std::uint8_t> visible(static_cast<std::size_t>(blocks_q * blocks_k));
-  for (std::int64_t i = 0; i < blocks_q; ++i) {
-    for (std::int64_t j = 0; j < blocks_k; ++j) {
-      const std::int64_t difference = i ^ j;
-      const bool at_most_one_bit = (difference & (difference - 1)) == 0;  // 0 or a power of two
-      visible[static_cast<std::size_t>(i * blocks_k + j)] = at_most_one_bit ? 1 : 0;
-    }
-  }
-  return visible;
+  PatternBytes pattern = make_pattern(spec, seqlen_q, seqlen_k);
+  if (!pattern.error.empty()) throw std::invalid_argument(pattern.error);
+  return std::move(pattern.visible);
 }
 
 }  // namespace attnlab

@@ -26,8 +26,21 @@ struct PaddingSpec {
   bool operator==(const PaddingSpec&) const = default;
 };
 
+// Which blocks of the attention matrix are visible; i and j number the blocks of queries and keys.
+//   butterfly              i == j or i xor j is a power of two (FlashAttention, section 3.3)
+//   local:W                |i - j| <= W
+//   strided:W:S            local:W, or (i - j) mod S == 0 (Sparse Transformer)
+//   longformer:W:G         local:W, or i < G or j < G: global blocks (Longformer)
+//   bigbird:W:G:R[:SEED]   longformer:W:G, and R random blocks a row (BigBird): j = n mod blocks_k
+//                          of R draws n with replacement
+//   random:PERCENT[:SEED]  i == j, or n < PERCENT / 100 * 2^32
+//   file=PATH              a text file: one line a row of blocks, one character a block, '1'
+//   visible
+//                          and '0' hidden, blanks ignored. PATH holds none of ':', '+', ','.
+// n is the first word of Philox under the key SEED (default 0), of the counter {t, i, 1, 0} for
+// draw t of bigbird and {j, i, 0, 0} for random.
 struct BlocksSpec {
-  std::string pattern;
+  std::string pattern;  // the name, or "file=PATH"
   std::vector<std::int64_t> arguments;
   int block_q = 0;
   int block_k = 0;
@@ -53,9 +66,10 @@ MaskSpec parse_mask(std::string_view text);
 // The canonical text; parse_mask(to_string(m)) == m.
 std::string to_string(const MaskSpec& mask);
 
-// The visible blocks of a named pattern, row-major (ceil(seqlen_q / block_q), ceil(seqlen_k /
-// block_k)). butterfly: i == j or i xor j is a power of two. Throws std::invalid_argument for an
-// unknown pattern or where seqlen_q != seqlen_k.
+// The bytes of a pattern, row-major (ceil(seqlen_q / block_q), ceil(seqlen_k / block_k)). Throws
+// std::invalid_argument where unsupported_pattern() gives a reason: an unknown pattern, a wrong
+// number of arguments, a named pattern with seqlen_q != seqlen_k, a file that cannot be read or has
+// another shape.
 std::vector<std::uint8_t> visible_blocks(const BlocksSpec& spec, std::int64_t seqlen_q,
                                          std::int64_t seqlen_k);
 

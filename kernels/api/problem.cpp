@@ -42,6 +42,18 @@ const char* to_string(LengthsKind kind) {
   return "?";
 }
 
+std::string to_string(const Lengths& lengths) {
+  std::string text;
+  for (std::size_t b = 0; b < lengths.keys.size(); ++b) {
+    if (b > 0) text += '+';
+    const std::int64_t keys = lengths.keys[b];
+    const std::int64_t queries = b < lengths.queries.size() ? lengths.queries[b] : keys;
+    if (queries != keys) text += std::to_string(queries) + "x";
+    text += std::to_string(keys);
+  }
+  return text;
+}
+
 std::int64_t size_bytes(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
 
 double Problem::scale() const {
@@ -97,6 +109,7 @@ std::string Problem::id() const {
     std::snprintf(scale_text, sizeof scale_text, "/scale%.9g", softmax_scale);
     text += scale_text;
   }
+  if (lengths.given) text += "/len" + to_string(lengths);
   return text;
 }
 

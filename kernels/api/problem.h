@@ -25,6 +25,7 @@ std::int64_t size_bytes(Dtype dtype);
 // keys exist. packed: entry b has queries[b] rows and keys[b] keys.
 struct Lengths {
   LengthsKind kind = LengthsKind::dense;
+  bool given = false;  // by the user, not drawn from the seed: then they are part of the id
   std::vector<std::int64_t> queries;
   std::vector<std::int64_t> keys;
   bool operator==(const Lengths&) const = default;
@@ -32,7 +33,8 @@ struct Lengths {
 
 // O = dropout(softmax(mask(softmax_scale * Q K^T))) V, and lse of the masked scaled scores.
 // q, o: (batch, num_heads_q, seqlen_q, head_dim); k, v: (batch, num_heads_kv, seqlen_k, head_dim),
-// in `layout`; lse: (batch, num_heads_q, seqlen_q), fp32, natural log.
+// in `layout`; lse: (batch, num_heads_q, seqlen_q), fp32, natural log. Backward: dQ, dK, dV (like
+// q, k, v) of the scalar sum(O * dO). Rows of lse past the end of a packed entry belong to nobody.
 struct Problem {
   Pass pass = Pass::fwd;
   Dtype dtype = Dtype::f32;
@@ -65,7 +67,8 @@ struct Problem {
   std::int64_t visible_pairs(std::int64_t b, const BlockPattern& blocks) const;
 
   // A name for people, filters and profilers, like
-  // "fwd/f32/b1/hq8/hkv8/sq4096/sk4096/d64/causal/p0/bshd".
+  // "fwd/f32/b1/hq8/hkv8/sq4096/sk4096/d64/causal/p0/bshd", with "/scale0.3" and, for lengths that
+  // were given, "/len5+7" (keys) or "/len5x6+7x7" (queries x keys) at the end.
   std::string id() const;
 };
 
@@ -78,6 +81,9 @@ Shape make_shape(const Problem& problem);
 
 // The mask of entry b; `blocks` views the bytes of visible_blocks() and must outlive the result.
 Mask make_mask(const Problem& problem, std::int64_t b, const BlockPattern& blocks);
+
+// The lengths as text: keys of each entry, or queries x keys where they differ, joined by '+'.
+std::string to_string(const Lengths& lengths);
 
 // The bytes of the problem's block pattern; empty if it has none.
 std::vector<std::uint8_t> make_block_pattern(const Problem& problem);

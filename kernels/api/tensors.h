@@ -9,7 +9,8 @@
 namespace attnlab {
 
 // Device pointers; null where the pass does not use one. q, k, v, dout are inputs; o, lse, dq, dk,
-// dv are outputs (o and lse are inputs of Pass::bwd).
+// dv are outputs (o and lse, and
+// `saved`, are inputs of Pass::bwd: those that the same implementation's forward left).
 struct Tensors {
   const void* q = nullptr;     // (batch, num_heads_q, seqlen_q, head_dim), Problem::dtype
   const void* k = nullptr;     // (batch, num_heads_kv, seqlen_k, head_dim)
@@ -20,6 +21,10 @@ struct Tensors {
   void* dq = nullptr;          // like q
   void* dk = nullptr;          // like k
   void* dv = nullptr;          // like k
+
+  // Implementation::saved_bytes(): what a forward leaves for its own backward beside o and lse.
+  // Pass::fwd writes it unless it is null, Pass::bwd reads it, Pass::fwdbwd does both.
+  void* saved = nullptr;  // aligned to 256 bytes
 
   const std::int32_t* keys = nullptr;           // (batch), with padding
   const std::int32_t* cu_seqlens_q = nullptr;   // (batch + 1), packed

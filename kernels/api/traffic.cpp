@@ -4,7 +4,7 @@ namespace attnlab {
 
 const char* to_string(Operand operand) {
   static constexpr const char* kNames[kOperands] = {
-      "q", "k", "v", "o", "lse", "dout", "dq", "dk", "dv", "delta", "s", "p", "ds", "m", "l"};
+      "q", "k", "v", "o", "lse", "dout", "dq", "dk", "dv", "delta", "s", "p", "dp", "ds", "m", "l"};
   return kNames[static_cast<std::size_t>(operand)];
 }
 

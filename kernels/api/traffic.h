@@ -9,8 +9,8 @@
 
 namespace attnlab {
 
-enum class Operand : std::uint8_t { q, k, v, o, lse, dout, dq, dk, dv, delta, s, p, ds, m, l };
-inline constexpr std::size_t kOperands = 15;
+enum class Operand : std::uint8_t { q, k, v, o, lse, dout, dq, dk, dv, delta, s, p, dp, ds, m, l };
+inline constexpr std::size_t kOperands = 16;
 const char* to_string(Operand operand);
 
 struct OperandTraffic {
@@ -19,7 +19,8 @@ struct OperandTraffic {
   bool operator==(const OperandTraffic&) const = default;
 };
 
-// Tiles of the attention matrix by class (see shared/mask.h). Empty ones are those skipped.
+// Tiles of the attention matrix by class (see shared/mask.h), summed over the passes that run.
+// Empty ones are those skipped.
 struct TileCounts {
   std::int64_t empty = 0;
   std::int64_t partial = 0;

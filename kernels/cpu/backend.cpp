@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 namespace attnlab::cpu {
 namespace {
@@ -47,15 +48,6 @@ Device cpu_device() {
 }
 
 std::string unsupported(const Problem& problem, const Device& device) {
-  if (problem.pass != Pass::fwd) return "the CPU backend has no backward pass yet";
-  if (problem.dtype != Dtype::f32) {
-    return std::string("the CPU backend computes f32 only; ") + to_string(problem.dtype) +
-           " does not exist yet";
-  }
-  if (problem.dropout != 0.0) return "the CPU backend has no dropout yet";
-  if (problem.lengths.kind == LengthsKind::packed) {
-    return "the CPU backend has no packed sequences yet";
-  }
   if (problem.head_dim > 256) return "head_dim is above 256";
   if (problem.mask.blocks) {
     const std::string reason =
@@ -72,18 +64,74 @@ std::string unsupported(const Problem& problem, const Device& device) {
   return "";
 }
 
-std::vector<Mask> make_masks(const Problem& problem, const std::uint8_t* block_pattern) {
-  std::vector<Mask> masks;
+std::vector<BatchEntry> make_entries(const Problem& problem, const std::uint8_t* block_pattern) {
+  const BlockPattern blocks = view_block_pattern(problem, block_pattern);
+  std::vector<BatchEntry> entries;
+  BatchEntry next;
   for (i64 b = 0; b < problem.batch; ++b) {
-    masks.push_back(make_mask(problem, b, view_block_pattern(problem, block_pattern)));
+    next.mask = make_mask(problem, b, blocks);
+    entries.push_back(next);
+    if (problem.layout == Layout::packed) {
+      next.first_row += problem.queries(b);
+      next.first_key += problem.keys(b);
+    }
   }
-  return masks;
+  return entries;
+}
+
+SliceTensors::SliceTensors(const Problem& problem, const Shape& shape, const BatchEntry& entry,
+                           const Tensors& tensors, i64 batch, i64 head)
+    : shape_(shape),
+      entry_(entry),
+      tensors_(tensors),
+      dtype_(problem.dtype),
+      batch_(batch),
+      head_(head) {}
+
+// Tensors are handed over as inputs and outputs alike; store() is only given outputs.
+GlobalRows SliceTensors::query_rows(Operand operand, const void* data, Range rows) const {
+  return {.operand = operand,
+          .dtype = dtype_,
+          .data = const_cast<void*>(data),
+          .offset = shape_.q.offset(batch_, head_, entry_.first_row + rows.begin),
+          .row_stride = shape_.q.row,
+          .rows = rows.size(),
+          .columns = shape_.head_dim};
+}
+
+GlobalRows SliceTensors::key_rows(Operand operand, const void* data, Range keys) const {
+  return {.operand = operand,
+          .dtype = dtype_,
+          .data = const_cast<void*>(data),
+          .offset = shape_.k.offset(batch_, shape_.kv_head(head_), entry_.first_key + keys.begin),
+          .row_stride = shape_.k.row,
+          .rows = keys.size(),
+          .columns = shape_.head_dim};
+}
+
+GlobalRows SliceTensors::statistic(Operand operand, const float* data, Range rows) const {
+  return {.operand = operand,
+          .data = const_cast<float*>(data),
+          .offset = shape_.row_statistic_offset(batch_, head_, rows.begin),
+          .row_stride = rows.size(),
+          .rows = 1,
+          .columns = rows.size()};
+}
+
+GlobalRows SliceTensors::accumulator(Operand operand, const float* data, Range rows) const {
+  return {.operand = operand,
+          .data = const_cast<float*>(data),
+          .offset = shape_.row_statistic_offset(batch_, head_, rows.begin) * shape_.head_dim,
+          .row_stride = shape_.head_dim,
+          .rows = rows.size(),
+          .columns = shape_.head_dim};
 }
 
 Prepared::Prepared(const Problem& p, const Config& c, const Device& device)
     : problem(p),
       shape(make_shape(p)),
       config(c),
+      dropout(make_dropout(p.dropout, p.seed)),
       ops(find_tile_ops(device.isa)),
       pool(ThreadPool::of(device.threads)) {
   if (ops == nullptr) throw std::runtime_error(unsupported(p, device));
@@ -106,14 +154,14 @@ PreparedKernel* prepare(const Problem& problem, const Config& config, const Devi
 void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
 
 std::vector<EntryGroup> equal_entries(const Problem& problem) {
-  std::map<i64, EntryGroup> by_keys;  // entries differ in their number of keys only
+  std::map<std::pair<i64, i64>, EntryGroup> by_lengths;  // entries differ in nothing else
   for (i64 b = 0; b < problem.batch; ++b) {
-    EntryGroup& group = by_keys[problem.keys(b)];
+    EntryGroup& group = by_lengths[{problem.queries(b), problem.keys(b)}];
     group.entry = b;
     ++group.count;
   }
   std::vector<EntryGroup> groups;
-  for (const auto& [keys, group] : by_keys) groups.push_back(group);
+  for (const auto& [lengths, group] : by_lengths) groups.push_back(group);
   return groups;
 }
 

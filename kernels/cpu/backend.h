@@ -18,8 +18,53 @@ Device cpu_device();
 // The reason why no CPU kernel runs this yet, or empty.
 std::string unsupported(const Problem& problem, const Device& device);
 
-// The masks of the batch entries, over the block pattern of the tensors (null if there is none).
-std::vector<Mask> make_masks(const Problem& problem, const std::uint8_t* block_pattern);
+// One batch entry: its mask, over its own rows and keys, and where it begins in packed tensors.
+struct BatchEntry {
+  Mask mask;
+  i64 first_row = 0;  // of q, o, dO, dQ; 0 unless packed
+  i64 first_key = 0;  // of k, v, dK, dV
+};
+
+// Over the block pattern of the tensors (null if there is none).
+std::vector<BatchEntry> make_entries(const Problem& problem, const std::uint8_t* block_pattern);
+
+// The tensors of one (batch, query head) slice: ranges of its rows and keys as they lie in HBM.
+// `tensors` may be all null when only counting.
+class SliceTensors {
+ public:
+  SliceTensors(const Problem& problem, const Shape& shape, const BatchEntry& entry,
+               const Tensors& tensors, i64 batch, i64 head);
+
+  GlobalRows q(Range rows) const { return query_rows(Operand::q, tensors_.q, rows); }
+  GlobalRows o(Range rows) const { return query_rows(Operand::o, tensors_.o, rows); }
+  GlobalRows dout(Range rows) const { return query_rows(Operand::dout, tensors_.dout, rows); }
+  GlobalRows dq(Range rows) const { return query_rows(Operand::dq, tensors_.dq, rows); }
+  GlobalRows k(Range keys) const { return key_rows(Operand::k, tensors_.k, keys); }
+  GlobalRows v(Range keys) const { return key_rows(Operand::v, tensors_.v, keys); }
+  GlobalRows dk(Range keys) const { return key_rows(Operand::dk, tensors_.dk, keys); }
+  GlobalRows dv(Range keys) const { return key_rows(Operand::dv, tensors_.dv, keys); }
+  GlobalRows lse(Range rows) const { return statistic(Operand::lse, tensors_.lse, rows); }
+
+  // Rows of an fp32 tensor (batch, num_heads_q, seqlen_q), one row of HBM.
+  GlobalRows statistic(Operand operand, const float* data, Range rows) const;
+  // Rows of an fp32 tensor (batch, num_heads_q, seqlen_q, head_dim): accumulators in workspaces.
+  GlobalRows accumulator(Operand operand, const float* data, Range rows) const;
+
+  i64 batch() const { return batch_; }
+  i64 head() const { return head_; }
+  // batch * num_heads_q + head: what dropout calls this slice.
+  i64 index() const { return batch_ * shape_.num_heads_q + head_; }
+
+ private:
+  GlobalRows query_rows(Operand operand, const void* data, Range rows) const;
+  GlobalRows key_rows(Operand operand, const void* data, Range keys) const;
+
+  const Shape& shape_;
+  const BatchEntry& entry_;
+  const Tensors& tensors_;
+  Dtype dtype_;
+  i64 batch_, head_;
+};
 
 // The state of a prepared CPU kernel: nothing is compiled, so it only remembers and looks up.
 struct Prepared : PreparedKernel {
@@ -33,6 +78,7 @@ struct Prepared : PreparedKernel {
   Problem problem;
   Shape shape;
   Config config;
+  Dropout dropout;
   const TileOps* ops;
   std::shared_ptr<ThreadPool> pool;
   std::vector<Executor> executors;  // one a worker

@@ -1,34 +1,60 @@
 #include "kernels/cpu/executor.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "kernels/shared/convert.h"
 #include "kernels/shared/softmax.h"
 
 namespace attnlab::cpu {
 namespace {
 
-constexpr i64 kElementBytes = sizeof(float);
+float* f32_row(const GlobalRows& rows, i64 r) {
+  return static_cast<float*>(rows.data) + rows.offset + r * rows.row_stride;
+}
+
+u16* half_row(const GlobalRows& rows, i64 r) {
+  return static_cast<u16*>(rows.data) + rows.offset + r * rows.row_stride;
+}
+
+void decode_row(const GlobalRows& source, i64 r, float* to) {
+  switch (source.dtype) {
+    case Dtype::f32: std::copy_n(f32_row(source, r), source.columns, to); break;
+    case Dtype::f16:
+      std::transform(half_row(source, r), half_row(source, r) + source.columns, to, f32_from_f16);
+      break;
+    case Dtype::bf16:
+      std::transform(half_row(source, r), half_row(source, r) + source.columns, to, f32_from_bf16);
+      break;
+  }
+}
+
+void encode_row(const float* from, const GlobalRows& destination, i64 r) {
+  switch (destination.dtype) {
+    case Dtype::f32: std::copy_n(from, destination.columns, f32_row(destination, r)); break;
+    case Dtype::f16:
+      std::transform(from, from + destination.columns, half_row(destination, r), f16_from_f32);
+      break;
+    case Dtype::bf16:
+      std::transform(from, from + destination.columns, half_row(destination, r), bf16_from_f32);
+      break;
+  }
+}
+
+// Calls element(row, key, value) for each element of a score tile.
+template <class Element>
+void for_each_score(const ScoreTile& scores, const Element& element) {
+  const bool by_rows = scores.orientation == Orientation::rows_by_keys;
+  for (i64 r = scores.rows.begin; r < scores.rows.end; ++r) {
+    for (i64 c = scores.keys.begin; c < scores.keys.end; ++c) {
+      const i64 row = r - scores.rows.begin, key = c - scores.keys.begin;
+      const i64 place = by_rows ? row * scores.tile.ld + key : key * scores.tile.ld + row;
+      element(r, c, scores.tile.data[place]);
+    }
+  }
+}
 
 }  // namespace
-
-GlobalRows slice_rows(Operand operand, const void* data, const Strides& strides, i64 b, i64 h,
-                      Range rows, i64 head_dim) {
-  return {.operand = operand,
-          .data = const_cast<void*>(data),  // store() is only handed outputs
-          .offset = strides.offset(b, h, rows.begin),
-          .row_stride = strides.row,
-          .rows = rows.size(),
-          .columns = head_dim};
-}
-
-GlobalRows statistic_row(Operand operand, const float* data, i64 offset, Range rows) {
-  return {.operand = operand,
-          .data = const_cast<float*>(data),
-          .offset = offset + rows.begin,
-          .row_stride = rows.size(),
-          .rows = 1,
-          .columns = rows.size()};
-}
 
 Tile TileCarver::tile(i64 rows, i64 columns) {
   const i64 ld = round_up(columns, kTileColumns);
@@ -38,33 +64,42 @@ Tile TileCarver::tile(i64 rows, i64 columns) {
 }
 
 void Executor::load(const GlobalRows& source, const Tile& tile) {
-  count_read(source.operand, source.rows * source.columns * kElementBytes);
+  count_read(source.operand, source.rows * source.columns * size_bytes(source.dtype));
   if (counts_only()) return;
-  const float* from = static_cast<const float*>(source.data) + source.offset;
   for (i64 r = 0; r < source.rows; ++r) {
     float* to = tile.data + r * tile.ld;
-    std::copy_n(from + r * source.row_stride, source.columns, to);
+    decode_row(source, r, to);
     std::fill(to + source.columns, to + tile.ld, 0.0f);
   }
   std::fill(tile.data + source.rows * tile.ld, tile.data + tile.rows * tile.ld, 0.0f);
 }
 
 void Executor::store(const Tile& tile, const GlobalRows& destination) {
-  count_write(destination.operand, destination.rows * destination.columns * kElementBytes);
+  count_write(destination.operand,
+              destination.rows * destination.columns * size_bytes(destination.dtype));
   if (counts_only()) return;
-  float* to = static_cast<float*>(destination.data) + destination.offset;
+  for (i64 r = 0; r < destination.rows; ++r) encode_row(tile.data + r * tile.ld, destination, r);
+}
+
+void Executor::accumulate(const Tile& tile, const GlobalRows& destination) {
+  const i64 bytes = destination.rows * destination.columns * size_bytes(Dtype::f32);
+  count_read(destination.operand, bytes);
+  count_write(destination.operand, bytes);
+  if (counts_only()) return;
   for (i64 r = 0; r < destination.rows; ++r) {
-    std::copy_n(tile.data + r * tile.ld, destination.columns, to + r * destination.row_stride);
+    const float* from = tile.data + r * tile.ld;
+    float* to = f32_row(destination, r);
+    for (i64 c = 0; c < destination.columns; ++c) to[c] += from[c];
   }
 }
 
-void Executor::visit(TileClass tile_class, const Tiling& tiling, i64 head_dim) {
+void Executor::visit(TileClass tile_class, const Tiling& tiling, i64 head_dim, int products) {
   switch (tile_class) {
     case TileClass::empty: ++traffic_.tiles.empty; return;
     case TileClass::partial: ++traffic_.tiles.partial; break;
     case TileClass::full: ++traffic_.tiles.full; break;
   }
-  count_flops(i64{4} * tiling.block_m * tiling.block_n * head_dim);
+  count_flops(i64{2} * products * tiling.block_m * tiling.block_n * head_dim);
 }
 
 void Executor::multiply(const LeftFactor& a, const Tile& b, const Tile& c, Accumulate accumulate,
@@ -106,43 +141,91 @@ void Executor::transpose(const Tile& source, const Tile& destination) const {
                    .destination_stride = destination.ld});
 }
 
-void Executor::hide(const Mask& mask, Range rows, Range keys, const Tile& scores) const {
+void Executor::hide(const Mask& mask, const ScoreTile& scores) const {
   if (counts_only()) return;
-  for (i64 c = keys.begin; c < keys.end; ++c) {
-    float* row_scores = scores.data + (c - keys.begin) * scores.ld;  // of key c, one a query row
-    const auto hide_rows = [&](i64 begin, i64 end) {
-      for (i64 r = begin; r < end; ++r) row_scores[r - rows.begin] = -kInfinity;
+  // Lines of the tile are keys or rows; what a line hides is at most two ends and some pattern
+  // blocks, each an interval.
+  const bool by_rows = scores.orientation == Orientation::rows_by_keys;
+  const Range lines = by_rows ? scores.rows : scores.keys;
+  const Range along = by_rows ? scores.keys : scores.rows;
+  const i64 block = by_rows ? mask.blocks.block_k : mask.blocks.block_q;
+  for (i64 line = lines.begin; line < lines.end; ++line) {
+    float* values = scores.tile.data + (line - lines.begin) * scores.tile.ld;
+    const auto hide_between = [&](i64 begin, i64 end) {
+      if (begin < end)
+        std::fill(values + begin - along.begin, values + end - along.begin, -kInfinity);
     };
-    const Range seeing = intersect(band_rows(mask, c), rows);
-    if (seeing.empty()) {
-      hide_rows(rows.begin, rows.end);
+    const Range seen = intersect(by_rows ? band(mask, line) : band_rows(mask, line), along);
+    if (seen.empty()) {
+      hide_between(along.begin, along.end);
       continue;
     }
-    hide_rows(rows.begin, seeing.begin);
-    hide_rows(seeing.end, rows.end);
+    hide_between(along.begin, seen.begin);
+    hide_between(seen.end, along.end);
     if (mask.blocks.visible == nullptr) continue;
-    for (i64 r = seeing.begin; r < seeing.end;) {
-      const i64 next = min(seeing.end, round_up(r + 1, static_cast<i64>(mask.blocks.block_q)));
-      if (!block_visible(mask.blocks, r, c)) hide_rows(r, next);
-      r = next;
+    for (i64 at = seen.begin; at < seen.end;) {
+      const i64 next = min(seen.end, round_up(at + 1, block));
+      if (!block_visible(mask.blocks, by_rows ? line : at, by_rows ? at : line)) {
+        hide_between(at, next);
+      }
+      at = next;
     }
   }
 }
 
-void Executor::hide_row(const Mask& mask, i64 r, const Tile& scores) const {
+void Executor::drop(const Dropout& dropout, i64 slice, const ScoreTile& p) const {
   if (counts_only()) return;
-  const auto hide_keys = [&scores](i64 begin, i64 end) {
-    for (i64 c = begin; c < end; ++c) scores.data[c] = -kInfinity;
-  };
-  const Range seen = band(mask, r);
-  if (seen.empty()) return hide_keys(0, scores.columns);
-  hide_keys(0, seen.begin);
-  hide_keys(seen.end, scores.columns);
-  if (mask.blocks.visible == nullptr) return;
-  for (i64 c = seen.begin; c < seen.end;) {
-    const i64 next = min(seen.end, round_up(c + 1, static_cast<i64>(mask.blocks.block_k)));
-    if (!block_visible(mask.blocks, r, c)) hide_keys(c, next);
-    c = next;
+  for_each_score(p, [&](i64 r, i64 c, float& value) {
+    if (!is_kept(dropout, slice, r, c)) value = 0.0f;
+  });
+}
+
+void Executor::mark_dropped(const Dropout& dropout, i64 slice, const ScoreTile& p) const {
+  if (counts_only()) return;
+  for_each_score(p, [&](i64 r, i64 c, float& value) {
+    if (!is_kept(dropout, slice, r, c)) value = -value;
+  });
+}
+
+void Executor::recompute_p(const Tile& scores, float scale_log2, const float* lse) const {
+  if (counts_only()) return;
+  for (i64 r = 0; r < scores.rows; ++r) {
+    float* values = scores.data + r * scores.ld;
+    const float reference = finite_max(lse[r]) * kLog2E;
+    for (i64 c = 0; c < scores.columns; ++c) {
+      values[c] = exp2_f32(values[c] * scale_log2 - reference);
+    }
+  }
+}
+
+void Executor::score_gradient(const Tile& p, const Tile& dp, const float* delta,
+                              float keep_scale) const {
+  if (counts_only()) return;
+  for (i64 r = 0; r < p.rows; ++r) {
+    const float* probabilities = p.data + r * p.ld;
+    float* values = dp.data + r * dp.ld;
+    for (i64 c = 0; c < p.columns; ++c) {
+      const bool dropped = std::signbit(probabilities[c]);
+      const float gradient = dropped ? 0.0f : keep_scale * values[c];
+      values[c] = std::abs(probabilities[c]) * (gradient - delta[r]);
+    }
+  }
+}
+
+void Executor::clear_dropped(const Tile& p) const {
+  if (counts_only()) return;
+  for (i64 r = 0; r < p.rows; ++r) {
+    float* values = p.data + r * p.ld;
+    for (i64 c = 0; c < p.columns; ++c) values[c] = std::signbit(values[c]) ? 0.0f : values[c];
+  }
+}
+
+void Executor::row_dots(const Tile& a, const Tile& b, float* dots) const {
+  if (counts_only()) return;
+  for (i64 r = 0; r < a.rows; ++r) {
+    float sum = 0.0f;
+    for (i64 c = 0; c < a.columns; ++c) sum += a.data[r * a.ld + c] * b.data[r * b.ld + c];
+    dots[r] = sum;
   }
 }
 
@@ -160,12 +243,21 @@ void Executor::fill(const Tile& tile, float value) const {
   if (!counts_only()) std::fill_n(tile.data, tile.rows * tile.ld, value);
 }
 
-void Executor::finish_rows(const Tile& accumulator, const RowState& state) const {
+void Executor::round(const Tile& tile, Dtype dtype) const {
+  if (counts_only() || dtype == Dtype::f32) return;
+  for (i64 i = 0; i < tile.rows * tile.ld; ++i) {
+    float& value = tile.data[i];
+    value = dtype == Dtype::f16 ? f32_from_f16(f16_from_f32(value))
+                                : f32_from_bf16(bf16_from_f32(value));
+  }
+}
+
+void Executor::finish_rows(const Tile& accumulator, const RowState& state, float keep_scale) const {
   if (counts_only()) return;
   for (i64 r = 0; r < accumulator.columns; ++r) {
     const OnlineSoftmax row = {.max = state.max[r], .sum = state.sum[r]};
     state.max[r] = lse(row);
-    state.sum[r] = final_scale(row);
+    state.sum[r] = final_scale(row) * keep_scale;
   }
   for (i64 i = 0; i < accumulator.rows; ++i) {
     float* values = accumulator.data + i * accumulator.ld;

@@ -8,6 +8,7 @@
 #include "kernels/api/problem.h"
 #include "kernels/api/traffic.h"
 #include "kernels/cpu/tile_ops.h"
+#include "kernels/shared/dropout.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
 
@@ -41,23 +42,26 @@ struct RowState {
   float* rescale = nullptr;  // what the last step multiplied older sums with
 };
 
+// A tile of S, P, dP or dS, and which part of the attention matrix it is. The tile has one row (or
+// column) for each of `rows` and one column (or row) for each of `keys`, no more.
+enum class Orientation : u8 { rows_by_keys, keys_by_rows };
+struct ScoreTile {
+  Tile tile;
+  Range rows;  // query rows
+  Range keys;
+  Orientation orientation = Orientation::rows_by_keys;
+};
+
 // Rows of a tensor in HBM; columns are contiguous.
 struct GlobalRows {
   Operand operand;
+  Dtype dtype = Dtype::f32;
   void* data = nullptr;  // of the tensor
   i64 offset = 0;        // elements from `data` to the first row
   i64 row_stride = 0;
   i64 rows = 0;
   i64 columns = 0;
 };
-
-// Rows `rows` of slice (b, h) of a tensor with `head_dim` columns.
-GlobalRows slice_rows(Operand operand, const void* data, const Strides& strides, i64 b, i64 h,
-                      Range rows, i64 head_dim);
-
-// `rows` entries of a statistic of one slice (lse, say), as one row of HBM; `offset` is the
-// slice's.
-GlobalRows statistic_row(Operand operand, const float* data, i64 offset, Range rows);
 
 // Lays tiles out one after the other, each aligned to 64 bytes. With a null base it only adds up:
 // how a schedule states how much fast memory it needs.
@@ -80,14 +84,16 @@ class Executor {
   bool counts_only() const { return ops_ == nullptr; }
   const Traffic& traffic() const { return traffic_; }
 
-  // HBM (fp32) -> tile; the rest of the tile (missing rows, padding columns) becomes 0.
+  // HBM -> tile, widened to fp32; the rest of the tile (missing rows, padding columns) becomes 0.
   void load(const GlobalRows& source, const Tile& tile);
-  // tile -> HBM (fp32): the destination's rows and columns.
+  // tile -> HBM, rounded to the destination's type: the destination's rows and columns.
   void store(const Tile& tile, const GlobalRows& destination);
+  // HBM += tile, fp32; counts a read and a write. Not atomic: who shares rows takes turns.
+  void accumulate(const Tile& tile, const GlobalRows& destination);
 
-  // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of the two products of
-  // the whole tile.
-  void visit(TileClass tile_class, const Tiling& tiling, i64 head_dim);
+  // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of `products` matrix
+  // products of the whole tile (2 forward; 5 backward, which computes S again).
+  void visit(TileClass tile_class, const Tiling& tiling, i64 head_dim, int products = 2);
 
   // Counts tiles that are skipped without a look.
   void skip(i64 tiles) { traffic_.tiles.empty += tiles; }
@@ -98,25 +104,45 @@ class Executor {
   void count_flops(i64 flops) { traffic_.executed_flops += flops; }
 
   // Steps on tiles: not counted, and nothing is done when counting only.
+
   // c = a b, or onto what c holds; with Accumulate::rescaled c's columns are first multiplied with
   // `column_scale`.
   void multiply(const LeftFactor& a, const Tile& b, const Tile& c,
                 Accumulate accumulate = Accumulate::no, const float* column_scale = nullptr) const;
-  // One step of the online softmax: transposed scores (keys, rows) become probabilities.
-  void softmax_step(const Tile& scores, float scale_log2, const RowState& state) const;
-  // scores (keys, rows) of a transposed score tile: -inf where the mask hides.
-  void hide(const Mask& mask, Range rows, Range keys, const Tile& scores) const;
-  // scores (1, seqlen_k) of row r: -inf where the mask hides.
-  void hide_row(const Mask& mask, i64 r, const Tile& scores) const;
-  // Softmax of one row in place; returns its natural-log lse (0 when counting only).
-  float softmax_row(const Tile& scores) const;
-  void scale(const Tile& tile, float factor) const;
-  void fill(const Tile& tile, float value) const;
-  // Ends the online softmax in place: state.max becomes the natural-log lse, state.sum the final
-  // scale (0 for a row that saw nothing), and the accumulator (head_dim, rows) is scaled by it.
-  void finish_rows(const Tile& accumulator, const RowState& state) const;
   // destination = source^T, over the source's rows and columns.
   void transpose(const Tile& source, const Tile& destination) const;
+  void scale(const Tile& tile, float factor) const;
+  void fill(const Tile& tile, float value) const;
+  // Rounds to a storage type and back: what a product that takes this type as its operand sees.
+  void round(const Tile& tile, Dtype dtype) const;
+
+  // S = -inf where the mask hides.
+  void hide(const Mask& mask, const ScoreTile& scores) const;
+  // P = 0 where dropout drops; slice = batch * num_heads_q + head. The scale of what is kept is
+  // left to the caller.
+  void drop(const Dropout& dropout, i64 slice, const ScoreTile& p) const;
+
+  // Forward. One step of the online softmax: transposed scores (keys, rows) become probabilities.
+  void softmax_step(const Tile& scores, float scale_log2, const RowState& state) const;
+  // Ends the online softmax in place: state.max becomes the natural-log lse, state.sum the final
+  // scale (0 for a row that saw nothing), and the accumulator (head_dim, rows) is scaled by it and
+  // by `keep_scale`.
+  void finish_rows(const Tile& accumulator, const RowState& state, float keep_scale = 1.0f) const;
+  // Softmax of one row in place; returns its natural-log lse (0 when counting only).
+  float softmax_row(const Tile& scores) const;
+
+  // Backward, on (rows, keys) tiles; `lse` and `delta` hold one value a query row.
+  // S -> P = exp(softmax_scale * S - lse), exactly 0 where S or lse is -inf.
+  void recompute_p(const Tile& scores, float scale_log2, const float* lse) const;
+  // Sets the sign bit of the elements of P that dropout drops: one pass over the generator serves
+  // score_gradient(), which needs P and the mask, and clear_dropped().
+  void mark_dropped(const Dropout& dropout, i64 slice, const ScoreTile& p) const;
+  // dP = dO V^T becomes dS = |P| (Z dP - delta): Z = keep_scale, or 0 where P's sign bit is set.
+  void score_gradient(const Tile& p, const Tile& dp, const float* delta, float keep_scale) const;
+  // P = 0 where its sign bit is set.
+  void clear_dropped(const Tile& p) const;
+  // dots[r] = sum of a[r] * b[r], for each row of a.
+  void row_dots(const Tile& a, const Tile& b, float* dots) const;
 
  private:
   const TileOps* ops_;

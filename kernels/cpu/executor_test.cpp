@@ -63,7 +63,7 @@ TEST(Executor, CountOnlyTouchesNoMemory) {
   executor.store(nowhere, rows);
   executor.multiply(nowhere, nowhere, nowhere);
   executor.softmax_step(nowhere, 1.0f, {});
-  executor.hide({}, {0, 8}, {0, 8}, nowhere);
+  executor.hide({}, {.tile = nowhere, .rows = {0, 8}, .keys = {0, 8}});
   executor.finish_rows(nowhere, {});
   executor.transpose(nowhere, nowhere);
   executor.fill(nowhere, 1.0f);
@@ -82,7 +82,10 @@ TEST(Executor, HidesExactlyWhatTheMaskHides) {
         alignas(64) float scores[9 * 16];
         std::fill(std::begin(scores), std::end(scores), 1.0f);
         const Executor executor(supported_tile_ops().front());
-        executor.hide(mask, rows, keys, {.data = scores, .rows = 9, .columns = 8, .ld = 16});
+        executor.hide(mask, {.tile = {.data = scores, .rows = 9, .columns = 8, .ld = 16},
+                             .rows = rows,
+                             .keys = keys,
+                             .orientation = Orientation::keys_by_rows});
         for (i64 c = keys.begin; c < keys.end; ++c) {
           for (i64 r = rows.begin; r < rows.end; ++r) {
             EXPECT_EQ(scores[(c - keys.begin) * 16 + r - rows.begin],
@@ -93,7 +96,9 @@ TEST(Executor, HidesExactlyWhatTheMaskHides) {
         for (i64 r = 0; r < mask.seqlen_q; ++r) {
           alignas(64) float row[16];
           std::fill(std::begin(row), std::end(row), 1.0f);
-          executor.hide_row(mask, r, {.data = row, .rows = 1, .columns = 11, .ld = 16});
+          executor.hide(mask, {.tile = {.data = row, .rows = 1, .columns = 11, .ld = 16},
+                               .rows = {r, r + 1},
+                               .keys = {0, 11}});
           for (i64 c = 0; c < 11; ++c) {
             EXPECT_EQ(row[c], is_visible(mask, r, c) ? 1.0f : -kInfinity) << r << " " << c;
           }

@@ -50,7 +50,7 @@ u64 score_bytes(const Shape& shape) {
 // What all passes see.
 struct Work {
   Shape shape;
-  const std::vector<Mask>* masks = nullptr;
+  const std::vector<cpu::BatchEntry>* entries = nullptr;
   Tensors tensors;
   float* s = nullptr;  // (batch, num_heads_q, seqlen_q, seqlen_k)
   float* p = nullptr;  // likewise
@@ -58,10 +58,20 @@ struct Work {
 
 Range panel(i64 begin, i64 size, i64 extent) { return {begin, min(begin + size, extent)}; }
 
+cpu::GlobalRows slice_rows(Operand operand, const void* data, const Strides& strides, i64 b, i64 h,
+                           Range rows, i64 columns) {
+  return {.operand = operand,
+          .data = const_cast<void*>(data),
+          .offset = strides.offset(b, h, rows.begin),
+          .row_stride = strides.row,
+          .rows = rows.size(),
+          .columns = columns};
+}
+
 cpu::GlobalRows score_rows(Operand operand, const float* data, const Shape& shape,
                            const PanelItem& item, Range rows, Range keys) {
-  cpu::GlobalRows global = cpu::slice_rows(operand, data, score_strides(shape), item.batch,
-                                           item.head, rows, keys.size());
+  cpu::GlobalRows global =
+      slice_rows(operand, data, score_strides(shape), item.batch, item.head, rows, keys.size());
   global.offset += keys.begin;
   return global;
 }
@@ -71,15 +81,15 @@ void product_qk(const Work& work, const PanelItem& item, const FastMemory& fast,
                 Executor& library) {
   const Shape& shape = work.shape;
   const Range keys = item.range;
-  library.load(cpu::slice_rows(Operand::k, work.tensors.k, shape.k, item.batch,
-                               shape.kv_head(item.head), keys, shape.head_dim),
+  library.load(slice_rows(Operand::k, work.tensors.k, shape.k, item.batch, shape.kv_head(item.head),
+                          keys, shape.head_dim),
                fast.sKeys);
   library.transpose(fast.sKeys, fast.sKeysT);
   library.scale(fast.sKeysT, shape.softmax_scale);
   for (i64 row = 0; row < shape.seqlen_q; row += kPanelRows) {
     const Range rows = panel(row, kPanelRows, shape.seqlen_q);
-    library.load(cpu::slice_rows(Operand::q, work.tensors.q, shape.q, item.batch, item.head, rows,
-                                 shape.head_dim),
+    library.load(slice_rows(Operand::q, work.tensors.q, shape.q, item.batch, item.head, rows,
+                            shape.head_dim),
                  fast.sRows);
     library.multiply(fast.sRows.top(rows.size()), fast.sKeysT, fast.sS.left(keys.size()));
     library.store(fast.sS, score_rows(Operand::s, work.s, shape, item, rows, keys));
@@ -89,12 +99,12 @@ void product_qk(const Work& work, const PanelItem& item, const FastMemory& fast,
 // Pass 2 for one panel of rows: S = -inf where the mask hides.
 void mask_rows(const Work& work, const PanelItem& item, const FastMemory& fast,
                Executor& executor) {
-  const Mask& mask = (*work.masks)[static_cast<std::size_t>(item.batch)];
+  const Mask& mask = (*work.entries)[static_cast<std::size_t>(item.batch)].mask;
   for (i64 r = item.range.begin; r < item.range.end; ++r) {
     const cpu::GlobalRows row =
         score_rows(Operand::s, work.s, work.shape, item, {r, r + 1}, {0, work.shape.seqlen_k});
     executor.load(row, fast.sRow);
-    executor.hide_row(mask, r, fast.sRow);
+    executor.hide(mask, {.tile = fast.sRow, .rows = {r, r + 1}, .keys = {0, work.shape.seqlen_k}});
     executor.store(fast.sRow, row);
   }
 }
@@ -110,8 +120,9 @@ void softmax_rows(const Work& work, const PanelItem& item, const FastMemory& fas
     executor.store(fast.sRow, score_rows(Operand::p, work.p, shape, item, {r, r + 1}, keys));
     executor.store(
         {.data = &lse},
-        cpu::statistic_row(Operand::lse, work.tensors.lse,
-                           shape.row_statistic_offset(item.batch, item.head, 0), {r, r + 1}));
+        slice_rows(Operand::lse, work.tensors.lse,
+                   {.batch = shape.num_heads_q * shape.seqlen_q, .head = shape.seqlen_q, .row = 1},
+                   item.batch, item.head, {r, r + 1}, 1));
   }
 }
 
@@ -123,14 +134,14 @@ void product_pv(const Work& work, const PanelItem& item, const FastMemory& fast,
   for (i64 key = 0; key < shape.seqlen_k; key += kPanelKeys) {
     const Range keys = panel(key, kPanelKeys, shape.seqlen_k);
     library.load(score_rows(Operand::p, work.p, shape, item, rows, keys), fast.sS);
-    library.load(cpu::slice_rows(Operand::v, work.tensors.v, shape.k, item.batch,
-                                 shape.kv_head(item.head), keys, shape.head_dim),
+    library.load(slice_rows(Operand::v, work.tensors.v, shape.k, item.batch,
+                            shape.kv_head(item.head), keys, shape.head_dim),
                  fast.sKeys);
     library.multiply(fast.sS.top(rows.size()).left(keys.size()), fast.sKeys, fast.sRows,
                      key == 0 ? Accumulate::no : Accumulate::add);
   }
-  library.store(fast.sRows, cpu::slice_rows(Operand::o, work.tensors.o, shape.q, item.batch,
-                                            item.head, rows, shape.head_dim));
+  library.store(fast.sRows, slice_rows(Operand::o, work.tensors.o, shape.q, item.batch, item.head,
+                                       rows, shape.head_dim));
 }
 
 // Operands of the two products of one slice, each once.
@@ -150,6 +161,10 @@ void count_products(const Shape& shape, Executor& executor) {
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
+  if (problem.pass != Pass::fwd || problem.dtype != Dtype::f32 || problem.dropout > 0.0 ||
+      problem.layout == Layout::packed) {
+    return "naive has only the f32 forward pass without dropout so far";
+  }
   return cpu::unsupported(problem, device);
 }
 
@@ -159,16 +174,19 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
   return 2 * score_bytes(shape) + static_cast<u64>(device.threads) * fast_memory_bytes(shape);
 }
 
+std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+
 void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
   auto& kernel = *static_cast<cpu::Prepared*>(prepared);
   const Shape& shape = kernel.shape;
-  const std::vector<Mask> masks = cpu::make_masks(kernel.problem, tensors.block_pattern);
+  const std::vector<cpu::BatchEntry> entries =
+      cpu::make_entries(kernel.problem, tensors.block_pattern);
   std::byte* s = static_cast<std::byte*>(tensors.workspace);
   std::byte* p = s + score_bytes(shape);
   std::byte* workers = p + score_bytes(shape);
   const u64 worker_bytes = fast_memory_bytes(shape);
   const Work work = {.shape = shape,
-                     .masks = &masks,
+                     .entries = &entries,
                      .tensors = tensors,
                      .s = reinterpret_cast<float*>(s),
                      .p = reinterpret_cast<float*>(p)};
@@ -199,8 +217,8 @@ void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) 
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
   const Shape shape = make_shape(problem);
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
-  const std::vector<Mask> masks = cpu::make_masks(problem, pattern.data());
-  const Work work = {.shape = shape, .masks = &masks, .tensors = {}};
+  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, pattern.data());
+  const Work work = {.shape = shape, .entries = &entries, .tensors = {}};
   cpu::TileCarver nowhere(nullptr);
   const FastMemory fast = carve(nowhere, shape);
   const PanelItem slice = {.range = {0, shape.seqlen_q}};
@@ -224,6 +242,7 @@ constexpr Implementation kCpu = {
     .num_axes = 0,
     .unsupported = unsupported,
     .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
     .launch = launch,
     .release = cpu::release,

@@ -121,4 +121,25 @@ ATTNLAB_HD constexpr Range n_block_range(const Mask& mask, Range rows, i64 block
   return {keys.begin / block_n, ceil_div(keys.end, block_n)};
 }
 
+// The query tiles that may see keys under window and padding: the same, read by column.
+ATTNLAB_HD constexpr Range m_block_range(const Mask& mask, Range keys, i64 block_m) {
+  const Range existing = intersect(keys, {0, mask.valid_k});
+  if (existing.empty()) return {};
+  const Range rows = {band_rows(mask, existing.begin).begin, band_rows(mask, existing.end - 1).end};
+  if (rows.empty()) return {};
+  return {rows.begin / block_m, ceil_div(rows.end, block_m)};
+}
+
+// The first key tile from n_block `from` on that is not empty for `rows`, or the end of
+// n_block_range() if there is none: the order in which key tiles contribute to a tile of rows.
+ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {
+  const Range n_blocks = n_block_range(mask, rows, block_n);
+  i64 n_block = max(from, n_blocks.begin);
+  while (n_block < n_blocks.end &&
+         classify(mask, rows, {n_block * block_n, (n_block + 1) * block_n}) == TileClass::empty) {
+    ++n_block;
+  }
+  return n_block;
+}
+
 }  // namespace attnlab

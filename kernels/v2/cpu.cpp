@@ -1,158 +1,226 @@
-// v2 on the CPU. Against v1 the loops are swapped: query tiles outside, one independent work item
-// each, key tiles inside. So O, the row maximum and the row sum stay in fast memory for the whole
-// row and reach HBM once; O stays unnormalised until one final scale; tiles that nobody sees are
-// skipped and only tiles on the border of the mask pay for masking.
-//
-// Tiles are kept transposed (keys x query rows, head_dim x query rows): one SIMD lane is one query
-// row, as one thread is on a GPU, so maximum, sum and rescaling need no exchange between lanes, and
-// K and V are read as they lie in memory.
+// v2 on the CPU: work items on all cores, and the same work items counted. The passes themselves
+// are in cpu_forward.cpp and cpu_backward.cpp.
 #include "kernels/v2/cpu.h"
 
 #include <cstddef>
 #include <iterator>
 #include <vector>
 
-#include "kernels/cpu/backend.h"
-#include "kernels/v2/schedule.h"
+#include "kernels/v2/cpu_passes.h"
 
 namespace attnlab::v2 {
 namespace {
 
-using cpu::Accumulate;
 using cpu::Executor;
-using cpu::Tile;
 
 constexpr ConfigAxis kAxes[] = {
     {"block_m", "query rows of a tile", 128, 1, 1024},
     {"block_n", "keys of a tile", 128, 1, 1024},
+    {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
 };
 
-Schedule make_schedule(const Problem& problem, const Config& config) {
-  return {.tiling = {.block_m = static_cast<i32>(config.get("block_m")),
-                     .block_n = static_cast<i32>(config.get("block_n"))},
-          .batch = problem.batch,
-          .num_heads_q = problem.num_heads_q,
-          .seqlen_q = problem.seqlen_q,
-          .heavy_last_rows = problem.mask.right() >= 0};
+Tiling tiling_of(const Config& config) {
+  return {.block_m = static_cast<i32>(config.get("block_m")),
+          .block_n = static_cast<i32>(config.get("block_n"))};
 }
 
-// The fast memory of one worker.
-struct FastMemory {
-  Tile sQ;        // (block_m, head_dim), reused for O on its way out
-  Tile sQt;       // (head_dim, block_m)
-  Tile sKV;       // (block_n, head_dim), K first, then V
-  Tile sSt;       // (block_n, block_m), scores, then probabilities
-  Tile sOt;       // (head_dim, block_m), unnormalised
-  Tile sMax;      // (1, block_m)
-  Tile sSum;      // (1, block_m)
-  Tile sRescale;  // (1, block_m)
-};
-
-FastMemory carve(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim) {
-  return {.sQ = carver.tile(tiling.block_m, head_dim),
-          .sQt = carver.tile(head_dim, tiling.block_m),
-          .sKV = carver.tile(tiling.block_n, head_dim),
-          .sSt = carver.tile(tiling.block_n, tiling.block_m),
-          .sOt = carver.tile(head_dim, tiling.block_m),
-          .sMax = carver.tile(1, tiling.block_m),
-          .sSum = carver.tile(1, tiling.block_m),
-          .sRescale = carver.tile(1, tiling.block_m)};
+Work make_work(const Problem& problem, const Shape& shape, const Config& config) {
+  return {.problem = problem,
+          .shape = shape,
+          .tiling = tiling_of(config),
+          .dropout = make_dropout(problem.dropout, problem.seed)};
 }
 
-u64 fast_memory_bytes(const Tiling& tiling, i64 head_dim) {
-  cpu::TileCarver carver(nullptr);
-  carve(carver, tiling, head_dim);
-  return carver.bytes();
+// Tiles of query rows: forward, and the passes before and after backward.
+Grid row_grid(const Work& work) {
+  return {.batch = work.problem.batch,
+          .heads = work.problem.num_heads_q,
+          .blocks = work.tiling.m_blocks(work.problem.seqlen_q),
+          .last_block_first = work.problem.mask.right() >= 0};
 }
 
-// One work item: the O and lse of one tile of query rows.
-void forward(const Schedule& schedule, const Shape& shape, const Mask& mask, const WorkItem& item,
-             const Tensors& tensors, const FastMemory& fast, Executor& executor) {
-  const auto& [sQ, sQt, sKV, sSt, sOt, sMax, sSum, sRescale] = fast;
-  const auto [block_m, block_n] = schedule.tiling;
-  const i64 b = item.batch, head = item.head, head_dim = shape.head_dim;
-  const Range rows =
-      intersect({item.m_block * block_m, (item.m_block + 1) * block_m}, {0, shape.seqlen_q});
-  const Range n_blocks = n_block_range(mask, rows, block_n);
-  const cpu::RowState state = {.max = sMax.data, .sum = sSum.data, .rescale = sRescale.data};
-  const auto key_rows = [&](Operand operand, const void* data, Range keys) {
-    return cpu::slice_rows(operand, data, shape.k, b, shape.kv_head(head), keys, head_dim);
-  };
+// Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
+// mask, go first; so they do in the order of turns.
+Grid key_grid(const Work& work) {
+  return {.batch = work.problem.batch,
+          .heads = work.problem.num_heads_kv,
+          .blocks = work.tiling.n_blocks(work.problem.seqlen_k)};
+}
 
-  executor.load(cpu::slice_rows(Operand::q, tensors.q, shape.q, b, head, rows, head_dim), sQ);
-  executor.transpose(sQ, sQt);
-  executor.fill(sMax, -kInfinity);
-  executor.fill(sSum, 0.0f);
-  executor.fill(sOt, 0.0f);
-  executor.skip(schedule.tiling.n_blocks(shape.seqlen_k) - n_blocks.size());
-
-  for (i64 n_block = n_blocks.begin; n_block < n_blocks.end; ++n_block) {
-    const Range tile_keys = {n_block * block_n, (n_block + 1) * block_n};
-    const TileClass tile_class = classify(mask, rows, tile_keys);
-    executor.visit(tile_class, schedule.tiling, head_dim);
-    if (tile_class == TileClass::empty) continue;
-    const Range keys = intersect(tile_keys, {0, mask.valid_k});
-    const Tile scores = sSt.top(keys.size());
-    const Tile key_tile = sKV.top(keys.size());
-
-    executor.load(key_rows(Operand::k, tensors.k, keys), sKV);
-    executor.multiply(key_tile, sQt, scores);  // S^T = K Q^T
-    if (tile_class == TileClass::partial) executor.hide(mask, rows, keys, scores);
-    executor.softmax_step(scores, shape.softmax_scale_log2, state);  // P^T = exp(S^T - max)
-    executor.load(key_rows(Operand::v, tensors.v, keys), sKV);
-    executor.multiply(transposed(key_tile), scores, sOt, Accumulate::rescaled,
-                      sRescale.data);  // O^T = O^T * rescale + V^T P^T
+// The slices of the query heads that share one K/V head.
+std::vector<cpu::SliceTensors> head_group(const Work& work, const cpu::BatchEntry& entry,
+                                          const Tensors& tensors, i64 batch, i64 head_kv) {
+  const i64 sharing = work.problem.num_heads_q / work.problem.num_heads_kv;
+  std::vector<cpu::SliceTensors> group;
+  for (i64 head = head_kv * sharing; head < (head_kv + 1) * sharing; ++head) {
+    group.emplace_back(work.problem, work.shape, entry, tensors, batch, head);
   }
-
-  executor.finish_rows(sOt.left(rows.size()), state);  // O^T / sum; lse
-  executor.transpose(sOt.left(rows.size()), sQ);
-  executor.store(sQ, cpu::slice_rows(Operand::o, tensors.o, shape.q, b, head, rows, head_dim));
-  executor.store(sMax, cpu::statistic_row(Operand::lse, tensors.lse,
-                                          shape.row_statistic_offset(b, head, 0), rows));
+  return group;
 }
+
+// Workspace: fast memory of the workers, then what the backward pass keeps in HBM.
+u64 worker_bytes(const Problem& problem, const Tiling& tiling) {
+  cpu::TileCarver forward(nullptr), backward(nullptr);
+  if (problem.pass != Pass::bwd) carve_forward(forward, tiling, problem.head_dim);
+  if (problem.pass != Pass::fwd) carve_backward(backward, tiling, problem.head_dim);
+  return max(forward.bytes(), backward.bytes());
+}
+
+u64 delta_bytes(const Problem& problem) {
+  return round_up<u64>(static_cast<u64>(problem.elements_lse()) * sizeof(float), 256);
+}
+
+u64 dq_sum_bytes(const Problem& problem) {
+  return static_cast<u64>(problem.elements_lse() * problem.head_dim) * sizeof(float);
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
+  const u64 workers = static_cast<u64>(device.threads) * worker_bytes(problem, tiling_of(config));
+  if (problem.pass == Pass::fwd) return workers;
+  return round_up<u64>(workers, 256) + delta_bytes(problem) + dq_sum_bytes(problem);
+}
+
+std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
   return cpu::unsupported(problem, device);
 }
 
-std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
-  return static_cast<u64>(device.threads) *
-         fast_memory_bytes(make_schedule(problem, config).tiling, problem.head_dim);
+struct Prepared : cpu::Prepared {
+  Prepared(const Problem& p, const Config& c, const Device& device)
+      : cpu::Prepared(p, c, device),
+        work(make_work(problem, shape, config)),
+        turns(work_items(row_grid(work))) {}
+  Work work;
+  cpu::DqTurns turns;
+};
+
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
 }
 
+void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+
+// One launch: the work items of its passes, each handed to the worker that comes for it.
+class Launch {
+ public:
+  Launch(Prepared& kernel, const Tensors& tensors)
+      : kernel_(kernel),
+        tensors_(tensors),
+        entries_(cpu::make_entries(kernel.problem, tensors.block_pattern)),
+        worker_bytes_(worker_bytes(kernel.problem, kernel.work.tiling)) {}
+
+  void run_forward() {
+    for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
+                 cpu::TileCarver& carver, Executor& executor) {
+      const ForwardMemory fast = carve_forward(carver, work().tiling, work().shape.head_dim);
+      forward(work(), mask, slice, m_block, fast, executor);
+    });
+  }
+
+  void run_backward() {
+    const u64 workers =
+        round_up<u64>(static_cast<u64>(kernel_.pool->threads()) * worker_bytes_, 256);
+    std::byte* arrays = static_cast<std::byte*>(tensors_.workspace) + workers;
+    const BackwardState state = {
+        .delta = reinterpret_cast<float*>(arrays),
+        .dq_sum = reinterpret_cast<float*>(arrays + delta_bytes(kernel_.problem)),
+        .turns = &kernel_.turns,
+        .deterministic = kernel_.config.get("deterministic") != 0};
+    for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
+                 cpu::TileCarver& carver, Executor& executor) {
+      const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
+      prepare_rows(work(), state, mask, slice, m_block, fast, executor);
+      const Range rows = tile_range(m_block, work().tiling.block_m, mask.seqlen_q);
+      kernel_.turns.set_turn(row_tile(slice.index(), m_block, row_grid(work()).blocks),
+                             next_n_block(mask, rows, work().tiling.block_n, 0));
+    });
+    run(key_grid(work()), [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
+      const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
+      const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
+      const auto group = head_group(work(), entry, tensors_, item.batch, item.head);
+      backward(work(), state, entry.mask, group, item.block, fast, executor);
+    });
+    for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
+                 cpu::TileCarver& carver, Executor& executor) {
+      const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
+      finish_rows(work(), state, mask, slice, m_block, fast, executor);
+    });
+  }
+
+ private:
+  const Work& work() const { return kernel_.work; }
+
+  template <class Body>
+  void run(const Grid& grid, const Body& body) {
+    kernel_.pool->run(work_items(grid), [&](int worker, i64 index) {
+      cpu::TileCarver carver(static_cast<std::byte*>(tensors_.workspace) +
+                             static_cast<u64>(worker) * worker_bytes_);
+      body(work_item(grid, index), carver, kernel_.executors[static_cast<std::size_t>(worker)]);
+    });
+  }
+
+  template <class Body>
+  void for_rows(const Body& body) {
+    run(row_grid(work()), [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
+      const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
+      const cpu::SliceTensors slice(kernel_.problem, work().shape, entry, tensors_, item.batch,
+                                    item.head);
+      body(entry.mask, slice, item.block, carver, executor);
+    });
+  }
+
+  Prepared& kernel_;
+  const Tensors& tensors_;
+  std::vector<cpu::BatchEntry> entries_;
+  u64 worker_bytes_;
+};
+
 void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Schedule schedule = make_schedule(kernel.problem, kernel.config);
-  const std::vector<Mask> masks = cpu::make_masks(kernel.problem, tensors.block_pattern);
-  const u64 worker_bytes = fast_memory_bytes(schedule.tiling, kernel.shape.head_dim);
+  auto& kernel = *static_cast<Prepared*>(prepared);
   kernel.begin_launch();
-  kernel.pool->run(work_items(schedule), [&](int worker, i64 index) {
-    cpu::TileCarver carver(static_cast<std::byte*>(tensors.workspace) +
-                           static_cast<u64>(worker) * worker_bytes);
-    const FastMemory fast = carve(carver, schedule.tiling, kernel.shape.head_dim);
-    const WorkItem item = work_item(schedule, index);
-    forward(schedule, kernel.shape, masks[static_cast<std::size_t>(item.batch)], item, tensors,
-            fast, kernel.executors[static_cast<std::size_t>(worker)]);
-  });
+  Launch work(kernel, tensors);
+  if (kernel.problem.pass != Pass::bwd) work.run_forward();
+  if (kernel.problem.pass != Pass::fwd) work.run_backward();
+}
+
+// The work items of one K/V head of an entry, counted.
+Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
+  const Tensors nowhere;
+  const auto group = head_group(work, entry, nowhere, batch, 0);
+  cpu::TileCarver dry(nullptr);
+  const ForwardMemory forward_memory = carve_forward(dry, work.tiling, work.shape.head_dim);
+  const BackwardMemory backward_memory = carve_backward(dry, work.tiling, work.shape.head_dim);
+  Executor rows(nullptr), keys(nullptr);
+  for (i64 m_block = 0; m_block < row_grid(work).blocks; ++m_block) {
+    const cpu::SliceTensors& slice = group.front();
+    if (work.problem.pass != Pass::bwd) {
+      forward(work, entry.mask, slice, m_block, forward_memory, rows);
+    }
+    if (work.problem.pass != Pass::fwd) {
+      prepare_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
+      finish_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
+    }
+  }
+  for (i64 n_block = 0; n_block < key_grid(work).blocks && work.problem.pass != Pass::fwd;
+       ++n_block) {
+    backward(work, {}, entry.mask, group, n_block, backward_memory, keys);
+  }
+  Traffic total = rows.traffic();
+  total *= static_cast<i64>(group.size());
+  return total += keys.traffic();
 }
 
 Traffic traffic(const Problem& problem, const Config& config) {
-  const Schedule schedule = make_schedule(problem, config);
   const Shape shape = make_shape(problem);
+  const Work work = make_work(problem, shape, config);
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
-  const std::vector<Mask> masks = cpu::make_masks(problem, pattern.data());
-  cpu::TileCarver nowhere(nullptr);
-  const FastMemory fast = carve(nowhere, schedule.tiling, shape.head_dim);
+  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, pattern.data());
   Traffic total;
-  for (const cpu::EntryGroup& group : cpu::equal_entries(problem)) {
-    Executor counter(nullptr);
-    for (i64 m_block = 0; m_block < m_blocks(schedule); ++m_block) {
-      forward(schedule, shape, masks[static_cast<std::size_t>(group.entry)],
-              {.batch = group.entry, .head = 0, .m_block = m_block}, {}, fast, counter);
-    }
-    Traffic slices = counter.traffic();
-    total += slices *= group.count * problem.num_heads_q;
+  for (const cpu::EntryGroup& equal : cpu::equal_entries(problem)) {
+    Traffic entry = count_group(work, entries[static_cast<std::size_t>(equal.entry)], equal.entry);
+    total += entry *= equal.count * problem.num_heads_kv;
   }
   return total;
 }
@@ -168,9 +236,10 @@ constexpr Implementation kCpu = {
     .num_axes = static_cast<int>(std::size(kAxes)),
     .unsupported = unsupported,
     .workspace_bytes = workspace_bytes,
-    .prepare = cpu::prepare,
+    .saved_bytes = saved_bytes,
+    .prepare = prepare,
     .launch = launch,
-    .release = cpu::release,
+    .release = release,
     .traffic = traffic,
 };
 

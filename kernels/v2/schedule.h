@@ -1,44 +1,56 @@
-// v2: FlashAttention-2's work partitioning. One work item is one tile of query rows of one (batch,
-// head) slice; it passes over the key tiles it sees and writes its rows of O and lse once. Source:
-// Dao, FlashAttention-2 (2023), Algorithm 1 and section 3.2.
+// v2: FlashAttention-2's work partitioning. Forward: one work item is one tile of query rows of one
+// (batch, head) slice; it passes over the key tiles it sees and writes its rows of O and lse once.
+// Backward: one work item is one tile of keys of one (batch, K/V head); it passes over the query
+// tiles that see it, of every query head that shares the K/V head, and writes its rows of dK and dV
+// once; what it owes to dQ it adds to fp32 sums in HBM. Source: Dao, FlashAttention-2 (2023),
+// Algorithms 1 and 2, section 3.2.
 #pragma once
 
 #include "kernels/shared/layout.h"
+#include "kernels/shared/mask.h"
 
 namespace attnlab::v2 {
 
-struct Schedule {
-  Tiling tiling;
+// A grid of tiles: `blocks` of each of batch x heads slices.
+struct Grid {
   i64 batch = 1;
-  i64 num_heads_q = 1;
-  i64 seqlen_q = 0;
-  // Under a causal mask the last query tiles see the most keys: they go first, so that the light
-  // ones fill the gaps at the end.
-  bool heavy_last_rows = false;
+  i64 heads = 1;
+  i64 blocks = 0;
+  // Under a causal mask the last query tiles see the most keys, and the first key tiles are seen by
+  // the most queries: the heavy ones go first, so that the light ones fill the gaps at the end.
+  bool last_block_first = false;
 };
 
 struct WorkItem {
   i64 batch = 0;
   i64 head = 0;
-  i64 m_block = 0;
+  i64 block = 0;
 };
 
-ATTNLAB_HD constexpr i64 m_blocks(const Schedule& schedule) {
-  return schedule.tiling.m_blocks(schedule.seqlen_q);
+ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
+  return grid.batch * grid.heads * grid.blocks;
 }
 
-ATTNLAB_HD constexpr i64 work_items(const Schedule& schedule) {
-  return schedule.batch * schedule.num_heads_q * m_blocks(schedule);
+// Items of one slice follow one another: they share its tensors in the caches.
+ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
+  const i64 slice = index / grid.blocks;
+  const i64 place = index % grid.blocks;
+  return {.batch = slice / grid.heads,
+          .head = slice % grid.heads,
+          .block = grid.last_block_first ? grid.blocks - 1 - place : place};
 }
 
-// Items of one slice follow one another: they share its K and V in the caches.
-ATTNLAB_HD constexpr WorkItem work_item(const Schedule& schedule, i64 index) {
-  const i64 blocks = m_blocks(schedule);
-  const i64 slice = index / blocks;
-  const i64 place = index % blocks;
-  return {.batch = slice / schedule.num_heads_q,
-          .head = slice % schedule.num_heads_q,
-          .m_block = schedule.heavy_last_rows ? blocks - 1 - place : place};
+// Rows or keys of a tile, cut off at the end of the sequence.
+ATTNLAB_HD constexpr Range tile_range(i64 block, i64 block_size, i64 seqlen) {
+  return intersect({block * block_size, (block + 1) * block_size}, {0, seqlen});
 }
+
+// Number of a tile of query rows over the whole problem; slice = batch * num_heads_q + head.
+ATTNLAB_HD constexpr i64 row_tile(i64 slice, i64 m_block, i64 m_blocks) {
+  return slice * m_blocks + m_block;
+}
+
+constexpr int kForwardProducts = 2;   // S = Q K^T, O = P V
+constexpr int kBackwardProducts = 5;  // S again, dP = dO V^T, dV, dK, dQ
 
 }  // namespace attnlab::v2

@@ -1,0 +1,141 @@
+// v2's backward on the CPU. Key tiles are outside, one work item each, so dK and dV stay in fast
+// memory for the whole column block and reach HBM once; query tiles inside. P is computed again
+// from lse, which costs one product and saves N^2 bytes. dQ belongs to the rows: every work item
+// adds its part to fp32 sums in HBM, in any order or, deterministic, in the order of the key tiles.
+//
+// Tiles are (query rows x keys) here: Q and dO enter every product as they lie in memory, K and V
+// are transposed once a work item, and the row's lse and delta are one broadcast each.
+#include "kernels/v2/cpu_passes.h"
+
+namespace attnlab::v2 {
+
+using cpu::Accumulate;
+using cpu::Tile;
+
+BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim) {
+  return {.sQ = carver.tile(tiling.block_m, head_dim),
+          .sDO = carver.tile(tiling.block_m, head_dim),
+          .sDQ = carver.tile(tiling.block_m, head_dim),
+          .sK = carver.tile(tiling.block_n, head_dim),
+          .sKt = carver.tile(head_dim, tiling.block_n),
+          .sVt = carver.tile(head_dim, tiling.block_n),
+          .sP = carver.tile(tiling.block_m, tiling.block_n),
+          .sDS = carver.tile(tiling.block_m, tiling.block_n),
+          .sDK = carver.tile(tiling.block_n, head_dim),
+          .sDV = carver.tile(tiling.block_n, head_dim),
+          .sLse = carver.tile(1, tiling.block_m),
+          .sDelta = carver.tile(1, tiling.block_m)};
+}
+
+void prepare_rows(const Work& work, const BackwardState& state, const Mask& mask,
+                  const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
+                  cpu::Executor& executor) {
+  const Range rows = tile_range(m_block, work.tiling.block_m, mask.seqlen_q);
+  if (rows.empty()) return;
+  const Tile o = fast.sQ.top(rows.size());
+  executor.load(slice.o(rows), o);
+  executor.load(slice.dout(rows), fast.sDO);
+  executor.row_dots(o, fast.sDO, fast.sDelta.data);
+  executor.store(fast.sDelta, slice.statistic(Operand::delta, state.delta, rows));
+  executor.fill(fast.sDQ, 0.0f);
+  executor.store(fast.sDQ, slice.accumulator(Operand::dq, state.dq_sum, rows));
+}
+
+namespace {
+
+// HBM sum of dQ += dq, when it is this key tile's turn.
+void add_dq(const Work& work, const BackwardState& state, const Mask& mask,
+            const cpu::SliceTensors& slice, i64 m_block, i64 n_block, const Tile& dq,
+            cpu::Executor& executor) {
+  const auto [block_m, block_n] = work.tiling;
+  const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
+  const auto add = [&] {
+    executor.accumulate(dq, slice.accumulator(Operand::dq, state.dq_sum, rows));
+  };
+  const i64 tile = row_tile(slice.index(), m_block, work.tiling.m_blocks(work.shape.seqlen_q));
+  if (state.turns == nullptr) {
+    add();
+  } else if (state.deterministic) {
+    state.turns->in_order(tile, n_block, next_n_block(mask, rows, block_n, n_block + 1), add);
+  } else {
+    state.turns->any_order(tile, add);
+  }
+}
+
+}  // namespace
+
+void backward(const Work& work, const BackwardState& state, const Mask& mask,
+              std::span<const cpu::SliceTensors> group, i64 n_block, const BackwardMemory& fast,
+              cpu::Executor& executor) {
+  const auto& [sQ, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sLse, sDelta] = fast;
+  const auto [block_m, block_n] = work.tiling;
+  const i64 head_dim = work.shape.head_dim;
+  const Range tile_keys = tile_range(n_block, block_n, mask.seqlen_k);
+  if (tile_keys.empty()) return;  // a packed entry shorter than the longest
+  const Range keys = intersect(tile_keys, {0, mask.valid_k});
+  const Range m_blocks = m_block_range(mask, keys, block_m);
+  const Tile dK = sDK.top(keys.size()), dV = sDV.top(keys.size());
+  const i64 heads = static_cast<i64>(group.size());
+  executor.skip(heads * (work.tiling.m_blocks(mask.seqlen_q) - m_blocks.size()));
+
+  if (!m_blocks.empty()) {
+    executor.load(group.front().k(keys), sK);
+    executor.transpose(sK, sKt);
+    executor.load(group.front().v(keys), sDV);
+    executor.transpose(sDV, sVt);
+  }
+  executor.fill(sDK, 0.0f);
+  executor.fill(sDV, 0.0f);
+
+  for (const cpu::SliceTensors& slice : group) {
+    for (i64 m_block = m_blocks.begin; m_block < m_blocks.end; ++m_block) {
+      const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
+      const TileClass tile_class =
+          classify(mask, rows, {n_block * block_n, (n_block + 1) * block_n});
+      executor.visit(tile_class, work.tiling, head_dim, kBackwardProducts);
+      if (tile_class == TileClass::empty) continue;
+      const Tile q = sQ.top(rows.size()), dO = sDO.top(rows.size()), dQ = sDQ.top(rows.size());
+      const Tile p = sP.top(rows.size()).left(keys.size());
+      const Tile dS = sDS.top(rows.size()).left(keys.size());
+      const cpu::ScoreTile score_tile = {.tile = p, .rows = rows, .keys = keys};
+
+      executor.load(slice.q(rows), sQ);
+      executor.load(slice.lse(rows), sLse);
+      executor.multiply(q, sKt, p);  // S = Q K^T
+      if (tile_class == TileClass::partial) executor.hide(mask, score_tile);
+      executor.recompute_p(p, work.shape.softmax_scale_log2, sLse.data);  // P = exp(S - lse)
+      if (work.dropout.threshold > 0) {
+        executor.mark_dropped(work.dropout, slice.index(), score_tile);
+      }
+      executor.load(slice.dout(rows), sDO);
+      executor.load(slice.statistic(Operand::delta, state.delta, rows), sDelta);
+      executor.multiply(dO, sVt, dS);  // dP = dO V^T
+      executor.score_gradient(p, dS, sDelta.data,
+                              work.dropout.keep_scale);  // dS = P (Z dP - delta)
+      if (work.dropout.threshold > 0) executor.clear_dropped(p);
+      executor.round(p, work.problem.dtype);
+      executor.round(dS, work.problem.dtype);
+      executor.multiply(transposed(p), dO, dV, Accumulate::add);  // dV += P^T dO
+      executor.multiply(transposed(dS), q, dK, Accumulate::add);  // dK += dS^T Q
+      executor.multiply(dS, sK, dQ);                              // dQ  = dS K
+      add_dq(work, state, mask, slice, m_block, n_block, dQ, executor);
+    }
+  }
+
+  executor.scale(sDK, work.shape.softmax_scale);
+  executor.scale(sDV, work.dropout.keep_scale);
+  executor.store(sDK, group.front().dk(tile_keys));
+  executor.store(sDV, group.front().dv(tile_keys));
+}
+
+void finish_rows(const Work& work, const BackwardState& state, const Mask& mask,
+                 const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
+                 cpu::Executor& executor) {
+  const Range rows = tile_range(m_block, work.tiling.block_m, mask.seqlen_q);
+  if (rows.empty()) return;
+  executor.load(slice.accumulator(Operand::dq, state.dq_sum, rows), fast.sDQ);
+  executor.scale(fast.sDQ, work.shape.softmax_scale);
+  executor.store(fast.sDQ, slice.dq(rows));
+}
+
+}  // namespace attnlab::v2
