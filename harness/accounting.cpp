@@ -1,5 +1,8 @@
 #include "harness/accounting.h"
 
+#include <algorithm>
+
+#include "harness/hash.h"
 #include "harness/inputs.h"
 
 namespace attnlab {
@@ -43,20 +46,80 @@ std::int64_t paper_flops(const Problem& problem) {
 std::int64_t compulsory_bytes(const Problem& problem) {
   std::int64_t keys = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) keys += problem.keys(b);
-  const std::int64_t elements =
-      2 * problem.elements_q() + 2 * keys * problem.num_heads_kv * problem.head_dim;
+  const std::int64_t existing_k = keys * problem.num_heads_kv * problem.head_dim;
+  const bool backward = problem.pass != Pass::fwd;
+  // q, o and with a backward dO, dQ; k, v and with a backward dK, dV.
+  const std::int64_t elements = (backward ? 4 : 2) * problem.elements_q() + 2 * existing_k +
+                                (backward ? 2 : 0) * problem.elements_k();
+  const std::int64_t statistics =
+      problem.elements_q() / problem.head_dim;  // rows of lse that exist
   return elements * size_bytes(problem.dtype) +
-         problem.elements_lse() * static_cast<std::int64_t>(sizeof(float));
+         statistics * static_cast<std::int64_t>(sizeof(float));
 }
 
-Memory memory_needed(const Problem& problem, std::uint64_t workspace_bytes) {
-  const auto bytes = [](std::int64_t elements, std::int64_t size) {
-    return static_cast<std::uint64_t>(elements * size);
-  };
-  return {.inputs_bytes = Inputs::bytes(problem),
-          .outputs_bytes = bytes(problem.elements_q(), size_bytes(problem.dtype)),
-          .saved_bytes = bytes(problem.elements_lse(), sizeof(float)),
-          .workspace_bytes = workspace_bytes};
+std::uint64_t bytes_like_q(const Problem& problem) {
+  return static_cast<std::uint64_t>(problem.elements_q() * size_bytes(problem.dtype));
+}
+
+std::uint64_t bytes_like_k(const Problem& problem) {
+  return static_cast<std::uint64_t>(problem.elements_k() * size_bytes(problem.dtype));
+}
+
+std::uint64_t bytes_of_lse(const Problem& problem) {
+  return static_cast<std::uint64_t>(problem.elements_lse()) * sizeof(float);
+}
+
+Problem forward_of(Problem problem) {
+  problem.pass = Pass::fwd;
+  return problem;
+}
+
+std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& competitor) {
+  if (problem.pass == Pass::fwd) return 0;
+  return competitor.implementation->saved_bytes(problem, competitor.config);
+}
+
+Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device) {
+  const std::uint64_t o = bytes_like_q(problem);
+  const std::uint64_t gradients = bytes_like_q(problem) + 2 * bytes_like_k(problem);
+  Memory memory{.inputs_bytes = Inputs::bytes(problem),
+                .saved_bytes = bytes_of_lse(problem) + kernel_saved_bytes(problem, competitor),
+                .workspace_bytes =
+                    competitor.implementation->workspace_bytes(problem, competitor.config, device)};
+  switch (problem.pass) {
+    case Pass::fwd: memory.outputs_bytes = o; break;
+    case Pass::bwd:
+      memory.inputs_bytes += o;
+      memory.outputs_bytes = gradients;
+      break;
+    case Pass::fwdbwd: memory.outputs_bytes = o + gradients; break;
+  }
+  return memory;
+}
+
+std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& competitor,
+                                      const Device& device) {
+  if (problem.pass != Pass::bwd) return 0;
+  return competitor.implementation->workspace_bytes(forward_of(problem), competitor.config, device);
+}
+
+std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
+                         const Device& device) {
+  const Memory memory = memory_needed(problem, competitor, device);
+  return memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
+         std::max(memory.workspace_bytes, forward_workspace_bytes(problem, competitor, device));
+}
+
+std::optional<PatternSummary> summarize_pattern(const Problem& problem) {
+  const auto& blocks = problem.mask.blocks;
+  if (!blocks || !unsupported_pattern(*blocks, problem.seqlen_q, problem.seqlen_k).empty()) {
+    return std::nullopt;
+  }
+  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  const auto visible = std::count(pattern.begin(), pattern.end(), std::uint8_t{1});
+  return PatternSummary{
+      .visible_fraction = static_cast<double>(visible) / static_cast<double>(pattern.size()),
+      .hash = fnv1a(pattern.data(), pattern.size())};
 }
 
 }  // namespace attnlab

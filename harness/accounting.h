@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "harness/record.h"
 #include "kernels/api/problem.h"
@@ -18,10 +19,35 @@ std::int64_t useful_flops(const Problem& problem);
 // x 3.5 for both. Packed: summed over the entries.
 std::int64_t paper_flops(const Problem& problem);
 
-// Forward: q, the k and v rows that exist, o and lse, each once.
+// What the pass must read and write, each element once. Forward: q, k, v; o, lse. Backward: q, k,
+// v, o, dO, lse; dQ, dK, dV. Both: q, k, v, dO; o, lse, dQ, dK, dV. Keys that padding hides are not
+// read, but their gradients are written.
 std::int64_t compulsory_bytes(const Problem& problem);
 
-// Sizes without guards; peak_bytes is left unset.
-Memory memory_needed(const Problem& problem, std::uint64_t workspace_bytes);
+// The same problem with Pass::fwd: what runs before a backward that is timed alone.
+Problem forward_of(Problem problem);
+
+// What the kernel leaves for its backward beside o and lse: 0 for Pass::fwd.
+std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& competitor);
+
+// What a launch of the competitor needs, sizes without guards; peak_bytes is left unset.
+Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device);
+
+// Workspace of the forward that makes o, lse and the saved state for Pass::bwd; 0 for other passes.
+std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& competitor,
+                                      const Device& device);
+
+// The most that the competitor needs at once, alone: memory_needed(), with the larger workspace of
+// Pass::bwd and the forward before it.
+std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
+                         const Device& device);
+
+// Bytes of a tensor like q (also o, dO, dQ), like k (also v, dK, dV), and of lse.
+std::uint64_t bytes_like_q(const Problem& problem);
+std::uint64_t bytes_like_k(const Problem& problem);
+std::uint64_t bytes_of_lse(const Problem& problem);
+
+// The blocks of the problem's pattern; nullopt if it has none or none can be formed.
+std::optional<PatternSummary> summarize_pattern(const Problem& problem);
 
 }  // namespace attnlab

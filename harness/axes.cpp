@@ -3,139 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <stdexcept>
 
+#include "harness/axis_values.h"
 #include "harness/errors.h"
 #include "harness/suggest.h"
 #include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
-
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
-constexpr std::size_t kMostValues = 4096;
-constexpr const char* kIntegerForms = "write N, A:B:xF or A:B:+S (a suffix k is 1024)";
-
-std::string_view trim(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(' ');
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
-
-// ---- Readers: one item of a comma list -> its values. They throw std::invalid_argument. ----
-
-template <class T>
-T parse_number(std::string_view text, T minimum, T maximum) {
-  const std::string_view whole = text;
-  const bool kilo = text.ends_with('k');
-  if (kilo) text.remove_suffix(1);
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument) {
-    throw std::invalid_argument(
-        fmt::format("'{}' is not a whole number; {}", whole, kIntegerForms));
-  }
-  const T unit = kilo ? 1024 : 1;
-  if (error != std::errc() || value < minimum || value > maximum / unit) {
-    throw std::invalid_argument(fmt::format("{} is outside [{}, {}]", whole, minimum, maximum));
-  }
-  return value * unit;
-}
-
-template <class T>
-std::vector<T> parse_range(std::string_view item, T minimum, T maximum) {
-  const auto parts = split(item, ':');
-  if (parts.size() == 1) return {parse_number<T>(item, minimum, maximum)};
-  const bool has_step = parts.size() == 3 && parts[2].size() > 1;
-  const char kind = has_step ? parts[2][0] : '?';
-  if (kind != 'x' && kind != '+') {
-    throw std::invalid_argument(fmt::format("'{}' is not a range; {}", item, kIntegerForms));
-  }
-  const T first = parse_number<T>(parts[0], minimum, maximum);
-  const T last = parse_number<T>(parts[1], minimum, maximum);
-  const T step = parse_number<T>(parts[2].substr(1), kind == 'x' ? 2 : 1, maximum);
-  if (first > last || (kind == 'x' && first == 0)) {
-    throw std::invalid_argument(fmt::format("'{}' never reaches its end", item));
-  }
-  std::vector<T> values;
-  for (T value = first;; value = kind == 'x' ? value * step : value + step) {
-    values.push_back(value);
-    if (values.size() > kMostValues) {
-      throw std::invalid_argument(fmt::format("'{}' has more than {} values", item, kMostValues));
-    }
-    const bool more = kind == 'x' ? value <= last / step : step <= last - value;
-    if (!more) return values;
-  }
-}
-
-std::vector<std::int64_t> parse_sizes(std::string_view item) {
-  return parse_range<std::int64_t>(item, 1, kLargestSize);
-}
-
-std::vector<std::uint64_t> parse_seeds(std::string_view item) {
-  return parse_range<std::uint64_t>(item, 0, ~std::uint64_t{0});
-}
-
-template <class T, T... kValues>
-std::vector<T> parse_name(std::string_view item) {
-  for (const T value : {kValues...}) {
-    if (item == to_string(value)) return {value};
-  }
-  throw std::invalid_argument(
-      fmt::format("'{}' is unknown{}", item, suggestion(item, {to_string(kValues)...})));
-}
-
-std::vector<MaskSpec> parse_masks(std::string_view item) { return {parse_mask(item)}; }
-
-std::vector<double> parse_probability(std::string_view item) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-  if (error != std::errc() || end != item.data() + item.size()) {
-    throw std::invalid_argument(fmt::format("'{}' is not a number", item));
-  }
-  if (!(value >= 0.0 && value < 1.0)) {
-    throw std::invalid_argument(fmt::format("{} is outside [0, 1)", item));
-  }
-  return {std::abs(value)};  // -0 is 0
-}
-
-std::vector<std::string> parse_kernel(std::string_view item) {
-  const auto allowed = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  if (!std::all_of(item.begin(), item.end(), allowed)) {
-    throw std::invalid_argument(fmt::format("'{}' is not the name of a kernel", item));
-  }
-  return {std::string(item)};
-}
-
-std::vector<std::pair<std::int64_t, std::int64_t>> parse_block(std::string_view item) {
-  const auto sides = split(item, 'x');
-  if (sides.size() != 2) {
-    throw std::invalid_argument(fmt::format("'{}' is not a block; write MxN, like 64x128", item));
-  }
-  constexpr std::int64_t kLargestBlock = 1 << 20;
-  return {{parse_number<std::int64_t>(sides[0], 1, kLargestBlock),
-           parse_number<std::int64_t>(sides[1], 1, kLargestBlock)}};
-}
-
-// ---- Canonical text ----
-
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-std::string text_of(std::uint64_t value) { return std::to_string(value); }
-std::string text_of(double value) { return fmt::format("{}", value); }
-std::string text_of(const std::string& value) { return value; }
-std::string text_of(const std::pair<std::int64_t, std::int64_t>& block) {
-  return fmt::format("{}x{}", block.first, block.second);
-}
-template <class T>
-std::string text_of(const T& value) {  // enumerations and masks
-  return to_string(value);
-}
-
-// ---- The rows ----
 
 template <class T, class Parse, class ValueOf>
 AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, ValueOf value_of) {
@@ -175,10 +51,20 @@ std::string block_of(const Competitor& competitor) {
   return text_of(std::pair(config.get("block_m"), config.get("block_n")));
 }
 
+// A config axis that the sweeps' axis of the same name sets.
+AxisGrammar config_grammar(const ConfigAxisRow& row) {
+  const std::string name = row.help.name;
+  return grammar(row.help, row.member, row.parse,
+                 [name](const Case&, const Competitor& competitor) {
+                   const Config& config = competitor.config;
+                   return config.contains(name) ? text_of(config.get(name)) : std::string();
+                 });
+}
+
 std::vector<AxisGrammar> make_axis_grammars() {
   using C = const Case&;
   using K = const Competitor&;
-  return {
+  std::vector<AxisGrammar> rows = {
       grammar({"pass", "fwd,bwd,fwdbwd", "what is computed: forward, backward or both"},
               &Axes::pass, parse_name<Pass, Pass::fwd, Pass::bwd, Pass::fwdbwd>,
               [](C c, K) { return c.problem.pass; }),
@@ -198,6 +84,8 @@ std::vector<AxisGrammar> make_axis_grammars() {
               [](C c, K) { return c.problem.head_dim; }),
       grammar({"mask", "none,causal", "none, or causal, window:L:R, padding, ... joined by '+'"},
               &Axes::mask, parse_masks, [](C c, K) { return c.problem.mask; }),
+      grammar({"lengths", "drawn,300+512", "keys (or queries x keys) of padded or packed entries"},
+              &Axes::lengths, parse_lengths, [](C c, K) { return c.problem.lengths; }),
       grammar({"dropout", "0,0.1", "probability with which an element of P is dropped"},
               &Axes::dropout, parse_probability, [](C c, K) { return c.problem.dropout; }),
       grammar({"seqlen", "512:8192:x2", "queries and keys of an entry (default: 1024)"},
@@ -223,6 +111,8 @@ std::vector<AxisGrammar> make_axis_grammars() {
       grammar({"block", "64x64,128x128", "query rows x keys of a tile, of kernels that have tiles"},
               &Axes::block, parse_block, [](C, K k) { return block_of(k); }),
   };
+  for (const ConfigAxisRow& row : config_axis_rows()) rows.push_back(config_grammar(row));
+  return rows;
 }
 
 }  // namespace
@@ -236,6 +126,24 @@ const char* to_string(InputKind kind) {
     case InputKind::outlier: return "outlier";
   }
   return "?";
+}
+
+const std::vector<ConfigAxisRow>& config_axis_rows() {
+  static const std::vector<ConfigAxisRow> kRows = {
+      {{"sram", "16384,65536", "elements of on-chip memory that tiles are cut for (v1)"},
+       &Axes::sram,
+       parse_sizes},
+      {{"stages", "2,3", "stages of the ring between producer and consumers (v3)"},
+       &Axes::stages,
+       parse_sizes},
+      {{"deterministic", "0,1", "1: backward sums dQ in a fixed order (v2, v3)"},
+       &Axes::deterministic,
+       parse_flag},
+      {{"schedule_seed", "0,1", "interleaving of producer and consumers; 0: round robin (v3)"},
+       &Axes::schedule_seed,
+       parse_counts},
+  };
+  return kRows;
 }
 
 const std::vector<AxisGrammar>& axis_grammars() {
@@ -263,7 +171,7 @@ const std::vector<AxisHelp>& axis_help() {
 
 void set_axis(Sweep& sweep, std::string_view axis, std::string_view text,
               const std::string& where) {
-  find_axis(axis, where).set(sweep.axes, text, where);
+  for (Axes& axes : sweep.axes) find_axis(axis, where).set(axes, text, where);
 }
 
 BackendChoice parse_backend(std::string_view text, const std::string& where) {

@@ -21,6 +21,15 @@ struct AxisGrammar {
   std::function<std::string(const Case& point, const Competitor& competitor)> value_of;
 };
 
+// An axis of kernels' configs that a sweep sets under the same name, one value at a time. (`block`
+// sets two at once: block_m and block_n.)
+struct ConfigAxisRow {
+  AxisHelp help;
+  std::vector<std::int64_t> Axes::*member;
+  std::vector<std::int64_t> (*parse)(std::string_view item);
+};
+const std::vector<ConfigAxisRow>& config_axis_rows();
+
 // In the order of the members of Axes.
 const std::vector<AxisGrammar>& axis_grammars();
 

@@ -87,10 +87,29 @@ TEST(Axes, DropoutLiesInItsInterval) {
 }
 
 TEST(Axes, Blocks) {
-  EXPECT_EQ(values_of("block", "64x64,128x32"), (Texts{"64x64", "128x32"}));
-  for (const char* text : {"64", "64x", "x64", "0x64", "64x64x64", "64*64"}) {
+  EXPECT_EQ(values_of("block", "64x64,0x32"), (Texts{"64x64", "0x32"}));
+  for (const char* text : {"64", "64x", "x64", "-1x64", "64x64x64", "64*64"}) {
     EXPECT_NE(error_of("block", text), "") << text;
   }
+}
+
+TEST(Axes, ConfigAxes) {
+  EXPECT_EQ(values_of("sram", "1k,100"), (Texts{"1024", "100"}));
+  EXPECT_EQ(values_of("stages", "2:4:+1"), (Texts{"2", "3", "4"}));
+  EXPECT_EQ(values_of("deterministic", "0,1"), (Texts{"0", "1"}));
+  EXPECT_EQ(values_of("schedule_seed", "0,12"), (Texts{"0", "12"}));
+  EXPECT_PRED2(contains, error_of("deterministic", "2"), "test: '2' is neither 0 nor 1");
+  EXPECT_PRED2(contains, error_of("stages", "0"), "0 is outside");
+}
+
+TEST(Axes, Lengths) {
+  EXPECT_EQ(values_of("lengths", "drawn, 300+512+0,1kx5+7x7"),
+            (Texts{"drawn", "300+512+0", "1024x5+7"}));
+  for (const char* text : {"300+", "+", "1x2x3", "-1", "1.5", "a", "drawn+1", "1:2:+1", "x3"}) {
+    EXPECT_PRED2(contains, error_of("lengths", text), "write drawn, or the keys of each entry")
+        << text;
+  }
+  EXPECT_PRED2(contains, error_of("lengths", "5x5,5"), "5 is given twice");
 }
 
 TEST(Axes, HelpExamplesAreAccepted) {

@@ -23,6 +23,7 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Examples:\n"
     "  attnlab list\n"
+    "  attnlab model --seqlen 8k --dtype f16 --mask causal --gpu H100\n"
     "  attnlab run sweeps/quick.json\n"
     "  attnlab run --kernel naive,v2 --seqlen 512:4096:x2 --mask none,causal\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
@@ -120,8 +121,9 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {
-      add_list_verb(app), add_run_verb(app, join_command_line(argc, argv)), add_table_verb(app)};
+  const std::vector<Verb> verbs = {add_list_verb(app), add_model_verb(app),
+                                   add_run_verb(app, join_command_line(argc, argv)),
+                                   add_table_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

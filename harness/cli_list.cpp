@@ -118,9 +118,9 @@ std::string joined(const Json& values) {
   return fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), ", "));
 }
 
-// "  label       text", wrapped under the text.
+// "  label           text", wrapped under the text.
 std::string entry(const std::string& label, const std::string& text) {
-  constexpr std::size_t kIndent = 16;
+  constexpr std::size_t kIndent = 20;
   return wrap(fmt::format("    {:<{}}{}", label, kIndent - 4, text), kIndent);
 }
 

@@ -15,7 +15,7 @@ struct PlannedPoint {
   const Competitor* competitor;
   std::string status;  // "runs", "unsupported" or "skipped"
   std::string reason;
-  std::uint64_t workspace_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // what it would take, 0 if it does not run
 };
 
 std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& device) {
@@ -30,18 +30,12 @@ std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& dev
         point.status = "unsupported";
         point.reason = competitor.unsupported;
       } else {
-        point.workspace_bytes =
-            competitor.implementation->workspace_bytes(work.problem, competitor.config, device);
+        point.memory_bytes = most_bytes(work.problem, competitor, device);
       }
       points.push_back(std::move(point));
     }
   }
   return points;
-}
-
-std::uint64_t memory_bytes(const PlannedPoint& point) {
-  const Memory memory = memory_needed(point.work->problem, point.workspace_bytes);
-  return memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes + memory.workspace_bytes;
 }
 
 std::string mib(std::uint64_t bytes) {
@@ -60,7 +54,7 @@ Grid make_grid(const std::vector<PlannedPoint>& points, Footnotes& footnotes) {
     grid.rows.push_back({{point.work->problem.id()},
                          {point.competitor->kernel},
                          {point.competitor->config.to_string()},
-                         {runs ? mib(memory_bytes(point)) : "-"},
+                         {runs ? mib(point.memory_bytes) : "-"},
                          {footnotes.mark(point.status, point.reason)}});
   }
   return grid;
@@ -81,7 +75,7 @@ Grid make_data_grid(const std::vector<PlannedPoint>& points) {
                          {point.competitor->config.to_string()},
                          {point.status},
                          {point.reason},
-                         {std::to_string(memory_bytes(point))}});
+                         {std::to_string(point.memory_bytes)}});
   }
   return grid;
 }
@@ -103,13 +97,13 @@ std::string summary(const std::vector<PlannedPoint>& points, const std::vector<C
   for (const PlannedPoint& point : points) {
     if (point.status != "runs") continue;
     ++running;
-    if (largest == nullptr || memory_bytes(*largest) < memory_bytes(point)) largest = &point;
+    if (largest == nullptr || largest->memory_bytes < point.memory_bytes) largest = &point;
   }
   std::string text =
       fmt::format("{}, {}, of which {} can run on {}.", count_of(cases.size(), "case"),
                   count_of(points.size(), "point"), running, describe(device));
   if (largest != nullptr) {
-    text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(memory_bytes(*largest)),
+    text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(largest->memory_bytes),
                         largest->competitor->kernel, largest->work->problem.id());
   }
   return wrap(text + " Nothing was run.");

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "harness/axes.h"
+#include "harness/cli_sweep_flags.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
@@ -41,9 +41,8 @@ measurement is invalid.)";
 
 // The flags as they were given; empty: not given.
 struct RunFlags {
-  std::string sweep_file;
-  std::vector<std::optional<std::string>> axes;  // in the order of axis_help()
-  std::string backend, out, isa, memory_limit;
+  SweepFlags sweep;
+  std::string out, isa, memory_limit, protocol;
   std::string format = "table";
   std::optional<int> threads, rounds;
   std::optional<double> max_seconds;
@@ -51,35 +50,9 @@ struct RunFlags {
   bool no_progress = false;
 };
 
-std::string flag_of(std::string_view axis) {
-  std::string flag = "--" + std::string(axis);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
-
 Sweep make_sweep(const RunFlags& flags) {
-  Sweep sweep;
-  sweep.name = "flags";
-  sweep.source = "command line";
-  if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
-  bool any_axis = false;
-  for (std::size_t i = 0; i < flags.axes.size(); ++i) {
-    if (!flags.axes[i]) continue;
-    any_axis = true;
-    const std::string axis = axis_help()[i].name;
-    if (axis == "seqlen") {  // replaces whatever lengths the file has; the next two flags may add
-      sweep.axes.seqlen_q.clear();
-      sweep.axes.seqlen_k.clear();
-    }
-    set_axis(sweep, axis, *flags.axes[i], flag_of(axis));
-  }
-  if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
-  if (flags.sweep_file.empty() && !any_axis) {
-    throw UsageError(
-        "nothing to run: name a sweep file (attnlab list shows those there are) or an axis, "
-        "like --seqlen 1024");
-  }
-  sweep.overridden = any_axis;
+  Sweep sweep = make_sweep(flags.sweep);
+  if (!flags.protocol.empty()) set_protocol(sweep, flags.protocol, "--protocol");
   if (flags.rounds) {
     sweep.protocol.min_rounds = *flags.rounds;
     sweep.protocol.max_rounds = *flags.rounds;
@@ -198,6 +171,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
   std::fflush(stdout);
   fmt::print(notes,
              "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
+             "  attnlab table {0} --value gflops\n"
              "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
              out.string());
   return exit_code(records);
@@ -215,19 +189,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   CLI::App* command = app.add_subcommand("run", "Run a sweep: verify, time and record every point");
   command->footer(kFooter);
   const auto flags = std::make_shared<RunFlags>();
-  flags->axes.resize(axis_help().size());
-  command->add_option("sweep", flags->sweep_file, "A sweep file (sweeps/README.md has the format)")
-      ->type_name("SWEEP.json");
-  for (std::size_t i = 0; i < axis_help().size(); ++i) {
-    const AxisHelp& help = axis_help()[i];
-    command->add_option(flag_of(help.name), flags->axes[i], help.summary)
-        ->type_name(help.values)
-        ->join(',')
-        ->group("Axes");
-  }
-  command->add_option("--backend", flags->backend, "auto (the best there is), cpu or cuda")
-      ->type_name("NAME")
-      ->group("Where");
+  add_sweep_flags(*command, flags->sweep);
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
       ->check(between(1, 4096))
@@ -247,6 +209,12 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
       ->type_name("S")
       ->check(between(1e-3, 86400.0))
+      ->group("Measurement");
+  command
+      ->add_option("--protocol", flags->protocol,
+                   "Any key of a sweep file's protocol, like warmup_seconds=0.1")
+      ->type_name("KEY=N,...")
+      ->join(',')
       ->group("Measurement");
   command
       ->add_option("--out", flags->out, "Records (default: results/<sweep>-<time>.jsonl); appends")

@@ -3,10 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <random>
+#include <map>
 
 #include "harness/axes.h"
 #include "harness/errors.h"
+#include "harness/lengths.h"
 #include "harness/suggest.h"
 #include "harness/sweep.h"
 
@@ -53,6 +54,8 @@ std::vector<Case> multiply_axes(const Axes& axes) {
   multiply(
       cases, axes.mask, [](Case & c) -> auto& { return c.problem.mask; });
   multiply(
+      cases, axes.lengths, [](Case & c) -> auto& { return c.problem.lengths; });
+  multiply(
       cases, axes.dropout, [](Case & c) -> auto& { return c.problem.dropout; });
   if (axes.seqlen_q.empty() || axes.seqlen_k.empty()) {
     const std::vector<std::int64_t> default_seqlen = {1024};
@@ -77,39 +80,6 @@ std::vector<Case> multiply_axes(const Axes& axes) {
       cases, axes.seed, [](Case & c) -> auto& { return c.seed; });
   for (Case& c : cases) c.problem.seed = c.seed;
   return cases;
-}
-
-// Uniform in [minimum, maximum], the same on every platform (std::uniform_int_distribution is not).
-// The bias of the remainder is below 2^-32, as lengths are below 2^32.
-std::int64_t draw(std::mt19937_64& engine, std::int64_t minimum, std::int64_t maximum) {
-  const auto span = static_cast<std::uint64_t>(maximum - minimum) + 1;
-  return minimum + static_cast<std::int64_t>(engine() % span);
-}
-
-// Lengths of the entries: drawn from the seed under a padding mask; entries of a packed problem all
-// have the full length.
-Lengths make_lengths(const Problem& problem) {
-  const auto batch = static_cast<std::size_t>(problem.batch);
-  if (problem.layout == Layout::packed) {
-    return {.kind = LengthsKind::packed,
-            .queries = std::vector<std::int64_t>(batch, problem.seqlen_q),
-            .keys = std::vector<std::int64_t>(batch, problem.seqlen_k)};
-  }
-  if (!problem.mask.padding) return {};
-  constexpr std::int64_t kDefaultSpread = 20;
-  const std::int64_t given = problem.mask.padding->minimum;
-  const std::int64_t minimum =
-      given >= 0 ? given : std::max<std::int64_t>(1, problem.seqlen_k - kDefaultSpread);
-  if (minimum > problem.seqlen_k) {
-    throw UsageError(fmt::format("mask: '{}' needs {} keys but seqlen_k is {}",
-                                 to_string(problem.mask), minimum, problem.seqlen_k));
-  }
-  std::mt19937_64 engine(problem.seed);
-  Lengths lengths{.kind = LengthsKind::padding};
-  for (std::size_t b = 0; b < batch; ++b) {
-    lengths.keys.push_back(draw(engine, minimum, problem.seqlen_k));
-  }
-  return lengths;
 }
 
 // Problem's invalid() in the words of the axes.
@@ -145,18 +115,39 @@ void check_kernel_name(const std::string& name, const Registry& registry) {
   }
 }
 
-// Every config that the axes ask of a kernel: `block` touches only the axes that it declares.
-std::vector<Config> make_configs(const Axes& axes, const Implementation& implementation) {
-  const Config defaults = default_config(implementation);
-  if (axes.block.empty()) return {defaults};
+// The configs that come out of `base` when `values` are set, without those that are there already.
+template <class T, class Set>
+std::vector<Config> multiply_configs(const std::vector<Config>& base, const std::vector<T>& values,
+                                     Set set) {
+  if (values.empty()) return base;
   std::vector<Config> configs;
-  for (const auto& [block_m, block_n] : axes.block) {
-    Config config = defaults;
-    if (config.contains("block_m")) config.set("block_m", block_m);
-    if (config.contains("block_n")) config.set("block_n", block_n);
-    if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
-      configs.push_back(config);
+  for (const Config& config : base) {
+    for (const T& value : values) {
+      Config changed = config;
+      set(changed, value);
+      if (std::find(configs.begin(), configs.end(), changed) == configs.end()) {
+        configs.push_back(changed);
+      }
     }
+  }
+  return configs;
+}
+
+// Every config that the axes ask of a kernel: only what it declares is set, so that a kernel
+// without stages runs once and not once for each number of stages.
+std::vector<Config> make_configs(const Axes& axes, const Implementation& implementation) {
+  const auto set_declared = [](Config& config, const std::string& name, std::int64_t value) {
+    if (config.contains(name)) config.set(name, value);
+  };
+  std::vector<Config> configs = multiply_configs({default_config(implementation)}, axes.block,
+                                                 [&](Config& config, const auto& block) {
+                                                   set_declared(config, "block_m", block.first);
+                                                   set_declared(config, "block_n", block.second);
+                                                 });
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    configs = multiply_configs(configs, axes.*row.member, [&](Config& config, std::int64_t value) {
+      set_declared(config, row.help.name, value);
+    });
   }
   return configs;
 }
@@ -236,9 +227,10 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
   }
 }
 
-std::vector<Case> expand_axes(const Sweep& sweep, const Registry& registry, const Device& device) {
-  std::vector<Case> cases = multiply_axes(sweep.axes);
-  const std::vector<Competitor> competitors = make_competitors(sweep.axes, registry, device);
+// The cases of one product.
+std::vector<Case> expand_product(const Axes& axes, const Registry& registry, const Device& device) {
+  std::vector<Case> cases = multiply_axes(axes);
+  const std::vector<Competitor> competitors = make_competitors(axes, registry, device);
   for (Case& point : cases) {
     Problem& problem = point.problem;
     problem.lengths = make_lengths(problem);
@@ -250,6 +242,48 @@ std::vector<Case> expand_axes(const Sweep& sweep, const Registry& registry, cons
       competitor.unsupported = why_unsupported(competitor, problem, device);
     }
   }
+  return cases;
+}
+
+// Adds the cases of another product: of a problem that is there already, only the competitors that
+// are new, so that all that compete on a problem are timed together.
+class CaseList {
+ public:
+  void add(std::vector<Case> cases) {
+    for (Case& point : cases) {
+      const std::string key =
+          fmt::format("{} {} {}", point.problem.id(), to_string(point.input_kind), point.seed);
+      const auto [place, is_new] = places_.emplace(key, cases_.size());
+      if (is_new) {
+        cases_.push_back(std::move(point));
+      } else {
+        add_competitors(cases_[place->second].competitors, point.competitors);
+      }
+    }
+  }
+  std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  static void add_competitors(std::vector<Competitor>& competitors,
+                              const std::vector<Competitor>& more) {
+    for (const Competitor& other : more) {
+      const bool is_there =
+          std::any_of(competitors.begin(), competitors.end(), [&](const Competitor& competitor) {
+            return competitor.kernel == other.kernel && competitor.config == other.config;
+          });
+      if (!is_there) competitors.push_back(other);
+    }
+  }
+
+  std::vector<Case> cases_;
+  std::map<std::string, std::size_t> places_;
+};
+
+std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
+                                  const Device& device) {
+  CaseList list;
+  for (const Axes& axes : sweep.axes) list.add(expand_product(axes, registry, device));
+  std::vector<Case> cases = list.take();
   exclude_points(cases, sweep, registry);
   return cases;
 }
@@ -258,7 +292,7 @@ std::vector<Case> expand_axes(const Sweep& sweep, const Registry& registry, cons
 
 std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device) {
   try {
-    return expand_axes(sweep, registry, device);
+    return expand_products(sweep, registry, device);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", sweep.source, error.what()));
   }

@@ -68,12 +68,24 @@ TEST(Expand, ALengthThatIsNotGivenIsSeqlen) {
 TEST(Expand, KernelsCompeteWithTheConfigsTheyDeclare) {
   const auto cases = expanded(sweep_of({{"block", "64x64,16x32"}}));
   ASSERT_EQ(cases.size(), 1u);
-  EXPECT_EQ(names(cases[0]),
-            (Texts{"naive default", "v2 block_m=64,block_n=64", "v2 block_m=16,block_n=32"}));
+  EXPECT_EQ(names(cases[0]), (Texts{"naive default", "v2 block_m=64,block_n=64,stages=2",
+                                    "v2 block_m=16,block_n=32,stages=2"}));
   EXPECT_EQ(cases[0].competitors[0].implementation, &fake::kNaive);
   EXPECT_EQ(cases[0].competitors[0].unsupported, "");
   EXPECT_EQ(names(expanded(sweep_of({{"kernel", "v2"}})).at(0)),
-            (Texts{"v2 block_m=64,block_n=32"}));
+            (Texts{"v2 block_m=64,block_n=32,stages=2"}));
+}
+
+TEST(Expand, ConfigAxesAreProjectedOnWhatAKernelDeclares) {
+  const auto cases =
+      expanded(sweep_of({{"block", "64x64"}, {"stages", "2,3"}, {"deterministic", "0,1"}}));
+  EXPECT_EQ(names(cases.at(0)), (Texts{"naive default", "v2 block_m=64,block_n=64,stages=2",
+                                       "v2 block_m=64,block_n=64,stages=3"}));
+  Sweep sweep = sweep_of({{"stages", "2,3"}});
+  sweep.exclude.push_back({{{"stages", {"3"}}}, "two are enough"});
+  const auto excluded = expanded(sweep);
+  EXPECT_EQ(excluded.at(0).competitors.at(1).skipped, "");
+  EXPECT_EQ(excluded.at(0).competitors.at(2).skipped, "two are enough");
 }
 
 TEST(Expand, WhatCannotRunIsUnsupportedWithItsReason) {
@@ -104,6 +116,19 @@ TEST(Expand, AMachineWithoutTheBackendStillHasPoints) {
   EXPECT_EQ(cases[0].competitors[0].unsupported, "this machine has no cuda device");
   EXPECT_EQ(cases[0].competitors[1].unsupported, "no kernel 'v3' on backend cuda; there are: own");
   EXPECT_FALSE(expand({}, Registry(), fake::cpu()).at(0).competitors.empty());
+}
+
+TEST(Expand, ProductsAreMergedByProblem) {
+  Sweep sweep = sweep_of({{"seqlen", "8,16"}, {"kernel", "v2"}, {"block", "64x64"}});
+  sweep.axes.push_back(sweep_of({{"seqlen", "16,32"}, {"block", "64x64,16x32"}}).axes.front());
+  const auto cases = expanded(sweep);
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(cases[0].problem.seqlen_q, 8);
+  EXPECT_EQ(names(cases[0]), (Texts{"v2 block_m=64,block_n=64,stages=2"}));
+  EXPECT_EQ(names(cases[1]), (Texts{"v2 block_m=64,block_n=64,stages=2", "naive default",
+                                    "v2 block_m=16,block_n=32,stages=2"}));
+  EXPECT_EQ(cases[2].problem.seqlen_q, 32);
+  EXPECT_EQ(cases[2].competitors.size(), 3u);
 }
 
 TEST(Expand, AMisspeltKernelIsAnError) {
@@ -143,12 +168,74 @@ TEST(Expand, PaddingLengthsComeFromTheSeed) {
             (std::vector<std::int64_t>{59, 62, 59, 53}));
 }
 
-TEST(Expand, PackedEntriesHaveFullLength) {
-  const Problem problem =
-      expanded(sweep_of({{"layout", "packed"}, {"batch", "2"}, {"seqlen", "5"}})).at(0).problem;
-  EXPECT_EQ(problem.lengths.queries, (std::vector<std::int64_t>{5, 5}));
-  EXPECT_EQ(problem.lengths.keys, (std::vector<std::int64_t>{5, 5}));
-  EXPECT_EQ(invalid(problem), "");
+TEST(Expand, PackedLengthsComeFromTheSeed) {
+  const auto lengths = [](const char* seed, const char* seqlen_q, const char* seqlen_k) {
+    const Problem problem = expanded(sweep_of({{"layout", "packed"},
+                                               {"batch", "300"},
+                                               {"seqlen_q", seqlen_q},
+                                               {"seqlen_k", seqlen_k},
+                                               {"seed", seed}}))
+                                .at(0)
+                                .problem;
+    EXPECT_EQ(invalid(problem), "");
+    EXPECT_FALSE(problem.lengths.given);
+    return problem.lengths;
+  };
+  const Lengths square = lengths("7", "20", "20");
+  EXPECT_EQ(square.queries, square.keys);
+  EXPECT_EQ(*std::min_element(square.keys.begin(), square.keys.end()), 1);
+  EXPECT_EQ(*std::max_element(square.keys.begin(), square.keys.end()), 20);
+  EXPECT_EQ(square, lengths("7", "20", "20"));
+  EXPECT_NE(square, lengths("8", "20", "20"));
+  const Lengths oblong = lengths("7", "20", "9");
+  EXPECT_NE(oblong.queries, oblong.keys);
+  EXPECT_EQ(*std::max_element(oblong.queries.begin(), oblong.queries.end()), 20);
+  EXPECT_EQ(*std::max_element(oblong.keys.begin(), oblong.keys.end()), 9);
+}
+
+TEST(Expand, GivenLengthsArePartOfTheProblem) {
+  const auto cases = expanded(sweep_of(
+      {{"mask", "padding"}, {"batch", "3"}, {"seqlen", "64"}, {"lengths", "drawn,10+64+0"}}));
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_FALSE(cases[0].problem.lengths.given);
+  const Problem& padded = cases[1].problem;
+  EXPECT_EQ(
+      padded.lengths,
+      (Lengths{.kind = LengthsKind::padding, .given = true, .queries = {}, .keys = {10, 64, 0}}));
+  EXPECT_TRUE(padded.id().ends_with("/len10+64+0")) << padded.id();
+  const Problem packed = expanded(sweep_of({{"layout", "packed"},
+                                            {"batch", "2"},
+                                            {"seqlen_q", "8"},
+                                            {"seqlen_k", "16"},
+                                            {"lengths", "3x16+5"}}))
+                             .at(0)
+                             .problem;
+  EXPECT_EQ(
+      packed.lengths,
+      (Lengths{.kind = LengthsKind::packed, .given = true, .queries = {3, 5}, .keys = {16, 5}}));
+  EXPECT_TRUE(packed.id().ends_with("/len3x16+5")) << packed.id();
+}
+
+TEST(Expand, LengthsThatDoNotFitAreErrorsWithARemedy) {
+  const auto error = [](const char* layout, const char* mask, const char* lengths) {
+    return error_of(sweep_of({{"layout", layout},
+                              {"mask", mask},
+                              {"lengths", lengths},
+                              {"batch", "2"},
+                              {"seqlen_q", "8"},
+                              {"seqlen_k", "16"}}));
+  };
+  EXPECT_PRED2(starts_with, error("bshd", "none", "3+4"),
+               "a.json: lengths: '3+4' needs entries of different lengths: take layout packed or");
+  EXPECT_PRED2(contains, error("packed", "none", "3"),
+               "lengths: '3' are 1 length, but batch is 2: take batch 1, or give 2");
+  EXPECT_PRED2(contains, error("bshd", "padding", "3+17"),
+               "lengths: '3+17' has an entry of 17, but seqlen_k is 16: shorten");
+  EXPECT_PRED2(contains, error("packed", "none", "9x3+4"), "an entry of 9, but seqlen_q is 8");
+  EXPECT_PRED2(contains, error("bshd", "padding", "2x3+4"), "mask padding hides keys alone");
+  EXPECT_PRED2(contains, error("packed", "padding", "drawn"),
+               "mask: padding has no meaning with layout packed");
+  EXPECT_EQ(error("packed", "causal", "8x16+0"), "");
 }
 
 TEST(Expand, ExclusionsSkipExactlyTheirPoints) {

@@ -19,7 +19,8 @@ inline void release(PreparedKernel*) {}
 inline Traffic traffic(const Problem&, const Config&) { return {}; }
 
 inline constexpr ConfigAxis kBlocks[] = {{"block_m", "query rows", 64, 16, 256},
-                                         {"block_n", "keys", 32, 16, 256}};
+                                         {"block_n", "keys", 32, 16, 256},
+                                         {"stages", "tiles in flight", 2, 1, 4}};
 
 inline constexpr Implementation make(const char* name, Backend backend, bool has_blocks) {
   return {kApiVersion,
@@ -27,7 +28,7 @@ inline constexpr Implementation make(const char* name, Backend backend, bool has
           backend,
           "computes nothing",
           has_blocks ? kBlocks : nullptr,
-          has_blocks ? 2 : 0,
+          has_blocks ? 3 : 0,
           only_f32_forward,
           no_workspace,
           no_saved,

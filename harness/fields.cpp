@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/axes.h"
 #include "harness/errors.h"
 #include "harness/suggest.h"
 #include "harness/table.h"
@@ -45,24 +46,45 @@ auto rate(const char* count, double unit) {
   };
 }
 
-// The largest of a verdict's numbers over all tensors but lse, which is judged by a rule of its
-// own, before and after timing. Records spell infinities and NaN as text: those are the largest.
-auto worst_verdict(const char* key) {
-  return [key](const RecordJson& record) -> RecordJson {
-    RecordJson worst;
-    for (const char* when : {"verify", "verify_timed"}) {
-      const RecordJson verdicts = at(record, {when});
-      if (!verdicts.is_array()) continue;
-      for (const RecordJson& verdict : verdicts) {
-        const RecordJson value = at(verdict, {key});
-        if (at(verdict, {"tensor"}) == "lse") continue;
-        if (value.is_string()) return value;
-        if (!value.is_number()) continue;
-        if (worst.is_null() || worst.get<double>() < value.get<double>()) worst = value;
-      }
+// The verdict in which a number is largest, over all tensors of the pass but lse, which is judged
+// by a rule of its own, before and after timing. Records spell infinities and NaN as text: those
+// are the largest.
+RecordJson find_worst(const RecordJson& record, const char* key) {
+  RecordJson worst;
+  for (const char* when : {"verify", "verify_timed"}) {
+    const RecordJson verdicts = at(record, {when});
+    if (!verdicts.is_array()) continue;
+    for (const RecordJson& verdict : verdicts) {
+      const RecordJson value = at(verdict, {key});
+      if (at(verdict, {"tensor"}) == "lse") continue;
+      if (value.is_string()) return verdict;
+      if (!value.is_number()) continue;
+      if (worst.is_null() || worst[key].get<double>() < value.get<double>()) worst = verdict;
     }
-    return worst;
-  };
+  }
+  return worst;
+}
+
+auto worst_verdict(const char* key) {
+  return [key](const RecordJson& record) { return at(find_worst(record, key), {key}); };
+}
+
+RecordJson read_worst_tensor(const RecordJson& record) {
+  return at(find_worst(record, "ratio_to_twin"), {"tensor"});
+}
+
+// The lengths that were given: keys of each entry, or queries x keys where they differ.
+RecordJson read_lengths(const RecordJson& record) {
+  const RecordJson lengths = at(record, {"problem", "lengths"});
+  if (at(lengths, {"given"}) != true) return nullptr;
+  const RecordJson keys = at(lengths, {"keys"});
+  const RecordJson queries = at(lengths, {"queries"});
+  std::string text;
+  for (std::size_t b = 0; b < keys.size(); ++b) {
+    const bool differ = queries.is_array() && queries[b] != keys[b];
+    text += (b == 0 ? "" : "+") + (differ ? exact(queries[b]) + "x" : "") + exact(keys[b]);
+  }
+  return text;
 }
 
 RecordJson read_seqlen(const RecordJson& record) {
@@ -84,6 +106,7 @@ RecordJson read_block(const RecordJson& record) {
   const RecordJson rows = at(record, {"config", "block_m"});
   const RecordJson keys = at(record, {"config", "block_n"});
   if (rows.is_null() || keys.is_null()) return nullptr;
+  if (rows == 0 && keys == 0) return nullptr;  // as the kernel itself chooses
   return exact(rows) + "x" + exact(keys);
 }
 
@@ -144,6 +167,8 @@ std::vector<Field> make_fields() {
   problem("heads_kv", "num_heads_kv", "key/value heads");
   problem("head_dim", "head_dim", "elements of one head");
   problem("mask", "mask", "the mask in its text form");
+  add("lengths", "lengths", "", kAxis, kPlain,
+      "keys (or queries x keys) of each entry, where they were given", read_lengths);
   problem("dropout", "dropout", "dropout probability");
   add("seqlen", "seqlen", "", kAxis, kPlain, "sequence length, where seqlen_q = seqlen_k",
       read_seqlen);
@@ -158,6 +183,10 @@ std::vector<Field> make_fields() {
   add("config", "config", "", kIdentity, kPlain, "all values of the kernel's config axes",
       read_config);
   add("block", "block", "", kIdentity, kPlain, "tile: block_m x block_n", read_block);
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    add(row.help.name, row.help.name, "", kIdentity, kPlain, row.help.summary,
+        reader({"config", row.help.name}));
+  }
   add("status", "status", "", kIdentity, kPlain,
       "ok, failed, unsupported, out_of_memory, invalid or skipped", reader({"status"}));
   add("reason", "reason", "", kIdentity, kPlain, "why the status is not ok", reader({"reason"}));
@@ -182,13 +211,17 @@ std::vector<Field> make_fields() {
   add("ratio_to_twin", "err/twin", "", kMeasure, kRatio,
       "largest error / that of a materialized computation in the same precision",
       worst_verdict("ratio_to_twin"));
+  add("worst_tensor", "worst", "", kMeasure, kPlain, "the tensor with the largest err/twin",
+      read_worst_tensor);
   add("max_abs", "max abs err", "", kMeasure, kScientific, "largest absolute error",
       worst_verdict("max_abs"));
   add("rel_fro", "rel fro err", "", kMeasure, kScientific, "relative error in the Frobenius norm",
       worst_verdict("rel_fro"));
-  mib("inputs_mib", "inputs MiB", {"memory", "inputs_bytes"}, "q, k, v (and dO) in memory");
+  mib("inputs_mib", "inputs MiB", {"memory", "inputs_bytes"},
+      "q, k, v in memory; with a backward dO, and o where it is read");
   mib("outputs_mib", "outputs MiB", {"memory", "outputs_bytes"}, "outputs in memory");
-  mib("saved_mib", "saved MiB", {"memory", "saved_bytes"}, "statistics kept for backward");
+  mib("saved_mib", "saved MiB", {"memory", "saved_bytes"},
+      "lse, and what the kernel saves for its backward");
   mib("workspace_mib", "work MiB", {"memory", "workspace_bytes"},
       "memory beyond inputs and outputs");
   mib("peak_mib", "peak MiB", {"memory", "peak_bytes"}, "measured peak of the memory");
@@ -198,6 +231,15 @@ std::vector<Field> make_fields() {
       "what the schedule loads (modelled)");
   mib("requested_write_mib", "req. write MiB", {"traffic", "requested_write_bytes"},
       "what the schedule stores (modelled)");
+  const auto tiles = [&add](const char* name, const char* key, const char* summary) {
+    add(name, name, "", kMeasure, kPlain, summary, reader({"traffic", "tiles", key}));
+  };
+  tiles("tiles_empty", "empty", "tiles of the attention matrix that were skipped");
+  tiles("tiles_partial", "partial", "tiles on the border of the mask");
+  tiles("tiles_full", "full", "tiles that are visible as a whole");
+  add("visible_blocks", "visible %", "%", kMeasure, kSignificant,
+      "blocks of a block mask that are visible",
+      scaled({"problem", "blocks", "visible_fraction"}, 100.0));
   add("requested_mib", "requested MiB", "MiB", kMeasure, kSignificant,
       "what the schedule loads and stores (modelled)", [](const RecordJson& record) -> RecordJson {
         const RecordJson bytes = read_requested_bytes(record);

@@ -24,7 +24,8 @@ struct RowSource {
   InputTensor tensor;
   std::int64_t b, h, row;
 
-  // What the four words of a call are for; each purpose has numbers of its own.
+  // What the four words of a call are for; each purpose has numbers of its own. The counter has
+  // room for four tensors and four purposes.
   enum class Purpose : u32 { values, outlier_choice, outlier_values };
 
   // The words of columns 4 * group to 4 * group + 3.
@@ -145,14 +146,14 @@ struct Extent {
 
 Extent extent(InputTensor tensor, const Problem& problem) {
   const Shape shape = make_shape(problem);
-  const bool is_q = tensor == InputTensor::q;
+  const bool like_q = tensor == InputTensor::q || tensor == InputTensor::dout;
   const bool packed = problem.lengths.kind == LengthsKind::packed;
-  Extent result{.heads = is_q ? problem.num_heads_q : problem.num_heads_kv,
-                .strides = is_q ? shape.q : shape.k};
+  Extent result{.heads = like_q ? problem.num_heads_q : problem.num_heads_kv,
+                .strides = like_q ? shape.q : shape.k};
   std::int64_t start = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const std::int64_t valid = is_q ? problem.queries(b) : problem.keys(b);
-    const std::int64_t rows = packed ? valid : is_q ? problem.seqlen_q : problem.seqlen_k;
+    const std::int64_t valid = like_q ? problem.queries(b) : problem.keys(b);
+    const std::int64_t rows = packed ? valid : like_q ? problem.seqlen_q : problem.seqlen_k;
     result.rows.push_back(rows);
     result.valid.push_back(valid);
     result.first_row.push_back(start);
@@ -214,6 +215,9 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
   tensors_.q = tensor("q", InputTensor::q, problem.elements_q());
   tensors_.k = tensor("k", InputTensor::k, problem.elements_k());
   tensors_.v = tensor("v", InputTensor::v, problem.elements_k());
+  if (problem.pass != Pass::fwd) {
+    tensors_.dout = tensor("dO", InputTensor::dout, problem.elements_q());
+  }
   const Lengths& lengths = problem.lengths;
   if (lengths.kind == LengthsKind::padding) {
     tensors_.keys =
@@ -228,8 +232,9 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
 }
 
 std::uint64_t Inputs::bytes(const Problem& problem) {
+  const std::int64_t like_q = problem.pass == Pass::fwd ? 1 : 2;  // q, dO
   std::int64_t total =
-      (problem.elements_q() + 2 * problem.elements_k()) * size_bytes(problem.dtype);
+      (like_q * problem.elements_q() + 2 * problem.elements_k()) * size_bytes(problem.dtype);
   constexpr std::int64_t kIndexBytes = sizeof(std::int32_t);
   if (problem.lengths.kind == LengthsKind::padding) total += problem.batch * kIndexBytes;
   if (problem.lengths.kind == LengthsKind::packed) total += 2 * (problem.batch + 1) * kIndexBytes;

@@ -12,13 +12,13 @@
 
 namespace attnlab {
 
-enum class InputTensor : std::uint8_t { q, k, v };
+enum class InputTensor : std::uint8_t { q, k, v, dout };
 
 // Fills one tensor in the problem's layout, rounded to its dtype:
 //   normal        N(0, 1)
 //   uniform       [-1, 1]
 //   integers      80 % zero, else one of -3, -2, -1, 1, 2, 3
-//   large_logits  N(0, 1), q times 16
+//   large_logits  N(0, 1), q times 16 (dO and the others are not)
 //   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
 //                 FlashAttention-3, section 4.3.
 // Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
@@ -26,7 +26,8 @@ enum class InputTensor : std::uint8_t { q, k, v };
 void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
                 int threads, void* data);
 
-// q, k, v and the lists that tell kernels about lengths and patterns, in an arena.
+// q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in an
+// arena.
 class Inputs {
  public:
   Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads);

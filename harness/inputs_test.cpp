@@ -17,8 +17,8 @@ constexpr std::uint64_t kSeed = 7;
 
 std::vector<float> fill(InputTensor tensor, const Problem& problem, InputKind kind,
                         std::uint64_t seed = kSeed, int threads = 1) {
-  const std::int64_t elements =
-      tensor == InputTensor::q ? problem.elements_q() : problem.elements_k();
+  const bool like_q = tensor == InputTensor::q || tensor == InputTensor::dout;
+  const std::int64_t elements = like_q ? problem.elements_q() : problem.elements_k();
   std::vector<float> values(static_cast<std::size_t>(elements));
   fill_input(tensor, problem, kind, seed, threads, values.data());
   return values;
@@ -94,8 +94,42 @@ TEST(Inputs, LargeLogitsScaleQueriesOnly) {
   const std::vector<float> plain = fill(InputTensor::q, problem, InputKind::normal);
   const std::vector<float> large = fill(InputTensor::q, problem, InputKind::large_logits);
   for (std::size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(large[i], 16.0f * plain[i]);
-  EXPECT_EQ(fill(InputTensor::k, problem, InputKind::large_logits),
-            fill(InputTensor::k, problem, InputKind::normal));
+  for (const InputTensor tensor : {InputTensor::k, InputTensor::dout}) {
+    EXPECT_EQ(fill(tensor, problem, InputKind::large_logits),
+              fill(tensor, problem, InputKind::normal));
+  }
+}
+
+TEST(Inputs, TheGradientHasNumbersOfItsOwn) {
+  Problem problem = large_problem();
+  const std::vector<float> dout = fill(InputTensor::dout, problem, InputKind::normal);
+  const Moments m = moments(dout);
+  EXPECT_NEAR(m.mean, 0.0, 0.005);
+  EXPECT_NEAR(m.variance, 1.0, 0.007);
+  for (const InputTensor other : {InputTensor::q, InputTensor::k, InputTensor::v}) {
+    const std::vector<float> values = fill(other, problem, InputKind::normal);
+    double correlation = 0.0;
+    for (std::size_t i = 0; i < dout.size(); ++i) correlation += double{dout[i]} * values[i];
+    EXPECT_NEAR(correlation / static_cast<double>(dout.size()), 0.0, 0.005);
+  }
+}
+
+TEST(Inputs, TheGradientIsThereForABackwardOnly) {
+  Problem problem = small_problem();
+  Arena arena;
+  const Inputs forward(arena, problem, InputKind::normal, kSeed, 1);
+  EXPECT_EQ(forward.tensors().dout, nullptr);
+  EXPECT_EQ(arena.current_bytes(), Inputs::bytes(problem));
+  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
+    problem.pass = pass;
+    Arena own;
+    const Inputs inputs(own, problem, InputKind::normal, kSeed, 1);
+    EXPECT_EQ(own.current_bytes(), Inputs::bytes(problem));
+    const std::vector<float> expected = fill(InputTensor::dout, problem, InputKind::normal);
+    const auto* dout = static_cast<const float*>(inputs.tensors().dout);
+    ASSERT_NE(dout, nullptr);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), dout));
+  }
 }
 
 TEST(Inputs, OutliersAreOneInAThousandWithDeviationTen) {
@@ -112,7 +146,8 @@ TEST(Inputs, OutliersAreOneInAThousandWithDeviationTen) {
 
 TEST(Inputs, ValuesDoNotDependOnLayoutOrThreads) {
   Problem problem = small_problem();
-  for (const InputTensor tensor : {InputTensor::q, InputTensor::k, InputTensor::v}) {
+  for (const InputTensor tensor :
+       {InputTensor::q, InputTensor::k, InputTensor::v, InputTensor::dout}) {
     problem.layout = Layout::bshd;
     const Shape shape = make_shape(problem);
     const std::vector<float> bshd = fill(tensor, problem, InputKind::outlier);
@@ -120,7 +155,7 @@ TEST(Inputs, ValuesDoNotDependOnLayoutOrThreads) {
     problem.layout = Layout::bhsd;
     const Shape other = make_shape(problem);
     const std::vector<float> bhsd = fill(tensor, problem, InputKind::outlier);
-    const bool is_q = tensor == InputTensor::q;
+    const bool is_q = tensor == InputTensor::q || tensor == InputTensor::dout;
     for (std::int64_t b = 0; b < 2; ++b) {
       for (std::int64_t h = 0; h < (is_q ? 4 : 2); ++h) {
         for (std::int64_t r = 0; r < (is_q ? 5 : 9); ++r) {

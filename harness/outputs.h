@@ -2,32 +2,38 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "harness/accounting.h"
 #include "harness/arena.h"
 #include "kernels/api/tensors.h"
 
 namespace attnlab {
 
-// o and lse of a forward pass, in an arena.
+// What a pass writes, in an arena: o, lse and what the kernel saves for its backward, if the pass
+// has a forward; dQ, dK, dV, if it has a backward.
 class Outputs {
  public:
-  Outputs(Arena& arena, const std::string& owner, const Memory& sizes)
-      : o_(arena.allocate("o of " + owner, sizes.outputs_bytes)),
-        lse_(arena.allocate("lse of " + owner, sizes.saved_bytes)) {}
+  // `saved_bytes`: what the kernel saves beside o and lse; 0: nothing.
+  Outputs(Arena& arena, const std::string& owner, const Problem& problem,
+          std::uint64_t saved_bytes);
 
-  // The inputs with these outputs and `workspace` filled in.
-  Tensors attach(Tensors tensors, const Arena::Buffer& workspace,
-                 std::uint64_t workspace_bytes) const {
-    tensors.o = o_.get();
-    tensors.lse = static_cast<float*>(lse_.get());
-    tensors.workspace = workspace.get();
-    tensors.workspace_bytes = workspace_bytes;
-    return tensors;
-  }
+  // The tensors with these outputs filled in.
+  Tensors attach(Tensors tensors) const;
+
+  // Remembers the contents: from now on they are inputs of a backward.
+  void seal();
+  // The name of a tensor that changed since, "" if none did.
+  std::string changed() const;
 
  private:
-  Arena::Buffer o_, lse_;
+  struct Part {
+    const char* name;
+    Arena::Buffer buffer;
+    std::uint64_t bytes;
+    std::uint64_t hash = 0;
+  };
+  std::vector<Part> parts_;
+  Tensors tensors_;  // nothing but these outputs
 };
 
 }  // namespace attnlab

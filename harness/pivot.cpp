@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/axes.h"
 #include "harness/errors.h"
 #include "harness/record.h"
 
@@ -43,33 +44,40 @@ Fields default_rows(const Records& records, const Fields& cols) {
   return rows;
 }
 
-// "" if every kernel runs with one config, "block" if only the tiles differ, else "config".
-std::string varying_config(const Records& records) {
-  const Field& config = find_field("config", "");
-  const Field& block = find_field("block", "");
-  std::map<std::string, std::map<std::string, std::set<std::string>>>
-      seen;  // kernel, block: configs
-  for (const RecordJson& record : records) {
-    seen[exact(at(record, {"kernel"}))][exact(block.read(record))].insert(
-        exact(config.read(record)));
+// The config fields with several values for one kernel; `config` itself where two configs differ in
+// nothing that has a field of its own.
+Fields varying_config(const Records& records) {
+  std::vector<const Field*> candidates = {&find_field("block", "")};
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    candidates.push_back(&find_field(row.help.name, ""));
   }
-  bool blocks_vary = false;
-  for (const auto& [kernel, blocks] : seen) {
-    blocks_vary |= blocks.size() > 1;
-    for (const auto& [name, configs] : blocks) {
-      if (configs.size() > 1) return "config";
+  Fields varying;
+  for (const Field* field : candidates) {
+    std::map<std::string, std::set<std::string>> values;  // of each kernel
+    for (const RecordJson& record : records) {
+      values[exact(at(record, {"kernel"}))].insert(exact(field->read(record)));
     }
+    const bool varies = std::any_of(values.begin(), values.end(),
+                                    [](const auto& kernel) { return kernel.second.size() > 1; });
+    if (varies) varying.push_back(field);
   }
-  return blocks_vary ? "block" : "";
+  const Field& config = find_field("config", "");
+  std::map<std::string, std::string> config_of;  // by kernel and varying values
+  for (const RecordJson& record : records) {
+    std::string key = exact(at(record, {"kernel"}));
+    for (const Field* field : varying) key += " " + exact(field->read(record));
+    const std::string text = exact(config.read(record));
+    if (config_of.emplace(key, text).first->second != text) return {&config};
+  }
+  return varying;
 }
 
-// A kernel's tiles (or config) tell its columns apart where it ran with several.
+// A kernel's tiles (or other parts of its config) tell its columns apart where it ran with several.
 void add_varying_config(const Records& records, const Fields& rows, Fields& cols) {
-  for (const char* name : {"config", "block"}) {
-    if (holds(rows, name) || holds(cols, name)) return;
+  if (!holds(cols, "kernel") || holds(rows, "config") || holds(cols, "config")) return;
+  for (const Field* field : varying_config(records)) {
+    if (!holds(rows, field->name) && !holds(cols, field->name)) cols.push_back(field);
   }
-  const std::string name = varying_config(records);
-  if (holds(cols, "kernel") && !name.empty()) cols.push_back(&find_field(name, ""));
 }
 
 Fields default_cols(const Records& records, const Fields& rows) {

@@ -30,8 +30,13 @@ Json config_json(const Config& config) {
   return json;
 }
 
-Json problem_json(const Problem& problem) {
-  Json lengths = {{"kind", to_string(problem.lengths.kind)}};
+Json pattern_json(const PatternSummary& pattern) {
+  return {{"visible_fraction", pattern.visible_fraction},
+          {"fnv1a", fmt::format("{:016x}", pattern.hash)}};
+}
+
+Json problem_json(const Problem& problem, const std::optional<PatternSummary>& pattern) {
+  Json lengths = {{"kind", to_string(problem.lengths.kind)}, {"given", problem.lengths.given}};
   if (!problem.lengths.queries.empty()) lengths["queries"] = problem.lengths.queries;
   if (!problem.lengths.keys.empty()) lengths["keys"] = problem.lengths.keys;
   return {{"pass", to_string(problem.pass)},
@@ -44,6 +49,7 @@ Json problem_json(const Problem& problem) {
           {"seqlen_k", problem.seqlen_k},
           {"head_dim", problem.head_dim},
           {"mask", to_string(problem.mask)},
+          {"blocks", optional(pattern, pattern_json)},
           {"lengths", lengths},
           {"dropout", problem.dropout},
           {"softmax_scale", problem.scale()}};
@@ -94,7 +100,17 @@ Json memory_json(const Memory& memory) {
           {"peak_bytes", optional(memory.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
 }
 
-Json traffic_json(const Traffic& requested, const std::optional<std::int64_t>& compulsory_bytes) {
+// Why there are no measured bytes.
+const char* why_no_counters(Backend backend) {
+  switch (backend) {
+    case Backend::cpu: return "no hardware counters on the CPU backend";
+    case Backend::cuda: return "hardware counters are not read on the CUDA backend yet";
+  }
+  return "?";
+}
+
+Json traffic_json(const Traffic& requested, const std::optional<std::int64_t>& compulsory_bytes,
+                  Backend backend) {
   Json operands = Json::object();
   for (std::size_t i = 0; i < kOperands; ++i) {
     const OperandTraffic& operand = requested.operands[i];
@@ -110,7 +126,7 @@ Json traffic_json(const Traffic& requested, const std::optional<std::int64_t>& c
           {"tiles", {{"empty", tiles.empty}, {"partial", tiles.partial}, {"full", tiles.full}}},
           {"l2", nullptr},
           {"dram", nullptr},
-          {"reason", "no hardware counters on the CPU backend"}};
+          {"reason", why_no_counters(backend)}};
 }
 
 Json device_json(const Device& device) {
@@ -162,7 +178,7 @@ Json to_json(const Record& record) {
                {"kernel", competitor.kernel},
                {"backend", to_string(competitor.backend)},
                {"config", config_json(competitor.config)},
-               {"problem", problem_json(point.problem)},
+               {"problem", problem_json(point.problem, record.pattern)},
                {"input_kind", to_string(point.input_kind)},
                {"seed", point.seed},
                {"status", to_string(record.status)},
@@ -174,7 +190,7 @@ Json to_json(const Record& record) {
   json["flops"] = optional(record.flops, flops_json);
   json["memory"] = optional(record.memory, memory_json);
   json["traffic"] = optional(record.requested, [&](const Traffic& requested) {
-    return traffic_json(requested, record.compulsory_bytes);
+    return traffic_json(requested, record.compulsory_bytes, competitor.backend);
   });
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);

@@ -34,12 +34,20 @@ struct Flops {
   std::int64_t paper = 0;     // 4 * sq * sk * d * h * b, halved for causal
 };
 
+// o is an output of fwd and fwdbwd and an input of bwd; what a forward leaves for its backward
+// beside o stands apart in every pass.
 struct Memory {
-  std::uint64_t inputs_bytes = 0;
-  std::uint64_t outputs_bytes = 0;
-  std::uint64_t saved_bytes = 0;  // statistics kept for backward (lse)
+  std::uint64_t inputs_bytes = 0;   // q, k, v, lists; with a backward dO
+  std::uint64_t outputs_bytes = 0;  // o; dQ, dK, dV
+  std::uint64_t saved_bytes = 0;    // lse, and what the kernel itself saves (naive: P)
   std::uint64_t workspace_bytes = 0;
   std::optional<std::uint64_t> peak_bytes;  // measured by the arena while this competitor ran
+};
+
+// The bytes of a block mask, so that a pattern from a file can be recognised.
+struct PatternSummary {
+  double visible_fraction = 0.0;  // of the blocks
+  std::uint64_t hash = 0;         // fnv1a() of the bytes, row by row, 1: visible
 };
 
 struct Record {
@@ -54,6 +62,7 @@ struct Record {
   std::optional<Memory> memory;
   std::optional<Traffic> requested;
   std::optional<std::int64_t> compulsory_bytes;
+  std::optional<PatternSummary> pattern;
   Device device;
   Protocol protocol;
   std::vector<int> order;  // this competitor's place in each round, as shuffled

@@ -90,7 +90,8 @@ TEST(Record, HasTheDocumentedShape) {
   EXPECT_EQ(json["problem"].dump(),
             R"({"pass":"fwd","dtype":"f32","layout":"bshd","batch":2,"num_heads_q":4,)"
             R"("num_heads_kv":2,"seqlen_q":16,"seqlen_k":32,"head_dim":4,)"
-            R"("mask":"causal+padding","lengths":{"kind":"padding","keys":[32,20]},)"
+            R"("mask":"causal+padding","blocks":null,)"
+            R"("lengths":{"kind":"padding","given":false,"keys":[32,20]},)"
             R"("dropout":0.0,"softmax_scale":0.5})");
   EXPECT_EQ(json["verify"].dump(),
             R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
@@ -131,6 +132,29 @@ TEST(Record, AbsentSectionsAreNull) {
   EXPECT_EQ(json["reason"], "no such kernel");
   EXPECT_EQ(json["config"].dump(), "{}");
   EXPECT_NE(json["key"].get<std::string>().find("/v3/cpu/default/"), std::string::npos);
+}
+
+TEST(Record, BlockMasksAreRecognisable) {
+  Record record = full_record();
+  record.pattern = PatternSummary{.visible_fraction = 0.25, .hash = 0xAB};
+  EXPECT_EQ(to_json(record)["problem"]["blocks"].dump(),
+            R"({"visible_fraction":0.25,"fnv1a":"00000000000000ab"})");
+}
+
+TEST(Record, WhyThereAreNoCountersDependsOnTheBackend) {
+  Record record = full_record();
+  record.point.competitors[0].backend = Backend::cuda;
+  const auto reason = to_json(record)["traffic"]["reason"].get<std::string>();
+  EXPECT_NE(reason.find("CUDA"), std::string::npos) << reason;
+  EXPECT_EQ(reason.find("CPU"), std::string::npos) << reason;
+}
+
+TEST(Record, EveryOperandHasAName) {
+  Record record = full_record();
+  for (OperandTraffic& operand : record.requested->operands) operand = {.read_bytes = 1};
+  const Json operands = to_json(record)["traffic"]["requested"];
+  EXPECT_EQ(operands.size(), kOperands);
+  EXPECT_TRUE(operands.contains("dp"));
 }
 
 TEST(Record, NumbersThatJsonLacksAreStrings) {

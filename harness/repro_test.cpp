@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/test_support.h"
+
 namespace attnlab {
 namespace {
 
@@ -23,18 +25,41 @@ TEST(Repro, SpellsOutEveryAxis) {
   Device device{.threads = 3, .isa = "avx2"};
   const std::string axes =
       " --pass fwd --dtype f32 --layout bhsd --batch 2 --heads 8 --heads-kv 2 --head-dim 40 --mask "
-      "causal+window:5:-1 --dropout 0.1 --seqlen-q 63 --seqlen-k 129 --input-kind large_logits "
+      "causal+window:5:-1 --lengths drawn --dropout 0.1 --seqlen-q 63 --seqlen-k 129 --input-kind "
+      "large_logits "
       "--seed 12345678901";
-  EXPECT_EQ(repro_command(work, competitor, device),
+  EXPECT_EQ(repro_command(work, competitor, device, {}),
             "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes);
   competitor.config.set("block_m", 64);
   competitor.config.set("block_n", 128);
   EXPECT_EQ(
-      repro_command(work, competitor, device),
+      repro_command(work, competitor, device, {}),
       "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes + " --block 64x128");
   competitor.backend = device.backend = Backend::cuda;
-  EXPECT_EQ(repro_command(work, competitor, device),
+  EXPECT_EQ(repro_command(work, competitor, device, {}),
             "attnlab run --backend cuda --kernel v2" + axes + " --block 64x128");
+}
+
+TEST(Repro, HoldsLengthsConfigAndProtocol) {
+  Case work;
+  work.problem = {
+      .batch = 2,
+      .seqlen_q = 8,
+      .seqlen_k = 8,
+      .lengths = {.kind = LengthsKind::packed, .given = true, .queries = {3, 4}, .keys = {5, 4}},
+      .layout = Layout::packed};
+  Competitor competitor{.kernel = "v1"};
+  competitor.config.set("sram", 8192);
+  competitor.config.set("stages", 3);
+  competitor.config.set("deterministic", 1);
+  competitor.config.set("schedule_seed", 9);
+  const std::string command = repro_command(
+      work, competitor, {}, {.min_rounds = 3, .warmup_seconds = 0.5, .verify_multiply_adds = 99});
+  EXPECT_PRED2(contains, command, " --lengths 3x5+4 ");
+  EXPECT_TRUE(
+      command.ends_with(" --sram 8192 --stages 3 --deterministic 1 --schedule-seed 9 --protocol "
+                        "min_rounds=3,warmup_seconds=0.5,verify_multiply_adds=99"))
+      << command;
 }
 
 }  // namespace

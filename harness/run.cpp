@@ -44,17 +44,22 @@ struct ReleasePrepared {
   const Implementation* implementation;
   void operator()(PreparedKernel* prepared) const { implementation->release(prepared); }
 };
+using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
 
 // One competitor on its way through the case.
 struct Entrant {
   const Competitor* competitor;
   Record record;
   bool finished = false;
-  std::unique_ptr<PreparedKernel, ReleasePrepared> prepared{nullptr, {nullptr}};
+  Prepared prepared{nullptr, {nullptr}};
+  std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
   std::optional<Outputs> outputs;  // of the timed launches
   Tensors tensors;                 // what the timed launches get
 
   const Implementation& kernel() const { return *competitor->implementation; }
+  Prepared prepare(const Problem& problem, const Device& device) const {
+    return {kernel().prepare(problem, competitor->config, device), {competitor->implementation}};
+  }
   std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
   std::string name() const {
     return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
@@ -92,7 +97,11 @@ class CaseRun {
  public:
   CaseRun(const Case& work, const RunContext& context, Progress& progress,
           const std::function<void(const Record&)>& finished)
-      : work_(work), context_(context), progress_(progress), finished_(finished) {}
+      : work_(work),
+        context_(context),
+        progress_(progress),
+        finished_(finished),
+        pattern_(summarize_pattern(work.problem)) {}
 
   void run() {
     progress_.begin(work_.problem.id());
@@ -121,6 +130,7 @@ class CaseRun {
     for (const Competitor& competitor : work_.competitors) {
       Entrant& entrant = entrants_.emplace_back(Entrant{.competitor = &competitor});
       Record& record = entrant.record;
+      record.pattern = pattern_;
       record.point = {work_.problem, work_.input_kind, work_.seed, {competitor}};
       record.sweep = context_.sweep_name;
       record.device = *context_.device;
@@ -134,8 +144,6 @@ class CaseRun {
         finish(entrant,
                {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
                                                  to_string(competitor.backend))});
-      } else if (work_.problem.pass != Pass::fwd) {
-        finish(entrant, {Status::unsupported, "only the forward pass can be verified so far"});
       }
     }
   }
@@ -145,28 +153,31 @@ class CaseRun {
   // large as the largest, that they take in turns.
   void admit(Entrant& entrant) {
     const Problem& problem = work_.problem;
-    const Config& config = entrant.competitor->config;
+    const Competitor& competitor = *entrant.competitor;
     Record& record = entrant.record;
-    record.memory =
-        memory_needed(problem, entrant.kernel().workspace_bytes(problem, config, *context_.device));
+    record.memory = memory_needed(problem, competitor, *context_.device);
     record.compulsory_bytes = compulsory_bytes(problem);
-    record.requested = entrant.kernel().traffic(problem, config);
+    record.requested = entrant.kernel().traffic(problem, competitor.config);
     record.flops = count_flops(problem, record.requested->executed_flops);
 
     const Memory& memory = *record.memory;
     const std::uint64_t limit = context_.memory_limit_bytes;
+    const std::uint64_t alone = most_bytes(problem, competitor, *context_.device);
     const std::uint64_t outputs = memory.outputs_bytes + memory.saved_bytes;
-    const std::uint64_t alone = memory.inputs_bytes + outputs + memory.workspace_bytes;
+    const std::uint64_t own_workspace = alone - memory.inputs_bytes - outputs;
     if (alone > limit) {
       throw Ending{Status::out_of_memory,
                    fmt::format("needs {} (inputs {}, outputs {}, workspace {}) of {} available: "
                                "shorten the sequences, take fewer heads or a smaller batch, or a "
                                "kernel that needs less workspace",
                                gib(alone), gib(memory.inputs_bytes), gib(outputs),
-                               gib(memory.workspace_bytes), gib(limit))};
+                               gib(own_workspace), gib(limit))};
     }
-    const std::uint64_t workspace = std::max(workspace_bytes_, memory.workspace_bytes);
-    const std::uint64_t together = memory.inputs_bytes + outputs_bytes_ + outputs + workspace;
+    // A backward's o is an input, but each competitor has its own.
+    const std::uint64_t shared = Inputs::bytes(problem);
+    const std::uint64_t own = memory.inputs_bytes - shared + outputs;
+    const std::uint64_t workspace = std::max(workspace_bytes_, own_workspace);
+    const std::uint64_t together = shared + own_bytes_ + own + workspace;
     if (together > limit) {
       throw Ending{Status::out_of_memory,
                    fmt::format("needs {} beside the outputs of the others, of {} available: run it "
@@ -174,7 +185,7 @@ class CaseRun {
                                gib(together), gib(limit), repro(entrant))};
     }
     workspace_bytes_ = workspace;
-    outputs_bytes_ += outputs;
+    own_bytes_ += own;
   }
 
   // Inputs and oracle, once for all competitors.
@@ -186,21 +197,57 @@ class CaseRun {
     progress_.phase("oracle");
     const auto samples =
         reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
-    references_ = reference::forward_reference(problem, inputs_->tensors(), samples, threads);
+    references_ = reference::make_references(problem, inputs_->tensors(), samples, threads);
   }
 
-  // The first launch: alone in the arena, so that the peak is this competitor's own.
+  // Before a backward that is timed alone: o, lse and the saved state from the competitor's own
+  // forward, with a workspace of its own.
+  void run_forward(Entrant& entrant) {
+    const Problem forward = forward_of(work_.problem);
+    const Competitor& competitor = *entrant.competitor;
+    const std::uint64_t workspace_bytes =
+        forward_workspace_bytes(work_.problem, competitor, *context_.device);
+    entrant.forward.emplace(arena_, entrant.name(), forward,
+                            kernel_saved_bytes(work_.problem, competitor));
+    const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes);
+    Tensors tensors = entrant.forward->attach(inputs_->tensors());
+    tensors.dout = nullptr;
+    tensors.workspace = workspace.get();
+    tensors.workspace_bytes = workspace_bytes;
+    const Prepared prepared = entrant.prepare(forward, *context_.device);
+    entrant.kernel().launch(prepared.get(), tensors, nullptr);
+    fail_if(overrun(), entrant);
+    entrant.forward->seal();
+  }
+
+  // What a launch gets: the inputs, for a backward what its forward left, the outputs.
+  Tensors tensors_of(const Entrant& entrant, const Outputs& outputs,
+                     const Arena::Buffer& workspace) const {
+    Tensors tensors = inputs_->tensors();
+    if (entrant.forward) tensors = entrant.forward->attach(tensors);
+    tensors = outputs.attach(tensors);
+    tensors.workspace = workspace.get();
+    tensors.workspace_bytes = entrant.workspace_bytes();
+    return tensors;
+  }
+
+  Outputs make_outputs(const Entrant& entrant) {
+    return Outputs(arena_, entrant.name(), work_.problem,
+                   kernel_saved_bytes(work_.problem, *entrant.competitor));
+  }
+
+  // The first launch, and the peak of the memory: the inputs and this competitor's own, without
+  // what the forwards of earlier ones left.
   void verify(Entrant& entrant) {
+    const std::uint64_t of_others = arena_.current_bytes() - Inputs::bytes(work_.problem);
+    if (work_.problem.pass == Pass::bwd) run_forward(entrant);
     arena_.reset_peak();
-    const Outputs outputs(arena_, entrant.name(), *entrant.record.memory);
+    const Outputs outputs = make_outputs(entrant);
     const Arena::Buffer workspace = arena_.allocate("workspace", entrant.workspace_bytes());
-    const Implementation& kernel = entrant.kernel();
-    entrant.prepared = {kernel.prepare(work_.problem, entrant.competitor->config, *context_.device),
-                        {&kernel}};
-    const Tensors tensors =
-        outputs.attach(inputs_->tensors(), workspace, entrant.workspace_bytes());
-    kernel.launch(entrant.prepared.get(), tensors, nullptr);
-    entrant.record.memory->peak_bytes = arena_.peak_bytes();
+    entrant.prepared = entrant.prepare(work_.problem, *context_.device);
+    const Tensors tensors = tensors_of(entrant, outputs, workspace);
+    entrant.kernel().launch(entrant.prepared.get(), tensors, nullptr);
+    entrant.record.memory->peak_bytes = arena_.peak_bytes() - of_others;
     judge(entrant, tensors, entrant.record.verify);
   }
 
@@ -210,9 +257,8 @@ class CaseRun {
     const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes_);
     std::vector<Contender> contenders;
     for (Entrant* entrant : timed) {
-      entrant->outputs.emplace(arena_, entrant->name(), *entrant->record.memory);
-      entrant->tensors =
-          entrant->outputs->attach(inputs_->tensors(), workspace, entrant->workspace_bytes());
+      entrant->outputs.emplace(make_outputs(*entrant));
+      entrant->tensors = tensors_of(*entrant, *entrant->outputs, workspace);
       contenders.push_back({.name = entrant->name(), .launch = [entrant] {
                               entrant->kernel().launch(entrant->prepared.get(), entrant->tensors,
                                                        nullptr);
@@ -225,9 +271,9 @@ class CaseRun {
       progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
       if (round < protocol.min_rounds) advance(round_weight);
     });
-    const std::string overrun = arena_.restore_guards();
-    if (!overrun.empty()) {  // it may have hit anything
-      throw Ending{Status::failed, "one of the timed kernels " + overrun + ": no time is valid"};
+    const std::string where = arena_.restore_guards();
+    if (!where.empty()) {  // it may have hit anything
+      throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
     }
     for (std::size_t i = 0; i < timed.size(); ++i) {
       attempt(*timed[i], [&] {
@@ -240,19 +286,34 @@ class CaseRun {
 
   void judge(const Entrant& entrant, const Tensors& tensors,
              std::vector<reference::Verdict>& verdicts) {
-    std::string failure = arena_.restore_guards();
-    if (!failure.empty()) failure += "; " + work_.problem.id();
-    verdicts = reference::judge_forward(work_.problem, tensors, references_);
+    std::string failure = overrun();
+    verdicts = reference::judge(work_.problem, tensors, references_);
+    const std::string changed = entrant.forward ? entrant.forward->changed() : "";
+    if (failure.empty() && !changed.empty()) {
+      failure =
+          fmt::format("the backward changed {}, which its forward left and it may only read; {}",
+                      changed, work_.problem.id());
+    }
     for (const reference::Verdict& verdict : verdicts) {
       if (failure.empty() && !verdict.pass) failure = verdict.message;
     }
-    if (!failure.empty()) {
-      throw Ending{Status::failed, failure + "; reproduce: " + repro(entrant)};
-    }
+    fail_if(failure, entrant);
+  }
+
+  // What was written outside of a tensor, if anything was.
+  std::string overrun() {
+    const std::string where = arena_.restore_guards();
+    return where.empty() ? where : where + "; " + work_.problem.id();
+  }
+
+  // Ends the competitor's way if there is a failure.
+  void fail_if(const std::string& failure, const Entrant& entrant) const {
+    if (failure.empty()) return;
+    throw Ending{Status::failed, failure + "; reproduce: " + repro(entrant)};
   }
 
   std::string repro(const Entrant& entrant) const {
-    return repro_command(work_, *entrant.competitor, *context_.device);
+    return repro_command(work_, *entrant.competitor, *context_.device, context_.protocol);
   }
 
   std::vector<Entrant*> running() {
@@ -293,6 +354,7 @@ class CaseRun {
   void finish(Entrant& entrant, const Ending& ending) {
     entrant.finished = true;
     entrant.prepared.reset();
+    entrant.forward.reset();
     entrant.outputs.reset();
     if (ending.status != Status::ok) entrant.record.time.reset();  // of wrong results: no time
     entrant.record.status = ending.status;
@@ -311,12 +373,14 @@ class CaseRun {
   Progress& progress_;
   const std::function<void(const Record&)>& finished_;
 
+  std::optional<PatternSummary> pattern_;
+
   Arena arena_;
   std::optional<Inputs> inputs_;
-  std::vector<reference::ForwardReference> references_;
+  reference::References references_;
   std::vector<Entrant> entrants_;
   std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
-  std::uint64_t outputs_bytes_ = 0;    // of all admitted
+  std::uint64_t own_bytes_ = 0;        // outputs and, for a backward, what it starts from
   double advanced_ = 0.0;
 };
 

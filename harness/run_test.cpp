@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -10,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "harness/fake_attention.h"
 
 namespace attnlab {
 namespace {
@@ -27,6 +30,13 @@ enum class Fault {
   writes_past_o,
   writes_past_workspace_when_repeated,
   reads_outputs,  // adds to what is there
+  forgets_dq,
+  wrong_dk,
+  changes_o_in_backward,  // by one bit, after it was read
+  changes_lse_when_repeated,
+  changes_saved_in_backward,
+  saves_past_its_end,
+  forward_writes_past_workspace,
 };
 
 struct FakeState : PreparedKernel {
@@ -37,40 +47,13 @@ struct FakeState : PreparedKernel {
 
 int live_states = 0;
 
-// One row of attention in f32, straight from the definition.
-void attend(const Problem& problem, const Tensors& tensors, const Mask& mask, std::int64_t b,
-            std::int64_t h, std::int64_t r, bool drop_last) {
-  const Shape shape = make_shape(problem);
-  const auto* q = static_cast<const float*>(tensors.q) + shape.q.offset(b, h, r);
-  const auto* k = static_cast<const float*>(tensors.k) + shape.k.offset(b, shape.kv_head(h), 0);
-  const auto* v = static_cast<const float*>(tensors.v) + shape.k.offset(b, shape.kv_head(h), 0);
-  auto* o = static_cast<float*>(tensors.o) + shape.q.offset(b, h, r);
-  std::vector<float> scores;
-  std::vector<std::int64_t> columns;
-  float largest = -std::numeric_limits<float>::infinity();
-  for (std::int64_t c = 0; c < mask.seqlen_k - (drop_last ? 1 : 0); ++c) {
-    if (!is_visible(mask, r, c)) continue;
-    float score = 0.0f;
-    for (std::int64_t i = 0; i < shape.head_dim; ++i) score += q[i] * k[c * shape.k.row + i];
-    scores.push_back(score * shape.softmax_scale);
-    columns.push_back(c);
-    largest = std::max(largest, scores.back());
-  }
-  float sum = 0.0f;
-  for (float& score : scores) sum += score = std::exp(score - largest);
-  std::fill_n(o, shape.head_dim, 0.0f);
-  for (std::size_t j = 0; j < scores.size(); ++j) {
-    for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-      o[i] += scores[j] / sum * v[columns[j] * shape.k.row + i];
-    }
-  }
-  tensors.lse[shape.row_statistic_offset(b, h, r)] = largest + std::log(sum);
-}
+constexpr std::uint64_t kSavedBytes = 40;
+constexpr unsigned char kSavedByte = 5;
 
 template <Fault kFault, std::uint64_t kWorkspace>
 struct Fake {
   static std::string unsupported(const Problem&, const Config&, const Device&) { return ""; }
-  static std::uint64_t saved_bytes(const Problem&, const Config&) { return 0; }
+  static std::uint64_t saved_bytes(const Problem&, const Config&) { return kSavedBytes; }
   static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
     return kWorkspace;
   }
@@ -90,28 +73,54 @@ struct Fake {
     const Problem& problem = state.problem;
     if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
     if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
-    float* o = static_cast<float*>(tensors.o);
-    const float before = o[0];
-    const auto pattern = make_block_pattern(problem);
-    for (std::int64_t b = 0; b < problem.batch; ++b) {
-      const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
-      for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
-        for (std::int64_t r = 0; r < problem.seqlen_q; ++r) {
-          attend(problem, tensors, mask, b, h, r, kFault == Fault::dropped_key);
-        }
-      }
-    }
+    if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
+    if (problem.pass != Pass::fwd) backward(problem, tensors, repeated);
     // The whole workspace is the kernel's own.
     if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
     std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
                 static_cast<unsigned char>(1));
+    if ((kFault == Fault::writes_past_workspace_when_repeated && repeated) ||
+        (kFault == Fault::forward_writes_past_workspace && problem.pass == Pass::fwd)) {
+      static_cast<unsigned char*>(tensors.workspace)[kWorkspace] = 1;
+    }
+  }
+  static void forward(const Problem& problem, const Tensors& tensors, bool repeated) {
+    float* o = static_cast<float*>(tensors.o);
+    const float before = o[0];
+    fake::for_each_row(problem, tensors, [](const fake::Row& row) {
+      fake::attend(row, row.mask.seqlen_k - (kFault == Fault::dropped_key ? 1 : 0));
+    });
+    if (tensors.saved != nullptr) {
+      std::fill_n(static_cast<unsigned char*>(tensors.saved),
+                  kSavedBytes + (kFault == Fault::saves_past_its_end ? 1 : 0), kSavedByte);
+    }
     if (kFault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
     if (kFault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
     if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
-    if (kFault == Fault::writes_past_workspace_when_repeated && repeated) {
-      static_cast<unsigned char*>(tensors.workspace)[kWorkspace] = 1;
-    }
     if (kFault == Fault::reads_outputs) o[0] += before;
+  }
+  static void backward(const Problem& problem, const Tensors& tensors, bool repeated) {
+    auto* saved = static_cast<unsigned char*>(tensors.saved);
+    if (saved == nullptr || std::count(saved, saved + kSavedBytes, kSavedByte) != kSavedBytes) {
+      throw std::runtime_error("not what the forward saved");
+    }
+    float* dk = static_cast<float*>(tensors.dk);
+    std::vector<float> unused(static_cast<std::size_t>(problem.elements_q()));
+    Tensors outputs = tensors;
+    if (kFault == Fault::forgets_dq) outputs.dq = unused.data();
+    std::fill_n(static_cast<float*>(outputs.dq), problem.elements_q(), 0.0f);
+    std::fill_n(dk, problem.elements_k(), 0.0f);
+    std::fill_n(static_cast<float*>(outputs.dv), problem.elements_k(), 0.0f);
+    fake::for_each_row(problem, outputs, fake::differentiate);
+    if (kFault == Fault::wrong_dk) dk[5] += 0.5f;
+    if (kFault == Fault::changes_o_in_backward) {
+      float* o = static_cast<float*>(tensors.o);
+      o[2] = std::nextafter(o[2], 2.0f);
+    }
+    if (kFault == Fault::changes_lse_when_repeated && repeated) {
+      tensors.lse[1] = std::nextafter(tensors.lse[1], 2.0f);
+    }
+    if (kFault == Fault::changes_saved_in_backward && problem.pass == Pass::bwd) saved[0] = 6;
   }
   static Traffic traffic(const Problem&, const Config&) {
     Traffic traffic;
@@ -249,19 +258,86 @@ TEST_F(RunCase, MasksLayoutsAndEmptyRowsVerify) {
   EXPECT_EQ(record.status, Status::ok) << record.reason;
 }
 
-TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
-  const std::vector<Record> records = run({competitor("small", fake<Fault::none, 64>()),
-                                           competitor("large", fake<Fault::none, 100000>()),
-                                           competitor("none", fake<Fault::none, 0>())});
-  ASSERT_EQ(records.size(), 3u);
-  for (const Record& record : records) {
-    ASSERT_EQ(record.status, Status::ok) << record.reason;
-    const Memory& memory = *record.memory;
-    EXPECT_EQ(memory.peak_bytes, memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
-                                     memory.workspace_bytes);
+TEST_F(RunCase, EveryPassIsVerifiedTensorByTensor) {
+  const std::pair<Pass, std::vector<std::string>> passes[] = {
+      {Pass::fwd, {"o", "lse"}},
+      {Pass::bwd, {"dq", "dk", "dv"}},
+      {Pass::fwdbwd, {"o", "lse", "dq", "dk", "dv"}}};
+  for (const auto& [pass, tensors] : passes) {
+    work_.problem.pass = pass;
+    for (const char* mask : {"none", "causal+window:2:3"}) {
+      work_.problem.mask = parse_mask(mask);
+      const Record record = run_one(fake<Fault::none>());
+      EXPECT_EQ(record.status, Status::ok) << record.reason;
+      for (const auto* verdicts : {&record.verify, &record.verify_timed}) {
+        std::vector<std::string> names;
+        for (const auto& verdict : *verdicts) names.push_back(verdict.tensor);
+        EXPECT_EQ(names, tensors);
+      }
+      EXPECT_TRUE(record.time.has_value());
+    }
   }
-  EXPECT_EQ(records[0].memory->workspace_bytes, 64u);
-  EXPECT_EQ(records[1].memory->workspace_bytes, 100000u);
+}
+
+TEST_F(RunCase, WrongBackwardsFail) {
+  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
+    work_.problem.pass = pass;
+    const std::vector<Record> records =
+        run({competitor("fake", fake<Fault::forgets_dq>()), competitor("good", fake<Fault::none>()),
+             competitor("fake", fake<Fault::wrong_dk>()),
+             competitor("fake", fake<Fault::saves_past_its_end>())});
+    ASSERT_EQ(records.size(), 4u);
+    expect_failure(records[0], "dq: ");
+    expect_failure(records[1], "dk: ");
+    expect_failure(records[2], "wrote outside saved of fake default, 0 bytes past its last byte");
+    EXPECT_EQ(live_states_at_record_.front(), 0) << "the forward's state is released too";
+    live_states_at_record_.clear();
+    EXPECT_EQ(records[3].status, Status::ok) << records[3].reason;
+  }
+}
+
+TEST_F(RunCase, TheForwardBeforeABackwardIsWatchedToo) {
+  work_.problem.pass = Pass::bwd;
+  expect_failure(run_one(fake<Fault::forward_writes_past_workspace>()),
+                 "wrote outside workspace, 0 bytes past its last byte");
+}
+
+TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
+  work_.problem.pass = Pass::bwd;
+  expect_failure(run_one(fake<Fault::changes_o_in_backward>()), "the backward changed o, ");
+  expect_failure(run_one(fake<Fault::changes_saved_in_backward>()), "the backward changed saved, ");
+  const Record later = run_one(fake<Fault::changes_lse_when_repeated>());
+  expect_failure(later, "the backward changed lse, ");
+  EXPECT_FALSE(later.verify_timed.empty()) << "it was right at first";
+}
+
+TEST_F(RunCase, ABlockMaskIsSummarised) {
+  work_.problem.mask = parse_mask("blocks:local:0:8x16");
+  work_.problem.seqlen_q = work_.problem.seqlen_k = 32;
+  const Record record = run_one(fake<Fault::none>());
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  ASSERT_TRUE(record.pattern.has_value());
+  EXPECT_DOUBLE_EQ(record.pattern->visible_fraction, 2.0 / 8.0);
+}
+
+TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    work_.problem.pass = pass;
+    const std::vector<Record> records = run({competitor("small", fake<Fault::none, 64>()),
+                                             competitor("large", fake<Fault::none, 100000>()),
+                                             competitor("none", fake<Fault::none, 0>())});
+    ASSERT_EQ(records.size(), 3u);
+    for (const Record& record : records) {
+      ASSERT_EQ(record.status, Status::ok) << record.reason;
+      const Memory& memory = *record.memory;
+      EXPECT_EQ(memory.peak_bytes, memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
+                                       memory.workspace_bytes);
+    }
+    EXPECT_EQ(records[0].memory->workspace_bytes, 64u);
+    EXPECT_EQ(records[1].memory->workspace_bytes, 100000u);
+    const std::uint64_t lse_bytes = 2 * 4 * 17 * 4;
+    EXPECT_EQ(records[0].memory->saved_bytes, lse_bytes + (pass == Pass::fwd ? 0 : kSavedBytes));
+  }
 }
 
 TEST_F(RunCase, WrongKernelsFailAndTheOthersGoOn) {
@@ -335,9 +411,6 @@ TEST_F(RunCase, WhatCannotRunIsRecordedAtOnce) {
   EXPECT_NE(records[2].reason.find("'v9'"), std::string::npos);
   EXPECT_EQ(records[3].status, Status::ok);
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(records[static_cast<std::size_t>(i)].time.has_value());
-
-  work_.problem.pass = Pass::bwd;
-  EXPECT_EQ(run_one(fake<Fault::none>()).status, Status::unsupported);
 }
 
 // 2^62 bytes would be refused by the allocator too, so the message tells who refused.
@@ -369,6 +442,21 @@ TEST_F(RunCase, WorkspaceIsSharedAndOutputsAreCounted) {
   EXPECT_NE(records[0].reason.find("run it alone, attnlab run"), std::string::npos);
   EXPECT_EQ(records[1].status, Status::ok) << records[1].reason;
   EXPECT_EQ(records[2].status, Status::ok) << records[2].reason;
+}
+
+TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
+  work_.problem.pass = Pass::bwd;
+  const std::uint64_t q_bytes = 2 * 4 * 17 * 8 * 4, k_bytes = 2 * 2 * 33 * 8 * 4;
+  const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
+  const std::uint64_t shared = 2 * q_bytes + 2 * k_bytes + workspace;             // q, dO, k, v
+  const std::uint64_t own = 2 * q_bytes + 2 * k_bytes + lse_bytes + kSavedBytes;  // o, dQ, dK, dV
+  const Competitor one = competitor("fake", fake<Fault::none, workspace>());
+  context_.memory_limit_bytes = shared + 2 * own;
+  EXPECT_EQ(run({one, one}).at(1).status, Status::ok);
+  context_.memory_limit_bytes = shared + 2 * own - 1;
+  EXPECT_EQ(run({one, one}).at(0).status, Status::out_of_memory);
+  context_.memory_limit_bytes = shared + own - 1;
+  EXPECT_EQ(run_one(one.implementation).status, Status::out_of_memory);
 }
 
 TEST_F(RunCase, CompetitorsAreInterleaved) {

@@ -19,7 +19,10 @@ constexpr std::pair<const char*, const char*> kProbes[] = {
     {"head_dim", "1,64,80,128,256,512"},
     {"heads_kv", "8,2,1"},       // of 8 heads
     {"seqlen_q", "1,256,1000"},  // of 256 keys
-    {"mask", "none,causal,window:100:0,padding,blocks:butterfly:64x64,causal+padding"},
+    {"mask",
+     "none,causal,window:100:0,padding,causal+padding,blocks:butterfly:64x64,blocks:local:1:64x64,"
+     "blocks:strided:1:4:64x64,blocks:longformer:1:1:64x64,blocks:bigbird:1:1:1:64x64,"
+     "blocks:random:50:64x64,causal+blocks:butterfly:64x64"},
     {"dropout", "0,0.1"},
 };
 
@@ -35,7 +38,7 @@ std::string reason_of(const Case& point) { return point.competitors.front().unsu
 AxisSupport probe_axis(Sweep sweep, const char* axis, const char* values,
                        const Implementation& implementation, const Device& device) {
   const AxisGrammar& grammar = find_axis(axis, kWhere);
-  grammar.set(sweep.axes, values, kWhere);
+  grammar.set(sweep.axes.front(), values, kWhere);
   AxisSupport support{.axis = axis};
   for (const Case& point : ask(sweep, implementation, device)) {
     const std::string value = grammar.value_of(point, point.competitors.front());
@@ -76,8 +79,8 @@ Support probe_support(const Implementation& implementation, const Device& device
     support.reason = reason_of(cases.front());
     return support;
   }
-  base.axes.pass = {works->problem.pass};
-  base.axes.dtype = {works->problem.dtype};
+  base.axes.front().pass = {works->problem.pass};
+  base.axes.front().dtype = {works->problem.dtype};
   for (const auto& [axis, values] : kProbes) {
     support.axes.push_back(probe_axis(base, axis, values, implementation, device));
   }

@@ -2,6 +2,7 @@
 #include "harness/sweep.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "harness/axes.h"
 #include "harness/errors.h"
 #include "harness/suggest.h"
+#include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
@@ -102,13 +104,25 @@ std::string axis_text(const Json& value, const std::string& where) {
   return text;
 }
 
-void read_axes(Sweep& sweep, const Json& json, const std::string& where) {
+Axes read_product(const Json& json, const std::string& where) {
   if (!json.is_object()) fail(where, "must be an object");
+  Axes axes;
   for (const auto& [axis, value] : json.items()) {
     const std::string key = fmt::format("{}.{}", where, axis);
-    find_axis(axis, where);
-    set_axis(sweep, axis, axis_text(value, key), key);
+    find_axis(axis, where).set(axes, axis_text(value, key), key);
   }
+  return axes;
+}
+
+// An object is one product; an array of objects is the union of several.
+std::vector<Axes> read_axes(const Json& json, const std::string& where) {
+  if (!json.is_array()) return {read_product(json, where)};
+  if (json.empty()) fail(where, "must not be empty");
+  std::vector<Axes> products;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    products.push_back(read_product(json[i], fmt::format("{}[{}]", where, i)));
+  }
+  return products;
 }
 
 Exclusion read_exclusion(const Json& json, const std::string& where) {
@@ -132,13 +146,13 @@ Exclusion read_exclusion(const Json& json, const std::string& where) {
   return exclusion;
 }
 
-Protocol read_protocol(const Json& json, const std::string& where) {
+// `protocol` with the keys of `json` replaced.
+Protocol read_protocol(Protocol protocol, const Json& json, const std::string& where) {
   check_keys(json,
              {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
               "verify_multiply_adds"},
              where);
   constexpr int kMostRounds = 100000;
-  Protocol protocol;
   const auto read = [&]<class T>(const char* key, T& member, T minimum, T maximum) {
     if (!json.contains(key)) return;
     member = read_number<T>(json[key], minimum, maximum, fmt::format("{}.{}", where, key));
@@ -212,7 +226,7 @@ Sweep read_sweep(const std::filesystem::path& path) {
     const std::string where = file + ": backend";
     sweep.backend = parse_backend(read_string(json["backend"], where), where);
   }
-  read_axes(sweep, json["axes"], file + ": axes");
+  sweep.axes = read_axes(json["axes"], file + ": axes");
   if (json.contains("exclude")) {
     const Json& exclude = json["exclude"];
     if (!exclude.is_array()) fail(file + ": exclude", "must be an array");
@@ -221,9 +235,40 @@ Sweep read_sweep(const std::filesystem::path& path) {
     }
   }
   if (json.contains("protocol")) {
-    sweep.protocol = read_protocol(json["protocol"], file + ": protocol");
+    sweep.protocol = read_protocol(sweep.protocol, json["protocol"], file + ": protocol");
   }
   return sweep;
+}
+
+void set_protocol(Sweep& sweep, std::string_view text, const std::string& where) {
+  Json json = Json::object();
+  for (const std::string_view item : split(text, ',')) {
+    const std::size_t equals = item.find('=');
+    const Json value =
+        Json::parse(item.substr(std::min(equals, item.size() - 1) + 1), nullptr, false);
+    if (equals == std::string_view::npos || value.is_discarded()) {
+      fail(where, fmt::format("'{}' is not KEY=NUMBER, like min_rounds=3", item));
+    }
+    const std::string key(item.substr(0, equals));
+    if (json.contains(key)) fail(where, fmt::format("{} is given twice", key));
+    json[key] = value;
+  }
+  sweep.protocol = read_protocol(sweep.protocol, json, where);
+}
+
+std::string to_string(const Protocol& protocol) {
+  const Protocol defaults;
+  std::vector<std::string> parts;
+  const auto add = [&](const char* key, auto value, auto default_value) {
+    if (value != default_value) parts.push_back(fmt::format("{}={}", key, value));
+  };
+  add("min_rounds", protocol.min_rounds, defaults.min_rounds);
+  add("max_rounds", protocol.max_rounds, defaults.max_rounds);
+  add("max_seconds", protocol.max_seconds, defaults.max_seconds);
+  add("interval", protocol.interval, defaults.interval);
+  add("warmup_seconds", protocol.warmup_seconds, defaults.warmup_seconds);
+  add("verify_multiply_adds", protocol.verify_multiply_adds, defaults.verify_multiply_adds);
+  return fmt::format("{}", fmt::join(parts, ","));
 }
 
 }  // namespace attnlab

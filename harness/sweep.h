@@ -1,6 +1,6 @@
-// What to run: axes whose product is a list of cases. A sweep comes from a JSON file, from flags,
-// or from a file with axes overridden by flags; all three pass through the same grammar, so a key
-// of the file and a flag of the same name take the same values.
+// What to run: axes whose product (or several, and their union) is a list of cases. A sweep comes
+// from a JSON file, from flags, or from a file with axes overridden by flags; all three pass
+// through the same grammar, so a key of the file and a flag of the same name take the same values.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,21 @@ struct Axes {
   std::vector<std::int64_t> heads_kv;  // empty: as heads
   std::vector<std::int64_t> head_dim = {64};
   std::vector<MaskSpec> mask = {MaskSpec{}};
+  std::vector<Lengths> lengths = {
+      Lengths{}};  // not `given`: drawn from the seed; kind is left open
   std::vector<double> dropout = {0.0};
   std::vector<std::int64_t> seqlen;  // both, unless one of the next two is given; empty: 1024
   std::vector<std::int64_t> seqlen_q;
   std::vector<std::int64_t> seqlen_k;
   std::vector<InputKind> input_kind = {InputKind::normal};
   std::vector<std::uint64_t> seed = {7};
-  std::vector<std::string> kernel;                           // empty: every kernel of the backend
-  std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n; empty: defaults
+  std::vector<std::string> kernel;  // empty: every kernel of the backend
+  // Of the kernels' configs; empty: their defaults.
+  std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n
+  std::vector<std::int64_t> sram;
+  std::vector<std::int64_t> stages;
+  std::vector<std::int64_t> deterministic;
+  std::vector<std::int64_t> schedule_seed;
 };
 
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
@@ -63,7 +70,7 @@ struct Sweep {
   std::string description;
   std::string source;  // the file it came from, or "command line"
   BackendChoice backend = BackendChoice::automatic;
-  Axes axes;
+  std::vector<Axes> axes = {Axes{}};  // the union of their products
   std::vector<Exclusion> exclude;
   bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
   Protocol protocol;
@@ -87,10 +94,18 @@ struct Case {
   std::vector<Competitor> competitors;
 };
 
-// Sets one axis from its text, e.g. ("seqlen", "512:8192:x2"), ("mask", "none,causal"),
+// Sets one axis of all products from its text, e.g. ("seqlen", "512:8192:x2"), ("mask",
+// "none,causal"),
 // ("block", "64x64,128x128"). `where` names the flag or the file and key for the error message.
 // Throws UsageError.
 void set_axis(Sweep& sweep, std::string_view axis, std::string_view text, const std::string& where);
+
+// Sets keys of the protocol: "min_rounds=3,warmup_seconds=0.1", with the keys of a sweep file's
+// protocol. Throws UsageError, led by `where`.
+void set_protocol(Sweep& sweep, std::string_view text, const std::string& where);
+
+// What set_protocol() takes: the keys that differ from the defaults; "" if none does.
+std::string to_string(const Protocol& protocol);
 
 // The axis names that set_axis takes, each with a one-line description and an example value.
 struct AxisHelp {
@@ -104,11 +119,12 @@ const std::vector<AxisHelp>& axis_help();
 // misspelt (with the nearest known name), out of range, or of the wrong type.
 Sweep read_sweep(const std::filesystem::path& path);
 
-// The product of the axes, with kernels looked up, each kernel's config projected on the axes it
-// declares (so a kernel without blocks runs once, not once per block), duplicates removed, padding
-// lengths drawn from the seed. A device without a name stands for a backend that this machine does
-// not have: every competitor is then unsupported. Throws UsageError for an impossible combination
-// that was asked for (heads not divisible by heads_kv, ...), naming sweep and axis.
+// The products of the axes, a problem that several of them hold being one case, with kernels looked
+// up, each kernel's config projected on the axes it declares (so a kernel without blocks runs once,
+// not once per block), duplicates removed, lengths that are not given drawn from the seed. A device
+// without a name stands for a backend that this machine does not have: every competitor is then
+// unsupported. Throws UsageError for an impossible combination that was asked for (heads not
+// divisible by heads_kv, ...), naming sweep and axis.
 std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device);
 
 }  // namespace attnlab

@@ -35,14 +35,15 @@ TEST(ReadSweep, ReadsEveryKey) {
   EXPECT_EQ(sweep.name, "n");
   EXPECT_EQ(sweep.description, "d");
   EXPECT_EQ(sweep.backend, BackendChoice::cpu);
-  EXPECT_EQ(sweep.axes.seqlen, (std::vector<std::int64_t>{512, 1024, 64}));
-  EXPECT_EQ(sweep.axes.mask, (std::vector<MaskSpec>{parse_mask("none"), parse_mask("causal")}));
-  EXPECT_EQ(sweep.axes.heads, (std::vector<std::int64_t>{4}));
-  EXPECT_EQ(sweep.axes.dropout, (std::vector<double>{0.5}));
-  EXPECT_EQ(sweep.axes.kernel, (Texts{"naive"}));
-  EXPECT_EQ(sweep.axes.block,
-            (std::vector<std::pair<std::int64_t, std::int64_t>>{std::pair(16, 32)}));
-  EXPECT_EQ(sweep.axes.seed, (std::vector<std::uint64_t>{1u, 2u}));
+  ASSERT_EQ(sweep.axes.size(), 1u);
+  const Axes& axes = sweep.axes.front();
+  EXPECT_EQ(axes.seqlen, (std::vector<std::int64_t>{512, 1024, 64}));
+  EXPECT_EQ(axes.mask, (std::vector<MaskSpec>{parse_mask("none"), parse_mask("causal")}));
+  EXPECT_EQ(axes.heads, (std::vector<std::int64_t>{4}));
+  EXPECT_EQ(axes.dropout, (std::vector<double>{0.5}));
+  EXPECT_EQ(axes.kernel, (Texts{"naive"}));
+  EXPECT_EQ(axes.block, (std::vector<std::pair<std::int64_t, std::int64_t>>{std::pair(16, 32)}));
+  EXPECT_EQ(axes.seed, (std::vector<std::uint64_t>{1u, 2u}));
   ASSERT_EQ(sweep.exclude.size(), 1u);
   EXPECT_EQ(sweep.exclude[0].reason, "why not");
   EXPECT_EQ(sweep.exclude[0].where[1].first, "seqlen");
@@ -53,6 +54,16 @@ TEST(ReadSweep, ReadsEveryKey) {
                                       .interval = 0.01,
                                       .warmup_seconds = 0.0,
                                       .verify_multiply_adds = 1000}));
+}
+
+TEST(ReadSweep, AnArrayOfAxesIsAUnionOfProducts) {
+  Sweep sweep = read(with(R"("axes": [{"seqlen": 8}, {"dropout": 0.5, "heads": 2}])"));
+  ASSERT_EQ(sweep.axes.size(), 2u);
+  EXPECT_EQ(sweep.axes[0].seqlen, (std::vector<std::int64_t>{8}));
+  EXPECT_EQ(sweep.axes[1].dropout, (std::vector<double>{0.5}));
+  EXPECT_EQ(sweep.axes[1].seqlen, std::vector<std::int64_t>());
+  set_axis(sweep, "heads", "4", "--heads");
+  for (const Axes& axes : sweep.axes) EXPECT_EQ(axes.heads, (std::vector<std::int64_t>{4}));
 }
 
 TEST(ReadSweep, NamesFileAndKey) {
@@ -70,7 +81,10 @@ TEST(ReadSweep, NamesFileAndKey) {
       {with(R"("axes": {"seqlen": [64, 64]})"), "axes.seqlen: 64 is given twice"},
       {with(R"("axes": {"mask": 3})"), "axes.mask: mask '3'"},
       {with(R"("axes": {"heads": 1, "heads": 2})"), "key 'heads' is given twice"},
-      {with(R"("axes": [])"), "axes: must be an object"},
+      {with(R"("axes": 3)"), "axes: must be an object"},
+      {with(R"("axes": [])"), "axes: must not be empty"},
+      {with(R"("axes": [{}, {"seqlne": 4}])"), "axes[1]: unknown axis 'seqlne'"},
+      {with(R"("axes": [{}, {"seqlen": 0}])"), "axes[1].seqlen: 0 is outside"},
       {with(R"("axes": {}, "backend": "gpu")"), "backend: 'gpu' is not a backend"},
       {with(R"("axes": {}, "backend": 1)"), "backend: must be a string"},
       {with(R"("axes": {}, "exclude": {})"), "exclude: must be an array"},
@@ -122,6 +136,33 @@ TEST(ReadSweep, SuggestsAFileOfNearlyThatName) {
 TEST(ReadSweep, MoreMinimumRoundsRaiseTheDefaultMaximum) {
   const Sweep sweep = read(with(R"("axes": {}, "protocol": {"min_rounds": 500})"));
   EXPECT_EQ(sweep.protocol.max_rounds, 500);
+}
+
+TEST(SetProtocol, TakesTheKeysOfAFile) {
+  Sweep sweep;
+  sweep.protocol.max_seconds = 2.5;
+  set_protocol(sweep, "min_rounds=3,interval=0.25,verify_multiply_adds=10", "--protocol");
+  EXPECT_EQ(to_string(sweep.protocol),
+            "min_rounds=3,max_seconds=2.5,interval=0.25,verify_multiply_adds=10");
+  Sweep again;
+  set_protocol(again, to_string(sweep.protocol), "--protocol");
+  EXPECT_EQ(again.protocol, sweep.protocol);
+  EXPECT_EQ(to_string(Protocol()), "");
+}
+
+TEST(SetProtocol, RefusesWithARemedy) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "--protocol: '' is not KEY=NUMBER"},
+      {"min_rounds", "'min_rounds' is not KEY=NUMBER, like min_rounds=3"},
+      {"min_rounds=", "'min_rounds=' is not KEY=NUMBER"},
+      {"min_round=3", "unknown key 'min_round'; did you mean 'min_rounds'?"},
+      {"min_rounds=0", "min_rounds: 0 is outside"},
+      {"min_rounds=3,min_rounds=4", "min_rounds is given twice"},
+  };
+  for (const auto& [text, message] : cases) {
+    Sweep sweep;
+    EXPECT_PRED2(contains, usage_error([&] { set_protocol(sweep, text, "--protocol"); }), message);
+  }
 }
 
 TEST(ReadSweep, ShippedSweepsAreValid) {

@@ -35,10 +35,12 @@ bool is_text(const Field& field, const std::vector<FieldValues>& keys, std::size
 
 std::string status_of(const RecordJson& record) { return exact(at(record, {"status"})); }
 
-// "failed [2]"
-std::string status_cell(const RecordJson& record, Footnotes& footnotes) {
-  const std::string status = status_of(record);
-  return footnotes.mark(status == "out_of_memory" ? "oom" : status, exact(at(record, {"reason"})));
+// "failed [2]"; a cell of one column is too narrow for "unsupported".
+std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& footnotes) {
+  std::string word = status_of(record);
+  if (word == "out_of_memory") word = "oom";
+  if (word == "unsupported" && span == 1) word = "n/a";
+  return footnotes.mark(word, exact(at(record, {"reason"})));
 }
 
 // Naive is no faster than itself: a default table leaves that column out.
@@ -90,7 +92,7 @@ Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
       std::string status;
       if (found != pivot.cells.end()) {
         const RecordJson& record = *found->second;
-        status = footnotes != nullptr ? status_cell(record, *footnotes) : status_of(record);
+        status = footnotes != nullptr ? status_cell(record, span, *footnotes) : status_of(record);
       }
       cells.push_back({status, span});
       cells.resize(cells.size() + span - 1);
@@ -150,10 +152,10 @@ std::string summary(const Records& records) {
   text.back() = '.';
   if (worst != nullptr) {
     const std::string tile = exact(block.read(*worst));
-    text +=
-        fmt::format(" Largest error: {} times that of a materialized computation ({}{}{} on {}).",
-                    display(ratio, ratio.read(*worst)), exact(at(*worst, {"kernel"})),
-                    tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
+    text += fmt::format(
+        " Largest error: {} times that of a materialized computation ({} of {}{}{} on {}).",
+        display(ratio, ratio.read(*worst)), exact(find_field("worst_tensor", "").read(*worst)),
+        exact(at(*worst, {"kernel"})), tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
   }
   return wrap(text);
 }
@@ -171,15 +173,25 @@ Records without_replaced(const Pivot& pivot, const Records& records) {
 
 std::string render_text(const Records& records, const TableOptions& options) {
   const bool markdown = options.format == TableFormat::markdown;
+  const bool default_values = options.values.empty();
   Footnotes footnotes;
   Pivot pivot = make_pivot(records, options);
-  Grid grid = make_grid(pivot, options.values.empty(), &footnotes);
-  std::string text = markdown ? render_markdown(grid) : render_plain(grid);
-  const bool free_layout = options.rows.empty() && options.cols.empty();
-  if (!markdown && free_layout && width(text) > kPageWidth) {
+  const auto render = [&] {
     footnotes = {};
-    pivot = make_pivot(records, columns_as_rows(pivot, options));
-    text = render_plain(make_grid(pivot, options.values.empty(), &footnotes));
+    const Grid grid = make_grid(pivot, default_values, &footnotes);
+    return markdown ? render_markdown(grid) : render_plain(grid);
+  };
+  std::string text = render();
+  if (!markdown && options.rows.empty() && options.cols.empty()) {
+    // Many kernels: the time alone stands beside each other's; the rest is one --value away.
+    while (width(text) > kPageWidth && default_values && pivot.values.size() > 1) {
+      pivot.values.pop_back();
+      text = render();
+    }
+    if (width(text) > kPageWidth) {
+      pivot = make_pivot(records, columns_as_rows(pivot, options));
+      text = render();
+    }
   }
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);

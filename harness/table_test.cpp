@@ -59,6 +59,13 @@ TEST(Fields, ReadTheRecord) {
   EXPECT_EQ(value(record, "seqlen"), "");
 }
 
+// Three passes over given lengths (naive, v2 deterministic or not, minimal, which has no backward),
+// and a block mask (v1 with several configs, v3).
+Records passes() {
+  std::vector<std::string> warnings;
+  return read_records(ATTNLAB_SOURCE_DIR "/tests/data/passes.jsonl", warnings);
+}
+
 TEST(Fields, EveryOneIsReadableAndShown) {
   const Records records = small();
   for (const FieldHelp& help : field_help()) {
@@ -74,6 +81,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     EXPECT_NE(std::string(help.summary), "") << help.name;
     bool known = false;  // some record has a value
     Records ok = records;
+    for (const RecordJson& record : passes()) ok.push_back(record);
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();
@@ -87,6 +95,34 @@ TEST(Fields, AnErrorThatIsNoNumberIsTheWorst) {
   RecordJson& record = point(records, "32x32", "causal", 128);
   record["verify_timed"][0]["ratio_to_twin"] = "nan";
   EXPECT_EQ(value(record, "ratio_to_twin"), "nan");
+}
+
+TEST(Fields, OfABackward) {
+  const Records records = passes();
+  const auto found = std::find_if(records.begin(), records.end(), [](const RecordJson& record) {
+    return record["kernel"] == "v2" && record["problem"]["pass"] == "bwd" &&
+           record["config"]["deterministic"] == 1;
+  });
+  ASSERT_NE(found, records.end());
+  const RecordJson& record = *found;
+  EXPECT_EQ(value(record, "worst_tensor"), "dk");
+  EXPECT_EQ(value(record, "ratio_to_twin"), "1.375");
+  EXPECT_EQ(value(record, "lengths"), "40+64");
+  EXPECT_EQ(value(record, "deterministic"), "1");
+  EXPECT_EQ(value(record, "stages"), "");
+  // 10 FLOPs a visible pair and element of the head: rows 0 to 63 of 2 heads see keys up to their
+  // own, of the first entry no more than 40.
+  const double pairs = 2 * (64 * 65 / 2 + 40 * 41 / 2 + 24 * 40);
+  EXPECT_DOUBLE_EQ(std::stod(value(record, "gflops")), 10 * pairs * 16 / 3.75e-4 / 1e9);
+}
+
+TEST(Fields, GivenLengthsShowQueriesWhereTheyDiffer) {
+  RecordJson record = passes().front();
+  record["problem"]["lengths"] = {
+      {"kind", "packed"}, {"given", true}, {"queries", {3, 4, 0}}, {"keys", {5, 4, 7}}};
+  EXPECT_EQ(value(record, "lengths"), "3x5+4+0x7");
+  record["problem"]["lengths"]["given"] = false;
+  EXPECT_EQ(value(record, "lengths"), "");
 }
 
 TEST(Fields, NumbersHaveFourDigits) {
@@ -182,6 +218,48 @@ TEST(Table, ADefaultTableThatIsTooWideListsPoints) {
   EXPECT_LE(width(table), kPageWidth);
   EXPECT_PRED2(contains, table, "kernel");
   EXPECT_GT(std::count(table.begin(), table.end(), '\n'), 60);
+}
+
+// Five kernels do not fit with all three values: time alone does.
+TEST(Table, ADefaultTableDropsValuesBeforeItListsPoints) {
+  Records records = small();
+  std::erase_if(records, [&](const RecordJson& record) {
+    return record["kernel"] == "v3" || value(record, "block") == "64x64";
+  });
+  const std::size_t count = records.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const char* name : {"one", "two", "three"}) {
+      RecordJson other = records[i];
+      other["kernel"] = name;
+      other["key"] = nullptr;
+      records.push_back(other);
+    }
+  }
+  std::erase_if(records, [&](const RecordJson& record) {
+    return record["kernel"] != "naive" && value(record, "block").empty();
+  });
+  const std::string table = render_table(records, {});
+  EXPECT_LE(width(table), kPageWidth);
+  EXPECT_PRED2(contains, table, "-- three");
+  EXPECT_PRED2(contains, table, "ms");
+  EXPECT_FALSE(contains(table, "speedup")) << table;
+  EXPECT_LT(std::count(table.begin(), table.end(), '\n'), 20) << table;
+}
+
+TEST(Table, ConfigsThatVaryTellColumnsApart) {
+  Records records = passes();
+  std::erase_if(records, [&](const RecordJson& record) { return record["kernel"] != "v2"; });
+  std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "v2 deterministic=0");
+  EXPECT_PRED2(contains, table, "v2 deterministic=1");
+  records = passes();
+  std::erase_if(records, [&](const RecordJson& record) { return record["kernel"] != "v1"; });
+  table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "v1 32x32 sram=2048");
+  records.front()["config"]["mystery"] = 1;
+  records.push_back(records.front());
+  records.back()["config"]["mystery"] = 2;
+  EXPECT_PRED2(contains, render_table(records, {}), "mystery=2");
 }
 
 TEST(Table, LargeRatesAreTeraflops) {

@@ -2,13 +2,17 @@
 // includes generations.
 #include "kernels/api/registry.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
+#include "kernels/v1/cpu.h"
 #include "kernels/v2/cpu.h"
+#include "kernels/v3/cpu.h"
 
 namespace attnlab {
 
 const Registry& builtin_registry() {
-  static constexpr const Implementation* kBuiltin[] = {&naive::kCpu, &v2::kCpu};
+  static constexpr const Implementation* kBuiltin[] = {&naive::kCpu, &minimal::kCpu, &v1::kCpu,
+                                                       &v2::kCpu, &v3::kCpu};
   static const Registry registry(kBuiltin);
   return registry;
 }

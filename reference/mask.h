@@ -1,8 +1,10 @@
 // Which keys a row sees: the oracle's own statement of the masks, straight from their definitions
-// and one pair at a time. It shares no code with kernels/shared/mask.h, which it judges.
+// (kernels/api/mask_spec.h). It shares no code with kernels/shared/mask.h and kernels/api, which it
+// judges; random patterns share the bare philox().
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/api/problem.h"
 
@@ -13,9 +15,25 @@ namespace attnlab::reference {
 std::int64_t rows_in_memory(const Problem& problem, std::int64_t b);
 std::int64_t keys_in_memory(const Problem& problem, std::int64_t b);
 
-// Whether key c is visible to row r of entry b: whether every part of the mask allows it. Indices
-// count from the entry's first row and key. Throws std::invalid_argument for a block pattern that
-// does not exist.
-bool key_is_visible(const Problem& problem, std::int64_t b, std::int64_t r, std::int64_t c);
+// Who sees whom in one problem: built once, asked for every pair.
+class Visibility {
+ public:
+  // Throws std::invalid_argument for a block pattern that does not exist, and for a pattern file
+  // that cannot be read or has another shape.
+  explicit Visibility(const Problem& problem);
+
+  // Whether key c is visible to row r of entry b: whether every part of the mask allows it. Indices
+  // count from the entry's first row and key.
+  bool sees(std::int64_t b, std::int64_t r, std::int64_t c) const;
+
+ private:
+  struct Entry {
+    std::int64_t diagonal = 0;  // row r is aligned with key r + diagonal
+    std::int64_t keys = 0;      // that exist
+  };
+  MaskSpec mask_;
+  std::vector<Entry> entries_;
+  std::vector<std::vector<bool>> blocks_;  // [block of rows][block of keys]; empty: no pattern
+};
 
 }  // namespace attnlab::reference

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -11,11 +14,12 @@ namespace {
 
 // One string a row: '#' visible, '.' not.
 std::vector<std::string> draw(const Problem& problem, std::int64_t b = 0) {
+  const Visibility visibility(problem);
   std::vector<std::string> rows;
   for (std::int64_t r = 0; r < rows_in_memory(problem, b); ++r) {
     std::string row;
     for (std::int64_t c = 0; c < keys_in_memory(problem, b); ++c) {
-      row += key_is_visible(problem, b, r, c) ? '#' : '.';
+      row += visibility.sees(b, r, c) ? '#' : '.';
     }
     rows.push_back(row);
   }
@@ -96,8 +100,63 @@ TEST(Mask, ButterflyBlocksNeedNotBeSquareNorFitTheEnd) {
             (Rows{"#....", "##...", "##...", "##.#.", "#.##."}));
 }
 
-TEST(Mask, AnUnknownPatternIsRefused) {
+TEST(Mask, LocalAndStrided) {
+  EXPECT_EQ(draw("blocks:local:1:1x1", 4, 4), (Rows{"##..", "###.", ".###", "..##"}));
+  EXPECT_EQ(draw("blocks:strided:0:3:1x1", 5, 5),
+            (Rows{"#..#.", ".#..#", "..#..", "#..#.", ".#..#"}));
+}
+
+TEST(Mask, Longformer) {
+  EXPECT_EQ(draw("blocks:longformer:0:1:2x1", 4, 4), (Rows{"####", "####", "##..", "##.."}));
+  EXPECT_EQ(draw("blocks:longformer:0:1:1x1", 4, 4), (Rows{"####", "##..", "#.#.", "#..#"}));
+}
+
+// Which blocks they are is compared with the kernels' own in tests/reference_agreement_test.cpp.
+TEST(Mask, RandomBlocksComeInTheirShare) {
+  const auto visible = [](const char* mask) {
+    std::int64_t count = 0;
+    for (const std::string& row : draw(mask, 100, 100)) {
+      count += std::count(row.begin(), row.end(), '#');
+    }
+    return count;
+  };
+  EXPECT_EQ(visible("blocks:random:0:1x1"), 100);  // the diagonal
+  EXPECT_EQ(visible("blocks:random:100:1x1"), 10000);
+  EXPECT_NEAR(static_cast<double>(visible("blocks:random:30:1x1")), 100 + 0.3 * 9900, 4 * 46);
+  // Bands of 3 (298), and 5 draws of 100 a row, of which a few repeat or fall into the band.
+  EXPECT_GT(visible("blocks:bigbird:1:0:5:1x1"), 298 + 440);
+  EXPECT_LE(visible("blocks:bigbird:1:0:5:1x1"), 298 + 500);
+  EXPECT_NE(draw("blocks:random:30:1x1", 20, 20), draw("blocks:random:30:7:1x1", 20, 20));
+  EXPECT_EQ(draw("blocks:random:30:1x1", 20, 20), draw("blocks:random:30:0:1x1", 20, 20));
+}
+
+class PatternFile : public testing::Test {
+ protected:
+  PatternFile() : path_(testing::TempDir() + "attnlab_oracle_pattern.txt") {}
+  ~PatternFile() override { std::remove(path_.c_str()); }
+  Rows draw_file(const std::string& text, std::int64_t seqlen_q, std::int64_t seqlen_k) const {
+    std::ofstream(path_) << text;
+    const BlocksSpec blocks = {.pattern = "file=" + path_, .block_q = 2, .block_k = 1};
+    return draw(Problem{.seqlen_q = seqlen_q, .seqlen_k = seqlen_k, .mask = {.blocks = blocks}});
+  }
+
+  std::string path_;
+};
+
+TEST_F(PatternFile, IsReadBlockByBlock) {
+  EXPECT_EQ(draw_file("1 0 1\n\n011\r\n", 3, 3), (Rows{"#.#", "#.#", ".##"}));
+}
+
+TEST_F(PatternFile, OfAnotherShapeOrWithOtherCharactersIsRefused) {
+  EXPECT_THROW(draw_file("101\n", 3, 3), std::invalid_argument);
+  EXPECT_THROW(draw_file("101\n01\n", 3, 3), std::invalid_argument);
+  EXPECT_THROW(draw_file("101\n0x1\n", 3, 3), std::invalid_argument);
+  EXPECT_THROW(draw("blocks:file=/nowhere/at/all:1x1", 2, 2), std::invalid_argument);
+}
+
+TEST(Mask, AnUnknownPatternOrALackingArgumentIsRefused) {
   EXPECT_THROW(draw("blocks:stars:1x1", 2, 2), std::invalid_argument);
+  EXPECT_THROW(draw("blocks:local:1x1", 2, 2), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,144 +1,208 @@
+// Who works on what: the rows cut into chunks for all threads, and the sums over chunks.
 #include "reference/oracle.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <deque>
 #include <future>
-#include <limits>
-#include <span>
+#include <numeric>
+#include <utility>
 
-#include "reference/dropout.h"
-#include "reference/slice.h"
+#include "reference/storage.h"
 #include "reference/twin.h"
+#include "reference/work.h"
 
 namespace attnlab::reference {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+void resize(Expected& expected, Eigen::Index rows, Eigen::Index head_dim) {
+  expected.value.resize(rows, head_dim);
+  expected.twin.resize(rows, head_dim);
+}
 
-// Largest score of a row and sum of exp(score - largest), over visible keys.
-struct RowSoftmax {
-  double largest = -kInfinite;
-  double sum = 0.0;
-  double lse() const { return sum == 0.0 ? -kInfinite : largest + std::log(sum); }
+// A column is summed within tasks first, then over tasks; how many there are does not depend on the
+// number of threads, so neither does the result.
+constexpr std::size_t kTasksOfColumn = 16;
+
+// All the work, laid out before it starts.
+class Plan {
+ public:
+  Plan(const Problem& problem, const Tensors& tensors, const Samples& samples)
+      : problem_(problem), tensors_(tensors), visibility_(problem) {
+    for (const Sample& sample : samples.rows) add_reference(sample);
+    for (const ColumnSample& sample : samples.columns) add_reference(sample);
+    for (ColumnReference& reference : references_.columns) add_columns(reference);
+    for (RowReference& reference : references_.rows) {
+      if (!comes_with_columns(reference)) add_rows(reference);
+    }
+  }
+
+  void run(int threads) {
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < tasks_.size(); i = next++) {
+        reference::run(problem_, tasks_[i]);
+      }
+    };
+    std::vector<std::future<void>> others;
+    for (int t = 1; t < threads; ++t) others.push_back(std::async(std::launch::async, work));
+    work();
+    for (std::future<void>& other : others) other.get();  // rethrows what a thread threw
+  }
+
+  References take() {
+    for (ColumnReference& reference : references_.columns) join_columns(reference);
+    for (const Task& task : tasks_) {
+      for (const Chunk& chunk : task.chunks) {
+        if (chunk.reference == nullptr) continue;
+        raise(chunk.reference->o.largest_size, chunk.largest_o);
+        raise(chunk.reference->dq.largest_size, chunk.largest_dq);
+      }
+    }
+    return std::move(references_);
+  }
+
+ private:
+  static void raise(double& largest, double value) { largest = std::max(largest, value); }
+
+  void add_reference(const Sample& sample) {
+    const auto rows = static_cast<Eigen::Index>(sample.rows.size());
+    RowReference& reference = references_.rows.emplace_back();
+    reference.sample = sample;
+    reference.lse.resize(rows);
+    reference.score_bound.resize(rows);
+    resize(reference.o, rows, problem_.head_dim);
+    if (problem_.pass == Pass::fwd) return;
+    resize(reference.dq, rows, problem_.head_dim);
+    // Stays 0 in rows of an entry without keys.
+    if (problem_.dtype != Dtype::f32) reference.dq.delta_error.setZero(rows, problem_.head_dim);
+  }
+
+  void add_reference(const ColumnSample& sample) {
+    ColumnReference& reference = references_.columns.emplace_back();
+    reference.sample = sample;
+  }
+
+  // Whether all rows and all columns are wanted: then one look at the rows serves both.
+  bool comes_with_columns(const RowReference& reference) const {
+    const Sample& sample = reference.sample;
+    const auto all_rows = static_cast<std::size_t>(rows_in_memory(problem_, sample.batch));
+    const auto all_keys = static_cast<std::size_t>(keys_in_memory(problem_, sample.batch));
+    if (sample.rows.size() < all_rows) return false;
+    return std::any_of(references_.columns.begin(), references_.columns.end(),
+                       [&](const ColumnReference& columns) {
+                         return columns.sample.batch == sample.batch &&
+                                columns.sample.head_kv == kv_head(problem_, sample.head) &&
+                                columns.sample.keys.size() == all_keys;
+                       });
+  }
+
+  RowReference* reference_with_columns(std::int64_t batch, std::int64_t head) {
+    for (RowReference& reference : references_.rows) {
+      const Sample& sample = reference.sample;
+      if (sample.batch == batch && sample.head == head && comes_with_columns(reference)) {
+        return &reference;
+      }
+    }
+    return nullptr;
+  }
+
+  void add_rows(RowReference& reference) {
+    const Sample& sample = reference.sample;
+    for (Chunk& chunk : chunks_of(sample.batch, sample.head, sample.rows, &reference)) {
+      tasks_.emplace_back().chunks.push_back(std::move(chunk));
+    }
+  }
+
+  void add_columns(ColumnReference& reference) {
+    const ColumnSample& sample = reference.sample;
+    std::vector<Chunk> chunks;
+    for (std::int64_t head = 0; head < problem_.num_heads_q; ++head) {
+      if (kv_head(problem_, head) != sample.head_kv) continue;
+      std::vector<std::int64_t> rows(
+          static_cast<std::size_t>(rows_in_memory(problem_, sample.batch)));
+      std::iota(rows.begin(), rows.end(), 0);
+      RowReference* all_rows = reference_with_columns(sample.batch, head);
+      if (all_rows == nullptr) {  // rows that see none of the keys give nothing
+        const Slice slice(problem_, tensors_, visibility_, sample.batch, head);
+        std::erase_if(rows, [&](auto row) { return !slice.sees_any(row, sample.keys); });
+      }
+      for (Chunk& chunk : chunks_of(sample.batch, head, rows, all_rows)) {
+        chunks.push_back(std::move(chunk));
+      }
+    }
+    const std::size_t tasks = std::min(chunks.size(), kTasksOfColumn);
+    for (std::size_t task = 0; task < tasks; ++task) {
+      Task& part = tasks_.emplace_back();
+      part.reference = &reference;
+      for (std::size_t i = chunks.size() * task / tasks; i < chunks.size() * (task + 1) / tasks;
+           ++i) {
+        part.chunks.push_back(std::move(chunks[i]));
+      }
+    }
+  }
+
+  std::vector<Chunk> chunks_of(std::int64_t batch, std::int64_t head,
+                               const std::vector<std::int64_t>& rows, RowReference* reference) {
+    const Slice& slice = slices_.emplace_back(problem_, tensors_, visibility_, batch, head);
+    std::vector<Chunk> chunks;
+    const auto height = static_cast<std::ptrdiff_t>(slice.chunk_rows());
+    const auto count = static_cast<std::ptrdiff_t>(rows.size());
+    for (std::ptrdiff_t first = 0; first < count; first += height) {
+      const auto last = std::min(first + height, count);
+      chunks.push_back({.slice = &slice,
+                        .rows = {rows.begin() + first, rows.begin() + last},
+                        .reference = reference,
+                        .first = first});
+    }
+    return chunks;
+  }
+
+  void join_columns(ColumnReference& reference) {
+    const auto keys = static_cast<Eigen::Index>(reference.sample.keys.size());
+    const Eigen::Index head_dim = problem_.head_dim;
+    auto exact = ColumnSums<double>::zero(keys, head_dim);
+    auto twin = ColumnSums<float>::zero(keys, head_dim);
+    auto sizes = ColumnSums<float>::zero(keys, head_dim);
+    Matrix<float> squares = Matrix<float>::Zero(keys, head_dim);
+    reference.seen.assign(static_cast<std::size_t>(keys), false);
+    for (const Task& task : tasks_) {
+      if (task.reference != &reference) continue;
+      exact += task.parts.exact;
+      twin += task.parts.twin;
+      sizes += task.parts.sizes;
+      if (problem_.dtype != Dtype::f32) squares += task.parts.delta_squares;
+      for (std::size_t j = 0; j < reference.seen.size(); ++j) {
+        reference.seen[j] = reference.seen[j] || task.parts.seen[j];
+      }
+    }
+    const double scale = problem_.scale();
+    reference.dk = {.value = scale * exact.dk,
+                    .twin = twin_round(problem_, scale, twin.dk),
+                    .largest_size = keys > 0 ? scale * sizes.dk.maxCoeff() : 0.0};
+    if (problem_.dtype != Dtype::f32) {
+      reference.dk.delta_error = static_cast<float>(scale) * squares.cwiseSqrt();
+    }
+    reference.dv = {.value = exact.dv,
+                    .twin = twin_round(problem_, 1.0, twin.dv),
+                    .largest_size = keys > 0 ? static_cast<double>(sizes.dv.maxCoeff()) : 0.0};
+  }
+
+  const Problem& problem_;
+  const Tensors& tensors_;
+  Visibility visibility_;
+  References references_;
+  std::deque<Slice> slices_;
+  std::vector<Task> tasks_;
 };
-
-// Scaled scores of one row to probabilities, in place: masked and dropped ones become exactly 0,
-// kept ones are scaled by keep_scale.
-RowSoftmax softmax_row(double scale, double keep_scale, std::span<const Fate> fates,
-                       std::span<double> row) {
-  RowSoftmax softmax;
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    if (fates[j] == Fate::masked) continue;
-    row[j] *= scale;
-    softmax.largest = std::max(softmax.largest, row[j]);
-  }
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = fates[j] == Fate::masked ? 0.0 : std::exp(row[j] - softmax.largest);
-    softmax.sum += row[j];
-  }
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = fates[j] == Fate::kept ? row[j] * keep_scale / softmax.sum : 0.0;
-  }
-  return softmax;
-}
-
-double largest_visible(std::span<const Fate> fates, std::span<const double> row) {
-  double largest = 0.0;
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    if (fates[j] != Fate::masked) largest = std::max(largest, row[j]);
-  }
-  return largest;
-}
-
-// Fills rows [first, first + count) of a reference; returns their part of largest_product.
-double fill_rows(const Slice& slice, Eigen::Index first, Eigen::Index count,
-                 ForwardReference& reference) {
-  const Problem& problem = slice.problem();
-  const std::span<const std::int64_t> rows =
-      std::span(reference.sample.rows)
-          .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-  const std::vector<Fate> fates = slice.fates(rows);
-  const auto keys = static_cast<std::size_t>(slice.keys());
-  const auto row_of = [keys](auto& matrix, Eigen::Index i) {
-    return std::span(matrix).subspan(static_cast<std::size_t>(i) * keys, keys);
-  };
-
-  const double scale = problem.scale();
-  const double keep_scale = dropout_keep_scale(problem);
-  const std::vector<double> sizes = slice.multiply_qk<double>(rows, Factors::absolute);
-  std::vector<double> p = slice.multiply_qk<double>(rows, Factors::as_they_are);
-  for (Eigen::Index i = 0; i < count; ++i) {
-    reference.score_bound(first + i) = scale * largest_visible(row_of(fates, i), row_of(sizes, i));
-    reference.lse(first + i) = softmax_row(scale, keep_scale, row_of(fates, i), row_of(p, i)).lse();
-  }
-
-  const Eigen::Index head_dim = problem.head_dim;
-  const std::vector<double> o = slice.multiply_pv(p, Factors::as_they_are);
-  reference.o.middleRows(first, count) = Eigen::Map<const RowMatrix>(o.data(), count, head_dim);
-  const std::vector<double> products = slice.multiply_pv(p, Factors::absolute);
-  const std::vector<float> twin = twin_forward(slice, rows, fates);
-  for (Eigen::Index i = 0; i < count * head_dim; ++i) {
-    reference.twin_o(first + i / head_dim, i % head_dim) = twin[static_cast<std::size_t>(i)];
-  }
-  return *std::max_element(products.begin(), products.end());
-}
-
-// Rows of one sample that are worked on together.
-struct Chunk {
-  std::size_t reference = 0;
-  Eigen::Index first = 0;
-  Eigen::Index count = 0;
-  double largest_product = 0.0;
-};
-
-ForwardReference empty_reference(const Sample& sample, std::int64_t head_dim) {
-  const auto rows = static_cast<Eigen::Index>(sample.rows.size());
-  return {.sample = sample,
-          .o = RowMatrix::Zero(rows, head_dim),
-          .lse = Eigen::VectorXd::Zero(rows),
-          .twin_o = RowMatrix::Zero(rows, head_dim),
-          .score_bound = Eigen::VectorXd::Zero(rows)};
-}
 
 }  // namespace
 
-std::vector<ForwardReference> forward_reference(const Problem& problem, const Tensors& tensors,
-                                                const std::vector<Sample>& samples, int threads) {
-  std::vector<ForwardReference> references;
-  std::vector<Slice> slices;
-  std::vector<Chunk> chunks;
-  for (const Sample& sample : samples) {
-    references.push_back(empty_reference(sample, problem.head_dim));
-    slices.emplace_back(problem, tensors, sample.batch, sample.head);
-    const auto rows = static_cast<Eigen::Index>(sample.rows.size());
-    const Eigen::Index height = slices.back().chunk_rows();
-    for (Eigen::Index first = 0; first < rows; first += height) {
-      chunks.push_back({.reference = references.size() - 1,
-                        .first = first,
-                        .count = std::min(height, rows - first)});
-    }
-  }
-
-  // Chunks write to disjoint rows; only their largest products must be joined afterwards.
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < chunks.size(); i = next++) {
-      Chunk& chunk = chunks[i];
-      chunk.largest_product =
-          fill_rows(slices[chunk.reference], chunk.first, chunk.count, references[chunk.reference]);
-    }
-  };
-  std::vector<std::future<void>> others;
-  for (int t = 1; t < threads; ++t) others.push_back(std::async(std::launch::async, work));
-  work();
-  for (std::future<void>& other : others) other.get();  // rethrows what a thread threw
-
-  for (const Chunk& chunk : chunks) {
-    double& largest = references[chunk.reference].largest_product;
-    largest = std::max(largest, chunk.largest_product);
-  }
-  return references;
+References make_references(const Problem& problem, const Tensors& tensors, const Samples& samples,
+                           int threads) {
+  Plan plan(problem, tensors, samples);
+  plan.run(threads);
+  return plan.take();
 }
 
 }  // namespace attnlab::reference

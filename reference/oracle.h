@@ -3,16 +3,14 @@
 // types.
 #pragma once
 
-#include <Eigen/Core>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
+#include "reference/slice.h"
 
 namespace attnlab::reference {
-
-using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 // Some query rows of one (batch, head) slice.
 struct Sample {
@@ -21,27 +19,72 @@ struct Sample {
   std::vector<std::int64_t> rows;  // ascending, distinct
 };
 
-// All rows of all slices if their multiply-adds (2 * seqlen_k * head_dim a row) fit the budget;
-// else slices and rows drawn from the seed, always with the first and last row and the rows on both
-// sides of multiples of 64 (as many as fit while a quarter stays for other rows), and at least one
-// slice. Every returned row fits the budget, except that one slice's first and last row are always
-// there. (The twin and the bounds triple what forward_reference really spends.)
-std::vector<Sample> choose_samples(const Problem& problem, std::int64_t multiply_adds,
-                                   std::uint64_t seed);
-
-// What the outputs of one sample should be, and what the tolerance rule needs to judge them.
-struct ForwardReference {
-  Sample sample;
-  RowMatrix o;                   // (rows, head_dim), double
-  Eigen::VectorXd lse;           // (rows), natural log; -inf for a row that sees nothing
-  RowMatrix twin_o;              // (rows, head_dim), the same-precision materialized computation
-  double largest_product = 0.0;  // A for O: max over the slice's rows of sum_j P_j |V_j|
-  Eigen::VectorXd score_bound;   // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
+// Some keys of one K/V head of an entry: what they get from all query heads that share the head.
+struct ColumnSample {
+  std::int64_t batch = 0;
+  std::int64_t head_kv = 0;
+  std::vector<std::int64_t> keys;  // ascending, distinct
 };
 
-// Oracle and twin of every sample; uses up to `threads` threads. Reads q, k, v and nothing else of
-// `tensors`: lengths and patterns come from the problem.
-std::vector<ForwardReference> forward_reference(const Problem& problem, const Tensors& tensors,
-                                                const std::vector<Sample>& samples, int threads);
+struct Samples {
+  std::vector<Sample> rows;           // of o, lse, dq
+  std::vector<ColumnSample> columns;  // of dk, dv; none for Pass::fwd
+};
+
+// All rows and all columns if their multiply-adds fit the budget: for each pair of a row and a key
+// head_dim times 2 forward, 6 with backward. Else, with backward, columns get one half of it and
+// rows the rest (the other half, and what columns leave of theirs).
+//
+// Rows, at 2 (with backward 4) * seqlen_k * head_dim each: slices and rows drawn from the seed,
+// always with the first and last row and the rows on both sides of multiples of 64 (as many as fit
+// while a quarter stays for other rows), and at least one slice, of which the first and last row
+// are there even if they do not fit.
+//
+// Columns: one or two K/V heads drawn from the seed, the keys chosen like rows. A K/V head costs
+// the softmax and delta of every row that uses it, 2 * rows * seqlen_k * head_dim, and 3 * rows *
+// head_dim for each key. One head is there even if it does not fit, with its first and last key and
+// a twelfth of all keys (which adds an eighth to the cost): so long sequences cost more than the
+// budget, in proportion to seqlen_q * seqlen_k.
+//
+// (The twin and the bounds triple what make_references really spends.)
+Samples choose_samples(const Problem& problem, std::int64_t multiply_adds, std::uint64_t seed);
+
+// What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
+// needs to judge it.
+struct Expected {
+  Matrix<double> value;       // (rows, head_dim)
+  Matrix<float> twin;         // (rows, head_dim), the same-precision materialized computation
+  double largest_size = 0.0;  // A': the largest element of the product of absolute values
+  // (rows, head_dim): what rounding O may do to dq and dk through delta. Empty where it does not
+  // enter (o, dv) or is nothing beside the rounding of sums (f32).
+  Matrix<float> delta_error;
+};
+
+struct RowReference {
+  Sample sample;
+  Eigen::VectorXd lse;          // (rows), natural log; -inf for a row that sees nothing
+  Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
+  Expected o;
+  Expected dq;  // empty for Pass::fwd
+};
+
+struct ColumnReference {
+  ColumnSample sample;
+  std::vector<bool> seen;  // (keys), by any row of any head that uses them
+  Expected dk;
+  Expected dv;
+};
+
+struct References {
+  std::vector<RowReference> rows;
+  std::vector<ColumnReference> columns;
+};
+
+// Oracle and twin of every sample; uses up to `threads` threads, whose number does not change a
+// bit. Reads q, k, v and, unless problem.pass is fwd, dout, and nothing else of `tensors`: lengths
+// and patterns come from the problem. Throws std::invalid_argument for a block pattern that cannot
+// be drawn.
+References make_references(const Problem& problem, const Tensors& tensors, const Samples& samples,
+                           int threads);
 
 }  // namespace attnlab::reference

@@ -15,15 +15,15 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 50;
 
-std::vector<ForwardReference> run(TestProblem& test, int threads = 2) {
-  return forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0),
-                           threads);
+std::vector<RowReference> run(TestProblem& test, int threads = 2) {
+  const Samples samples = choose_samples(test.problem, kNoLimit, 0);
+  return make_references(test.problem, test.tensors(), samples, threads).rows;
 }
 
 TEST(Oracle, OneKeyGivesV) {
   TestProblem test({.num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 3, .head_dim = 5});
   test.fill_normal(1);
-  for (const ForwardReference& reference : run(test)) {
+  for (const RowReference& reference : run(test)) {
     for (std::int64_t r = 0; r < 3; ++r) {
       double score = 0.0, size = 0.0;
       for (std::int64_t d = 0; d < 5; ++d) {
@@ -32,12 +32,12 @@ TEST(Oracle, OneKeyGivesV) {
         score += product / std::sqrt(5.0);
         size += std::abs(product) / std::sqrt(5.0);
         const double v = test.v.get(0, reference.sample.head, 0, d);
-        EXPECT_EQ(reference.o(r, d), v);
-        EXPECT_EQ(reference.twin_o(r, d), v);
-        EXPECT_GE(reference.largest_product, std::abs(v));
+        EXPECT_EQ(reference.o.value(r, d), v);
+        EXPECT_EQ(reference.o.twin(r, d), v);
+        EXPECT_GE(reference.o.largest_size, std::abs(v));
       }
       EXPECT_NEAR(reference.lse(r), score, 1e-14);
-      EXPECT_NEAR(reference.score_bound(r), size, 1e-14);
+      EXPECT_NEAR(static_cast<double>(reference.score_bound(r)), size, 1e-6);
     }
   }
 }
@@ -54,13 +54,14 @@ TEST(Oracle, TwoKeysByHand) {
     if (d == 1) return r == 0 ? -4.0f : 4.0f;
     return r == 0 ? 8.0f : 16.0f;
   });
-  const ForwardReference reference = run(test).at(0);
-  EXPECT_NEAR(reference.o(0, 0), 0.75 * 8.0 + 0.25 * 16.0, 1e-14);
-  EXPECT_NEAR(reference.o(0, 1), -2.0, 1e-14);
+  const RowReference reference = run(test).at(0);
+  EXPECT_NEAR(reference.o.value(0, 0), 0.75 * 8.0 + 0.25 * 16.0, 1e-14);
+  EXPECT_NEAR(reference.o.value(0, 1), -2.0, 1e-14);
   EXPECT_NEAR(reference.lse(0), std::log(4.0), 1e-14);
-  EXPECT_NEAR(reference.score_bound(0), 3.0 * std::log(3.0), 1e-14);
-  EXPECT_NEAR(reference.largest_product, 10.0, 1e-14);  // 0.75 * 8 + 0.25 * 16 > 4
-  EXPECT_NEAR(reference.twin_o(0, 0), 10.0, 1e-5);
+  const double score_bound = 3.0 * std::log(3.0);
+  EXPECT_NEAR(static_cast<double>(reference.score_bound(0)), score_bound, 1e-6);
+  EXPECT_NEAR(reference.o.largest_size, 10.0 * (1.0 + score_bound / 32.0), 1e-5);  // 10 > 4
+  EXPECT_NEAR(reference.o.twin(0, 0), 10.0, 1e-5);
 }
 
 TEST(Oracle, EqualScoresGiveTheMeanOfWhatIsVisible) {
@@ -68,9 +69,9 @@ TEST(Oracle, EqualScoresGiveTheMeanOfWhatIsVisible) {
   test.fill_q([](auto...) { return 0.0f; });
   test.fill_k([](auto...) { return 3.0f; });
   test.fill_v([](auto, auto, std::int64_t r, auto) { return static_cast<float>(r); });
-  const ForwardReference reference = run(test).at(0);
+  const RowReference reference = run(test).at(0);
   for (std::int64_t r = 0; r < 4; ++r) {
-    EXPECT_NEAR(reference.o(r, 0), static_cast<double>(r) / 2.0, 1e-15);  // mean of 0 ... r
+    EXPECT_NEAR(reference.o.value(r, 0), static_cast<double>(r) / 2.0, 1e-15);  // mean of 0 ... r
     EXPECT_NEAR(reference.lse(r), std::log(static_cast<double>(r) + 1.0), 1e-15);
   }
 }
@@ -79,10 +80,11 @@ TEST(Oracle, ValuesOfOneGiveOne) {
   TestProblem test({.num_heads_q = 2, .num_heads_kv = 1, .seqlen_q = 33, .seqlen_k = 700});
   test.fill_normal(2);
   test.fill_v([](auto...) { return 1.0f; });
-  for (const ForwardReference& reference : run(test)) {
-    EXPECT_LT((reference.o.array() - 1.0).abs().maxCoeff(), 1e-13);
-    EXPECT_LT((reference.twin_o.array() - 1.0).abs().maxCoeff(), 1e-5);
-    EXPECT_NEAR(reference.largest_product, 1.0, 1e-13);
+  for (const RowReference& reference : run(test)) {
+    EXPECT_LT((reference.o.value.array() - 1.0).abs().maxCoeff(), 1e-13);
+    EXPECT_LT((reference.o.twin.array() - 1.0).abs().maxCoeff(), 1e-5);
+    const double score_bound = static_cast<double>(reference.score_bound.maxCoeff());
+    EXPECT_NEAR(reference.o.largest_size, 1.0 + score_bound / 32.0, 1e-6);
   }
 }
 
@@ -93,16 +95,16 @@ TEST(Oracle, RowsThatSeeNothing) {
   TestProblem test(problem);
   test.fill_normal(3);
   const auto references = run(test);
-  for (const ForwardReference& reference : references) {
+  for (const RowReference& reference : references) {
     const std::int64_t empty = reference.sample.batch == 0 ? 2 : 5;
     for (std::int64_t r = 0; r < 5; ++r) {
       EXPECT_EQ(reference.lse(r) == -kInfinite, r < empty);
-      EXPECT_EQ(reference.o.row(r).isZero(0.0), r < empty);
-      EXPECT_EQ(reference.twin_o.row(r).isZero(0.0), r < empty);
-      EXPECT_EQ(reference.score_bound(r) == 0.0, r < empty);
+      EXPECT_EQ(reference.o.value.row(r).isZero(0.0), r < empty);
+      EXPECT_EQ(reference.o.twin.row(r).isZero(0.0), r < empty);
+      EXPECT_EQ(reference.score_bound(r) == 0.0f, r < empty);
     }
   }
-  EXPECT_EQ(references.at(1).largest_product, 0.0);
+  EXPECT_EQ(references.at(1).o.largest_size, 0.0);
 }
 
 TEST(Oracle, MaskedKeysNeverEnterWhateverTheyHold) {
@@ -110,19 +112,19 @@ TEST(Oracle, MaskedKeysNeverEnterWhateverTheyHold) {
   problem.lengths = {.kind = LengthsKind::padding, .keys = {17}};
   TestProblem test(problem);
   test.fill_normal(4);
-  const ForwardReference small = run(test).at(0);
+  const RowReference small = run(test).at(0);
   for (std::int64_t r = 17; r < 30; ++r) {
     for (std::int64_t d = 0; d < 64; ++d) {
       test.k.set(0, 0, r, d, 1e30f);
       test.v.set(0, 0, r, d, -1e30f);
     }
   }
-  const ForwardReference large = run(test).at(0);
-  EXPECT_EQ(small.o, large.o);
+  const RowReference large = run(test).at(0);
+  EXPECT_EQ(small.o.value, large.o.value);
   EXPECT_EQ(small.lse, large.lse);
-  EXPECT_EQ(small.twin_o, large.twin_o);
+  EXPECT_EQ(small.o.twin, large.o.twin);
   EXPECT_EQ(small.score_bound, large.score_bound);
-  EXPECT_EQ(small.largest_product, large.largest_product);
+  EXPECT_EQ(small.o.largest_size, large.o.largest_size);
 }
 
 TEST(Oracle, SharedHeadsAreRepeatedHeads) {
@@ -143,7 +145,7 @@ TEST(Oracle, SharedHeadsAreRepeatedHeads) {
   const auto of_a = run(a), of_b = run(b);
   ASSERT_EQ(of_a.size(), 12u);
   for (std::size_t i = 0; i < of_a.size(); ++i) {
-    EXPECT_EQ(of_a[i].o, of_b[i].o);
+    EXPECT_EQ(of_a[i].o.value, of_b[i].o.value);
     EXPECT_EQ(of_a[i].lse, of_b[i].lse);
   }
 }
@@ -170,11 +172,11 @@ TEST(Oracle, LayoutsAgree) {
     const auto a = run(bshd), b = run(bhsd), c = run(packed);
     ASSERT_EQ(a.size(), 12u);
     for (std::size_t i = 0; i < a.size(); ++i) {
-      EXPECT_EQ(a[i].o, b[i].o);
-      EXPECT_EQ(a[i].o, c[i].o);
-      EXPECT_EQ(a[i].twin_o, b[i].twin_o);
-      EXPECT_EQ(a[i].twin_o, c[i].twin_o);
-      EXPECT_GT(a[i].o.norm(), 0.1);
+      EXPECT_EQ(a[i].o.value, b[i].o.value);
+      EXPECT_EQ(a[i].o.value, c[i].o.value);
+      EXPECT_EQ(a[i].o.twin, b[i].o.twin);
+      EXPECT_EQ(a[i].o.twin, c[i].o.twin);
+      EXPECT_GT(a[i].o.value.norm(), 0.1);
     }
   }
 }
@@ -191,10 +193,10 @@ TEST(Oracle, PackedIsALoopOfDenseProblems) {
   problem.lengths = {.kind = LengthsKind::packed, .queries = {8, 3, 5}, .keys = {4, 9, 0}};
   TestProblem packed(problem);
   packed.fill_normal(7);
-  for (const ForwardReference& reference : run(packed)) {
+  for (const RowReference& reference : run(packed)) {
     const Sample& sample = reference.sample;
     if (problem.keys(sample.batch) == 0) {
-      EXPECT_TRUE(reference.o.isZero(0.0));
+      EXPECT_TRUE(reference.o.value.isZero(0.0));
       EXPECT_TRUE((reference.lse.array() == -kInfinite).all());
       continue;
     }
@@ -210,8 +212,8 @@ TEST(Oracle, PackedIsALoopOfDenseProblems) {
     dense.fill_q(from(packed.q));
     dense.fill_k(from(packed.k));
     dense.fill_v(from(packed.v));
-    const ForwardReference alone = run(dense).at(static_cast<std::size_t>(sample.head));
-    EXPECT_EQ(reference.o, alone.o);
+    const RowReference alone = run(dense).at(static_cast<std::size_t>(sample.head));
+    EXPECT_EQ(reference.o.value, alone.o.value);
     EXPECT_EQ(reference.lse, alone.lse);
   }
 }
@@ -243,8 +245,8 @@ TEST(Oracle, DroppedElementsLeaveLseAndScaleTheRest) {
           sum += static_cast<double>(c + 1);
         }
       }
-      EXPECT_NEAR(with[i].o(r, 0), sum / 40.0 / 0.75, 1e-12);
-      EXPECT_NEAR(with[i].twin_o(r, 0), sum / 40.0 / 0.75, 1e-4);
+      EXPECT_NEAR(with[i].o.value(r, 0), sum / 40.0 / 0.75, 1e-12);
+      EXPECT_NEAR(with[i].o.twin(r, 0), sum / 40.0 / 0.75, 1e-4);
     }
   }
 }
@@ -266,13 +268,13 @@ TEST(Oracle, SampledRowsEqualThoseOfTheFullRun) {
     for (const std::int64_t rows : {2, 5, 40, 90}) {
       const auto samples =
           choose_samples(test.problem, rows * 2 * size.seqlen_k * size.head_dim, 1);
-      const auto sampled = forward_reference(test.problem, test.tensors(), samples, 1);
-      for (const ForwardReference& part : sampled) {
-        const ForwardReference& whole = full.at(static_cast<std::size_t>(part.sample.head));
+      const References sampled = make_references(test.problem, test.tensors(), samples, 1);
+      for (const RowReference& part : sampled.rows) {
+        const RowReference& whole = full.at(static_cast<std::size_t>(part.sample.head));
         for (std::size_t i = 0; i < part.sample.rows.size(); ++i) {
           const Eigen::Index here = static_cast<Eigen::Index>(i), there = part.sample.rows[i];
-          ASSERT_EQ(part.o.row(here), whole.o.row(there)) << test.problem.id();
-          ASSERT_EQ(part.twin_o.row(here), whole.twin_o.row(there)) << test.problem.id();
+          ASSERT_EQ(part.o.value.row(here), whole.o.value.row(there)) << test.problem.id();
+          ASSERT_EQ(part.o.twin.row(here), whole.o.twin.row(there)) << test.problem.id();
           ASSERT_EQ(part.lse(here), whole.lse(there)) << test.problem.id();
           ASSERT_EQ(part.score_bound(here), whole.score_bound(there)) << test.problem.id();
         }
@@ -285,14 +287,14 @@ TEST(Oracle, TheTwinRoundsToTheStorageType) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     TestProblem test({.dtype = dtype, .seqlen_q = 64, .seqlen_k = 200});
     test.fill_normal(9);
-    const ForwardReference reference = run(test).at(0);
+    const RowReference reference = run(test).at(0);
     double error = 0.0;
-    for (std::int64_t i = 0; i < reference.o.size(); ++i) {
-      const float twin = static_cast<float>(reference.twin_o.data()[i]);
+    for (std::int64_t i = 0; i < reference.o.value.size(); ++i) {
+      const float twin = static_cast<float>(reference.o.twin.data()[i]);
       const float rounded = dtype == Dtype::f16 ? f32_from_f16(f16_from_f32(twin))
                                                 : f32_from_bf16(bf16_from_f32(twin));
       ASSERT_EQ(twin, rounded);
-      error = std::max(error, std::abs(reference.twin_o.data()[i] - reference.o.data()[i]));
+      error = std::max(error, std::abs(reference.o.twin.data()[i] - reference.o.value.data()[i]));
     }
     // P near 1/200 and |O| below 1: errors of the order of the type's epsilon, not of fp32's.
     const double epsilon = dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;

@@ -37,11 +37,11 @@ TEST(Samples, EverythingIfItFitsExactly) {
   const Problem problem = {
       .batch = 2, .num_heads_q = 3, .seqlen_q = 70, .seqlen_k = 50, .head_dim = 8};
   const std::int64_t cost = 2 * 3 * 70 * 2 * 50 * 8;
-  const auto all = choose_samples(problem, cost, 1);
+  const auto all = choose_samples(problem, cost, 1).rows;
   ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(rows_of(all), 6 * 70);
   expect_ascending_and_inside(all, problem);
-  EXPECT_LT(rows_of(choose_samples(problem, cost - 1, 1)), 6 * 70);
+  EXPECT_LT(rows_of(choose_samples(problem, cost - 1, 1).rows), 6 * 70);
 }
 
 TEST(Samples, FirstLastAndBorderRowsWithinTheBudget) {
@@ -49,7 +49,7 @@ TEST(Samples, FirstLastAndBorderRowsWithinTheBudget) {
   const std::int64_t row_cost = 2 * 4096 * 64;
   const std::int64_t budget = 512 * row_cost;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    const auto samples = choose_samples(problem, budget, seed);
+    const auto samples = choose_samples(problem, budget, seed).rows;
     ASSERT_EQ(samples.size(), 2u);
     EXPECT_LE(rows_of(samples), 512);
     EXPECT_GE(rows_of(samples), 500);
@@ -65,7 +65,7 @@ TEST(Samples, FirstLastAndBorderRowsWithinTheBudget) {
 
 TEST(Samples, RowsInsideArePickedEvenIfBordersDoNotFit) {
   const Problem problem = {.num_heads_q = 4, .seqlen_q = 16384, .seqlen_k = 16384};
-  const auto samples = choose_samples(problem, 100 * 2 * 16384 * 64, 3);
+  const auto samples = choose_samples(problem, 100 * 2 * 16384 * 64, 3).rows;
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_EQ(rows_of(samples), 100);
   const auto inside = std::count_if(samples[0].rows.begin(), samples[0].rows.end(),
@@ -76,7 +76,7 @@ TEST(Samples, RowsInsideArePickedEvenIfBordersDoNotFit) {
 
 TEST(Samples, FirstAndLastRowOfOneSliceWhateverTheBudget) {
   const Problem problem = {.num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 1000};
-  const auto samples = choose_samples(problem, 1, 3);
+  const auto samples = choose_samples(problem, 1, 3).rows;
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_EQ(samples[0].rows, (std::vector<std::int64_t>{0, 999}));
 }
@@ -85,7 +85,7 @@ TEST(Samples, TheSeedDecidesAndNothingElse) {
   const Problem problem = {.batch = 4, .num_heads_q = 8, .seqlen_q = 2048, .seqlen_k = 2048};
   const auto rows = [&problem](std::uint64_t seed) {
     std::vector<std::int64_t> flat;
-    for (const Sample& sample : choose_samples(problem, std::int64_t{1} << 26, seed)) {
+    for (const Sample& sample : choose_samples(problem, std::int64_t{1} << 26, seed).rows) {
       flat.push_back(sample.batch * 8 + sample.head);
       flat.insert(flat.end(), sample.rows.begin(), sample.rows.end());
     }
@@ -98,12 +98,105 @@ TEST(Samples, TheSeedDecidesAndNothingElse) {
 TEST(Samples, PackedEntriesWithoutRowsAreLeftOut) {
   Problem problem = {.batch = 3, .seqlen_q = 9, .seqlen_k = 9, .layout = Layout::packed};
   problem.lengths = {.kind = LengthsKind::packed, .queries = {4, 0, 9}, .keys = {9, 3, 0}};
-  const auto samples = choose_samples(problem, std::int64_t{1} << 30, 1);
+  const auto samples = choose_samples(problem, std::int64_t{1} << 30, 1).rows;
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].batch, 0);
   EXPECT_EQ(samples[1].batch, 2);
   EXPECT_EQ(rows_of(samples), 13);
   expect_ascending_and_inside(samples, problem);
+}
+
+std::int64_t keys_of(const std::vector<ColumnSample>& samples) {
+  std::int64_t keys = 0;
+  for (const ColumnSample& sample : samples) keys += static_cast<std::int64_t>(sample.keys.size());
+  return keys;
+}
+
+TEST(Samples, ForwardHasNoColumns) {
+  const Problem problem = {.seqlen_q = 70, .seqlen_k = 50};
+  EXPECT_TRUE(choose_samples(problem, std::int64_t{1} << 40, 1).columns.empty());
+  EXPECT_TRUE(choose_samples(problem, 1, 1).columns.empty());
+}
+
+TEST(Samples, AllRowsAndColumnsIfTheyFitExactly) {
+  const Problem problem = {.pass = Pass::bwd,
+                           .batch = 2,
+                           .num_heads_q = 4,
+                           .num_heads_kv = 2,
+                           .seqlen_q = 70,
+                           .seqlen_k = 50,
+                           .head_dim = 8};
+  const std::int64_t cost = 2 * 4 * 70 * 50 * 6 * 8;
+  const Samples all = choose_samples(problem, cost, 1);
+  EXPECT_EQ(rows_of(all.rows), 2 * 4 * 70);
+  ASSERT_EQ(all.columns.size(), 4u);
+  EXPECT_EQ(keys_of(all.columns), 2 * 2 * 50);
+  EXPECT_EQ(all.columns[3].batch, 1);
+  EXPECT_EQ(all.columns[3].head_kv, 1);
+  const Samples fewer = choose_samples(problem, cost - 1, 1);
+  EXPECT_LT(rows_of(fewer.rows) + keys_of(fewer.columns), 2 * 4 * 70 + 2 * 2 * 50);
+}
+
+// What choose_samples promises to spend, in multiply-adds.
+std::int64_t cost_of(const Samples& samples, const Problem& problem) {
+  std::int64_t pairs = 4 * rows_of(samples.rows) * problem.seqlen_k;
+  const std::int64_t rows = problem.seqlen_q * problem.num_heads_q / problem.num_heads_kv;
+  for (const ColumnSample& sample : samples.columns) {
+    pairs += rows * (2 * problem.seqlen_k + 3 * static_cast<std::int64_t>(sample.keys.size()));
+  }
+  return pairs * problem.head_dim;
+}
+
+TEST(Samples, RowsAndColumnsShareTheBudget) {
+  const Problem problem = {
+      .pass = Pass::fwdbwd, .num_heads_q = 8, .num_heads_kv = 4, .seqlen_q = 512, .seqlen_k = 1024};
+  const std::int64_t slice = 2 * 2 * 512 * 1024 * 64;  // softmax and delta of one K/V head
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const Samples one = choose_samples(problem, 3 * slice, seed);
+    ASSERT_EQ(one.columns.size(), 1u);
+    EXPECT_LE(cost_of(one, problem), 3 * slice);
+    EXPECT_GE(cost_of(one, problem), 3 * slice * 9 / 10);
+    const Samples two = choose_samples(problem, 6 * slice, seed);
+    ASSERT_EQ(two.columns.size(), 2u);
+    EXPECT_LE(cost_of(two, problem), 6 * slice);
+    for (const ColumnSample& sample : two.columns) {
+      EXPECT_EQ(sample.keys.front(), 0);
+      EXPECT_EQ(sample.keys.back(), 1023);
+      EXPECT_TRUE(std::is_sorted(sample.keys.begin(), sample.keys.end()));
+      for (std::int64_t border = 64; border < 1024; border += 64) {
+        EXPECT_TRUE(std::binary_search(sample.keys.begin(), sample.keys.end(), border - 1));
+        EXPECT_TRUE(std::binary_search(sample.keys.begin(), sample.keys.end(), border));
+      }
+    }
+    EXPECT_TRUE(std::is_sorted(two.columns.begin(), two.columns.end(),
+                               [](const auto& a, const auto& b) { return a.head_kv < b.head_kv; }));
+  }
+}
+
+TEST(Samples, ATwelfthOfTheKeysOfOneHeadWhateverTheBudget) {
+  const Problem problem = {.pass = Pass::bwd, .num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 1000};
+  const Samples samples = choose_samples(problem, 1, 3);
+  ASSERT_EQ(samples.columns.size(), 1u);
+  const std::vector<std::int64_t>& keys = samples.columns[0].keys;
+  EXPECT_EQ(keys.size(), 83u);
+  EXPECT_EQ(keys.front(), 0);
+  EXPECT_EQ(keys.back(), 999);
+  EXPECT_TRUE(std::binary_search(keys.begin(), keys.end(), 64));
+  const Problem tiny = {.pass = Pass::bwd, .num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 10};
+  EXPECT_EQ(choose_samples(tiny, 1, 3).columns.at(0).keys, (std::vector<std::int64_t>{0, 9}));
+  ASSERT_EQ(samples.rows.size(), 1u);
+  EXPECT_EQ(samples.rows[0].rows, (std::vector<std::int64_t>{0, 999}));
+}
+
+TEST(Samples, PackedEntriesWithoutKeysAreLeftOutOfColumns) {
+  Problem problem = {
+      .pass = Pass::bwd, .batch = 3, .seqlen_q = 9, .seqlen_k = 9, .layout = Layout::packed};
+  problem.lengths = {.kind = LengthsKind::packed, .queries = {4, 0, 9}, .keys = {9, 3, 0}};
+  const Samples samples = choose_samples(problem, std::int64_t{1} << 30, 1);
+  ASSERT_EQ(samples.columns.size(), 2u);
+  EXPECT_EQ(samples.columns[0].batch, 0);
+  EXPECT_EQ(samples.columns[1].batch, 1);  // nobody sees its keys: their gradients must be 0
+  EXPECT_EQ(keys_of(samples.columns), 12);
 }
 
 }  // namespace

@@ -1,17 +1,13 @@
 #include "reference/slice.h"
 
-#include <Eigen/Core>
 #include <algorithm>
+#include <numeric>
 
 #include "reference/dropout.h"
-#include "reference/mask.h"
 #include "reference/storage.h"
 
 namespace attnlab::reference {
 namespace {
-
-template <class Scalar>
-using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 // Keys converted at a time, and elements of P held at a time: a few MB each, whatever the lengths.
 constexpr std::int64_t kKeyBlock = 512;
@@ -26,91 +22,96 @@ std::int64_t height_of_chunks(std::int64_t rows, std::int64_t keys) {
   return std::min(fitting / 4 * 4, (rows + 3) / 4 * 4);
 }
 
-// The values of `count` rows of one head, row_at(i) being the i-th: (count, head_dim).
-template <class Scalar, class RowAt>
-Matrix<Scalar> read_rows(const Problem& problem, Side side, const void* tensor, std::int64_t b,
-                         std::int64_t head, std::int64_t count, const RowAt& row_at,
-                         Factors factors) {
-  Matrix<float> values(count, problem.head_dim);
-  for (std::int64_t i = 0; i < count; ++i) {
-    read_elements(problem.dtype, tensor, row_offset(problem, side, b, head, row_at(i)),
-                  problem.head_dim, values.row(i).data());
-  }
-  if (factors == Factors::absolute) values = values.cwiseAbs();
-  return values.template cast<Scalar>();
-}
-
-// Keys [begin, begin + count) of k or v, as query head `head` sees them.
-template <class Scalar>
-Matrix<Scalar> read_keys(const Problem& problem, const void* tensor, std::int64_t b,
-                         std::int64_t head, std::int64_t begin, std::int64_t count,
-                         Factors factors) {
-  const auto row_at = [begin](std::int64_t i) { return begin + i; };
-  return read_rows<Scalar>(problem, Side::key, tensor, b, kv_head(problem, head), count, row_at,
-                           factors);
-}
-
 }  // namespace
 
-Slice::Slice(const Problem& problem, const Tensors& tensors, std::int64_t batch, std::int64_t head)
+Slice::Slice(const Problem& problem, const Tensors& tensors, const Visibility& visibility,
+             std::int64_t batch, std::int64_t head)
     : problem_(problem),
       tensors_(tensors),
+      visibility_(visibility),
       batch_(batch),
       head_(head),
-      keys_(keys_in_memory(problem, batch)),
-      chunk_rows_(height_of_chunks(rows_in_memory(problem, batch), keys_)) {}
+      all_keys_(static_cast<std::size_t>(keys_in_memory(problem, batch))),
+      chunk_rows_(
+          height_of_chunks(rows_in_memory(problem, batch), keys_in_memory(problem, batch))) {
+  std::iota(all_keys_.begin(), all_keys_.end(), 0);
+}
 
-std::vector<Fate> Slice::fates(std::span<const std::int64_t> rows) const {
-  std::vector<Fate> fates;
-  fates.reserve(rows.size() * static_cast<std::size_t>(keys_));
-  for (const std::int64_t r : rows) {
-    for (std::int64_t c = 0; c < keys_; ++c) {
-      if (!key_is_visible(problem_, batch_, r, c)) {
-        fates.push_back(Fate::masked);
-      } else {
-        const bool kept = problem_.dropout == 0.0 || element_is_kept(problem_, batch_, head_, r, c);
-        fates.push_back(kept ? Fate::kept : Fate::dropped);
-      }
+Matrix<Fate> Slice::fates(Indices rows) const {
+  const auto keys = static_cast<Eigen::Index>(all_keys_.size());
+  Matrix<Fate> fates = Matrix<Fate>::Constant(chunk_rows_, keys, Fate::masked);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (Eigen::Index c = 0; c < keys; ++c) {
+      if (!visibility_.sees(batch_, rows[i], c)) continue;
+      const bool kept =
+          problem_.dropout == 0.0 || element_is_kept(problem_, batch_, head_, rows[i], c);
+      fates(static_cast<Eigen::Index>(i), c) = kept ? Fate::kept : Fate::dropped;
     }
   }
   return fates;
 }
 
-template <class Scalar>
-std::vector<Scalar> Slice::multiply_qk(std::span<const std::int64_t> rows, Factors factors) const {
-  const auto count_q = static_cast<std::int64_t>(rows.size());
-  const auto row_at = [rows](std::int64_t i) { return rows[static_cast<std::size_t>(i)]; };
-  Matrix<Scalar> q = Matrix<Scalar>::Zero(chunk_rows_, problem_.head_dim);
-  q.topRows(count_q) =
-      read_rows<Scalar>(problem_, Side::query, tensors_.q, batch_, head_, count_q, row_at, factors);
-  std::vector<Scalar> scores(static_cast<std::size_t>(chunk_rows_ * keys_));
-  Eigen::Map<Matrix<Scalar>> product(scores.data(), chunk_rows_, keys_);
-  for (std::int64_t begin = 0; begin < keys_; begin += kKeyBlock) {
-    const std::int64_t count = std::min(kKeyBlock, keys_ - begin);
-    const Matrix<Scalar> k =
-        read_keys<Scalar>(problem_, tensors_.k, batch_, head_, begin, count, factors);
-    product.middleCols(begin, count).noalias() = q * k.transpose();
+bool Slice::sees_any(std::int64_t row, Indices keys) const {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](std::int64_t key) { return visibility_.sees(batch_, row, key); });
+}
+
+Matrix<float> Slice::read_rows(const void* tensor, Indices rows) const {
+  Matrix<float> values = Matrix<float>::Zero(chunk_rows_, problem_.head_dim);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    read_elements(problem_.dtype, tensor, row_offset(problem_, Side::query, batch_, head_, rows[i]),
+                  problem_.head_dim, values.row(static_cast<Eigen::Index>(i)).data());
   }
-  return scores;
+  return values;
+}
+
+// (keys, head_dim)
+template <class Scalar>
+Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factors) const {
+  Matrix<float> values(static_cast<Eigen::Index>(keys.size()), problem_.head_dim);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::int64_t head_kv = kv_head(problem_, head_);
+    read_elements(problem_.dtype, tensor, row_offset(problem_, Side::key, batch_, head_kv, keys[i]),
+                  problem_.head_dim, values.row(static_cast<Eigen::Index>(i)).data());
+  }
+  if (factors == Factors::absolute) values = values.cwiseAbs();
+  return values.template cast<Scalar>();
 }
 
 template <class Scalar>
-std::vector<Scalar> Slice::multiply_pv(const std::vector<Scalar>& p, Factors factors) const {
-  std::vector<Scalar> o(static_cast<std::size_t>(chunk_rows_ * problem_.head_dim));
-  Eigen::Map<Matrix<Scalar>> product(o.data(), chunk_rows_, problem_.head_dim);
-  Eigen::Map<const Matrix<Scalar>> probabilities(p.data(), chunk_rows_, keys_);
-  for (std::int64_t begin = 0; begin < keys_; begin += kKeyBlock) {
-    const std::int64_t count = std::min(kKeyBlock, keys_ - begin);
-    const Matrix<Scalar> v =
-        read_keys<Scalar>(problem_, tensors_.v, batch_, head_, begin, count, factors);
-    product.noalias() += probabilities.middleCols(begin, count) * v;
+Matrix<Scalar> Slice::multiply_transposed(const Matrix<Scalar>& left, const void* tensor,
+                                          Indices keys, Factors factors) const {
+  const auto all = static_cast<std::int64_t>(keys.size());
+  Matrix<Scalar> product(chunk_rows_, all);
+  for (std::int64_t begin = 0; begin < all; begin += kKeyBlock) {
+    const std::int64_t count = std::min(kKeyBlock, all - begin);
+    const Indices block =
+        keys.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+    product.middleCols(begin, count).noalias() =
+        left * read_keys<Scalar>(tensor, block, factors).transpose();
   }
-  return o;
+  return product;
 }
 
-template std::vector<float> Slice::multiply_qk(std::span<const std::int64_t>, Factors) const;
-template std::vector<double> Slice::multiply_qk(std::span<const std::int64_t>, Factors) const;
-template std::vector<float> Slice::multiply_pv(const std::vector<float>&, Factors) const;
-template std::vector<double> Slice::multiply_pv(const std::vector<double>&, Factors) const;
+template <class Scalar>
+Matrix<Scalar> Slice::multiply(const Matrix<Scalar>& weights, const void* tensor,
+                               Factors factors) const {
+  Matrix<Scalar> product = Matrix<Scalar>::Zero(chunk_rows_, problem_.head_dim);
+  for (std::int64_t begin = 0; begin < weights.cols(); begin += kKeyBlock) {
+    const std::int64_t count = std::min<std::int64_t>(kKeyBlock, weights.cols() - begin);
+    const Indices block =
+        all_keys().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+    product.noalias() +=
+        weights.middleCols(begin, count) * read_keys<Scalar>(tensor, block, factors);
+  }
+  return product;
+}
+
+template Matrix<float> Slice::multiply_transposed(const Matrix<float>&, const void*, Indices,
+                                                  Factors) const;
+template Matrix<double> Slice::multiply_transposed(const Matrix<double>&, const void*, Indices,
+                                                   Factors) const;
+template Matrix<float> Slice::multiply(const Matrix<float>&, const void*, Factors) const;
+template Matrix<double> Slice::multiply(const Matrix<double>&, const void*, Factors) const;
 
 }  // namespace attnlab::reference

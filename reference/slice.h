@@ -1,15 +1,22 @@
-// One (batch, head) slice of q, k and v where it lies in memory, and what oracle and twin both ask
-// of it: who attends to whom, and the two matrix products, in the precision of the asker.
+// One (batch, head) slice of q, k, v and dO where it lies in memory, and what oracle and twin both
+// ask of it: who attends to whom, and the matrix products, in the precision of the asker.
 #pragma once
 
+#include <Eigen/Core>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
+#include "reference/mask.h"
 
 namespace attnlab::reference {
+
+template <class Scalar>
+using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+using Indices = std::span<const std::int64_t>;
 
 // What becomes of one element of P. A dropped one counts in the softmax's sum, a masked one does
 // not.
@@ -21,30 +28,76 @@ enum class Factors : std::uint8_t { as_they_are, absolute };
 
 class Slice {
  public:
-  Slice(const Problem& problem, const Tensors& tensors, std::int64_t batch, std::int64_t head);
+  Slice(const Problem& problem, const Tensors& tensors, const Visibility& visibility,
+        std::int64_t batch, std::int64_t head);
 
   const Problem& problem() const { return problem_; }
-  std::int64_t keys() const { return keys_; }
-  // Rows that are worked on at a time. The matrices below always have this height, the rows past
-  // those asked for being zero, because Eigen orders the sums of a product by its shape: so a row's
-  // result never depends on the rows that it is computed with.
+  Indices all_keys() const { return all_keys_; }
+  // Rows that are worked on at a time. All matrices below have this height, the rows past those
+  // asked for being masked and zero, because Eigen orders the sums of a product by its shape: so a
+  // row's result never depends on the rows that it is computed with.
   std::int64_t chunk_rows() const { return chunk_rows_; }
 
-  // (rows.size(), keys())
-  std::vector<Fate> fates(std::span<const std::int64_t> rows) const;
+  // (chunk_rows, all keys)
+  Matrix<Fate> fates(Indices rows) const;
+  bool sees_any(std::int64_t row, Indices keys) const;
 
-  // Q K^T of at most chunk_rows() rows, unscaled: (chunk_rows(), keys()).
-  template <class Scalar>
-  std::vector<Scalar> multiply_qk(std::span<const std::int64_t> rows, Factors factors) const;
+  // At most chunk_rows() rows of this head: (chunk_rows, head_dim).
+  Matrix<float> read_q(Indices rows) const { return read_rows(tensors_.q, rows); }
+  Matrix<float> read_dout(Indices rows) const { return read_rows(tensors_.dout, rows); }
 
-  // P V: (chunk_rows(), head_dim), from p (chunk_rows(), keys()).
+  // left K^T and left V^T of some keys, left being (chunk_rows, head_dim): (chunk_rows, keys).
   template <class Scalar>
-  std::vector<Scalar> multiply_pv(const std::vector<Scalar>& p, Factors factors) const;
+  Matrix<Scalar> multiply_k_transposed(const Matrix<Scalar>& left, Indices keys,
+                                       Factors factors) const {
+    return multiply_transposed(left, tensors_.k, keys, factors);
+  }
+  template <class Scalar>
+  Matrix<Scalar> multiply_v_transposed(const Matrix<Scalar>& left, Indices keys,
+                                       Factors factors) const {
+    return multiply_transposed(left, tensors_.v, keys, factors);
+  }
+
+  // weights K and weights V over all keys, weights being (chunk_rows, keys): (chunk_rows,
+  // head_dim).
+  template <class Scalar>
+  Matrix<Scalar> multiply_k(const Matrix<Scalar>& weights, Factors factors) const {
+    return multiply(weights, tensors_.k, factors);
+  }
+  template <class Scalar>
+  Matrix<Scalar> multiply_v(const Matrix<Scalar>& weights, Factors factors) const {
+    return multiply(weights, tensors_.v, factors);
+  }
 
  private:
+  Matrix<float> read_rows(const void* tensor, Indices rows) const;
+  template <class Scalar>
+  Matrix<Scalar> read_keys(const void* tensor, Indices keys, Factors factors) const;
+  template <class Scalar>
+  Matrix<Scalar> multiply_transposed(const Matrix<Scalar>& left, const void* tensor, Indices keys,
+                                     Factors factors) const;
+  template <class Scalar>
+  Matrix<Scalar> multiply(const Matrix<Scalar>& weights, const void* tensor, Factors factors) const;
+
   const Problem& problem_;
   const Tensors& tensors_;
-  std::int64_t batch_, head_, keys_, chunk_rows_;
+  const Visibility& visibility_;
+  std::int64_t batch_, head_;
+  std::vector<std::int64_t> all_keys_;
+  std::int64_t chunk_rows_;
 };
+
+// The columns of some keys out of those of all.
+template <class Scalar>
+Matrix<Scalar> take_columns(const Matrix<Scalar>& all, Indices keys) {
+  if (static_cast<Eigen::Index>(keys.size()) == all.cols()) return all;
+  Matrix<Scalar> some(all.rows(), static_cast<Eigen::Index>(keys.size()));
+  for (Eigen::Index i = 0; i < some.rows(); ++i) {
+    for (Eigen::Index j = 0; j < some.cols(); ++j) {
+      some(i, j) = all(i, keys[static_cast<std::size_t>(j)]);
+    }
+  }
+  return some;
+}
 
 }  // namespace attnlab::reference

@@ -56,4 +56,18 @@ float round_to_storage(Dtype dtype, float value) {
   return value;
 }
 
+double unit_roundoff(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return 0x1p-24;
+    case Dtype::f16: return 0x1p-11;
+    case Dtype::bf16: return 0x1p-8;
+  }
+  return 0.0;
+}
+
+double rounding_error(Dtype dtype, double size) {
+  const double half_subnormal = dtype == Dtype::f16 ? 0x1p-25 : 0x1p-134;  // f32 has less
+  return std::min(size, std::max(unit_roundoff(dtype) * size, half_subnormal));
+}
+
 }  // namespace attnlab::reference

@@ -30,4 +30,10 @@ void read_elements(Dtype dtype, const void* tensor, std::int64_t offset, std::in
 // The nearest value of the storage type.
 float round_to_storage(Dtype dtype, float value);
 
+// Largest relative error of one rounding to nearest, of numbers that are not subnormal.
+double unit_roundoff(Dtype dtype);
+
+// Largest error of one rounding of a number up to `size`.
+double rounding_error(Dtype dtype, double size);
+
 }  // namespace attnlab::reference

@@ -16,7 +16,7 @@
 
 namespace attnlab::reference {
 
-constexpr std::int64_t kTile = 32;  // keys
+constexpr std::int64_t kTile = 32;  // keys, and rows in the backward
 constexpr float kMinusInfinite = -std::numeric_limits<float>::infinity();
 
 enum class Fault {
@@ -26,22 +26,41 @@ enum class Fault {
   no_rescale,
   lse_in_log2,
   mask_off_by_one,
-  dropout_unscaled,
-  kv_head_off
+  dropout_unscaled,  // backward: dV without keep_scale
+  kv_head_off,
+  // Of the backward alone:
+  dq_tile_missing,     // one key tile is not added to dQ
+  last_rows_missing,   // dK and dV lack the last tile of rows
+  unscaled_gradients,  // dQ and dK without softmax_scale
+  dp_without_dropout,  // dS = P (dP - delta), Z forgotten
+  delta_missing,       // dS = P Z dP
+  one_head_missing     // of those that share a K/V head, in dK and dV
 };
 
-inline bool kernel_sees(const Problem& problem, std::int64_t b, std::int64_t r, std::int64_t c,
-                        Fault fault) {
-  const std::int64_t keys = problem.keys(b);
-  if (fault == Fault::last_key_dropped && c == keys - 1) return false;
-  if (fault == Fault::last_tile_dropped && c >= (keys - 1) / kTile * kTile) return false;
-  const std::int64_t shift = fault == Fault::mask_off_by_one ? 1 : 0;
-  return key_is_visible(problem, b, r, std::max<std::int64_t>(0, c - shift));
-}
+// Which keys the kernel believes to be visible.
+class KernelMask {
+ public:
+  KernelMask(const Problem& problem, Fault fault)
+      : problem_(problem), visibility_(problem), fault_(fault) {}
+
+  bool sees(std::int64_t b, std::int64_t r, std::int64_t c) const {
+    const std::int64_t keys = problem_.keys(b);
+    if (fault_ == Fault::last_key_dropped && c == keys - 1) return false;
+    if (fault_ == Fault::last_tile_dropped && c >= (keys - 1) / kTile * kTile) return false;
+    const std::int64_t shift = fault_ == Fault::mask_off_by_one ? 1 : 0;
+    return visibility_.sees(b, r, std::max<std::int64_t>(0, c - shift));
+  }
+
+ private:
+  const Problem& problem_;
+  Visibility visibility_;
+  Fault fault_;
+};
 
 // One row of FlashAttention-2's forward: tiles of keys, running maximum, unnormalised accumulator,
 // P rounded to the storage type before its product.
-inline void attend(TestProblem& test, std::int64_t b, std::int64_t h, std::int64_t r, Fault fault) {
+inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b, std::int64_t h,
+                       std::int64_t r, Fault fault) {
   const Problem& problem = test.problem;
   const auto head_dim = static_cast<std::size_t>(problem.head_dim);
   const std::int64_t shared = problem.num_heads_q / problem.num_heads_kv;
@@ -59,7 +78,7 @@ inline void attend(TestProblem& test, std::int64_t b, std::int64_t h, std::int64
       for (std::int64_t d = 0; d < problem.head_dim; ++d) {
         score += test.q.get(b, h, r, d) * test.k.get(b, kv, c, d);
       }
-      scores.push_back(kernel_sees(problem, b, r, c, fault) ? scale_log2 * score : kMinusInfinite);
+      scores.push_back(mask.sees(b, r, c) ? scale_log2 * score : kMinusInfinite);
     }
     const float raised = std::max(largest, *std::max_element(scores.begin(), scores.end()));
     if (raised == kMinusInfinite) continue;
@@ -86,11 +105,14 @@ inline void attend(TestProblem& test, std::int64_t b, std::int64_t h, std::int64
   test.lse_at(b, h, r) = sum == 0.0f ? kMinusInfinite : unit * (largest + std::log2(sum));
 }
 
-inline void run_kernel(TestProblem& test, Fault fault) {
+inline void run_forward(TestProblem& test, Fault fault) {
   const Problem& problem = test.problem;
+  const KernelMask mask(problem, fault);
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
-      for (std::int64_t r = 0; r < problem.queries(b); ++r) attend(test, b, h, r, fault);
+      for (std::int64_t r = 0; r < problem.queries(b); ++r) {
+        attend_row(test, mask, b, h, r, fault);
+      }
     }
   }
 }

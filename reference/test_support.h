@@ -66,7 +66,7 @@ class TestTensor {
   std::vector<std::byte> bytes_;
 };
 
-// q, k, v, o and lse of a problem. Outputs start as NaN.
+// All tensors of a problem. Outputs start as NaN, dO as zero.
 struct TestProblem {
   using Value =
       std::function<float(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d)>;
@@ -77,11 +77,17 @@ struct TestProblem {
         k(p.dtype, p.elements_k(), make_shape(p).k, packed_keys(p)),
         v(k),
         o(q),
+        dout(q),
+        dq(q),
+        dk(k),
+        dv(k),
         lse(static_cast<std::size_t>(p.elements_lse()), std::numeric_limits<float>::quiet_NaN()) {
-    fill(o, p.num_heads_q, true, [](auto...) { return std::numeric_limits<float>::quiet_NaN(); });
+    const Value nan = [](auto...) { return std::numeric_limits<float>::quiet_NaN(); };
+    for (TestTensor* tensor : {&o, &dq}) fill(*tensor, p.num_heads_q, true, nan);
+    for (TestTensor* tensor : {&dk, &dv}) fill(*tensor, p.num_heads_kv, false, nan);
   }
 
-  // N(0, 1) in q, k and v, in an order that does not depend on the layout.
+  // N(0, 1) in q, k, v and dO, in an order that does not depend on the layout.
   void fill_normal(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal;
@@ -89,14 +95,25 @@ struct TestProblem {
     fill_q(draw);
     fill_k(draw);
     fill_v(draw);
+    fill_dout(draw);
   }
 
   void fill_q(const Value& value) { fill(q, problem.num_heads_q, true, value); }
   void fill_k(const Value& value) { fill(k, problem.num_heads_kv, false, value); }
   void fill_v(const Value& value) { fill(v, problem.num_heads_kv, false, value); }
 
+  void fill_dout(const Value& value) { fill(dout, problem.num_heads_q, true, value); }
+
   Tensors tensors() {
-    return {.q = q.data(), .k = k.data(), .v = v.data(), .o = o.data(), .lse = lse.data()};
+    return {.q = q.data(),
+            .k = k.data(),
+            .v = v.data(),
+            .o = o.data(),
+            .lse = lse.data(),
+            .dout = dout.data(),
+            .dq = dq.data(),
+            .dk = dk.data(),
+            .dv = dv.data()};
   }
 
   float& lse_at(std::int64_t b, std::int64_t h, std::int64_t r) {
@@ -109,7 +126,7 @@ struct TestProblem {
   }
 
   Problem problem;
-  TestTensor q, k, v, o;
+  TestTensor q, k, v, o, dout, dq, dk, dv;
   std::vector<float> lse;
 
  private:

@@ -18,10 +18,13 @@ namespace {
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 50;
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+References all_references(TestProblem& test) {
+  const Samples samples = choose_samples(test.problem, kNoLimit, 0);
+  return make_references(test.problem, test.tensors(), samples, 2);
+}
+
 std::vector<Verdict> judge(TestProblem& test) {
-  return judge_forward(test.problem, test.tensors(),
-                       forward_reference(test.problem, test.tensors(),
-                                         choose_samples(test.problem, kNoLimit, 0), 2));
+  return judge(test.problem, test.tensors(), all_references(test));
 }
 
 // Of normal inputs, queries multiplied with `factor`.
@@ -31,7 +34,7 @@ std::vector<Verdict> judge_kernel(const Problem& problem, std::uint64_t seed,
   test.fill_normal(seed);
   const TestTensor q = test.q;
   test.fill_q([&](auto... at) { return factor * q.get(at...); });
-  run_kernel(test, fault);
+  run_forward(test, fault);
   return judge(test);
 }
 
@@ -105,20 +108,19 @@ TEST(Tolerance, PassesProblemsWhereNothingIsSeen) {
 TEST(Tolerance, OneKeyOf4096Dropped) {
   TestProblem test({.seqlen_q = 64, .seqlen_k = 4096});
   test.fill_normal(1);
-  run_kernel(test, Fault::last_key_dropped);
-  const auto references =
-      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 2);
-  const ForwardReference& all = references.at(0);
+  run_forward(test, Fault::last_key_dropped);
+  const RowReference all = all_references(test).rows.at(0);
   int caught_in_o = 0, caught_in_lse = 0;
   for (std::int64_t row = 0; row < 64; ++row) {
-    ForwardReference one;
+    RowReference one;
     one.sample.rows.push_back(row);
-    one.o = all.o.row(row);
     one.lse = all.lse.segment(row, 1);
-    one.twin_o = all.twin_o.row(row);
-    one.largest_product = all.largest_product;
     one.score_bound = all.score_bound.segment(row, 1);
-    const auto verdicts = judge_forward(test.problem, test.tensors(), {one});
+    one.o = {.value = all.o.value.row(row),
+             .twin = all.o.twin.row(row),
+             .largest_size = all.o.largest_size};
+    const References references = {.rows = {one}, .columns = {}};
+    const auto verdicts = judge(test.problem, test.tensors(), references);
     caught_in_o += verdicts[0].pass ? 0 : 1;
     caught_in_lse += verdicts[1].pass ? 0 : 1;
   }
@@ -180,7 +182,7 @@ class OnePlace : public testing::Test {
                .head_dim = 8,
                .mask = parse_mask("causal")}) {
     test_.fill_normal(4);
-    run_kernel(test_, Fault::none);
+    run_forward(test_, Fault::none);
   }
 
   // The message of the tensor's verdict; the other tensor must pass.
@@ -232,10 +234,9 @@ TEST_F(OnePlace, ARowThatSeesNothingIsExactlyZero) {
 }
 
 TEST_F(OnePlace, LseJustAboveItsBound) {
-  const auto references = forward_reference(test_.problem, test_.tensors(),
-                                            choose_samples(test_.problem, kNoLimit, 0), 1);
-  const double want = references[0].lse(6);
-  const double bound = 0x1p-19 * (1.0 + references[0].score_bound(6));
+  const RowReference reference = all_references(test_).rows.at(0);
+  const double want = reference.lse(6);
+  const double bound = 0x1p-19 * (1.0 + static_cast<double>(reference.score_bound(6)));
   test_.lse_at(0, 0, 6) = static_cast<float>(want + 0.8 * bound);
   EXPECT_EQ(message_of(1), "");
   test_.lse_at(0, 0, 6) = static_cast<float>(want + 1.2 * bound);
@@ -246,15 +247,14 @@ TEST_F(OnePlace, LseJustAboveItsBound) {
 std::string judge_with_errors(const std::function<double(std::int64_t i)>& error) {
   TestProblem test({.seqlen_q = 64, .seqlen_k = 50, .head_dim = 32});
   test.fill_normal(5);
-  run_kernel(test, Fault::none);
-  const auto references =
-      forward_reference(test.problem, test.tensors(), choose_samples(test.problem, kNoLimit, 0), 1);
-  const double bound = judge_forward(test.problem, test.tensors(), references)[0].bound;
+  run_forward(test, Fault::none);
+  const References references = all_references(test);
+  const double bound = judge(test.problem, test.tensors(), references)[0].bound;
   for (std::int64_t i = 0; i < 64 * 32; ++i) {
-    const double spoilt = references[0].o(i / 32, i % 32) + error(i) * bound;
+    const double spoilt = references.rows[0].o.value(i / 32, i % 32) + error(i) * bound;
     test.o.set(0, 0, i / 32, i % 32, static_cast<float>(spoilt));
   }
-  return judge_forward(test.problem, test.tensors(), references)[0].message;
+  return judge(test.problem, test.tensors(), references)[0].message;
 }
 
 TEST(Tolerance, MaximumMeanAndNormEachDecide) {
@@ -270,7 +270,7 @@ TEST(Tolerance, MaximumMeanAndNormEachDecide) {
 
 TEST(Tolerance, NothingComparedIsNoPass) {
   TestProblem test({.seqlen_q = 3, .seqlen_k = 3});
-  for (const Verdict& verdict : judge_forward(test.problem, test.tensors(), {})) {
+  for (const Verdict& verdict : judge(test.problem, test.tensors(), References{})) {
     EXPECT_FALSE(verdict.pass);
     EXPECT_EQ(verdict.coverage, 0.0);
   }
@@ -279,10 +279,10 @@ TEST(Tolerance, NothingComparedIsNoPass) {
 TEST(Tolerance, CoverageIsTheShareOfRows) {
   TestProblem test({.num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 10, .seqlen_k = 3});
   test.fill_normal(6);
-  run_kernel(test, Fault::none);
-  const auto references =
-      forward_reference(test.problem, test.tensors(), {{.head = 1, .rows = {0, 4, 9}}}, 1);
-  for (const Verdict& verdict : judge_forward(test.problem, test.tensors(), references)) {
+  run_forward(test, Fault::none);
+  const Samples samples = {.rows = {{.head = 1, .rows = {0, 4, 9}}}, .columns = {}};
+  const References references = make_references(test.problem, test.tensors(), samples, 1);
+  for (const Verdict& verdict : judge(test.problem, test.tensors(), references)) {
     EXPECT_TRUE(verdict.pass) << verdict.message;
     EXPECT_EQ(verdict.coverage, 0.15);
   }

@@ -11,58 +11,87 @@
 namespace attnlab::reference {
 namespace {
 
-// Summed in eight lanes, as vectorised frameworks do; one running sum would lose more.
-float sum_in_lanes(std::span<const float> values) {
+// The sum of value(j) for j < count in eight lanes, as vectorised frameworks do; one running sum
+// would lose more.
+template <class Value>
+float sum_in_lanes(Eigen::Index count, const Value& value) {
   std::array<float, 8> lanes{};
-  for (std::size_t j = 0; j < values.size(); ++j) lanes[j % lanes.size()] += values[j];
+  for (Eigen::Index j = 0; j < count; ++j) {
+    lanes[static_cast<std::size_t>(j) % lanes.size()] += value(j);
+  }
   float sum = 0.0f;
   for (const float lane : lanes) sum += lane;
   return sum;
 }
 
-// Scores of one row to probabilities, in place; masked ones become exactly 0, whatever their score.
-void softmax_row(Dtype dtype, float scale, std::span<const Fate> fates, std::span<float> row) {
+// Scores of row i to probabilities, in place; masked ones become exactly 0, whatever their score.
+void softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
+                 Matrix<float>& p) {
+  const float scale = static_cast<float>(problem.scale());
   float largest = -std::numeric_limits<float>::infinity();
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    if (fates[j] == Fate::masked) continue;
-    row[j] = round_to_storage(dtype, scale * row[j]);
-    largest = std::max(largest, row[j]);
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    if (fates(i, j) == Fate::masked) continue;
+    p(i, j) = round_to_storage(problem.dtype, scale * p(i, j));
+    largest = std::max(largest, p(i, j));
   }
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = fates[j] == Fate::masked ? 0.0f : std::exp(row[j] - largest);
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    p(i, j) = fates(i, j) == Fate::masked ? 0.0f : std::exp(p(i, j) - largest);
   }
-  const float sum = sum_in_lanes(row);
+  const float sum = sum_in_lanes(p.cols(), [&](Eigen::Index j) { return p(i, j); });
   if (sum == 0.0f) return;  // sees nothing: P stays 0
-  for (float& p : row) p = round_to_storage(dtype, p / sum);
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    p(i, j) = round_to_storage(problem.dtype, p(i, j) / sum);
+  }
 }
 
-void drop_row(Dtype dtype, float keep_scale, std::span<const Fate> fates, std::span<float> row) {
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = fates[j] == Fate::kept ? round_to_storage(dtype, row[j] * keep_scale) : 0.0f;
+// Kept elements times keep_scale, rounded; all others 0, also those that a mask hides.
+void drop(const Problem& problem, const Matrix<Fate>& fates, Matrix<float>& values) {
+  const float keep_scale = static_cast<float>(dropout_keep_scale(problem));
+  for (Eigen::Index i = 0; i < values.size(); ++i) {
+    float& value = values.data()[i];
+    const bool kept = fates.data()[i] == Fate::kept;
+    value = kept ? round_to_storage(problem.dtype, value * keep_scale) : 0.0f;
   }
 }
 
 }  // namespace
 
-std::vector<float> twin_forward(const Slice& slice, std::span<const std::int64_t> rows,
-                                std::span<const Fate> fates) {
-  const Problem& problem = slice.problem();
-  const float scale = static_cast<float>(problem.scale());
-  const float keep_scale = static_cast<float>(dropout_keep_scale(problem));
-  const auto keys = static_cast<std::size_t>(slice.keys());
+Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<float>& sums) {
+  const float factor = static_cast<float>(scale);
+  return sums.unaryExpr([&](float sum) { return round_to_storage(problem.dtype, factor * sum); });
+}
 
-  std::vector<float> p = slice.multiply_qk<float>(rows, Factors::as_they_are);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<float> row = std::span(p).subspan(i * keys, keys);
-    const std::span<const Fate> row_fates = fates.subspan(i * keys, keys);
-    softmax_row(problem.dtype, scale, row_fates, row);
-    if (problem.dropout > 0.0) drop_row(problem.dtype, keep_scale, row_fates, row);
+TwinAttention twin_attend(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates) {
+  TwinAttention attention;
+  attention.p = slice.multiply_k_transposed(q, slice.all_keys(), Factors::as_they_are);
+  for (Eigen::Index i = 0; i < attention.p.rows(); ++i) {
+    softmax_row(slice.problem(), fates, i, attention.p);
   }
+  attention.pz = attention.p;
+  if (slice.problem().dropout > 0.0) drop(slice.problem(), fates, attention.pz);
+  return attention;
+}
 
-  std::vector<float> o = slice.multiply_pv(p, Factors::as_they_are);
-  o.resize(rows.size() * static_cast<std::size_t>(problem.head_dim));
-  for (float& x : o) x = round_to_storage(problem.dtype, x);
-  return o;
+Matrix<float> twin_output(const Slice& slice, const TwinAttention& attention) {
+  return twin_round(slice.problem(), 1.0, slice.multiply_v(attention.pz, Factors::as_they_are));
+}
+
+ScoreGradients<float> twin_differentiate(const Slice& slice, const TwinAttention& attention,
+                                         const Matrix<Fate>& fates, const Matrix<float>& dout,
+                                         Indices keys) {
+  const Problem& problem = slice.problem();
+  Matrix<float> dp = twin_round(
+      problem, 1.0, slice.multiply_v_transposed(dout, slice.all_keys(), Factors::as_they_are));
+  drop(problem, fates, dp);
+  Matrix<float> ds(dp.rows(), dp.cols());
+  for (Eigen::Index i = 0; i < dp.rows(); ++i) {
+    const float sum =
+        sum_in_lanes(dp.cols(), [&](Eigen::Index j) { return attention.p(i, j) * dp(i, j); });
+    for (Eigen::Index j = 0; j < dp.cols(); ++j) {
+      ds(i, j) = round_to_storage(problem.dtype, attention.p(i, j) * (dp(i, j) - sum));
+    }
+  }
+  return {.pz = take_columns(attention.pz, keys), .ds = take_columns(ds, keys)};
 }
 
 }  // namespace attnlab::reference

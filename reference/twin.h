@@ -1,19 +1,30 @@
 // The twin: the same attention in the problem's own precision, materialized as eager frameworks do
 // it. Its error against the oracle is what a kernel's error is measured by.
+//
+// S, P, dP, dS and the outputs are computed in fp32, each rounded to the storage type.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "reference/slice.h"
+#include "reference/oracle_backward.h"
 
 namespace attnlab::reference {
 
-// O of at most chunk_rows() rows of a slice, (rows.size(), head_dim), as values of the storage
-// type. S = scale * Q K^T, P = softmax(S), dropout(P) and O = P V are computed in fp32, each
-// rounded to the storage type. `fates`: (rows.size(), keys).
-std::vector<float> twin_forward(const Slice& slice, std::span<const std::int64_t> rows,
-                                std::span<const Fate> fates);
+// P of at most chunk_rows() rows: (chunk_rows, keys), values of the storage type.
+struct TwinAttention {
+  Matrix<float> p;   // softmax(S), S = scale * Q K^T
+  Matrix<float> pz;  // dropout(P)
+};
+TwinAttention twin_attend(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
+
+// O = dropout(P) V: (chunk_rows, head_dim).
+Matrix<float> twin_output(const Slice& slice, const TwinAttention& attention);
+
+// dS = P * (dropout(dP) - rowsum(P * dropout(dP))), dP = dO V^T, of some of the keys; the sums run
+// over all.
+ScoreGradients<float> twin_differentiate(const Slice& slice, const TwinAttention& attention,
+                                         const Matrix<Fate>& fates, const Matrix<float>& dout,
+                                         Indices keys);
+
+// dQ, dK and dV from their sums: scaled, then rounded.
+Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<float>& sums);
 
 }  // namespace attnlab::reference

@@ -6,13 +6,13 @@
 namespace attnlab::reference {
 
 struct Verdict {
-  std::string tensor;          // "o", "lse"
+  std::string tensor;          // "o", "lse", "dq", "dk", "dv"
   double max_abs = 0.0;        // largest |x - ref|
   double rel_fro = 0.0;        // ||x - ref||_F / ||ref||_F
   double ratio_to_twin = 0.0;  // max_abs / the twin's max_abs, or / u (see tolerance.h) where the
                                // twin's is smaller; lse: the largest |error| / bound
   double bound = 0.0;          // what max_abs is held to (lse: of the row that has max_abs)
-  double coverage = 0.0;       // share of the tensor's rows that were compared
+  double coverage = 0.0;       // share of the tensor's rows (dk, dv: keys) that were compared
   bool pass = false;
   std::string message;  // of a failure: coordinate, got, want, bound
 };

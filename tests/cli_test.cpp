@@ -116,7 +116,13 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --seqlen 4 --format txt", "--format: 'txt'"},
       {"run --backend gpu", "--backend: 'gpu'"},
       {"run --heads 8 --heads-kv 3", "heads = 8 is not a multiple of heads_kv = 3"},
-      {"run", "nothing to run"},
+      {"run", "nothing to do"},
+      {"run --batch 2 --lengths 5+6", "lengths: '5+6' needs entries of different lengths: take"},
+      {"run --layout packed --lengths 5+6", "lengths: '5+6' are 2 lengths, but batch is 1"},
+      {"run --layout packed --seqlen 5 --lengths 6", "shorten the entry or raise seqlen_k"},
+      {"run --layout packed --mask padding", "mask: padding has no meaning with layout packed"},
+      {"run --seqlen 4 --deterministic 2", "--deterministic: '2' is neither 0 nor 1"},
+      {"run --seqlen 4 --protocol rounds=3", "--protocol: unknown key 'rounds'"},
       {"run nowhere.json", "nowhere.json: no such file"},
       {"run bad.json", "bad.json: axes: unknown axis 'seqlne'; did you mean 'seqlen'?"},
       {"run bad.json more.json", "'more.json' is one argument too many"},
@@ -168,13 +174,15 @@ TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {
 }
 
 TEST_F(Cli, ADryRunPrintsThePointsAndWritesNothing) {
-  const Result result = run("run --kernel v2,v3 --dropout 0.5,0 --seqlen 64 --dry-run");
+  const Result result =
+      run("run --kernel v2,minimal --dropout 0.5,0 --pass bwd --seqlen 64 --dry-run");
   EXPECT_EQ(result.code, 0);
-  EXPECT_PRED2(contains, result.out, "2 cases, 4 points, of which");
-  EXPECT_PRED2(contains, result.out, "no kernel 'v3' on backend cpu");
+  EXPECT_PRED2(contains, result.out, "2 cases, 4 points, of which 2 can run");
+  EXPECT_PRED2(contains, result.out, "minimal is a teaching kernel: it has no backward pass");
   EXPECT_PRED2(contains, result.out, "MiB");
   EXPECT_TRUE(is_empty());
-  const Json points = Json::parse(run("run --kernel v3 --seqlen 64 --dry-run --format json").out);
+  const Json points =
+      Json::parse(run("run --kernel minimal --pass bwd --seqlen 64 --dry-run --format json").out);
   ASSERT_EQ(points.size(), 1u);
   EXPECT_EQ(points[0]["status"], "unsupported");
 }
@@ -190,10 +198,10 @@ TEST_F(Cli, FlagsReplaceAxesOfTheFile) {
   EXPECT_PRED2(contains, replaced.out, "1 case, 1 point, of which 1 can run");
 }
 
-TEST_F(Cli, WhatDoesNotExistYetIsARecordWithItsReason) {
+TEST_F(Cli, WhatAKernelCannotDoIsARecordWithItsReason) {
   const Result result =
-      run("run --kernel v2,v3 --dtype f32,f16 --heads 1 --head-dim 8 --seqlen 16 --rounds 3 "
-          "--no-progress --out r.jsonl");
+      run("run --kernel v2,minimal --dtype f32,f16 --pass fwd,bwd --heads 1 --head-dim 8 "
+          "--seqlen 16 --rounds 3 --no-progress --out r.jsonl");
   EXPECT_EQ(result.code, 0) << result.err;
   int ok = 0, unsupported = 0;
   std::stringstream lines(read(folder_ / "r.jsonl"));
@@ -204,7 +212,7 @@ TEST_F(Cli, WhatDoesNotExistYetIsARecordWithItsReason) {
     ++unsupported;
     EXPECT_NE(record["reason"], "");
   }
-  EXPECT_EQ(ok, 1);
+  EXPECT_EQ(ok, 5);
   EXPECT_EQ(unsupported, 3);
 }
 
@@ -216,6 +224,78 @@ TEST_F(Cli, NothingThatCouldRunIsExitThree) {
   const Json record = Json::parse(read(folder_ / "r.jsonl"));
   EXPECT_EQ(record["status"], "unsupported");
   EXPECT_PRED2(contains, record["reason"].get<std::string>(), "cuda");
+}
+
+// Of a record: the names of the tensors that were verified after timing.
+std::string verified(const Json& record) {
+  std::string names;
+  for (const Json& verdict : record["verify_timed"]) {
+    names += (names.empty() ? "" : ",") + verdict["tensor"].get<std::string>();
+  }
+  return names;
+}
+
+TEST_F(Cli, EveryPassIsVerifiedTimedAndAccounted) {
+  const Result result =
+      run("run --kernel naive,v2 --pass fwd,bwd,fwdbwd --batch 2 --heads 2 --heads-kv 1 "
+          "--head-dim 8 --seqlen 40 --mask causal --dropout 0.1 --rounds 3 --no-progress "
+          "--out r.jsonl");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_PRED2(contains, result.out, "6 points: 6 ok.");
+  const Json tensors = {{"fwd", "o,lse"}, {"bwd", "dq,dk,dv"}, {"fwdbwd", "o,lse,dq,dk,dv"}};
+  const std::uint64_t q = 2 * 2 * 40 * 8 * 4, k = q / 2, lse = 2 * 2 * 40 * 4;
+  std::stringstream lines(read(folder_ / "r.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json record = Json::parse(line);
+    const auto pass = record["problem"]["pass"].get<std::string>();
+    EXPECT_EQ(verified(record), tensors[pass]) << record["key"];
+    const Json& memory = record["memory"];
+    EXPECT_EQ(memory["inputs_bytes"], pass == "fwd"   ? q + 2 * k
+                                      : pass == "bwd" ? 3 * q + 2 * k
+                                                      : 2 * q + 2 * k);
+    EXPECT_EQ(memory["outputs_bytes"], pass == "fwd"   ? q
+                                       : pass == "bwd" ? q + 2 * k
+                                                       : 2 * q + 2 * k);
+    const bool saves = record["kernel"] == "naive" && pass != "fwd";  // P
+    EXPECT_EQ(memory["saved_bytes"] > lse, saves) << record["key"];
+    EXPECT_EQ(memory["peak_bytes"], memory["inputs_bytes"].get<std::uint64_t>() +
+                                        memory["outputs_bytes"].get<std::uint64_t>() +
+                                        memory["saved_bytes"].get<std::uint64_t>() +
+                                        memory["workspace_bytes"].get<std::uint64_t>());
+  }
+}
+
+TEST_F(Cli, LengthsConfigAndProtocolReachTheRecord) {
+  const std::string first =
+      "run --kernel v2 --pass fwdbwd --layout packed --batch 2 --lengths 7x20+30 --seqlen 32 "
+      "--heads 2 --head-dim 8 --block 16x32 --deterministic 1 --protocol "
+      "min_rounds=2,max_rounds=2,warmup_seconds=0 --no-progress --out a.jsonl";
+  ASSERT_EQ(run(first).code, 0);
+  const Json record = Json::parse(read(folder_ / "a.jsonl"));
+  EXPECT_TRUE(record["id"].get<std::string>().ends_with("/len7x20+30"));
+  const Json config = {{"block_m", 16}, {"block_n", 32}, {"deterministic", 1}};
+  EXPECT_EQ(record["config"], config);
+  EXPECT_EQ(record["protocol"]["max_rounds"], 2);
+}
+
+TEST_F(Cli, ABlockMaskFromAFileIsRecognisable) {
+  const auto recorded = [&](const std::string& pattern) {
+    write("p.txt", pattern);
+    const Result result =
+        run("run --kernel v2 --heads 1 --head-dim 8 --seqlen 32 --mask blocks:file=p.txt:16x16 "
+            "--rounds 2 --no-progress --out " +
+            std::to_string(pattern.size()) + pattern.substr(0, 1) + ".jsonl");
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(read(folder_ / (std::to_string(pattern.size()) + pattern.substr(0, 1) +
+                                       ".jsonl")))["problem"]["blocks"];
+  };
+  const Json one = recorded("10\n11\n");
+  const Json spaced = recorded("1 0\n1 1\n");
+  const Json other = recorded("01\n11\n");
+  EXPECT_EQ(one["visible_fraction"], 0.75);
+  EXPECT_EQ(one, spaced);
+  EXPECT_EQ(other["visible_fraction"], 0.75);
+  EXPECT_NE(one["fnv1a"], other["fnv1a"]);
 }
 
 TEST_F(Cli, APointThatDoesNotFitIsARecord) {
@@ -246,8 +326,9 @@ TEST_F(Cli, ListShowsKernelsDevicesAndSweeps) {
   write("broken.json", "{");
   const Result text = run("list --sweeps '" ATTNLAB_SOURCE_DIR "/sweeps'");
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"naive (cpu)", "v2 (cpu)", "block_m", "not bwd, fwdbwd", "Not there yet",
-                           "v3", "Devices", "quick.json"}) {
+  for (const char* part :
+       {"naive (cpu)", "v2 (cpu)", "block_m", "deterministic", "not bwd, fwdbwd",
+        "blocks:bigbird:1:1:1:64x64", "Not there yet", "v3", "Devices", "quick.json"}) {
     EXPECT_PRED2(contains, text.out, part);
   }
   const Result data = run("list --sweeps . --format json");

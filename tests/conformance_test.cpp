@@ -1,123 +1,31 @@
 // Every registered implementation against the oracle, through the registry alone: odd shapes,
-// unequal lengths, masks, GQA, layouts, head dims, block sizes, instruction sets. Outputs and
-// workspaces start as NaN between guards, so what is not written, or written outside, fails.
+// unequal lengths, masks, dropout, packed batches, GQA, layouts, types, head dims, tile sizes,
+// instruction sets, forward and backward. Outputs and workspaces start as NaN between guards, so
+// what is not written, or written outside, fails.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstddef>
-#include <cstring>
-#include <limits>
-#include <random>
+#include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "kernels/api/registry.h"
-#include "reference/tolerance.h"
+#include "tests/kernel_run.h"
 
 namespace attnlab {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr std::size_t kGuard = 512;
-
-// A float buffer between guards.
-class Guarded {
- public:
-  explicit Guarded(std::int64_t count)
-      : values_(static_cast<std::size_t>(count) + 2 * kGuard + kAlign, kNan) {}
-  float* data() {
-    void* place = values_.data() + kGuard;
-    std::size_t space = (values_.size() - kGuard) * sizeof(float);
-    return static_cast<float*>(std::align(256, 1, place, space));
-  }
-  // True if nothing but the `count` elements was written.
-  bool guards_hold(std::int64_t count) {
-    const float* begin = data();
-    for (const float* p = values_.data(); p < values_.data() + values_.size(); ++p) {
-      if (p >= begin && p < begin + count) continue;
-      if (!std::isnan(*p)) return false;
-    }
-    return true;
-  }
-
- private:
-  static constexpr std::size_t kAlign = 64;
-  std::vector<float> values_;
-};
-
-struct Inputs {
-  Inputs(const Problem& problem, std::uint32_t seed)
-      : q(problem.elements_q()), k(problem.elements_k()), v(problem.elements_k()) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    for (auto [buffer, count] : {std::pair{&q, problem.elements_q()},
-                                 {&k, problem.elements_k()},
-                                 {&v, problem.elements_k()}}) {
-      for (std::int64_t i = 0; i < count; ++i) buffer->data()[i] = normal(generator);
-    }
-    pattern = make_block_pattern(problem);
-  }
-  Guarded q, k, v;
-  std::vector<std::uint8_t> pattern;
-};
-
-struct Outcome {
-  std::vector<float> o, lse;
-  std::string failure;  // empty: the oracle agrees
-};
-
-Outcome run(const Implementation& kernel, const Problem& problem, const Config& config,
-            const Device& device, Inputs& inputs,
-            const std::vector<reference::ForwardReference>& references) {
-  Guarded o(problem.elements_q()), lse(problem.elements_lse());
-  const std::uint64_t workspace_bytes = kernel.workspace_bytes(problem, config, device);
-  const std::int64_t workspace_floats = static_cast<std::int64_t>((workspace_bytes + 3) / 4);
-  Guarded workspace(workspace_floats);
-  Tensors tensors;
-  tensors.q = inputs.q.data();
-  tensors.k = inputs.k.data();
-  tensors.v = inputs.v.data();
-  tensors.o = o.data();
-  tensors.lse = lse.data();
-  tensors.block_pattern = inputs.pattern.data();
-  tensors.workspace = workspace.data();
-  tensors.workspace_bytes = workspace_bytes;
-  PreparedKernel* prepared = kernel.prepare(problem, config, device);
-  kernel.launch(prepared, tensors, nullptr);
-  kernel.release(prepared);
-
-  Outcome result;
-  const std::string name = std::string(kernel.name) + " " + config.to_string() + " " + device.isa +
-                           " " + problem.id() + ": ";
-  for (const auto& verdict : reference::judge_forward(problem, tensors, references)) {
-    if (!verdict.pass) result.failure = name + verdict.tensor + ": " + verdict.message;
-  }
-  if (!o.guards_hold(problem.elements_q())) result.failure = name + "wrote outside o";
-  if (!lse.guards_hold(problem.elements_lse())) result.failure = name + "wrote outside lse";
-  if (!workspace.guards_hold(workspace_floats)) result.failure = name + "wrote outside workspace";
-  result.o.assign(o.data(), o.data() + problem.elements_q());
-  result.lse.assign(lse.data(), lse.data() + problem.elements_lse());
-  return result;
-}
-
-std::vector<reference::ForwardReference> references_of(const Problem& problem, Inputs& inputs) {
-  Tensors tensors;
-  tensors.q = inputs.q.data();
-  tensors.k = inputs.k.data();
-  tensors.v = inputs.v.data();
-  const auto samples = reference::choose_samples(problem, std::int64_t{1} << 23, 11);
-  return reference::forward_reference(problem, tensors, samples, 2);
-}
+using testing_support::Inputs;
+using testing_support::Outcome;
 
 Problem make_problem(std::int64_t seqlen_q, std::int64_t seqlen_k, const std::string& mask,
                      std::int64_t head_dim = 16) {
-  Problem problem;
-  problem.num_heads_q = 2;
-  problem.num_heads_kv = 1;
-  problem.seqlen_q = seqlen_q;
-  problem.seqlen_k = seqlen_k;
-  problem.head_dim = head_dim;
-  problem.mask = parse_mask(mask);
+  Problem problem = {.num_heads_q = 2,
+                     .num_heads_kv = 1,
+                     .seqlen_q = seqlen_q,
+                     .seqlen_k = seqlen_k,
+                     .head_dim = head_dim,
+                     .mask = parse_mask(mask),
+                     .seed = 5};
   if (problem.mask.padding) {
     problem.batch = 3;
     problem.lengths = {.kind = LengthsKind::padding, .keys = {seqlen_k, (seqlen_k + 1) / 2, 0}};
@@ -125,48 +33,110 @@ Problem make_problem(std::int64_t seqlen_q, std::int64_t seqlen_k, const std::st
   return problem;
 }
 
-Config blocks(const Implementation& kernel, std::int64_t block_m, std::int64_t block_n) {
-  Config config = default_config(kernel);
-  if (config.contains("block_m")) config.set("block_m", block_m);
-  if (config.contains("block_n")) config.set("block_n", block_n);
-  return config;
+Problem make_packed(std::vector<std::int64_t> queries, std::vector<std::int64_t> keys,
+                    const std::string& mask) {
+  Problem problem = make_problem(*std::max_element(queries.begin(), queries.end()),
+                                 *std::max_element(keys.begin(), keys.end()), mask);
+  problem.batch = static_cast<std::int64_t>(queries.size());
+  problem.layout = Layout::packed;
+  problem.lengths = {
+      .kind = LengthsKind::packed, .queries = std::move(queries), .keys = std::move(keys)};
+  return problem;
 }
 
-class ConformanceTest : public testing::TestWithParam<const Implementation*> {
+class ConformanceTest : public testing::TestWithParam<std::tuple<const Implementation*, Dtype>> {
  protected:
-  // Judges one problem with the kernel's defaults and with small, uneven tiles.
-  void check(const Problem& problem, std::uint32_t seed = 1) {
-    const Implementation& kernel = *GetParam();
+  const Implementation& kernel() const { return *std::get<0>(GetParam()); }
+
+  // The kernel's defaults, and small, uneven tiles if it has tiles.
+  std::vector<Config> configs() const {
+    std::vector<Config> result = {default_config(kernel())};
+    if (kernel_has_blocks()) result.push_back(with_blocks(48, 17));
+    return result;
+  }
+
+  bool kernel_has_blocks() const { return default_config(kernel()).contains("block_m"); }
+
+  Config with_blocks(std::int64_t block_m, std::int64_t block_n) const {
+    Config config = default_config(kernel());
+    config.set("block_m", block_m);
+    config.set("block_n", block_n);
+    return config;
+  }
+
+  // The passes that judge most in one go: forward with backward, or what there is of it.
+  bool is_supported(const Problem& problem) const {
+    return kernel().unsupported(problem, default_config(kernel()), device_).empty();
+  }
+
+  // Judges one problem forward and backward in one launch (forward alone where the kernel has no
+  // backward), with every config; and with `alone`, each pass in a launch of its own.
+  void check(Problem problem, bool alone = false, std::uint32_t seed = 1) {
+    problem.dtype = std::get<1>(GetParam());
     ASSERT_EQ(invalid(problem), "");
-    ASSERT_EQ(kernel.unsupported(problem, default_config(kernel), device_), "") << problem.id();
+    problem.pass = Pass::fwdbwd;
+    if (!is_supported(problem)) problem.pass = Pass::fwd;
+    if (!is_supported(problem)) return;
+    ++checked_;
     Inputs inputs(problem, seed);
-    const auto references = references_of(problem, inputs);
-    for (const Config& config : {default_config(kernel), blocks(kernel, 48, 17)}) {
-      const Outcome result = run(kernel, problem, config, device_, inputs, references);
-      EXPECT_EQ(result.failure, "");
-      if (default_config(kernel) == blocks(kernel, 48, 17)) break;
+    const auto references = testing_support::make_references(problem, inputs);
+    for (const Config& config : configs()) {
+      EXPECT_EQ(run(kernel(), problem, config, device_, inputs, references).failure, "");
+    }
+    if (!alone || problem.pass == Pass::fwd) return;
+    for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+      problem.pass = pass;
+      const auto part = testing_support::make_references(problem, inputs);
+      EXPECT_EQ(run(kernel(), problem, default_config(kernel()), device_, inputs, part).failure,
+                "");
     }
   }
 
+  // A kernel may lack a type as a whole (minimal is fp32 only); then nothing is checked and the
+  // test says so. Else everything must have been checked.
+  void expect_checked(int problems) const {
+    if (checked_ == 0) {
+      GTEST_SKIP() << kernel().unsupported({.dtype = std::get<1>(GetParam())},
+                                           default_config(kernel()), device_);
+    }
+    EXPECT_EQ(checked_, problems);
+  }
+
   Device device_ = available_devices().back();
+  int checked_ = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kernel, ConformanceTest,
-                         testing::ValuesIn(builtin_registry().all().begin(),
-                                           builtin_registry().all().end()),
+                         testing::Combine(testing::ValuesIn(builtin_registry().all().begin(),
+                                                            builtin_registry().all().end()),
+                                          testing::Values(Dtype::f32, Dtype::f16, Dtype::bf16)),
                          [](const auto& param) {
-                           return std::string(param.param->name) + "_" +
-                                  to_string(param.param->backend);
+                           const Implementation& kernel = *std::get<0>(param.param);
+                           return std::string(kernel.name) + "_" + to_string(kernel.backend) + "_" +
+                                  to_string(std::get<1>(param.param));
                          });
 
-const std::vector<std::int64_t> kOddLengths = {1,   2,    3,    63,   64,   65,   97,  113,
-                                               127, 128,  129,  200,  239,  257,  511, 512,
-                                               799, 1023, 1024, 1025, 2048, 4096, 4224};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kLongest = 1025;  // sanitizers make the oracle ten times slower
+#else
+constexpr std::int64_t kLongest = 4224;
+#endif
+
+std::vector<std::int64_t> odd_lengths() {
+  std::vector<std::int64_t> lengths = {1,   2,    3,    63,   64,   65,   97,  113,
+                                       127, 128,  129,  200,  239,  257,  511, 512,
+                                       799, 1023, 1024, 1025, 2048, 4096, 4224};
+  std::erase_if(lengths, [](std::int64_t seqlen) { return seqlen > kLongest; });
+  return lengths;
+}
 
 TEST_P(ConformanceTest, OddLengths) {
-  for (const std::int64_t seqlen : kOddLengths) {
-    for (const char* mask : {"none", "causal"}) check(make_problem(seqlen, seqlen, mask));
+  for (const std::int64_t seqlen : odd_lengths()) {
+    for (const char* mask : {"none", "causal"}) {
+      check(make_problem(seqlen, seqlen, mask), seqlen <= 257);
+    }
   }
+  expect_checked(2 * static_cast<int>(odd_lengths().size()));
 }
 
 TEST_P(ConformanceTest, UnequalLengthsUnderEveryMask) {
@@ -177,21 +147,54 @@ TEST_P(ConformanceTest, UnequalLengthsUnderEveryMask) {
       check(make_problem(seqlen_q, seqlen_k, mask));
     }
   }
+  expect_checked(9 * 6);
 }
 
 TEST_P(ConformanceTest, BlockPatterns) {
-  for (const char* mask : {"blocks:butterfly:16x16", "blocks:butterfly:32x24",
-                           "blocks:butterfly:64x7", "causal+blocks:butterfly:16x16",
-                           "window:50:3+blocks:butterfly:16x8", "padding+blocks:butterfly:32x32"}) {
+  for (const char* mask :
+       {"blocks:butterfly:16x16", "blocks:local:1:32x24", "blocks:strided:1:4:64x7",
+        "blocks:longformer:1:1:16x24", "blocks:bigbird:1:1:2:16x16", "blocks:random:20:32x8",
+        "causal+blocks:butterfly:16x16", "window:50:3+blocks:bigbird:1:1:1:16x8",
+        "padding+blocks:local:0:32x32"}) {
     for (const std::int64_t seqlen : {1, 31, 200, 513}) check(make_problem(seqlen, seqlen, mask));
   }
+  expect_checked(9 * 4);
+}
+
+TEST_P(ConformanceTest, Dropout) {
+  for (const double dropout : {0.1, 0.5, 0.99}) {
+    for (const char* mask : {"none", "causal", "padding", "blocks:butterfly:16x16"}) {
+      for (const std::int64_t seqlen : {1, 33, 150, 300}) {
+        Problem problem = make_problem(seqlen, seqlen, mask, 24);
+        problem.dropout = dropout;
+        check(problem, seqlen == 33);
+      }
+    }
+  }
+  expect_checked(3 * 4 * 4);
+}
+
+TEST_P(ConformanceTest, PackedBatches) {
+  for (const char* mask : {"none", "causal", "window:20:5", "blocks:local:1:16x16"}) {
+    for (const double dropout : {0.0, 0.2}) {
+      const bool pattern = std::string(mask).starts_with("blocks");
+      Problem problem = pattern ? make_packed({70, 1, 129, 0, 31}, {70, 1, 129, 0, 31}, mask)
+                                : make_packed({70, 0, 129, 40, 31}, {55, 70, 200, 0, 31}, mask);
+      problem.dropout = dropout;
+      check(problem, true);
+    }
+  }
+  expect_checked(8);
 }
 
 TEST_P(ConformanceTest, EveryHeadDim) {
+  int problems = 1;
   for (std::int64_t head_dim = 1; head_dim <= 256; head_dim += head_dim < 72 ? 1 : 23) {
     check(make_problem(33, 50, "causal", head_dim));
+    ++problems;
   }
   check(make_problem(65, 129, "none", 256));
+  expect_checked(problems);
 }
 
 TEST_P(ConformanceTest, HeadsBatchesAndLayouts) {
@@ -203,90 +206,128 @@ TEST_P(ConformanceTest, HeadsBatchesAndLayouts) {
       problem.num_heads_kv = heads_kv;
       problem.layout = layout;
       problem.softmax_scale = heads_kv == 2 ? 0.37 : 0.0;
-      check(problem);
+      check(problem, true);
     }
   }
+  expect_checked(6);
 }
 
 TEST_P(ConformanceTest, LargeLogitsAndConstantScores) {
-  const Implementation& kernel = *GetParam();
-  for (const float factor : {0.0f, 30.0f}) {
-    const Problem problem = make_problem(65, 130, "none", 32);
-    Inputs inputs(problem, 5);
-    for (std::int64_t i = 0; i < problem.elements_q(); ++i) inputs.q.data()[i] *= factor;
-    const auto references = references_of(problem, inputs);
-    EXPECT_EQ(run(kernel, problem, default_config(kernel), device_, inputs, references).failure,
+  for (const float factor : {0.0f, 8.0f, 30.0f}) {
+    Problem problem = make_problem(65, 130, "none", 32);
+    problem.dtype = std::get<1>(GetParam());
+    problem.pass = Pass::fwdbwd;
+    if (!is_supported(problem)) problem.pass = Pass::fwd;
+    if (!is_supported(problem)) continue;
+    ++checked_;
+    Inputs inputs(problem, 5, factor);
+    const auto references = testing_support::make_references(problem, inputs);
+    EXPECT_EQ(run(kernel(), problem, default_config(kernel()), device_, inputs, references).failure,
               "");
   }
+  expect_checked(3);
 }
 
-TEST_P(ConformanceTest, EveryTileSize) {
-  const Implementation& kernel = *GetParam();
-  const Problem problem = make_problem(150, 170, "causal", 40);
+// What does not depend on the type: once, in fp32.
+class ConformanceF32Test : public ConformanceTest {
+ protected:
+  // A problem with as many passes as the kernel has.
+  Problem widest(Problem problem) const {
+    problem.pass = Pass::fwdbwd;
+    if (!is_supported(problem)) problem.pass = Pass::fwd;
+    return problem;
+  }
+
+  // Sums of dQ in a fixed order, where the kernel has a choice.
+  Config deterministic() const {
+    Config config = default_config(kernel());
+    if (config.contains("deterministic")) config.set("deterministic", 1);
+    return config;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernel, ConformanceF32Test,
+                         testing::Combine(testing::ValuesIn(builtin_registry().all().begin(),
+                                                            builtin_registry().all().end()),
+                                          testing::Values(Dtype::f32)),
+                         [](const auto& param) {
+                           const Implementation& kernel = *std::get<0>(param.param);
+                           return std::string(kernel.name) + "_" + to_string(kernel.backend);
+                         });
+
+TEST_P(ConformanceF32Test, EveryTileSize) {
+  if (!kernel_has_blocks()) GTEST_SKIP() << "has no tiles to choose";
+  Problem problem = widest(make_problem(150, 170, "causal", 40));
+  problem.dropout = 0.2;
   Inputs inputs(problem, 3);
-  const auto references = references_of(problem, inputs);
+  const auto references = testing_support::make_references(problem, inputs);
   for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
     for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
-      const Config config = blocks(kernel, block_m, block_n);
-      EXPECT_EQ(run(kernel, problem, config, device_, inputs, references).failure, "");
+      const Config config = with_blocks(block_m, block_n);
+      EXPECT_EQ(run(kernel(), problem, config, device_, inputs, references).failure, "");
     }
   }
 }
 
-TEST_P(ConformanceTest, ThreadsDoNotChangeABit) {
-  const Implementation& kernel = *GetParam();
-  if (kernel.backend != Backend::cpu) GTEST_SKIP() << "threads are a property of CPU devices";
-  const Problem problem = make_problem(300, 280, "causal", 40);
+TEST_P(ConformanceF32Test, ThreadsDoNotChangeABit) {
+  if (kernel().backend != Backend::cpu) GTEST_SKIP() << "threads are a property of CPU devices";
+  Problem problem = widest(make_problem(300, 280, "causal", 40));
+  problem.num_heads_q = 4;
+  problem.num_heads_kv = 2;
+  problem.dropout = 0.1;
   Inputs inputs(problem, 4);
-  const auto references = references_of(problem, inputs);
+  const auto references = testing_support::make_references(problem, inputs);
   Device device = device_;
   device.threads = 1;
-  const Outcome one = run(kernel, problem, default_config(kernel), device, inputs, references);
+  const Outcome one = run(kernel(), problem, deterministic(), device, inputs, references);
   EXPECT_EQ(one.failure, "");
   for (int repeat = 0; repeat < 10; ++repeat) {
     device.threads = 2 + repeat % 3;
-    const Outcome many = run(kernel, problem, default_config(kernel), device, inputs, references);
-    ASSERT_EQ(std::memcmp(one.o.data(), many.o.data(), one.o.size() * sizeof(float)), 0);
-    ASSERT_EQ(std::memcmp(one.lse.data(), many.lse.data(), one.lse.size() * sizeof(float)), 0);
+    const Outcome many = run(kernel(), problem, deterministic(), device, inputs, references);
+    ASSERT_EQ(one.outputs, many.outputs);
   }
 }
 
 // Keys that the mask hides may hold anything finite: the outputs stay the same to the last bit.
-TEST_P(ConformanceTest, HiddenKeysDoNotMatter) {
-  const Implementation& kernel = *GetParam();
-  const Problem problem = make_problem(60, 90, "padding", 16);
+TEST_P(ConformanceF32Test, HiddenKeysDoNotMatter) {
+  const Problem problem = widest(make_problem(60, 90, "padding", 16));
   Inputs inputs(problem, 6);
-  const auto references = references_of(problem, inputs);
-  const Outcome before = run(kernel, problem, default_config(kernel), device_, inputs, references);
+  const auto references = testing_support::make_references(problem, inputs);
+  const Outcome before = run(kernel(), problem, deterministic(), device_, inputs, references);
   EXPECT_EQ(before.failure, "");
   const Shape shape = make_shape(problem);
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t c = problem.keys(b); c < problem.seqlen_k; ++c) {
       for (std::int64_t x = 0; x < problem.head_dim; ++x) {
-        inputs.k.data()[shape.k.offset(b, 0, c) + x] = 3e4f;
-        inputs.v.data()[shape.k.offset(b, 0, c) + x] = -7e7f;
+        const std::int64_t place = shape.k.offset(b, 0, c) + x;
+        testing_support::set_element(problem.dtype, inputs.k.data(), place, 3e4f);
+        testing_support::set_element(problem.dtype, inputs.v.data(), place, -7e7f);
       }
     }
   }
-  const Outcome after = run(kernel, problem, default_config(kernel), device_, inputs, references);
-  EXPECT_EQ(std::memcmp(before.o.data(), after.o.data(), before.o.size() * sizeof(float)), 0);
-  EXPECT_EQ(std::memcmp(before.lse.data(), after.lse.data(), before.lse.size() * sizeof(float)), 0);
+  const Outcome after = run(kernel(), problem, deterministic(), device_, inputs, references);
+  EXPECT_EQ(before.outputs, after.outputs);
 }
 
 // Each instruction set of the CPU backend, also those that this processor would not choose.
-TEST_P(ConformanceTest, EveryInstructionSet) {
-  const Implementation& kernel = *GetParam();
-  if (kernel.backend != Backend::cpu) GTEST_SKIP() << "instruction sets belong to CPU devices";
+TEST_P(ConformanceF32Test, EveryInstructionSet) {
+  if (kernel().backend != Backend::cpu) GTEST_SKIP() << "instruction sets belong to CPU devices";
   int tried = 0;
   for (const char* isa : {"avx512", "avx2", "sse4", "sse2", "neon", "portable"}) {
-    const Problem problem = make_problem(97, 113, "causal", 20);
-    Device device = device_;
-    device.isa = isa;
-    if (!kernel.unsupported(problem, default_config(kernel), device).empty()) continue;
-    Inputs inputs(problem, 2);
-    const auto references = references_of(problem, inputs);
-    EXPECT_EQ(run(kernel, problem, default_config(kernel), device, inputs, references).failure, "");
-    ++tried;
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+      Problem problem = make_problem(97, 113, "causal", 20);
+      problem.dtype = dtype;
+      problem.dropout = 0.3;
+      problem = widest(problem);
+      Device device = device_;
+      device.isa = isa;
+      if (!kernel().unsupported(problem, default_config(kernel()), device).empty()) continue;
+      Inputs inputs(problem, 2);
+      const auto references = testing_support::make_references(problem, inputs);
+      EXPECT_EQ(
+          run(kernel(), problem, default_config(kernel()), device, inputs, references).failure, "");
+      ++tried;
+    }
   }
   EXPECT_GE(tried, 1);
 }

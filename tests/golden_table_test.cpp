@@ -13,6 +13,7 @@ namespace attnlab {
 namespace {
 
 struct Golden {
+  const char* records;
   const char* file;
   TableOptions options;
 };
@@ -23,7 +24,8 @@ class GoldenTable : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenTable, IsUnchanged) {
   std::vector<std::string> warnings;
-  const auto records = read_records(ATTNLAB_SOURCE_DIR "/tests/data/small.jsonl", warnings);
+  const auto records =
+      read_records(std::string(ATTNLAB_SOURCE_DIR "/tests/data/") + GetParam().records, warnings);
   EXPECT_TRUE(warnings.empty());
   const std::string table = render_table(records, GetParam().options);
   const std::string file = std::string(ATTNLAB_SOURCE_DIR "/tests/golden/") + GetParam().file;
@@ -36,25 +38,39 @@ TEST_P(GoldenTable, IsUnchanged) {
 }
 
 const Golden kGolden[] = {
-    {"default.txt", {}},
-    {"default.md.txt", {.format = TableFormat::markdown}},
-    {"long.csv.txt", {.values = {"time_ms", "gflops", "speedup"}, .format = TableFormat::csv}},
-    {"pivot.txt", {.rows = {"seqlen", "mask"}, .cols = {"kernel"}, .values = {"time_ms"}}},
-    {"pivot.csv.txt",
+    {"small.jsonl", "default.txt", {}},
+    {"small.jsonl", "default.md.txt", {.format = TableFormat::markdown}},
+    {"small.jsonl",
+     "long.csv.txt",
+     {.values = {"time_ms", "gflops", "speedup"}, .format = TableFormat::csv}},
+    {"small.jsonl",
+     "pivot.txt",
+     {.rows = {"seqlen", "mask"}, .cols = {"kernel"}, .values = {"time_ms"}}},
+    {"small.jsonl",
+     "pivot.csv.txt",
      {.rows = {"seqlen", "mask"},
       .cols = {"kernel"},
       .values = {"time_ms"},
       .format = TableFormat::csv}},
-    {"memory.txt",
+    {"small.jsonl",
+     "memory.txt",
      {.rows = {"kernel", "block"},
       .cols = {"seqlen"},
       .values = {"workspace_mib", "peak_mib", "compulsory_mib", "requested_mib", "intensity"},
       .where = {{"mask", {"none"}}, {"kernel", {"naive", "v2"}}}}},
-    {"pivot.json.txt",
+    {"small.jsonl",
+     "pivot.json.txt",
      {.rows = {"mask"},
       .values = {"time_ms", "max_abs"},
       .where = {{"seqlen", {"64"}}},
       .format = TableFormat::json}},
+    {"passes.jsonl", "passes.txt", {.where = {{"kernel", {"naive", "minimal", "v2"}}}}},
+    {"passes.jsonl", "configs.txt", {.where = {{"kernel", {"v1", "v3"}}}}},
+    {"passes.jsonl",
+     "tiles.txt",
+     {.rows = {"pass"},
+      .values = {"tiles_empty", "tiles_partial", "tiles_full", "saved_mib", "worst_tensor"},
+      .where = {{"kernel", {"v2"}}}}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Tables, GoldenTable, testing::ValuesIn(kGolden));

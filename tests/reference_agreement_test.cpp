@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,12 +23,13 @@ constexpr std::int64_t kLongest = 20;
 // Number of pairs on which the oracle's mask and the kernels' differ, over all entries.
 std::int64_t differences(const Problem& problem) {
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  const reference::Visibility visibility(problem);
   std::int64_t count = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
     for (std::int64_t r = 0; r < problem.queries(b); ++r) {
       for (std::int64_t c = 0; c < mask.seqlen_k; ++c) {
-        count += is_visible(mask, r, c) != reference::key_is_visible(problem, b, r, c) ? 1 : 0;
+        count += is_visible(mask, r, c) != visibility.sees(b, r, c) ? 1 : 0;
       }
     }
   }
@@ -81,6 +85,68 @@ TEST_P(MaskAgreement, AtAllSmallSizes) {
         ASSERT_EQ(differences(problem), 0) << problem.id();
       }
     }
+  }
+}
+
+// All named patterns with their arguments, at sizes around their blocks.
+TEST(PatternAgreement, NamedPatterns) {
+  for (const char* pattern :
+       {"butterfly", "local:0", "local:2", "strided:1:4", "strided:0:1", "longformer:1:2",
+        "longformer:0:0", "bigbird:1:1:2", "bigbird:0:1:3:12345678901", "random:0", "random:35",
+        "random:35:7", "random:100:1099511627775"}) {
+    for (const char* blocks : {"1x1", "3x5", "16x8", "64x64"}) {
+      for (const std::int64_t seqlen : {1, 7, 40, 130}) {
+        const std::string mask = std::string("blocks:") + pattern + ":" + blocks;
+        for (const std::string& text : {mask, "causal+" + mask, "window:9:30+" + mask}) {
+          Problem problem = {.seqlen_q = seqlen, .seqlen_k = seqlen, .mask = parse_mask(text)};
+          ASSERT_EQ(differences(problem), 0) << problem.id();
+          problem.batch = 3;
+          problem.layout = Layout::packed;
+          problem.lengths = {.kind = LengthsKind::packed,
+                             .given = true,
+                             .queries = {seqlen, seqlen / 2, seqlen / 3},
+                             .keys = {seqlen / 3, seqlen, 0}};
+          ASSERT_EQ(differences(problem), 0) << problem.id();
+          problem.layout = Layout::bshd;
+          problem.mask = parse_mask(text + "+padding");
+          problem.lengths = {
+              .kind = LengthsKind::padding, .given = true, .keys = {seqlen / 2, seqlen, 0}};
+          ASSERT_EQ(differences(problem), 0) << problem.id();
+        }
+      }
+    }
+  }
+}
+
+class PatternFileAgreement : public testing::Test {
+ protected:
+  PatternFileAgreement() : path_(testing::TempDir() + "attnlab_agreement_pattern.txt") {}
+  ~PatternFileAgreement() override { std::remove(path_.c_str()); }
+  Problem problem_of(const std::string& text) const {
+    std::ofstream(path_) << text;
+    Problem problem = {.seqlen_q = 10, .seqlen_k = 17};
+    problem.mask.blocks = {.pattern = "file=" + path_, .block_q = 4, .block_k = 6};
+    return problem;
+  }
+
+  std::string path_;
+};
+
+TEST_F(PatternFileAgreement, OfTheRightShape) {
+  Problem problem = problem_of("101\n0 1 0\r\n\n001\n");
+  EXPECT_EQ(differences(problem), 0);
+  problem.batch = 2;
+  problem.layout = Layout::packed;
+  problem.lengths = {.kind = LengthsKind::packed, .queries = {10, 3}, .keys = {5, 17}};
+  EXPECT_EQ(differences(problem), 0);
+}
+
+TEST_F(PatternFileAgreement, BothRefuseWhatIsNoPattern) {
+  for (const char* text : {"", "101\n010\n", "101\n010\n001\n111\n", "1010\n0100\n0010\n",
+                           "101\n01\n001\n", "101\n0a0\n001\n"}) {
+    const Problem problem = problem_of(text);
+    EXPECT_THROW(make_block_pattern(problem), std::invalid_argument) << text;
+    EXPECT_THROW(reference::Visibility{problem}, std::invalid_argument) << text;
   }
 }
 

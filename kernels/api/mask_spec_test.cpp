@@ -1,6 +1,10 @@
 #include "kernels/api/mask_spec.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 
 #include <stdexcept>
 #include <string>
@@ -119,6 +123,105 @@ TEST(MaskSpec, ButterflySeesTheDiagonalAndPowersOfTwoAway) {
   }
 }
 
+// Rows of '1' and '0' of a pattern of n x n blocks.
+std::vector<std::string> drawn(const char* mask, std::int64_t n) {
+  const BlocksSpec spec = *parse_mask(mask).blocks;
+  const auto visible = visible_blocks(spec, n * spec.block_q, n * spec.block_k);
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n * n); ++i) {
+    if (i % static_cast<std::size_t>(n) == 0) rows.emplace_back();
+    rows.back() += visible[i] != 0 ? '1' : '0';
+  }
+  return rows;
+}
+
+using Rows = std::vector<std::string>;
+
+TEST(MaskSpec, PatternsOfTheLiterature) {
+  EXPECT_EQ(drawn("blocks:local:0:4x4", 3), (Rows{"100", "010", "001"}));
+  EXPECT_EQ(drawn("blocks:local:1:8x8", 4), (Rows{"1100", "1110", "0111", "0011"}));
+  EXPECT_EQ(drawn("blocks:strided:0:2:8x8", 4), (Rows{"1010", "0101", "1010", "0101"}));
+  EXPECT_EQ(drawn("blocks:strided:1:3:8x8", 5),
+            (Rows{"11010", "11101", "01110", "10111", "01011"}));
+  EXPECT_EQ(drawn("blocks:longformer:1:1:8x8", 4), (Rows{"1111", "1110", "1111", "1011"}));
+  EXPECT_EQ(drawn("blocks:longformer:0:2:8x8", 4), (Rows{"1111", "1111", "1110", "1101"}));
+}
+
+TEST(MaskSpec, BigBirdAddsAtMostSoManyRandomBlocksARow) {
+  const Rows window = drawn("blocks:longformer:1:1:8x8", 40);
+  std::int64_t added_in_all = 0;
+  for (const char* mask : {"blocks:bigbird:1:1:2:8x8", "blocks:bigbird:1:1:2:9:8x8"}) {
+    const Rows random = drawn(mask, 40);
+    for (std::size_t i = 0; i < 40; ++i) {
+      std::int64_t added = 0;
+      for (std::size_t j = 0; j < 40; ++j) {
+        EXPECT_GE(random[i][j], window[i][j]);
+        added += random[i][j] - window[i][j];
+      }
+      EXPECT_LE(added, 2);
+      added_in_all += added;
+    }
+  }
+  EXPECT_GT(added_in_all, 100);
+  EXPECT_NE(drawn("blocks:bigbird:1:1:2:8x8", 40), drawn("blocks:bigbird:1:1:2:9:8x8", 40));
+  EXPECT_EQ(drawn("blocks:bigbird:1:1:2:8x8", 40), drawn("blocks:bigbird:1:1:2:0:8x8", 40));
+}
+
+TEST(MaskSpec, RandomBlocksHaveTheirShareAndTheDiagonal) {
+  for (const std::int64_t percent : {0, 10, 50, 100}) {
+    const std::string mask = "blocks:random:" + std::to_string(percent) + ":3:8x8";
+    const Rows rows = drawn(mask.c_str(), 100);
+    std::int64_t visible = 0;
+    for (std::size_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(rows[i][i], '1');
+      for (const char c : rows[i]) visible += c == '1' ? 1 : 0;
+    }
+    // 100 of the diagonal and 9900 draws; four standard deviations are at most 200.
+    EXPECT_NEAR(static_cast<double>(visible), 100.0 + 99.0 * static_cast<double>(percent),
+                percent % 100 == 0 ? 0.0 : 200.0);
+  }
+}
+
+// A pattern file that lives as long as the object.
+class PatternFileText {
+ public:
+  explicit PatternFileText(const std::string& text)
+      : path_(testing::TempDir() + "pattern" + std::to_string(getpid()) + ".txt") {
+    std::ofstream(path_) << text;
+  }
+  ~PatternFileText() { std::remove(path_.c_str()); }
+  BlocksSpec spec() const {
+    return {.pattern = "file=" + path_, .arguments = {}, .block_q = 10, .block_k = 20};
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(MaskSpec, PatternFilesAreRead) {
+  const PatternFileText file("1 0 1\n\n0 1 1\r\n");
+  EXPECT_EQ(visible_blocks(file.spec(), 15, 50), (std::vector<std::uint8_t>{1, 0, 1, 0, 1, 1}));
+  const std::string text = "blocks:" + file.spec().pattern + ":10x20";
+  EXPECT_EQ(to_string(parse_mask(text)), text);
+}
+
+TEST(MaskSpec, PatternFilesThatDoNotFitSayWhy) {
+  const auto reason = [](const std::string& text) {
+    const PatternFileText file(text);
+    EXPECT_THROW(visible_blocks(file.spec(), 15, 50), std::invalid_argument);
+    return unsupported_pattern(file.spec(), 15, 50);
+  };
+  const auto expect = [](const std::string& got, const std::string& part) {
+    EXPECT_NE(got.find(part), std::string::npos) << got;
+  };
+  expect(reason("101\n01\n"), "line 2 has 2 blocks; 3 are needed");
+  expect(reason("101\n"), "has 1 rows; 2 are needed");
+  expect(reason("101\n011\n111\n"), "has 3 rows; 2 are needed");
+  expect(reason("101\n0a1\n"), "line 2 has a character that is not 0 or 1");
+  expect(unsupported_pattern({"file=/does/not/exist", {}, 8, 8}, 8, 8), "cannot be read");
+  expect(unsupported_pattern({"file=x", {1}, 8, 8}, 8, 8), "takes no arguments");
+}
+
 TEST(MaskSpec, PatternsThatCannotBeFormedSayWhy) {
   const auto reason = [](const BlocksSpec& spec, std::int64_t seqlen_k) {
     std::string text = unsupported_pattern(spec, 64, seqlen_k);
@@ -131,8 +234,15 @@ TEST(MaskSpec, PatternsThatCannotBeFormedSayWhy) {
   };
   EXPECT_EQ(reason({"butterfly", {}, 8, 8}, 64), "");
   EXPECT_NE(reason({"butterfly", {}, 8, 8}, 65).find("seqlen_q = seqlen_k"), std::string::npos);
-  EXPECT_NE(reason({"butterfly", {2}, 8, 8}, 64).find("no arguments"), std::string::npos);
-  EXPECT_NE(reason({"moth", {}, 8, 8}, 64).find("'moth' does not exist"), std::string::npos);
+  const auto expect = [&](const BlocksSpec& spec, const char* part) {
+    EXPECT_NE(reason(spec, 64).find(part), std::string::npos) << reason(spec, 64);
+  };
+  expect({"butterfly", {2}, 8, 8}, "is written butterfly");
+  expect({"local", {}, 8, 8}, "is written local:WIDTH");
+  expect({"bigbird", {1, 1}, 8, 8}, "is written bigbird:WIDTH:GLOBAL:RANDOM[:SEED]");
+  expect({"strided", {1, 0}, 8, 8}, "needs a STRIDE above 0");
+  expect({"random", {101}, 8, 8}, "needs a PERCENT up to 100");
+  expect({"moth", {}, 8, 8}, "'moth' does not exist; there are: butterfly, local:WIDTH,");
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ Traffic numbered() {
 }
 
 TEST(Traffic, TotalsSumTheOperands) {
-  EXPECT_EQ(numbered().read_bytes(), 15 * 15);   // 1 + 3 + ... + 29
-  EXPECT_EQ(numbered().write_bytes(), 15 * 16);  // 2 + 4 + ... + 30
+  EXPECT_EQ(numbered().read_bytes(), 16 * 16);   // 1 + 3 + ... + 31
+  EXPECT_EQ(numbered().write_bytes(), 16 * 17);  // 2 + 4 + ... + 32
   EXPECT_EQ(Traffic().read_bytes(), 0);
 }
 

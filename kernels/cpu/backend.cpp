@@ -127,6 +127,17 @@ GlobalRows SliceTensors::accumulator(Operand operand, const float* data, Range r
           .columns = shape_.head_dim};
 }
 
+std::vector<SliceTensors> head_group(const Problem& problem, const Shape& shape,
+                                     const BatchEntry& entry, const Tensors& tensors, i64 batch,
+                                     i64 head_kv) {
+  const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
+  std::vector<SliceTensors> group;
+  for (i64 head = head_kv * sharing; head < (head_kv + 1) * sharing; ++head) {
+    group.emplace_back(problem, shape, entry, tensors, batch, head);
+  }
+  return group;
+}
+
 Prepared::Prepared(const Problem& p, const Config& c, const Device& device)
     : problem(p),
       shape(make_shape(p)),

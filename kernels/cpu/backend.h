@@ -66,6 +66,11 @@ class SliceTensors {
   i64 batch_, head_;
 };
 
+// The slices of the query heads that share one K/V head.
+std::vector<SliceTensors> head_group(const Problem& problem, const Shape& shape,
+                                     const BatchEntry& entry, const Tensors& tensors, i64 batch,
+                                     i64 head_kv);
+
 // The state of a prepared CPU kernel: nothing is compiled, so it only remembers and looks up.
 struct Prepared : PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/shared/convert.h"
 #include "kernels/shared/softmax.h"
 
 namespace attnlab::cpu {
@@ -17,41 +16,19 @@ u16* half_row(const GlobalRows& rows, i64 r) {
   return static_cast<u16*>(rows.data) + rows.offset + r * rows.row_stride;
 }
 
-void decode_row(const GlobalRows& source, i64 r, float* to) {
-  switch (source.dtype) {
-    case Dtype::f32: std::copy_n(f32_row(source, r), source.columns, to); break;
-    case Dtype::f16:
-      std::transform(half_row(source, r), half_row(source, r) + source.columns, to, f32_from_f16);
-      break;
-    case Dtype::bf16:
-      std::transform(half_row(source, r), half_row(source, r) + source.columns, to, f32_from_bf16);
-      break;
-  }
+const HalfOps& half_ops(const TileOps& ops, Dtype dtype) {
+  return dtype == Dtype::f16 ? ops.f16 : ops.bf16;
 }
 
-void encode_row(const float* from, const GlobalRows& destination, i64 r) {
-  switch (destination.dtype) {
-    case Dtype::f32: std::copy_n(from, destination.columns, f32_row(destination, r)); break;
-    case Dtype::f16:
-      std::transform(from, from + destination.columns, half_row(destination, r), f16_from_f32);
-      break;
-    case Dtype::bf16:
-      std::transform(from, from + destination.columns, half_row(destination, r), bf16_from_f32);
-      break;
-  }
-}
-
-// Calls element(row, key, value) for each element of a score tile.
-template <class Element>
-void for_each_score(const ScoreTile& scores, const Element& element) {
-  const bool by_rows = scores.orientation == Orientation::rows_by_keys;
-  for (i64 r = scores.rows.begin; r < scores.rows.end; ++r) {
-    for (i64 c = scores.keys.begin; c < scores.keys.end; ++c) {
-      const i64 row = r - scores.rows.begin, key = c - scores.keys.begin;
-      const i64 place = by_rows ? row * scores.tile.ld + key : key * scores.tile.ld + row;
-      element(r, c, scores.tile.data[place]);
-    }
-  }
+Drop drop_of(const Dropout& dropout, i64 slice, const ScoreTile& p, DropAction action) {
+  return {.dropout = dropout,
+          .slice = slice,
+          .rows = p.rows,
+          .keys = p.keys,
+          .orientation = p.orientation,
+          .action = action,
+          .p = p.tile.data,
+          .ld = p.tile.ld};
 }
 
 }  // namespace
@@ -68,7 +45,11 @@ void Executor::load(const GlobalRows& source, const Tile& tile) {
   if (counts_only()) return;
   for (i64 r = 0; r < source.rows; ++r) {
     float* to = tile.data + r * tile.ld;
-    decode_row(source, r, to);
+    if (source.dtype == Dtype::f32) {
+      std::copy_n(f32_row(source, r), source.columns, to);
+    } else {
+      half_ops(*ops_, source.dtype).decode(half_row(source, r), source.columns, to);
+    }
     std::fill(to + source.columns, to + tile.ld, 0.0f);
   }
   std::fill(tile.data + source.rows * tile.ld, tile.data + tile.rows * tile.ld, 0.0f);
@@ -78,7 +59,15 @@ void Executor::store(const Tile& tile, const GlobalRows& destination) {
   count_write(destination.operand,
               destination.rows * destination.columns * size_bytes(destination.dtype));
   if (counts_only()) return;
-  for (i64 r = 0; r < destination.rows; ++r) encode_row(tile.data + r * tile.ld, destination, r);
+  for (i64 r = 0; r < destination.rows; ++r) {
+    const float* from = tile.data + r * tile.ld;
+    if (destination.dtype == Dtype::f32) {
+      std::copy_n(from, destination.columns, f32_row(destination, r));
+    } else {
+      half_ops(*ops_, destination.dtype)
+          .encode(from, destination.columns, half_row(destination, r));
+    }
+  }
 }
 
 void Executor::accumulate(const Tile& tile, const GlobalRows& destination) {
@@ -174,42 +163,34 @@ void Executor::hide(const Mask& mask, const ScoreTile& scores) const {
 }
 
 void Executor::drop(const Dropout& dropout, i64 slice, const ScoreTile& p) const {
-  if (counts_only()) return;
-  for_each_score(p, [&](i64 r, i64 c, float& value) {
-    if (!is_kept(dropout, slice, r, c)) value = 0.0f;
-  });
+  if (!counts_only()) ops_->drop(drop_of(dropout, slice, p, DropAction::clear));
 }
 
 void Executor::mark_dropped(const Dropout& dropout, i64 slice, const ScoreTile& p) const {
-  if (counts_only()) return;
-  for_each_score(p, [&](i64 r, i64 c, float& value) {
-    if (!is_kept(dropout, slice, r, c)) value = -value;
-  });
+  if (!counts_only()) ops_->drop(drop_of(dropout, slice, p, DropAction::mark));
 }
 
 void Executor::recompute_p(const Tile& scores, float scale_log2, const float* lse) const {
   if (counts_only()) return;
-  for (i64 r = 0; r < scores.rows; ++r) {
-    float* values = scores.data + r * scores.ld;
-    const float reference = finite_max(lse[r]) * kLog2E;
-    for (i64 c = 0; c < scores.columns; ++c) {
-      values[c] = exp2_f32(values[c] * scale_log2 - reference);
-    }
-  }
+  ops_->recompute_p({.rows = scores.rows,
+                     .columns = round_up(scores.columns, kTileColumns),
+                     .scale_log2 = scale_log2,
+                     .scores = scores.data,
+                     .ld = scores.ld,
+                     .lse = lse});
 }
 
 void Executor::score_gradient(const Tile& p, const Tile& dp, const float* delta,
                               float keep_scale) const {
   if (counts_only()) return;
-  for (i64 r = 0; r < p.rows; ++r) {
-    const float* probabilities = p.data + r * p.ld;
-    float* values = dp.data + r * dp.ld;
-    for (i64 c = 0; c < p.columns; ++c) {
-      const bool dropped = std::signbit(probabilities[c]);
-      const float gradient = dropped ? 0.0f : keep_scale * values[c];
-      values[c] = std::abs(probabilities[c]) * (gradient - delta[r]);
-    }
-  }
+  ops_->score_gradient({.rows = p.rows,
+                        .columns = round_up(p.columns, kTileColumns),
+                        .p = p.data,
+                        .ldp = p.ld,
+                        .dp = dp.data,
+                        .lddp = dp.ld,
+                        .delta = delta,
+                        .keep_scale = keep_scale});
 }
 
 void Executor::clear_dropped(const Tile& p) const {
@@ -222,11 +203,13 @@ void Executor::clear_dropped(const Tile& p) const {
 
 void Executor::row_dots(const Tile& a, const Tile& b, float* dots) const {
   if (counts_only()) return;
-  for (i64 r = 0; r < a.rows; ++r) {
-    float sum = 0.0f;
-    for (i64 c = 0; c < a.columns; ++c) sum += a.data[r * a.ld + c] * b.data[r * b.ld + c];
-    dots[r] = sum;
-  }
+  ops_->row_dots({.rows = a.rows,
+                  .columns = a.columns,
+                  .a = a.data,
+                  .lda = a.ld,
+                  .b = b.data,
+                  .ldb = b.ld,
+                  .dots = dots});
 }
 
 float Executor::softmax_row(const Tile& scores) const {
@@ -245,10 +228,8 @@ void Executor::fill(const Tile& tile, float value) const {
 
 void Executor::round(const Tile& tile, Dtype dtype) const {
   if (counts_only() || dtype == Dtype::f32) return;
-  for (i64 i = 0; i < tile.rows * tile.ld; ++i) {
-    float& value = tile.data[i];
-    value = dtype == Dtype::f16 ? f32_from_f16(f16_from_f32(value))
-                                : f32_from_bf16(bf16_from_f32(value));
+  for (i64 r = 0; r < tile.rows; ++r) {
+    half_ops(*ops_, dtype).round(tile.data + r * tile.ld, round_up(tile.columns, kTileColumns));
   }
 }
 

@@ -44,7 +44,6 @@ struct RowState {
 
 // A tile of S, P, dP or dS, and which part of the attention matrix it is. The tile has one row (or
 // column) for each of `rows` and one column (or row) for each of `keys`, no more.
-enum class Orientation : u8 { rows_by_keys, keys_by_rows };
 struct ScoreTile {
   Tile tile;
   Range rows;  // query rows

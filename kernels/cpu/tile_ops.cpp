@@ -1,26 +1,16 @@
 // Highway compiles this file once per instruction set (foreach_target includes it again) and each
 // pass lands in its own namespace, so no inline function of one set can be linked into another.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)  // no gain over their neighbours here
+#include "kernels/cpu/tile_ops_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/tile_ops.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 
-#include <hwy/highway.h>
-
-#include "kernels/cpu/tile_ops.h"
+#include "kernels/cpu/tile_ops-inl.h"
 #include "kernels/shared/softmax.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using Lanes = hn::CappedTag<float, kTileColumns>;
-using Vector = hn::Vec<Lanes>;
-
-HWY_ATTR inline Vector load(const float* p) { return hn::LoadU(Lanes(), p); }
-HWY_ATTR inline void store(Vector v, float* p) { hn::StoreU(v, Lanes(), p); }
-HWY_ATTR inline Vector splat(float x) { return hn::Set(Lanes(), x); }
 
 // 2^x, a degree 6 polynomial on [-1/2, 1/2] whose relative error of 2e-9 (minimax fit) leaves only
 // the rounding of fp32; exactly 0 for x < -126, -inf included: a masked score must leave a true
@@ -47,7 +37,7 @@ HWY_ATTR inline Vector exp2(Vector x) {
 // index, kVectors loads of B and kRows broadcasts of A feed kRows * kVectors fused multiply-adds.
 template <int kRows, int kVectors>
 HWY_ATTR inline void multiply_block(const Product& p, i64 row, i64 column) {
-  const i64 lanes = static_cast<i64>(hn::Lanes(Lanes()));
+  const i64 lanes = lane_count();
   const float* a = p.a + row * p.a_row_stride;
   const float* b = p.b + column;
   float* c = p.c + row * p.ldc + column;
@@ -98,7 +88,7 @@ HWY_ATTR void multiply_columns(const Product& p, i64 column) {
 }
 
 HWY_ATTR void multiply(const Product& p) {
-  const i64 lanes = static_cast<i64>(hn::Lanes(Lanes()));
+  const i64 lanes = lane_count();
   i64 column = 0;
   for (; column + kBlockVectors * lanes <= p.columns; column += kBlockVectors * lanes) {
     multiply_columns<kBlockVectors>(p, column);
@@ -109,7 +99,7 @@ HWY_ATTR void multiply(const Product& p) {
 // kVectors columns of vectors at once: their chains of max and sum are independent.
 template <int kVectors>
 HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
-  const i64 lanes = static_cast<i64>(hn::Lanes(Lanes()));
+  const i64 lanes = lane_count();
   const i64 keys = step.keys;
   const i64 ld = step.ld;
   const Vector scale = splat(step.scale_log2);
@@ -148,7 +138,7 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
 }
 
 HWY_ATTR void softmax_step(const SoftmaxStep& step) {
-  const i64 lanes = static_cast<i64>(hn::Lanes(Lanes()));
+  const i64 lanes = lane_count();
   i64 column = 0;
   for (; column + 4 * lanes <= step.columns; column += 4 * lanes) softmax_columns<4>(step, column);
   for (; column < step.columns; column += lanes) softmax_columns<1>(step, column);
@@ -190,8 +180,7 @@ HWY_ATTR inline float largest_lane(Vector v) {
 }
 
 HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
-  const Lanes f;
-  const i64 lanes = static_cast<i64>(hn::Lanes(f));
+  const i64 lanes = lane_count();
   const i64 whole = n / lanes * lanes;
   const i64 tail = n - whole;
   Vector running = splat(-kInfinity);
@@ -201,7 +190,7 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   const Vector scale = splat(kLog2E);
   const Vector reference = splat(finite_max(row_max) * kLog2E);
 
-  Vector total = hn::Zero(f);
+  Vector total = hn::Zero(Lanes());
   for (i64 j = 0; j < whole; j += lanes) {
     const Vector p = exp2(hn::MulSub(load(scores + j), scale, reference));
     total = hn::Add(total, p);
@@ -213,7 +202,7 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
     total = hn::Add(total, p);
     store_tail(p, probabilities + whole, tail);
   }
-  const float sum = hn::GetLane(hn::SumOfLanes(f, total));
+  const float sum = hn::GetLane(hn::SumOfLanes(Lanes(), total));
   if (sum == 0.0f) return -kInfinity;  // every probability is 0 already
   const float inverse = 1.0f / sum;
   for (i64 j = 0; j < whole; j += lanes) {
@@ -221,6 +210,55 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   }
   for (i64 j = whole; j < n; ++j) probabilities[j] *= inverse;
   return row_max + log_f32(sum);
+}
+
+HWY_ATTR void recompute_p(const RecomputeP& step) {
+  const Vector scale = splat(step.scale_log2);
+  for (i64 row = 0; row < step.rows; ++row) {
+    float* scores = step.scores + row * step.ld;
+    // A row that saw nothing has P = 0 whatever its scores: exp2(s - inf).
+    const float lse = step.lse[row];
+    const Vector reference = splat(lse == -kInfinity ? kInfinity : lse * kLog2E);
+    for (i64 c = 0; c < step.columns; c += lane_count()) {
+      store(exp2(hn::MulSub(load(scores + c), scale, reference)), scores + c);
+    }
+  }
+}
+
+HWY_ATTR void score_gradient(const ScoreGradient& step) {
+  const hn::RebindToSigned<Lanes> bits;
+  const Vector keep_scale = splat(step.keep_scale);
+  for (i64 row = 0; row < step.rows; ++row) {
+    const float* p = step.p + row * step.ldp;
+    float* dp = step.dp + row * step.lddp;
+    const Vector delta = splat(step.delta[row]);
+    for (i64 c = 0; c < step.columns; c += lane_count()) {
+      const Vector marked = load(p + c);
+      // As an integer, since a dropped P may be -0.
+      const auto dropped =
+          hn::RebindMask(Lanes(), hn::Lt(hn::BitCast(bits, marked), hn::Zero(bits)));
+      const Vector kept = hn::IfThenZeroElse(dropped, load(dp + c));
+      store(hn::Mul(hn::Abs(marked), hn::MulSub(kept, keep_scale, delta)), dp + c);
+    }
+  }
+}
+
+// A sum a lane, then the sum of the lanes: each rounds few additions.
+HWY_ATTR void row_dots(const RowDots& step) {
+  for (i64 row = 0; row < step.rows; ++row) {
+    const float* a = step.a + row * step.lda;
+    const float* b = step.b + row * step.ldb;
+    Vector sum = hn::Zero(Lanes());
+    i64 c = 0;
+    for (; c + lane_count() <= step.columns; c += lane_count()) {
+      sum = hn::MulAdd(load(a + c), load(b + c), sum);
+    }
+    if (c < step.columns) {
+      const i64 tail = step.columns - c;
+      sum = hn::MulAdd(load_tail(a + c, tail, 0.0f), load_tail(b + c, tail, 0.0f), sum);
+    }
+    step.dots[row] = hn::GetLane(hn::SumOfLanes(Lanes(), sum));
+  }
 }
 
 constexpr const char* isa_name() {
@@ -239,11 +277,17 @@ constexpr const char* isa_name() {
 }  // namespace
 
 const TileOps* tile_ops() {
-  static constexpr TileOps kOps = {.isa = isa_name(),
-                                   .multiply = multiply,
-                                   .softmax_step = softmax_step,
-                                   .transpose = transpose,
-                                   .softmax_row = softmax_row};
+  static const TileOps kOps = {.isa = isa_name(),
+                               .multiply = multiply,
+                               .softmax_step = softmax_step,
+                               .transpose = transpose,
+                               .softmax_row = softmax_row,
+                               .recompute_p = recompute_p,
+                               .score_gradient = score_gradient,
+                               .row_dots = row_dots,
+                               .drop = drop,
+                               .f16 = f16_ops(),
+                               .bf16 = bf16_ops()};
   return &kOps;
 }
 

@@ -1,13 +1,14 @@
 // The arithmetic of CPU tiles, compiled once per instruction set and chosen at run time.
 //
 // A tile is a row-major fp32 matrix in fast memory. Its columns are the SIMD lanes: they are padded
-// to a multiple of kTileColumns, and padding holds finite values, so that no operation has a tail.
+// to a multiple of kTileColumns, so that no operation on tiles has a tail. Padding is read and
+// written like the rest, and no result outside of it depends on what it holds.
 #pragma once
 
 #include <span>
 #include <string_view>
 
-#include "kernels/shared/base.h"
+#include "kernels/shared/dropout.h"
 
 namespace attnlab::cpu {
 
@@ -60,6 +61,69 @@ struct Transpose {
   i64 destination_stride = 0;
 };
 
+// P of the backward pass from S, by query row: scores = exp2(scores * scale_log2 - lse * log2(e)),
+// exactly 0 where the score or the row's lse is -inf.
+struct RecomputeP {
+  i64 rows = 0;
+  i64 columns = 0;  // a multiple of kTileColumns
+  float scale_log2 = 0.0f;
+  float* scores = nullptr;  // (rows, columns)
+  i64 ld = 0;
+  const float* lse = nullptr;  // (rows), natural log
+};
+
+// dP becomes dS = |P| (Z dP - delta): Z = keep_scale, or 0 where P's sign bit is set.
+struct ScoreGradient {
+  i64 rows = 0;
+  i64 columns = 0;           // a multiple of kTileColumns
+  const float* p = nullptr;  // (rows, columns)
+  i64 ldp = 0;
+  float* dp = nullptr;  // (rows, columns)
+  i64 lddp = 0;
+  const float* delta = nullptr;  // (rows)
+  float keep_scale = 1.0f;
+};
+
+// dots[r] = sum of a[r] * b[r].
+struct RowDots {
+  i64 rows = 0;
+  i64 columns = 0;           // any: padding does not count
+  const float* a = nullptr;  // (rows, columns)
+  i64 lda = 0;
+  const float* b = nullptr;  // (rows, columns)
+  i64 ldb = 0;
+  float* dots = nullptr;  // (rows)
+};
+
+// What the lines of a tile of the attention matrix are, and what its columns.
+enum class Orientation : u8 { rows_by_keys, keys_by_rows };
+
+// What becomes of the elements that dropout drops.
+enum class DropAction : u8 {
+  clear,  // P = 0
+  mark,   // P's sign bit is set
+};
+
+// Dropout (see shared/dropout.h) of the tile of `rows` and `keys`, which may begin anywhere.
+struct Drop {
+  Dropout dropout;
+  i64 slice = 0;  // batch * num_heads_q + head
+  Range rows;     // query rows
+  Range keys;
+  Orientation orientation = Orientation::rows_by_keys;
+  DropAction action = DropAction::clear;
+  float* p = nullptr;  // (rows, keys) or (keys, rows)
+  i64 ld = 0;
+};
+
+// A 16-bit storage type: n values, the same bits as shared/convert.h.
+struct HalfOps {
+  void (*decode)(const u16* from, i64 n, float* to);
+  void (*encode)(const float* from, i64 n, u16* to);
+  // There and back, in place; n is a multiple of kTileColumns.
+  void (*round)(float* values, i64 n);
+};
+
 struct TileOps {
   const char* isa;  // avx512, avx2, sse4, sse2, neon or portable
   void (*multiply)(const Product& product);
@@ -68,6 +132,12 @@ struct TileOps {
   // Softmax of one row: probabilities[j] = exp(scores[j] - max) / sum, exactly 0 where the score is
   // -inf, all 0 if every score is. Returns the row's natural-log lse. In place is allowed.
   float (*softmax_row)(const float* scores, i64 n, float* probabilities);
+  void (*recompute_p)(const RecomputeP& step);
+  void (*score_gradient)(const ScoreGradient& step);
+  void (*row_dots)(const RowDots& step);
+  void (*drop)(const Drop& drop);
+  HalfOps f16;
+  HalfOps bf16;
 };
 
 // The variants that this processor runs, best first; the last one runs anywhere.

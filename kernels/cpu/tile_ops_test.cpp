@@ -247,6 +247,113 @@ TEST_P(TileOpsTest, SoftmaxRowOfNothingIsZero) {
   for (const float probability : scores) EXPECT_EQ(probability, 0.0f);
 }
 
+TEST_P(TileOpsTest, RecomputePEqualsExpOfScoreMinusLse) {
+  constexpr i64 kRows = 5, kColumns = 48, kLd = 64;
+  constexpr float kScale = 0.4f;
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const float lse[kRows] = {3.0f, -2.0f, kHidden, 90.0f, 0.0f};
+  auto scores = random_values(kRows * kLd, 5);
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = i % 7 == 3 ? kHidden : 20 * scores[i];
+  auto p = scores;
+  GetParam()->recompute_p({.rows = kRows,
+                           .columns = kColumns,
+                           .scale_log2 = kScale,
+                           .scores = p.data(),
+                           .ld = kLd,
+                           .lse = lse});
+  for (i64 r = 0; r < kRows; ++r) {
+    for (i64 c = 0; c < kLd; ++c) {
+      const std::size_t at = static_cast<std::size_t>(r * kLd + c);
+      if (c >= kColumns) {
+        ASSERT_EQ(p[at], scores[at]) << "outside was written";
+      } else if (scores[at] == kHidden || lse[r] == kHidden) {
+        ASSERT_EQ(bit_cast<u32>(p[at]), 0u) << "row " << r << " column " << c;
+      } else {
+        const double log2_e = 1.0 / std::log(2.0);
+        const double exponent = static_cast<double>(kScale) * scores[at] - lse[r] * log2_e;
+        const double want = exponent < -126 ? 0.0 : std::exp2(exponent);
+        ASSERT_NEAR(p[at], want, 1e-5 * want) << "row " << r << " column " << c;
+      }
+    }
+  }
+}
+
+TEST_P(TileOpsTest, ScoreGradientReadsTheMaskFromTheSignOfP) {
+  constexpr i64 kRows = 3, kColumns = 32, kLdp = 32, kLddp = 48;
+  constexpr float kKeepScale = 1.25f;
+  const float delta[kRows] = {0.5f, -1.5f, 0.0f};
+  auto p = random_values(kRows * kLdp, 8);
+  p[4] = 0.0f;
+  p[5] = -0.0f;
+  const auto before = random_values(kRows * kLddp, 9);
+  auto dp = before;
+  GetParam()->score_gradient({.rows = kRows,
+                              .columns = kColumns,
+                              .p = p.data(),
+                              .ldp = kLdp,
+                              .dp = dp.data(),
+                              .lddp = kLddp,
+                              .delta = delta,
+                              .keep_scale = kKeepScale});
+  for (i64 r = 0; r < kRows; ++r) {
+    for (i64 c = 0; c < kLddp; ++c) {
+      const std::size_t at = static_cast<std::size_t>(r * kLddp + c);
+      if (c >= kColumns) {
+        ASSERT_EQ(dp[at], before[at]) << "outside was written";
+        continue;
+      }
+      const double marked = p[static_cast<std::size_t>(r * kLdp + c)];
+      const double z = std::signbit(marked) ? 0.0 : kKeepScale;
+      const double want = std::abs(marked) * (z * before[at] - delta[r]);
+      ASSERT_NEAR(dp[at], want, 1e-6) << "row " << r << " column " << c;
+    }
+  }
+}
+
+// A dropped element's dP never reaches dS, whatever it is, and its P of -0 is told from a 0.
+TEST_P(TileOpsTest, ScoreGradientOfADroppedZeroIgnoresDp) {
+  std::vector<float> p(kTileColumns, -0.0f), dp(kTileColumns, kInfinity);
+  const float delta = 2.0f;
+  GetParam()->score_gradient({.rows = 1,
+                              .columns = kTileColumns,
+                              .p = p.data(),
+                              .ldp = kTileColumns,
+                              .dp = dp.data(),
+                              .lddp = kTileColumns,
+                              .delta = &delta});
+  for (const float value : dp) EXPECT_EQ(value, 0.0f);
+}
+
+TEST_P(TileOpsTest, RowDotsEqualSumsInDouble) {
+  constexpr i64 kRows = 3;
+  for (i64 columns = 1; columns <= 70; ++columns) {
+    const i64 lda = round_up(columns, kTileColumns), ldb = lda + kTileColumns;
+    auto a = random_values(kRows * lda, 1), b = random_values(kRows * ldb, 2);
+    for (i64 r = 0; r < kRows; ++r) {  // padding may hold anything
+      for (i64 c = columns; c < lda; ++c) a[static_cast<std::size_t>(r * lda + c)] = NAN;
+    }
+    std::vector<float> dots(kRows + 1, 9.0f);
+    GetParam()->row_dots({.rows = kRows,
+                          .columns = columns,
+                          .a = a.data(),
+                          .lda = lda,
+                          .b = b.data(),
+                          .ldb = ldb,
+                          .dots = dots.data()});
+    for (i64 r = 0; r < kRows; ++r) {
+      double want = 0.0, size = 0.0;
+      for (i64 c = 0; c < columns; ++c) {
+        const double term = static_cast<double>(a[static_cast<std::size_t>(r * lda + c)]) *
+                            b[static_cast<std::size_t>(r * ldb + c)];
+        want += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(dots[static_cast<std::size_t>(r)], want, 1e-6 * size) << r << " of " << columns;
+    }
+    EXPECT_EQ(dots[kRows], 9.0f);
+  }
+}
+
 TEST(TileOps, NamesAreUniqueAndFindable) {
   ASSERT_FALSE(supported_tile_ops().empty());
   for (const TileOps* ops : supported_tile_ops()) EXPECT_EQ(find_tile_ops(ops->isa), ops);

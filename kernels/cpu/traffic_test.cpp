@@ -1,8 +1,12 @@
 // The traffic model is the schedule itself: what a launch counted equals what count-only mode says,
-// and both equal closed forms where there are some.
+// for every kernel of the CPU backend, every pass and every kind of problem. Closed forms are
+// tested beside each kernel.
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/api/registry.h"
@@ -11,124 +15,152 @@
 namespace attnlab {
 namespace {
 
-struct Memory {
+// Tensors of a problem whose values do not matter, in the widest type.
+class Memory {
+ public:
   explicit Memory(const Problem& problem)
-      : q(static_cast<std::size_t>(problem.elements_q()), 0.5f),
-        k(static_cast<std::size_t>(problem.elements_k()), 0.25f),
-        o(q.size()),
-        lse(static_cast<std::size_t>(problem.elements_lse())),
-        pattern(make_block_pattern(problem)) {}
-  std::vector<float> q, k, o, lse;
-  std::vector<std::uint8_t> pattern;
+      : q_(floats(problem.elements_q(), 0.5f)),
+        k_(floats(problem.elements_k(), 0.25f)),
+        o_(q_),
+        dq_(q_),
+        dk_(k_),
+        dv_(k_),
+        lse_(floats(problem.elements_lse(), 0.0f)),
+        pattern_(make_block_pattern(problem)) {}
+
+  Tensors tensors() {
+    return {.q = q_.data(),
+            .k = k_.data(),
+            .v = k_.data(),
+            .o = o_.data(),
+            .lse = lse_.data(),
+            .dout = q_.data(),
+            .dq = dq_.data(),
+            .dk = dk_.data(),
+            .dv = dv_.data(),
+            .block_pattern = pattern_.data()};
+  }
+
+ private:
+  static std::vector<float> floats(i64 count, float value) {
+    return std::vector<float>(static_cast<std::size_t>(count) + 1, value);
+  }
+  std::vector<float> q_, k_, o_, dq_, dk_, dv_, lse_;
+  std::vector<std::uint8_t> pattern_;
 };
 
+// What two launches counted; they must agree, as counts belong to one launch.
 Traffic executed(const Implementation& kernel, const Problem& problem, const Config& config) {
   Device device = cpu::cpu_device();
   device.threads = 3;
   Memory memory(problem);
-  std::vector<std::byte> workspace(kernel.workspace_bytes(problem, config, device));
-  Tensors tensors;
-  tensors.q = memory.q.data();
-  tensors.k = memory.k.data();
-  tensors.v = memory.k.data();
-  tensors.o = memory.o.data();
-  tensors.lse = memory.lse.data();
-  tensors.block_pattern = memory.pattern.data();
+  std::vector<std::byte> workspace(kernel.workspace_bytes(problem, config, device) + 1);
+  std::vector<std::byte> saved(kernel.saved_bytes(problem, config) + 1);
+  Tensors tensors = memory.tensors();
   tensors.workspace = workspace.data();
-  tensors.workspace_bytes = workspace.size();
+  tensors.workspace_bytes = workspace.size() - 1;
+  if (problem.pass != Pass::fwd) tensors.saved = saved.data();
   PreparedKernel* prepared = kernel.prepare(problem, config, device);
   kernel.launch(prepared, tensors, nullptr);
-  kernel.launch(prepared, tensors, nullptr);  // counts belong to one launch
-  const Traffic traffic = static_cast<cpu::Prepared*>(prepared)->executed();
+  const Traffic first = static_cast<cpu::Prepared*>(prepared)->executed();
+  kernel.launch(prepared, tensors, nullptr);
+  const Traffic second = static_cast<cpu::Prepared*>(prepared)->executed();
   kernel.release(prepared);
-  return traffic;
+  EXPECT_EQ(first, second);
+  return second;
 }
 
 Problem make_problem(i64 seqlen_q, i64 seqlen_k, const char* mask) {
-  Problem problem;
-  problem.batch = 2;
-  problem.num_heads_q = 4;
-  problem.num_heads_kv = 2;
-  problem.seqlen_q = seqlen_q;
-  problem.seqlen_k = seqlen_k;
-  problem.head_dim = 24;
-  problem.mask = parse_mask(mask);
+  Problem problem = {.batch = 3,
+                     .num_heads_q = 4,
+                     .num_heads_kv = 2,
+                     .seqlen_q = seqlen_q,
+                     .seqlen_k = seqlen_k,
+                     .head_dim = 24,
+                     .mask = parse_mask(mask)};
   if (problem.mask.padding) {
-    problem.lengths = {.kind = LengthsKind::padding, .keys = {seqlen_k, seqlen_k / 3}};
+    problem.lengths = {.kind = LengthsKind::padding, .keys = {seqlen_k, seqlen_k / 3, 0}};
   }
   return problem;
 }
 
-TEST(Traffic, CountOnlyEqualsExecution) {
-  for (const Implementation* kernel : builtin_registry().all()) {
-    for (const char* mask : {"none", "causal", "window:20:7", "padding", "causal+padding",
-                             "blocks:butterfly:16x8", "causal+blocks:butterfly:8x24"}) {
-      for (const auto& [seqlen_q, seqlen_k] : {std::pair{100L, 100L}, {33L, 90L}, {90L, 33L}}) {
-        if (seqlen_q != seqlen_k && std::string(mask).find("butterfly") != std::string::npos) {
-          continue;
-        }
-        const Problem problem = make_problem(seqlen_q, seqlen_k, mask);
-        Config config = default_config(*kernel);
-        if (config.contains("block_m")) {
-          config.set("block_m", 16);
-          config.set("block_n", 24);
-        }
-        const Traffic model = kernel->traffic(problem, config);
-        EXPECT_EQ(model, executed(*kernel, problem, config)) << kernel->name << " " << problem.id();
-        EXPECT_GT(model.read_bytes(), 0);
-      }
+class TrafficTest : public testing::TestWithParam<const Implementation*> {
+ protected:
+  // The model against an execution, of every pass that the kernel has.
+  void check(Problem problem) {
+    const Implementation& kernel = *GetParam();
+    Config config = default_config(kernel);
+    if (config.contains("block_m")) {
+      config.set("block_m", 16);
+      config.set("block_n", 24);
+    }
+    for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+      problem.pass = pass;
+      ASSERT_EQ(invalid(problem), "");
+      if (!kernel.unsupported(problem, config, cpu::cpu_device()).empty()) continue;
+      ++checked_;
+      const Traffic model = kernel.traffic(problem, config);
+      EXPECT_EQ(model, executed(kernel, problem, config)) << kernel.name << " " << problem.id();
+      EXPECT_GT(model.read_bytes(), 0);
     }
   }
-}
 
-TEST(Traffic, NaiveMovesEachMatrixOnceAPass) {
-  const Implementation& naive = *builtin_registry().find("naive", Backend::cpu);
-  const i64 n = 64, m = 48, slices = 8, d = 24;
-  for (const char* mask : {"none", "causal"}) {
-    const Traffic traffic = naive.traffic(make_problem(n, m, mask), default_config(naive));
-    const i64 masking = std::string(mask) == "none" ? 0 : 1;
-    EXPECT_EQ(traffic[Operand::q].read_bytes, slices * n * d * 4);
-    EXPECT_EQ(traffic[Operand::k].read_bytes, slices * m * d * 4);
-    EXPECT_EQ(traffic[Operand::v].read_bytes, slices * m * d * 4);
-    EXPECT_EQ(traffic[Operand::o].write_bytes, slices * n * d * 4);
-    EXPECT_EQ(traffic[Operand::lse].write_bytes, slices * n * 4);
-    EXPECT_EQ(traffic[Operand::s].write_bytes, (1 + masking) * slices * n * m * 4);
-    EXPECT_EQ(traffic[Operand::s].read_bytes, (1 + masking) * slices * n * m * 4);
-    EXPECT_EQ(traffic[Operand::p].write_bytes, slices * n * m * 4);
-    EXPECT_EQ(traffic[Operand::p].read_bytes, slices * n * m * 4);
-    EXPECT_EQ(traffic.executed_flops, slices * 4 * n * m * d);
+  int checked_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernel, TrafficTest,
+                         testing::ValuesIn(builtin_registry().all().begin(),
+                                           builtin_registry().all().end()),
+                         [](const auto& param) { return std::string(param.param->name); });
+
+TEST_P(TrafficTest, CountOnlyEqualsExecution) {
+  for (const char* mask :
+       {"none", "causal", "window:20:7", "padding", "causal+padding", "blocks:butterfly:16x8",
+        "causal+blocks:butterfly:8x24", "blocks:bigbird:1:1:1:16x24"}) {
+    for (const auto& [seqlen_q, seqlen_k] : {std::pair{100L, 100L}, {33L, 90L}, {90L, 33L}}) {
+      const Problem problem = make_problem(seqlen_q, seqlen_k, mask);
+      if (seqlen_q == seqlen_k || !problem.mask.blocks) check(problem);
+    }
   }
+  EXPECT_GE(checked_, 18);
 }
 
-TEST(Traffic, V2ReadsKeysOncePerQueryTile) {
-  const Implementation& v2 = *builtin_registry().find("v2", Backend::cpu);
-  Config config = default_config(v2);
-  config.set("block_m", 16);
-  config.set("block_n", 16);
-  const i64 n = 64, slices = 8, d = 24;
-  const Traffic full = v2.traffic(make_problem(n, n, "none"), config);
-  EXPECT_EQ(full[Operand::q].read_bytes, slices * n * d * 4);
-  EXPECT_EQ(full[Operand::k].read_bytes, slices * (n / 16) * n * d * 4);
-  EXPECT_EQ(full[Operand::v].read_bytes, slices * (n / 16) * n * d * 4);
-  EXPECT_EQ(full[Operand::o].write_bytes, slices * n * d * 4);
-  EXPECT_EQ(full[Operand::lse].write_bytes, slices * n * 4);
-  EXPECT_EQ(full.write_bytes(), slices * n * (d + 1) * 4);
-  EXPECT_EQ(full.tiles, (TileCounts{.full = slices * 16}));
-
-  // A 4 x 4 causal grid computes 10 of its 16 tiles, 4 of them on the diagonal.
-  const Traffic causal = v2.traffic(make_problem(n, n, "causal"), config);
-  EXPECT_EQ(causal.tiles,
-            (TileCounts{.empty = slices * 6, .partial = slices * 4, .full = slices * 6}));
-  EXPECT_EQ(causal[Operand::k].read_bytes, slices * 10 * 16 * d * 4);
-  EXPECT_EQ(causal.executed_flops, slices * 10 * 4 * 16 * 16 * d);
+TEST_P(TrafficTest, CountOnlyEqualsExecutionOfEveryTypeLayoutAndDropout) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const double dropout : {0.0, 0.2}) {
+      Problem problem = make_problem(70, 70, "causal");
+      problem.dtype = dtype;
+      problem.dropout = dropout;
+      check(problem);
+      problem.layout = Layout::packed;
+      problem.lengths = {.kind = LengthsKind::packed, .queries = {70, 0, 31}, .keys = {55, 70, 0}};
+      check(problem);
+    }
+  }
+  EXPECT_GE(checked_, 4);
 }
 
-TEST(Traffic, V2WorkspaceDoesNotGrowWithTheKeys) {
-  const Implementation& v2 = *builtin_registry().find("v2", Backend::cpu);
-  const Config config = default_config(v2);
-  const Device device = cpu::cpu_device();
-  EXPECT_EQ(v2.workspace_bytes(make_problem(64, 64, "none"), config, device),
-            v2.workspace_bytes(make_problem(64, 1 << 20, "none"), config, device));
+// 64K sequences of 16 heads: the model costs milliseconds, since equal slices are counted once and
+// no element is touched.
+TEST_P(TrafficTest, LongSequencesAreCountedQuickly) {
+  const Implementation& kernel = *GetParam();
+  for (const Pass pass : {Pass::fwd, Pass::fwdbwd}) {
+    Problem problem = {.pass = pass,
+                       .batch = 4,
+                       .num_heads_q = 16,
+                       .num_heads_kv = 16,
+                       .seqlen_q = 1 << 16,
+                       .seqlen_k = 1 << 16,
+                       .head_dim = 64,
+                       .mask = parse_mask("causal")};
+    const Config config = default_config(kernel);
+    if (!kernel.unsupported(problem, config, cpu::cpu_device()).empty()) continue;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_GT(kernel.traffic(problem, config).read_bytes(), i64{1} << 30);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    RecordProperty(to_string(pass), std::to_string(seconds.count()));
+    EXPECT_LT(seconds.count(), 2.0) << "count-only mode is not O(tiles)";
+  }
 }
 
 }  // namespace

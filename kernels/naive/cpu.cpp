@@ -1,233 +1,277 @@
-// naive on the CPU: the baseline. The attention matrix is written to HBM and read back by every
-// pass; the products are what a library would do (blocked for the caches, full speed), so each
-// takes its operands from HBM once, whatever the blocking inside reads again.
+// naive on the CPU: the baseline, what a framework does without a fused kernel. The attention
+// matrix is written to HBM and read back by every pass (schedule.h lists them); the passes
+// themselves are in cpu_passes.cpp and cpu_products.cpp.
 #include "kernels/naive/cpu.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
-#include "kernels/cpu/backend.h"
-#include "kernels/naive/schedule.h"
+#include "kernels/naive/cpu_passes.h"
 
 namespace attnlab::naive {
 namespace {
 
-using cpu::Accumulate;
 using cpu::Executor;
-using cpu::Tile;
+using cpu::SliceTensors;
 
-constexpr i64 kPanelRows = 64;   // query rows that one block of a product works on
-constexpr i64 kPanelKeys = 256;  // keys of such a block
-
-// The fast memory of one worker.
-struct FastMemory {
-  Tile sRows;   // (kPanelRows, head_dim): Q, or O being accumulated
-  Tile sKeys;   // (kPanelKeys, head_dim): K or V
-  Tile sKeysT;  // (head_dim, kPanelKeys): K^T
-  Tile sS;      // (kPanelRows, kPanelKeys): a block of S or P
-  Tile sRow;    // (1, seqlen_k): a whole row of S or P
-};
-
-FastMemory carve(cpu::TileCarver& carver, const Shape& shape) {
-  return {.sRows = carver.tile(kPanelRows, shape.head_dim),
-          .sKeys = carver.tile(kPanelKeys, shape.head_dim),
-          .sKeysT = carver.tile(shape.head_dim, kPanelKeys),
-          .sS = carver.tile(kPanelRows, kPanelKeys),
-          .sRow = carver.tile(1, shape.seqlen_k)};
+// The passes in order; `runner` runs each, or counts it.
+template <class Runner>
+void forward(const Work& work, Runner& runner) {
+  const bool is_16_bit = work.problem.dtype != Dtype::f32;
+  runner.product(ScoreProduct{.left = &SliceTensors::q,
+                              .right = &SliceTensors::k,
+                              .scale = work.shape.softmax_scale,
+                              .result = work.s,
+                              .epilogue = is_16_bit ? Epilogue::part_lse : Epilogue::none});
+  if (!work.problem.mask.is_none()) runner.rows(mask_rows);
+  runner.rows(softmax_rows);
+  if (work.dropout.threshold > 0) runner.rows(dropout_rows);
+  runner.product(
+      RowProduct{.left = work.dropped_p, .right = &SliceTensors::v, .result = &SliceTensors::o});
 }
 
-u64 fast_memory_bytes(const Shape& shape) {
+template <class Runner>
+void backward(const Work& work, Runner& runner) {
+  runner.product(
+      ScoreProduct{.left = &SliceTensors::dout, .right = &SliceTensors::v, .result = work.dp});
+  if (work.dropout.threshold > 0) runner.rows(dropout_backward_rows);
+  runner.rows(softmax_backward_rows);
+  if (work.dropout.threshold > 0) runner.rows(dropout_rows);
+  runner.product(RowProduct{.left = work.ds,
+                            .right = &SliceTensors::k,
+                            .scale = work.shape.softmax_scale,
+                            .result = &SliceTensors::dq});
+  runner.product(KeyProduct{.left = work.ds,
+                            .right = &SliceTensors::q,
+                            .scale = work.shape.softmax_scale,
+                            .result = &SliceTensors::dk});
+  runner.product(KeyProduct{
+      .left = work.dropped_p, .right = &SliceTensors::dout, .result = &SliceTensors::dv});
+}
+
+// The slices of the query heads that share one K/V head.
+std::vector<Slice> head_group(const Work& work, i64 batch, i64 head_kv) {
+  const i64 sharing = work.shape.num_heads_q / work.shape.num_heads_kv;
+  std::vector<Slice> group;
+  for (i64 head = head_kv * sharing; head < (head_kv + 1) * sharing; ++head) {
+    group.emplace_back(work, batch, head);
+  }
+  return group;
+}
+
+u64 matrix_bytes(const Problem& problem) {
+  return static_cast<u64>(matrix_elements(make_shape(problem)) * size_bytes(problem.dtype));
+}
+
+bool drops(const Problem& problem) {
+  return make_dropout(problem.dropout, problem.seed).threshold > 0;
+}
+
+// Bytes of the parts of the workspace. Two matrices at most are alive beside the saved P: a pass
+// may write where a matrix lies that nobody reads again.
+struct Workspace {
+  u64 first = 0;     // S, then Pd; in backward dP, then dS
+  u64 second = 0;    // P that is not saved; in backward Pd
+  u64 part_lse = 0;  // see Epilogue
+  u64 worker = 0;    // fast memory of one worker
+};
+
+Workspace make_workspace(const Problem& problem) {
+  const Shape shape = make_shape(problem);
+  const u64 matrix = round_up<u64>(matrix_bytes(problem), 256);
+  const bool has_part_lse = problem.pass != Pass::bwd && problem.dtype != Dtype::f32;
+  const i64 parts = has_part_lse ? problem.elements_lse() * key_panels(problem.seqlen_k) : 0;
   cpu::TileCarver carver(nullptr);
   carve(carver, shape);
-  return carver.bytes();
-}
-
-u64 score_bytes(const Shape& shape) {
-  return round_up<u64>(static_cast<u64>(score_elements(shape)) * sizeof(float), 256);
-}
-
-// What all passes see.
-struct Work {
-  Shape shape;
-  const std::vector<cpu::BatchEntry>* entries = nullptr;
-  Tensors tensors;
-  float* s = nullptr;  // (batch, num_heads_q, seqlen_q, seqlen_k)
-  float* p = nullptr;  // likewise
-};
-
-Range panel(i64 begin, i64 size, i64 extent) { return {begin, min(begin + size, extent)}; }
-
-cpu::GlobalRows slice_rows(Operand operand, const void* data, const Strides& strides, i64 b, i64 h,
-                           Range rows, i64 columns) {
-  return {.operand = operand,
-          .data = const_cast<void*>(data),
-          .offset = strides.offset(b, h, rows.begin),
-          .row_stride = strides.row,
-          .rows = rows.size(),
-          .columns = columns};
-}
-
-cpu::GlobalRows score_rows(Operand operand, const float* data, const Shape& shape,
-                           const PanelItem& item, Range rows, Range keys) {
-  cpu::GlobalRows global =
-      slice_rows(operand, data, score_strides(shape), item.batch, item.head, rows, keys.size());
-  global.offset += keys.begin;
-  return global;
-}
-
-// Pass 1 for one panel of keys: S[:, keys] = softmax_scale * Q K[keys]^T.
-void product_qk(const Work& work, const PanelItem& item, const FastMemory& fast,
-                Executor& library) {
-  const Shape& shape = work.shape;
-  const Range keys = item.range;
-  library.load(slice_rows(Operand::k, work.tensors.k, shape.k, item.batch, shape.kv_head(item.head),
-                          keys, shape.head_dim),
-               fast.sKeys);
-  library.transpose(fast.sKeys, fast.sKeysT);
-  library.scale(fast.sKeysT, shape.softmax_scale);
-  for (i64 row = 0; row < shape.seqlen_q; row += kPanelRows) {
-    const Range rows = panel(row, kPanelRows, shape.seqlen_q);
-    library.load(slice_rows(Operand::q, work.tensors.q, shape.q, item.batch, item.head, rows,
-                            shape.head_dim),
-                 fast.sRows);
-    library.multiply(fast.sRows.top(rows.size()), fast.sKeysT, fast.sS.left(keys.size()));
-    library.store(fast.sS, score_rows(Operand::s, work.s, shape, item, rows, keys));
-  }
-}
-
-// Pass 2 for one panel of rows: S = -inf where the mask hides.
-void mask_rows(const Work& work, const PanelItem& item, const FastMemory& fast,
-               Executor& executor) {
-  const Mask& mask = (*work.entries)[static_cast<std::size_t>(item.batch)].mask;
-  for (i64 r = item.range.begin; r < item.range.end; ++r) {
-    const cpu::GlobalRows row =
-        score_rows(Operand::s, work.s, work.shape, item, {r, r + 1}, {0, work.shape.seqlen_k});
-    executor.load(row, fast.sRow);
-    executor.hide(mask, {.tile = fast.sRow, .rows = {r, r + 1}, .keys = {0, work.shape.seqlen_k}});
-    executor.store(fast.sRow, row);
-  }
-}
-
-// Pass 3 for one panel of rows: P = softmax(S), lse.
-void softmax_rows(const Work& work, const PanelItem& item, const FastMemory& fast,
-                  Executor& executor) {
-  const Shape& shape = work.shape;
-  const Range keys = {0, shape.seqlen_k};
-  for (i64 r = item.range.begin; r < item.range.end; ++r) {
-    executor.load(score_rows(Operand::s, work.s, shape, item, {r, r + 1}, keys), fast.sRow);
-    float lse = executor.softmax_row(fast.sRow);
-    executor.store(fast.sRow, score_rows(Operand::p, work.p, shape, item, {r, r + 1}, keys));
-    executor.store(
-        {.data = &lse},
-        slice_rows(Operand::lse, work.tensors.lse,
-                   {.batch = shape.num_heads_q * shape.seqlen_q, .head = shape.seqlen_q, .row = 1},
-                   item.batch, item.head, {r, r + 1}, 1));
-  }
-}
-
-// Pass 4 for one panel of rows: O[rows] = P[rows] V.
-void product_pv(const Work& work, const PanelItem& item, const FastMemory& fast,
-                Executor& library) {
-  const Shape& shape = work.shape;
-  const Range rows = item.range;
-  for (i64 key = 0; key < shape.seqlen_k; key += kPanelKeys) {
-    const Range keys = panel(key, kPanelKeys, shape.seqlen_k);
-    library.load(score_rows(Operand::p, work.p, shape, item, rows, keys), fast.sS);
-    library.load(slice_rows(Operand::v, work.tensors.v, shape.k, item.batch,
-                            shape.kv_head(item.head), keys, shape.head_dim),
-                 fast.sKeys);
-    library.multiply(fast.sS.top(rows.size()).left(keys.size()), fast.sKeys, fast.sRows,
-                     key == 0 ? Accumulate::no : Accumulate::add);
-  }
-  library.store(fast.sRows, slice_rows(Operand::o, work.tensors.o, shape.q, item.batch, item.head,
-                                       rows, shape.head_dim));
-}
-
-// Operands of the two products of one slice, each once.
-void count_products(const Shape& shape, Executor& executor) {
-  constexpr i64 kBytes = sizeof(float);
-  const i64 q_bytes = shape.seqlen_q * shape.head_dim * kBytes;
-  const i64 k_bytes = shape.seqlen_k * shape.head_dim * kBytes;
-  const i64 s_bytes = shape.seqlen_q * shape.seqlen_k * kBytes;
-  executor.count_read(Operand::q, q_bytes);
-  executor.count_read(Operand::k, k_bytes);
-  executor.count_write(Operand::s, s_bytes);
-  executor.count_read(Operand::p, s_bytes);
-  executor.count_read(Operand::v, k_bytes);
-  executor.count_write(Operand::o, q_bytes);
-  executor.count_flops(4 * shape.seqlen_q * shape.seqlen_k * shape.head_dim);
-}
-
-std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
-  if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
-  if (problem.pass != Pass::fwd || problem.dtype != Dtype::f32 || problem.dropout > 0.0 ||
-      problem.layout == Layout::packed) {
-    return "naive has only the f32 forward pass without dropout so far";
-  }
-  return cpu::unsupported(problem, device);
+  return {.first = matrix,
+          .second = problem.pass == Pass::fwd || drops(problem) ? matrix : 0,
+          .part_lse = round_up<u64>(static_cast<u64>(parts) * sizeof(float), 256),
+          .worker = carver.bytes()};
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
                               const Device& device) {
-  const Shape shape = make_shape(problem);
-  return 2 * score_bytes(shape) + static_cast<u64>(device.threads) * fast_memory_bytes(shape);
+  const Workspace sizes = make_workspace(problem);
+  return sizes.first + sizes.second + sizes.part_lse +
+         static_cast<u64>(device.threads) * sizes.worker;
 }
 
-std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+// P.
+std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
+  return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
+  return cpu::unsupported(problem, device);
+}
+
+// Runs each pass over the panels of all slices, on all cores.
+class Launch {
+ public:
+  Launch(cpu::Prepared& kernel, const Tensors& tensors)
+      : kernel_(kernel),
+        entries_(cpu::make_entries(kernel.problem, tensors.block_pattern)),
+        work_{.problem = kernel.problem,
+              .shape = kernel.shape,
+              .entries = entries_,
+              .tensors = tensors,
+              .dropout = kernel.dropout},
+        sizes_(make_workspace(kernel.problem)) {
+    std::byte* first = static_cast<std::byte*>(tensors.workspace);
+    std::byte* second = first + sizes_.first;
+    std::byte* part_lse = second + sizes_.second;
+    workers_ = part_lse + sizes_.part_lse;
+    work_.s.data = work_.dp.data = work_.ds.data = first;
+    work_.p.data = tensors.saved != nullptr ? tensors.saved : second;
+    work_.part_lse = reinterpret_cast<float*>(part_lse);
+  }
+
+  void run_forward() {
+    work_.dropped_p.data = work_.dropout.threshold > 0 ? work_.s.data : work_.p.data;
+    forward(work_, *this);
+  }
+
+  void run_backward() {
+    std::byte* second = static_cast<std::byte*>(work_.tensors.workspace) + sizes_.first;
+    work_.dropped_p.data = work_.dropout.threshold > 0 ? second : work_.p.data;
+    backward(work_, *this);
+  }
+
+  void rows(ElementWisePass pass) {
+    for_rows([&](const Slice& slice, Range rows, const FastMemory& fast, int worker) {
+      pass(work_, slice, rows, fast, kernel_.executors[static_cast<std::size_t>(worker)]);
+    });
+  }
+
+  void product(const ScoreProduct& product) {
+    count_slices(product);
+    run({.heads = work_.shape.num_heads_q, .extent = work_.shape.seqlen_k, .panel = kPanelKeys},
+        [&](const PanelItem& item, const FastMemory& fast, int /*worker*/) {
+          const Slice slice(work_, item.batch, item.head);
+          const Range keys = intersect(item.range, slice.keys());
+          Executor library(kernel_.ops);
+          if (!keys.empty()) naive::run(product, work_, slice, keys, fast, library);
+        });
+  }
+
+  void product(const RowProduct& product) {
+    count_slices(product);
+    for_rows([&](const Slice& slice, Range rows, const FastMemory& fast, int /*worker*/) {
+      Executor library(kernel_.ops);
+      naive::run(product, slice, rows, fast, library);
+    });
+  }
+
+  void product(const KeyProduct& product) {
+    for (i64 batch = 0; batch < work_.shape.batch; ++batch) {
+      for (i64 head = 0; head < work_.shape.num_heads_kv; ++head) {
+        count(product, head_group(work_, batch, head), kernel_.executors.front());
+      }
+    }
+    run({.heads = work_.shape.num_heads_kv, .extent = work_.shape.seqlen_k, .panel = kPanelKeys},
+        [&](const PanelItem& item, const FastMemory& fast, int /*worker*/) {
+          const std::vector<Slice> group = head_group(work_, item.batch, item.head);
+          const Range keys = intersect(item.range, group.front().keys());
+          Executor library(kernel_.ops);
+          if (!keys.empty()) naive::run(product, group, keys, fast, library);
+        });
+  }
+
+ private:
+  template <class Product>
+  void count_slices(const Product& product) {
+    for (i64 batch = 0; batch < work_.shape.batch; ++batch) {
+      for (i64 head = 0; head < work_.shape.num_heads_q; ++head) {
+        count(product, Slice(work_, batch, head), kernel_.executors.front());
+      }
+    }
+  }
+
+  // body(panel, fast memory, worker)
+  template <class Body>
+  void run(PassSchedule schedule, const Body& body) {
+    schedule.batch = work_.shape.batch;
+    kernel_.pool->run(work_items(schedule), [&](int worker, i64 index) {
+      cpu::TileCarver carver(workers_ + static_cast<u64>(worker) * sizes_.worker);
+      body(work_item(schedule, index), carve(carver, work_.shape), worker);
+    });
+  }
+
+  // body(slice, rows of it, fast memory, worker)
+  template <class Body>
+  void for_rows(const Body& body) {
+    run({.heads = work_.shape.num_heads_q, .extent = work_.shape.seqlen_q, .panel = kPanelRows},
+        [&](const PanelItem& item, const FastMemory& fast, int worker) {
+          const Slice slice(work_, item.batch, item.head);
+          const Range rows = intersect(item.range, slice.rows());
+          if (!rows.empty()) body(slice, rows, fast, worker);
+        });
+  }
+
+  cpu::Prepared& kernel_;
+  std::vector<cpu::BatchEntry> entries_;
+  Work work_;
+  Workspace sizes_;
+  std::byte* workers_ = nullptr;
+};
 
 void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
   auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Shape& shape = kernel.shape;
-  const std::vector<cpu::BatchEntry> entries =
-      cpu::make_entries(kernel.problem, tensors.block_pattern);
-  std::byte* s = static_cast<std::byte*>(tensors.workspace);
-  std::byte* p = s + score_bytes(shape);
-  std::byte* workers = p + score_bytes(shape);
-  const u64 worker_bytes = fast_memory_bytes(shape);
-  const Work work = {.shape = shape,
-                     .entries = &entries,
-                     .tensors = tensors,
-                     .s = reinterpret_cast<float*>(s),
-                     .p = reinterpret_cast<float*>(p)};
   kernel.begin_launch();
-  Executor& counter = kernel.executors.front();
-  for (i64 slice = 0; slice < shape.batch * shape.num_heads_q; ++slice) {
-    count_products(shape, counter);
+  Launch work(kernel, tensors);
+  if (kernel.problem.pass != Pass::bwd) work.run_forward();
+  if (kernel.problem.pass != Pass::fwd) work.run_backward();
+}
+
+// Counts each pass over the query heads of one K/V head.
+class Count {
+ public:
+  Count(const Work& work, i64 batch) : work_(work), group_(head_group(work, batch, 0)) {
+    cpu::TileCarver dry(nullptr);
+    fast_ = carve(dry, work.shape);
   }
 
-  const auto run_pass = [&](i64 extent, i64 panel_size, auto pass, bool is_library) {
-    const PassSchedule schedule = {.batch = shape.batch,
-                                   .num_heads_q = shape.num_heads_q,
-                                   .extent = extent,
-                                   .panel = panel_size};
-    kernel.pool->run(work_items(schedule), [&](int worker, i64 index) {
-      cpu::TileCarver carver(workers + static_cast<u64>(worker) * worker_bytes);
-      Executor library(kernel.ops);
-      pass(work, work_item(schedule, index), carve(carver, shape),
-           is_library ? library : kernel.executors[static_cast<std::size_t>(worker)]);
-    });
-  };
-  run_pass(shape.seqlen_k, kPanelKeys, product_qk, true);
-  if (!kernel.problem.mask.is_none()) run_pass(shape.seqlen_q, kPanelRows, mask_rows, false);
-  run_pass(shape.seqlen_q, kPanelRows, softmax_rows, false);
-  run_pass(shape.seqlen_q, kPanelRows, product_pv, true);
-}
+  void rows(ElementWisePass pass) {
+    pass(work_, group_.front(), group_.front().rows(), fast_, of_a_slice_);
+  }
+  void product(const ScoreProduct& product) { count(product, group_.front(), of_a_slice_); }
+  void product(const RowProduct& product) { count(product, group_.front(), of_a_slice_); }
+  void product(const KeyProduct& product) { count(product, group_, of_the_group_); }
+
+  Traffic traffic() const {
+    Traffic total = of_a_slice_.traffic();
+    total *= static_cast<i64>(group_.size());
+    return total += of_the_group_.traffic();
+  }
+
+ private:
+  const Work& work_;
+  std::vector<Slice> group_;
+  FastMemory fast_;
+  Executor of_a_slice_{nullptr};
+  Executor of_the_group_{nullptr};
+};
 
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
   const Shape shape = make_shape(problem);
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
   const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, pattern.data());
-  const Work work = {.shape = shape, .entries = &entries, .tensors = {}};
-  cpu::TileCarver nowhere(nullptr);
-  const FastMemory fast = carve(nowhere, shape);
-  const PanelItem slice = {.range = {0, shape.seqlen_q}};
-  Executor counter(nullptr);
-  count_products(shape, counter);
-  if (!problem.mask.is_none()) mask_rows(work, slice, fast, counter);
-  softmax_rows(work, slice, fast, counter);
-  Traffic total = counter.traffic();
-  return total *= shape.batch * shape.num_heads_q;
+  const Tensors nowhere;
+  const Work work = {.problem = problem,
+                     .shape = shape,
+                     .entries = entries,
+                     .tensors = nowhere,
+                     .dropout = make_dropout(problem.dropout, problem.seed)};
+  Traffic total;
+  for (const cpu::EntryGroup& equal : cpu::equal_entries(problem)) {
+    Count counter(work, equal.entry);
+    if (problem.pass != Pass::bwd) forward(work, counter);
+    if (problem.pass != Pass::fwd) backward(work, counter);
+    Traffic entry = counter.traffic();
+    total += entry *= equal.count * problem.num_heads_kv;
+  }
+  return total;
 }
 
 }  // namespace

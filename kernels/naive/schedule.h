@@ -1,9 +1,25 @@
-// naive: attention as separate passes over matrices in HBM.
-//   1. S = softmax_scale * Q K^T     a library's product
-//   2. S = mask(S)                   if there is a mask
-//   3. P = softmax(S), lse
-//   4. O = P V                       a library's product
-// S and P are materialized, (batch, num_heads_q, seqlen_q, seqlen_k) each.
+// naive: attention as separate passes over matrices in HBM, (batch, num_heads_q, seqlen_q,
+// seqlen_k) each, in the storage type.
+//
+//   forward                                    reads, writes of a matrix
+//   1. S = softmax_scale * Q K^T               0, 1   a library's product
+//   2. S = mask(S), if there is a mask         1, 1
+//   3. P = softmax(S), lse                     1, 1
+//   4. Pd = dropout(P), if there is dropout    1, 1
+//   5. O = Pd V                                1, 0   a library's product
+//
+//   backward, from the P that forward saved
+//   1. dP = dO V^T                             0, 1   a library's product
+//   2. dP = Z dP, if there is dropout          1, 1   Z = keep_scale, or 0 where P was dropped
+//   3. dS = P (dP - rowsum(P dP))              2, 1
+//   4. Pd = dropout(P), if there is dropout    1, 1
+//   5. dQ = softmax_scale * dS K               1, 0   a library's product
+//   6. dK = softmax_scale * dS^T Q             1, 0   a library's product
+//   7. dV = Pd^T dO                            1, 0   a library's product
+//
+// So with N = seqlen_q = seqlen_k forward moves 4 N^2 elements of a slice, 2 N^2 more for a mask
+// and 2 N^2 for dropout; backward 7 N^2, and 4 N^2 for dropout; the operands of the products come
+// on top, each once.
 #pragma once
 
 #include "kernels/shared/layout.h"
@@ -11,11 +27,14 @@
 
 namespace attnlab::naive {
 
-// One pass is cut into panels of `panel` rows (or columns) of every slice.
+constexpr i64 kPanelRows = 64;   // query rows that one work item (or block of a product) works on
+constexpr i64 kPanelKeys = 256;  // keys of such a block
+
+// One pass is cut into panels of `panel` rows (or keys) of every slice.
 struct PassSchedule {
   i64 batch = 1;
-  i64 num_heads_q = 1;
-  i64 extent = 0;  // rows (or columns) of a slice
+  i64 heads = 1;
+  i64 extent = 0;  // rows (or keys) of a slice
   i64 panel = 1;
 };
 
@@ -26,24 +45,32 @@ struct PanelItem {
 };
 
 ATTNLAB_HD constexpr i64 work_items(const PassSchedule& pass) {
-  return pass.batch * pass.num_heads_q * ceil_div(pass.extent, pass.panel);
+  return pass.batch * pass.heads * ceil_div(pass.extent, pass.panel);
 }
 
 ATTNLAB_HD constexpr PanelItem work_item(const PassSchedule& pass, i64 index) {
   const i64 panels = ceil_div(pass.extent, pass.panel);
   const i64 slice = index / panels;
   const i64 begin = index % panels * pass.panel;
-  return {.batch = slice / pass.num_heads_q,
-          .head = slice % pass.num_heads_q,
+  return {.batch = slice / pass.heads,
+          .head = slice % pass.heads,
           .range = {begin, min(begin + pass.panel, pass.extent)}};
 }
 
-// Strides of S and P, in elements.
-ATTNLAB_HD constexpr Strides score_strides(const Shape& shape) {
+// The panel that begins at `begin`, cut off at `extent`.
+ATTNLAB_HD constexpr Range panel(i64 begin, i64 size, i64 extent) {
+  return {begin, min(begin + size, extent)};
+}
+
+// A slice's panels of keys.
+ATTNLAB_HD constexpr i64 key_panels(i64 seqlen_k) { return ceil_div(seqlen_k, kPanelKeys); }
+
+// Strides of a matrix, in elements. A packed entry uses the corner of its own rows and keys.
+ATTNLAB_HD constexpr Strides matrix_strides(const Shape& shape) {
   return strides_bhsd(shape.seqlen_q, shape.num_heads_q, shape.seqlen_k);
 }
 
-ATTNLAB_HD constexpr i64 score_elements(const Shape& shape) {
+ATTNLAB_HD constexpr i64 matrix_elements(const Shape& shape) {
   return shape.batch * shape.num_heads_q * shape.seqlen_q * shape.seqlen_k;
 }
 

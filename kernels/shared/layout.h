@@ -43,6 +43,15 @@ struct Tiling {
   ATTNLAB_HD friend constexpr bool operator==(const Tiling&, const Tiling&) = default;
 };
 
+// Rows or keys of a tile, cut off at the end of the sequence.
+ATTNLAB_HD constexpr Range tile_range(i64 block, i64 block_size, i64 seqlen) {
+  return intersect({block * block_size, (block + 1) * block_size}, {0, seqlen});
+}
+
+// Matrix products that every visible tile takes.
+constexpr int kForwardProducts = 2;   // S = Q K^T, O = P V
+constexpr int kBackwardProducts = 5;  // S again, dP = dO V^T, dV, dK, dQ
+
 // Byte offset of a byte of a row-major shared-memory tile under the hardware's swizzle of `kBytes`
 // (32, 64 or 128) wide rows: the 16-byte chunk index is XORed with the low bits of the 128-byte
 // line number, so a column of 16-byte chunks touches all banks. An involution that stays inside its

@@ -87,6 +87,7 @@ std::string wrong_columns(const Mask& mask, const std::vector<std::uint64_t>& vi
 
 std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visible,
                         const Tiling& tiling) {
+  std::uint64_t seen_by[kLargest] = {};  // bit m of n: tile (m, n) is not empty
   for (i64 m = 0; m < tiling.m_blocks(mask.seqlen_q); ++m) {
     const Range rows =
         intersect({m * tiling.block_m, (m + 1) * tiling.block_m}, {0, mask.seqlen_q});
@@ -107,6 +108,7 @@ std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visi
       }
       if (want != TileClass::empty) {
         non_empty = {non_empty.empty() ? n : non_empty.begin, n + 1};
+        seen_by[n] |= 1ull << m;
       }
     }
     const Range got = n_block_range(mask, rows, tiling.block_n);
@@ -115,6 +117,23 @@ std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visi
     if (!(mask.blocks.visible == nullptr ? tight : covers)) {
       return "n_block_range of m_block " + std::to_string(m);
     }
+    for (i64 from = 0; from <= tiling.n_blocks(mask.seqlen_k); ++from) {
+      i64 want = from;  // the first that is not empty, or past all of them
+      while (want < non_empty.end && (seen_by[want] >> m & 1) == 0) ++want;
+      const i64 next = next_n_block(mask, rows, tiling.block_n, from);
+      if (want < non_empty.end ? next != want : next < want) {
+        return "next_n_block of m_block " + std::to_string(m) + " from " + std::to_string(from);
+      }
+    }
+  }
+  for (i64 n = 0; n < tiling.n_blocks(mask.seqlen_k); ++n) {
+    const Range got =
+        m_block_range(mask, {n * tiling.block_n, (n + 1) * tiling.block_n}, tiling.block_m);
+    const bool fits = (mask.blocks.visible == nullptr && seen_by[n] != 0)
+                          ? bits(got) == seen_by[n]
+                          : (seen_by[n] & ~bits(got)) == 0;
+    const bool none = mask.blocks.visible != nullptr || seen_by[n] != 0 || got.empty();
+    if (!fits || !none) return "m_block_range of n_block " + std::to_string(n);
   }
   return "";
 }

@@ -47,17 +47,6 @@ Grid key_grid(const Work& work) {
           .blocks = work.tiling.n_blocks(work.problem.seqlen_k)};
 }
 
-// The slices of the query heads that share one K/V head.
-std::vector<cpu::SliceTensors> head_group(const Work& work, const cpu::BatchEntry& entry,
-                                          const Tensors& tensors, i64 batch, i64 head_kv) {
-  const i64 sharing = work.problem.num_heads_q / work.problem.num_heads_kv;
-  std::vector<cpu::SliceTensors> group;
-  for (i64 head = head_kv * sharing; head < (head_kv + 1) * sharing; ++head) {
-    group.emplace_back(work.problem, work.shape, entry, tensors, batch, head);
-  }
-  return group;
-}
-
 // Workspace: fast memory of the workers, then what the backward pass keeps in HBM.
 u64 worker_bytes(const Problem& problem, const Tiling& tiling) {
   cpu::TileCarver forward(nullptr), backward(nullptr);
@@ -139,7 +128,8 @@ class Launch {
     run(key_grid(work()), [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
       const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
       const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
-      const auto group = head_group(work(), entry, tensors_, item.batch, item.head);
+      const auto group =
+          cpu::head_group(work().problem, work().shape, entry, tensors_, item.batch, item.head);
       backward(work(), state, entry.mask, group, item.block, fast, executor);
     });
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
@@ -188,7 +178,7 @@ void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) 
 // The work items of one K/V head of an entry, counted.
 Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
   const Tensors nowhere;
-  const auto group = head_group(work, entry, nowhere, batch, 0);
+  const auto group = cpu::head_group(work.problem, work.shape, entry, nowhere, batch, 0);
   cpu::TileCarver dry(nullptr);
   const ForwardMemory forward_memory = carve_forward(dry, work.tiling, work.shape.head_dim);
   const BackwardMemory backward_memory = carve_backward(dry, work.tiling, work.shape.head_dim);

@@ -40,17 +40,9 @@ ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
           .block = grid.last_block_first ? grid.blocks - 1 - place : place};
 }
 
-// Rows or keys of a tile, cut off at the end of the sequence.
-ATTNLAB_HD constexpr Range tile_range(i64 block, i64 block_size, i64 seqlen) {
-  return intersect({block * block_size, (block + 1) * block_size}, {0, seqlen});
-}
-
 // Number of a tile of query rows over the whole problem; slice = batch * num_heads_q + head.
 ATTNLAB_HD constexpr i64 row_tile(i64 slice, i64 m_block, i64 m_blocks) {
   return slice * m_blocks + m_block;
 }
-
-constexpr int kForwardProducts = 2;   // S = Q K^T, O = P V
-constexpr int kBackwardProducts = 5;  // S again, dP = dO V^T, dV, dK, dQ
 
 }  // namespace attnlab::v2

@@ -1,0 +1,76 @@
+// attnlab model: what points cost on paper, without running them.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "harness/cli_sweep_flags.h"
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/model_report.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Nothing is run. Useful FLOPs are those of the visible (query, key) pairs, compulsory bytes are
+every tensor once; executed FLOPs and requested bytes come from the schedules of the kernels,
+which count themselves. GPU peaks and bandwidths are the vendor's: '-' means that there is no
+source. One point prints a full report, several a table; json has every number, units in names.
+
+Examples:
+  attnlab model --seqlen 8k --dtype f16 --head-dim 128 --mask causal
+  attnlab model --batch 8 --heads 32 --seqlen 8k --dtype f16 --gpu A100,H100
+  attnlab model --kernel v2 --seqlen 4k --block 64x64 --head-dim 128
+  attnlab model --kernel naive,v2 --seqlen 1k:64k:x4 --mask none,causal --gpu H200
+  attnlab model sweeps/quick.json --format csv > cost.csv
+
+Exit codes: 0 good, 2 bad flags or sweep file.)";
+
+struct ModelFlags {
+  SweepFlags sweep;
+  std::string gpus;
+  std::string format = "table";
+};
+
+int run(const ModelFlags& flags) {
+  Sweep sweep = make_sweep(flags.sweep);
+  for (Axes& axes : sweep.axes)
+    axes.input_kind = {InputKind::normal};  // the values of inputs cost nothing
+  sweep.overridden = true;                  // an exclusion may speak of other ones
+  const TableFormat format = parse_format(flags.format, "--format");
+  std::vector<const Gpu*> chosen;
+  for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);
+  if (!flags.gpus.empty()) chosen = parse_gpus(flags.gpus, "--gpu");
+  const Device device = choose_device(sweep.backend, available_devices());
+  const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  fmt::print("{}", render_model(make_model(cases, device, chosen), format));
+  return kExitGood;
+}
+
+std::string gpu_names() {
+  std::string names;
+  for (const Gpu& gpu : gpus()) names += (names.empty() ? "" : ", ") + std::string(gpu.name);
+  return names;
+}
+
+}  // namespace
+
+Verb add_model_verb(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("model", "Show what points cost on paper: FLOPs, bytes, tiles, bounds");
+  command->footer(kFooter);
+  const auto flags = std::make_shared<ModelFlags>();
+  add_sweep_flags(*command, flags->sweep);
+  command->add_option("--gpu", flags->gpus, "Whose roofline (default: all): " + gpu_names())
+      ->type_name("NAME,...")
+      ->join(',')
+      ->group("Where");
+  command->add_option("--format", flags->format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Output");
+  return {command, [flags] { return run(*flags); }};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,63 @@
+#include "harness/cli_sweep_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+
+#include "harness/axes.h"
+#include "harness/errors.h"
+
+namespace attnlab {
+namespace {
+
+std::string flag_of(std::string_view axis) {
+  std::string flag = "--" + std::string(axis);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+}  // namespace
+
+void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
+  flags.axes.resize(axis_help().size());
+  command.add_option("sweep", flags.sweep_file, "A sweep file (sweeps/README.md has the format)")
+      ->type_name("SWEEP.json");
+  for (std::size_t i = 0; i < axis_help().size(); ++i) {
+    const AxisHelp& help = axis_help()[i];
+    command.add_option(flag_of(help.name), flags.axes[i], help.summary)
+        ->type_name(help.values)
+        ->join(',')
+        ->group("Axes");
+  }
+  command.add_option("--backend", flags.backend, "auto (the best there is), cpu or cuda")
+      ->type_name("NAME")
+      ->group("Where");
+}
+
+Sweep make_sweep(const SweepFlags& flags) {
+  Sweep sweep;
+  sweep.name = "flags";
+  sweep.source = "command line";
+  if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
+  for (std::size_t i = 0; i < flags.axes.size(); ++i) {
+    if (!flags.axes[i]) continue;
+    sweep.overridden = true;
+    const std::string axis = axis_help()[i].name;
+    if (axis == "seqlen") {  // replaces whatever lengths the file has; the next two flags may add
+      for (Axes& axes : sweep.axes) {
+        axes.seqlen_q.clear();
+        axes.seqlen_k.clear();
+      }
+    }
+    set_axis(sweep, axis, *flags.axes[i], flag_of(axis));
+  }
+  if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
+  if (flags.sweep_file.empty() && !sweep.overridden) {
+    throw UsageError(
+        "nothing to do: name a sweep file (attnlab list shows those there are) or an axis, like "
+        "--seqlen 1024");
+  }
+  return sweep;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,94 @@
+// Attention in f32 by plain loops, straight from the definition: what the fake kernels of run_test
+// compute. One row of one (batch, query head) slice at a time, without dropout.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/api/tensors.h"
+
+namespace attnlab::fake {
+
+// Where a row of a slice lies.
+struct Row {
+  const Problem& problem;
+  const Tensors& tensors;
+  const Mask& mask;
+  Shape shape;
+  std::int64_t b, h, r;
+
+  const float* q() const { return static_cast<const float*>(tensors.q) + at_q(); }
+  const float* k(std::int64_t c) const { return static_cast<const float*>(tensors.k) + at_k(c); }
+  const float* v(std::int64_t c) const { return static_cast<const float*>(tensors.v) + at_k(c); }
+  float* o() const { return static_cast<float*>(tensors.o) + at_q(); }
+  float& lse() const { return tensors.lse[shape.row_statistic_offset(b, h, r)]; }
+  const float* dout() const { return static_cast<const float*>(tensors.dout) + at_q(); }
+  float* dq() const { return static_cast<float*>(tensors.dq) + at_q(); }
+  float* dk(std::int64_t c) const { return static_cast<float*>(tensors.dk) + at_k(c); }
+  float* dv(std::int64_t c) const { return static_cast<float*>(tensors.dv) + at_k(c); }
+
+  float dot(const float* x, const float* y) const {
+    float sum = 0.0f;
+    for (std::int64_t i = 0; i < shape.head_dim; ++i) sum += x[i] * y[i];
+    return sum;
+  }
+  // y += factor * x
+  void add(float factor, const float* x, float* y) const {
+    for (std::int64_t i = 0; i < shape.head_dim; ++i) y[i] += factor * x[i];
+  }
+  float score(std::int64_t c) const { return dot(q(), k(c)) * shape.softmax_scale; }
+
+ private:
+  std::int64_t at_q() const { return shape.q.offset(b, h, r); }
+  std::int64_t at_k(std::int64_t c) const { return shape.k.offset(b, shape.kv_head(h), c); }
+};
+
+// o and lse of the row, from the keys before `keys_end`.
+inline void attend(const Row& row, std::int64_t keys_end) {
+  std::vector<float> scores;
+  std::vector<std::int64_t> columns;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (std::int64_t c = 0; c < keys_end; ++c) {
+    if (!is_visible(row.mask, row.r, c)) continue;
+    scores.push_back(row.score(c));
+    columns.push_back(c);
+    largest = std::max(largest, scores.back());
+  }
+  float sum = 0.0f;
+  for (float& score : scores) sum += score = std::exp(score - largest);
+  std::fill_n(row.o(), row.shape.head_dim, 0.0f);
+  for (std::size_t j = 0; j < scores.size(); ++j)
+    row.add(scores[j] / sum, row.v(columns[j]), row.o());
+  row.lse() = largest + std::log(sum);
+}
+
+// What the row adds to dq, dk and dv, which start as zeros.
+inline void differentiate(const Row& row) {
+  const float delta = row.dot(row.o(), row.dout());
+  for (std::int64_t c = 0; c < row.mask.seqlen_k; ++c) {
+    if (!is_visible(row.mask, row.r, c)) continue;
+    const float p = std::exp(row.score(c) - row.lse());
+    const float ds = p * (row.dot(row.dout(), row.v(c)) - delta) * row.shape.softmax_scale;
+    row.add(ds, row.k(c), row.dq());
+    row.add(ds, row.q(), row.dk(c));
+    row.add(p, row.dout(), row.dv(c));
+  }
+}
+
+// Calls `visit` with every row of the problem.
+template <class Visit>
+void for_each_row(const Problem& problem, const Tensors& tensors, const Visit& visit) {
+  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
+    for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
+      for (std::int64_t r = 0; r < problem.seqlen_q; ++r) {
+        visit(Row{problem, tensors, mask, make_shape(problem), b, h, r});
+      }
+    }
+  }
+}
+
+}  // namespace attnlab::fake

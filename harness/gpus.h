@@ -1,0 +1,53 @@
+// What the vendor says that a GPU can do, and the roofline that follows from it. A value without a
+// source is not here: the field is empty and what depends on it gets no number.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/api/problem.h"
+
+namespace attnlab {
+
+struct Gpu {
+  const char* name;     // what --gpu takes
+  const char* variant;  // where the name covers several products
+  // Dense peaks at the boost clock: matrix products with fp32 accumulation on tensor cores for f16
+  // and bf16, ordinary fused multiply-adds for f32.
+  std::optional<double> f16_flops_per_s;
+  std::optional<double> bf16_flops_per_s;
+  std::optional<double> f32_flops_per_s;
+  std::optional<double> memory_bytes_per_s;
+  std::optional<std::int64_t> memory_bytes;
+  std::optional<std::int64_t> sms;
+  std::optional<std::int64_t> l2_bytes;
+  std::optional<std::int64_t> sram_bytes;  // shared memory of one SM, the largest setting
+  const char* source;
+};
+
+std::span<const Gpu> gpus();
+
+// The rows that a comma list names, each once; case, blanks, '-' and '_' do not matter. Throws
+// UsageError, led by `where`, with the nearest name.
+std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& where);
+
+std::optional<double> peak_flops_per_s(const Gpu& gpu, Dtype dtype);
+
+enum class Limit : std::uint8_t { compute, memory };
+const char* to_string(Limit limit);
+
+// FLOP a byte at which a GPU's arithmetic and its memory take equally long.
+std::optional<double> ridge_flops_per_byte(const Gpu& gpu, Dtype dtype);
+
+// The least time that `flops` and `bytes` take if they overlap perfectly: the longer of the two.
+struct Roofline {
+  Limit limit = Limit::compute;
+  double seconds = 0.0;
+};
+std::optional<Roofline> roofline(const Gpu& gpu, Dtype dtype, double flops, double bytes);
+
+}  // namespace attnlab

@@ -1,0 +1,226 @@
+// attnlab model's overview of several points, its data table, how numbers and formats look.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "harness/fields.h"
+#include "harness/model_grids.h"
+#include "harness/model_report.h"
+
+namespace attnlab {
+namespace {
+
+constexpr double kMib = 0x1p20;
+constexpr double kGiga = 1e9;
+constexpr double kMs = 1e-3;
+
+// Axes of the problem (not of the kernel) whose values differ between points. seqlen stands for
+// seqlen_q and seqlen_k where every point is square.
+std::vector<std::string> varying_axes(const ModelJson& points) {
+  const auto value = [](const ModelJson& point, const std::string& axis) {
+    return point["kernels"][0]["axes"][axis].get<std::string>();
+  };
+  const bool all_square = std::all_of(points.begin(), points.end(), [&](const ModelJson& point) {
+    return !value(point, "seqlen").empty();
+  });
+  std::vector<std::string> names;
+  for (const auto& [name, first] : points[0]["kernels"][0]["axes"].items()) {
+    if (name == "kernel") break;  // what follows tells kernels apart
+    if (name == "seqlen" ? !all_square : name.starts_with("seqlen_") && all_square) continue;
+    const bool varies =
+        std::any_of(points.begin(), points.end(), [&, &axis = name](const ModelJson& point) {
+          return value(point, axis) != value(points[0], axis);
+        });
+    if (varies) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<GridCell> axis_cells(const ModelJson& point, const std::vector<std::string>& axes) {
+  std::vector<GridCell> cells;
+  for (const std::string& axis : axes) {
+    cells.push_back({point["kernels"][0]["axes"][axis].get<std::string>()});
+  }
+  return cells;
+}
+
+std::vector<GridColumn> axis_columns(const std::vector<std::string>& axes) {
+  std::vector<GridColumn> columns;
+  for (const std::string& axis : axes) {
+    const bool is_text = axis == "pass" || axis == "dtype" || axis == "layout" || axis == "mask";
+    columns.push_back({"", axis, is_text});
+  }
+  return columns;
+}
+
+ModelSection main_section(const ModelJson& points, const std::vector<std::string>& axes) {
+  Grid grid{.columns = axis_columns(axes), .rows = {}};
+  grid.columns.push_back({"useful", "GFLOP", false});
+  grid.columns.push_back({"compulsory", "MiB", false});
+  grid.columns.push_back({"", "kernel", true});
+  const std::size_t first_of_kernel = grid.columns.size();
+  grid.columns.push_back({"executed", "GFLOP", false});
+  grid.columns.push_back({"requested", "MiB", false});
+  grid.columns.push_back({"saved", "MiB", false});
+  grid.columns.push_back({"/requested", "FLOP/B", false});
+  Footnotes footnotes;
+  for (const ModelJson& point : points) {
+    for (const ModelJson& kernel : point["kernels"]) {
+      std::vector<GridCell> row = axis_cells(point, axes);
+      row.push_back({model_number(at(point, {"work", "useful_flops"}), kGiga)});
+      row.push_back({model_number(at(point, {"compulsory", "bytes"}), kMib)});
+      row.push_back({kernel["label"].get<std::string>()});
+      if (kernel["status"] == "counted") {
+        const ModelJson& requested = kernel["requested"];
+        row.push_back({model_number(kernel["executed_flops"], kGiga)});
+        row.push_back({model_number(requested["bytes"], kMib)});
+        row.push_back({model_number(kernel["saved_bytes"], kMib)});
+        row.push_back({model_number(requested["useful_flops_per_byte"])});
+      } else {
+        row.push_back({footnotes.mark(kernel["status"], kernel["reason"]),
+                       grid.columns.size() - first_of_kernel});
+        row.resize(grid.columns.size());
+      }
+      grid.rows.push_back(std::move(row));
+    }
+  }
+  return {"", grid,
+          footnotes.text() + wrap("FLOP/B: useful FLOPs for each requested byte; saved: lse and "
+                                  "what else a backward needs.")};
+}
+
+ModelSection bound_overview(const ModelJson& model, const std::vector<std::string>& axes) {
+  Grid grid{.columns = axis_columns(axes), .rows = {}};
+  grid.columns.push_back({"", "FLOP/B", false});
+  for (const ModelJson& gpu : model["gpus"]) {
+    grid.columns.push_back({"", gpu["name"].get<std::string>(), false});
+  }
+  for (const ModelJson& point : model["points"]) {
+    std::vector<GridCell> row = axis_cells(point, axes);
+    row.push_back({model_number(at(point, {"compulsory", "useful_flops_per_byte"}))});
+    for (std::size_t i = 0; i < model["gpus"].size(); ++i) {
+      const ModelJson bound =
+          point.contains("gpus") ? point["gpus"][i]["compulsory"] : ModelJson(nullptr);
+      row.push_back({bound_cell(bound)});
+    }
+    grid.rows.push_back(std::move(row));
+  }
+  return {"At least, ms: useful FLOPs at the peak or compulsory bytes at the bandwidth", grid,
+          wrap("c: compute-bound, m: memory-bound; peaks and bandwidths by data sheet. "
+               "One problem alone prints a full report.")};
+}
+
+std::string render_sections(const std::vector<ModelSection>& sections, TableFormat format) {
+  const bool markdown = format == TableFormat::markdown;
+  std::string text;
+  for (const ModelSection& section : sections) {
+    text += "\n";
+    if (!section.title.empty()) {
+      text += markdown ? "### " + section.title + "\n\n" : section.title + "\n";
+    }
+    text += markdown ? render_markdown(section.grid) : render_plain(section.grid);
+    if (!section.note.empty()) text += (markdown ? "\n" : "") + section.note;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string model_number(const ModelJson& value, double unit, int most_decimals) {
+  if (!value.is_number()) return "-";
+  const double number = value.get<double>() / unit;
+  if (number == 0.0) return "0";
+  const int digits_before_point = static_cast<int>(std::floor(std::log10(std::abs(number)))) + 1;
+  return fmt::format("{:.{}f}", number, std::clamp(4 - digits_before_point, 0, most_decimals));
+}
+
+std::string model_exact(const ModelJson& value, double unit) {
+  return value.is_number() ? fmt::format("{}", value.get<double>() / unit) : "-";
+}
+
+std::string bound_cell(const ModelJson& bound) {
+  if (bound.is_null()) return "-";
+  return model_number(bound["lower_bound_s"], kMs, 5) +
+         (bound["bound_by"] == "compute" ? " c" : " m");
+}
+
+std::vector<ModelSection> overview_sections(const ModelJson& model) {
+  const std::vector<std::string> axes = varying_axes(model["points"]);
+  std::vector<ModelSection> sections = {main_section(model["points"], axes)};
+  if (!model["gpus"].empty()) sections.push_back(bound_overview(model, axes));
+  return sections;
+}
+
+Grid model_data_grid(const ModelJson& model) {
+  using J = const ModelJson&;
+  using Read = std::function<ModelJson(J point, J kernel)>;
+  std::vector<std::pair<std::string, Read>> columns;
+  const auto of_point = [&](const char* title, std::vector<const char*> path) {
+    columns.emplace_back(title, [path](J point, J) { return at(point, path); });
+  };
+  const auto of_kernel = [&](const char* title, std::vector<const char*> path) {
+    columns.emplace_back(title, [path](J, J kernel) { return at(kernel, path); });
+  };
+  of_point("id", {"id"});
+  of_point("seed", {"seed"});
+  of_kernel("kernel", {"kernel"});
+  of_kernel("backend", {"backend"});
+  columns.emplace_back("config", [](J, J kernel) {
+    std::string text;
+    for (const auto& [name, value] : kernel["config"].items()) {
+      text += (text.empty() ? "" : ",") + name + "=" + exact(value);
+    }
+    return ModelJson(text);
+  });
+  of_kernel("status", {"status"});
+  of_kernel("reason", {"reason"});
+  for (const char* key :
+       {"visible_pairs", "useful_flops", "papers_flops", "score_bytes", "lse_bytes"}) {
+    of_point(key, {"work", key});
+  }
+  of_point("compulsory_bytes", {"compulsory", "bytes"});
+  of_point("useful_flops_per_compulsory_byte", {"compulsory", "useful_flops_per_byte"});
+  of_kernel("executed_flops", {"executed_flops"});
+  of_kernel("requested_read_bytes", {"requested", "read_bytes"});
+  of_kernel("requested_write_bytes", {"requested", "write_bytes"});
+  of_kernel("useful_flops_per_requested_byte", {"requested", "useful_flops_per_byte"});
+  of_kernel("saved_bytes", {"saved_bytes"});
+  of_kernel("tiles_empty", {"tiles", "empty"});
+  of_kernel("tiles_partial", {"tiles", "partial"});
+  of_kernel("tiles_full", {"tiles", "full"});
+  for (std::size_t i = 0; i < model["gpus"].size(); ++i) {
+    const std::string name = model["gpus"][i]["name"];
+    columns.emplace_back(name + "_lower_bound_s", [i](J point, J) {
+      return point.contains("gpus") ? at(point["gpus"][i], {"compulsory", "lower_bound_s"})
+                                    : ModelJson(nullptr);
+    });
+  }
+  Grid grid;
+  for (const auto& [title, read] : columns) grid.columns.push_back({.title = title});
+  for (J point : model["points"]) {
+    for (J kernel : point["kernels"]) {
+      std::vector<GridCell> row;
+      for (const auto& [title, read] : columns) row.push_back({exact(read(point, kernel))});
+      grid.rows.push_back(std::move(row));
+    }
+  }
+  return grid;
+}
+
+std::string render_model(const ModelJson& model, TableFormat format) {
+  if (format == TableFormat::json) return model.dump(1) + "\n";
+  if (format == TableFormat::csv) return render_csv(model_data_grid(model));
+  const ModelJson& points = model["points"];
+  const std::string first = points[0]["id"];
+  if (points.size() == 1) {
+    return fmt::format("{} on paper; nothing was run.\n", first) +
+           render_sections(point_sections(points[0], model["gpus"]), format);
+  }
+  return wrap(fmt::format("{} on paper; nothing was run. The first: {}",
+                          count_of(points.size(), "problem"), first)) +
+         render_sections(overview_sections(model), format);
+}
+
+}  // namespace attnlab

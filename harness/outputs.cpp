@@ -1,0 +1,51 @@
+#include "harness/outputs.h"
+
+#include "harness/accounting.h"
+#include "harness/hash.h"
+
+namespace attnlab {
+
+Outputs::Outputs(Arena& arena, const std::string& owner, const Problem& problem,
+                 std::uint64_t saved_bytes) {
+  const auto allocate = [&](const char* name, std::uint64_t bytes) {
+    parts_.push_back({name, arena.allocate(name + (" of " + owner), bytes), bytes});
+    return parts_.back().buffer.get();
+  };
+  if (problem.pass != Pass::bwd) {
+    tensors_.o = allocate("o", bytes_like_q(problem));
+    tensors_.lse = static_cast<float*>(allocate("lse", bytes_of_lse(problem)));
+    if (saved_bytes > 0) tensors_.saved = allocate("saved", saved_bytes);
+  }
+  if (problem.pass != Pass::fwd) {
+    tensors_.dq = allocate("dq", bytes_like_q(problem));
+    tensors_.dk = allocate("dk", bytes_like_k(problem));
+    tensors_.dv = allocate("dv", bytes_like_k(problem));
+  }
+}
+
+Tensors Outputs::attach(Tensors tensors) const {
+  if (tensors_.o != nullptr) {
+    tensors.o = tensors_.o;
+    tensors.lse = tensors_.lse;
+    tensors.saved = tensors_.saved;
+  }
+  if (tensors_.dq != nullptr) {
+    tensors.dq = tensors_.dq;
+    tensors.dk = tensors_.dk;
+    tensors.dv = tensors_.dv;
+  }
+  return tensors;
+}
+
+void Outputs::seal() {
+  for (Part& part : parts_) part.hash = fnv1a(part.buffer.get(), part.bytes);
+}
+
+std::string Outputs::changed() const {
+  for (const Part& part : parts_) {
+    if (fnv1a(part.buffer.get(), part.bytes) != part.hash) return part.name;
+  }
+  return "";
+}
+
+}  // namespace attnlab

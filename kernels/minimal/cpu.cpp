@@ -1,0 +1,213 @@
+// minimal on the CPU: what flash attention is, before it is made fast.
+//
+// Against naive one thing changes: the attention matrix is never in memory. A row needs from its
+// past only the largest score, the sum of exponentials and an unnormalised row of O; with them it
+// takes one key after the other, and every key it has taken is forgotten (online softmax). So 32
+// keys at a time are brought into fast memory, where 32 rows share them, and memory grows with
+// seqlen instead of its square.
+//
+// What is left out is what the next generations are about. v1 turns key by key into tile by tile:
+// products of tiles, one rescaling of O for a tile (and it keeps K and V in place while O, l and m
+// travel). v2 gives each block of rows its own O in fast memory, as here, and adds what costs
+// nothing but thought: it looks at the mask before it loads a tile, skips those that nobody sees
+// and masks only those on the border. Here every row asks the mask about every key.
+#include "kernels/minimal/cpu.h"
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/backend.h"
+#include "kernels/minimal/schedule.h"
+#include "kernels/shared/softmax.h"
+
+namespace attnlab::minimal {
+namespace {
+
+using cpu::Executor;
+using cpu::Tile;
+
+// The fast memory of one block.
+struct FastMemory {
+  Tile sQ;    // (32, head_dim)
+  Tile sK;    // (32, head_dim)
+  Tile sV;    // (32, head_dim)
+  Tile sO;    // (32, head_dim), unnormalised
+  Tile sLse;  // (1, 32)
+};
+
+FastMemory carve(cpu::TileCarver& carver, i64 head_dim) {
+  return {.sQ = carver.tile(kBlock, head_dim),
+          .sK = carver.tile(kBlock, head_dim),
+          .sV = carver.tile(kBlock, head_dim),
+          .sO = carver.tile(kBlock, head_dim),
+          .sLse = carver.tile(1, kBlock)};
+}
+
+u64 fast_memory_bytes(i64 head_dim) {
+  cpu::TileCarver carver(nullptr);
+  carve(carver, head_dim);
+  return carver.bytes();
+}
+
+// What all work items of a launch share.
+struct Work {
+  const Shape& shape;
+  Dropout dropout;
+  bool has_mask = false;
+};
+
+// What one worker keeps: its row.
+struct Worker {
+  i64 row = 0;
+  const float* q = nullptr;  // (head_dim)
+  float* o = nullptr;        // (head_dim), unnormalised
+  OnlineSoftmax softmax;
+};
+
+float dot(const float* a, const float* b, i64 n) {
+  float sum = 0.0f;
+  for (i64 x = 0; x < n; ++x) sum += a[x] * b[x];
+  return sum;
+}
+
+// A worker takes the keys of one tile, one after the other.
+void attend(const Work& work, const Mask& mask, i64 slice, Range keys, const FastMemory& fast,
+            Worker& worker) {
+  const i64 head_dim = work.shape.head_dim;
+  for (i64 key = keys.begin; key < keys.end; ++key) {
+    if (!is_visible(mask, worker.row, key)) continue;
+    const float* k = fast.sK.data + (key - keys.begin) * fast.sK.ld;
+    const float* v = fast.sV.data + (key - keys.begin) * fast.sV.ld;
+    const float score = work.shape.softmax_scale_log2 * dot(worker.q, k, head_dim);
+    const float rescale = raise_max(worker.softmax, score);
+    const float p = exp2_f32(score - worker.softmax.max);
+    worker.softmax.sum += p;
+    const bool dropped =
+        work.dropout.threshold > 0 && !is_kept(work.dropout, slice, worker.row, key);
+    const float weight = dropped ? 0.0f : p;
+    for (i64 x = 0; x < head_dim; ++x) worker.o[x] = worker.o[x] * rescale + weight * v[x];
+  }
+}
+
+// Divides the worker's row of O by its sum and returns its lse.
+float finish(const Work& work, const Worker& worker) {
+  const float scale = final_scale(worker.softmax) * work.dropout.keep_scale;
+  for (i64 x = 0; x < work.shape.head_dim; ++x) worker.o[x] *= scale;
+  return lse(worker.softmax);
+}
+
+// One work item: the O and lse of the rows of one block.
+void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 block,
+             const FastMemory& fast, Executor& executor) {
+  const Range rows = block_range(block, mask.seqlen_q);
+  if (rows.empty()) return;  // a packed entry shorter than the longest
+  executor.load(slice.q(rows), fast.sQ);
+  executor.fill(fast.sO, 0.0f);
+  std::array<Worker, kBlock> block_workers;
+  const i64 num_workers = executor.counts_only() ? 0 : rows.size();
+  const std::span workers(block_workers.data(), static_cast<std::size_t>(num_workers));
+  for (i64 r = 0; r < num_workers; ++r) {
+    workers[static_cast<std::size_t>(r)] = {.row = rows.begin + r,
+                                            .q = fast.sQ.data + r * fast.sQ.ld,
+                                            .o = fast.sO.data + r * fast.sO.ld};
+  }
+
+  for (i64 n_block = 0; n_block < kTiling.n_blocks(mask.seqlen_k); ++n_block) {
+    const Range keys = block_range(n_block, mask.seqlen_k);
+    executor.visit(work.has_mask ? TileClass::partial : TileClass::full, kTiling,
+                   work.shape.head_dim);
+    executor.load(slice.k(keys), fast.sK);
+    executor.load(slice.v(keys), fast.sV);
+    for (Worker& worker : workers) attend(work, mask, slice.index(), keys, fast, worker);
+  }
+
+  for (std::size_t r = 0; r < workers.size(); ++r) fast.sLse.data[r] = finish(work, workers[r]);
+  executor.store(fast.sO, slice.o(rows));
+  executor.store(fast.sLse, slice.lse(rows));
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
+  if (problem.pass != Pass::fwd) return "minimal is a teaching kernel: it has no backward pass";
+  if (problem.dtype != Dtype::f32) return "minimal is a teaching kernel: it has f32 only";
+  return cpu::unsupported(problem, device);
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
+                              const Device& device) {
+  return static_cast<u64>(device.threads) * fast_memory_bytes(problem.head_dim);
+}
+
+std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
+  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
+  const Problem& problem = kernel.problem;
+  const Work work = {
+      .shape = kernel.shape, .dropout = kernel.dropout, .has_mask = !problem.mask.is_none()};
+  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, tensors.block_pattern);
+  const u64 worker_bytes = fast_memory_bytes(problem.head_dim);
+  const Grid grid = {.batch = problem.batch,
+                     .heads = problem.num_heads_q,
+                     .blocks = kTiling.m_blocks(problem.seqlen_q)};
+  kernel.begin_launch();
+  kernel.pool->run(work_items(grid), [&](int thread, i64 index) {
+    cpu::TileCarver carver(static_cast<std::byte*>(tensors.workspace) +
+                           static_cast<u64>(thread) * worker_bytes);
+    const FastMemory fast = carve(carver, problem.head_dim);
+    const WorkItem item = work_item(grid, index);
+    const cpu::BatchEntry& entry = entries[static_cast<std::size_t>(item.batch)];
+    const cpu::SliceTensors slice(problem, kernel.shape, entry, tensors, item.batch, item.head);
+    forward(work, entry.mask, slice, item.block, fast,
+            kernel.executors[static_cast<std::size_t>(thread)]);
+  });
+}
+
+// No tile is skipped, so all blocks of 32 rows move the same bytes, and only the last one may have
+// fewer rows.
+Traffic traffic(const Problem& problem, const Config& /*config*/) {
+  const Shape shape = make_shape(problem);
+  const Work work = {.shape = shape,
+                     .dropout = make_dropout(problem.dropout, problem.seed),
+                     .has_mask = !problem.mask.is_none()};
+  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, nullptr);
+  const Tensors nowhere;
+  cpu::TileCarver dry(nullptr);
+  const FastMemory fast = carve(dry, shape.head_dim);
+  Traffic total;
+  for (const cpu::EntryGroup& group : cpu::equal_entries(problem)) {
+    const cpu::BatchEntry& entry = entries[static_cast<std::size_t>(group.entry)];
+    const cpu::SliceTensors slice(problem, shape, entry, nowhere, group.entry, 0);
+    const i64 whole_blocks = entry.mask.seqlen_q / kBlock;
+    Executor whole(nullptr), last(nullptr);
+    forward(work, entry.mask, slice, 0, fast, whole);
+    forward(work, entry.mask, slice, whole_blocks, fast, last);
+    Traffic slices = whole.traffic();
+    slices *= whole_blocks;
+    slices += last.traffic();
+    total += slices *= group.count * problem.num_heads_q;
+  }
+  return total;
+}
+
+}  // namespace
+
+constexpr Implementation kCpu = {
+    .api_version = kApiVersion,
+    .name = "minimal",
+    .backend = Backend::cpu,
+    .summary = "the teaching kernel: one worker a query row, tiles of 32 keys, online softmax",
+    .axes = nullptr,
+    .num_axes = 0,
+    .unsupported = unsupported,
+    .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
+    .prepare = cpu::prepare,
+    .launch = launch,
+    .release = cpu::release,
+    .traffic = traffic,
+};
+
+}  // namespace attnlab::minimal

@@ -1,0 +1,100 @@
+// The two passes of v3 on the CPU: what cpu.cpp launches and counts, and what its tests break.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/dq_turns.h"
+#include "kernels/cpu/roles.h"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+// What all work items of a launch share.
+struct Work {
+  const Problem& problem;
+  const Shape& shape;
+  Tiling tiling;  // block_m, block_n of one consumer
+  i32 stages = 2;
+  u64 schedule_seed = 0;
+  Dropout dropout;
+};
+
+// One tile a stage of a ring.
+using StageTiles = std::array<cpu::Tile, cpu::Ring::kMaxStages>;
+StageTiles carve_stages(cpu::TileCarver& carver, i32 stages, i64 rows, i64 columns);
+inline const cpu::Tile& at(const StageTiles& tiles, i32 stage) {
+  return tiles[static_cast<std::size_t>(stage)];
+}
+
+// The part of a tile that holds consumer c's rows: each has `rows` of them.
+cpu::Tile part_of_pair(const cpu::Tile& pair, i32 consumer, i64 rows);
+
+// The fast memory of one worker, forward.
+struct ForwardMemory {
+  cpu::Tile sQ;                    // (2 * block_m, head_dim), reused for O on its way out
+  StageTiles sK;                   // (block_n, head_dim)
+  StageTiles sV;                   // (block_n, head_dim)
+  struct Consumer {                // on a GPU these are registers
+    cpu::Tile sQt;                 // (head_dim, block_m)
+    std::array<cpu::Tile, 2> sSt;  // (block_n, block_m), scores, then probabilities, by turns
+    cpu::Tile sOt;                 // (head_dim, block_m), unnormalised
+    cpu::Tile sMax;                // (1, block_m)
+    cpu::Tile sSum;                // (1, block_m)
+    cpu::Tile sRescale;            // (1, block_m)
+  };
+  std::array<Consumer, kConsumers> consumers;
+};
+ForwardMemory carve_forward(cpu::TileCarver& carver, const Work& work);
+
+// One work item: the O and lse of a pair of tiles of query rows. Throws cpu::RoleFault.
+void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 m_pair,
+             const ForwardMemory& fast, cpu::Executor& executor, const cpu::Probe& probe = {});
+
+// The fast memory of one worker, backward.
+struct BackwardMemory {
+  cpu::Tile sK;       // (2 * block_n, head_dim), resident
+  cpu::Tile sV;       // (2 * block_n, head_dim), until it is transposed
+  StageTiles sQ;      // (block_m, head_dim), O in the pre-pass
+  StageTiles sLse;    // (1, block_m), comes with Q
+  StageTiles sDO;     // (block_m, head_dim)
+  StageTiles sDelta;  // (1, block_m), comes with dO
+  StageTiles sDQ;     // (block_m, head_dim), of both consumers, on its way to HBM
+  struct Consumer {
+    cpu::Tile sKt;  // (head_dim, block_n)
+    cpu::Tile sVt;  // (head_dim, block_n)
+    cpu::Tile sP;   // (block_m, block_n), S, then P
+    cpu::Tile sDS;  // (block_m, block_n), dP, then dS
+    cpu::Tile sDK;  // (block_n, head_dim)
+    cpu::Tile sDV;  // (block_n, head_dim)
+  };
+  std::array<Consumer, kConsumers> consumers;
+};
+BackwardMemory carve_backward(cpu::TileCarver& carver, const Work& work);
+
+// What the work items of one backward pass share beyond Work.
+struct BackwardState {
+  float* delta = nullptr;         // (batch, num_heads_q, seqlen_q), fp32 in HBM
+  float* dq_sum = nullptr;        // (batch, num_heads_q, seqlen_q, head_dim), fp32 in HBM
+  cpu::DqTurns* turns = nullptr;  // null: one thread, nobody to wait for
+  bool deterministic = false;     // dQ's sums are formed in the order of the key tiles
+};
+
+// Pre-pass for one tile of query rows: delta = rowsum(dO * O); the sums of dQ start at 0.
+void prepare_rows(const Work& work, const BackwardState& state, const Mask& mask,
+                  const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
+                  cpu::Executor& executor);
+
+// One work item: the dK and dV of a pair of tiles of keys, from the query heads that share its K/V
+// head; what it owes to dQ is added to the sums in HBM. Throws cpu::RoleFault.
+void backward(const Work& work, const BackwardState& state, const Mask& mask,
+              std::span<const cpu::SliceTensors> group, i64 n_pair, const BackwardMemory& fast,
+              cpu::Executor& executor, const cpu::Probe& probe = {});
+
+// Last pass for one tile of query rows: dQ = softmax_scale * sum, in the storage type.
+void finish_rows(const Work& work, const BackwardState& state, const Mask& mask,
+                 const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
+                 cpu::Executor& executor);
+
+}  // namespace attnlab::v3

@@ -1,0 +1,134 @@
+// v3: FlashAttention-3's schedule. A work item belongs to one block of threads with roles: one
+// producer that loads, two consumers that compute, and, backward, one writer that adds to dQ.
+// Forward: a pair of query tiles of one (batch, head), one tile a consumer. Backward: a pair of key
+// tiles of one (batch, K/V head), one a consumer. Both tiles of a pair stand on the same stream of
+// loads, so every role walks the tiles that the pair sees, whatever its own tile sees: what is here
+// must give all roles one and the same answer. Source: Shah et al., FlashAttention-3 (2024),
+// Algorithms 1 to 3.
+#pragma once
+
+#include "kernels/shared/layout.h"
+#include "kernels/shared/mask.h"
+
+namespace attnlab::v3 {
+
+constexpr i32 kConsumers = 2;
+
+struct WorkItem {
+  i64 batch = 0;
+  i64 head = 0;
+  i64 block = 0;
+};
+
+// Blocks (pairs of tiles, or tiles) of batch x heads slices, in the order in which they are handed
+// out. The items of a section's slices take turns, block by block, so that under a causal mask the
+// long ones of all its slices go first and the short ones fill the gaps at the end; a section is as
+// large as its tensors stay together in the cache, from which they are read again and again.
+struct Grid {
+  i64 batch = 1;
+  i64 heads = 1;
+  i64 blocks = 0;
+  i64 section = 1;  // slices
+  bool last_block_first = false;
+};
+
+// The slices of a section: as many as fit into the cache, and whole groups of heads that `share`
+// what the bytes are counted for.
+ATTNLAB_HD constexpr i64 section_size(i64 cache_bytes, i64 shared_bytes, i64 share) {
+  return max<i64>(1, cache_bytes / shared_bytes) * share;
+}
+
+ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
+  return grid.batch * grid.heads * grid.blocks;
+}
+
+ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
+  const i64 section = index / (grid.section * grid.blocks);
+  const i64 begin = section * grid.section;
+  const i64 slices = min(grid.section, grid.batch * grid.heads - begin);
+  const i64 within = index - begin * grid.blocks;
+  const i64 slice = begin + within % slices;
+  const i64 place = within / slices;
+  return {.batch = slice / grid.heads,
+          .head = slice % grid.heads,
+          .block = grid.last_block_first ? grid.blocks - 1 - place : place};
+}
+
+// The tile of a pair that consumer c works on, as part of the whole sequence.
+ATTNLAB_HD constexpr i64 tile_of_pair(i64 pair, i32 consumer) {
+  return pair * kConsumers + consumer;
+}
+
+// Number of a tile of query rows over the whole problem; slice = batch * num_heads_q + head.
+ATTNLAB_HD constexpr i64 row_tile(i64 slice, i64 m_block, i64 m_blocks) {
+  return slice * m_blocks + m_block;
+}
+
+// Forward: the key tiles that the rows of a pair of query tiles see, from the last to the first.
+class KeyTiles {
+ public:
+  ATTNLAB_HD constexpr KeyTiles(const Mask& mask, Range rows, i64 block_n)
+      : mask_(mask),
+        rows_(rows),
+        block_n_(block_n),
+        n_blocks_(n_block_range(mask, rows, block_n)) {}
+
+  ATTNLAB_HD constexpr i64 last() const { return before(n_blocks_.end); }
+  // The next one below n_block, or -1.
+  ATTNLAB_HD constexpr i64 before(i64 n_block) const {
+    for (--n_block; n_block >= n_blocks_.begin; --n_block) {
+      const Range keys = {n_block * block_n_, (n_block + 1) * block_n_};
+      if (classify(mask_, rows_, keys) != TileClass::empty) return n_block;
+    }
+    return -1;
+  }
+
+ private:
+  const Mask& mask_;
+  Range rows_;
+  i64 block_n_;
+  Range n_blocks_;
+};
+
+// Backward: a query tile of one of the query heads that share the item's K/V head.
+struct QueryTile {
+  i64 head = 0;  // within the group
+  i64 m_block = 0;
+};
+
+// The query tiles of `heads` query heads that see the keys of a pair of key tiles, head after head,
+// from the first to the last.
+class QueryTiles {
+ public:
+  ATTNLAB_HD constexpr QueryTiles(const Mask& mask, Range keys, i64 block_m, i64 heads)
+      : mask_(mask),
+        keys_(keys),
+        block_m_(block_m),
+        heads_(heads),
+        m_blocks_(m_block_range(mask, keys, block_m)) {}
+
+  ATTNLAB_HD constexpr QueryTile first() const { return seen_from({0, m_blocks_.begin}); }
+  ATTNLAB_HD constexpr QueryTile after(QueryTile tile) const {
+    return seen_from({tile.head, tile.m_block + 1});
+  }
+  ATTNLAB_HD constexpr bool ended(QueryTile tile) const { return tile.head >= heads_; }
+
+ private:
+  ATTNLAB_HD constexpr QueryTile seen_from(QueryTile tile) const {
+    for (; tile.head < heads_; tile = {tile.head + 1, m_blocks_.begin}) {
+      for (; tile.m_block < m_blocks_.end; ++tile.m_block) {
+        const Range rows = tile_range(tile.m_block, block_m_, mask_.seqlen_q);
+        if (classify(mask_, rows, keys_) != TileClass::empty) return tile;
+      }
+    }
+    return tile;
+  }
+
+  const Mask& mask_;
+  Range keys_;
+  i64 block_m_;
+  i64 heads_;
+  Range m_blocks_;
+};
+
+}  // namespace attnlab::v3

@@ -1,0 +1,61 @@
+#include "reference/rounding.h"
+
+#include <algorithm>
+
+#include "reference/storage.h"
+
+namespace attnlab::reference {
+namespace {
+
+// How much one unit of score_bound adds to the errors of a row.
+constexpr float kScoreShare = 0x1p-5f;
+
+}  // namespace
+
+Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q,
+                             const Matrix<Fate>& fates) {
+  const Matrix<float> sizes =
+      slice.multiply_k_transposed<float>(q.cwiseAbs(), slice.all_keys(), Factors::absolute);
+  Eigen::VectorXf bounds = Eigen::VectorXf::Zero(sizes.rows());
+  for (Eigen::Index i = 0; i < sizes.rows(); ++i) {
+    for (Eigen::Index j = 0; j < sizes.cols(); ++j) {
+      if (fates(i, j) != Fate::masked) bounds(i) = std::max(bounds(i), sizes(i, j));
+    }
+  }
+  return static_cast<float>(slice.problem().scale()) * bounds;
+}
+
+Eigen::VectorXf score_factors(const Eigen::VectorXf& score_bounds) {
+  return 1.0f + kScoreShare * score_bounds.array();
+}
+
+Matrix<float> output_sizes(const Slice& slice, const Attention& attention,
+                           const Eigen::VectorXf& factors) {
+  const Matrix<float> p = attention.p.cast<float>();
+  const Matrix<float> pz = drop(slice.problem(), attention.fates, p);
+  return slice.multiply_v(pz, Factors::absolute).array().colwise() * factors.array();
+}
+
+ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attention,
+                                     const Eigen::VectorXf& factors, const Matrix<float>& dout,
+                                     Indices keys) {
+  const Problem& problem = slice.problem();
+  const Matrix<Fate> fates = take_columns(attention.fates, keys);
+  const Matrix<float> size = dout.cwiseAbs();
+  const Eigen::VectorXf delta =
+      size.cwiseProduct(attention.o.cwiseAbs().cast<float>()).rowwise().sum();
+  const Matrix<float> dp =
+      drop(problem, fates, slice.multiply_v_transposed(size, keys, Factors::absolute));
+  const Matrix<float> p =
+      take_columns(attention.p, keys).cast<float>().array().colwise() * factors.array();
+  return {.pz = drop(problem, fates, p), .ds = p.array() * (dp.array().colwise() + delta.array())};
+}
+
+Matrix<float> delta_errors(const Slice& slice, const Attention& attention,
+                           const Matrix<float>& dout, Indices keys) {
+  const Eigen::VectorXf delta = static_cast<float>(unit_roundoff(slice.problem().dtype)) *
+                                dout.cwiseProduct(attention.o.cast<float>()).rowwise().norm();
+  return take_columns(attention.p, keys).cast<float>().array().colwise() * delta.array();
+}
+
+}  // namespace attnlab::reference

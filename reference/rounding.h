@@ -1,0 +1,31 @@
+// How much rounding may gather in an output, whatever the order of its sums: the same products as
+// in the oracle, of absolute values. Formed in fp32, for a bound needs no more.
+#pragma once
+
+#include "reference/oracle_backward.h"
+
+namespace attnlab::reference {
+
+// max_j softmax_scale * sum_d |q_d k_jd| over the visible keys of every row: what the rounding of
+// scores is relative to.
+Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
+
+// How much larger the errors of a row are because of large scores: 1 + score_bound / 32.
+Eigen::VectorXf score_factors(const Eigen::VectorXf& score_bounds);
+
+// sum_j P_j Z_j |V_j| of every row, times the row's factor: (chunk_rows, head_dim).
+Matrix<float> output_sizes(const Slice& slice, const Attention& attention,
+                           const Eigen::VectorXf& factors);
+
+// pz = P Z and ds = P (Z sum |dO||V| + sum |dO||O|) of some keys, times the row's factor.
+ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attention,
+                                     const Eigen::VectorXf& factors, const Matrix<float>& dout,
+                                     Indices keys);
+
+// What the rounding of O to the storage type does to dS through delta = rowsum(dO * O): the errors
+// of the elements of O are independent and below e |O|, e the unit roundoff; so the error of delta
+// is of the size e ||dO * O||, and that of dS is P times it: (chunk_rows, keys).
+Matrix<float> delta_errors(const Slice& slice, const Attention& attention,
+                           const Matrix<float>& dout, Indices keys);
+
+}  // namespace attnlab::reference

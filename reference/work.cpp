@@ -1,0 +1,101 @@
+// What one look at a chunk of rows gives: oracle, twin and bounds, of its rows and for the columns.
+#include "reference/work.h"
+
+#include "reference/rounding.h"
+#include "reference/twin.h"
+
+namespace attnlab::reference {
+namespace {
+
+void set_rows(Expected& expected, const Chunk& chunk, const Matrix<double>& value,
+              const Matrix<float>& twin) {
+  const auto count = static_cast<Eigen::Index>(chunk.rows.size());
+  expected.value.middleRows(chunk.first, count) = value.topRows(count);
+  expected.twin.middleRows(chunk.first, count) = twin.topRows(count);
+}
+
+class Worker {
+ public:
+  Worker(const Problem& problem, Task& task) : problem_(problem), task_(task) {}
+
+  void run(Chunk& chunk) {
+    const Slice& slice = *chunk.slice;
+    const Matrix<float> q = slice.read_q(chunk.rows);
+    const Attention attention = attend(slice, chunk.rows);
+    const TwinAttention twin = twin_attend(slice, q, attention.fates);
+    const Eigen::VectorXf bounds = score_bounds(slice, q, attention.fates);
+    const Eigen::VectorXf factors = score_factors(bounds);
+    if (chunk.reference != nullptr) {
+      const auto count = static_cast<Eigen::Index>(chunk.rows.size());
+      chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);
+      chunk.reference->score_bound.segment(chunk.first, count) = bounds.head(count);
+      set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, twin));
+      chunk.largest_o = output_sizes(slice, attention, factors).maxCoeff();
+    }
+    if (problem_.pass == Pass::fwd) return;
+
+    // A row needs dS of all keys for its dQ, a column that of its own keys only.
+    const bool rows_only = task_.reference == nullptr;
+    const Indices keys = rows_only || chunk.reference != nullptr
+                             ? slice.all_keys()
+                             : Indices(task_.reference->sample.keys);
+    const Matrix<float> dout = slice.read_dout(chunk.rows);
+    const auto exact = differentiate(slice, attention, dout.cast<double>(), keys);
+    const auto rounded = twin_differentiate(slice, twin, attention.fates, dout, keys);
+    const auto sizes = gradient_sizes(slice, attention, factors, dout, keys);
+    Matrix<float> errors;
+    if (problem_.dtype != Dtype::f32) errors = delta_errors(slice, attention, dout, keys);
+    if (chunk.reference != nullptr) set_dq(chunk, exact.ds, rounded.ds, sizes.ds, errors);
+    if (rows_only) return;
+    task_.parts.exact.add(exact, q.cast<double>(), dout.cast<double>());
+    task_.parts.twin.add(rounded, q, dout);
+    task_.parts.sizes.add(sizes, q.cwiseAbs(), dout.cwiseAbs());
+    if (errors.size() > 0) add_delta_squares(errors, q);
+    add_seen(take_columns(attention.fates, keys));
+  }
+
+ private:
+  void set_dq(Chunk& chunk, const Matrix<double>& exact, const Matrix<float>& rounded,
+              const Matrix<float>& sizes, const Matrix<float>& errors) {
+    const Slice& slice = *chunk.slice;
+    const double scale = problem_.scale();
+    Expected& dq = chunk.reference->dq;
+    set_rows(dq, chunk, scale * slice.multiply_k(exact, Factors::as_they_are),
+             twin_round(problem_, scale, slice.multiply_k(rounded, Factors::as_they_are)));
+    chunk.largest_dq = scale * slice.multiply_k(sizes, Factors::absolute).maxCoeff();
+    if (errors.size() == 0) return;
+    // One error of delta shifts a whole row of dS: it meets the sum P K as it is.
+    const auto count = static_cast<Eigen::Index>(chunk.rows.size());
+    dq.delta_error.middleRows(chunk.first, count) =
+        static_cast<float>(scale) *
+        slice.multiply_k(errors, Factors::as_they_are).topRows(count).cwiseAbs();
+  }
+
+  // The errors of delta of different rows are independent: their squares add up.
+  void add_delta_squares(const Matrix<float>& errors, const Matrix<float>& q) {
+    Matrix<float>& squares = task_.parts.delta_squares;
+    if (squares.size() == 0) squares = Matrix<float>::Zero(errors.cols(), q.cols());
+    squares.noalias() += errors.cwiseAbs2().transpose() * q.cwiseAbs2();
+  }
+
+  void add_seen(const Matrix<Fate>& fates) {
+    task_.parts.seen.resize(static_cast<std::size_t>(fates.cols()));
+    for (Eigen::Index i = 0; i < fates.rows(); ++i) {
+      for (Eigen::Index j = 0; j < fates.cols(); ++j) {
+        if (fates(i, j) != Fate::masked) task_.parts.seen[static_cast<std::size_t>(j)] = true;
+      }
+    }
+  }
+
+  const Problem& problem_;
+  Task& task_;
+};
+
+}  // namespace
+
+void run(const Problem& problem, Task& task) {
+  Worker worker(problem, task);
+  for (Chunk& chunk : task.chunks) worker.run(chunk);
+}
+
+}  // namespace attnlab::reference

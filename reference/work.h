@@ -1,0 +1,40 @@
+// The pieces that make_references() deals out to threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/oracle.h"
+#include "reference/oracle_backward.h"
+
+namespace attnlab::reference {
+
+// Rows of one slice that are worked on together.
+struct Chunk {
+  const Slice* slice = nullptr;
+  std::vector<std::int64_t> rows;
+  RowReference* reference = nullptr;  // null: the rows are only part of columns
+  Eigen::Index first = 0;             // in the reference
+  double largest_o = 0.0, largest_dq = 0.0;
+};
+
+// dK and dV of some keys, of the chunks of one task.
+struct ColumnParts {
+  ColumnSums<double> exact;
+  ColumnSums<float> twin, sizes;
+  Matrix<float> delta_squares;  // of the errors of dK that delta brings
+  std::vector<bool> seen;
+};
+
+// Chunks that one thread works on in this order: some rows, or a share of the rows of one column
+// reference.
+struct Task {
+  std::vector<Chunk> chunks;
+  ColumnReference* reference = nullptr;  // null: rows only
+  ColumnParts parts;
+};
+
+// Fills the chunks' references and the task's parts.
+void run(const Problem& problem, Task& task);
+
+}  // namespace attnlab::reference

@@ -1,0 +1,112 @@
+// Whole answers of attnlab model. To accept new output, run with ATTNLAB_UPDATE_GOLDEN=1 and read
+// the difference before committing it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/cli.h"
+#include "harness/test_support.h"
+
+namespace attnlab {
+namespace {
+
+struct Result {
+  int code = 0;
+  std::string out, err;
+};
+
+Result model(const std::string& arguments) {
+  std::istringstream stream("attnlab model " + arguments);
+  Texts words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Result result;
+  result.code = run_command_line(static_cast<int>(argv.size()), argv.data());
+  result.out = testing::internal::GetCapturedStdout();
+  result.err = testing::internal::GetCapturedStderr();
+  return result;
+}
+
+struct Golden {
+  const char* file;
+  const char* arguments;
+};
+
+void PrintTo(const Golden& golden, std::ostream* stream) { *stream << golden.file; }
+
+class GoldenModel : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenModel, IsUnchanged) {
+  const Result result = model(GetParam().arguments);
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::string file = std::string(ATTNLAB_SOURCE_DIR "/tests/golden/") + GetParam().file;
+  if (std::getenv("ATTNLAB_UPDATE_GOLDEN") != nullptr) std::ofstream(file) << result.out;
+  std::ifstream stream(file);
+  ASSERT_TRUE(stream) << file;
+  std::stringstream expected;
+  expected << stream.rdbuf();
+  EXPECT_EQ(result.out, expected.str());
+  if (file.ends_with("csv.txt") || file.ends_with("md.txt")) return;
+  std::stringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+const Golden kGolden[] = {
+    {"model.txt",
+     "--kernel naive,v2 --batch 8 --heads 32 --seqlen 8k --head-dim 128 --dtype f16 --mask causal "
+     "--block 64x64"},
+    {"model-backward.md.txt",
+     "--kernel naive,v2 --pass fwdbwd --seqlen 256 --head-dim 128 --heads 4 --heads-kv 2 --mask "
+     "causal --block 64x64 --gpu h100,T4 --format markdown"},
+    {"model-several.txt",
+     "--kernel naive,v2 --seqlen 1k:16k:x4 --mask none,causal --dtype f32,f16"},
+    {"model.csv.txt", "--kernel naive,v2 --seqlen 256,512 --mask causal --gpu A100 --format csv"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(kGolden));
+
+TEST(ModelVerb, BadInputIsExitTwoWithARemedy) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "name a sweep file"},
+      {"--seqlen 64 --gpu A10", "--gpu: no data of a GPU 'A10'; did you mean 'A100'?"},
+      {"--seqlen 64 --gpus A100", "did you mean '--gpu'?"},
+      {"--seqlen 64 --format text", "--format: 'text'"},
+      {"--seqlen 64x", "--seqlen: '64x'"},
+      {"--kernel v22", "did you mean 'v2'?"},
+      {"--seqlen 2097152k", "above 2^56"},
+      {"--seqlen 64k --head-dim 2097152k", "lower --seqlen, --batch or --head-dim"},
+      {"nowhere.json", "no such file"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Result result = model(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_PRED2(contains, result.err, message);
+    EXPECT_EQ(result.out, "") << arguments;
+  }
+}
+
+TEST(ModelVerb, HelpHasExamplesAndFitsThePage) {
+  const Result result = model("--help");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab model ");
+  EXPECT_PRED2(contains, result.out, "--gpu");
+  std::stringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(ModelVerb, EveryShippedSweepHasAModel) {
+  for (const char* sweep : {"quick.json", "cpu-bars.json"}) {
+    const Result result =
+        model(std::string(ATTNLAB_SOURCE_DIR "/sweeps/") + sweep + " --format csv --gpu A100");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_PRED2(contains, result.out, "A100_lower_bound_s");
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
