@@ -129,11 +129,14 @@ class Picker {
 [[noreturn]] void report_deadlock(std::span<const NamedRole> roles) {
   std::string sentence = "no role can go on:";
   for (const NamedRole& each : roles) {
-    const Wait& wait = each.role.wait();
     sentence += std::string(" ") + each.name;
-    sentence += each.role.is_done() ? " is done;"
-                                    : " waits for " + std::string(wait.place) + " " + wait.what +
-                                          " " + std::to_string(wait.stage) + ";";
+    if (each.role.is_done()) {
+      sentence += " is done;";
+      continue;
+    }
+    const Wait& wait = each.role.wait();
+    sentence += " waits for " + std::string(wait.place) + " " + wait.what + " " +
+                std::to_string(wait.stage) + ";";
   }
   sentence.back() = '.';
   throw RoleFault(FaultKind::deadlock, sentence);

@@ -68,8 +68,8 @@ enum class Progress : u8 { progressed, blocked, done };
 // leave through step().
 class Role {
  public:
-  struct promise_type {  // NOLINT(readability-identifier-naming): the language's name
-    Wait wait;
+  struct promise_type {          // NOLINT(readability-identifier-naming): the language's name
+    const Wait* wait = nullptr;  // of the co_await that suspended the role; null at the start
     Role get_return_object() { return Role(Handle::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }
@@ -86,11 +86,16 @@ class Role {
   }
 
   bool is_done() const { return handle_.done(); }
-  const Wait& wait() const { return handle_.promise().wait; }
+  bool may_go_on() const {
+    const Wait* wait = handle_.promise().wait;
+    return wait == nullptr || wait->passes();
+  }
+  // What a role that may not go on waits for.
+  const Wait& wait() const { return *handle_.promise().wait; }
   // Runs to the next co_await or to the end, unless the wait at hand does not pass yet.
   Progress step() {
     if (is_done()) return Progress::done;
-    if (!wait().passes()) return Progress::blocked;
+    if (!may_go_on()) return Progress::blocked;
     handle_.resume();
     return Progress::progressed;
   }
@@ -106,7 +111,7 @@ struct Suspension {
   Wait wait;
   Then then;
   bool await_ready() const noexcept { return false; }
-  void await_suspend(Role::Handle role) const noexcept { role.promise().wait = wait; }
+  void await_suspend(Role::Handle role) const noexcept { role.promise().wait = &wait; }
   auto await_resume() { return then(); }
 };
 template <class Then>

@@ -47,26 +47,22 @@ Grid key_grid(const Work& work) {
           .blocks = work.tiling.n_blocks(work.problem.seqlen_k)};
 }
 
-// Workspace: fast memory of the workers, then what the backward pass keeps in HBM.
-u64 worker_bytes(const Problem& problem, const Tiling& tiling) {
+// Workspace: fast memory of the workers, then the sums of dQ.
+u64 worker_bytes(const Work& work) {
   cpu::TileCarver forward(nullptr), backward(nullptr);
-  if (problem.pass != Pass::bwd) carve_forward(forward, tiling, problem.head_dim);
-  if (problem.pass != Pass::fwd) carve_backward(backward, tiling, problem.head_dim);
+  if (work.problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
+  if (work.problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
   return max(forward.bytes(), backward.bytes());
 }
 
-u64 delta_bytes(const Problem& problem) {
-  return round_up<u64>(static_cast<u64>(problem.elements_lse()) * sizeof(float), 256);
-}
-
-u64 dq_sum_bytes(const Problem& problem) {
-  return static_cast<u64>(problem.elements_lse() * problem.head_dim) * sizeof(float);
+u64 all_workers_bytes(const Work& work, int threads) {
+  return round_up<u64>(static_cast<u64>(threads) * worker_bytes(work), 256);
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
-  const u64 workers = static_cast<u64>(device.threads) * worker_bytes(problem, tiling_of(config));
-  if (problem.pass == Pass::fwd) return workers;
-  return round_up<u64>(workers, 256) + delta_bytes(problem) + dq_sum_bytes(problem);
+  const Shape shape = make_shape(problem);
+  const u64 workers = all_workers_bytes(make_work(problem, shape, config), device.threads);
+  return problem.pass == Pass::fwd ? workers : workers + cpu::DqSums::bytes(problem);
 }
 
 std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
@@ -76,13 +72,18 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
+cpu::DqSums make_dq_sums(const Work& work, cpu::DqSums::Order order) {
+  return {work.problem, work.shape, work.tiling.block_m, work.tiling.block_n, order};
+}
+
 struct Prepared : cpu::Prepared {
   Prepared(const Problem& p, const Config& c, const Device& device)
       : cpu::Prepared(p, c, device),
         work(make_work(problem, shape, config)),
-        turns(work_items(row_grid(work))) {}
+        dq_sums(make_dq_sums(work, config.get("deterministic") != 0 ? cpu::DqSums::Order::by_keys
+                                                                    : cpu::DqSums::Order::any)) {}
   Work work;
-  cpu::DqTurns turns;
+  cpu::DqSums dq_sums;
 };
 
 PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
@@ -98,7 +99,7 @@ class Launch {
       : kernel_(kernel),
         tensors_(tensors),
         entries_(cpu::make_entries(kernel.problem, tensors.block_pattern)),
-        worker_bytes_(worker_bytes(kernel.problem, kernel.work.tiling)) {}
+        worker_bytes_(worker_bytes(kernel.work)) {}
 
   void run_forward() {
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
@@ -109,33 +110,25 @@ class Launch {
   }
 
   void run_backward() {
-    const u64 workers =
-        round_up<u64>(static_cast<u64>(kernel_.pool->threads()) * worker_bytes_, 256);
-    std::byte* arrays = static_cast<std::byte*>(tensors_.workspace) + workers;
-    const BackwardState state = {
-        .delta = reinterpret_cast<float*>(arrays),
-        .dq_sum = reinterpret_cast<float*>(arrays + delta_bytes(kernel_.problem)),
-        .turns = &kernel_.turns,
-        .deterministic = kernel_.config.get("deterministic") != 0};
+    cpu::DqSums& dq_sums = kernel_.dq_sums;
+    dq_sums.attach(static_cast<std::byte*>(tensors_.workspace) +
+                   all_workers_bytes(work(), kernel_.pool->threads()));
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
                  cpu::TileCarver& carver, Executor& executor) {
       const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
-      prepare_rows(work(), state, mask, slice, m_block, fast, executor);
-      const Range rows = tile_range(m_block, work().tiling.block_m, mask.seqlen_q);
-      kernel_.turns.set_turn(row_tile(slice.index(), m_block, row_grid(work()).blocks),
-                             next_n_block(mask, rows, work().tiling.block_n, 0));
+      dq_sums.prepare_rows(slice, mask, m_block, row_tiles(fast), executor);
     });
     run(key_grid(work()), [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
       const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
       const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
       const auto group =
           cpu::head_group(work().problem, work().shape, entry, tensors_, item.batch, item.head);
-      backward(work(), state, entry.mask, group, item.block, fast, executor);
+      backward(work(), dq_sums, entry.mask, group, item.block, fast, executor);
     });
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
                  cpu::TileCarver& carver, Executor& executor) {
       const BackwardMemory fast = carve_backward(carver, work().tiling, work().shape.head_dim);
-      finish_rows(work(), state, mask, slice, m_block, fast, executor);
+      dq_sums.finish_rows(slice, mask, m_block, row_tiles(fast), executor);
     });
   }
 
@@ -182,20 +175,21 @@ Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
   cpu::TileCarver dry(nullptr);
   const ForwardMemory forward_memory = carve_forward(dry, work.tiling, work.shape.head_dim);
   const BackwardMemory backward_memory = carve_backward(dry, work.tiling, work.shape.head_dim);
+  cpu::DqSums dq_sums = make_dq_sums(work, cpu::DqSums::Order::any);
+  const cpu::SliceTensors& slice = group.front();
   Executor rows(nullptr), keys(nullptr);
   for (i64 m_block = 0; m_block < row_grid(work).blocks; ++m_block) {
-    const cpu::SliceTensors& slice = group.front();
     if (work.problem.pass != Pass::bwd) {
       forward(work, entry.mask, slice, m_block, forward_memory, rows);
     }
     if (work.problem.pass != Pass::fwd) {
-      prepare_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
-      finish_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
+      dq_sums.prepare_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
+      dq_sums.finish_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
     }
   }
   for (i64 n_block = 0; n_block < key_grid(work).blocks && work.problem.pass != Pass::fwd;
        ++n_block) {
-    backward(work, {}, entry.mask, group, n_block, backward_memory, keys);
+    backward(work, dq_sums, entry.mask, group, n_block, backward_memory, keys);
   }
   Traffic total = rows.traffic();
   total *= static_cast<i64>(group.size());

@@ -27,44 +27,11 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
           .sDelta = carver.tile(1, tiling.block_m)};
 }
 
-void prepare_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                  const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                  cpu::Executor& executor) {
-  const Range rows = tile_range(m_block, work.tiling.block_m, mask.seqlen_q);
-  if (rows.empty()) return;
-  const Tile o = fast.sQ.top(rows.size());
-  executor.load(slice.o(rows), o);
-  executor.load(slice.dout(rows), fast.sDO);
-  executor.row_dots(o, fast.sDO, fast.sDelta.data);
-  executor.store(fast.sDelta, slice.statistic(Operand::delta, state.delta, rows));
-  executor.fill(fast.sDQ, 0.0f);
-  executor.store(fast.sDQ, slice.accumulator(Operand::dq, state.dq_sum, rows));
+cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast) {
+  return {.sO = fast.sQ, .sDO = fast.sDO, .sDQ = fast.sDQ, .sDelta = fast.sDelta};
 }
 
-namespace {
-
-// HBM sum of dQ += dq, when it is this key tile's turn.
-void add_dq(const Work& work, const BackwardState& state, const Mask& mask,
-            const cpu::SliceTensors& slice, i64 m_block, i64 n_block, const Tile& dq,
-            cpu::Executor& executor) {
-  const auto [block_m, block_n] = work.tiling;
-  const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
-  const auto add = [&] {
-    executor.accumulate(dq, slice.accumulator(Operand::dq, state.dq_sum, rows));
-  };
-  const i64 tile = row_tile(slice.index(), m_block, work.tiling.m_blocks(work.shape.seqlen_q));
-  if (state.turns == nullptr) {
-    add();
-  } else if (state.deterministic) {
-    state.turns->in_order(tile, n_block, next_n_block(mask, rows, block_n, n_block + 1), add);
-  } else {
-    state.turns->any_order(tile, add);
-  }
-}
-
-}  // namespace
-
-void backward(const Work& work, const BackwardState& state, const Mask& mask,
+void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
               std::span<const cpu::SliceTensors> group, i64 n_block, const BackwardMemory& fast,
               cpu::Executor& executor) {
   const auto& [sQ, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sLse, sDelta] = fast;
@@ -108,7 +75,7 @@ void backward(const Work& work, const BackwardState& state, const Mask& mask,
         executor.mark_dropped(work.dropout, slice.index(), score_tile);
       }
       executor.load(slice.dout(rows), sDO);
-      executor.load(slice.statistic(Operand::delta, state.delta, rows), sDelta);
+      executor.load(dq_sums.delta(slice, rows), sDelta);
       executor.multiply(dO, sVt, dS);  // dP = dO V^T
       executor.score_gradient(p, dS, sDelta.data,
                               work.dropout.keep_scale);  // dS = P (Z dP - delta)
@@ -118,7 +85,7 @@ void backward(const Work& work, const BackwardState& state, const Mask& mask,
       executor.multiply(transposed(p), dO, dV, Accumulate::add);  // dV += P^T dO
       executor.multiply(transposed(dS), q, dK, Accumulate::add);  // dK += dS^T Q
       executor.multiply(dS, sK, dQ);                              // dQ  = dS K
-      add_dq(work, state, mask, slice, m_block, n_block, dQ, executor);
+      dq_sums.add(slice, mask, m_block, n_block, dQ, executor);
     }
   }
 
@@ -126,16 +93,6 @@ void backward(const Work& work, const BackwardState& state, const Mask& mask,
   executor.scale(sDV, work.dropout.keep_scale);
   executor.store(sDK, group.front().dk(tile_keys));
   executor.store(sDV, group.front().dv(tile_keys));
-}
-
-void finish_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                 const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                 cpu::Executor& executor) {
-  const Range rows = tile_range(m_block, work.tiling.block_m, mask.seqlen_q);
-  if (rows.empty()) return;
-  executor.load(slice.accumulator(Operand::dq, state.dq_sum, rows), fast.sDQ);
-  executor.scale(fast.sDQ, work.shape.softmax_scale);
-  executor.store(fast.sDQ, slice.dq(rows));
 }
 
 }  // namespace attnlab::v2

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "kernels/cpu/backend.h"
-#include "kernels/cpu/dq_turns.h"
+#include "kernels/cpu/dq_sums.h"
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
@@ -36,7 +36,7 @@ void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice,
 
 // The fast memory of one worker, backward.
 struct BackwardMemory {
-  cpu::Tile sQ;      // (block_m, head_dim), O in the pre-pass
+  cpu::Tile sQ;      // (block_m, head_dim)
   cpu::Tile sDO;     // (block_m, head_dim)
   cpu::Tile sDQ;     // (block_m, head_dim)
   cpu::Tile sK;      // (block_n, head_dim)
@@ -51,28 +51,13 @@ struct BackwardMemory {
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
-// What the work items of one backward pass share beyond Work.
-struct BackwardState {
-  float* delta = nullptr;         // (batch, num_heads_q, seqlen_q), fp32 in HBM
-  float* dq_sum = nullptr;        // (batch, num_heads_q, seqlen_q, head_dim), fp32 in HBM
-  cpu::DqTurns* turns = nullptr;  // null: one thread, nobody to wait for
-  bool deterministic = false;     // dQ's sums are formed in the order of the key tiles
-};
-
-// Pre-pass for one tile of query rows: delta = rowsum(dO * O); the sums of dQ start at 0.
-void prepare_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                  const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                  cpu::Executor& executor);
+// The part of it that the passes over rows use.
+cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
 // One work item: the dK and dV of one tile of keys, from the query heads that share its K/V head;
-// what it owes to dQ is added to the sums in HBM.
-void backward(const Work& work, const BackwardState& state, const Mask& mask,
+// what it owes to dQ goes to the sums in HBM.
+void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
               std::span<const cpu::SliceTensors> group, i64 n_block, const BackwardMemory& fast,
               cpu::Executor& executor);
-
-// Last pass for one tile of query rows: dQ = softmax_scale * sum, in the storage type.
-void finish_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                 const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                 cpu::Executor& executor);
 
 }  // namespace attnlab::v2

@@ -40,9 +40,4 @@ ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
           .block = grid.last_block_first ? grid.blocks - 1 - place : place};
 }
 
-// Number of a tile of query rows over the whole problem; slice = batch * num_heads_q + head.
-ATTNLAB_HD constexpr i64 row_tile(i64 slice, i64 m_block, i64 m_blocks) {
-  return slice * m_blocks + m_block;
-}
-
 }  // namespace attnlab::v2

@@ -86,7 +86,7 @@ Grid row_grid(const Work& work) {
           .blocks = work.tiling.m_blocks(work.problem.seqlen_q)};
 }
 
-// Workspace: fast memory of the workers, then what the backward pass keeps in HBM.
+// Workspace: fast memory of the workers, then the sums of dQ.
 u64 worker_bytes(const Work& work) {
   cpu::TileCarver forward(nullptr), backward(nullptr);
   if (work.problem.pass != Pass::bwd) carve_forward(forward, work);
@@ -98,19 +98,10 @@ u64 all_workers_bytes(const Work& work, int threads) {
   return round_up<u64>(static_cast<u64>(threads) * worker_bytes(work), 256);
 }
 
-u64 delta_bytes(const Problem& problem) {
-  return round_up<u64>(static_cast<u64>(problem.elements_lse()) * sizeof(float), 256);
-}
-
-u64 dq_sum_bytes(const Problem& problem) {
-  return static_cast<u64>(problem.elements_lse() * problem.head_dim) * sizeof(float);
-}
-
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
   const Shape shape = make_shape(problem);
   const u64 workers = all_workers_bytes(make_work(problem, shape, config), device.threads);
-  return problem.pass == Pass::fwd ? workers
-                                   : workers + delta_bytes(problem) + dq_sum_bytes(problem);
+  return problem.pass == Pass::fwd ? workers : workers + cpu::DqSums::bytes(problem);
 }
 
 std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
@@ -120,13 +111,18 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
+cpu::DqSums make_dq_sums(const Work& work, cpu::DqSums::Order order) {
+  return {work.problem, work.shape, work.tiling.block_m, kConsumers * work.tiling.block_n, order};
+}
+
 struct Prepared : cpu::Prepared {
   Prepared(const Problem& p, const Config& c, const Device& device)
       : cpu::Prepared(p, c, device),
         work(make_work(problem, shape, config)),
-        turns(work_items(row_grid(work))) {}
+        dq_sums(make_dq_sums(work, config.get("deterministic") != 0 ? cpu::DqSums::Order::by_keys
+                                                                    : cpu::DqSums::Order::any)) {}
   Work work;
-  cpu::DqTurns turns;
+  cpu::DqSums dq_sums;
 };
 
 PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
@@ -156,31 +152,24 @@ class Launch {
   }
 
   void run_backward() {
-    std::byte* arrays = static_cast<std::byte*>(tensors_.workspace) +
-                        all_workers_bytes(work_, kernel_.pool->threads());
-    const BackwardState state = {
-        .delta = reinterpret_cast<float*>(arrays),
-        .dq_sum = reinterpret_cast<float*>(arrays + delta_bytes(kernel_.problem)),
-        .turns = &kernel_.turns,
-        .deterministic = kernel_.config.get("deterministic") != 0};
+    cpu::DqSums& dq_sums = kernel_.dq_sums;
+    dq_sums.attach(static_cast<std::byte*>(tensors_.workspace) +
+                   all_workers_bytes(work_, kernel_.pool->threads()));
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
                  const BackwardMemory& fast, Executor& executor) {
-      prepare_rows(work_, state, mask, slice, m_block, fast, executor);
-      const Range rows = tile_range(m_block, work_.tiling.block_m, mask.seqlen_q);
-      kernel_.turns.set_turn(row_tile(slice.index(), m_block, row_grid(work_).blocks),
-                             next_n_block(mask, rows, kConsumers * work_.tiling.block_n, 0));
+      dq_sums.prepare_rows(slice, mask, m_block, row_tiles(fast), executor);
     });
     run(backward_grid(work_),
         [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
           const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
           const auto group =
               cpu::head_group(work_.problem, work_.shape, entry, tensors_, item.batch, item.head);
-          backward(work_, state, entry.mask, group, item.block, carve_backward(carver, work_),
+          backward(work_, dq_sums, entry.mask, group, item.block, carve_backward(carver, work_),
                    executor);
         });
     for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
                  const BackwardMemory& fast, Executor& executor) {
-      finish_rows(work_, state, mask, slice, m_block, fast, executor);
+      dq_sums.finish_rows(slice, mask, m_block, row_tiles(fast), executor);
     });
   }
 
@@ -229,6 +218,7 @@ Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
   cpu::TileCarver dry(nullptr);
   const ForwardMemory forward_memory = carve_forward(dry, work);
   const BackwardMemory backward_memory = carve_backward(dry, work);
+  cpu::DqSums dq_sums = make_dq_sums(work, cpu::DqSums::Order::any);
   Executor rows(nullptr), keys(nullptr);
   if (work.problem.pass != Pass::bwd) {
     for (i64 pair = 0; pair < forward_grid(work).blocks; ++pair) {
@@ -237,11 +227,11 @@ Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
   }
   if (work.problem.pass != Pass::fwd) {
     for (i64 m_block = 0; m_block < row_grid(work).blocks; ++m_block) {
-      prepare_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
-      finish_rows(work, {}, entry.mask, slice, m_block, backward_memory, rows);
+      dq_sums.prepare_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
+      dq_sums.finish_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
     }
     for (i64 pair = 0; pair < backward_grid(work).blocks; ++pair) {
-      backward(work, {}, entry.mask, group, pair, backward_memory, keys);
+      backward(work, dq_sums, entry.mask, group, pair, backward_memory, keys);
     }
   }
   Traffic total = rows.traffic();

@@ -46,15 +46,22 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Work& work) {
   return fast;
 }
 
+cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast) {
+  return {.sO = at(fast.sQ, 0),
+          .sDO = at(fast.sDO, 0),
+          .sDQ = at(fast.sDQ, 0),
+          .sDelta = at(fast.sDelta, 0)};
+}
+
 namespace {
 
 // One work item: what its roles share.
 struct Item {
-  Item(const Work& shared_work, const BackwardState& pass, const Mask& entry_mask,
+  Item(const Work& shared_work, cpu::DqSums& sums, const Mask& entry_mask,
        std::span<const cpu::SliceTensors> slices, i64 pair, const BackwardMemory& memory,
        Executor& worker, const cpu::Probe& probe)
       : work(shared_work),
-        state(pass),
+        dq_sums(sums),
         mask(entry_mask),
         group(slices),
         n_pair(pair),
@@ -80,7 +87,7 @@ struct Item {
   }
 
   const Work& work;
-  const BackwardState& state;
+  cpu::DqSums& dq_sums;
   const Mask& mask;
   std::span<const cpu::SliceTensors> group;  // the query heads that share the K/V head
   i64 n_pair;
@@ -118,8 +125,7 @@ Role produce(Item& item) {
 
     const i32 do_stage = co_await dO.empty();
     executor.load(slice.dout(rows), at(fast.sDO, do_stage));
-    executor.load(slice.statistic(Operand::delta, item.state.delta, rows),
-                  at(fast.sDelta, do_stage));
+    executor.load(item.dq_sums.delta(slice, rows), at(fast.sDelta, do_stage));
     co_await settle();
     dO.arrive_full();
   }
@@ -271,33 +277,13 @@ Role consume(Item& item, i32 consumer) {
   keys.finish();
 }
 
-// HBM sum of dQ += dQ of the item, when it is this pair's turn.
-void add_to_sum(const Item& item, QueryTile tile, const Tile& sDQ) {
-  const Range rows = item.rows(tile);
-  const cpu::SliceTensors& slice = item.slice(tile);
-  const Tiling& tiling = item.work.tiling;
-  const auto add = [&] {
-    item.executor.accumulate(sDQ, slice.accumulator(Operand::dq, item.state.dq_sum, rows));
-  };
-  const i64 place =
-      row_tile(slice.index(), tile.m_block, tiling.m_blocks(item.work.shape.seqlen_q));
-  if (item.state.turns == nullptr) {
-    add();
-  } else if (item.state.deterministic) {
-    item.state.turns->in_order(
-        place, item.n_pair,
-        next_n_block(item.mask, rows, kConsumers * tiling.block_n, item.n_pair + 1), add);
-  } else {
-    item.state.turns->any_order(place, add);
-  }
-}
-
 Role write_dq(Item& item) {
   cpu::RingReader dQ(item.dq_ring);
   for (QueryTile tile = item.tiles.first(); !item.tiles.ended(tile);
        tile = item.tiles.after(tile)) {
     const i32 stage = co_await dQ.full();
-    add_to_sum(item, tile, at(item.fast.sDQ, stage));
+    item.dq_sums.add(item.slice(tile), item.mask, tile.m_block, item.n_pair,
+                     at(item.fast.sDQ, stage), item.executor);
     co_await settle();
     dQ.arrive_empty();
   }
@@ -305,11 +291,11 @@ Role write_dq(Item& item) {
 
 }  // namespace
 
-void backward(const Work& work, const BackwardState& state, const Mask& mask,
+void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
               std::span<const cpu::SliceTensors> group, i64 n_pair, const BackwardMemory& fast,
               Executor& executor, const cpu::Probe& probe) {
   if (tile_range(n_pair, kConsumers * work.tiling.block_n, mask.seqlen_k).empty()) return;
-  Item item(work, state, mask, group, n_pair, fast, executor, probe);
+  Item item(work, dq_sums, mask, group, n_pair, fast, executor, probe);
   cpu::NamedRole roles[] = {{"the producer", produce(item)},
                             {"consumer 0", consume(item, 0)},
                             {"consumer 1", consume(item, 1)},

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "kernels/cpu/backend.h"
-#include "kernels/cpu/dq_turns.h"
+#include "kernels/cpu/dq_sums.h"
 #include "kernels/cpu/roles.h"
 #include "kernels/v3/schedule.h"
 
@@ -56,7 +56,7 @@ void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice,
 struct BackwardMemory {
   cpu::Tile sK;       // (2 * block_n, head_dim), resident
   cpu::Tile sV;       // (2 * block_n, head_dim), until it is transposed
-  StageTiles sQ;      // (block_m, head_dim), O in the pre-pass
+  StageTiles sQ;      // (block_m, head_dim)
   StageTiles sLse;    // (1, block_m), comes with Q
   StageTiles sDO;     // (block_m, head_dim)
   StageTiles sDelta;  // (1, block_m), comes with dO
@@ -73,28 +73,13 @@ struct BackwardMemory {
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Work& work);
 
-// What the work items of one backward pass share beyond Work.
-struct BackwardState {
-  float* delta = nullptr;         // (batch, num_heads_q, seqlen_q), fp32 in HBM
-  float* dq_sum = nullptr;        // (batch, num_heads_q, seqlen_q, head_dim), fp32 in HBM
-  cpu::DqTurns* turns = nullptr;  // null: one thread, nobody to wait for
-  bool deterministic = false;     // dQ's sums are formed in the order of the key tiles
-};
-
-// Pre-pass for one tile of query rows: delta = rowsum(dO * O); the sums of dQ start at 0.
-void prepare_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                  const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                  cpu::Executor& executor);
+// The part of it that the passes over rows use.
+cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
 // One work item: the dK and dV of a pair of tiles of keys, from the query heads that share its K/V
-// head; what it owes to dQ is added to the sums in HBM. Throws cpu::RoleFault.
-void backward(const Work& work, const BackwardState& state, const Mask& mask,
+// head; what it owes to dQ goes to the sums in HBM. Throws cpu::RoleFault.
+void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
               std::span<const cpu::SliceTensors> group, i64 n_pair, const BackwardMemory& fast,
               cpu::Executor& executor, const cpu::Probe& probe = {});
-
-// Last pass for one tile of query rows: dQ = softmax_scale * sum, in the storage type.
-void finish_rows(const Work& work, const BackwardState& state, const Mask& mask,
-                 const cpu::SliceTensors& slice, i64 m_block, const BackwardMemory& fast,
-                 cpu::Executor& executor);
 
 }  // namespace attnlab::v3

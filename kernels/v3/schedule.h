@@ -59,11 +59,6 @@ ATTNLAB_HD constexpr i64 tile_of_pair(i64 pair, i32 consumer) {
   return pair * kConsumers + consumer;
 }
 
-// Number of a tile of query rows over the whole problem; slice = batch * num_heads_q + head.
-ATTNLAB_HD constexpr i64 row_tile(i64 slice, i64 m_block, i64 m_blocks) {
-  return slice * m_blocks + m_block;
-}
-
 // Forward: the key tiles that the rows of a pair of query tiles see, from the last to the first.
 class KeyTiles {
  public:

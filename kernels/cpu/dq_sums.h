@@ -1,0 +1,62 @@
+// dQ of a backward pass whose work items are columns of keys: each of them owes a part of dQ to
+// every query row that sees its keys. The parts are added to fp32 sums in HBM; a pass over the rows
+// before clears them and forms delta, a pass after brings them to dQ. Source: FlashAttention-2,
+// Algorithm 2 (delta is its D).
+#pragma once
+
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/dq_turns.h"
+
+namespace attnlab::cpu {
+
+class DqSums {
+ public:
+  // In which order the parts of one tile of rows are added: as they come, or by ascending keys,
+  // which makes the rounding of the sum reproducible.
+  enum class Order : u8 { any, by_keys };
+
+  // Rows come in tiles of `block_m`; a work item holds `item_keys` neighbouring keys.
+  DqSums(const Problem& problem, const Shape& shape, i64 block_m, i64 item_keys, Order order);
+
+  // HBM that attach() needs.
+  static u64 bytes(const Problem& problem);
+  // Before the passes of a launch; aligned to 256 bytes. Not needed for counting.
+  void attach(void* hbm);
+
+  // Fast memory of the passes over rows.
+  struct RowTiles {
+    Tile sO;      // (block_m, head_dim)
+    Tile sDO;     // (block_m, head_dim)
+    Tile sDQ;     // (block_m, head_dim)
+    Tile sDelta;  // (1, block_m)
+  };
+  // Before all work items: delta = rowsum(dO * O); sums = 0.
+  void prepare_rows(const SliceTensors& slice, const Mask& mask, i64 m_block, const RowTiles& fast,
+                    Executor& executor);
+  // delta of rows, fp32.
+  GlobalRows delta(const SliceTensors& slice, Range rows) const;
+  // From work item `item` (keys from item * item_keys on): sum += dq (block_m, head_dim), when it
+  // is the item's turn. Once for each tile of rows that sees the item's keys. Items must be handed
+  // out by ascending keys.
+  void add(const SliceTensors& slice, const Mask& mask, i64 m_block, i64 item, const Tile& dq,
+           Executor& executor);
+  // After all work items: dQ = softmax_scale * sum, in the storage type.
+  void finish_rows(const SliceTensors& slice, const Mask& mask, i64 m_block, const RowTiles& fast,
+                   Executor& executor) const;
+
+ private:
+  GlobalRows sum(const SliceTensors& slice, Range rows) const;
+  i64 tile(const SliceTensors& slice, i64 m_block) const {
+    return slice.index() * m_blocks_ + m_block;
+  }
+
+  i64 block_m_, item_keys_, m_blocks_;
+  Order order_;
+  float softmax_scale_;
+  u64 delta_bytes_;
+  DqTurns turns_;
+  float* delta_ = nullptr;  // (batch, num_heads_q, seqlen_q)
+  float* sum_ = nullptr;    // (batch, num_heads_q, seqlen_q, head_dim)
+};
+
+}  // namespace attnlab::cpu
