@@ -59,7 +59,7 @@ struct Comparison {
   double unit = 0.0;            // u
   double largest_size = 0.0;    // A'
   double sum_of_squares = 0.0;  // of what is expected
-  double rows = 0.0;            // that are not 0 throughout
+  double rows = 0.0;            // whose sizes are not 0: the others are sums of nothing
   double elements = 0.0;        // of those rows
 };
 

@@ -18,6 +18,7 @@ namespace {
 void resize(Expected& expected, Eigen::Index rows, Eigen::Index head_dim) {
   expected.value.resize(rows, head_dim);
   expected.twin.resize(rows, head_dim);
+  expected.sizes.resize(rows);
 }
 
 // A column is summed within tasks first, then over tasks; how many there are does not depend on the
@@ -52,19 +53,10 @@ class Plan {
 
   References take() {
     for (ColumnReference& reference : references_.columns) join_columns(reference);
-    for (const Task& task : tasks_) {
-      for (const Chunk& chunk : task.chunks) {
-        if (chunk.reference == nullptr) continue;
-        raise(chunk.reference->o.largest_size, chunk.largest_o);
-        raise(chunk.reference->dq.largest_size, chunk.largest_dq);
-      }
-    }
     return std::move(references_);
   }
 
  private:
-  static void raise(double& largest, double value) { largest = std::max(largest, value); }
-
   void add_reference(const Sample& sample) {
     const auto rows = static_cast<Eigen::Index>(sample.rows.size());
     RowReference& reference = references_.rows.emplace_back();
@@ -179,13 +171,13 @@ class Plan {
     const double scale = problem_.scale();
     reference.dk = {.value = scale * exact.dk,
                     .twin = twin_round(problem_, scale, twin.dk),
-                    .largest_size = keys > 0 ? scale * sizes.dk.maxCoeff() : 0.0};
+                    .sizes = static_cast<float>(scale) * sizes.dk.rowwise().maxCoeff()};
     if (problem_.dtype != Dtype::f32) {
       reference.dk.delta_error = static_cast<float>(scale) * squares.cwiseSqrt();
     }
     reference.dv = {.value = exact.dv,
                     .twin = twin_round(problem_, 1.0, twin.dv),
-                    .largest_size = keys > 0 ? static_cast<double>(sizes.dv.maxCoeff()) : 0.0};
+                    .sizes = sizes.dv.rowwise().maxCoeff()};
   }
 
   const Problem& problem_;

@@ -52,9 +52,9 @@ Samples choose_samples(const Problem& problem, std::int64_t multiply_adds, std::
 // What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
 // needs to judge it.
 struct Expected {
-  Matrix<double> value;       // (rows, head_dim)
-  Matrix<float> twin;         // (rows, head_dim), the same-precision materialized computation
-  double largest_size = 0.0;  // A': the largest element of the product of absolute values
+  Matrix<double> value;   // (rows, head_dim)
+  Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
+  Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
   // (rows, head_dim): what rounding O may do to dq and dk through delta. Empty where it does not
   // enter (o, dv) or is nothing beside the rounding of sums (f32).
   Matrix<float> delta_error;

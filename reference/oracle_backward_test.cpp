@@ -90,9 +90,9 @@ TEST(OracleBackward, TwoKeysByHand) {
   // Sizes: |dO||V| = 4, 2, and sum |dO||O| = 3, so |dS| is 1/2 * 7 and 1/2 * 5. dQ: 1/2 (7/2 + 3 *
   // 5/2) = 11/2; dK: 1/2 * 7/2 * 2; dV: 1/2 * 4. The score bound is 1/2 * 2 * 1 = 1.
   const double factor = 33.0 / 32.0;
-  EXPECT_NEAR(dq.largest_size, 5.5 * factor, 1e-5);
-  EXPECT_NEAR(dk.largest_size, 3.5 * factor, 1e-5);
-  EXPECT_NEAR(dv.largest_size, 2.0 * factor, 1e-5);
+  EXPECT_NEAR(static_cast<double>(dq.sizes(0)), 5.5 * factor, 1e-5);
+  EXPECT_NEAR(static_cast<double>(dk.sizes(0)), 3.5 * factor, 1e-5);
+  EXPECT_NEAR(static_cast<double>(dv.sizes(0)), 2.0 * factor, 1e-5);
   // dO * O = (2, 1): delta may be off by 2^-11 sqrt(5); sum_j P_j K_j = (2, 1).
   const double delta = 0x1p-11 * std::sqrt(5.0);
   expect_rows(0x1p11 * dq.delta_error.cast<double>(), {{delta * 0x1p11, delta * 0x1p10}});
@@ -340,7 +340,7 @@ TEST(OracleBackward, SampledRowsAndColumnsEqualThoseOfTheFullRun) {
         }
         EXPECT_EQ(some.dk.value, again.columns[s].dk.value);
         EXPECT_EQ(some.dv.twin, again.columns[s].dv.twin);
-        EXPECT_EQ(some.dk.largest_size, again.columns[s].dk.largest_size);
+        EXPECT_EQ(some.dk.sizes, again.columns[s].dk.sizes);
       }
       for (const RowReference& some : part.rows) {
         const RowReference& all = full.rows.at(static_cast<std::size_t>(some.sample.head));
@@ -373,10 +373,10 @@ TEST(OracleBackward, MaskedKeysNeverEnterWhateverTheyHold) {
   const References large = run(test);
   EXPECT_EQ(small.rows[0].dq.value, large.rows[0].dq.value);
   EXPECT_EQ(small.rows[0].dq.twin, large.rows[0].dq.twin);
-  EXPECT_EQ(small.rows[0].dq.largest_size, large.rows[0].dq.largest_size);
+  EXPECT_EQ(small.rows[0].dq.sizes, large.rows[0].dq.sizes);
   EXPECT_EQ(small.columns[0].dk.value, large.columns[0].dk.value);
   EXPECT_EQ(small.columns[0].dv.twin, large.columns[0].dv.twin);
-  EXPECT_EQ(small.columns[0].dk.largest_size, large.columns[0].dk.largest_size);
+  EXPECT_EQ(small.columns[0].dk.sizes, large.columns[0].dk.sizes);
 }
 
 TEST(OracleBackward, TheTwinRoundsToTheStorageType) {

@@ -123,6 +123,25 @@ TEST(ToleranceBackward, PassesOneKeyWithDropout) {
   }
 }
 
+// Without dropout dQ of one key is 0 up to the order of sums, in some rows exactly, in others not:
+// all of them count in the mean.
+TEST(ToleranceBackward, PassesWhatTheOrderOfSumsLeavesOfOneKey) {
+  TestProblem test({.pass = Pass::bwd, .seqlen_q = 17, .head_dim = 8});
+  test.fill_normal(1);
+  run_forward(test, Fault::none);
+  run_backward(test, Fault::none);
+  const Samples samples = choose_samples(test.problem, kNoLimit, 0);
+  const References references = make_references(test.problem, test.tensors(), samples, 1);
+  for (const float share : {0x1.8p-21f, 0x1.4p-20f}) {
+    const float noise = share * references.rows.at(0).dq.sizes.maxCoeff();
+    for (std::int64_t r = 0; r < 17; ++r) {
+      for (std::int64_t d = 0; d < 8; ++d) test.dq.set(0, 0, r, d, noise);
+    }
+    const Verdict dq = judge(test.problem, test.tensors(), references).at(0);
+    EXPECT_EQ(dq.pass, share < 0x1p-20f) << dq.message;
+  }
+}
+
 // What each fault must fail, in every precision.
 struct Wrong {
   Fault fault;

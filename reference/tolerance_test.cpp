@@ -118,7 +118,7 @@ TEST(Tolerance, OneKeyOf4096Dropped) {
     one.score_bound = all.score_bound.segment(row, 1);
     one.o = {.value = all.o.value.row(row),
              .twin = all.o.twin.row(row),
-             .largest_size = all.o.largest_size};
+             .sizes = all.o.sizes.segment(row, 1)};
     const References references = {.rows = {one}, .columns = {}};
     const auto verdicts = judge(test.problem, test.tensors(), references);
     caught_in_o += verdicts[0].pass ? 0 : 1;

@@ -8,10 +8,11 @@ namespace attnlab::reference {
 namespace {
 
 void set_rows(Expected& expected, const Chunk& chunk, const Matrix<double>& value,
-              const Matrix<float>& twin) {
+              const Matrix<float>& twin, const Matrix<float>& sizes) {
   const auto count = static_cast<Eigen::Index>(chunk.rows.size());
   expected.value.middleRows(chunk.first, count) = value.topRows(count);
   expected.twin.middleRows(chunk.first, count) = twin.topRows(count);
+  expected.sizes.segment(chunk.first, count) = sizes.topRows(count).rowwise().maxCoeff();
 }
 
 class Worker {
@@ -29,8 +30,8 @@ class Worker {
       const auto count = static_cast<Eigen::Index>(chunk.rows.size());
       chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);
       chunk.reference->score_bound.segment(chunk.first, count) = bounds.head(count);
-      set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, twin));
-      chunk.largest_o = output_sizes(slice, attention, factors).maxCoeff();
+      set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, twin),
+               output_sizes(slice, attention, factors));
     }
     if (problem_.pass == Pass::fwd) return;
 
@@ -61,8 +62,8 @@ class Worker {
     const double scale = problem_.scale();
     Expected& dq = chunk.reference->dq;
     set_rows(dq, chunk, scale * slice.multiply_k(exact, Factors::as_they_are),
-             twin_round(problem_, scale, slice.multiply_k(rounded, Factors::as_they_are)));
-    chunk.largest_dq = scale * slice.multiply_k(sizes, Factors::absolute).maxCoeff();
+             twin_round(problem_, scale, slice.multiply_k(rounded, Factors::as_they_are)),
+             static_cast<float>(scale) * slice.multiply_k(sizes, Factors::absolute));
     if (errors.size() == 0) return;
     // One error of delta shifts a whole row of dS: it meets the sum P K as it is.
     const auto count = static_cast<Eigen::Index>(chunk.rows.size());

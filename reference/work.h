@@ -15,7 +15,6 @@ struct Chunk {
   std::vector<std::int64_t> rows;
   RowReference* reference = nullptr;  // null: the rows are only part of columns
   Eigen::Index first = 0;             // in the reference
-  double largest_o = 0.0, largest_dq = 0.0;
 };
 
 // dK and dV of some keys, of the chunks of one task.

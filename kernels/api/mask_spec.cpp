@@ -157,8 +157,8 @@ bool is_bigbird(const std::vector<i64>& arguments, i64 i, i64 j, i64 blocks_k) {
 
 bool is_random(const std::vector<i64>& arguments, i64 i, i64 j, i64 /*blocks_k*/) {
   constexpr u32 kPurpose = 0;
-  const u64 threshold = static_cast<u64>(arguments[0]) * (u64{1} << 32) / 100;
-  return i == j || random_number(seed_argument(arguments, 1), j, i, kPurpose) < threshold;
+  const u64 number = random_number(seed_argument(arguments, 1), j, i, kPurpose);
+  return i == j || 100 * number < static_cast<u64>(arguments[0]) << 32;
 }
 
 constexpr PatternRule kPatterns[] = {

@@ -99,4 +99,18 @@ struct EntryGroup {
 };
 std::vector<EntryGroup> equal_entries(const Problem& problem);
 
+// The traffic of a problem, of which count_group(entry, batch) counts one K/V head of an entry and
+// the query heads that share it.
+template <class CountGroup>
+Traffic count_groups(const Problem& problem, const CountGroup& count_group) {
+  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  const std::vector<BatchEntry> entries = make_entries(problem, pattern.data());
+  Traffic total;
+  for (const EntryGroup& equal : equal_entries(problem)) {
+    Traffic entry = count_group(entries[static_cast<std::size_t>(equal.entry)], equal.entry);
+    total += entry *= equal.count * problem.num_heads_kv;
+  }
+  return total;
+}
+
 }  // namespace attnlab::cpu

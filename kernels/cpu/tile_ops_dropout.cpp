@@ -21,19 +21,17 @@ HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kRounds = 10;
-
 // The key of each round; it does not depend on the counter.
 struct RoundKeys {
   explicit RoundKeys(PhiloxKey key) {
-    for (int i = 0; i < kRounds; ++i) {
+    for (int i = 0; i < kPhiloxRounds; ++i) {
       low[i] = key.low;
       high[i] = key.high;
-      key.low += 0x9E3779B9;
-      key.high += 0xBB67AE85;
+      key.low += kPhiloxWeyl0;
+      key.high += kPhiloxWeyl1;
     }
   }
-  u64 low[kRounds], high[kRounds];
+  u64 low[kPhiloxRounds], high[kPhiloxRounds];
 };
 
 // One word of a counter in the low 32 bits of each 64-bit lane: a product of two words fits, and
@@ -59,8 +57,8 @@ HWY_ATTR inline Word product(Word a, u32 b) {
 
 // The rounds of shared/philox.h, with its constants.
 HWY_ATTR inline Counters philox(Counters c, const RoundKeys& keys) {
-  for (int i = 0; i < kRounds; ++i) {
-    const Word x = product(c.x, 0xD2511F53), z = product(c.z, 0xCD9E8D57);
+  for (int i = 0; i < kPhiloxRounds; ++i) {
+    const Word x = product(c.x, kPhiloxMultiplier0), z = product(c.z, kPhiloxMultiplier1);
     c = {.x = hn::Xor3(hn::ShiftRight<32>(z), c.y, hn::Set(Wide(), keys.low[i])),
          .y = z,
          .z = hn::Xor3(hn::ShiftRight<32>(x), c.w, hn::Set(Wide(), keys.high[i])),

@@ -172,14 +172,11 @@ Traffic traffic(const Problem& problem, const Config& /*config*/) {
   const Work work = {.shape = shape,
                      .dropout = make_dropout(problem.dropout, problem.seed),
                      .has_mask = !problem.mask.is_none()};
-  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, nullptr);
   const Tensors nowhere;
   cpu::TileCarver dry(nullptr);
   const FastMemory fast = carve(dry, shape.head_dim);
-  Traffic total;
-  for (const cpu::EntryGroup& group : cpu::equal_entries(problem)) {
-    const cpu::BatchEntry& entry = entries[static_cast<std::size_t>(group.entry)];
-    const cpu::SliceTensors slice(problem, shape, entry, nowhere, group.entry, 0);
+  return cpu::count_groups(problem, [&](const cpu::BatchEntry& entry, i64 batch) {
+    const cpu::SliceTensors slice(problem, shape, entry, nowhere, batch, 0);
     const i64 whole_blocks = entry.mask.seqlen_q / kBlock;
     Executor whole(nullptr), last(nullptr);
     forward(work, entry.mask, slice, 0, fast, whole);
@@ -187,9 +184,8 @@ Traffic traffic(const Problem& problem, const Config& /*config*/) {
     Traffic slices = whole.traffic();
     slices *= whole_blocks;
     slices += last.traffic();
-    total += slices *= group.count * problem.num_heads_q;
-  }
-  return total;
+    return slices *= problem.num_heads_q / problem.num_heads_kv;
+  });
 }
 
 }  // namespace

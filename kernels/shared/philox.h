@@ -12,6 +12,10 @@ struct PhiloxCounter {
   ATTNLAB_HD friend constexpr bool operator==(const PhiloxCounter&, const PhiloxCounter&) = default;
 };
 
+constexpr int kPhiloxRounds = 10;
+constexpr u32 kPhiloxMultiplier0 = 0xD2511F53, kPhiloxMultiplier1 = 0xCD9E8D57;
+constexpr u32 kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;  // golden ratio, sqrt(3) - 1
+
 struct PhiloxKey {
   u32 low = 0, high = 0;
 };
@@ -26,15 +30,13 @@ ATTNLAB_HD constexpr u32 multiply_high(u32 a, u32 b) {
 
 // Four random words for one counter under one key: ten rounds.
 ATTNLAB_HD constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
-  constexpr u32 kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-  constexpr u32 kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;  // golden ratio, sqrt(3) - 1
-  for (int round = 0; round < 10; ++round) {
-    counter = {.x = multiply_high(kMultiplier1, counter.z) ^ counter.y ^ key.low,
-               .y = kMultiplier1 * counter.z,
-               .z = multiply_high(kMultiplier0, counter.x) ^ counter.w ^ key.high,
-               .w = kMultiplier0 * counter.x};
-    key.low += kWeyl0;
-    key.high += kWeyl1;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    counter = {.x = multiply_high(kPhiloxMultiplier1, counter.z) ^ counter.y ^ key.low,
+               .y = kPhiloxMultiplier1 * counter.z,
+               .z = multiply_high(kPhiloxMultiplier0, counter.x) ^ counter.w ^ key.high,
+               .w = kPhiloxMultiplier0 * counter.x};
+    key.low += kPhiloxWeyl0;
+    key.high += kPhiloxWeyl1;
   }
   return counter;
 }

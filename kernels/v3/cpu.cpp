@@ -242,14 +242,9 @@ Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
 Traffic traffic(const Problem& problem, const Config& config) {
   const Shape shape = make_shape(problem);
   const Work work = make_work(problem, shape, config);
-  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
-  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, pattern.data());
-  Traffic total;
-  for (const cpu::EntryGroup& equal : cpu::equal_entries(problem)) {
-    Traffic entry = count_group(work, entries[static_cast<std::size_t>(equal.entry)], equal.entry);
-    total += entry *= equal.count * problem.num_heads_kv;
-  }
-  return total;
+  return cpu::count_groups(problem, [&](const cpu::BatchEntry& entry, i64 batch) {
+    return count_group(work, entry, batch);
+  });
 }
 
 }  // namespace
