@@ -38,6 +38,17 @@ std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& dev
   return points;
 }
 
+// What differs from the kernel's defaults.
+std::string deviations(const Competitor& competitor) {
+  Config config;
+  const Config defaults =
+      competitor.implementation == nullptr ? Config() : default_config(*competitor.implementation);
+  for (const auto& [name, value] : competitor.config.values()) {
+    if (!defaults.contains(name) || defaults.get(name) != value) config.set(name, value);
+  }
+  return config.to_string();
+}
+
 std::string mib(std::uint64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
 }
@@ -53,7 +64,7 @@ Grid make_grid(const std::vector<PlannedPoint>& points, Footnotes& footnotes) {
     const bool runs = point.status == "runs";
     grid.rows.push_back({{point.work->problem.id()},
                          {point.competitor->kernel},
-                         {point.competitor->config.to_string()},
+                         {deviations(*point.competitor)},
                          {runs ? mib(point.memory_bytes) : "-"},
                          {footnotes.mark(point.status, point.reason)}});
   }

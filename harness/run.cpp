@@ -10,8 +10,8 @@
 
 #include "harness/accounting.h"
 #include "harness/bench.h"
+#include "harness/entrant.h"
 #include "harness/inputs.h"
-#include "harness/outputs.h"
 #include "harness/repro.h"
 #include "harness/statistics.h"
 #include "reference/oracle.h"
@@ -38,32 +38,6 @@ double weight(const Problem& problem, const Competitor& competitor) {
 struct Ending {
   Status status;
   std::string reason;
-};
-
-struct ReleasePrepared {
-  const Implementation* implementation;
-  void operator()(PreparedKernel* prepared) const { implementation->release(prepared); }
-};
-using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
-
-// One competitor on its way through the case.
-struct Entrant {
-  const Competitor* competitor;
-  Record record;
-  bool finished = false;
-  Prepared prepared{nullptr, {nullptr}};
-  std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
-  std::optional<Outputs> outputs;  // of the timed launches
-  Tensors tensors;                 // what the timed launches get
-
-  const Implementation& kernel() const { return *competitor->implementation; }
-  Prepared prepare(const Problem& problem, const Device& device) const {
-    return {kernel().prepare(problem, competitor->config, device), {competitor->implementation}};
-  }
-  std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
-  std::string name() const {
-    return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
-  }
 };
 
 std::string utc_now() {
@@ -200,52 +174,20 @@ class CaseRun {
     references_ = reference::make_references(problem, inputs_->tensors(), samples, threads);
   }
 
-  // Before a backward that is timed alone: o, lse and the saved state from the competitor's own
-  // forward, with a workspace of its own.
-  void run_forward(Entrant& entrant) {
-    const Problem forward = forward_of(work_.problem);
-    const Competitor& competitor = *entrant.competitor;
-    const std::uint64_t workspace_bytes =
-        forward_workspace_bytes(work_.problem, competitor, *context_.device);
-    entrant.forward.emplace(arena_, entrant.name(), forward,
-                            kernel_saved_bytes(work_.problem, competitor));
-    const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes);
-    Tensors tensors = entrant.forward->attach(inputs_->tensors());
-    tensors.dout = nullptr;
-    tensors.workspace = workspace.get();
-    tensors.workspace_bytes = workspace_bytes;
-    const Prepared prepared = entrant.prepare(forward, *context_.device);
-    entrant.kernel().launch(prepared.get(), tensors, nullptr);
-    fail_if(overrun(), entrant);
-    entrant.forward->seal();
-  }
-
-  // What a launch gets: the inputs, for a backward what its forward left, the outputs.
-  Tensors tensors_of(const Entrant& entrant, const Outputs& outputs,
-                     const Arena::Buffer& workspace) const {
-    Tensors tensors = inputs_->tensors();
-    if (entrant.forward) tensors = entrant.forward->attach(tensors);
-    tensors = outputs.attach(tensors);
-    tensors.workspace = workspace.get();
-    tensors.workspace_bytes = entrant.workspace_bytes();
-    return tensors;
-  }
-
-  Outputs make_outputs(const Entrant& entrant) {
-    return Outputs(arena_, entrant.name(), work_.problem,
-                   kernel_saved_bytes(work_.problem, *entrant.competitor));
-  }
-
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
   // what the forwards of earlier ones left.
   void verify(Entrant& entrant) {
     const std::uint64_t of_others = arena_.current_bytes() - Inputs::bytes(work_.problem);
-    if (work_.problem.pass == Pass::bwd) run_forward(entrant);
+    if (work_.problem.pass == Pass::bwd) {
+      fail_if(
+          named(entrant.run_forward(arena_, work_.problem, *context_.device, inputs_->tensors())),
+          entrant);
+    }
     arena_.reset_peak();
-    const Outputs outputs = make_outputs(entrant);
+    const Outputs outputs = entrant.make_outputs(arena_, work_.problem);
     const Arena::Buffer workspace = arena_.allocate("workspace", entrant.workspace_bytes());
     entrant.prepared = entrant.prepare(work_.problem, *context_.device);
-    const Tensors tensors = tensors_of(entrant, outputs, workspace);
+    const Tensors tensors = entrant.attach(inputs_->tensors(), outputs, workspace);
     entrant.kernel().launch(entrant.prepared.get(), tensors, nullptr);
     entrant.record.memory->peak_bytes = arena_.peak_bytes() - of_others;
     judge(entrant, tensors, entrant.record.verify);
@@ -257,8 +199,8 @@ class CaseRun {
     const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes_);
     std::vector<Contender> contenders;
     for (Entrant* entrant : timed) {
-      entrant->outputs.emplace(make_outputs(*entrant));
-      entrant->tensors = tensors_of(*entrant, *entrant->outputs, workspace);
+      entrant->outputs.emplace(entrant->make_outputs(arena_, work_.problem));
+      entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
       contenders.push_back({.name = entrant->name(), .launch = [entrant] {
                               entrant->kernel().launch(entrant->prepared.get(), entrant->tensors,
                                                        nullptr);
@@ -286,13 +228,12 @@ class CaseRun {
 
   void judge(const Entrant& entrant, const Tensors& tensors,
              std::vector<reference::Verdict>& verdicts) {
-    std::string failure = overrun();
+    std::string failure = named(arena_.restore_guards());
     verdicts = reference::judge(work_.problem, tensors, references_);
     const std::string changed = entrant.forward ? entrant.forward->changed() : "";
     if (failure.empty() && !changed.empty()) {
-      failure =
-          fmt::format("the backward changed {}, which its forward left and it may only read; {}",
-                      changed, work_.problem.id());
+      failure = named(fmt::format(
+          "the backward changed {}, which its forward left and it may only read", changed));
     }
     for (const reference::Verdict& verdict : verdicts) {
       if (failure.empty() && !verdict.pass) failure = verdict.message;
@@ -300,10 +241,9 @@ class CaseRun {
     fail_if(failure, entrant);
   }
 
-  // What was written outside of a tensor, if anything was.
-  std::string overrun() {
-    const std::string where = arena_.restore_guards();
-    return where.empty() ? where : where + "; " + work_.problem.id();
+  // A failure with the problem's name, as the oracle's messages have it.
+  std::string named(const std::string& failure) const {
+    return failure.empty() ? failure : failure + "; " + work_.problem.id();
   }
 
   // Ends the competitor's way if there is a failure.

@@ -73,6 +73,9 @@ struct Fake {
     const Problem& problem = state.problem;
     if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
     if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
+    if (problem.pass == Pass::fwd && tensors.dout != nullptr) {
+      throw std::runtime_error("a forward has no dO");
+    }
     if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
     if (problem.pass != Pass::fwd) backward(problem, tensors, repeated);
     // The whole workspace is the kernel's own.

@@ -1,0 +1,45 @@
+#include "harness/entrant.h"
+
+#include <fmt/format.h>
+
+#include "harness/accounting.h"
+
+namespace attnlab {
+
+std::string Entrant::name() const {
+  return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
+}
+
+Prepared Entrant::prepare(const Problem& problem, const Device& device) const {
+  return {kernel().prepare(problem, competitor->config, device), {competitor->implementation}};
+}
+
+std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Device& device,
+                                 const Tensors& inputs) {
+  const Problem forward_problem = forward_of(problem);
+  const std::uint64_t bytes = forward_workspace_bytes(problem, *competitor, device);
+  forward.emplace(arena, name(), forward_problem, kernel_saved_bytes(problem, *competitor));
+  const Arena::Buffer workspace = arena.allocate("workspace", bytes);
+  Tensors given = forward->attach(inputs);
+  given.dout = nullptr;
+  given.workspace = workspace.get();
+  given.workspace_bytes = bytes;
+  const Prepared prepared_forward = prepare(forward_problem, device);
+  kernel().launch(prepared_forward.get(), given, nullptr);
+  forward->seal();
+  return arena.restore_guards();
+}
+
+Outputs Entrant::make_outputs(Arena& arena, const Problem& problem) const {
+  return Outputs(arena, name(), problem, kernel_saved_bytes(problem, *competitor));
+}
+
+Tensors Entrant::attach(const Tensors& inputs, const Outputs& own,
+                        const Arena::Buffer& workspace) const {
+  Tensors all = own.attach(forward ? forward->attach(inputs) : inputs);
+  all.workspace = workspace.get();
+  all.workspace_bytes = workspace_bytes();
+  return all;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,48 @@
+// One competitor on its way through a case: its record, its prepared kernel, its tensors.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/outputs.h"
+#include "harness/record.h"
+
+namespace attnlab {
+
+struct ReleasePrepared {
+  const Implementation* implementation;
+  void operator()(PreparedKernel* prepared) const { implementation->release(prepared); }
+};
+using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
+
+struct Entrant {
+  const Competitor* competitor;
+  Record record;
+  bool finished = false;
+  Prepared prepared{nullptr, {nullptr}};
+  std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
+  std::optional<Outputs> outputs;  // of the timed launches
+  Tensors tensors;                 // what the timed launches get
+
+  const Implementation& kernel() const { return *competitor->implementation; }
+  std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
+  std::string name() const;
+
+  Prepared prepare(const Problem& problem, const Device& device) const;
+
+  // For Pass::bwd, before anything of it: makes o, lse and the saved state by this competitor's own
+  // forward, with a workspace of its own, and seals them. Returns where it wrote outside of its
+  // tensors, "" if nowhere.
+  std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
+                          const Tensors& inputs);
+
+  Outputs make_outputs(Arena& arena, const Problem& problem) const;
+
+  // What a launch gets: the inputs, for a backward what its forward left, the outputs, and as much
+  // of the workspace as the competitor asked for.
+  Tensors attach(const Tensors& inputs, const Outputs& outputs,
+                 const Arena::Buffer& workspace) const;
+};
+
+}  // namespace attnlab
