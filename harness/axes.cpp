@@ -13,6 +13,8 @@
 namespace attnlab {
 namespace {
 
+constexpr std::size_t kMostValues = 4096;  // of one axis
+
 template <class T, class Parse, class ValueOf>
 AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, ValueOf value_of) {
   AxisGrammar row;
@@ -25,6 +27,9 @@ AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, Va
         for (T& value : parse(trim(item))) {
           if (std::find(values.begin(), values.end(), value) != values.end()) {
             throw std::invalid_argument(fmt::format("{} is given twice", text_of(value)));
+          }
+          if (values.size() == kMostValues) {
+            throw std::invalid_argument(fmt::format("has more than {} values", kMostValues));
           }
           values.push_back(std::move(value));
         }

@@ -54,6 +54,7 @@ TEST(Axes, RefusesBadIntegers) {
   }
   EXPECT_PRED2(contains, error_of("seqlen", "64,0"), "test: 0 is outside [1, 2147483648]");
   EXPECT_PRED2(contains, error_of("seqlen", "1:100000:+1"), "more than 4096");
+  EXPECT_PRED2(contains, error_of("seqlen", "1:4000:+1,4001:8000:+1"), "more than 4096");
   EXPECT_NE(error_of("seed", "0:4:x2"), "");
 }
 

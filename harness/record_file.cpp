@@ -16,6 +16,9 @@ namespace attnlab {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+constexpr int kDeepest = 64;
+
 [[noreturn]] void fail(const std::filesystem::path& file, const char* action) {
   throw UsageError(fmt::format("{}: cannot {}: {}", file.string(), action, std::strerror(errno)));
 }
@@ -80,7 +83,14 @@ std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& fi
   for (int number = 1; std::getline(stream, line); ++number) {
     if (line.empty()) continue;
     const std::string where = fmt::format("{}:{}", file.string(), number);
-    nlohmann::ordered_json record = nlohmann::ordered_json::parse(line, nullptr, false);
+    const auto refuse_depth = [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDeepest) throw UsageError(where + ": is nested deeper than any record");
+      return true;
+    };
+    // The parser takes a zero byte for the end of its input.
+    const bool has_zero = line.find('\0') != std::string::npos;
+    Json record =
+        has_zero ? Json(Json::value_t::discarded) : Json::parse(line, refuse_depth, false);
     if (record.is_discarded() && is_torn(line)) {
       warnings.push_back(where + ": half-written record left out (the run was interrupted)");
       continue;

@@ -235,6 +235,20 @@ TEST_F(RecordFiles, ATornLineMayEndAnywhere) {
   }
 }
 
+TEST_F(RecordFiles, DeepNestingIsRefusedNotFollowed) {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const auto file = write(R"({"schema":"attnlab.record/1","x":)" + deep + "}\n");
+  const std::string error = usage_error(file);
+  EXPECT_NE(error.find("records.jsonl:1: is nested deeper"), std::string::npos) << error;
+}
+
+// Taken for the end of the line, a zero byte would hide what follows.
+TEST_F(RecordFiles, AZeroByteEndsNoRecord) {
+  const auto file = write(line(1) + std::string(1, '\0') + "x\n" + line(2) + "\n");
+  EXPECT_EQ(read_records(file, warnings_).size(), 1u);
+  EXPECT_EQ(warnings_.size(), 1u);
+}
+
 TEST_F(RecordFiles, BytesThatAreNotUtf8AreReplaced) {
   const std::filesystem::path file = folder_ / "records.jsonl";
   Record record = full_record();

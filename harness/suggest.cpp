@@ -29,6 +29,8 @@ std::size_t edits(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
+  constexpr std::size_t kLongest = 64;  // a longer name is no slip, and its table would be large
+  if (name.size() > kLongest) return "";
   std::string best;
   std::size_t fewest = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {

@@ -15,6 +15,11 @@ TEST(Suggest, FindsOneEdit) {
 
 TEST(Suggest, DoesNotReplaceEveryLetter) { EXPECT_EQ(nearest("ab", {"xy"}), ""); }
 
+TEST(Suggest, ALongNameIsNoSlip) {
+  EXPECT_EQ(nearest(std::string(65, 'a'), {std::string(64, 'a')}), "");
+  EXPECT_NE(nearest(std::string(64, 'a'), {std::string(63, 'a')}), "");
+}
+
 TEST(Suggest, ListsAllWhereNothingIsNear) {
   EXPECT_EQ(suggestion("mas", {"mask", "seed"}), "; did you mean 'mask'?");
   EXPECT_EQ(suggestion("something", {"mask", "seed"}), "; there are: mask, seed");

@@ -37,8 +37,13 @@ std::string place_of(const std::string& text, std::size_t bytes_read) {
 
 // Parses, and refuses a key that an object holds twice (the parser alone would keep the last).
 Json parse_strictly(const std::string& text, const std::string& file) {
+  constexpr int kDeepest = 16;
+  // The parser takes a zero byte for the end of its input.
+  if (text.find('\0') != std::string::npos) fail(file, "not JSON: holds a zero byte");
   std::vector<std::set<std::string>> open_objects;
-  const auto refuse_duplicates = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto refuse_duplicates = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    // Trees of any depth would be copied by recursion.
+    if (depth > kDeepest) fail(file, fmt::format("is nested deeper than {} levels", kDeepest));
     if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
     if (event == Json::parse_event_t::object_end) open_objects.pop_back();
     if (event == Json::parse_event_t::key) {

@@ -123,6 +123,13 @@ TEST(ReadSweep, SyntaxErrorsHaveLineAndColumn) {
   EXPECT_PRED2(contains, error_of("{\"axes\": {\"dropout\": NaN}}"), "not JSON: line 1, column 22");
   EXPECT_PRED2(contains, error_of("{\"a\": 1e999}"), "not JSON");
   EXPECT_PRED2(contains, error_of(""), "not JSON: line 1");
+  // Taken for the end of the text, the zero byte would hide what follows.
+  EXPECT_PRED2(contains, error_of(with(R"("axes": {})") + std::string(1, '\0') + "x"), "zero byte");
+}
+
+TEST(ReadSweep, DeepNestingIsRefusedNotFollowed) {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  EXPECT_PRED2(contains, error_of(with(R"("axes": )" + deep)), "nested deeper");
 }
 
 TEST(ReadSweep, SuggestsAFileOfNearlyThatName) {

@@ -3,7 +3,7 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh needs
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need
 #
 # Needs root or sudo only when something is missing. On other distributions it checks that the same
 # things are there and names those that are not.
@@ -18,8 +18,8 @@ modules=(eigen3 fmt CLI11 nlohmann_json benchmark gtest libhwy)
 for argument in "$@"; do
   case $argument in
     --dev)
-      packages+=(clang-format-14 clang-tidy-14)
-      commands+=(clang-format-14 clang-tidy-14)
+      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev)
+      commands+=(clang-format-14 clang-tidy-14 clang++-14)
       ;;
     -h | --help)
       sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"
