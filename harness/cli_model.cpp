@@ -1,5 +1,6 @@
 // attnlab model: what points cost on paper, without running them.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -1,6 +1,7 @@
 #include "harness/cli_verbs.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/test_support.h"
 

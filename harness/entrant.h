@@ -41,8 +41,7 @@ struct Entrant {
 
   // What a launch gets: the inputs, for a backward what its forward left, the outputs, and as much
   // of the workspace as the competitor asked for.
-  Tensors attach(const Tensors& inputs, const Outputs& outputs,
-                 const Arena::Buffer& workspace) const;
+  Tensors attach(const Tensors& inputs, const Outputs& own, const Arena::Buffer& workspace) const;
 };
 
 }  // namespace attnlab

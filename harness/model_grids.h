@@ -1,7 +1,7 @@
 // The grids that attnlab model's texts are made of, filled from the JSON model alone.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "harness/model_kernels.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/axes.h"
 #include "harness/model.h"

@@ -1,7 +1,7 @@
 // What one kernel costs on one point, out of its own schedule, as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "harness/sweep.h"
 

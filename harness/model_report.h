@@ -1,7 +1,7 @@
 // attnlab model's answer: one JSON object with every number, and the texts made from it alone.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

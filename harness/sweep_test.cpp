@@ -166,9 +166,10 @@ TEST(SetProtocol, RefusesWithARemedy) {
       {"min_rounds=0", "min_rounds: 0 is outside"},
       {"min_rounds=3,min_rounds=4", "min_rounds is given twice"},
   };
-  for (const auto& [text, message] : cases) {
+  for (const auto& one : cases) {
     Sweep sweep;
-    EXPECT_PRED2(contains, usage_error([&] { set_protocol(sweep, text, "--protocol"); }), message);
+    const auto set = [&] { set_protocol(sweep, one.first, "--protocol"); };
+    EXPECT_PRED2(contains, usage_error(set), one.second);
   }
 }
 

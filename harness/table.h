@@ -1,7 +1,7 @@
 // Tables rebuilt from records, and from nothing else. Only this file family formats numbers.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,6 +2,8 @@
 // ATTNLAB_UPDATE_GOLDEN=1 and read the difference before committing it.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
