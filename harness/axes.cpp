@@ -129,6 +129,7 @@ const char* to_string(InputKind kind) {
     case InputKind::integers: return "integers";
     case InputKind::large_logits: return "large_logits";
     case InputKind::outlier: return "outlier";
+    case InputKind::file: return "file";
   }
   return "?";
 }

@@ -10,6 +10,7 @@
 #include "harness/build_info.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/repro.h"
 #include "harness/suggest.h"
 
 namespace attnlab {
@@ -37,18 +38,9 @@ std::string version_text() {
                      build.commit, build.compiler, build.flags);
 }
 
-// As a shell would read it again.
-std::string quoted(const std::string& word) {
-  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 std::string join_command_line(int argc, const char* const* argv) {
   std::string text;
-  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + quoted(argv[i]);
+  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + shell_word(argv[i]);
   return text;
 }
 

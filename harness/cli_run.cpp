@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "harness/cli_sweep_flags.h"
+#include "harness/cli_tensors.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
@@ -30,12 +31,19 @@ Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S
 a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is
 unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.
 
+--input runs on your own tensors: q, k, v and perhaps do, F32, F16 or BF16, in a safetensors file;
+dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and cu_seqlens_k), and dO
+is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
+were verified; scripts/check_saved.py compares them with NumPy.
+
 Examples:
   attnlab run sweeps/quick.json
   attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown
   attnlab run --kernel naive,v2 --seqlen 512:8192:x2 --mask none,causal
   attnlab run --kernel v2 --heads 8 --heads-kv 2 --block 64x64,128x128 --dry-run
   attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4
+  attnlab run --input qkv.safetensors --layout bhsd --mask causal --kernel naive,v2
+  attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or sweep file, 3 nothing could run or a
 measurement is invalid.)";
@@ -43,6 +51,7 @@ measurement is invalid.)";
 // The flags as they were given; empty: not given.
 struct RunFlags {
   SweepFlags sweep;
+  SaveFlags save;
   std::string out, isa, memory_limit, protocol;
   std::string format = "table";
   std::optional<int> threads, rounds;
@@ -53,6 +62,7 @@ struct RunFlags {
 
 Sweep make_sweep(const RunFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
+  apply_input(sweep, flags.sweep);
   if (!flags.protocol.empty()) set_protocol(sweep, flags.protocol, "--protocol");
   if (flags.rounds) {
     sweep.protocol.min_rounds = *flags.rounds;
@@ -150,20 +160,31 @@ int run(const RunFlags& flags, const std::string& command_line) {
   if (flags.threads) device.threads = *flags.threads;
   if (!flags.isa.empty()) device.isa = flags.isa;
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  const std::uint64_t limit = memory_limit(flags, device);
+  refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
+  std::optional<TensorSaver> saver = make_saver(flags.save, cases, limit);
   if (flags.dry_run) {
     fmt::print("{}", render_plan(cases, device, format));
     return kExitGood;
   }
   const std::filesystem::path out = flags.out.empty() ? default_output(sweep) : flags.out;
-  const RunContext context{.device = &device,
-                           .protocol = sweep.protocol,
-                           .sweep_name = sweep.name,
-                           .command_line = command_line,
-                           .memory_limit_bytes = memory_limit(flags, device)};
+  refuse_same_file({"--out", out}, {"--input", flags.sweep.input});
+  refuse_same_file({"--save", flags.save.save}, {"--out", out});
+  RunContext context{.device = &device,
+                     .protocol = sweep.protocol,
+                     .sweep_name = sweep.name,
+                     .command_line = command_line,
+                     .memory_limit_bytes = limit};
+  if (saver) {
+    context.verified = [&](const Record& record, const Tensors& tensors) {
+      saver->save(record, tensors);
+    };
+  }
   // Data formats have standard output to themselves.
   const bool data_only = format == TableFormat::csv || format == TableFormat::json;
   std::FILE* const notes = data_only ? stderr : stdout;
   fmt::print(notes, "{}\n", header(sweep, cases, device, out));
+  if (sweep.input != nullptr) fmt::print(notes, "{}\n", describe_input(cases));
   std::fflush(notes);
   const auto records = run_cases(cases, context, out, !flags.no_progress);
   TableOptions options;
@@ -175,6 +196,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
              "  attnlab table {0} --value gflops\n"
              "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
              out.string());
+  if (saver) fmt::print(notes, "\n{}", saver->report(records));
   return exit_code(records);
 }
 
@@ -191,6 +213,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command->footer(kFooter);
   const auto flags = std::make_shared<RunFlags>();
   add_sweep_flags(*command, flags->sweep);
+  add_tensor_flags(*command, flags->sweep, flags->save);
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
       ->check(between(1, 4096))

@@ -2,21 +2,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <string_view>
 
 #include "harness/axes.h"
 #include "harness/errors.h"
 
 namespace attnlab {
-namespace {
 
 std::string flag_of(std::string_view axis) {
   std::string flag = "--" + std::string(axis);
   std::replace(flag.begin(), flag.end(), '_', '-');
   return flag;
 }
-
-}  // namespace
 
 void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
   flags.axes.resize(axis_help().size());
@@ -52,7 +48,7 @@ Sweep make_sweep(const SweepFlags& flags) {
     set_axis(sweep, axis, *flags.axes[i], flag_of(axis));
   }
   if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
-  if (flags.sweep_file.empty() && !sweep.overridden) {
+  if (flags.sweep_file.empty() && flags.input.empty() && !sweep.overridden) {
     throw UsageError(
         "nothing to do: name a sweep file (attnlab list shows those there are) or an axis, like "
         "--seqlen 1024");

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/sweep.h"
@@ -15,7 +16,11 @@ struct SweepFlags {
   std::string sweep_file;
   std::vector<std::optional<std::string>> axes;  // in the order of axis_help()
   std::string backend;
+  std::string input;  // a file of tensors that says the sizes; apply_input() reads it
 };
+
+// "--head-dim" of the axis head_dim.
+std::string flag_of(std::string_view axis);
 
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);

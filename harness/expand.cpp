@@ -284,6 +284,7 @@ std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
   CaseList list;
   for (const Axes& axes : sweep.axes) list.add(expand_product(axes, registry, device));
   std::vector<Case> cases = list.take();
+  for (Case& point : cases) point.input = sweep.input;
   exclude_points(cases, sweep, registry);
   return cases;
 }

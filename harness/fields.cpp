@@ -127,6 +127,13 @@ RecordJson read_ci(const RecordJson& record) {
   return quotient(half, at(record, {"time", "median_s"}));
 }
 
+RecordJson read_input_file(const RecordJson& record) {
+  const RecordJson path = at(record, {"input_file", "path"});
+  const RecordJson hash = at(record, {"input_file", "fnv1a"});
+  if (!path.is_string() || !hash.is_string()) return nullptr;
+  return path.get<std::string>() + "#" + hash.get<std::string>();
+}
+
 RecordJson read_requested_bytes(const RecordJson& record) {
   const RecordJson read = at(record, {"traffic", "requested_read_bytes"});
   const RecordJson write = at(record, {"traffic", "requested_write_bytes"});
@@ -177,6 +184,8 @@ std::vector<Field> make_fields() {
   problem("seqlen_k", "seqlen_k", "keys of an entry");
   add("input_kind", "input_kind", "", kAxis, kPlain, "distribution of the inputs",
       reader({"input_kind"}));
+  add("input_file", "input_file", "", kAxis, kPlain,
+      "the user's file that q, k, v came from, and its hash: PATH#HASH", read_input_file);
   add("seed", "seed", "", kAxis, kPlain, "seed of inputs, dropout and lengths", reader({"seed"}));
 
   add("kernel", "kernel", "", kIdentity, kPlain, "the kernel's name", reader({"kernel"}));
@@ -303,6 +312,7 @@ void add_speedups(std::vector<RecordJson>& records) {
     std::string text;
     for (const char* key : {"id", "input_kind", "seed", "backend"})
       text += at(record, {key}).dump();
+    text += at(record, {"input_file", "fnv1a"}).dump();
     for (const char* key : {"name", "isa", "threads"}) text += at(record, {"device", key}).dump();
     return text;
   };

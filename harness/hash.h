@@ -7,10 +7,13 @@
 
 namespace attnlab {
 
-// FNV-1a, 64 bits. Source: RFC 9923 (Fowler, Noll, Vo).
-inline std::uint64_t fnv1a(const void* data, std::size_t bytes) {
+inline constexpr std::uint64_t kFnv1aOfNothing = 0xCBF29CE484222325;
+
+// FNV-1a, 64 bits, of what `hash` stands for with these bytes behind it. Source: RFC 9923 (Fowler,
+// Noll, Vo).
+inline std::uint64_t fnv1a(const void* data, std::size_t bytes,
+                           std::uint64_t hash = kFnv1aOfNothing) {
   constexpr std::uint64_t kPrime = 0x100000001B3;
-  std::uint64_t hash = 0xCBF29CE484222325;
   const auto* byte = static_cast<const unsigned char*>(data);
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ byte[i]) * kPrime;
   return hash;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/safetensors.h"
 #include "kernels/shared/convert.h"
 #include "kernels/shared/philox.h"
 
@@ -96,7 +97,8 @@ Four with_outliers(const RowSource& source, std::int64_t group) {
 
 Four draw(InputKind kind, const RowSource& source, std::int64_t group) {
   switch (kind) {
-    case InputKind::normal: break;
+    case InputKind::normal:
+    case InputKind::file: break;
     case InputKind::uniform: return uniform(source.words(group, RowSource::Purpose::values));
     case InputKind::integers:
       return sparse_integers(source.words(group, RowSource::Purpose::values));
@@ -200,11 +202,16 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
 }
 
 Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed,
-               int threads) {
+               int threads, const QkvTensors* file) {
   const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.dtype));
-  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements) {
+  using Given = std::span<const std::byte>;
+  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements, Given given) {
     buffers_.push_back(arena.allocate(name, static_cast<std::uint64_t>(elements) * element_bytes));
-    fill_input(which, problem, kind, seed, threads, buffers_.back().get());
+    if (given.empty()) {
+      fill_input(which, problem, kind, seed, threads, buffers_.back().get());
+    } else {
+      std::memcpy(buffers_.back().get(), given.data(), given.size());
+    }
     return buffers_.back().get();
   };
   const auto list = [&]<class T>(const char* name, const std::vector<T>& values) -> const T* {
@@ -212,11 +219,12 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
     std::memcpy(buffers_.back().get(), values.data(), values.size() * sizeof(T));
     return static_cast<const T*>(buffers_.back().get());
   };
-  tensors_.q = tensor("q", InputTensor::q, problem.elements_q());
-  tensors_.k = tensor("k", InputTensor::k, problem.elements_k());
-  tensors_.v = tensor("v", InputTensor::v, problem.elements_k());
+  tensors_.q = tensor("q", InputTensor::q, problem.elements_q(), file ? file->q : Given());
+  tensors_.k = tensor("k", InputTensor::k, problem.elements_k(), file ? file->k : Given());
+  tensors_.v = tensor("v", InputTensor::v, problem.elements_k(), file ? file->v : Given());
   if (problem.pass != Pass::fwd) {
-    tensors_.dout = tensor("dO", InputTensor::dout, problem.elements_q());
+    tensors_.dout =
+        tensor("dO", InputTensor::dout, problem.elements_q(), file ? file->dout : Given());
   }
   const Lengths& lengths = problem.lengths;
   if (lengths.kind == LengthsKind::padding) {

@@ -21,16 +21,19 @@ enum class InputTensor : std::uint8_t { q, k, v, dout };
 //   large_logits  N(0, 1), q times 16 (dO and the others are not)
 //   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
 //                 FlashAttention-3, section 4.3.
+//   file          N(0, 1): a dO that the user's file does not have
 // Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
 // reads them is caught, and finite, because a kernel may multiply them by a P of zero.
 void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
                 int threads, void* data);
 
 // q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in an
-// arena.
+// arena. Tensors that `file` has come from there, all others are drawn; the problem's sizes are
+// then the file's.
 class Inputs {
  public:
-  Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads);
+  Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,
+         const QkvTensors* file = nullptr);
 
   // With the inputs set and all else null.
   const Tensors& tensors() const { return tensors_; }

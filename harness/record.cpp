@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/build_info.h"
+#include "harness/safetensors.h"
 
 namespace attnlab {
 
@@ -54,6 +55,16 @@ Json problem_json(const Problem& problem, const std::optional<PatternSummary>& p
           {"lengths", lengths},
           {"dropout", problem.dropout},
           {"softmax_scale", problem.scale()}};
+}
+
+// Where q, k, v come from.
+Json input_file_json(const Case& point) {
+  if (point.input == nullptr) return nullptr;
+  Json json = {{"path", point.input->file.path.string()},
+               {"fnv1a", fmt::format("{:016x}", point.input->file.hash)},
+               {"do", nullptr}};
+  if (point.problem.pass != Pass::fwd) json["do"] = point.input->dout.empty() ? "drawn" : "file";
+  return json;
 }
 
 Json verify_json(const std::vector<reference::Verdict>& verdicts) {
@@ -181,6 +192,7 @@ Json to_json(const Record& record) {
                {"config", config_json(competitor.config)},
                {"problem", problem_json(point.problem, record.pattern)},
                {"input_kind", to_string(point.input_kind)},
+               {"input_file", input_file_json(point)},
                {"seed", point.seed},
                {"status", to_string(record.status)},
                {"reason", record.reason}};
@@ -207,11 +219,14 @@ std::string record_key(const Json& record) {
   for (const auto& [name, value] : record.at("config").items()) {
     config += fmt::format("{}{}={}", config.empty() ? "" : ",", name, value.get<std::int64_t>());
   }
+  std::string inputs = record.at("input_kind").get<std::string>();
+  if (const auto file = record.find("input_file"); file != record.end() && file->is_object()) {
+    inputs += ":" + file->at("fnv1a").get<std::string>();
+  }
   return fmt::format("{}/{}/{}/{}/{}/seed{}/hot", record.at("id").get<std::string>(),
                      record.at("kernel").get<std::string>(),
                      record.at("backend").get<std::string>(), config.empty() ? "default" : config,
-                     record.at("input_kind").get<std::string>(),
-                     record.at("seed").get<std::uint64_t>());
+                     inputs, record.at("seed").get<std::uint64_t>());
 }
 
 }  // namespace attnlab

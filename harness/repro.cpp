@@ -6,8 +6,17 @@
 
 #include "harness/axes.h"
 #include "harness/axis_values.h"
+#include "harness/safetensors.h"
 
 namespace attnlab {
+
+std::string shell_word(const std::string& word) {
+  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
 
 std::string repro_command(const Case& work, const Competitor& competitor, const Device& device,
                           const Protocol& protocol) {
@@ -16,14 +25,19 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
   if (competitor.backend == Backend::cpu) {
     command += fmt::format(" --isa {} --threads {}", device.isa, device.threads);
   }
-  command += fmt::format(
-      " --kernel {} --pass {} --dtype {} --layout {} --batch {} --heads {} --heads-kv {} "
-      "--head-dim {} --mask {} --lengths {} --dropout {} --seqlen-q {} --seqlen-k {} --input-kind "
-      "{} --seed {}",
-      competitor.kernel, to_string(problem.pass), to_string(problem.dtype),
-      to_string(problem.layout), problem.batch, problem.num_heads_q, problem.num_heads_kv,
-      problem.head_dim, to_string(problem.mask), text_of(problem.lengths), problem.dropout,
-      problem.seqlen_q, problem.seqlen_k, to_string(work.input_kind), work.seed);
+  command += fmt::format(" --kernel {} --pass {} --layout {} --mask {} --dropout {} --seed {}",
+                         competitor.kernel, to_string(problem.pass), to_string(problem.layout),
+                         to_string(problem.mask), problem.dropout, work.seed);
+  if (work.input != nullptr) {
+    command += " --input " + shell_word(work.input->file.path.string());
+  } else {
+    command += fmt::format(
+        " --dtype {} --batch {} --heads {} --heads-kv {} --head-dim {} --lengths {} --seqlen-q {} "
+        "--seqlen-k {} --input-kind {}",
+        to_string(problem.dtype), problem.batch, problem.num_heads_q, problem.num_heads_kv,
+        problem.head_dim, text_of(problem.lengths), problem.seqlen_q, problem.seqlen_k,
+        to_string(work.input_kind));
+  }
   const Config& config = competitor.config;
   if (config.contains("block_m") && config.contains("block_n")) {
     command += fmt::format(" --block {}x{}", config.get("block_m"), config.get("block_n"));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/safetensors.h"
 #include "harness/test_support.h"
 
 namespace attnlab {
@@ -24,10 +25,9 @@ TEST(Repro, SpellsOutEveryAxis) {
   Competitor competitor{.kernel = "v2"};
   Device device{.threads = 3, .isa = "avx2"};
   const std::string axes =
-      " --pass fwd --dtype f32 --layout bhsd --batch 2 --heads 8 --heads-kv 2 --head-dim 40 --mask "
-      "causal+window:5:-1 --lengths drawn --dropout 0.1 --seqlen-q 63 --seqlen-k 129 --input-kind "
-      "large_logits "
-      "--seed 12345678901";
+      " --pass fwd --layout bhsd --mask causal+window:5:-1 --dropout 0.1 --seed 12345678901"
+      " --dtype f32 --batch 2 --heads 8 --heads-kv 2 --head-dim 40 --lengths drawn --seqlen-q 63 "
+      "--seqlen-k 129 --input-kind large_logits";
   EXPECT_EQ(repro_command(work, competitor, device, {}),
             "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes);
   competitor.config.set("block_m", 64);
@@ -60,6 +60,15 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
       command.ends_with(" --sram 8192 --stages 3 --deterministic 1 --schedule-seed 9 --protocol "
                         "min_rounds=3,warmup_seconds=0.5,verify_multiply_adds=99"))
       << command;
+}
+
+TEST(Repro, NamesTheFileInsteadOfWhatItSays) {
+  const auto input = std::make_shared<QkvTensors>();
+  input->file.path = "my tensors/it's.st";
+  const Case work = {.input_kind = InputKind::file, .seed = 5, .input = input};
+  EXPECT_EQ(repro_command(work, {.kernel = "v2"}, {.threads = 1, .isa = "avx2"}, {}),
+            "attnlab run --backend cpu --isa avx2 --threads 1 --kernel v2 --pass fwd --layout bshd "
+            "--mask none --dropout 0 --seed 5 --input 'my tensors/it'\\''s.st'");
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ class CaseRun {
       Entrant& entrant = entrants_.emplace_back(Entrant{.competitor = &competitor});
       Record& record = entrant.record;
       record.pattern = pattern_;
-      record.point = {work_.problem, work_.input_kind, work_.seed, {competitor}};
+      record.point = {work_.problem, work_.input_kind, work_.seed, {competitor}, work_.input};
       record.sweep = context_.sweep_name;
       record.device = *context_.device;
       record.protocol = context_.protocol;
@@ -167,7 +167,7 @@ class CaseRun {
     const Problem& problem = work_.problem;
     const int threads = context_.device->threads;
     progress_.phase("inputs");
-    inputs_.emplace(arena_, problem, work_.input_kind, work_.seed, threads);
+    inputs_.emplace(arena_, problem, work_.input_kind, work_.seed, threads, work_.input.get());
     progress_.phase("oracle");
     const auto samples =
         reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
@@ -230,6 +230,7 @@ class CaseRun {
              std::vector<reference::Verdict>& verdicts) {
     std::string failure = named(arena_.restore_guards());
     verdicts = reference::judge(work_.problem, tensors, references_);
+    if (context_.verified) context_.verified(entrant.record, tensors);
     const std::string changed = entrant.forward ? entrant.forward->changed() : "";
     if (failure.empty() && !changed.empty()) {
       failure = named(fmt::format(

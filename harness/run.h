@@ -19,6 +19,8 @@ struct RunContext {
   std::string sweep_name;
   std::string command_line;
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
+  // Called, if set, with the tensors of every verification, passed or not: before timing and after.
+  std::function<void(const Record&, const Tensors&)> verified;
 };
 
 // What the case adds to a Progress's total: estimated cost of its competitors, in the FLOPs that a

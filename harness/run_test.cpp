@@ -5,14 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/fake_attention.h"
+#include "harness/safetensors.h"
+#include "harness/test_support.h"
+#include "harness/user_tensors.h"
 
 namespace attnlab {
 namespace {
@@ -209,6 +214,7 @@ class RunCase : public testing::Test {
 
   Case work_;
   std::vector<int> live_states_at_record_;
+  int verifications_ = 0;
   Device device_;
   RunContext context_;
 };
@@ -492,6 +498,36 @@ TEST(CaseWeight, GrowsWithWorkAndIgnoresWhatDoesNotRun) {
   EXPECT_DOUBLE_EQ(case_weight(work), one);
   work.problem.mask = parse_mask("causal");
   EXPECT_LT(case_weight(work), one);
+}
+
+TEST_F(RunCase, EveryVerificationIsShownAndTheLastOneIsSaved) {
+  const TestFile file(".safetensors", "");
+  const auto save = [&](const Implementation* implementation) {
+    TensorSaver saver(file.path(), SaveDropout::no);
+    verifications_ = 0;
+    context_.verified = [&](const Record& record, const Tensors& tensors) {
+      ++verifications_;
+      saver.save(record, tensors);
+    };
+    return saver.report({to_json(run_one(implementation))});
+  };
+  const auto third_of_o = [&] {
+    const SafetensorsFile saved = read_safetensors(file.path());
+    float value;
+    std::memcpy(&value, saved.tensors.at("o").bytes.data() + 3 * sizeof value, sizeof value);
+    return value;
+  };
+  EXPECT_PRED2(contains, save(fake<Fault::none>()), "which passed verification");
+  EXPECT_EQ(verifications_, 2);
+  const float right = third_of_o();
+  EXPECT_PRED2(contains, save(fake<Fault::wrong_when_repeated>()), "which FAILED verification");
+  EXPECT_EQ(verifications_, 2);
+  EXPECT_FLOAT_EQ(third_of_o(), right + 0.5f);
+  EXPECT_PRED2(contains, save(fake<Fault::nan_output>()), "which FAILED verification");
+  EXPECT_EQ(verifications_, 1);
+  EXPECT_TRUE(std::isnan(third_of_o()));
+  EXPECT_PRED2(contains, save(fake<Fault::throws_in_launch>()), "Saved nothing");
+  EXPECT_EQ(verifications_, 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "harness/errors.h"
+#include "harness/hash.h"
 #include "harness/safetensors_header.h"
 
 namespace attnlab {
@@ -100,15 +101,18 @@ class InputFile {
   }
 
   std::uint64_t size() const { return size_; }
+  std::uint64_t hash() const { return hash_; }  // fnv1a() of what was read so far
 
   void read(void* target, std::uint64_t bytes) {
     stream_.read(static_cast<char*>(target), static_cast<std::streamsize>(bytes));
     if (!stream_) fail(name_, "ended early: it changed while it was read");
+    hash_ = fnv1a(target, bytes, hash_);
   }
 
  private:
   std::string name_;
   std::uint64_t size_ = 0;
+  std::uint64_t hash_ = kFnv1aOfNothing;
   std::ifstream stream_;
 };
 
@@ -198,6 +202,7 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
     fail(file, fmt::format("its {} bytes do not fit into memory", data_bytes));
   }
   input.read(result.data.get(), data_bytes);
+  result.hash = input.hash();
   for (auto& [name, entry] : header.entries) {
     const auto begin = static_cast<std::size_t>((*entry.offsets)[0]);
     const auto end = static_cast<std::size_t>((*entry.offsets)[1]);

@@ -53,6 +53,7 @@ struct SafetensorsFile {
   TensorViews tensors;  // of `data`
   Metadata metadata;
   std::unique_ptr<std::byte[]> data;
+  std::uint64_t hash = 0;  // fnv1a() of the whole file, header included
 };
 
 // Throws UsageError that names the file, and the tensor and field where there is one, for all that

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +16,10 @@
 
 namespace attnlab {
 
-enum class InputKind : std::uint8_t { normal, uniform, integers, large_logits, outlier };
+struct QkvTensors;
+
+// `file`: the user's own tensors; no value of the axis.
+enum class InputKind : std::uint8_t { normal, uniform, integers, large_logits, outlier, file };
 const char* to_string(InputKind kind);
 
 // How each case is measured and verified (docs: results/README.md).
@@ -74,6 +78,7 @@ struct Sweep {
   std::vector<Exclusion> exclude;
   bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
   Protocol protocol;
+  std::shared_ptr<const QkvTensors> input;  // not null: of all cases (use_input_file() sets it)
 };
 
 // One kernel that runs a case, or the reason why it does not.
@@ -92,6 +97,7 @@ struct Case {
   InputKind input_kind = InputKind::normal;
   std::uint64_t seed = 0;
   std::vector<Competitor> competitors;
+  std::shared_ptr<const QkvTensors> input;  // InputKind::file: where q, k, v come from
 };
 
 // Sets one axis of all products from its text, e.g. ("seqlen", "512:8192:x2"), ("mask",

@@ -83,12 +83,27 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     bool known = false;  // some record has a value
     Records ok = records;
     for (const RecordJson& record : passes()) ok.push_back(record);
+    ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();
     }
     EXPECT_TRUE(known) << help.name;
   }
+}
+
+TEST(Fields, SpeedupsAreBetweenRunsOfTheSameFile) {
+  const auto speedup_of_v2 = [](const char* hash) {
+    Records records = small();
+    for (RecordJson& record : records) {
+      const char* own = record["kernel"] == "naive" ? "1" : hash;
+      record["input_file"] = {{"path", "qkv.st"}, {"fnv1a", own}};
+    }
+    add_speedups(records);
+    return find_field("speedup", "").read(point(records, "32x32", "causal", 128));
+  };
+  EXPECT_TRUE(speedup_of_v2("1").is_number());
+  EXPECT_TRUE(speedup_of_v2("2").is_null());
 }
 
 TEST(Fields, AnErrorThatIsNoNumberIsTheWorst) {
