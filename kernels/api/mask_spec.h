@@ -34,9 +34,8 @@ struct PaddingSpec {
 //   bigbird:W:G:R[:SEED]   longformer:W:G, and R random blocks a row (BigBird): j = n mod blocks_k
 //                          of R draws n with replacement
 //   random:PERCENT[:SEED]  i == j, or n < PERCENT / 100 * 2^32
-//   file=PATH              a text file: one line a row of blocks, one character a block, '1'
-//   visible
-//                          and '0' hidden, blanks ignored. PATH holds none of ':', '+', ','.
+//   file=PATH              a text file: one line a row of blocks, one character a block, '1' if
+//                          visible, else '0', blanks ignored. PATH holds none of ':', '+', ','.
 // n is the first word of Philox under the key SEED (default 0), of the counter {t, i, 1, 0} for
 // draw t of bigbird and {j, i, 0, 0} for random.
 struct BlocksSpec {

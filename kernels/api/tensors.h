@@ -9,8 +9,8 @@
 namespace attnlab {
 
 // Device pointers; null where the pass does not use one. q, k, v, dout are inputs; o, lse, dq, dk,
-// dv are outputs (o and lse, and
-// `saved`, are inputs of Pass::bwd: those that the same implementation's forward left).
+// dv are outputs (o, lse and `saved` are inputs of Pass::bwd: those that the same
+// implementation's forward left).
 struct Tensors {
   const void* q = nullptr;     // (batch, num_heads_q, seqlen_q, head_dim), Problem::dtype
   const void* k = nullptr;     // (batch, num_heads_kv, seqlen_k, head_dim)

@@ -2,9 +2,8 @@
 // them; what changes is the division of labour:
 //
 //   producer    streams Q with lse, and dO with delta, through two rings; K and V stay resident
-//   consumers   two, each with a tile of keys and its dK and dV in registers, on one stream of Q
-//   and
-//               dO: half of v2's reads of them for the same block_n
+//   consumers   two, each with a tile of keys and its dK and dV in registers, on one stream of
+//               Q and dO: half of v2's reads of them for the same block_n
 //   dQ writer   a role of its own adds finished dQ tiles to the fp32 sums in HBM, so that consumers
 //               do not wait for memory. In their turns both consumers form one dQ tile, dS_0 K_0 +
 //               dS_1 K_1, which halves what v2 adds to HBM and fixes the order inside an item
