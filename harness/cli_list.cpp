@@ -109,8 +109,9 @@ Json laboratory_json(const std::string& sweeps_folder) {
                                {"cache_bytes", device.cache_bytes},
                                {"description", describe(device)}});
   }
-  for (const auto& file : sweep_files(sweeps_folder))
+  for (const auto& file : sweep_files(sweeps_folder)) {
     json["sweeps"].push_back(sweep_json(file, devices));
+  }
   return json;
 }
 

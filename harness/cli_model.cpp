@@ -37,9 +37,10 @@ struct ModelFlags {
 
 int run(const ModelFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
-  for (Axes& axes : sweep.axes)
+  for (Axes& axes : sweep.axes) {
     axes.input_kind = {InputKind::normal};  // the values of inputs cost nothing
-  sweep.overridden = true;                  // an exclusion may speak of other ones
+  }
+  sweep.overridden = true;  // an exclusion may speak of other ones
   const TableFormat format = parse_format(flags.format, "--format");
   std::vector<const Gpu*> chosen;
   for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);

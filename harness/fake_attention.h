@@ -59,8 +59,9 @@ inline void attend(const Row& row, std::int64_t keys_end) {
   float sum = 0.0f;
   for (float& score : scores) sum += score = std::exp(score - largest);
   std::fill_n(row.o(), row.shape.head_dim, 0.0f);
-  for (std::size_t j = 0; j < scores.size(); ++j)
+  for (std::size_t j = 0; j < scores.size(); ++j) {
     row.add(scores[j] / sum, row.v(columns[j]), row.o());
+  }
   row.lse() = largest + std::log(sum);
 }
 

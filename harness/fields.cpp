@@ -310,8 +310,9 @@ const std::vector<FieldHelp>& field_help() {
 void add_speedups(std::vector<RecordJson>& records) {
   const auto case_of = [](const RecordJson& record) {
     std::string text;
-    for (const char* key : {"id", "input_kind", "seed", "backend"})
+    for (const char* key : {"id", "input_kind", "seed", "backend"}) {
       text += at(record, {key}).dump();
+    }
     text += at(record, {"input_file", "fnv1a"}).dump();
     for (const char* key : {"name", "isa", "threads"}) text += at(record, {"device", key}).dump();
     return text;

@@ -85,8 +85,9 @@ std::string read_string(const Json& value, const std::string& where) {
 template <class T>
 T read_number(const Json& value, T minimum, T maximum, const std::string& where) {
   const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
-  if (!right_type)
+  if (!right_type) {
     fail(where, std::is_integral_v<T> ? "must be a whole number" : "must be a number");
+  }
   const double number = value.get<double>();
   if (!(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
     fail(where, fmt::format("{} is outside [{}, {}]", value.dump(), minimum, maximum));
@@ -133,8 +134,9 @@ std::vector<Axes> read_axes(const Json& json, const std::string& where) {
 Exclusion read_exclusion(const Json& json, const std::string& where) {
   check_keys(json, {"where", "reason"}, where);
   if (!json.contains("where")) fail(where, "key 'where' is missing");
-  if (!json.contains("reason"))
+  if (!json.contains("reason")) {
     fail(where, "key 'reason' is missing: say why the points are left out");
+  }
   Exclusion exclusion;
   exclusion.reason = read_string(json["reason"], where + ".reason");
   const Json& conditions = json["where"];

@@ -112,8 +112,9 @@ std::string caption(const Pivot& pivot, const Records& records) {
   const auto constants = [&](const std::vector<const Field*>& candidates) {
     std::vector<std::string> parts;
     for (const Field* field : candidates) {
-      if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records))
+      if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records)) {
         continue;
+      }
       const RecordJson value = field->read(records.front());
       const std::string text = value.is_null() ? "" : exact(value);
       if (!text.empty()) parts.push_back(fmt::format("{} {},", field->name, text));
@@ -289,8 +290,9 @@ Records select(const Records& records, const TableOptions& options) {
       return std::ranges::find(condition.second, exact(field.read(record))) ==
              condition.second.end();
     });
-    if (all.empty())
+    if (all.empty()) {
       throw UsageError(fmt::format("--where {}: no record is left", condition.first));
+    }
   }
   return all;
 }

@@ -48,7 +48,7 @@ PACKAGES = (
     Package("Google Benchmark", ("benchmark/*",), ("harness/bench*",)),
     Package("Eigen", ("Eigen/*", "unsupported/Eigen/*"), ("reference/*",)),
     Package("Highway", ("hwy/*",), ("kernels/cpu/*",)),
-    Package("GoogleTest", ("gtest/*", "gmock/*"), ("*_test.cpp",)),
+    Package("GoogleTest", ("gtest/*", "gmock/*"), ("*_test.cpp", "*/test_support.h")),
     Package("CUPTI", ("cupti*",), ("harness/counters*",)),
     Package("NVML", ("nvml.h",), ("harness/clocks*",)),
     Package("NVTX", ("nvtx3/*", "nvToolsExt*"), ("*/nvtx.h",)),

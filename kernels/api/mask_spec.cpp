@@ -192,8 +192,9 @@ std::string unsupported_named(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k
     return name + "is written " + rule->form;
   }
   if (spec.pattern == "strided" && spec.arguments[1] == 0) return name + "needs a STRIDE above 0";
-  if (spec.pattern == "random" && spec.arguments[0] > 100)
+  if (spec.pattern == "random" && spec.arguments[0] > 100) {
     return name + "needs a PERCENT up to 100";
+  }
   return seqlen_q == seqlen_k ? "" : name + "needs seqlen_q = seqlen_k";
 }
 

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <map>
 #include <stdexcept>
-#include <utility>
 
 namespace attnlab::cpu {
 namespace {
@@ -127,22 +125,10 @@ GlobalRows SliceTensors::accumulator(Operand operand, const float* data, Range r
           .columns = shape_.head_dim};
 }
 
-std::vector<SliceTensors> head_group(const Problem& problem, const Shape& shape,
-                                     const BatchEntry& entry, const Tensors& tensors, i64 batch,
-                                     i64 head_kv) {
-  const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
-  std::vector<SliceTensors> group;
-  for (i64 head = head_kv * sharing; head < (head_kv + 1) * sharing; ++head) {
-    group.emplace_back(problem, shape, entry, tensors, batch, head);
-  }
-  return group;
-}
-
 Prepared::Prepared(const Problem& p, const Config& c, const Device& device)
     : problem(p),
       shape(make_shape(p)),
       config(c),
-      dropout(make_dropout(p.dropout, p.seed)),
       ops(find_tile_ops(device.isa)),
       pool(ThreadPool::of(device.threads)) {
   if (ops == nullptr) throw std::runtime_error(unsupported(p, device));
@@ -163,17 +149,5 @@ PreparedKernel* prepare(const Problem& problem, const Config& config, const Devi
 }
 
 void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
-
-std::vector<EntryGroup> equal_entries(const Problem& problem) {
-  std::map<std::pair<i64, i64>, EntryGroup> by_lengths;  // entries differ in nothing else
-  for (i64 b = 0; b < problem.batch; ++b) {
-    EntryGroup& group = by_lengths[{problem.queries(b), problem.keys(b)}];
-    group.entry = b;
-    ++group.count;
-  }
-  std::vector<EntryGroup> groups;
-  for (const auto& [lengths, group] : by_lengths) groups.push_back(group);
-  return groups;
-}
 
 }  // namespace attnlab::cpu

@@ -50,6 +50,7 @@ class SliceTensors {
   // Rows of an fp32 tensor (batch, num_heads_q, seqlen_q, head_dim): accumulators in workspaces.
   GlobalRows accumulator(Operand operand, const float* data, Range rows) const;
 
+  const Mask& mask() const { return entry_.mask; }
   i64 batch() const { return batch_; }
   i64 head() const { return head_; }
   // batch * num_heads_q + head: what dropout calls this slice.
@@ -66,11 +67,6 @@ class SliceTensors {
   i64 batch_, head_;
 };
 
-// The slices of the query heads that share one K/V head.
-std::vector<SliceTensors> head_group(const Problem& problem, const Shape& shape,
-                                     const BatchEntry& entry, const Tensors& tensors, i64 batch,
-                                     i64 head_kv);
-
 // The state of a prepared CPU kernel: nothing is compiled, so it only remembers and looks up.
 struct Prepared : PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device);
@@ -83,7 +79,6 @@ struct Prepared : PreparedKernel {
   Problem problem;
   Shape shape;
   Config config;
-  Dropout dropout;
   const TileOps* ops;
   std::shared_ptr<ThreadPool> pool;
   std::vector<Executor> executors;  // one a worker
@@ -91,26 +86,5 @@ struct Prepared : PreparedKernel {
 
 PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device);
 void release(PreparedKernel* prepared);
-
-// Batch entries whose traffic is the same, so that counting one of them is enough.
-struct EntryGroup {
-  i64 entry = 0;  // one of them
-  i64 count = 0;
-};
-std::vector<EntryGroup> equal_entries(const Problem& problem);
-
-// The traffic of a problem, of which count_group(entry, batch) counts one K/V head of an entry and
-// the query heads that share it.
-template <class CountGroup>
-Traffic count_groups(const Problem& problem, const CountGroup& count_group) {
-  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
-  const std::vector<BatchEntry> entries = make_entries(problem, pattern.data());
-  Traffic total;
-  for (const EntryGroup& equal : equal_entries(problem)) {
-    Traffic entry = count_group(entries[static_cast<std::size_t>(equal.entry)], equal.entry);
-    total += entry *= equal.count * problem.num_heads_kv;
-  }
-  return total;
-}
 
 }  // namespace attnlab::cpu

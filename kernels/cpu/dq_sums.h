@@ -15,13 +15,16 @@ class DqSums {
   // which makes the rounding of the sum reproducible.
   enum class Order : u8 { any, by_keys };
 
-  // Rows come in tiles of `block_m`; a work item holds `item_keys` neighbouring keys.
-  DqSums(const Problem& problem, const Shape& shape, i64 block_m, i64 item_keys, Order order);
+  struct Options {
+    i64 block_m = 0;    // rows of a tile
+    i64 item_keys = 0;  // neighbouring keys that a work item holds
+    Order order = Order::any;
+  };
 
-  // HBM that attach() needs.
+  // For one launch. `hbm`: bytes(problem) bytes, aligned to 256; unused when only counting.
+  DqSums(const Problem& problem, const Options& options, void* hbm);
+
   static u64 bytes(const Problem& problem);
-  // Before the passes of a launch; aligned to 256 bytes. Not needed for counting.
-  void attach(void* hbm);
 
   // Fast memory of the passes over rows.
   struct RowTiles {
@@ -31,17 +34,16 @@ class DqSums {
     Tile sDelta;  // (1, block_m)
   };
   // Before all work items: delta = rowsum(dO * O); sums = 0.
-  void prepare_rows(const SliceTensors& slice, const Mask& mask, i64 m_block, const RowTiles& fast,
+  void prepare_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
                     Executor& executor);
   // delta of rows, fp32.
   GlobalRows delta(const SliceTensors& slice, Range rows) const;
   // From work item `item` (keys from item * item_keys on): sum += dq (block_m, head_dim), when it
   // is the item's turn. Once for each tile of rows that sees the item's keys. Items must be handed
   // out by ascending keys.
-  void add(const SliceTensors& slice, const Mask& mask, i64 m_block, i64 item, const Tile& dq,
-           Executor& executor);
+  void add(const SliceTensors& slice, i64 m_block, i64 item, const Tile& dq, Executor& executor);
   // After all work items: dQ = softmax_scale * sum, in the storage type.
-  void finish_rows(const SliceTensors& slice, const Mask& mask, i64 m_block, const RowTiles& fast,
+  void finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
                    Executor& executor) const;
 
  private:
@@ -50,13 +52,12 @@ class DqSums {
     return slice.index() * m_blocks_ + m_block;
   }
 
-  i64 block_m_, item_keys_, m_blocks_;
-  Order order_;
+  Options options_;
+  i64 m_blocks_;
   float softmax_scale_;
-  u64 delta_bytes_;
-  DqTurns turns_;
   float* delta_ = nullptr;  // (batch, num_heads_q, seqlen_q)
   float* sum_ = nullptr;    // (batch, num_heads_q, seqlen_q, head_dim)
+  DqTurns turns_;
 };
 
 }  // namespace attnlab::cpu

@@ -141,8 +141,8 @@ void Executor::hide(const Mask& mask, const ScoreTile& scores) const {
   for (i64 line = lines.begin; line < lines.end; ++line) {
     float* values = scores.tile.data + (line - lines.begin) * scores.tile.ld;
     const auto hide_between = [&](i64 begin, i64 end) {
-      if (begin < end)
-        std::fill(values + begin - along.begin, values + end - along.begin, -kInfinity);
+      if (begin >= end) return;
+      std::fill(values + begin - along.begin, values + end - along.begin, -kInfinity);
     };
     const Range seen = intersect(by_rows ? band(mask, line) : band_rows(mask, line), along);
     if (seen.empty()) {

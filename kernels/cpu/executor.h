@@ -81,6 +81,8 @@ class Executor {
   explicit Executor(const TileOps* ops) : ops_(ops) {}
 
   bool counts_only() const { return ops_ == nullptr; }
+  // The same steps, with counts of its own: for what happens inside a library call.
+  Executor uncounted() const { return Executor(ops_); }
   const Traffic& traffic() const { return traffic_; }
 
   // HBM -> tile, widened to fp32; the rest of the tile (missing rows, padding columns) becomes 0.
@@ -92,7 +94,7 @@ class Executor {
 
   // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of `products` matrix
   // products of the whole tile (2 forward; 5 backward, which computes S again).
-  void visit(TileClass tile_class, const Tiling& tiling, i64 head_dim, int products = 2);
+  void visit(TileClass tile_class, const Tiling& tiling, i64 head_dim, int products);
 
   // Counts tiles that are skipped without a look.
   void skip(i64 tiles) { traffic_.tiles.empty += tiles; }

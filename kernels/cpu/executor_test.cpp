@@ -298,9 +298,9 @@ TEST(Executor, FinishScalesRowsAndLeavesEmptyOnesZero) {
 TEST(Executor, VisitCountsClassesAndWholeTiles) {
   Executor executor(nullptr);
   const Tiling tiling = {.block_m = 32, .block_n = 16};
-  executor.visit(TileClass::full, tiling, 8);
-  executor.visit(TileClass::partial, tiling, 8);
-  executor.visit(TileClass::empty, tiling, 8);
+  executor.visit(TileClass::full, tiling, 8, kForwardProducts);
+  executor.visit(TileClass::partial, tiling, 8, kForwardProducts);
+  executor.visit(TileClass::empty, tiling, 8, kForwardProducts);
   executor.skip(5);
   EXPECT_EQ(executor.traffic().tiles, (TileCounts{.empty = 6, .partial = 1, .full = 1}));
   EXPECT_EQ(executor.traffic().executed_flops, 2 * 4 * 32 * 16 * 8);

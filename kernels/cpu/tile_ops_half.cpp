@@ -40,8 +40,8 @@ struct F16 {
     const BitVector subnormal = hn::Sub(hn::BitCast(Bits(), sum), bits(0x3F000000));
     const BitVector nan = hn::Or(bits(0x7E00), hn::And(hn::ShiftRight<13>(magnitude), bits(0x3FF)));
     BitVector half = hn::IfThenElse(hn::Lt(magnitude, bits(0x38800000)), subnormal, normal);
-    half = hn::IfThenElse(hn::Gt(magnitude, bits(0x477FFFFF)), bits(0x7C00),
-                          half);  // >= 65536
+    const auto overflows = hn::Gt(magnitude, bits(0x477FFFFF));  // 65536 and above
+    half = hn::IfThenElse(overflows, bits(0x7C00), half);
     half = hn::IfThenElse(hn::Gt(magnitude, bits(0x7F800000)), nan, half);
     return hn::Or(sign, half);
   }

@@ -220,8 +220,9 @@ TEST_P(TileOpsTest, SoftmaxRowEqualsDirectSoftmax) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   for (i64 n = 1; n <= 70; ++n) {
     auto scores = random_values(n, static_cast<std::uint32_t>(n));
-    for (std::size_t i = 0; i < scores.size(); ++i)
+    for (std::size_t i = 0; i < scores.size(); ++i) {
       scores[i] = i % 5 == 4 ? kHidden : 30 * scores[i];
+    }
     double largest = kHidden, sum = 0.0;
     for (const float score : scores) largest = std::max(largest, static_cast<double>(score));
     for (const float score : scores) sum += std::exp(score - largest);

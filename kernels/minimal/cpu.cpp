@@ -16,9 +16,8 @@
 #include <array>
 #include <cstddef>
 #include <span>
-#include <vector>
 
-#include "kernels/cpu/backend.h"
+#include "kernels/cpu/runner.h"
 #include "kernels/minimal/schedule.h"
 #include "kernels/shared/softmax.h"
 
@@ -53,9 +52,14 @@ u64 fast_memory_bytes(i64 head_dim) {
 
 // What all work items of a launch share.
 struct Work {
-  const Shape& shape;
+  explicit Work(const Problem& problem)
+      : shape(make_shape(problem)),
+        dropout(make_dropout(problem.dropout, problem.seed)),
+        has_mask(!problem.mask.is_none()) {}
+
+  Shape shape;
   Dropout dropout;
-  bool has_mask = false;
+  bool has_mask;
 };
 
 // What one worker keeps: its row.
@@ -99,9 +103,10 @@ float finish(const Work& work, const Worker& worker) {
 }
 
 // One work item: the O and lse of the rows of one block.
-void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 block,
-             const FastMemory& fast, Executor& executor) {
-  const Range rows = block_range(block, mask.seqlen_q);
+void forward(const Work& work, const cpu::SliceTensors& slice, i64 block, const FastMemory& fast,
+             Executor& executor) {
+  const Mask& mask = slice.mask();
+  const Range rows = tile_range(block, kBlock, mask.seqlen_q);
   if (rows.empty()) return;  // a packed entry shorter than the longest
   executor.load(slice.q(rows), fast.sQ);
   executor.fill(fast.sO, 0.0f);
@@ -115,9 +120,9 @@ void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice,
   }
 
   for (i64 n_block = 0; n_block < kTiling.n_blocks(mask.seqlen_k); ++n_block) {
-    const Range keys = block_range(n_block, mask.seqlen_k);
+    const Range keys = tile_range(n_block, kBlock, mask.seqlen_k);
     executor.visit(work.has_mask ? TileClass::partial : TileClass::full, kTiling,
-                   work.shape.head_dim);
+                   work.shape.head_dim, kForwardProducts);
     executor.load(slice.k(keys), fast.sK);
     executor.load(slice.v(keys), fast.sV);
     for (Worker& worker : workers) attend(work, mask, slice.index(), keys, fast, worker);
@@ -137,55 +142,29 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
                               const Device& device) {
-  return static_cast<u64>(device.threads) * fast_memory_bytes(problem.head_dim);
+  return cpu::workers_bytes(device.threads, fast_memory_bytes(problem.head_dim));
 }
 
 std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
 
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Problem& problem = kernel.problem;
-  const Work work = {
-      .shape = kernel.shape, .dropout = kernel.dropout, .has_mask = !problem.mask.is_none()};
-  const std::vector<cpu::BatchEntry> entries = cpu::make_entries(problem, tensors.block_pattern);
-  const u64 worker_bytes = fast_memory_bytes(problem.head_dim);
-  const Grid grid = {.batch = problem.batch,
-                     .heads = problem.num_heads_q,
-                     .blocks = kTiling.m_blocks(problem.seqlen_q)};
-  kernel.begin_launch();
-  kernel.pool->run(work_items(grid), [&](int thread, i64 index) {
-    cpu::TileCarver carver(static_cast<std::byte*>(tensors.workspace) +
-                           static_cast<u64>(thread) * worker_bytes);
-    const FastMemory fast = carve(carver, problem.head_dim);
-    const WorkItem item = work_item(grid, index);
-    const cpu::BatchEntry& entry = entries[static_cast<std::size_t>(item.batch)];
-    const cpu::SliceTensors slice(problem, kernel.shape, entry, tensors, item.batch, item.head);
-    forward(work, entry.mask, slice, item.block, fast,
-            kernel.executors[static_cast<std::size_t>(thread)]);
+void run(const Work& work, cpu::Runner& runner) {
+  const Grid grid = {.batch = work.shape.batch,
+                     .heads = work.shape.num_heads_q,
+                     .blocks = kTiling.m_blocks(work.shape.seqlen_q)};
+  runner.slices(grid, [&](const cpu::SliceTensors& slice, i64 block, cpu::TileCarver carver,
+                          Executor& executor) {
+    forward(work, slice, block, carve(carver, work.shape.head_dim), executor);
   });
 }
 
-// No tile is skipped, so all blocks of 32 rows move the same bytes, and only the last one may have
-// fewer rows.
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
+  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
+  cpu::Launch launch(kernel, tensors, fast_memory_bytes(kernel.problem.head_dim));
+  run(Work(kernel.problem), launch);
+}
+
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
-  const Shape shape = make_shape(problem);
-  const Work work = {.shape = shape,
-                     .dropout = make_dropout(problem.dropout, problem.seed),
-                     .has_mask = !problem.mask.is_none()};
-  const Tensors nowhere;
-  cpu::TileCarver dry(nullptr);
-  const FastMemory fast = carve(dry, shape.head_dim);
-  return cpu::count_groups(problem, [&](const cpu::BatchEntry& entry, i64 batch) {
-    const cpu::SliceTensors slice(problem, shape, entry, nowhere, batch, 0);
-    const i64 whole_blocks = entry.mask.seqlen_q / kBlock;
-    Executor whole(nullptr), last(nullptr);
-    forward(work, entry.mask, slice, 0, fast, whole);
-    forward(work, entry.mask, slice, whole_blocks, fast, last);
-    Traffic slices = whole.traffic();
-    slices *= whole_blocks;
-    slices += last.traffic();
-    return slices *= problem.num_heads_q / problem.num_heads_kv;
-  });
+  return cpu::count(problem, [&](cpu::Runner& runner) { run(Work(problem), runner); });
 }
 
 }  // namespace

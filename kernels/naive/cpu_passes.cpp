@@ -21,12 +21,6 @@ FastMemory carve(cpu::TileCarver& carver, const Shape& shape) {
           .sPartsLse = carver.tile(1, key_panels(shape.seqlen_k))};
 }
 
-Slice::Slice(const Work& work, i64 batch, i64 head)
-    : work_(work),
-      mask_(work.entries[static_cast<std::size_t>(batch)].mask),
-      tensors_(work.problem, work.shape, work.entries[static_cast<std::size_t>(batch)],
-               work.tensors, batch, head) {}
-
 GlobalRows Slice::block(const Matrix& matrix, Range rows, Range keys) const {
   const Strides strides = matrix_strides(work_.shape);
   return {.operand = matrix.operand,
@@ -56,7 +50,7 @@ template <class Change>
 void for_each_block(const Slice& slice, Range rows, const Matrix& source, const Matrix& destination,
                     const FastMemory& fast, Executor& executor, const Change& change) {
   for (i64 key = 0; key < slice.keys().end; key += kPanelKeys) {
-    const Range keys = panel(key, kPanelKeys, slice.keys().end);
+    const Range keys = intersect({key, key + kPanelKeys}, slice.keys());
     const Tile block = fast.sBlock.top(rows.size()).left(keys.size());
     executor.load(slice.block(source, rows, keys), block);
     change({.tile = block, .rows = rows, .keys = keys});

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/cpu/backend.h"
+#include "kernels/cpu/runner.h"
 #include "kernels/naive/schedule.h"
 
 namespace attnlab::naive {
@@ -32,9 +32,7 @@ struct Matrix {
 // What all passes see.
 struct Work {
   const Problem& problem;
-  const Shape& shape;
-  const std::vector<cpu::BatchEntry>& entries;
-  const Tensors& tensors;
+  Shape shape;
   Dropout dropout;
   Matrix s{Operand::s};
   Matrix p{Operand::p};
@@ -47,21 +45,20 @@ struct Work {
 // One (batch, query head) slice: its tensors and its part of the matrices.
 class Slice {
  public:
-  Slice(const Work& work, i64 batch, i64 head);
+  Slice(const Work& work, const cpu::SliceTensors& tensors) : work_(work), tensors_(tensors) {}
 
-  const Mask& mask() const { return mask_; }
+  const Mask& mask() const { return tensors_.mask(); }
   const cpu::SliceTensors& tensors() const { return tensors_; }
   i64 index() const { return tensors_.index(); }
-  Range rows() const { return {0, mask_.seqlen_q}; }
-  Range keys() const { return {0, mask_.seqlen_k}; }
+  Range rows() const { return {0, mask().seqlen_q}; }
+  Range keys() const { return {0, mask().seqlen_k}; }
 
   cpu::GlobalRows block(const Matrix& matrix, Range rows, Range keys) const;
   cpu::GlobalRows part_lse(Range rows, Range panels) const;
 
  private:
   const Work& work_;
-  const Mask& mask_;
-  cpu::SliceTensors tensors_;
+  const cpu::SliceTensors& tensors_;
 };
 
 // Element-wise passes, for one panel of rows (any rows when only counting).

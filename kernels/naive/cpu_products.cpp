@@ -44,7 +44,7 @@ void run(const ScoreProduct& product, const Work& work, const Slice& slice, Rang
   library.transpose(fast.sKeys, fast.sKeysT);
   library.scale(fast.sKeysT, product.scale);
   for (i64 row = 0; row < slice.rows().end; row += kPanelRows) {
-    const Range rows = panel(row, kPanelRows, slice.rows().end);
+    const Range rows = intersect({row, row + kPanelRows}, slice.rows());
     const Tile block = fast.sBlock.top(rows.size()).left(keys.size());
     library.load((slice.tensors().*product.left)(rows), fast.sRows);
     library.multiply(fast.sRows.top(rows.size()), fast.sKeysT, block);
@@ -70,7 +70,7 @@ void run(const RowProduct& product, const Slice& slice, Range rows, const FastMe
          Executor& library) {
   library.fill(fast.sRows, 0.0f);
   for (i64 key = 0; key < slice.keys().end; key += kPanelKeys) {
-    const Range keys = panel(key, kPanelKeys, slice.keys().end);
+    const Range keys = intersect({key, key + kPanelKeys}, slice.keys());
     const Tile block = fast.sBlock.top(rows.size()).left(keys.size());
     library.load(slice.block(product.left, rows, keys), block);
     library.load((slice.tensors().*product.right)(keys), fast.sKeys);
@@ -93,7 +93,7 @@ void run(const KeyProduct& product, const std::vector<Slice>& group, Range keys,
   library.fill(fast.sKeys, 0.0f);
   for (const Slice& slice : group) {
     for (i64 row = 0; row < slice.rows().end; row += kPanelRows) {
-      const Range rows = panel(row, kPanelRows, slice.rows().end);
+      const Range rows = intersect({row, row + kPanelRows}, slice.rows());
       const Tile block = fast.sBlock.top(rows.size()).left(keys.size());
       library.load(slice.block(product.left, rows, keys), block);
       library.load((slice.tensors().*product.right)(rows), fast.sRows);

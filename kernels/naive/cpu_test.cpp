@@ -259,21 +259,5 @@ TEST(NaiveBackward, HiddenKeysMayOverflow) {
   for (i64 i = 0; i < 8 * 300; ++i) EXPECT_EQ(run.get(run.dk, i), 0.0f);
 }
 
-TEST(NaiveSchedule, EveryPanelIsOneWorkItem) {
-  const PassSchedule pass = {.batch = 2, .heads = 3, .extent = 130, .panel = 64};
-  ASSERT_EQ(work_items(pass), 18);
-  i64 index = 0;
-  for (i64 b = 0; b < 2; ++b) {
-    for (i64 h = 0; h < 3; ++h) {
-      for (const Range range : {Range{0, 64}, Range{64, 128}, Range{128, 130}}) {
-        const PanelItem item = work_item(pass, index++);
-        EXPECT_EQ(item.batch, b);
-        EXPECT_EQ(item.head, h);
-        EXPECT_EQ(item.range, range);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace attnlab::naive

@@ -22,6 +22,7 @@
 // on top, each once.
 #pragma once
 
+#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/shape.h"
 
@@ -30,36 +31,15 @@ namespace attnlab::naive {
 constexpr i64 kPanelRows = 64;   // query rows that one work item (or block of a product) works on
 constexpr i64 kPanelKeys = 256;  // keys of such a block
 
-// One pass is cut into panels of `panel` rows (or keys) of every slice.
-struct PassSchedule {
-  i64 batch = 1;
-  i64 heads = 1;
-  i64 extent = 0;  // rows (or keys) of a slice
-  i64 panel = 1;
-};
-
-struct PanelItem {
-  i64 batch = 0;
-  i64 head = 0;
-  Range range;
-};
-
-ATTNLAB_HD constexpr i64 work_items(const PassSchedule& pass) {
-  return pass.batch * pass.heads * ceil_div(pass.extent, pass.panel);
+// A pass is cut into panels of rows of every query head, or of keys of every query or K/V head.
+ATTNLAB_HD constexpr Grid row_panels_grid(const Shape& shape) {
+  return {.batch = shape.batch,
+          .heads = shape.num_heads_q,
+          .blocks = ceil_div(shape.seqlen_q, kPanelRows)};
 }
 
-ATTNLAB_HD constexpr PanelItem work_item(const PassSchedule& pass, i64 index) {
-  const i64 panels = ceil_div(pass.extent, pass.panel);
-  const i64 slice = index / panels;
-  const i64 begin = index % panels * pass.panel;
-  return {.batch = slice / pass.heads,
-          .head = slice % pass.heads,
-          .range = {begin, min(begin + pass.panel, pass.extent)}};
-}
-
-// The panel that begins at `begin`, cut off at `extent`.
-ATTNLAB_HD constexpr Range panel(i64 begin, i64 size, i64 extent) {
-  return {begin, min(begin + size, extent)};
+ATTNLAB_HD constexpr Grid key_panels_grid(const Shape& shape, i64 heads) {
+  return {.batch = shape.batch, .heads = heads, .blocks = ceil_div(shape.seqlen_k, kPanelKeys)};
 }
 
 // A slice's panels of keys.

@@ -32,8 +32,9 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
 namespace {
 
 // Line 5: dQ = 0. Rows that no key tile sees are finished with that.
-void initialise(const Work& work, const HbmState& state, const Mask& mask,
-                const cpu::SliceTensors& slice, const BackwardMemory& fast, Executor& executor) {
+void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
+                const BackwardMemory& fast, Executor& executor) {
+  const Mask& mask = slice.mask();
   const auto [block_m, block_n] = work.tiling;
   executor.fill(fast.sDQ, 0.0f);
   for (i64 m_block = 0; m_block < work.tiling.m_blocks(mask.seqlen_q); ++m_block) {
@@ -46,13 +47,13 @@ void initialise(const Work& work, const HbmState& state, const Mask& mask,
 
 }  // namespace
 
-void backward(const Work& work, const HbmState& state, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, const BackwardMemory& fast,
-              Executor& executor) {
+void backward(const Work& work, const HbmState& state, std::span<const cpu::SliceTensors> group,
+              const BackwardMemory& fast, Executor& executor) {
+  const Mask& mask = group.front().mask();
   const auto& [sQ, sO, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sM, sL, sLse, sDelta] = fast;
   const auto [block_m, block_n] = work.tiling;
   for (const cpu::SliceTensors& slice : group) {
-    initialise(work, state, mask, slice, fast, executor);
+    initialise(work, state, slice, fast, executor);
   }
 
   for (i64 n_block = 0; n_block < work.tiling.n_blocks(mask.seqlen_k); ++n_block) {  // line 6

@@ -35,8 +35,9 @@ void row_lse(const Tile& m, const Tile& l, const Tile& lse, const Executor& exec
 namespace {
 
 // Line 2: O = 0, l = 0, m = -inf. Rows that no key tile sees are finished with that.
-void initialise(const Work& work, const HbmState& state, const Mask& mask,
-                const cpu::SliceTensors& slice, const ForwardMemory& fast, Executor& executor) {
+void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
+                const ForwardMemory& fast, Executor& executor) {
+  const Mask& mask = slice.mask();
   const auto [block_m, block_n] = work.tiling;
   executor.fill(fast.sO, 0.0f);
   executor.fill(fast.sL, 0.0f);
@@ -72,11 +73,12 @@ void renormalise(const Tile& o, const Tile& pv, const Tile& l, const Tile& tile_
 
 }  // namespace
 
-void forward(const Work& work, const HbmState& state, const Mask& mask,
-             const cpu::SliceTensors& slice, const ForwardMemory& fast, Executor& executor) {
+void forward(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
+             const ForwardMemory& fast, Executor& executor) {
+  const Mask& mask = slice.mask();
   const auto& [sQ, sQt, sK, sV, sSt, sO, sPV, sM, sL, sTileSum, sRescale] = fast;
   const auto [block_m, block_n] = work.tiling;
-  initialise(work, state, mask, slice, fast, executor);
+  initialise(work, state, slice, fast, executor);
 
   for (i64 n_block = 0; n_block < work.tiling.n_blocks(mask.seqlen_k); ++n_block) {  // line 5
     const Range tile_keys = {n_block * block_n, (n_block + 1) * block_n};

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "kernels/cpu/backend.h"
+#include "kernels/cpu/runner.h"
 #include "kernels/v1/schedule.h"
 
 namespace attnlab::v1 {
@@ -11,7 +11,7 @@ namespace attnlab::v1 {
 // What all work items of a launch share.
 struct Work {
   const Problem& problem;
-  const Shape& shape;
+  Shape shape;
   Tiling tiling;
   Dropout dropout;
 };
@@ -54,8 +54,8 @@ struct ForwardMemory {
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
 // One work item: O and lse of one (batch, query head); leaves m and l in `state`.
-void forward(const Work& work, const HbmState& state, const Mask& mask,
-             const cpu::SliceTensors& slice, const ForwardMemory& fast, cpu::Executor& executor);
+void forward(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
+             const ForwardMemory& fast, cpu::Executor& executor);
 
 // The fast memory of one worker, backward.
 struct BackwardMemory {
@@ -78,8 +78,7 @@ struct BackwardMemory {
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
 // One work item: dK and dV of one (batch, K/V head), and dQ of the query heads that share it.
-void backward(const Work& work, const HbmState& state, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, const BackwardMemory& fast,
-              cpu::Executor& executor);
+void backward(const Work& work, const HbmState& state, std::span<const cpu::SliceTensors> group,
+              const BackwardMemory& fast, cpu::Executor& executor);
 
 }  // namespace attnlab::v1

@@ -31,11 +31,11 @@ cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast) {
   return {.sO = fast.sQ, .sDO = fast.sDO, .sDQ = fast.sDQ, .sDelta = fast.sDelta};
 }
 
-void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, i64 n_block, const BackwardMemory& fast,
-              cpu::Executor& executor) {
+void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
+              i64 n_block, const BackwardMemory& fast, cpu::Executor& executor) {
   const auto& [sQ, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sLse, sDelta] = fast;
   const auto [block_m, block_n] = work.tiling;
+  const Mask& mask = group.front().mask();
   const i64 head_dim = work.shape.head_dim;
   const Range tile_keys = tile_range(n_block, block_n, mask.seqlen_k);
   if (tile_keys.empty()) return;  // a packed entry shorter than the longest
@@ -77,15 +77,15 @@ void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
       executor.load(slice.dout(rows), sDO);
       executor.load(dq_sums.delta(slice, rows), sDelta);
       executor.multiply(dO, sVt, dS);  // dP = dO V^T
-      executor.score_gradient(p, dS, sDelta.data,
-                              work.dropout.keep_scale);  // dS = P (Z dP - delta)
+      // dS = P (Z dP - delta)
+      executor.score_gradient(p, dS, sDelta.data, work.dropout.keep_scale);
       if (work.dropout.threshold > 0) executor.clear_dropped(p);
       executor.round(p, work.problem.dtype);
       executor.round(dS, work.problem.dtype);
       executor.multiply(transposed(p), dO, dV, Accumulate::add);  // dV += P^T dO
       executor.multiply(transposed(dS), q, dK, Accumulate::add);  // dK += dS^T Q
       executor.multiply(dS, sK, dQ);                              // dQ  = dS K
-      dq_sums.add(slice, mask, m_block, n_block, dQ, executor);
+      dq_sums.add(slice, m_block, n_block, dQ, executor);
     }
   }
 

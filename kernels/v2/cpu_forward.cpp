@@ -24,10 +24,11 @@ ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 h
           .sRescale = carver.tile(1, tiling.block_m)};
 }
 
-void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
+void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_block,
              const ForwardMemory& fast, cpu::Executor& executor) {
   const auto& [sQ, sQt, sKV, sSt, sOt, sMax, sSum, sRescale] = fast;
   const auto [block_m, block_n] = work.tiling;
+  const Mask& mask = slice.mask();
   const i64 head_dim = work.shape.head_dim;
   const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
   if (rows.empty()) return;  // a packed entry shorter than the longest

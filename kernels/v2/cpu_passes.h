@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/dq_sums.h"
+#include "kernels/cpu/runner.h"
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
@@ -12,7 +12,7 @@ namespace attnlab::v2 {
 // What all work items of a launch share.
 struct Work {
   const Problem& problem;
-  const Shape& shape;
+  Shape shape;
   Tiling tiling;
   Dropout dropout;
 };
@@ -31,7 +31,7 @@ struct ForwardMemory {
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
 // One work item: the O and lse of one tile of query rows.
-void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
+void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_block,
              const ForwardMemory& fast, cpu::Executor& executor);
 
 // The fast memory of one worker, backward.
@@ -56,8 +56,7 @@ cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
 // One work item: the dK and dV of one tile of keys, from the query heads that share its K/V head;
 // what it owes to dQ goes to the sums in HBM.
-void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, i64 n_block, const BackwardMemory& fast,
-              cpu::Executor& executor);
+void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
+              i64 n_block, const BackwardMemory& fast, cpu::Executor& executor);
 
 }  // namespace attnlab::v2

@@ -6,38 +6,26 @@
 // Algorithms 1 and 2, section 3.2.
 #pragma once
 
-#include "kernels/shared/layout.h"
+#include "kernels/shared/grid.h"
 #include "kernels/shared/mask.h"
+#include "kernels/shared/shape.h"
 
 namespace attnlab::v2 {
 
-// A grid of tiles: `blocks` of each of batch x heads slices.
-struct Grid {
-  i64 batch = 1;
-  i64 heads = 1;
-  i64 blocks = 0;
-  // Under a causal mask the last query tiles see the most keys, and the first key tiles are seen by
-  // the most queries: the heavy ones go first, so that the light ones fill the gaps at the end.
-  bool last_block_first = false;
-};
-
-struct WorkItem {
-  i64 batch = 0;
-  i64 head = 0;
-  i64 block = 0;
-};
-
-ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
-  return grid.batch * grid.heads * grid.blocks;
+// Tiles of query rows of the query heads: forward, and the passes before and after backward. Under
+// a causal mask the last ones see the most keys.
+ATTNLAB_HD constexpr Grid row_grid(const Shape& shape, const Tiling& tiling, bool is_causal) {
+  return {.batch = shape.batch,
+          .heads = shape.num_heads_q,
+          .blocks = tiling.m_blocks(shape.seqlen_q),
+          .last_block_first = is_causal};
 }
 
-// Items of one slice follow one another: they share its tensors in the caches.
-ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
-  const i64 slice = index / grid.blocks;
-  const i64 place = index % grid.blocks;
-  return {.batch = slice / grid.heads,
-          .head = slice % grid.heads,
-          .block = grid.last_block_first ? grid.blocks - 1 - place : place};
+// Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
+// mask, go first; so they do in the order of turns at dQ.
+ATTNLAB_HD constexpr Grid key_grid(const Shape& shape, const Tiling& tiling) {
+  return {
+      .batch = shape.batch, .heads = shape.num_heads_kv, .blocks = tiling.n_blocks(shape.seqlen_k)};
 }
 
 }  // namespace attnlab::v2

@@ -2,10 +2,9 @@
 // are in cpu_forward.cpp and cpu_backward.cpp.
 #include "kernels/v3/cpu.h"
 
-#include <cstddef>
 #include <iterator>
 #include <limits>
-#include <vector>
+#include <span>
 
 #include "kernels/v3/cpu_passes.h"
 
@@ -38,9 +37,9 @@ constexpr ConfigAxis kAxes[] = {
      std::numeric_limits<i32>::max()},
 };
 
-Work make_work(const Problem& problem, const Shape& shape, const Config& config) {
+Work make_work(const Problem& problem, const Config& config) {
   return {.problem = problem,
-          .shape = shape,
+          .shape = make_shape(problem),
           .tiling = {.block_m = static_cast<i32>(config.get("block_m")),
                      .block_n = static_cast<i32>(config.get("block_n"))},
           .stages = static_cast<i32>(config.get("stages")),
@@ -94,13 +93,8 @@ u64 worker_bytes(const Work& work) {
   return max(forward.bytes(), backward.bytes());
 }
 
-u64 all_workers_bytes(const Work& work, int threads) {
-  return round_up<u64>(static_cast<u64>(threads) * worker_bytes(work), 256);
-}
-
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
-  const Shape shape = make_shape(problem);
-  const u64 workers = all_workers_bytes(make_work(problem, shape, config), device.threads);
+  const u64 workers = cpu::workers_bytes(device.threads, worker_bytes(make_work(problem, config)));
   return problem.pass == Pass::fwd ? workers : workers + cpu::DqSums::bytes(problem);
 }
 
@@ -111,139 +105,55 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-cpu::DqSums make_dq_sums(const Work& work, cpu::DqSums::Order order) {
-  return {work.problem, work.shape, work.tiling.block_m, kConsumers * work.tiling.block_n, order};
+cpu::DqSums::Options dq_options(const Work& work, const Config& config) {
+  return {.block_m = work.tiling.block_m,
+          .item_keys = kConsumers * work.tiling.block_n,
+          .order = config.get("deterministic") != 0 ? cpu::DqSums::Order::by_keys
+                                                    : cpu::DqSums::Order::any};
 }
 
-struct Prepared : cpu::Prepared {
-  Prepared(const Problem& p, const Config& c, const Device& device)
-      : cpu::Prepared(p, c, device),
-        work(make_work(problem, shape, config)),
-        dq_sums(make_dq_sums(work, config.get("deterministic") != 0 ? cpu::DqSums::Order::by_keys
-                                                                    : cpu::DqSums::Order::any)) {}
-  Work work;
-  cpu::DqSums dq_sums;
-};
-
-PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
-  return new Prepared(problem, config, device);
+// A role that breaks the protocol is a mistake in this folder: noexcept ends the process with the
+// fault's sentence, before anybody takes the outputs for results.
+void run_forward(const Work& work, cpu::Runner& runner) {
+  runner.slices(forward_grid(work), [&](const cpu::SliceTensors& slice, i64 m_pair,
+                                        cpu::TileCarver carver, Executor& executor) noexcept {
+    forward(work, slice, m_pair, carve_forward(carver, work), executor);
+  });
 }
 
-void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
+  runner.slices(row_grid(work), [&](const cpu::SliceTensors& slice, i64 m_block,
+                                    cpu::TileCarver carver, Executor& executor) {
+    dq_sums.prepare_rows(slice, m_block, row_tiles(carve_backward(carver, work)), executor);
+  });
+  runner.groups(backward_grid(work), [&](std::span<const cpu::SliceTensors> group, i64 n_pair,
+                                         cpu::TileCarver carver, Executor& executor) noexcept {
+    backward(work, dq_sums, group, n_pair, carve_backward(carver, work), executor);
+  });
+  runner.slices(row_grid(work), [&](const cpu::SliceTensors& slice, i64 m_block,
+                                    cpu::TileCarver carver, Executor& executor) {
+    dq_sums.finish_rows(slice, m_block, row_tiles(carve_backward(carver, work)), executor);
+  });
+}
 
-// One launch: the work items of its passes, each handed to the worker that comes for it.
-class Launch {
- public:
-  Launch(Prepared& kernel, const Tensors& tensors)
-      : kernel_(kernel),
-        work_(kernel.work),
-        tensors_(tensors),
-        entries_(cpu::make_entries(kernel.problem, tensors.block_pattern)),
-        worker_bytes_(worker_bytes(kernel.work)) {}
-
-  void run_forward() {
-    run(forward_grid(work_),
-        [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
-          const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
-          const cpu::SliceTensors slice(work_.problem, work_.shape, entry, tensors_, item.batch,
-                                        item.head);
-          forward(work_, entry.mask, slice, item.block, carve_forward(carver, work_), executor);
-        });
-  }
-
-  void run_backward() {
-    cpu::DqSums& dq_sums = kernel_.dq_sums;
-    dq_sums.attach(static_cast<std::byte*>(tensors_.workspace) +
-                   all_workers_bytes(work_, kernel_.pool->threads()));
-    for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
-                 const BackwardMemory& fast, Executor& executor) {
-      dq_sums.prepare_rows(slice, mask, m_block, row_tiles(fast), executor);
-    });
-    run(backward_grid(work_),
-        [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
-          const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
-          const auto group =
-              cpu::head_group(work_.problem, work_.shape, entry, tensors_, item.batch, item.head);
-          backward(work_, dq_sums, entry.mask, group, item.block, carve_backward(carver, work_),
-                   executor);
-        });
-    for_rows([&](const Mask& mask, const cpu::SliceTensors& slice, i64 m_block,
-                 const BackwardMemory& fast, Executor& executor) {
-      dq_sums.finish_rows(slice, mask, m_block, row_tiles(fast), executor);
-    });
-  }
-
- private:
-  // A role that breaks the protocol is a mistake in this folder: noexcept ends the process with the
-  // fault's sentence, before anybody takes the outputs for results.
-  template <class Body>
-  void run(const Grid& grid, const Body& body) {
-    kernel_.pool->run(work_items(grid), [&](int worker, i64 index) noexcept {
-      cpu::TileCarver carver(static_cast<std::byte*>(tensors_.workspace) +
-                             static_cast<u64>(worker) * worker_bytes_);
-      body(work_item(grid, index), carver, kernel_.executors[static_cast<std::size_t>(worker)]);
-    });
-  }
-
-  template <class Body>
-  void for_rows(const Body& body) {
-    run(row_grid(work_), [&](const WorkItem& item, cpu::TileCarver& carver, Executor& executor) {
-      const cpu::BatchEntry& entry = entries_[static_cast<std::size_t>(item.batch)];
-      const cpu::SliceTensors slice(work_.problem, work_.shape, entry, tensors_, item.batch,
-                                    item.head);
-      body(entry.mask, slice, item.block, carve_backward(carver, work_), executor);
-    });
-  }
-
-  Prepared& kernel_;
-  const Work& work_;
-  const Tensors& tensors_;
-  std::vector<cpu::BatchEntry> entries_;
-  u64 worker_bytes_;
-};
+// All passes in order, on sums of dQ in `hbm`.
+void run(const Work& work, const Config& config, void* hbm, cpu::Runner& runner) {
+  if (work.problem.pass != Pass::bwd) run_forward(work, runner);
+  if (work.problem.pass == Pass::fwd) return;
+  cpu::DqSums dq_sums(work.problem, dq_options(work, config), hbm);
+  run_backward(work, dq_sums, runner);
+}
 
 void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<Prepared*>(prepared);
-  kernel.begin_launch();
-  Launch work(kernel, tensors);
-  if (kernel.problem.pass != Pass::bwd) work.run_forward();
-  if (kernel.problem.pass != Pass::fwd) work.run_backward();
-}
-
-// The work items of one K/V head of an entry, counted.
-Traffic count_group(const Work& work, const cpu::BatchEntry& entry, i64 batch) {
-  const Tensors nowhere;
-  const auto group = cpu::head_group(work.problem, work.shape, entry, nowhere, batch, 0);
-  const cpu::SliceTensors& slice = group.front();
-  cpu::TileCarver dry(nullptr);
-  const ForwardMemory forward_memory = carve_forward(dry, work);
-  const BackwardMemory backward_memory = carve_backward(dry, work);
-  cpu::DqSums dq_sums = make_dq_sums(work, cpu::DqSums::Order::any);
-  Executor rows(nullptr), keys(nullptr);
-  if (work.problem.pass != Pass::bwd) {
-    for (i64 pair = 0; pair < forward_grid(work).blocks; ++pair) {
-      forward(work, entry.mask, slice, pair, forward_memory, rows);
-    }
-  }
-  if (work.problem.pass != Pass::fwd) {
-    for (i64 m_block = 0; m_block < row_grid(work).blocks; ++m_block) {
-      dq_sums.prepare_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
-      dq_sums.finish_rows(slice, entry.mask, m_block, row_tiles(backward_memory), rows);
-    }
-    for (i64 pair = 0; pair < backward_grid(work).blocks; ++pair) {
-      backward(work, dq_sums, entry.mask, group, pair, backward_memory, keys);
-    }
-  }
-  Traffic total = rows.traffic();
-  total *= static_cast<i64>(group.size());
-  return total += keys.traffic();
+  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
+  const Work work = make_work(kernel.problem, kernel.config);
+  cpu::Launch launch(kernel, tensors, worker_bytes(work));
+  run(work, kernel.config, launch.hbm(), launch);
 }
 
 Traffic traffic(const Problem& problem, const Config& config) {
-  const Shape shape = make_shape(problem);
-  const Work work = make_work(problem, shape, config);
-  return cpu::count_groups(problem, [&](const cpu::BatchEntry& entry, i64 batch) {
-    return count_group(work, entry, batch);
+  return cpu::count(problem, [&](cpu::Runner& runner) {
+    run(make_work(problem, config), config, nullptr, runner);
   });
 }
 
@@ -259,9 +169,9 @@ constexpr Implementation kCpu = {
     .unsupported = unsupported,
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
-    .prepare = prepare,
+    .prepare = cpu::prepare,
     .launch = launch,
-    .release = release,
+    .release = cpu::release,
     .traffic = traffic,
 };
 

@@ -56,12 +56,11 @@ namespace {
 
 // One work item: what its roles share.
 struct Item {
-  Item(const Work& shared_work, cpu::DqSums& sums, const Mask& entry_mask,
-       std::span<const cpu::SliceTensors> slices, i64 pair, const BackwardMemory& memory,
-       Executor& worker, const cpu::Probe& probe)
+  Item(const Work& shared_work, cpu::DqSums& sums, std::span<const cpu::SliceTensors> slices,
+       i64 pair, const BackwardMemory& memory, Executor& worker, const cpu::Probe& probe)
       : work(shared_work),
         dq_sums(sums),
-        mask(entry_mask),
+        mask(slices.front().mask()),
         group(slices),
         n_pair(pair),
         keys(tile_range(pair, kConsumers * work.tiling.block_n, mask.valid_k)),
@@ -281,8 +280,8 @@ Role write_dq(Item& item) {
   for (QueryTile tile = item.tiles.first(); !item.tiles.ended(tile);
        tile = item.tiles.after(tile)) {
     const i32 stage = co_await dQ.full();
-    item.dq_sums.add(item.slice(tile), item.mask, tile.m_block, item.n_pair,
-                     at(item.fast.sDQ, stage), item.executor);
+    item.dq_sums.add(item.slice(tile), tile.m_block, item.n_pair, at(item.fast.sDQ, stage),
+                     item.executor);
     co_await settle();
     dQ.arrive_empty();
   }
@@ -290,11 +289,11 @@ Role write_dq(Item& item) {
 
 }  // namespace
 
-void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, i64 n_pair, const BackwardMemory& fast,
-              Executor& executor, const cpu::Probe& probe) {
+void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
+              i64 n_pair, const BackwardMemory& fast, Executor& executor, const cpu::Probe& probe) {
+  const Mask& mask = group.front().mask();
   if (tile_range(n_pair, kConsumers * work.tiling.block_n, mask.seqlen_k).empty()) return;
-  Item item(work, dq_sums, mask, group, n_pair, fast, executor, probe);
+  Item item(work, dq_sums, group, n_pair, fast, executor, probe);
   cpu::NamedRole roles[] = {{"the producer", produce(item)},
                             {"consumer 0", consume(item, 0)},
                             {"consumer 1", consume(item, 1)},

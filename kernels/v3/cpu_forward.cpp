@@ -50,10 +50,10 @@ namespace {
 
 // One work item: what its roles share.
 struct Item {
-  Item(const Work& shared_work, const Mask& entry_mask, const cpu::SliceTensors& tensors, i64 pair,
+  Item(const Work& shared_work, const cpu::SliceTensors& tensors, i64 pair,
        const ForwardMemory& memory, Executor& worker, const cpu::Probe& probe)
       : work(shared_work),
-        mask(entry_mask),
+        mask(tensors.mask()),
         slice(tensors),
         m_pair(pair),
         rows(tile_range(pair, kConsumers * work.tiling.block_m, mask.seqlen_q)),
@@ -237,14 +237,15 @@ Role consume(Item& item, i32 consumer) {
 
 }  // namespace
 
-void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 m_pair,
+void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_pair,
              const ForwardMemory& fast, Executor& executor, const cpu::Probe& probe) {
-  Item item(work, mask, slice, m_pair, fast, executor, probe);
+  Item item(work, slice, m_pair, fast, executor, probe);
   if (item.rows.empty()) return;  // a packed entry shorter than the longest
   cpu::NamedRole roles[] = {{"the producer", produce(item)},
                             {"consumer 0", consume(item, 0)},
                             {"consumer 1", consume(item, 1)}};
-  const u64 place = static_cast<u64>(slice.index() * work.tiling.m_blocks(mask.seqlen_q) + m_pair);
+  const u64 place =
+      static_cast<u64>(slice.index() * work.tiling.m_blocks(item.mask.seqlen_q) + m_pair);
   cpu::run_roles(roles, {.seed = work.schedule_seed, .item = place}, probe);
   for (const cpu::Ring* ring : {&item.q_ring, &item.k_ring, &item.v_ring}) ring->expect_drained();
 }

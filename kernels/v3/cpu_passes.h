@@ -4,9 +4,9 @@
 #include <array>
 #include <span>
 
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/dq_sums.h"
 #include "kernels/cpu/roles.h"
+#include "kernels/cpu/runner.h"
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
@@ -14,7 +14,7 @@ namespace attnlab::v3 {
 // What all work items of a launch share.
 struct Work {
   const Problem& problem;
-  const Shape& shape;
+  Shape shape;
   Tiling tiling;  // block_m, block_n of one consumer
   i32 stages = 2;
   u64 schedule_seed = 0;
@@ -49,7 +49,7 @@ struct ForwardMemory {
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Work& work);
 
 // One work item: the O and lse of a pair of tiles of query rows. Throws cpu::RoleFault.
-void forward(const Work& work, const Mask& mask, const cpu::SliceTensors& slice, i64 m_pair,
+void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_pair,
              const ForwardMemory& fast, cpu::Executor& executor, const cpu::Probe& probe = {});
 
 // The fast memory of one worker, backward.
@@ -78,8 +78,8 @@ cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
 // One work item: the dK and dV of a pair of tiles of keys, from the query heads that share its K/V
 // head; what it owes to dQ goes to the sums in HBM. Throws cpu::RoleFault.
-void backward(const Work& work, cpu::DqSums& dq_sums, const Mask& mask,
-              std::span<const cpu::SliceTensors> group, i64 n_pair, const BackwardMemory& fast,
-              cpu::Executor& executor, const cpu::Probe& probe = {});
+void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
+              i64 n_pair, const BackwardMemory& fast, cpu::Executor& executor,
+              const cpu::Probe& probe = {});
 
 }  // namespace attnlab::v3

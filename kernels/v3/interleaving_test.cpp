@@ -172,14 +172,13 @@ class Items {
   // The second pair of query tiles of head 1, or the first pair of key tiles of both heads.
   void run(const cpu::Probe& probe) {
     cpu::TileCarver carver(fast_.data());
-    const Mask& mask = entries_[0].mask;
     cpu::Executor executor(cpu::supported_tile_ops().front());
     if (backward_) {
-      cpu::DqSums sums(problem_, shape_, kBlock, kConsumers * kBlock, cpu::DqSums::Order::any);
-      sums.attach(hbm_.data());
-      backward(work_, sums, mask, group_, 0, carve_backward(carver, work_), executor, probe);
+      cpu::DqSums sums(problem_, {.block_m = kBlock, .item_keys = kConsumers * kBlock},
+                       hbm_.data());
+      backward(work_, sums, group_, 0, carve_backward(carver, work_), executor, probe);
     } else {
-      forward(work_, mask, group_[1], 1, carve_forward(carver, work_), executor, probe);
+      forward(work_, group_[1], 1, carve_forward(carver, work_), executor, probe);
     }
   }
 

@@ -7,6 +7,7 @@
 // Algorithms 1 to 3.
 #pragma once
 
+#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
 
@@ -14,44 +15,12 @@ namespace attnlab::v3 {
 
 constexpr i32 kConsumers = 2;
 
-struct WorkItem {
-  i64 batch = 0;
-  i64 head = 0;
-  i64 block = 0;
-};
-
-// Blocks (pairs of tiles, or tiles) of batch x heads slices, in the order in which they are handed
-// out. The items of a section's slices take turns, block by block, so that under a causal mask the
-// long ones of all its slices go first and the short ones fill the gaps at the end; a section is as
-// large as its tensors stay together in the cache, from which they are read again and again.
-struct Grid {
-  i64 batch = 1;
-  i64 heads = 1;
-  i64 blocks = 0;
-  i64 section = 1;  // slices
-  bool last_block_first = false;
-};
-
-// The slices of a section: as many as fit into the cache, and whole groups of heads that `share`
+// The slices whose items take turns, block by block, so that under a causal mask the long ones of
+// all of them go first and the short ones fill the gaps at the end: as many as stay together in the
+// cache, from which their tensors are read again and again, and whole groups of heads that `share`
 // what the bytes are counted for.
 ATTNLAB_HD constexpr i64 section_size(i64 cache_bytes, i64 shared_bytes, i64 share) {
   return max<i64>(1, cache_bytes / shared_bytes) * share;
-}
-
-ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
-  return grid.batch * grid.heads * grid.blocks;
-}
-
-ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
-  const i64 section = index / (grid.section * grid.blocks);
-  const i64 begin = section * grid.section;
-  const i64 slices = min(grid.section, grid.batch * grid.heads - begin);
-  const i64 within = index - begin * grid.blocks;
-  const i64 slice = begin + within % slices;
-  const i64 place = within / slices;
-  return {.batch = slice / grid.heads,
-          .head = slice % grid.heads,
-          .block = grid.last_block_first ? grid.blocks - 1 - place : place};
 }
 
 // The tile of a pair that consumer c works on, as part of the whole sequence.
