@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@ constexpr i64 kBlockM = 16, kItemKeys = 8, kHeadDim = 3;
 // One head of 40 rows and 64 keys; row r sees the keys up to r + 24 (causal, bottom-right).
 struct Slice {
   Slice() {
+    fast.fill(kNaN);
     for (i64 i = 0; i < problem.elements_q(); ++i) {
       o[static_cast<std::size_t>(i)] = 0.25f * static_cast<float>(i % 7) - 0.5f;
       dout[static_cast<std::size_t>(i)] = 0.5f * static_cast<float>(i % 5) - 1.0f;
@@ -44,7 +46,7 @@ struct Slice {
   Shape shape = make_shape(problem);
   std::vector<float> o = std::vector<float>(static_cast<std::size_t>(problem.elements_q()));
   std::vector<float> dout = o, dq = o;
-  alignas(64) std::array<float, 4096> fast = {};
+  alignas(64) std::array<float, 4096> fast;
   std::vector<float> hbm = std::vector<float>(DqSums::bytes(problem) / sizeof(float), kNaN);
   std::vector<BatchEntry> entries = make_entries(problem, nullptr);
   Tensors tensors = {.o = o.data(), .dout = dout.data(), .dq = dq.data()};
@@ -54,7 +56,7 @@ struct Slice {
 };
 
 // What work item `item` adds to every element: so different in size that the order shows.
-float part(i64 item) { return item % 2 == 0 ? 1.0f : 0x1p-24f; }
+float part(i64 item) { return item % 2 == 0 ? 1.0f : 0x1.8p-24f; }
 
 TEST(DqSums, DeltaIsTheDotOfOAndItsGradient) {
   Slice of;
@@ -90,6 +92,8 @@ TEST(DqSums, ByKeysIsOneOrderOfAddition) {
       const Tile tile = carver.tile(kBlockM, kHeadDim);
       for (i64 item = next++; item < 8; item = next++) {
         executor.fill(tile, part(item));
+        if (item == 0)
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others are early
         const Range keys = tile_range(item, kItemKeys, 64);
         const Range m_blocks = m_block_range(of.slice.mask(), keys, kBlockM);
         for (i64 m = m_blocks.begin; m < m_blocks.end; ++m) {

@@ -11,12 +11,18 @@ namespace {
 TEST(DqTurns, AnyOrderLetsOneAddAtATime) {
   DqTurns turns(1);
   i64 sum = 0;  // not atomic: only the turns protect it
-  constexpr i64 kTimes = 20000;
+  constexpr i64 kTimes = 2000;
   {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
-        for (i64 i = 0; i < kTimes; ++i) turns.any_order(0, [&] { sum += 1; });
+        for (i64 i = 0; i < kTimes; ++i) {
+          turns.any_order(0, [&] {
+            const i64 seen = sum;
+            std::this_thread::yield();  // whoever comes between adds to the same value
+            sum = seen + 1;
+          });
+        }
       });
     }
   }
