@@ -215,6 +215,7 @@ TEST(MaskSpec, PatternFilesThatDoNotFitSayWhy) {
     EXPECT_NE(got.find(part), std::string::npos) << got;
   };
   expect(reason("101\n01\n"), "line 2 has 2 blocks; 3 are needed");
+  expect(reason("101\n0110\n"), "line 2 has 4 blocks; 3 are needed");
   expect(reason("101\n"), "has 1 rows; 2 are needed");
   expect(reason("101\n011\n111\n"), "has 3 rows; 2 are needed");
   expect(reason("101\n0a1\n"), "line 2 has a character that is not 0 or 1");

@@ -130,8 +130,8 @@ ATTNLAB_HD constexpr Range m_block_range(const Mask& mask, Range keys, i64 block
   return {rows.begin / block_m, ceil_div(rows.end, block_m)};
 }
 
-// The first key tile from n_block `from` on that is not empty for `rows`, or a number past all of
-// them: the order in which key tiles contribute to a tile of rows.
+// The first key tile from n_block `from` on that is not empty for `rows`, or a number past the
+// tiles of n_block_range(): the order in which key tiles contribute to a tile of rows.
 ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {
   const Range n_blocks = n_block_range(mask, rows, block_n);
   i64 n_block = max(from, n_blocks.begin);

@@ -121,7 +121,7 @@ std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visi
       i64 want = from;  // the first that is not empty, or past all of them
       while (want < non_empty.end && (seen_by[want] >> m & 1) == 0) ++want;
       const i64 next = next_n_block(mask, rows, tiling.block_n, from);
-      if (want < non_empty.end ? next != want : next < want) {
+      if (want < non_empty.end ? next != want : next < max(want, got.end)) {
         return "next_n_block of m_block " + std::to_string(m) + " from " + std::to_string(from);
       }
     }
