@@ -77,7 +77,7 @@ std::vector<std::filesystem::path> sweep_files(const std::string& folder) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
+    if (is_sweep_name(entry.path())) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;

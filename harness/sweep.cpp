@@ -196,7 +196,7 @@ std::string similar_file(const std::filesystem::path& file) {
   std::error_code error;
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().filename().string());
+    if (is_sweep_name(entry.path())) names.push_back(entry.path().filename().string());
   }
   const std::string best = nearest(file.filename().string(), names);
   if (best.empty()) return "";
@@ -204,6 +204,10 @@ std::string similar_file(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+bool is_sweep_name(const std::filesystem::path& path) {
+  return path.extension() == ".json" && path.stem().extension() != ".schema";
+}
 
 Sweep read_sweep(const std::filesystem::path& path) {
   const std::string file = path.string();
@@ -215,7 +219,8 @@ Sweep read_sweep(const std::filesystem::path& path) {
   if (!stream || !std::filesystem::is_regular_file(path)) fail(file, "cannot be read as a file");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const Json json = parse_strictly(text, file);
-  check_keys(json, {"schema", "name", "description", "backend", "axes", "exclude", "protocol"},
+  check_keys(json,
+             {"$schema", "schema", "name", "description", "backend", "axes", "exclude", "protocol"},
              file);
   for (const char* key : {"schema", "name", "axes"}) {
     if (!json.contains(key)) fail(file, fmt::format("key '{}' is missing", key));
@@ -223,6 +228,7 @@ Sweep read_sweep(const std::filesystem::path& path) {
   if (json["schema"] != kSweepSchema) {
     fail(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kSweepSchema));
   }
+  if (json.contains("$schema")) read_string(json["$schema"], file + ": $schema");  // for editors
   Sweep sweep;
   sweep.source = file;
   sweep.name = read_name(json["name"], file + ": name");

@@ -121,6 +121,9 @@ struct AxisHelp {
 };
 const std::vector<AxisHelp>& axis_help();
 
+// Whether a file is a sweep by its name: *.json, but no JSON Schema, *.schema.json.
+bool is_sweep_name(const std::filesystem::path& path);
+
 // Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
 // misspelt (with the nearest known name), out of range, or of the wrong type.
 Sweep read_sweep(const std::filesystem::path& path);

@@ -176,7 +176,7 @@ TEST(SetProtocol, RefusesWithARemedy) {
 TEST(ReadSweep, ShippedSweepsAreValid) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(ATTNLAB_SOURCE_DIR "/sweeps")) {
-    if (entry.path().extension() != ".json") continue;
+    if (!is_sweep_name(entry.path())) continue;
     ++count;
     const Sweep sweep = read_sweep(entry.path());
     EXPECT_EQ(sweep.name, entry.path().stem().string());

@@ -10,10 +10,13 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache git pkg-config python3 libeigen3-dev libfmt-dev
-          libcli11-dev nlohmann-json3-dev libbenchmark-dev libgtest-dev libhwy-dev)
-# The same for a machine without apt: commands, and libraries as pkg-config knows them.
+          libcli11-dev nlohmann-json3-dev libbenchmark-dev libgtest-dev libhwy-dev
+          libvalijson-dev)
+# The same for a machine without apt: commands, libraries as pkg-config knows them, and headers of
+# those that it does not know.
 commands=(g++ cmake ninja git pkg-config python3)
 modules=(eigen3 fmt CLI11 nlohmann_json benchmark gtest libhwy)
+headers=(valijson/validator.hpp)
 
 for argument in "$@"; do
   case $argument in
@@ -67,6 +70,9 @@ look_for_them() {
   done
   for name in "${modules[@]}"; do
     pkg-config --exists "$name" 2>/dev/null || missing+=("$name")
+  done
+  for name in "${headers[@]}"; do
+    g++ -fsyntax-only -include "$name" -x c++ /dev/null 2>/dev/null || missing+=("$name")
   done
   echo "this is neither Debian nor Ubuntu; there the packages are called: ${packages[*]}"
   if ((${#missing[@]} != 0)); then

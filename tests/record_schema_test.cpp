@@ -1,0 +1,228 @@
+// results/record.schema.json against the records of the tree and those that the binary writes.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "harness/fake_kernels.h"
+#include "harness/run.h"
+#include "tests/cli_fixture.h"
+#include "tests/json_schema.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+const fs::path kTree = ATTNLAB_SOURCE_DIR;
+
+const JsonSchema& record_schema() {
+  static const JsonSchema kSchema(kTree / "results/record.schema.json");
+  return kSchema;
+}
+
+std::vector<Json> lines_of(const fs::path& file) {
+  std::vector<Json> records;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) records.push_back(Json::parse(line));
+  EXPECT_FALSE(records.empty()) << file;
+  return records;
+}
+
+// A kernel that writes nothing fails, one that throws is invalid: no kernel of the tree does.
+std::vector<Json> records_of_broken_kernels() {
+  static constexpr Implementation kNothing = fake::make("nothing", Backend::cpu, true);
+  static constexpr Implementation kThrows = [] {
+    Implementation kernel = fake::make("throws", Backend::cpu, false);
+    kernel.prepare = [](const Problem&, const Config&, const Device&) -> PreparedKernel* {
+      throw std::runtime_error("cannot prepare");
+    };
+    return kernel;
+  }();
+  const Device device = fake::cpu();
+  const RunContext context = {.device = &device,
+                              .sweep_name = "broken",
+                              .command_line = "attnlab run",
+                              .memory_limit_bytes = std::uint64_t{1} << 30};
+  const Case work = {.problem = {.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8},
+                     .competitors = {{.kernel = "nothing", .implementation = &kNothing},
+                                     {.kernel = "throws", .implementation = &kThrows}}};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  Progress progress(file.get(), case_weight(work));
+  std::vector<Json> records;
+  run_case(work, context, progress,
+           [&](const Record& record) { records.push_back(to_json(record)); });
+  return records;
+}
+
+class RecordSchema : public Cli {
+ protected:
+  // What the real binary writes for the arguments.
+  std::vector<Json> records(const std::string& arguments) const {
+    const Result result = run("run " + arguments + " --rounds 2 --protocol warmup_seconds=0 " +
+                              "--heads 2 --head-dim 16 --no-progress --out r.jsonl");
+    EXPECT_LE(result.code, 3) << result.err;
+    EXPECT_NE(result.code, 2) << result.err;
+    const std::vector<Json> lines = lines_of(folder_ / "r.jsonl");
+    fs::remove(folder_ / "r.jsonl");
+    return lines;
+  }
+
+  // One that holds as many sections as one can.
+  Json full_record() const {
+    return records(
+               "--kernel v3 --pass fwdbwd --batch 2 --seqlen 32 --mask "
+               "causal+padding:7+blocks:local:1:16x16")
+        .at(0);
+  }
+};
+
+TEST_F(RecordSchema, EveryFieldIsDescribed) { expect_described(record_schema()); }
+
+TEST_F(RecordSchema, ShippedRecordsFit) {
+  for (const char* folder : {"results", "tests/data"}) {
+    int count = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(kTree / folder)) {
+      if (entry.path().extension() != ".jsonl") continue;
+      ++count;
+      for (const Json& record : lines_of(entry.path())) {
+        EXPECT_EQ(record_schema().violation(record), "") << entry.path() << "\n" << record["key"];
+      }
+    }
+    EXPECT_GT(count, 0) << folder;
+  }
+}
+
+TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
+  write("s.json", R"({"schema": "attnlab.sweep/1", "name": "s",
+    "axes": {"kernel": "v2", "seqlen": [8, 16], "block": "16x16", "heads": 2, "head_dim": 16},
+    "exclude": [{"where": {"seqlen": 8}, "reason": "too short"}]})");
+  ASSERT_EQ(run("run --kernel v1 --pass bwd --seqlen 8 --rounds 2 --save a.st").code, 0);
+  ASSERT_EQ(run("run --kernel v1 --seqlen 8 --rounds 2 --save b.st").code, 0);
+  std::vector<Json> all = records_of_broken_kernels();
+  for (const char* arguments :
+       {"--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24 --mask "
+        "none,causal",
+        "--kernel v2 --dtype f16,bf16 --layout bhsd --seqlen 40 --block 16x16 --mask window:3:0 "
+        "--input-kind uniform,integers,large_logits,outlier",
+        "--kernel v3 --pass fwd,bwd --layout packed --batch 2 --seqlen 20 --lengths drawn,20+7",
+        "--kernel v2 --batch 2 --seqlen 40 --mask padding:8,blocks:butterfly:16x16",
+        "--kernel minimal --pass bwd --seqlen 8", "--kernel v2 --backend cuda --seqlen 8",
+        "--kernel v2 --seqlen 8192 --memory-limit 512K", "s.json", "s.json --dropout 0.5"}) {
+    for (const Json& record : records(arguments)) all.push_back(record);
+  }
+  for (const char* arguments : {"--input a.st --pass fwd,bwd", "--input b.st --pass bwd"}) {
+    ASSERT_EQ(run(std::string("run --kernel v1 --rounds 2 --out i.jsonl ") + arguments).code, 0);
+  }
+  for (const Json& record : lines_of(folder_ / "i.jsonl")) all.push_back(record);
+
+  JsonSchema::Parts used;
+  for (const Json& record : all) {
+    EXPECT_EQ(record_schema().violation(record), "") << record.dump(1);
+    record_schema().add_used(record, used);
+    for (const auto& item : record_schema().json().at("properties").items()) {
+      EXPECT_TRUE(record.contains(item.key())) << item.key();
+    }
+  }
+  for (const std::string& part : record_schema().parts()) {
+    EXPECT_TRUE(used.contains(part)) << "no record has " << part;
+  }
+}
+
+TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
+  const Json record = full_record();
+  expect_strict(record_schema(), record);
+  const Json::json_pointer requested("/traffic/requested"), config("/config");
+  const std::set<std::string> older_records_lack = {"/input_file", "/problem/lengths/given"};
+  for_each_place(record, [&](const Json::json_pointer& place) {
+    const auto parent = place.parent_pointer();
+    if (!record[parent].is_object() || parent == requested || parent == config) return;
+    Json spoiled = record;
+    spoiled[parent].erase(place.back());
+    const bool optional = older_records_lack.contains(place.to_string());
+    EXPECT_EQ(record_schema().violation(spoiled).empty(), optional) << place << " is missing";
+  });
+}
+
+TEST_F(RecordSchema, WrongRecordsAreRefused) {
+  const Json record = full_record();
+  for (const char* patch : {
+           R"([{"op": "replace", "path": "/schema", "value": "attnlab.record/2"}])",
+           R"([{"op": "replace", "path": "/key", "value": "v2"}])",
+           R"([{"op": "replace", "path": "/seed", "value": -1}])",
+           R"([{"op": "replace", "path": "/backend", "value": "gpu"}])",
+           R"([{"op": "replace", "path": "/input_kind", "value": "ones"}])",
+           R"([{"op": "replace", "path": "/timestamp", "value": "yesterday"}])",
+           R"([{"op": "replace", "path": "/config/block_m", "value": 1.5}])",
+           R"([{"op": "replace", "path": "/problem/pass", "value": "backward"}])",
+           R"([{"op": "replace", "path": "/problem/dtype", "value": "f64"}])",
+           R"([{"op": "replace", "path": "/problem/batch", "value": 0}])",
+           R"([{"op": "replace", "path": "/problem/dropout", "value": 1}])",
+           R"([{"op": "replace", "path": "/problem/blocks", "value": null}])",
+           R"([{"op": "replace", "path": "/problem/mask", "value": "causal"}])",
+           R"([{"op": "replace", "path": "/problem/blocks/fnv1a", "value": "xyz"}])",
+           R"([{"op": "replace", "path": "/problem/lengths/kind", "value": "dense"}])",
+           R"([{"op": "replace", "path": "/problem/lengths/kind", "value": "packed"}])",
+           R"([{"op": "add", "path": "/problem/lengths/queries", "value": [1, 2]}])",
+           R"([{"op": "replace", "path": "/time/n", "value": 2.5}])",
+           R"([{"op": "replace", "path": "/time/median_s", "value": "fast"}])",
+           R"([{"op": "replace", "path": "/time/ci95_s", "value": [1]}])",
+           R"([{"op": "replace", "path": "/memory/inputs_bytes", "value": -1}])",
+           R"([{"op": "replace", "path": "/traffic/dram", "value": 5}])",
+           R"([{"op": "move", "from": "/traffic/requested/q", "path": "/traffic/requested/x"}])",
+           R"([{"op": "replace", "path": "/verify/0/tensor", "value": "x"}])",
+           R"([{"op": "replace", "path": "/verify/0/max_abs", "value": "NaN"}])",
+           // What belongs to the verdict, the pass and the inputs
+           R"([{"op": "replace", "path": "/status", "value": "good"}])",
+           R"([{"op": "replace", "path": "/reason", "value": "well"}])",
+           R"([{"op": "replace", "path": "/verify_timed", "value": []}])",
+           R"([{"op": "replace", "path": "/verify/0/pass", "value": false},
+               {"op": "add", "path": "/verify/0/message", "value": "wrong"}])",
+           R"([{"op": "add", "path": "/verify/0/message", "value": "wrong"}])",
+           R"([{"op": "replace", "path": "/memory/peak_bytes", "value": null}])",
+           R"([{"op": "replace", "path": "/problem/pass", "value": "fwd"}])",
+           R"([{"op": "replace", "path": "/problem/pass", "value": "bwd"}])",
+           R"([{"op": "replace", "path": "/input_kind", "value": "file"}])",
+           R"([{"op": "replace", "path": "/input_file",
+                "value": {"path": "a", "fnv1a": "0123456789abcdef", "do": "file"}}])",
+           R"([{"op": "replace", "path": "/input_kind", "value": "file"},
+               {"op": "replace", "path": "/input_file",
+                "value": {"path": "a", "fnv1a": "0123456789abcdef", "do": null}}])",
+       }) {
+    EXPECT_NE(record_schema().violation(record.patch(Json::parse(patch))), "") << patch;
+  }
+}
+
+TEST_F(RecordSchema, TheStatusSaysWhichSectionsThereAre) {
+  using Names = std::set<std::string>;
+  const Names tried = {"flops", "memory", "traffic"};
+  const Names all = {"flops", "memory", "time", "traffic", "verify", "verify_timed"};
+  const struct {
+    const char* status;
+    Names needed, refused;
+  } rules[] = {{"ok", all, {}},           {"failed", tried, {"time"}},
+               {"invalid", {}, {"time"}}, {"out_of_memory", {}, {"time"}},
+               {"unsupported", {}, all},  {"skipped", {}, all}};
+  const Json full = full_record();
+  for (const auto& [status, needed, refused] : rules) {
+    Json record = full;
+    record["status"] = status;
+    record["reason"] = refused.empty() ? "" : "why";
+    for (const std::string& section : refused) record[section] = nullptr;
+    EXPECT_EQ(record_schema().violation(record), "") << status;
+    for (const std::string& section : all) {
+      Json other = record;
+      other[section] = refused.contains(section) ? full[section] : Json(nullptr);
+      const bool fits = !refused.contains(section) && !needed.contains(section);
+      EXPECT_EQ(record_schema().violation(other).empty(), fits) << status << " and " << section;
+    }
+    record["reason"] = refused.empty() ? "why" : "";
+    EXPECT_NE(record_schema().violation(record), "") << status;
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
