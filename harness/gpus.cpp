@@ -12,85 +12,61 @@
 namespace attnlab {
 namespace {
 
-constexpr double kTera = 1e12;
-constexpr double kGiga = 1e9;
 constexpr std::int64_t kGb = 1'000'000'000;
 constexpr std::int64_t kKib = 1 << 10;
 constexpr std::int64_t kMib = 1 << 20;
 
-// Peaks that sheets state with sparsity are halved. Shared memory of an SM is in the CUDA C++
-// Programming Guide's table of compute capabilities.
+// Peaks that a source states with sparsity are halved. Every peak is also what its SMs do at the
+// boost clock (gpus_test.cpp). A driver's report is cudaDeviceProp's.
 constexpr Gpu kGpus[] = {
     {.name = "A100",
      .variant = "A100 SXM4 80 GB",
-     .f16_flops_per_s = 312 * kTera,
-     .bf16_flops_per_s = 312 * kTera,
-     .f32_flops_per_s = 19.5 * kTera,
-     .memory_bytes_per_s = 2039 * kGiga,
-     .memory_bytes = 80 * kGb,
-     .sms = 108,
-     .l2_bytes = 40 * kMib,
-     .sram_bytes = 164 * kKib,
-     .source = "NVIDIA A100 80GB data sheet (2021); NVIDIA A100 Tensor Core GPU Architecture "
-               "white paper (SMs, L2)"},
+     .flops_per_s = {.f16 = 312e12, .bf16 = 312e12, .f32 = 19.5e12},
+     .memory = {.bytes_per_s = 2039e9, .bytes = 80 * kGb},
+     .chip = {.sms = 108, .l2_bytes = 40 * kMib, .sram_bytes = 164 * kKib},
+     .source = "Peaks, SMs, L2: NVIDIA A100 Tensor Core GPU Architecture white paper, comparison "
+               "of data center GPUs. Memory: NVIDIA A100 80GB data sheet, SXM. Shared memory: CUDA "
+               "C++ Programming Guide, compute capability 8.0"},
     {.name = "H100",
      .variant = "H100 SXM5 80 GB",
-     .f16_flops_per_s = 989 * kTera,
-     .bf16_flops_per_s = 989 * kTera,
-     .f32_flops_per_s = 67 * kTera,
-     .memory_bytes_per_s = 3350 * kGiga,
-     .memory_bytes = 80 * kGb,
-     .sms = 132,
-     .l2_bytes = 50 * kMib,
-     .sram_bytes = 228 * kKib,
-     .source = "NVIDIA H100 Tensor Core GPU data sheet; NVIDIA H100 Tensor Core GPU Architecture "
-               "white paper (SMs, L2)"},
+     .flops_per_s = {.f16 = 989.4e12, .bf16 = 989.4e12, .f32 = 66.9e12},
+     .memory = {.bytes_per_s = 3350e9, .bytes = 80 * kGb},
+     .chip = {.sms = 132, .l2_bytes = 50 * kMib, .sram_bytes = 228 * kKib},
+     .source = "Peaks, SMs, L2: NVIDIA H100 Tensor Core GPU Architecture white paper V1.04, table "
+               "3, SXM5. Memory: NVIDIA H100 data sheet, SXM. Shared memory: CUDA C++ Programming "
+               "Guide, compute capability 9.0"},
     {.name = "H200",
      .variant = "H200 SXM 141 GB",
-     .f16_flops_per_s = 989 * kTera,
-     .bf16_flops_per_s = 989 * kTera,
-     .f32_flops_per_s = 67 * kTera,
-     .memory_bytes_per_s = 4800 * kGiga,
-     .memory_bytes = 141 * kGb,
-     .sms = 132,
-     .l2_bytes = 60 * kMib,
-     .sram_bytes = 228 * kKib,
-     .source = "NVIDIA H200 Tensor Core GPU data sheet; SMs and L2 as the driver of one reports"},
+     .flops_per_s = {.f16 = 989.4e12, .bf16 = 989.4e12, .f32 = 66.9e12},
+     .memory = {.bytes_per_s = 4800e9, .bytes = 141 * kGb},
+     .chip = {.sms = 132, .l2_bytes = 60 * kMib, .sram_bytes = 228 * kKib},
+     .source = "Memory: NVIDIA H200 data sheet, SXM; the peaks there (1979 with sparsity, 67) are "
+               "the H100's, rounded. SMs, L2: as a driver reports. Shared memory: CUDA C++ "
+               "Programming Guide, compute capability 9.0"},
     {.name = "T4",
      .variant = "T4 16 GB",
-     .f16_flops_per_s = 65 * kTera,
-     .bf16_flops_per_s = std::nullopt,  // Turing's tensor cores have no bf16
-     .f32_flops_per_s = 8.1 * kTera,
-     .memory_bytes_per_s = 320 * kGiga,
-     .memory_bytes = 16 * kGb,
-     .sms = 40,
-     .l2_bytes = 4 * kMib,
-     .sram_bytes = 64 * kKib,
-     .source = "NVIDIA T4 product brief; NVIDIA Turing GPU Architecture white paper (TU104: SMs, "
-               "L2)"},
+     .flops_per_s = {.f16 = 65e12, .bf16 = std::nullopt, .f32 = 8.1e12},  // Turing has no bf16
+     .memory = {.bytes_per_s = 320e9, .bytes = 16 * kGb},
+     .chip = {.sms = 40, .l2_bytes = 4 * kMib, .sram_bytes = 64 * kKib},
+     .source = "Peaks: NVIDIA T4 data sheet, mixed precision FP16/FP32 and single precision. "
+               "Memory: NVIDIA T4 product brief PB-09256-001 (the data sheet says 300 GB/s). SMs, "
+               "L2: as a driver reports. Shared memory: CUDA C++ Programming Guide, compute "
+               "capability 7.5"},
     {.name = "L4",
      .variant = "L4 24 GB",
-     .f16_flops_per_s = 121 * kTera,
-     .bf16_flops_per_s = 121 * kTera,
-     .f32_flops_per_s = 30.3 * kTera,
-     .memory_bytes_per_s = 300 * kGiga,
-     .memory_bytes = 24 * kGb,
-     .sms = std::nullopt,  // sources disagree: 58 or 60
-     .l2_bytes = 48 * kMib,
-     .sram_bytes = 100 * kKib,
-     .source = "NVIDIA L4 Tensor Core GPU data sheet; NVIDIA Ada GPU Architecture white paper "
-               "(AD104: L2)"},
+     .flops_per_s = {.f16 = 121e12, .bf16 = 121e12, .f32 = 30.3e12},
+     .memory = {.bytes_per_s = 300e9, .bytes = 24 * kGb},
+     .chip = {.sms = 58, .l2_bytes = 48 * kMib, .sram_bytes = 100 * kKib},
+     .source = "Peaks (242 with sparsity), memory: NVIDIA L4 data sheet. SMs, L2: as a driver "
+               "reports. Shared memory: CUDA C++ Programming Guide, compute capability 8.9"},
     {.name = "RTX3090",
      .variant = "GeForce RTX 3090 24 GB",
-     .f16_flops_per_s = 71 * kTera,  // 142 with fp16 accumulation
-     .bf16_flops_per_s = 71 * kTera,
-     .f32_flops_per_s = 35.6 * kTera,
-     .memory_bytes_per_s = 936 * kGiga,
-     .memory_bytes = 24 * kGb,
-     .sms = 82,
-     .l2_bytes = 6 * kMib,
-     .sram_bytes = 100 * kKib,
-     .source = "NVIDIA Ampere GA102 GPU Architecture white paper, appendix A"},
+     .flops_per_s = {.f16 = 71e12, .bf16 = 71e12, .f32 = 35.6e12},
+     .memory = {.bytes_per_s = 936e9, .bytes = 24 * kGb},
+     .chip = {.sms = 82, .l2_bytes = 6 * kMib, .sram_bytes = 100 * kKib},
+     .source = "All but shared memory: NVIDIA Ampere GA102 GPU Architecture white paper V2, "
+               "appendix A, table 9 (fp32 accumulation, half the rate of fp16). Shared memory: "
+               "CUDA C++ Programming Guide, compute capability 8.6"},
 };
 
 std::string plain(std::string_view name) {
@@ -131,9 +107,9 @@ std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& whe
 
 std::optional<double> peak_flops_per_s(const Gpu& gpu, Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return gpu.f32_flops_per_s;
-    case Dtype::f16: return gpu.f16_flops_per_s;
-    case Dtype::bf16: return gpu.bf16_flops_per_s;
+    case Dtype::f32: return gpu.flops_per_s.f32;
+    case Dtype::f16: return gpu.flops_per_s.f16;
+    case Dtype::bf16: return gpu.flops_per_s.bf16;
   }
   return std::nullopt;
 }
@@ -142,15 +118,15 @@ const char* to_string(Limit limit) { return limit == Limit::compute ? "compute" 
 
 std::optional<double> ridge_flops_per_byte(const Gpu& gpu, Dtype dtype) {
   const std::optional<double> peak = peak_flops_per_s(gpu, dtype);
-  if (!peak || !gpu.memory_bytes_per_s) return std::nullopt;
-  return *peak / *gpu.memory_bytes_per_s;
+  if (!peak || !gpu.memory.bytes_per_s) return std::nullopt;
+  return *peak / *gpu.memory.bytes_per_s;
 }
 
 std::optional<Roofline> roofline(const Gpu& gpu, Dtype dtype, double flops, double bytes) {
   const std::optional<double> peak = peak_flops_per_s(gpu, dtype);
-  if (!peak || !gpu.memory_bytes_per_s) return std::nullopt;
+  if (!peak || !gpu.memory.bytes_per_s) return std::nullopt;
   const double compute_s = flops / *peak;
-  const double memory_s = bytes / *gpu.memory_bytes_per_s;
+  const double memory_s = bytes / *gpu.memory.bytes_per_s;
   return Roofline{.limit = compute_s >= memory_s ? Limit::compute : Limit::memory,
                   .seconds = std::max(compute_s, memory_s)};
 }

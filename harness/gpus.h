@@ -18,15 +18,19 @@ struct Gpu {
   const char* variant;  // where the name covers several products
   // Dense peaks at the boost clock: matrix products with fp32 accumulation on tensor cores for f16
   // and bf16, ordinary fused multiply-adds for f32.
-  std::optional<double> f16_flops_per_s;
-  std::optional<double> bf16_flops_per_s;
-  std::optional<double> f32_flops_per_s;
-  std::optional<double> memory_bytes_per_s;
-  std::optional<std::int64_t> memory_bytes;
-  std::optional<std::int64_t> sms;
-  std::optional<std::int64_t> l2_bytes;
-  std::optional<std::int64_t> sram_bytes;  // shared memory of one SM, the largest setting
-  const char* source;
+  struct FlopsPerSecond {
+    std::optional<double> f16, bf16, f32;
+  } flops_per_s;
+  struct Memory {
+    std::optional<double> bytes_per_s;
+    std::optional<std::int64_t> bytes;
+  } memory;
+  struct Chip {
+    std::optional<std::int64_t> sms;
+    std::optional<std::int64_t> l2_bytes;
+    std::optional<std::int64_t> sram_bytes;  // shared memory of one SM, the largest setting
+  } chip;
+  const char* source;  // of every value: document, table or section
 };
 
 std::span<const Gpu> gpus();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <optional>
 #include <string>
 
 #include "harness/test_support.h"
@@ -15,7 +17,9 @@ TEST(Gpus, EveryRowNamesItsVariantAndItsSource) {
   ASSERT_EQ(gpus().size(), 6u);
   for (const Gpu& row : gpus()) {
     EXPECT_NE(std::string(row.variant), "") << row.name;
-    EXPECT_PRED2(contains, row.source, "NVIDIA");
+    for (const char* part : {"NVIDIA", "emory: ", "Shared memory: CUDA C++ Programming Guide"}) {
+      EXPECT_PRED2(contains, row.source, part);
+    }
     EXPECT_EQ(&gpu(row.name), &row);
   }
 }
@@ -41,6 +45,40 @@ TEST(Gpus, WrongNamesGetARemedy) {
   EXPECT_PRED2(starts_with, error("T4,"), "--gpu: a name is missing");
 }
 
+// A peak is SMs x FLOP a clock of one SM x boost clock; the bandwidth is data rate x width. What
+// one SM does in a clock is in the white papers, and in the arithmetic of its tensor cores and FMA
+// units; clocks are those that the white papers base their peaks on, or that a driver reports.
+struct Arithmetic {
+  const char* name;
+  double tensor_flops, tensor_hz;  // fp32 accumulation, dense
+  double fma_flops, fma_hz;
+  double bits_per_s;  // 0: sources disagree about the memory's clock
+};
+
+TEST(Gpus, PeaksAreWhatTheSmsDoAtTheirClocks) {
+  const Arithmetic rows[] = {
+      {"A100", 2048, 1410e6, 128, 1410e6, 5120 * 2 * 1593e6},
+      {"H100", 4096, 1830e6, 256, 1980e6, 5120 * 2 * 2619e6},  // two clocks: tensor, other
+      {"H200", 4096, 1830e6, 256, 1980e6, 0},
+      {"T4", 1024, 1590e6, 128, 1590e6, 256 * 2 * 5001e6},
+      {"L4", 1024, 2040e6, 256, 2040e6, 192 * 2 * 6251e6},
+      {"RTX3090", 512, 1695e6, 256, 1695e6, 384 * 19.5e9},
+  };
+  ASSERT_EQ(std::size(rows), gpus().size());
+  for (const Arithmetic& row : rows) {
+    const Gpu& it = gpu(row.name);
+    const auto sms = static_cast<double>(*it.chip.sms);
+    const auto expect_peak = [&](const std::optional<double>& peak, double by_hand) {
+      // Sheets give two or three digits: 8.1 is 8.14.
+      EXPECT_NEAR(peak.value_or(by_hand) / by_hand, 1.0, 0.0055) << row.name;
+    };
+    expect_peak(it.flops_per_s.f16, sms * row.tensor_flops * row.tensor_hz);
+    expect_peak(it.flops_per_s.bf16, sms * row.tensor_flops * row.tensor_hz);
+    expect_peak(it.flops_per_s.f32, sms * row.fma_flops * row.fma_hz);
+    if (row.bits_per_s > 0) expect_peak(it.memory.bytes_per_s, row.bits_per_s / 8);
+  }
+}
+
 // By hand: 312e12 / 2039e9 = 153.016 FLOP a byte. 3.12e12 FLOP take 10 ms, 20.39e9 bytes as well.
 TEST(Gpus, RooflineOfAnA100ByHand) {
   const Gpu& a100 = gpu("A100");
@@ -61,7 +99,7 @@ TEST(Gpus, WithoutASourceThereIsNoNumber) {
   EXPECT_FALSE(ridge_flops_per_byte(t4, Dtype::bf16));
   EXPECT_FALSE(roofline(t4, Dtype::bf16, 1.0, 1.0));
   Gpu no_bandwidth = t4;
-  no_bandwidth.memory_bytes_per_s.reset();
+  no_bandwidth.memory.bytes_per_s.reset();
   EXPECT_FALSE(roofline(no_bandwidth, Dtype::f16, 1.0, 1.0));
 }
 

@@ -23,14 +23,14 @@ Json optional_json(const std::optional<T>& value) {
 Json gpu_json(const Gpu& gpu) {
   return {{"name", gpu.name},
           {"variant", gpu.variant},
-          {"f16_flops_per_s", optional_json(gpu.f16_flops_per_s)},
-          {"bf16_flops_per_s", optional_json(gpu.bf16_flops_per_s)},
-          {"f32_flops_per_s", optional_json(gpu.f32_flops_per_s)},
-          {"memory_bytes_per_s", optional_json(gpu.memory_bytes_per_s)},
-          {"memory_bytes", optional_json(gpu.memory_bytes)},
-          {"sms", optional_json(gpu.sms)},
-          {"l2_bytes", optional_json(gpu.l2_bytes)},
-          {"sram_bytes", optional_json(gpu.sram_bytes)},
+          {"f16_flops_per_s", optional_json(gpu.flops_per_s.f16)},
+          {"bf16_flops_per_s", optional_json(gpu.flops_per_s.bf16)},
+          {"f32_flops_per_s", optional_json(gpu.flops_per_s.f32)},
+          {"memory_bytes_per_s", optional_json(gpu.memory.bytes_per_s)},
+          {"memory_bytes", optional_json(gpu.memory.bytes)},
+          {"sms", optional_json(gpu.chip.sms)},
+          {"l2_bytes", optional_json(gpu.chip.l2_bytes)},
+          {"sram_bytes", optional_json(gpu.chip.sram_bytes)},
           {"source", gpu.source}};
 }
 
@@ -159,9 +159,9 @@ Json on_gpu_json(const Problem& problem, const Json& point, const Gpu& gpu) {
     on_gpu["requested"].push_back(
         counted ? bound(kernel["executed_flops"], kernel["requested"]["bytes"]) : Json(nullptr));
   }
-  if (gpu.sram_bytes) {
-    on_gpu["largest_square_block"] = largest_square(problem, *gpu.sram_bytes);
-    on_gpu["v1"] = v1_json(problem, *gpu.sram_bytes / kElementBytes);
+  if (gpu.chip.sram_bytes) {
+    on_gpu["largest_square_block"] = largest_square(problem, *gpu.chip.sram_bytes);
+    on_gpu["v1"] = v1_json(problem, *gpu.chip.sram_bytes / kElementBytes);
   }
   return on_gpu;
 }
