@@ -27,8 +27,10 @@ struct Runner {
   double spent = 0.0;  // seconds in timed launches
 
   void warm_up(double at_least) try {
+    contender->before();
     double fastest = seconds_of(1, contender->launch);
     for (double total = fastest; total < at_least;) {
+      contender->before();
       const double duration = seconds_of(1, contender->launch);
       fastest = std::min(fastest, duration);
       total += duration;
@@ -41,6 +43,7 @@ struct Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
+    contender->before();
     const double total = seconds_of(samples.inner_launches, contender->launch);
     spent += total;
     samples.seconds.push_back(total / samples.inner_launches);

@@ -16,13 +16,14 @@ inline constexpr const char* kCpuTimer = "steady_clock";
 struct Contender {
   std::string name;
   std::function<void()> launch;
+  std::function<void()> before = [] {};  // called before each warm-up launch and sample, untimed
 };
 
 struct Samples {
   std::vector<double> seconds;  // a launch, one sample a round
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
-  std::exception_ptr error;     // what launch threw: no further samples were taken
+  std::exception_ptr error;     // what launch or before threw: no further samples were taken
 };
 
 // Warms every contender up (at least one launch and protocol.warmup_seconds; at the same time it

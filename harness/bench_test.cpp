@@ -48,6 +48,31 @@ TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
   }
 }
 
+TEST(Bench, WhatComesBeforeALaunchIsNotTimed) {
+  int calls = 0;
+  Contender contender = sleeper("a", 2ms);
+  contender.before = [&] {
+    ++calls;
+    std::this_thread::sleep_for(300ms);
+  };
+  const auto samples = measure({contender}, rounds(2, 2), ignore_round);
+  EXPECT_EQ(calls, 3) << "one launch to warm up, two samples";
+  for (double seconds : samples.at(0).seconds) EXPECT_LT(seconds, 0.3);
+}
+
+TEST(Bench, WhatComesBeforeALaunchCanEndTheSamples) {
+  int calls = 0;
+  Contender contender = sleeper("a", 2ms);
+  contender.before = [&] {
+    if (++calls == 3) throw std::runtime_error("enough");
+  };
+  const auto samples = measure({contender, sleeper("b", 1ms)}, rounds(4, 4), ignore_round);
+  EXPECT_EQ(samples.at(0).seconds.size(), 1u);
+  EXPECT_TRUE(samples[0].error != nullptr);
+  EXPECT_EQ(samples.at(1).seconds.size(), 4u);
+  EXPECT_EQ(calls, 3);
+}
+
 TEST(Bench, TheOrderIsShuffled) {
   const auto samples =
       measure({sleeper("a", 1ms), sleeper("b", 1ms)}, rounds(40, 40), ignore_round);

@@ -7,17 +7,15 @@
 #include <cmath>
 #include <ctime>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "harness/cli_run_sweep.h"
 #include "harness/cli_sweep_flags.h"
 #include "harness/cli_tensors.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
-#include "harness/progress.h"
-#include "harness/record.h"
-#include "harness/run.h"
+#include "harness/interrupt.h"
 
 namespace attnlab {
 namespace {
@@ -36,6 +34,14 @@ dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and c
 is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
 were verified; scripts/check_saved.py compares them with NumPy.
 
+A run that was killed loses the case in work; Ctrl-C and SIGTERM end it with the table of what is
+there, and say how to resume. --resume FILE runs the points of the same sweep that FILE has no
+record of (one that failed is recorded too). A half-written last line is removed. It is an error if
+sweep, problem, protocol, device, isa, threads, compiler or flags differ from FILE's; another commit
+is noted. Kernels of a case are recorded together; where FILE has only some, the others are timed
+without them, and time.contenders of a record says with how many it took turns. Last come the table
+and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
+
 Examples:
   attnlab run sweeps/quick.json
   attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown
@@ -44,15 +50,16 @@ Examples:
   attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4
   attnlab run --input qkv.safetensors --layout bhsd --mask causal --kernel naive,v2
   attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
+  attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
-Exit codes: 0 good, 1 verification failed, 2 bad flags or sweep file, 3 nothing could run or a
-measurement is invalid.)";
+Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
+measurement is invalid, 130 interrupted by Ctrl-C, 143 by SIGTERM (it ends by the signal).)";
 
 // The flags as they were given; empty: not given.
 struct RunFlags {
   SweepFlags sweep;
   SaveFlags save;
-  std::string out, isa, memory_limit, protocol;
+  std::string out, resume, isa, memory_limit, protocol;
   std::string format = "table";
   std::optional<int> threads, rounds;
   std::optional<double> max_seconds;
@@ -103,54 +110,27 @@ std::string default_output(const Sweep& sweep) {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-std::size_t count_points(const std::vector<Case>& cases, bool only_runnable) {
-  std::size_t count = 0;
-  for (const Case& point : cases) {
-    count += static_cast<std::size_t>(std::count_if(
-        point.competitors.begin(), point.competitors.end(), [&](const Competitor& competitor) {
-          return !only_runnable || (competitor.unsupported.empty() && competitor.skipped.empty());
-        }));
+// The file of --resume, or "" if it is not given.
+std::string file_to_resume(const RunFlags& flags) {
+  if (flags.resume.empty()) return "";
+  if (!flags.out.empty() && !is_same_file(flags.out, flags.resume)) {
+    throw UsageError(fmt::format(
+        "--resume: goes on with {}, but --out names {}: leave --out out, records are appended to "
+        "the file that is resumed",
+        flags.resume, flags.out));
   }
-  return count;
-}
-
-std::string header(const Sweep& sweep, const std::vector<Case>& cases, const Device& device,
-                   const std::filesystem::path& out) {
   std::error_code error;
-  const bool appends = std::filesystem::file_size(out, error) > 0 && !error;
-  return wrap(
-      fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. "
-                  "Records are appended to {}{}.",
-                  sweep.name, sweep.source, count_of(cases.size(), "case"),
-                  count_of(count_points(cases, false), "point"), count_points(cases, true),
-                  describe(device), out.string(), appends ? ", which has some already" : ""));
-}
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-std::vector<nlohmann::ordered_json> run_cases(const std::vector<Case>& cases,
-                                              const RunContext& context,
-                                              const std::filesystem::path& out,
-                                              bool show_progress) {
-  const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
-  double weight = 0.0;
-  for (const Case& point : cases) weight += case_weight(point);
-  RecordFile file(out);
-  std::vector<nlohmann::ordered_json> records;
-  Progress progress(show_progress ? stderr : nowhere.get(), weight);
-  for (const Case& point : cases) {
-    run_case(point, context, progress, [&](const Record& record) {
-      records.push_back(to_json(record));
-      file.append(records.back());
-      if (record.status == Status::failed || record.status == Status::invalid) {
-        progress.line(fmt::format("{}: {}", to_string(record.status), record.reason));
-      }
-    });
+  const auto status = std::filesystem::status(flags.resume, error);
+  if (!std::filesystem::exists(status)) {
+    throw UsageError(fmt::format(
+        "--resume: {}: no such file: name the records of the run that was interrupted, or begin "
+        "one with --out",
+        flags.resume));
   }
-  progress.finish();
-  return records;
+  if (!std::filesystem::is_regular_file(status)) {
+    throw UsageError(fmt::format("--resume: {}: is not a regular file", flags.resume));
+  }
+  return flags.resume;
 }
 
 int run(const RunFlags& flags, const std::string& command_line) {
@@ -163,41 +143,33 @@ int run(const RunFlags& flags, const std::string& command_line) {
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
   std::optional<TensorSaver> saver = make_saver(flags.save, cases, limit);
-  if (flags.dry_run) {
-    fmt::print("{}", render_plan(cases, device, format));
-    return kExitGood;
-  }
-  const std::filesystem::path out = flags.out.empty() ? default_output(sweep) : flags.out;
-  refuse_same_file({"--out", out}, {"--input", flags.sweep.input});
-  refuse_same_file({"--save", flags.save.save}, {"--out", out});
-  RunContext context{.device = &device,
-                     .protocol = sweep.protocol,
-                     .sweep_name = sweep.name,
-                     .command_line = command_line,
-                     .memory_limit_bytes = limit};
+  const std::string resumed = file_to_resume(flags);
+  const std::string out = !resumed.empty()     ? resumed
+                          : !flags.out.empty() ? flags.out
+                                               : default_output(sweep);
+  SweepRun work{.sweep = sweep,
+                .cases = cases,
+                .context = {.device = &device,
+                            .protocol = sweep.protocol,
+                            .sweep_name = sweep.name,
+                            .command_line = command_line,
+                            .memory_limit_bytes = limit,
+                            .interrupted = [] { return InterruptWatch::signal() != 0; }},
+                .records = out,
+                .mode = resumed.empty() ? RecordsMode::append : RecordsMode::resume,
+                .format = format,
+                .shows_progress = !flags.no_progress,
+                .saver = saver ? &*saver : nullptr};
+  if (flags.dry_run) return print_plan(work);
+  const char* records_flag = resumed.empty() ? "--out" : "--resume";
+  refuse_same_file({records_flag, out}, {"--input", flags.sweep.input});
+  refuse_same_file({"--save", flags.save.save}, {records_flag, out});
   if (saver) {
-    context.verified = [&](const Record& record, const Tensors& tensors) {
+    work.context.verified = [&](const Record& record, const Tensors& tensors) {
       saver->save(record, tensors);
     };
   }
-  // Data formats have standard output to themselves.
-  const bool data_only = format == TableFormat::csv || format == TableFormat::json;
-  std::FILE* const notes = data_only ? stderr : stdout;
-  fmt::print(notes, "{}\n", header(sweep, cases, device, out));
-  if (sweep.input != nullptr) fmt::print(notes, "{}\n", describe_input(cases));
-  std::fflush(notes);
-  const auto records = run_cases(cases, context, out, !flags.no_progress);
-  TableOptions options;
-  options.format = format;
-  fmt::print("{}", render_table(records, options));
-  std::fflush(stdout);
-  fmt::print(notes,
-             "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
-             "  attnlab table {0} --value gflops\n"
-             "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
-             out.string());
-  if (saver) fmt::print(notes, "\n{}", saver->report(records));
-  return exit_code(records);
+  return run_sweep(work);
 }
 
 // A range that does not lengthen the help text.
@@ -242,6 +214,10 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Measurement");
   command
       ->add_option("--out", flags->out, "Records (default: results/<sweep>-<time>.jsonl); appends")
+      ->type_name("FILE")
+      ->group("Output");
+  command
+      ->add_option("--resume", flags->resume, "Run only the points that FILE lacks; appends to it")
       ->type_name("FILE")
       ->group("Output");
   command

@@ -77,14 +77,17 @@ std::optional<TensorSaver> make_saver(const SaveFlags& flags, const std::vector<
   }
 }
 
-void refuse_same_file(const std::pair<std::string, std::string>& one,
-                      const std::pair<std::string, std::string>& other) {
-  if (one.second.empty() || other.second.empty()) return;
+bool is_same_file(const std::string& one, const std::string& other) {
   const auto place = [](const std::string& file) {
     std::error_code error;
     return std::filesystem::weakly_canonical(std::filesystem::absolute(file), error);
   };
-  if (place(one.second) != place(other.second)) return;
+  return place(one) == place(other);
+}
+
+void refuse_same_file(const std::pair<std::string, std::string>& one,
+                      const std::pair<std::string, std::string>& other) {
+  if (one.second.empty() || other.second.empty() || !is_same_file(one.second, other.second)) return;
   throw UsageError(fmt::format("{}: {} is also the file of {}, which would be lost: name another",
                                one.first, one.second, other.first));
 }

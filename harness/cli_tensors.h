@@ -31,6 +31,9 @@ void apply_input(Sweep& sweep, const SweepFlags& flags);
 std::optional<TensorSaver> make_saver(const SaveFlags& flags, const std::vector<Case>& cases,
                                       std::uint64_t memory_limit);
 
+// Whether two names are of one file, which need not exist.
+bool is_same_file(const std::string& one, const std::string& other);
+
 // Throws UsageError where two flags, each a name and its file, name one file.
 void refuse_same_file(const std::pair<std::string, std::string>& one,
                       const std::pair<std::string, std::string>& other);

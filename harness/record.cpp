@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "harness/build_info.h"
@@ -93,6 +94,7 @@ Json time_json(const Timing& time, const std::vector<int>& order) {
           {"min_s", number(time.min_s)},
           {"n", time.samples_s.size()},
           {"inner_launches", time.inner_launches},
+          {"contenders", time.contenders},
           {"samples_s", samples},
           {"ci95_s", Json::array({number(time.ci95_low_s), number(time.ci95_high_s)})},
           {"timer", time.timer},
@@ -227,6 +229,16 @@ std::string record_key(const Json& record) {
                      record.at("kernel").get<std::string>(),
                      record.at("backend").get<std::string>(), config.empty() ? "default" : config,
                      inputs, record.at("seed").get<std::uint64_t>());
+}
+
+std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
+  std::map<std::string, std::size_t> last;
+  for (std::size_t i = 0; i < records.size(); ++i) last[record_key(records[i])] = i;
+  std::vector<Json> kept;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (last[record_key(records[i])] == i) kept.push_back(records[i]);
+  }
+  return kept;
 }
 
 }  // namespace attnlab

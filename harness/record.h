@@ -23,6 +23,7 @@ const char* to_string(Status status);
 struct Timing {
   std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
   int inner_launches = 1;         // launches that each sample is the mean of
+  int contenders = 1;             // kernels that took turns in its rounds, itself included
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
   std::string timer;
@@ -75,23 +76,41 @@ nlohmann::ordered_json to_json(const Record& record);
 // Identifies a point across files: id, kernel, backend, config, input kind, seed, cold or hot.
 std::string record_key(const nlohmann::ordered_json& record);
 
-// Appends one line with one write() and fsync, so that a finished record survives a kill. Creates
-// the file and its folder. Throws UsageError naming the file if it cannot be written.
+// Of several records of one point, the last; in their order.
+std::vector<nlohmann::ordered_json> last_of_each_point(
+    const std::vector<nlohmann::ordered_json>& records);
+
+// A file of records that this process alone writes, until the object is gone. Creates the file and
+// its folder. All functions throw UsageError naming the file where it cannot be written.
 class RecordFile {
  public:
+  // Changes nothing of what is there. Throws UsageError if another process has the file.
   explicit RecordFile(const std::filesystem::path& file);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
-  void append(const nlohmann::ordered_json& record);
+
+  // Cuts off what a kill or a power cut left of a last record, and ends a last line that lacks its
+  // newline. Returns what was done, "" if all was well. Throws UsageError, and changes nothing, if
+  // the last line is neither a record nor the beginning of one.
+  std::string repair();
+
+  // One line each, all with one write() and fsync, so that what is finished survives a kill.
+  // Repairs the file first if nobody has.
+  void append(const std::vector<nlohmann::ordered_json>& records);
 
  private:
+  void write_all(const std::string& text);
+  void flush();
+
   std::filesystem::path path_;
   int descriptor_ = -1;
+  bool repaired_ = false;
 };
 
-// Reads JSON lines. Throws UsageError naming file and line for anything that is not an
-// "attnlab.record/1"; a half-written last line is left out and reported in `warnings`.
+// Reads JSON lines; blank ones are nothing. Throws UsageError naming file and line for anything
+// that is not an "attnlab.record/1", and for a key that an object of it holds twice; a half-written
+// line is left out and reported in `warnings`.
 std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& file,
                                                  std::vector<std::string>& warnings);
 

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,36 +13,118 @@
 #include <system_error>
 
 #include "harness/errors.h"
+#include "harness/file_lock.h"
 #include "harness/record.h"
+#include "harness/strict_json.h"
 
 namespace attnlab {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kDeepest = 64;
 
 [[noreturn]] void fail(const std::filesystem::path& file, const char* action) {
   throw UsageError(fmt::format("{}: cannot {}: {}", file.string(), action, std::strerror(errno)));
 }
 
-// Whether the file ends inside a line: a process was killed while it wrote.
-bool ends_inside_line(int descriptor, const std::filesystem::path& file) {
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) fail(file, "look at it");
-  if (!S_ISREG(status.st_mode) || status.st_size == 0) return false;
-  char last = '\n';
-  if (pread(descriptor, &last, 1, status.st_size - 1) != 1) fail(file, "read its end");
-  return last != '\n';
-}
-
 // How every line that RecordFile writes begins.
 std::string line_start() { return fmt::format(R"({{"schema":"{}")", kRecordSchema); }
 
-// What a kill leaves of a line: a beginning of a record.
+// What a kill leaves of a line: a beginning of a record. A power cut may leave zero bytes where
+// the rest, or all of it, had room already; JSON never holds one.
 bool is_torn(const std::string& line) {
   const std::string start = line_start();
-  return line.starts_with(start) || start.starts_with(line);
+  const std::string text = line.substr(0, line.find('\0'));
+  return text.starts_with(start) || start.starts_with(text);
+}
+
+enum class LineKind { blank, torn, record };
+
+// The kind of a line without its end; a record goes to `record`. Throws UsageError, led by
+// `where`, for anything else.
+LineKind parse_line(const std::string& line, const std::string& where, Json& record) {
+  constexpr int kDeepest = 64;
+  if (line.find_first_not_of(" \t\r") == std::string::npos) return LineKind::blank;
+  if (line.find('\0') != std::string::npos && is_torn(line)) return LineKind::torn;
+  try {
+    record = parse_strict_json(line, kDeepest, where);
+  } catch (const Json::exception&) {
+    if (is_torn(line)) return LineKind::torn;
+    throw UsageError(where + ": not JSON");
+  }
+  const auto schema = record.is_object() ? record.find("schema") : record.end();
+  if (!record.is_object() || schema == record.end() || *schema != kRecordSchema) {
+    throw UsageError(fmt::format("{}: not an \"{}\" object", where, kRecordSchema));
+  }
+  return LineKind::record;
+}
+
+// Reads an open file from its end.
+class Backwards {
+ public:
+  Backwards(int descriptor, const std::filesystem::path& file)
+      : descriptor_(descriptor), file_(file) {}
+
+  // The offset behind the last byte before `end` that `wanted` takes; 0 if there is none.
+  template <class Wanted>
+  off_t find_before(off_t end, Wanted wanted) const {
+    std::array<char, 4096> chunk;
+    while (end > 0) {
+      const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(chunk.size()));
+      read(begin, end, chunk.data());
+      for (off_t i = end; i > begin; --i) {
+        if (wanted(chunk[static_cast<std::size_t>(i - begin - 1)])) return i;
+      }
+      end = begin;
+    }
+    return 0;
+  }
+
+  std::string text(off_t begin, off_t end) const {
+    std::string text(static_cast<std::size_t>(end - begin), '\0');
+    read(begin, end, text.data());
+    return text;
+  }
+
+ private:
+  void read(off_t begin, off_t end, char* to) const {
+    while (begin < end) {
+      const ssize_t count = pread(descriptor_, to, static_cast<std::size_t>(end - begin), begin);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail(file_, "read its end");
+      begin += count;
+      to += count;
+    }
+  }
+
+  int descriptor_;
+  std::filesystem::path file_;
+};
+
+// How much of the file is whole lines.
+struct Whole {
+  off_t bytes = 0;
+  bool lacks_newline = false;  // the last line is all there but for its end
+};
+
+Whole find_whole(int descriptor, off_t size, const std::filesystem::path& file) {
+  const Backwards tail(descriptor, file);
+  const auto is_newline = [](char c) { return c == '\n'; };
+  const auto is_text = [](char c) { return c != '\0'; };
+  for (off_t end = size; end > 0;) {
+    const off_t text_end = tail.find_before(end, is_text);
+    if (text_end == 0) break;
+    const bool lacks_newline = tail.text(text_end - 1, text_end) != "\n";
+    // One of the zero bytes behind an open line tells as much as all of them.
+    const off_t line_end = lacks_newline ? std::min(text_end + 1, end) : text_end - 1;
+    const off_t begin = tail.find_before(text_end - (lacks_newline ? 0 : 1), is_newline);
+    Json record;
+    const LineKind kind =
+        parse_line(tail.text(begin, line_end), file.string() + ": its last line", record);
+    if (kind != LineKind::torn) return {text_end, lacks_newline};
+    end = begin;
+  }
+  return {};
 }
 
 }  // namespace
@@ -56,21 +140,60 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
   }
   descriptor_ = open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail(file, "open it for appending");
+  try {
+    lock_for_writing(descriptor_, file);
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
 }
 
 RecordFile::~RecordFile() { close(descriptor_); }
 
-void RecordFile::append(const nlohmann::ordered_json& record) {
+std::string RecordFile::repair() {
+  repaired_ = true;
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail(path_, "look at it");
+  if (!S_ISREG(status.st_mode)) return "";
+  Whole whole;
+  try {
+    whole = find_whole(descriptor_, status.st_size, path_);
+  } catch (const UsageError& error) {
+    throw UsageError(
+        fmt::format("{}: this is no file to append records to: name another", error.what()));
+  }
+  const off_t torn = status.st_size - whole.bytes;
+  if (torn == 0 && !whole.lacks_newline) return "";
+  if (ftruncate(descriptor_, whole.bytes) != 0) fail(path_, "cut off its torn end");
+  if (whole.lacks_newline) write_all("\n");
+  flush();
+  if (torn == 0)
+    return fmt::format("{}: ended its last line, whose newline was missing", path_.string());
+  return fmt::format(
+      "{}: removed its last {} byte{}, which were no whole record (a run was killed)",
+      path_.string(), torn, torn == 1 ? "" : "s");
+}
+
+void RecordFile::append(const std::vector<nlohmann::ordered_json>& records) {
+  if (!repaired_) repair();
   // Bytes of an argument or a message that are not UTF-8 must not cost the record.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  std::string line = record.dump(-1, ' ', false, kReplace) + "\n";
-  if (ends_inside_line(descriptor_, path_)) line.insert(line.begin(), '\n');
-  for (std::size_t written = 0; written < line.size();) {
-    const ssize_t count = write(descriptor_, line.data() + written, line.size() - written);
+  std::string lines;
+  for (const auto& record : records) lines += record.dump(-1, ' ', false, kReplace) + "\n";
+  write_all(lines);
+  flush();
+}
+
+void RecordFile::write_all(const std::string& text) {
+  for (std::size_t written = 0; written < text.size();) {
+    const ssize_t count = write(descriptor_, text.data() + written, text.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(path_, "write to it");
     written += static_cast<std::size_t>(count);
   }
+}
+
+void RecordFile::flush() {
   // Pipes and special files have nothing to flush.
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) fail(path_, "flush it");
 }
@@ -82,26 +205,15 @@ std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& fi
   std::vector<nlohmann::ordered_json> records;
   std::string line;
   for (int number = 1; std::getline(stream, line); ++number) {
-    if (line.empty()) continue;
     const std::string where = fmt::format("{}:{}", file.string(), number);
-    const auto refuse_depth = [&](int depth, Json::parse_event_t, Json&) {
-      if (depth > kDeepest) throw UsageError(where + ": is nested deeper than any record");
-      return true;
-    };
-    // The parser takes a zero byte for the end of its input.
-    const bool has_zero = line.find('\0') != std::string::npos;
-    Json record =
-        has_zero ? Json(Json::value_t::discarded) : Json::parse(line, refuse_depth, false);
-    if (record.is_discarded() && is_torn(line)) {
-      warnings.push_back(where + ": half-written record left out (the run was interrupted)");
-      continue;
+    Json record;
+    switch (parse_line(line, where, record)) {
+      case LineKind::blank: break;
+      case LineKind::torn:
+        warnings.push_back(where + ": half-written record left out (the run was interrupted)");
+        break;
+      case LineKind::record: records.push_back(std::move(record)); break;
     }
-    if (record.is_discarded()) throw UsageError(where + ": not JSON");
-    const auto schema = record.is_object() ? record.find("schema") : record.end();
-    if (!record.is_object() || schema == record.end() || *schema != kRecordSchema) {
-      throw UsageError(fmt::format("{}: not an \"{}\" object", where, kRecordSchema));
-    }
-    records.push_back(std::move(record));
   }
   if (stream.bad()) fail(file, "read it");
   return records;

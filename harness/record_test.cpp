@@ -2,15 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include "harness/errors.h"
 
 namespace attnlab {
 namespace {
@@ -44,6 +39,7 @@ Record full_record() {
   record.verify_timed = record.verify;
   record.time = Timing{.samples_s = {2.0, 1.0},
                        .inner_launches = 3,
+                       .contenders = 4,
                        .median_s = 1.5,
                        .q1_s = 1.25,
                        .q3_s = 1.75,
@@ -99,10 +95,11 @@ TEST(Record, HasTheDocumentedShape) {
             R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
             R"("bound":3e-07,"coverage":0.5,"pass":true}])");
   EXPECT_EQ(json["verify_timed"], json["verify"]);
-  EXPECT_EQ(json["time"].dump(),
-            R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"inner_launches":3,)"
-            R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
-            R"("order":[1,0]})");
+  EXPECT_EQ(
+      json["time"].dump(),
+      R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"inner_launches":3,"contenders":4,)"
+      R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
+      R"("order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
   EXPECT_EQ(json["memory"].dump(),
             R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"
@@ -151,6 +148,24 @@ TEST(Record, WhyThereAreNoCountersDependsOnTheBackend) {
   EXPECT_EQ(reason.find("CPU"), std::string::npos) << reason;
 }
 
+TEST(Record, OfEachPointTheLast) {
+  const auto records_of = [](const std::vector<const char*>& kernels) {
+    std::vector<Json> records;
+    for (const char* kernel : kernels) {
+      Record record = full_record();
+      record.point.competitors[0].kernel = kernel;
+      record.reason = std::to_string(records.size());
+      records.push_back(to_json(record));
+    }
+    return records;
+  };
+  std::string kept;
+  for (const Json& record : last_of_each_point(records_of({"a", "b", "a", "c", "b"}))) {
+    kept += record["reason"].get<std::string>();
+  }
+  EXPECT_EQ(kept, "234");
+}
+
 TEST(Record, EveryOperandHasAName) {
   Record record = full_record();
   for (OperandTraffic& operand : record.requested->operands) operand = {.read_bytes = 1};
@@ -171,127 +186,6 @@ TEST(Record, NumbersThatJsonLacksAreStrings) {
   EXPECT_EQ(verdict["bound"], "inf");
   EXPECT_EQ(verdict["rel_fro"], "-inf");
   EXPECT_EQ(verdict["message"], "got nan");
-}
-
-// Files in a folder of their own that goes with the test.
-class RecordFiles : public testing::Test {
- protected:
-  RecordFiles() {
-    std::string name = (std::filesystem::temp_directory_path() / "attnlab-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~RecordFiles() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path write(const std::string& text) const {
-    std::filesystem::path file = folder_ / "records.jsonl";
-    std::ofstream(file) << text;
-    return file;
-  }
-  std::string usage_error(const std::filesystem::path& file) {
-    try {
-      read_records(file, warnings_);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  }
-
-  std::filesystem::path folder_;
-  std::vector<std::string> warnings_;
-};
-
-std::string line(int i) { return R"({"schema":"attnlab.record/1","i":)" + std::to_string(i) + "}"; }
-
-TEST_F(RecordFiles, AppendsLinesThatCanBeReadBack) {
-  const std::filesystem::path file = folder_ / "new" / "folder" / "records.jsonl";
-  const Json record = to_json(full_record());
-  { RecordFile(file).append(record); }
-  RecordFile again(file);
-  again.append(record);
-  again.append(record);
-  const auto records = read_records(file, warnings_);
-  ASSERT_EQ(records.size(), 3u);
-  EXPECT_EQ(records[2].dump(), record.dump()) << "the order of keys is kept";
-  EXPECT_TRUE(warnings_.empty());
-}
-
-TEST_F(RecordFiles, SurvivesAHalfWrittenLine) {
-  const std::filesystem::path file = write(line(1) + "\n" + line(2).substr(0, 20));
-  EXPECT_EQ(read_records(file, warnings_).size(), 1u);
-  ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_NE(warnings_[0].find("records.jsonl:2: half-written"), std::string::npos);
-
-  RecordFile(file).append(Json::parse(line(3)));
-  const auto records = read_records(file, warnings_);
-  ASSERT_EQ(records.size(), 2u);
-  EXPECT_EQ(records[1]["i"], 3);
-  EXPECT_EQ(warnings_.size(), 2u);
-}
-
-TEST_F(RecordFiles, ATornLineMayEndAnywhere) {
-  for (std::size_t length = 1; length < line(2).size(); ++length) {
-    warnings_.clear();
-    EXPECT_EQ(read_records(write(line(1) + "\n" + line(2).substr(0, length)), warnings_).size(),
-              1u);
-    EXPECT_EQ(warnings_.size(), 1u) << length;
-  }
-}
-
-TEST_F(RecordFiles, DeepNestingIsRefusedNotFollowed) {
-  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
-  const auto file = write(R"({"schema":"attnlab.record/1","x":)" + deep + "}\n");
-  const std::string error = usage_error(file);
-  EXPECT_NE(error.find("records.jsonl:1: is nested deeper"), std::string::npos) << error;
-}
-
-// Taken for the end of the line, a zero byte would hide what follows.
-TEST_F(RecordFiles, AZeroByteEndsNoRecord) {
-  const auto file = write(line(1) + std::string(1, '\0') + "x\n" + line(2) + "\n");
-  EXPECT_EQ(read_records(file, warnings_).size(), 1u);
-  EXPECT_EQ(warnings_.size(), 1u);
-}
-
-TEST_F(RecordFiles, BytesThatAreNotUtf8AreReplaced) {
-  const std::filesystem::path file = folder_ / "records.jsonl";
-  Record record = full_record();
-  record.command_line = "attnlab run \xff";
-  RecordFile(file).append(to_json(record));
-  EXPECT_EQ(read_records(file, warnings_).at(0)["command_line"], "attnlab run \uFFFD");
-}
-
-TEST_F(RecordFiles, ALastLineWithoutNewlineIsARecord) {
-  EXPECT_EQ(read_records(write(line(1) + "\n" + line(2)), warnings_).size(), 2u);
-  EXPECT_TRUE(warnings_.empty());
-}
-
-TEST_F(RecordFiles, EmptyLinesAreNothing) {
-  EXPECT_EQ(read_records(write("\n" + line(1) + "\n\n" + line(2) + "\n"), warnings_).size(), 2u);
-  EXPECT_TRUE(warnings_.empty());
-}
-
-TEST_F(RecordFiles, ErrorsNameFileAndLine) {
-  const std::string other = R"({"schema":"attnlab.record/2"})";
-  for (const std::string& bad :
-       {std::string("garbage"), other, std::string("[1]"), std::string("3"), std::string("{}")}) {
-    const std::string message = usage_error(write(line(1) + "\n\n" + bad + "\n" + line(2) + "\n"));
-    EXPECT_NE(message.find("records.jsonl:3: not"), std::string::npos) << bad << ": " << message;
-  }
-  EXPECT_NE(usage_error(folder_ / "absent").find("absent: cannot open it"), std::string::npos);
-}
-
-TEST_F(RecordFiles, AFileThatCannotBeWrittenIsNamed) {
-  const auto error_of = [](const std::filesystem::path& file) -> std::string {
-    try {
-      RecordFile(file).append(Json::object());
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_NE(error_of(folder_).find(folder_.string() + ": cannot open"), std::string::npos);
-  const std::filesystem::path file = write("");
-  EXPECT_NE(error_of(file / "below" / "it").find("cannot create its folder"), std::string::npos);
-  EXPECT_NE(error_of("/dev/full").find("/dev/full: cannot write"), std::string::npos);
 }
 
 }  // namespace

@@ -24,11 +24,6 @@ namespace {
 // Estimated cost of a point beside its launches (warm-up, shortest samples), in FLOPs of a launch.
 constexpr double kPointWeight = 2e9;
 
-bool wants_to_run(const Competitor& competitor) {
-  return competitor.implementation != nullptr && competitor.unsupported.empty() &&
-         competitor.skipped.empty();
-}
-
 double weight(const Problem& problem, const Competitor& competitor) {
   if (!wants_to_run(competitor)) return 0.0;
   return kPointWeight + static_cast<double>(useful_flops(problem));
@@ -70,46 +65,48 @@ Timing summarize(Samples& samples) {
 class CaseRun {
  public:
   CaseRun(const Case& work, const RunContext& context, Progress& progress,
-          const std::function<void(const Record&)>& finished)
-      : work_(work),
-        context_(context),
-        progress_(progress),
-        finished_(finished),
-        pattern_(summarize_pattern(work.problem)) {}
+          const std::function<void(const std::vector<Record>&)>& finished)
+      : work_(work), context_(context), progress_(progress), finished_(finished) {}
 
   void run() {
+    stop_if_interrupted();
     progress_.begin(work_.problem.id());
     enter();
     for (Entrant* entrant : running()) attempt(*entrant, [&] { admit(*entrant); });
     if (!running().empty()) attempt_for_all([&] { prepare_case(); });
     for (Entrant* entrant : running()) {
-      progress_.phase("verify " + entrant->name());
+      begin_step("verify " + entrant->name());
       attempt(*entrant, [&] { verify(*entrant); });
       advance(kVerifyShare * weight(work_.problem, *entrant->competitor));
     }
     if (!running().empty()) attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
+      begin_step("verify again " + entrant->name());
       attempt(*entrant, [&] { judge(*entrant, entrant->tensors, entrant->record.verify_timed); });
       if (!entrant->finished) finish(*entrant, {Status::ok, ""});
     }
+    if (!timed_.empty()) finished_(timed_);
     advance(case_weight(work_) - advanced_);
   }
 
  private:
   static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
 
+  void stop_if_interrupted() const {
+    if (context_.interrupted()) throw Interrupted();
+  }
+
+  void begin_step(const std::string& what) {
+    stop_if_interrupted();
+    progress_.phase(what);
+  }
+
   // Records at once what cannot run at all; lists all others.
   void enter() {
     entrants_.reserve(work_.competitors.size());
     for (const Competitor& competitor : work_.competitors) {
-      Entrant& entrant = entrants_.emplace_back(Entrant{.competitor = &competitor});
-      Record& record = entrant.record;
-      record.pattern = pattern_;
-      record.point = {work_.problem, work_.input_kind, work_.seed, {competitor}, work_.input};
-      record.sweep = context_.sweep_name;
-      record.device = *context_.device;
-      record.protocol = context_.protocol;
-      record.command_line = context_.command_line;
+      Entrant& entrant = entrants_.emplace_back(Entrant{
+          .competitor = &competitor, .record = planned_record(work_, competitor, context_)});
       if (!competitor.skipped.empty()) {
         finish(entrant, {Status::skipped, competitor.skipped});
       } else if (!competitor.unsupported.empty()) {
@@ -166,9 +163,9 @@ class CaseRun {
   void prepare_case() {
     const Problem& problem = work_.problem;
     const int threads = context_.device->threads;
-    progress_.phase("inputs");
+    begin_step("inputs");
     inputs_.emplace(arena_, problem, work_.input_kind, work_.seed, threads, work_.input.get());
-    progress_.phase("oracle");
+    begin_step("oracle");
     const auto samples =
         reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
     references_ = reference::make_references(problem, inputs_->tensors(), samples, threads);
@@ -201,18 +198,23 @@ class CaseRun {
     for (Entrant* entrant : timed) {
       entrant->outputs.emplace(entrant->make_outputs(arena_, work_.problem));
       entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
-      contenders.push_back({.name = entrant->name(), .launch = [entrant] {
-                              entrant->kernel().launch(entrant->prepared.get(), entrant->tensors,
-                                                       nullptr);
-                            }});
+      contenders.push_back({.name = entrant->name(),
+                            .launch =
+                                [entrant] {
+                                  entrant->kernel().launch(entrant->prepared.get(),
+                                                           entrant->tensors, nullptr);
+                                },
+                            .before = [this] { stop_if_interrupted(); }});
     }
-    progress_.phase("warm up");
+    begin_step("warm up");
     const Protocol& protocol = context_.protocol;
     const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
     std::vector<Samples> measured = measure(contenders, protocol, [&](int round) {
       progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
       if (round < protocol.min_rounds) advance(round_weight);
     });
+    stop_if_interrupted();
+    timing_is_done_ = true;
     const std::string where = arena_.restore_guards();
     if (!where.empty()) {  // it may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
@@ -221,6 +223,7 @@ class CaseRun {
       attempt(*timed[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
         timed[i]->record.time = summarize(measured[i]);
+        timed[i]->record.time->contenders = static_cast<int>(timed.size());
         timed[i]->record.order = measured[i].order;
       });
     }
@@ -272,6 +275,8 @@ class CaseRun {
     return std::nullopt;
   } catch (const Ending& ending) {
     return ending;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::bad_alloc&) {
     return Ending{Status::out_of_memory, "an allocation failed"};
   } catch (const std::exception& error) {
@@ -301,7 +306,11 @@ class CaseRun {
     entrant.record.status = ending.status;
     entrant.record.reason = ending.reason;
     entrant.record.timestamp = utc_now();
-    finished_(entrant.record);
+    if (timing_is_done_) {
+      timed_.push_back(entrant.record);
+    } else {
+      finished_({entrant.record});
+    }
   }
 
   void advance(double amount) {
@@ -312,9 +321,7 @@ class CaseRun {
   const Case& work_;
   const RunContext& context_;
   Progress& progress_;
-  const std::function<void(const Record&)>& finished_;
-
-  std::optional<PatternSummary> pattern_;
+  const std::function<void(const std::vector<Record>&)>& finished_;
 
   Arena arena_;
   std::optional<Inputs> inputs_;
@@ -322,10 +329,26 @@ class CaseRun {
   std::vector<Entrant> entrants_;
   std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
   std::uint64_t own_bytes_ = 0;        // outputs and, for a backward, what it starts from
+  bool timing_is_done_ = false;
+  std::vector<Record> timed_;  // finished ones of those that took turns
   double advanced_ = 0.0;
 };
 
 }  // namespace
+
+bool wants_to_run(const Competitor& competitor) {
+  return competitor.implementation != nullptr && competitor.unsupported.empty() &&
+         competitor.skipped.empty();
+}
+
+Record planned_record(const Case& work, const Competitor& competitor, const RunContext& context) {
+  return {.point = {work.problem, work.input_kind, work.seed, {competitor}, work.input},
+          .sweep = context.sweep_name,
+          .pattern = summarize_pattern(work.problem),
+          .device = *context.device,
+          .protocol = context.protocol,
+          .command_line = context.command_line};
+}
 
 double case_weight(const Case& work) {
   double total = 0.0;
@@ -334,7 +357,7 @@ double case_weight(const Case& work) {
 }
 
 void run_case(const Case& work, const RunContext& context, Progress& progress,
-              const std::function<void(const Record&)>& finished) {
+              const std::function<void(const std::vector<Record>&)>& finished) {
   CaseRun(work, context, progress, finished).run();
 }
 

@@ -19,6 +19,8 @@ struct RunContext {
   std::string sweep_name;
   std::string command_line;
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
+  // Asked between two steps of a case, launches among them; true ends it.
+  std::function<bool()> interrupted = [] { return false; };
   // Called, if set, with the tensors of every verification, passed or not: before timing and after.
   std::function<void(const Record&, const Tensors&)> verified;
 };
@@ -27,10 +29,22 @@ struct RunContext {
 // launch costs plus a constant for what every point costs.
 double case_weight(const Case& work);
 
-// Runs all competitors of one case and calls `finished` with each record as soon as it is complete.
-// A competitor that throws, fails verification or does not fit is a record, and the others go on.
-// Advances `progress` by case_weight(work). Passes on what `finished` throws.
+// Whether it takes part in its case at all: its kernel exists, and is neither unsupported nor
+// skipped.
+bool wants_to_run(const Competitor& competitor);
+
+// The record of a competitor before anything of it has run: who, what, where and how.
+Record planned_record(const Case& work, const Competitor& competitor, const RunContext& context);
+
+// What run_case() throws when RunContext::interrupted says so.
+struct Interrupted {};
+
+// Runs all competitors of one case and calls `finished` with each record as soon as it is complete;
+// with those of all that were timed, and so with all that depends on who took turns with whom, in
+// one call at the end. A competitor that throws, fails verification or does not fit is a record,
+// and the others go on. Advances `progress` by case_weight(work). Passes on what `finished` throws.
+// Throws Interrupted, and what is not finished by then is dropped.
 void run_case(const Case& work, const RunContext& context, Progress& progress,
-              const std::function<void(const Record&)>& finished);
+              const std::function<void(const std::vector<Record>&)>& finished);
 
 }  // namespace attnlab

@@ -186,8 +186,9 @@ class RunCase : public testing::Test {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
     Progress progress(file.get(), case_weight(work_));
     std::vector<Record> records;
-    run_case(work_, context_, progress, [&](const Record& record) {
-      records.push_back(record);
+    run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
+      records.insert(records.end(), finished.begin(), finished.end());
+      calls_.push_back(finished.size());
       live_states_at_record_.push_back(live_states);
     });
     progress.begin("after");
@@ -214,6 +215,7 @@ class RunCase : public testing::Test {
 
   Case work_;
   std::vector<int> live_states_at_record_;
+  std::vector<std::size_t> calls_;  // records in each of them
   int verifications_ = 0;
   Device device_;
   RunContext context_;
@@ -477,12 +479,57 @@ TEST_F(RunCase, CompetitorsAreInterleaved) {
   }
 }
 
+TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
+  const std::vector<Record> records =
+      run({competitor("a", fake<Fault::none>()), competitor("v9", nullptr),
+           competitor("b", fake<Fault::nan_output>()),
+           competitor("c", fake<Fault::throws_when_repeated>()),
+           competitor("d", fake<Fault::wrong_when_repeated>())});
+  std::string order;
+  for (const Record& record : records) order += record.point.competitors[0].kernel + " ";
+  EXPECT_EQ(order, "v9 b c a d ");
+  EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
+  EXPECT_EQ(records.at(3).time.value().contenders, 3);
+  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().contenders, 1);
+}
+
+// Interrupted at every place where the case looks, one after the other.
+TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
+  work_.problem.pass = Pass::bwd;
+  work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
+                       competitor("b", fake<Fault::forgets_dq>()),
+                       competitor("c", fake<Fault::none>())};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  std::vector<std::size_t> recorded;
+  for (bool ended = false; !ended;) {
+    std::size_t looks = 0, records = 0;
+    context_.interrupted = [&] { return ++looks > recorded.size(); };
+    Progress progress(file.get(), case_weight(work_));
+    try {
+      run_case(work_, context_, progress,
+               [&](const std::vector<Record>& finished) { records += finished.size(); });
+      ended = true;
+    } catch (const Interrupted&) {
+      EXPECT_LE(records, 2u) << "of what was timed, nothing is kept";
+    }
+    EXPECT_EQ(live_states, 0) << "every prepared kernel is released";
+    recorded.push_back(records);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(recorded));
+  EXPECT_EQ(recorded.front(), 0u);
+  EXPECT_EQ(recorded.back(), 4u);
+  EXPECT_EQ(recorded.at(recorded.size() - 2), 2u);
+  // Beginning, inputs, oracle, three verifications, warm-up; two launches that warm up and three
+  // rounds of two; after them, and two last verifications.
+  EXPECT_EQ(recorded.size(), 1u + 7 + 2 + 3 * 2 + 3);
+}
+
 TEST_F(RunCase, AFailingSinkStopsTheCase) {
   work_.competitors = {competitor("v9", nullptr), competitor("fake", fake<Fault::none>())};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   Progress progress(file.get(), case_weight(work_));
   EXPECT_THROW(run_case(work_, context_, progress,
-                        [](const Record&) { throw std::runtime_error("disk full"); }),
+                        [](const std::vector<Record>&) { throw std::runtime_error("disk full"); }),
                std::runtime_error);
 }
 

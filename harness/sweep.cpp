@@ -8,10 +8,10 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "harness/axes.h"
 #include "harness/errors.h"
+#include "harness/strict_json.h"
 #include "harness/suggest.h"
 #include "kernels/api/text.h"
 
@@ -35,27 +35,10 @@ std::string place_of(const std::string& text, std::size_t bytes_read) {
   return fmt::format("line {}, column {}", lines + 1, before.size() - line_start + 1);
 }
 
-// Parses, and refuses a key that an object holds twice (the parser alone would keep the last).
-Json parse_strictly(const std::string& text, const std::string& file) {
+Json parse(const std::string& text, const std::string& file) {
   constexpr int kDeepest = 16;
-  // The parser takes a zero byte for the end of its input.
-  if (text.find('\0') != std::string::npos) fail(file, "not JSON: holds a zero byte");
-  std::vector<std::set<std::string>> open_objects;
-  const auto refuse_duplicates = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    // Trees of any depth would be copied by recursion.
-    if (depth > kDeepest) fail(file, fmt::format("is nested deeper than {} levels", kDeepest));
-    if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
-      if (!open_objects.back().insert(key).second) {
-        fail(file, fmt::format("key '{}' is given twice", key));
-      }
-    }
-    return true;
-  };
   try {
-    return Json::parse(text, refuse_duplicates);
+    return parse_strict_json(text, kDeepest, file);
   } catch (const Json::parse_error& error) {  // "[...] parse error at line 3, column 0: why"
     const std::string what = error.what();
     const std::size_t why = what.find(": ");
@@ -218,7 +201,7 @@ Sweep read_sweep(const std::filesystem::path& path) {
   }
   if (!stream || !std::filesystem::is_regular_file(path)) fail(file, "cannot be read as a file");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const Json json = parse_strictly(text, file);
+  const Json json = parse(text, file);
   check_keys(json,
              {"$schema", "schema", "name", "description", "backend", "axes", "exclude", "protocol"},
              file);

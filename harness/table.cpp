@@ -219,16 +219,6 @@ std::vector<const Field*> long_fields(const TableOptions& options) {
   return chosen;
 }
 
-Records last_of_each_point(const Records& records) {
-  std::map<std::string, std::size_t> last;
-  for (std::size_t i = 0; i < records.size(); ++i) last[record_key(records[i])] = i;
-  Records kept;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (last[record_key(records[i])] == i) kept.push_back(records[i]);
-  }
-  return kept;
-}
-
 std::string render_long_csv(const Records& records, const TableOptions& options) {
   Grid grid;
   const auto chosen = long_fields(options);

@@ -132,8 +132,11 @@ void TensorSaver::save(const Record& record, const Tensors& tensors) try {
 
 std::string TensorSaver::report(const std::vector<nlohmann::ordered_json>& records) const {
   if (!error_.empty()) throw UsageError("--save: " + error_);
-  const auto& record = records.at(0);
-  const auto status = record.at("status").get<std::string>();
+  if (records.empty() && names_.empty()) {
+    return fmt::format("Saved nothing to {}: this run verified nothing.\n", path_.string());
+  }
+  // Without a record the run was interrupted between the first verification and the last.
+  const auto status = records.empty() ? "" : records[0].at("status").get<std::string>();
   if (names_.empty()) {
     return fmt::format("Saved nothing to {}: the point is {} and was not verified.\n",
                        path_.string(), status);

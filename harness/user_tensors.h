@@ -37,8 +37,9 @@ class TensorSaver {
   // For RunContext::verified. Remembers what goes wrong instead of throwing: the record is good.
   void save(const Record& record, const Tensors& tensors);
 
-  // What was written and how to check it, or that no verification ran. Throws UsageError where the
-  // writing failed.
+  // What was written and how to check it, or that no verification ran. `records` are those of the
+  // point: one, or none where the run did not get so far. Throws UsageError where the writing
+  // failed.
   std::string report(const std::vector<nlohmann::ordered_json>& records) const;
 
  private:

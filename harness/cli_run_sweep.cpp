@@ -1,0 +1,177 @@
+#include "harness/cli_run_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/interrupt.h"
+#include "harness/progress.h"
+#include "harness/record.h"
+#include "harness/repro.h"
+#include "harness/resume.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<nlohmann::ordered_json>;
+
+std::size_t count_points(const std::vector<Case>& cases) {
+  std::size_t count = 0;
+  for (const Case& work : cases) count += work.competitors.size();
+  return count;
+}
+
+std::size_t count_runnable(const std::vector<Case>& cases) {
+  std::ptrdiff_t count = 0;
+  for (const Case& work : cases) count += std::ranges::count_if(work.competitors, wants_to_run);
+  return static_cast<std::size_t>(count);
+}
+
+void warn(const std::string& text) { fmt::print(stderr, "attnlab run: {}\n", text); }
+
+// What is to be run, beside the records that the file has of it.
+struct Start {
+  Records records;
+  Remainder rest;
+};
+
+Start start(const SweepRun& run) {
+  if (run.mode == RecordsMode::append) return {.rest = {.cases = run.cases}};
+  std::vector<std::string> warnings;
+  Start start{.records = read_records(run.records, warnings)};
+  for (const std::string& warning : warnings) warn(warning);
+  start.rest = find_remainder(run.cases, run.context, start.records, run.records.string());
+  return start;
+}
+
+// "r.jsonl has 3 of them, 5 are left."
+std::string describe_rest(const SweepRun& run, const Remainder& rest) {
+  const std::size_t left = count_points(rest.cases);
+  if (left == 0) {
+    return fmt::format("{} has all of them: nothing is left to run.", run.records.string());
+  }
+  return fmt::format("{} has {} of them, {} {} left.", run.records.string(), rest.finished, left,
+                     left == 1 ? "is" : "are");
+}
+
+std::string describe_records(const SweepRun& run, const Remainder& rest) {
+  if (run.mode == RecordsMode::resume) return describe_rest(run, rest);
+  std::error_code error;
+  const bool appends = std::filesystem::file_size(run.records, error) > 0 && !error;
+  return fmt::format("Records are appended to {}{}.", run.records.string(),
+                     appends ? ", which has some already" : "");
+}
+
+void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream) {
+  fmt::print(stream, "{}",
+             wrap(fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. {}",
+                              run.sweep.name, run.sweep.source, count_of(run.cases.size(), "case"),
+                              count_of(count_points(run.cases), "point"), count_runnable(run.cases),
+                              describe(*run.context.device), describe_records(run, rest))));
+  for (const std::string& note : rest.notes) fmt::print(stream, "{}", wrap(note));
+  fmt::print(stream, "\n");
+  if (run.sweep.input != nullptr) fmt::print(stream, "{}\n", describe_input(run.cases));
+  std::fflush(stream);
+}
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// The records of the cases; of those that were finished, if the run is interrupted.
+Records run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFile& file) {
+  const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
+  double weight = 0.0;
+  for (const Case& work : cases) weight += case_weight(work);
+  Progress progress(run.shows_progress ? stderr : nowhere.get(), weight);
+  Records all;
+  const auto finish = [&](const std::vector<Record>& records) {
+    Records lines;
+    for (const Record& record : records) lines.push_back(to_json(record));
+    file.append(lines);
+    std::ranges::move(lines, std::back_inserter(all));
+    for (const Record& record : records) {
+      if (record.status != Status::failed && record.status != Status::invalid) continue;
+      progress.line(fmt::format("{}: {}", to_string(record.status), record.reason));
+    }
+  };
+  try {
+    for (const Case& work : cases) run_case(work, run.context, progress, finish);
+  } catch (const Interrupted&) {  // what is finished is in the file
+  }
+  return all;
+}
+
+// What is recorded, and the command that runs the rest.
+std::string describe_interruption(const SweepRun& run, int signal, std::size_t recorded) {
+  const std::size_t points = count_points(run.cases);
+  std::string text = fmt::format("Interrupted by {}: {} of {} recorded.", name_of_signal(signal),
+                                 recorded, count_of(points, "point"));
+  if (recorded == points || !std::filesystem::is_regular_file(run.records)) return text + "\n";
+  std::string command = run.context.command_line;
+  if (run.mode == RecordsMode::append) {
+    command += " --resume " + shell_word(run.records.string());
+  }
+  return text + " To run the rest:\n  " + command + "\n";
+}
+
+void print_other_views(const SweepRun& run, std::FILE* stream) {
+  fmt::print(stream,
+             "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
+             "  attnlab table {0} --value gflops\n"
+             "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
+             shell_word(run.records.string()));
+}
+
+}  // namespace
+
+int run_sweep(const SweepRun& run) {
+  // Data formats have standard output to themselves.
+  const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
+  std::FILE* const notes = data_only ? stderr : stdout;
+  Records records, added;
+  std::size_t finished = 0;
+  {
+    const InterruptWatch watch;
+    RecordFile file(run.records);
+    if (const std::string repaired = file.repair(); !repaired.empty()) warn(repaired);
+    Start begin = start(run);
+    print_header(run, begin.rest, notes);
+    added = run_cases(run, begin.rest.cases, file);
+    finished = begin.rest.finished + added.size();
+    records = std::move(begin.records);
+    records.insert(records.end(), added.begin(), added.end());
+  }
+  const int signal = InterruptWatch::signal();
+  TableOptions options;
+  options.format = run.format;
+  fmt::print("{}", render_table(records, options));
+  std::fflush(stdout);
+  if (!records.empty()) print_other_views(run, notes);
+  if (run.saver != nullptr) fmt::print(notes, "\n{}", run.saver->report(added));
+  if (signal != 0) {
+    fmt::print(notes, "\n{}", describe_interruption(run, signal, finished));
+    end_by_signal(signal);
+  }
+  return exit_code(last_of_each_point(records));
+}
+
+int print_plan(const SweepRun& run) {
+  const Start begin = start(run);
+  fmt::print("{}", render_plan(begin.rest.cases, *run.context.device, run.format));
+  if (run.mode == RecordsMode::resume) {
+    const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
+    std::FILE* const notes = data_only ? stderr : stdout;
+    fmt::print(notes, "{}", wrap(describe_rest(run, begin.rest)));
+    for (const std::string& note : begin.rest.notes) fmt::print(notes, "{}", wrap(note));
+  }
+  return kExitGood;
+}
+
+}  // namespace attnlab

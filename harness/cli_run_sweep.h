@@ -1,0 +1,38 @@
+// A sweep from its record file's lock to the last table: what attnlab run does once it knows what
+// to run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "harness/run.h"
+#include "harness/table.h"
+#include "harness/user_tensors.h"
+
+namespace attnlab {
+
+enum class RecordsMode : std::uint8_t { append, resume };
+
+struct SweepRun {
+  const Sweep& sweep;
+  const std::vector<Case>& cases;
+  RunContext context;
+  std::filesystem::path records;
+  RecordsMode mode = RecordsMode::append;
+  TableFormat format = TableFormat::table;  // of the last table, on standard output
+  bool shows_progress = true;
+  TensorSaver* saver = nullptr;  // may be null
+};
+
+// Runs the points, or those that the file lacks, and prints what came of it; where the format is
+// data, all but the data go to standard error. Returns the exit code: of the points of this run,
+// or, where it resumed, of all points of the file. Ends the process by the signal that interrupted
+// it. Throws UsageError before anything has run: a file that cannot be written, that another
+// process writes, or that cannot be resumed.
+int run_sweep(const SweepRun& run);
+
+// Prints the points that run_sweep() would run; runs and writes nothing.
+int print_plan(const SweepRun& run);
+
+}  // namespace attnlab

@@ -1,0 +1,355 @@
+// attnlab run --resume, and what a run leaves when it is killed or interrupted: the real binary.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "harness/record.h"
+#include "tests/cli_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// The binary on its own, so that it can be sent signals.
+class Child {
+ public:
+  // `command` is for the shell, and ends with an exec.
+  explicit Child(const std::string& command) {
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t signals;  // which whoever runs the tests may ignore
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    posix_spawnattr_setsigdefault(&attributes, &signals);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    std::string shell = "sh", flag = "-c", text = command;
+    char* arguments[] = {shell.data(), flag.data(), text.data(), nullptr};
+    if (posix_spawn(&pid_, "/bin/sh", nullptr, &attributes, arguments, environ) != 0) pid_ = -1;
+    posix_spawnattr_destroy(&attributes);
+  }
+  ~Child() {
+    if (pid_ > 0) end(SIGKILL);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool is_running() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == 0;
+  }
+  // Sends the signal and waits; returns the status of waitpid().
+  int end(int signal) {
+    kill(pid_, signal);
+    return wait();
+  }
+  int wait() {
+    int status = -1;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+bool was_ended_by(int status, int signal) {
+  return WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
+
+// Each case warms up every kernel for that long; nothing else takes much time.
+std::string timed(double warmup_seconds) {
+  return "--block 16x16 --rounds 1 --no-progress --protocol warmup_seconds=" +
+         std::to_string(warmup_seconds) + " ";
+}
+
+// Twelve cases of two points each.
+const std::string kSweep =
+    "run --kernel naive,v2 --heads 1 --head-dim 8 --seqlen 8:64:x2 --mask none,causal,window:3:0 ";
+const std::string kCheap = kSweep + timed(0.0);
+constexpr std::size_t kPoints = 24;
+const std::string kOnePoint = "run --kernel v2 --heads 1 --head-dim 8 --seqlen 8 ";
+
+class CliResume : public Cli {
+ protected:
+  std::string command(const std::string& arguments) const {
+    return "cd '" + folder_.string() + "' && exec '" ATTNLAB_BINARY "' " + arguments + " >'" +
+           (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
+  }
+
+  // How often each point is in the file; that it can be read is what every call checks.
+  std::map<std::string, int> keys(const std::string& name) const {
+    std::vector<std::string> warnings;
+    std::map<std::string, int> count;
+    if (!std::filesystem::exists(folder_ / name)) return count;
+    for (const Json& record : read_records(folder_ / name, warnings)) {
+      ++count[record.at("key").get<std::string>()];
+    }
+    EXPECT_LE(warnings.size(), 1u) << "only the last line can be torn";
+    return count;
+  }
+
+  // As any reader of JSON lines sees it.
+  std::size_t plain_lines(const std::string& name) const {
+    std::size_t lines = 0;
+    std::stringstream text(read(folder_ / name));
+    for (std::string line; std::getline(text, line); ++lines)
+      EXPECT_TRUE(Json::accept(line)) << line;
+    return lines;
+  }
+
+  // A complete file of the cheap sweep.
+  void make_complete(const std::string& name) const {
+    const Result result = run(kCheap + "--out " + name);
+    ASSERT_EQ(result.code, 0) << result.err;
+    ASSERT_EQ(keys(name).size(), kPoints);
+  }
+
+  // What a process of the binary takes to begin: moments are measured by it, as a sanitizer or a
+  // busy machine slows all.
+  double startup_seconds() const {
+    const auto start = Clock::now();
+    run("--version");
+    return Seconds(Clock::now() - start).count();
+  }
+
+  std::size_t size(const std::string& name) const {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(folder_ / name, error);
+    return error ? 0 : bytes;
+  }
+};
+
+TEST_F(CliResume, KilledFiftyTimesItLosesNothingAndRepeatsNothing) {
+  const double startup = startup_seconds();
+  const auto start = Clock::now();
+  make_complete("whole.jsonl");
+  const double whole = Seconds(Clock::now() - start).count();
+  const auto wanted = keys("whole.jsonl");
+
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed of the random moments: " + std::to_string(seed));
+  std::printf("seed of the random moments: %u; a run takes %.3f s, %.3f s of it to begin\n", seed,
+              whole, startup);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> moment(0.0, startup + whole / 6);
+  int kills = 0, complete = 0;
+  std::map<std::string, int> before;
+  const std::string to_file = "--out k.jsonl", on_file = "--resume k.jsonl";
+  while (kills < 50 || complete == 0 || !before.empty()) {
+    const bool begins = !std::filesystem::exists(folder_ / "k.jsonl");
+    Child child(command(kCheap + (begins ? to_file : on_file)));
+    // After the fiftieth, the sweep goes on to its end.
+    if (kills < 50) {
+      std::this_thread::sleep_for(Seconds(moment(random)));
+      kill(child.pid(), SIGKILL);
+    }
+    const int status = child.wait();
+    const auto after = keys("k.jsonl");
+    for (const auto& [key, count] : before) EXPECT_TRUE(after.contains(key)) << "lost: " << key;
+    for (const auto& [key, count] : after) EXPECT_EQ(count, 1) << key;
+    before = after;
+    if (was_ended_by(status, SIGKILL)) {
+      ++kills;
+      continue;
+    }
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 0) << read(folder_ / "err");
+    EXPECT_EQ(after, wanted);
+    EXPECT_EQ(plain_lines("k.jsonl"), kPoints);
+    ++complete;
+    std::filesystem::remove(folder_ / "k.jsonl");
+    before.clear();
+  }
+  std::printf("%d kills, %d complete sweeps\n", kills, complete);
+}
+
+// What stands behind the last line that is `marker`, indented by two: a command.
+std::string command_after(const std::string& text, const std::string& marker) {
+  const std::size_t begin = text.rfind(marker + "\n  ");
+  if (begin == std::string::npos) return "";
+  const std::size_t command = begin + marker.size() + 3;
+  return text.substr(command, text.find('\n', command) - command);
+}
+
+class CliInterrupted : public CliResume, public testing::WithParamInterface<int> {};
+
+TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
+  // Long enough for the three processes below.
+  const std::string slow = kSweep + timed(std::max(0.03, startup_seconds()));
+  Child child(command(slow + "--out 'r 1.jsonl'"));
+  while (size("r 1.jsonl") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
+  // Meanwhile nobody else writes to the file, and all can read it.
+  const std::string before = read(folder_ / "r 1.jsonl");
+  const Result second = run(kCheap + "--out 'r 1.jsonl'");
+  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.out, "");
+  EXPECT_PRED2(contains, second.err, "r 1.jsonl: another attnlab");
+  if (std::filesystem::exists("/proc/locks")) {
+    EXPECT_PRED2(contains, second.err, "(process " + std::to_string(child.pid()) + ")");
+  }
+  EXPECT_EQ(run(slow + "--resume 'r 1.jsonl'").code, 2);
+  EXPECT_PRED2(starts_with, read(folder_ / "r 1.jsonl"), before);
+  EXPECT_EQ(run("table 'r 1.jsonl'").code, 0);
+
+  const int status = child.end(GetParam());
+  EXPECT_TRUE(was_ended_by(status, GetParam())) << status << read(folder_ / "err");
+  EXPECT_EQ(read(folder_ / "err"), "");
+  const std::string out = read(folder_ / "out");
+  const auto first = keys("r 1.jsonl");
+  ASSERT_GE(first.size(), 2u);
+  ASSERT_LT(first.size(), kPoints);
+  EXPECT_EQ(plain_lines("r 1.jsonl"), first.size());
+  const std::string points = std::to_string(first.size());
+  EXPECT_PRED2(contains, out, points + " points: " + points + " ok.");
+  const std::string name = GetParam() == SIGINT ? "SIGINT" : "SIGTERM";
+  const std::string last =
+      "Interrupted by " + name + ": " + points + " of 24 points recorded. To run the rest:";
+  const std::string rest = command_after(out, last);
+  EXPECT_PRED2(starts_with, rest, ATTNLAB_BINARY " run --kernel naive,v2 ");
+  EXPECT_TRUE(rest.ends_with(" --resume 'r 1.jsonl'")) << rest;
+
+  const std::string again = "cd '" + folder_.string() + "' && exec " + rest + " > out";
+  EXPECT_EQ(Child(again).wait(), 0);
+  EXPECT_PRED2(
+      contains, read(folder_ / "out"),
+      "r 1.jsonl has " + points + " of them, " + std::to_string(24 - first.size()) + " are");
+  EXPECT_PRED2(contains, read(folder_ / "out"), "24 points: 24 ok.");
+  EXPECT_EQ(keys("r 1.jsonl").size(), kPoints);
+  EXPECT_EQ(plain_lines("r 1.jsonl"), kPoints);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, CliInterrupted, testing::Values(SIGINT, SIGTERM),
+                         [](const auto& signal) {
+                           return std::string(signal.param == SIGINT ? "SIGINT" : "SIGTERM");
+                         });
+
+// It would take hours.
+TEST_F(CliResume, AnInterruptionDoesNotWaitForTheCase) {
+  Child child(command(kOnePoint + timed(10000.0) + "--save a.st --out r.jsonl"));
+  while (size("a.st") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
+  EXPECT_TRUE(was_ended_by(child.end(SIGINT), SIGINT));
+  const std::string out = read(folder_ / "out");
+  EXPECT_PRED2(contains, out, "\nno records\n");
+  EXPECT_PRED2(contains, out, "Saved q, k, v, o, lse to a.st, as they were verified last.");
+  EXPECT_PRED2(contains, out, "Interrupted by SIGINT: 0 of 1 point recorded. To run the rest:\n");
+  EXPECT_EQ(size("r.jsonl"), 0u);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_NE(entry.path().extension(), ".tmp");
+    ++files;
+  }
+  EXPECT_EQ(files, 4u) << "out, err, records, tensors";
+}
+
+TEST_F(CliResume, ACompleteFileIsShownAndLeftAlone) {
+  make_complete("r.jsonl");
+  const std::string before = read(folder_ / "r.jsonl");
+  const Result result = run(kCheap + "--resume r.jsonl --out ./r.jsonl");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_PRED2(contains, result.out, "r.jsonl has all of them: nothing is left to run.");
+  EXPECT_PRED2(contains, result.out, "24 points: 24 ok.");
+  EXPECT_EQ(read(folder_ / "r.jsonl"), before);
+}
+
+// Of all points, old and new.
+TEST_F(CliResume, TheExitCodeIsThatOfTheFile) {
+  make_complete("r.jsonl");
+  std::string text = read(folder_ / "r.jsonl");
+  const std::size_t status = text.find(R"("status":"ok")");
+  text.replace(status, 13, R"("status":"failed")");
+  write("r.jsonl", text);
+  EXPECT_EQ(run(kCheap + "--resume r.jsonl").code, 1);
+  write("r.jsonl", text.substr(0, text.rfind('\n', text.size() - 2) + 1));
+  const Result result = run(kCheap + "--resume r.jsonl");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_PRED2(contains, result.out, "24 points: 23 ok, 1 failed");
+  // The record of a later run stands for the point.
+  ASSERT_EQ(run(kCheap + "--out r.jsonl").code, 0);
+  EXPECT_EQ(run(kCheap + "--resume r.jsonl").code, 0);
+}
+
+TEST_F(CliResume, ATornLineIsRepairedAndReported) {
+  make_complete("r.jsonl");
+  const std::string whole = read(folder_ / "r.jsonl");
+  const std::size_t last = whole.rfind('\n', whole.size() - 2) + 1;
+  const std::string torn = whole.substr(0, last + 1000) + std::string(5000, '\0');
+  for (const char* flag : {"--resume", "--out"}) {
+    write("r.jsonl", torn);
+    const Result table = run("table r.jsonl");
+    EXPECT_EQ(table.code, 0);
+    EXPECT_PRED2(contains, table.err, "r.jsonl:24: half-written record left out");
+    const Result result = run(kCheap + flag + " r.jsonl");
+    EXPECT_EQ(result.code, 0);
+    EXPECT_PRED2(contains, result.err, "attnlab run: r.jsonl: removed its last 6000 bytes, ");
+    const bool resumed = flag == std::string("--resume");
+    EXPECT_EQ(plain_lines("r.jsonl"), resumed ? kPoints : kPoints - 1 + kPoints);
+    EXPECT_EQ(keys("r.jsonl").size(), kPoints);
+    if (!resumed) continue;
+    // The other kernel of the case had been timed: this one took its turns alone, and says so.
+    EXPECT_PRED2(contains, result.out, "In 1 case some kernels were timed before");
+    std::vector<std::string> warnings;
+    const auto records = read_records(folder_ / "r.jsonl", warnings);
+    EXPECT_EQ(records.front()["time"]["contenders"], 2);
+    EXPECT_EQ(records.back()["time"]["contenders"], 1);
+    EXPECT_PRED2(contains, records.back()["command_line"].get<std::string>(), "--resume r.jsonl");
+  }
+}
+
+TEST_F(CliResume, ADryRunSaysWhatIsLeftAndChangesNothing) {
+  make_complete("r.jsonl");
+  const std::string text = read(folder_ / "r.jsonl").substr(0, 20000);
+  write("r.jsonl", text);
+  const Result result = run(kCheap + "--resume r.jsonl --dry-run");
+  EXPECT_EQ(result.code, 0);
+  const std::size_t left = kPoints - keys("r.jsonl").size();
+  EXPECT_PRED2(contains, result.out, std::to_string(left) + " points, of which");
+  EXPECT_PRED2(contains, result.out, std::to_string(left) + " are left.");
+  EXPECT_EQ(read(folder_ / "r.jsonl"), text);
+}
+
+TEST_F(CliResume, WhatCannotBeResumedIsExitTwoAndChangesNothing) {
+  make_complete("r.jsonl");
+  const std::string before = read(folder_ / "r.jsonl");
+  write("text.jsonl", "no records\n");
+  const std::pair<std::string, const char*> cases[] = {
+      {"--resume nowhere.jsonl", "--resume: nowhere.jsonl: no such file: name the records"},
+      {"--resume .", "--resume: .: is not a regular file"},
+      {"--resume /dev/null", "--resume: /dev/null: is not a regular file"},
+      {"--resume r.jsonl --out s.jsonl", "--resume: goes on with r.jsonl, but --out names s.jsonl"},
+      {"--resume text.jsonl", "text.jsonl: its last line: not JSON"},
+      {"--resume r.jsonl --isa scalar", "r.jsonl: device.isa was "},
+      {"--resume r.jsonl --threads 7", "r.jsonl: device.threads was "},
+      {"--resume r.jsonl --max-seconds 3", "protocol.max_seconds was 15.0 and is 3.0 now"},
+      {"--resume r.jsonl --seed 8", "none of its 24 points is in this sweep"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Result result = run(kCheap + arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_PRED2(contains, result.err, message);
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_EQ(read(folder_ / "r.jsonl"), before);
+    EXPECT_EQ(read(folder_ / "text.jsonl"), "no records\n");
+  }
+  const Result same = run(kOnePoint + timed(0.0) + "--resume r.jsonl --save r.jsonl");
+  EXPECT_EQ(same.code, 2);
+  EXPECT_PRED2(contains, same.err, "--save: r.jsonl is also the file of --resume");
+}
+
+}  // namespace
+}  // namespace attnlab
