@@ -108,6 +108,7 @@ TEST_F(Resume, WhatCouldNotRunAndCanRunsNow) {
   records_[1]["status"] = "skipped";
   records_[5]["status"] = "unsupported";
   EXPECT_EQ(left(), (Texts{"32 v2 32", "64 v2 64"}));
+  ASSERT_FALSE(remainder().notes.empty());
   EXPECT_PRED2(starts_with, remainder().notes.back(),
                "2 points recorded as skipped or unsupported");
   for (Case& work : cases_) {
