@@ -142,7 +142,7 @@ TEST_F(RecordFiles, AKeyThatIsThereTwiceIsRefused) {
 // room already.
 TEST_F(RecordFiles, ATornLineIsRemovedWhereverItEnds) {
   const std::string record = R"({"schema":"attnlab.record/1","i":[1,{"a":"b\\"}],"j":-2.5e3})";
-  for (const std::size_t zeros : {0, 1, 5000}) {
+  for (const std::size_t zeros : {0u, 1u, 5000u}) {
     for (std::size_t length = 0; length <= record.size(); ++length) {
       const std::string torn = record.substr(0, length) + std::string(zeros, '\0');
       const auto file = write(line(1) + "\n" + torn);

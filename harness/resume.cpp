@@ -35,7 +35,7 @@ std::string difference(const Json& was, const Json& is, const std::string& name)
       for (const auto& item : side->items()) keys.insert(item.key());
     }
     for (const std::string& key : keys) {
-      std::string text = difference(at(was, key), at(is, key), name + "." + key);
+      std::string text = difference(at(was, key), at(is, key), fmt::format("{}.{}", name, key));
       if (!text.empty()) return text;
     }
     return "";

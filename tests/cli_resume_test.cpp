@@ -1,12 +1,12 @@
 // attnlab run --resume, and what a run leaves when it is killed or interrupted: the real binary.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>

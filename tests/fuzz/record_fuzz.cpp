@@ -8,7 +8,12 @@
 
 void attnlab::fuzz::read_input(const std::filesystem::path& file) {
   std::vector<std::string> warnings;
-  for (const auto& record : read_records(file, warnings)) {
+  const auto records = read_records(file, warnings);
+  for (const auto& record : records) {
     require(record.is_object() && record.at("schema") == kRecordSchema, "a record has no schema");
   }
+  // What can be read is what stays when the torn end goes.
+  RecordFile(file).repair();
+  require(read_records(file, warnings) == records, "a repair has changed the records");
+  require(RecordFile(file).repair().empty(), "a repaired file is repaired again");
 }
