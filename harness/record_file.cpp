@@ -167,8 +167,9 @@ std::string RecordFile::repair() {
   if (ftruncate(descriptor_, whole.bytes) != 0) fail(path_, "cut off its torn end");
   if (whole.lacks_newline) write_all("\n");
   flush();
-  if (torn == 0)
+  if (torn == 0) {
     return fmt::format("{}: ended its last line, whose newline was missing", path_.string());
+  }
   return fmt::format(
       "{}: removed its last {} byte{}, which were no whole record (a run was killed)",
       path_.string(), torn, torn == 1 ? "" : "s");

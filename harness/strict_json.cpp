@@ -24,8 +24,8 @@ nlohmann::ordered_json parse_strict_json(const std::string& text, int deepest,
     if (event == Json::parse_event_t::object_end) open_objects.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto key = parsed.get<std::string>();
-      if (!open_objects.back().insert(key).second)
-        fail(fmt::format("key '{}' is given twice", key));
+      const bool is_new = open_objects.back().insert(key).second;
+      if (!is_new) fail(fmt::format("key '{}' is given twice", key));
     }
     return true;
   };

@@ -108,8 +108,9 @@ class CliResume : public Cli {
   std::size_t plain_lines(const std::string& name) const {
     std::size_t lines = 0;
     std::stringstream text(read(folder_ / name));
-    for (std::string line; std::getline(text, line); ++lines)
+    for (std::string line; std::getline(text, line); ++lines) {
       EXPECT_TRUE(Json::accept(line)) << line;
+    }
     return lines;
   }
 
