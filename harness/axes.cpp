@@ -193,4 +193,16 @@ const std::vector<std::string>& generations() {
   return kNames;
 }
 
+void check_kernel_name(const std::string& name, const Registry& registry) {
+  std::vector<std::string> known = generations();
+  for (const Implementation* implementation : registry.all()) {
+    if (std::find(known.begin(), known.end(), implementation->name) == known.end()) {
+      known.push_back(implementation->name);
+    }
+  }
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw UsageError(fmt::format("kernel: '{}' is unknown{}", name, suggestion(name, known)));
+  }
+}
+
 }  // namespace attnlab

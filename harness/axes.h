@@ -39,6 +39,9 @@ const AxisGrammar& find_axis(std::string_view name, std::string_view where);
 // "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
 BackendChoice parse_backend(std::string_view text, const std::string& where);
 
+// Throws UsageError for a name that is neither registered nor a generation: a typing error.
+void check_kernel_name(const std::string& name, const Registry& registry);
+
 // The generations of the laboratory, in the order of their history. A sweep may name one that has
 // no implementation on its backend yet; any other unknown name is a typing error.
 const std::vector<std::string>& generations();

@@ -27,6 +27,7 @@ constexpr const char* kFooter =
     "  attnlab model --seqlen 8k --dtype f16 --mask causal --gpu H100\n"
     "  attnlab run sweeps/quick.json\n"
     "  attnlab run --kernel naive,v2 --seqlen 512:4096:x2 --mask none,causal\n"
+    "  attnlab verify --kernel v2 --random 500\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
@@ -115,7 +116,7 @@ int run_command_line(int argc, const char* const* argv) {
   app.require_subcommand(0, 1);
   const std::vector<Verb> verbs = {add_list_verb(app), add_model_verb(app),
                                    add_run_verb(app, join_command_line(argc, argv)),
-                                   add_table_verb(app)};
+                                   add_table_verb(app), add_verify_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

@@ -23,6 +23,7 @@ struct Verb {
 Verb add_run_verb(CLI::App& app, const std::string& command_line);
 Verb add_list_verb(CLI::App& app);
 Verb add_table_verb(CLI::App& app);
+Verb add_verify_verb(CLI::App& app);
 Verb add_model_verb(CLI::App& app);
 
 // The first device that fits the choice; one without a name where the machine has none.

@@ -9,6 +9,7 @@
 #include "harness/errors.h"
 #include "harness/lengths.h"
 #include "harness/suggest.h"
+#include "harness/support.h"
 #include "harness/sweep.h"
 
 namespace attnlab {
@@ -102,19 +103,6 @@ std::vector<std::string> kernels_of(const Registry& registry, Backend backend) {
   return names;
 }
 
-// A name that is neither registered anywhere nor a generation to come is a typing error.
-void check_kernel_name(const std::string& name, const Registry& registry) {
-  std::vector<std::string> known = generations();
-  for (const Implementation* implementation : registry.all()) {
-    if (std::find(known.begin(), known.end(), implementation->name) == known.end()) {
-      known.push_back(implementation->name);
-    }
-  }
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw UsageError(fmt::format("kernel: '{}' is unknown{}", name, suggestion(name, known)));
-  }
-}
-
 // The configs that come out of `base` when `values` are set, without those that are there already.
 template <class T, class Set>
 std::vector<Config> multiply_configs(const std::vector<Config>& base, const std::vector<T>& values,
@@ -180,22 +168,6 @@ std::vector<Competitor> make_competitors(const Axes& axes, const Registry& regis
   return competitors;
 }
 
-std::string why_unsupported(const Competitor& competitor, const Problem& problem,
-                            const Device& device) {
-  if (!competitor.unsupported.empty()) return competitor.unsupported;
-  if (device.name.empty()) {
-    return fmt::format("this machine has no {} device", to_string(device.backend));
-  }
-  if (problem.mask.blocks) {
-    const std::string reason =
-        unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
-    if (!reason.empty()) return reason;
-  }
-  const Implementation& implementation = *competitor.implementation;
-  const std::string reason = invalid(competitor.config, implementation);
-  return reason.empty() ? implementation.unsupported(problem, competitor.config, device) : reason;
-}
-
 bool matches(const Exclusion& exclusion, const Case& point, const Competitor& competitor) {
   return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
     const auto& [axis, values] = condition;
@@ -239,7 +211,9 @@ std::vector<Case> expand_product(const Axes& axes, const Registry& registry, con
     }
     point.competitors = competitors;
     for (Competitor& competitor : point.competitors) {
-      competitor.unsupported = why_unsupported(competitor, problem, device);
+      if (competitor.implementation == nullptr) continue;
+      competitor.unsupported =
+          why_unsupported(*competitor.implementation, competitor.config, problem, device);
     }
   }
   return cases;

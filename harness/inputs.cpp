@@ -202,22 +202,24 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
 }
 
 Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed,
-               int threads, const QkvTensors* file) {
+               int threads, const QkvTensors* file)
+    : problem_(problem) {
   const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.dtype));
   using Given = std::span<const std::byte>;
   const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements, Given given) {
-    buffers_.push_back(arena.allocate(name, static_cast<std::uint64_t>(elements) * element_bytes));
+    void* const data =
+        buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements) * element_bytes);
     if (given.empty()) {
-      fill_input(which, problem, kind, seed, threads, buffers_.back().get());
+      fill_input(which, problem, kind, seed, threads, data);
     } else {
-      std::memcpy(buffers_.back().get(), given.data(), given.size());
+      std::memcpy(data, given.data(), given.size());
     }
-    return buffers_.back().get();
+    return data;
   };
   const auto list = [&]<class T>(const char* name, const std::vector<T>& values) -> const T* {
-    buffers_.push_back(arena.allocate(name, values.size() * sizeof(T)));
-    std::memcpy(buffers_.back().get(), values.data(), values.size() * sizeof(T));
-    return static_cast<const T*>(buffers_.back().get());
+    void* const data = buffers_.allocate(arena, name, "", values.size() * sizeof(T));
+    std::memcpy(data, values.data(), values.size() * sizeof(T));
+    return static_cast<const T*>(data);
   };
   tensors_.q = tensor("q", InputTensor::q, problem.elements_q(), file ? file->q : Given());
   tensors_.k = tensor("k", InputTensor::k, problem.elements_k(), file ? file->k : Given());
@@ -236,6 +238,30 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
   }
   if (problem.mask.blocks) {
     tensors_.block_pattern = list("block_pattern", make_block_pattern(problem));
+  }
+}
+
+void Inputs::fill(InputTensor tensor, const Value& value) {
+  const void* data = tensor == InputTensor::q   ? tensors_.q
+                     : tensor == InputTensor::k ? tensors_.k
+                     : tensor == InputTensor::v ? tensors_.v
+                                                : tensors_.dout;
+  if (data == nullptr) return;  // dO, without a backward
+  const Extent where = extent(tensor, problem_);
+  std::vector<float> elements(static_cast<std::size_t>(problem_.head_dim));
+  for (std::int64_t b = 0; b < problem_.batch; ++b) {
+    const auto entry = static_cast<std::size_t>(b);
+    for (std::int64_t h = 0; h < where.heads; ++h) {
+      for (std::int64_t row = 0; row < where.rows[entry]; ++row) {
+        for (std::size_t col = 0; col < elements.size(); ++col) {
+          elements[col] = value(b, h, row, static_cast<std::int64_t>(col));
+        }
+        // The buffer is this object's own; kernels may only read it.
+        store_row(problem_.dtype, elements,
+                  where.strides.offset(b, h, where.first_row[entry] + row),
+                  const_cast<void*>(data));
+      }
+    }
   }
 }
 

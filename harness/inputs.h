@@ -4,9 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <functional>
+#include <string>
 
-#include "harness/arena.h"
+#include "harness/named_buffers.h"
 #include "harness/sweep.h"
 #include "kernels/api/tensors.h"
 
@@ -37,11 +38,25 @@ class Inputs {
 
   // With the inputs set and all else null.
   const Tensors& tensors() const { return tensors_; }
+
+  const Problem& problem() const { return problem_; }
+
+  // Writes a tensor anew, element by element, rounded to its dtype; also what padding hides.
+  using Value =
+      std::function<float(std::int64_t b, std::int64_t head, std::int64_t row, std::int64_t col)>;
+  void fill(InputTensor tensor, const Value& value);
+
+  // Remembers the contents of all of them.
+  void seal() { buffers_.seal(); }
+  // The name of one that changed since, "" if none did.
+  std::string changed() const { return buffers_.changed(); }
+
   // What the constructor will take from the arena.
   static std::uint64_t bytes(const Problem& problem);
 
  private:
-  std::vector<Arena::Buffer> buffers_;
+  Problem problem_;
+  NamedBuffers buffers_;
   Tensors tensors_;
 };
 

@@ -1,15 +1,13 @@
 #include "harness/outputs.h"
 
 #include "harness/accounting.h"
-#include "harness/hash.h"
 
 namespace attnlab {
 
 Outputs::Outputs(Arena& arena, const std::string& owner, const Problem& problem,
                  std::uint64_t saved_bytes) {
   const auto allocate = [&](const char* name, std::uint64_t bytes) {
-    parts_.push_back({name, arena.allocate(name + (" of " + owner), bytes), bytes});
-    return parts_.back().buffer.get();
+    return buffers_.allocate(arena, name, owner, bytes);
   };
   if (problem.pass != Pass::bwd) {
     tensors_.o = allocate("o", bytes_like_q(problem));
@@ -35,17 +33,6 @@ Tensors Outputs::attach(Tensors tensors) const {
     tensors.dv = tensors_.dv;
   }
   return tensors;
-}
-
-void Outputs::seal() {
-  for (Part& part : parts_) part.hash = fnv1a(part.buffer.get(), part.bytes);
-}
-
-std::string Outputs::changed() const {
-  for (const Part& part : parts_) {
-    if (fnv1a(part.buffer.get(), part.bytes) != part.hash) return part.name;
-  }
-  return "";
 }
 
 }  // namespace attnlab

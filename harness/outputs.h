@@ -2,9 +2,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "harness/arena.h"
+#include "harness/named_buffers.h"
 #include "kernels/api/tensors.h"
 
 namespace attnlab {
@@ -21,18 +20,14 @@ class Outputs {
   Tensors attach(Tensors tensors) const;
 
   // Remembers the contents: from now on they are inputs of a backward.
-  void seal();
+  void seal() { buffers_.seal(); }
   // The name of a tensor that changed since, "" if none did.
-  std::string changed() const;
+  std::string changed() const { return buffers_.changed(); }
+  // The name of a tensor whose bits are not those of the same tensor of `other`, "" if all are.
+  std::string different(const Outputs& other) const { return buffers_.different(other.buffers_); }
 
  private:
-  struct Part {
-    const char* name;
-    Arena::Buffer buffer;
-    std::uint64_t bytes;
-    std::uint64_t hash = 0;
-  };
-  std::vector<Part> parts_;
+  NamedBuffers buffers_;
   Tensors tensors_;  // nothing but these outputs
 };
 

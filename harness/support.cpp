@@ -1,5 +1,7 @@
 #include "harness/support.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -58,6 +60,20 @@ AxisSupport probe_axis(Sweep sweep, const char* axis, const char* values,
 }
 
 }  // namespace
+
+std::string why_unsupported(const Implementation& implementation, const Config& config,
+                            const Problem& problem, const Device& device) {
+  if (device.name.empty()) {
+    return fmt::format("this machine has no {} device", to_string(device.backend));
+  }
+  if (problem.mask.blocks) {
+    const std::string reason =
+        unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
+    if (!reason.empty()) return reason;
+  }
+  const std::string reason = invalid(config, implementation);
+  return reason.empty() ? implementation.unsupported(problem, config, device) : reason;
+}
 
 Support probe_support(const Implementation& implementation, const Device& device) {
   Sweep base;

@@ -21,6 +21,12 @@ struct Support {
   std::string reason;
 };
 
+// Why the kernel does not run the problem with this config on this device, or empty: values outside
+// of the axes, a block pattern that cannot be formed, or the kernel's own reason. A device without
+// a name stands for a backend that this machine does not have.
+std::string why_unsupported(const Implementation& implementation, const Config& config,
+                            const Problem& problem, const Device& device);
+
 Support probe_support(const Implementation& implementation, const Device& device);
 
 }  // namespace attnlab

@@ -135,7 +135,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
           .row = sample.rows[i],
           .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
           .want = reference.lse(at),
-          .bound = kLseFloor * (1.0 + static_cast<double>(reference.score_bound(at)))};
+          .bound = lse_bound(static_cast<double>(reference.score_bound(at)))};
       errors.add(element.error());
       if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
       if (!largest.exists() || element.error() > largest.error()) largest = element;
@@ -161,6 +161,8 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 }
 
 }  // namespace
+
+double lse_bound(double score_bound) { return kLseFloor * (1.0 + score_bound); }
 
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references) {

@@ -51,4 +51,7 @@ namespace attnlab::reference {
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references);
 
+// What |error| of an lse is held to, by the score_bound of its row.
+double lse_bound(double score_bound);
+
 }  // namespace attnlab::reference

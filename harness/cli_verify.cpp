@@ -1,0 +1,241 @@
+// attnlab verify: what every kernel must hold, checked through the registry.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "harness/axes.h"
+#include "harness/cli_verbs.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/progress.h"
+#include "harness/verify/report.h"
+#include "harness/verify/verify.h"
+
+namespace attnlab {
+namespace {
+
+using verify::Outcome;
+using verify::Part;
+using verify::Result;
+
+constexpr const char* kFooter =
+    R"(Every kernel is run on fixed odd shapes and on random problems and held to the oracle, held to
+properties that need no oracle, and repeated until its bits can be trusted. All outputs and
+workspaces start as NaN, every tensor lies between guards, and inputs must be unchanged afterwards.
+With --random, --properties or --repeat only these parts are run; without them, all.
+
+Checks have names like v2/random/7/13/bwd: kernel, part, seed, number, pass. A failure is printed
+with the one command that makes it again; --only takes such a name, or a glob.
+
+Examples:
+  attnlab verify
+  attnlab verify --kernel v2,v3 --random 500 --seed 3
+  attnlab verify --properties --isa avx2
+  attnlab verify --repeat 1000 --kernel v3 --threads 4
+  attnlab verify --only '*/shapes/packed/*' --junit verify.xml
+  attnlab verify --kernel v2 --only v2/random/7/13/bwd
+
+Exit codes: 0 good, 1 a check failed, 2 bad flags, 3 nothing could be checked.)";
+
+constexpr std::size_t kMostFailures = 20;
+
+// The flags as they were given; empty: not given.
+struct VerifyFlags {
+  std::string kernel, backend, isa, only, junit;
+  std::string format = "table";
+  std::optional<int> random, repeat, threads;
+  std::uint64_t seed = verify::kDefaultSeed;
+  bool properties = false;
+  bool no_progress = false;
+};
+
+// A kernel that was asked for and is not there: skipped, not forgotten.
+Result missing(const std::string& kernel, Backend backend) {
+  return {.name = kernel + "/all",
+          .kernel = kernel,
+          .backend = backend,
+          .outcome = Outcome::skipped,
+          .message = fmt::format("there is no {} kernel of this name yet", to_string(backend))};
+}
+
+// Fills in the kernels that are there, and returns the others.
+std::vector<Result> choose_kernels(const VerifyFlags& flags, verify::Options& options) {
+  const Registry& registry = builtin_registry();
+  const Backend backend = options.device->backend;
+  std::vector<Result> absent;
+  if (flags.kernel.empty()) {
+    for (const Implementation* kernel : registry.all()) {
+      if (kernel->backend == backend) options.kernels.push_back(kernel);
+    }
+    if (options.kernels.empty()) absent.push_back(missing("all", backend));
+    return absent;
+  }
+  for (const std::string& name : split_list(flags.kernel)) {
+    check_kernel_name(name, registry);
+    const Implementation* kernel = registry.find(name, backend);
+    if (kernel == nullptr) {
+      absent.push_back(missing(name, backend));
+    } else if (std::ranges::find(options.kernels, kernel) == options.kernels.end()) {
+      options.kernels.push_back(kernel);
+    }
+  }
+  return absent;
+}
+
+std::vector<Part> choose_parts(const VerifyFlags& flags) {
+  std::vector<Part> parts;
+  if (flags.random) parts.push_back(Part::random);
+  if (flags.properties) parts.push_back(Part::properties);
+  if (flags.repeat) parts.push_back(Part::repeats);
+  if (parts.empty()) parts.assign(std::begin(verify::kAllParts), std::end(verify::kAllParts));
+  return parts;
+}
+
+// "shapes/lengths" of "v2/shapes/lengths/257/causal/f32/fwd", "random" of "v2/random/7/13/bwd".
+std::string group_of(const Result& result) {
+  const std::string part = verify::to_string(result.part);
+  if (result.part == Part::random) return part;
+  const std::size_t begin = result.name.find('/' + part + '/') + 1;
+  return result.name.substr(begin, result.name.find('/', begin + part.size() + 1) - begin);
+}
+
+std::vector<Result> run_checks(const verify::Options& options, bool show_progress) {
+  std::optional<Progress> progress;
+  std::string group;
+  verify::Observer observer;
+  if (show_progress) {
+    observer.planned = [&](double weight) { progress.emplace(stderr, weight); };
+    observer.begins = [&](const std::string& name) { progress->phase(name); };
+    observer.ended = [&](const Result& result, double weight) {
+      if (group_of(result) != group) {
+        group = group_of(result);
+        progress->begin(group);
+      }
+      if (result.outcome == Outcome::failed) progress->line("FAILED " + result.name);
+      progress->advance(weight);
+    };
+  }
+  return verify::verify(options, observer);
+}
+
+// Opens it before anything runs, so that a wrong path costs nothing.
+std::ofstream open_junit(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path);
+  if (!file) {
+    throw UsageError(
+        fmt::format("--junit: '{}' cannot be written: name a file in a folder that "
+                    "exists and is yours",
+                    path));
+  }
+  return file;
+}
+
+int exit_code(const std::vector<Result>& results) {
+  const auto any = [&](Outcome outcome) {
+    return std::ranges::find(results, outcome, &Result::outcome) != results.end();
+  };
+  if (any(Outcome::failed)) return kExitVerificationFailed;
+  return any(Outcome::passed) ? kExitGood : kExitEnvironment;
+}
+
+int run(const VerifyFlags& flags) {
+  const TableFormat format = parse_format(flags.format, "--format");
+  const BackendChoice choice =
+      flags.backend.empty() ? BackendChoice::automatic : parse_backend(flags.backend, "--backend");
+  Device device = choose_device(choice, available_devices());
+  if (flags.threads) device.threads = *flags.threads;
+  if (!flags.isa.empty()) device.isa = flags.isa;
+  verify::Options options{.device = &device,
+                          .parts = choose_parts(flags),
+                          .random = flags.random.value_or(verify::kDefaultRandom),
+                          .repeat = flags.repeat.value_or(verify::kDefaultRepeat),
+                          .seed = flags.seed,
+                          .only = flags.only};
+  std::vector<Result> results = choose_kernels(flags, options);
+  std::ofstream junit = open_junit(flags.junit);
+
+  // Data formats have standard output to themselves.
+  const bool data_only = format == TableFormat::csv || format == TableFormat::json;
+  std::FILE* const notes = data_only ? stderr : stdout;
+  fmt::print(notes, "Device: {}. Seed {}.\n\n", describe(device), flags.seed);
+  std::fflush(notes);
+  for (Result& result : run_checks(options, !flags.no_progress)) {
+    results.push_back(std::move(result));
+  }
+  if (!flags.only.empty() && results.empty()) {
+    throw UsageError(fmt::format(
+        "--only: '{}' matches no check: names are KERNEL/PART/..., as --format json and --junit "
+        "list them",
+        flags.only));
+  }
+  fmt::print("{}", verify::render_summary(results, format));
+  std::fflush(stdout);
+  const std::string skipped = verify::render_skipped(results);
+  if (!skipped.empty()) fmt::print(notes, "\n{}", skipped);
+  fmt::print(notes, "{}", verify::render_failures(results, kMostFailures));
+  if (!flags.junit.empty()) {
+    junit << verify::render_junit(results) << std::flush;
+    if (!junit) throw std::runtime_error("could not write " + flags.junit);
+    fmt::print(notes, "\nJUnit report: {}\n", flags.junit);
+  }
+  return exit_code(results);
+}
+
+}  // namespace
+
+Verb add_verify_verb(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("verify", "Check kernels: shapes, random problems, properties, repeats");
+  command->footer(kFooter);
+  const auto flags = std::make_shared<VerifyFlags>();
+  const auto at_least = [](int minimum, int maximum) {
+    return CLI::Range(minimum, maximum).description("");
+  };
+  command->add_option("--kernel", flags->kernel, "Kernels, by name (default: all)")
+      ->type_name("NAME,...")
+      ->group("What");
+  command->add_option("--random", flags->random, "Random problems for each kernel and pass (128)")
+      ->type_name("N")
+      ->check(at_least(1, 1000000))
+      ->group("What");
+  command->add_flag("--properties", flags->properties, "Properties that need no oracle")
+      ->group("What");
+  command->add_option("--repeat", flags->repeat, "Launches that must leave the same bits (50)")
+      ->type_name("N")
+      ->check(at_least(2, 1000000))
+      ->group("What");
+  command->add_option("--seed", flags->seed, "Where all inputs and problems come from (default: 7)")
+      ->type_name("N")
+      ->group("What");
+  command->add_option("--only", flags->only, "Checks whose name matches, like '*/random/*/bwd'")
+      ->type_name("GLOB")
+      ->group("What");
+  command->add_option("--backend", flags->backend, "auto, cpu or cuda (default: auto)")
+      ->type_name("NAME")
+      ->group("Where");
+  command->add_option("--threads", flags->threads, "CPU threads (default: all)")
+      ->type_name("N")
+      ->check(at_least(1, 4096))
+      ->group("Where");
+  command->add_option("--isa", flags->isa, "Instruction set of the CPU kernels (default: the best)")
+      ->type_name("NAME")
+      ->group("Where");
+  command->add_option("--junit", flags->junit, "Write every result to this file as JUnit XML")
+      ->type_name("FILE")
+      ->group("Output");
+  command->add_option("--format", flags->format, "table, markdown, csv or json (of the summary)")
+      ->type_name("NAME")
+      ->group("Output");
+  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
+      ->group("Output");
+  return {command, [flags] { return run(*flags); }};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,191 @@
+#include "harness/verify/draw.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/verify/subject.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+// The distributions of <random> draw differently from one standard library to another.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+
+  // In [minimum, maximum].
+  std::int64_t whole(std::int64_t minimum, std::int64_t maximum) {
+    return minimum +
+           static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(maximum - minimum + 1));
+  }
+  bool chance(int percent) { return whole(1, 100) <= percent; }
+  template <class T>
+  T any_of(std::initializer_list<T> values) {
+    return values.begin()[whole(0, static_cast<std::int64_t>(values.size()) - 1)];
+  }
+  // In [minimum, maximum], with a logarithm that is spread evenly.
+  std::int64_t logarithmic(std::int64_t minimum, std::int64_t maximum) {
+    const double low = std::log(static_cast<double>(minimum) + 1.0);
+    const double high = std::log(static_cast<double>(maximum) + 2.0);
+    const double unit = static_cast<double>(engine_() >> 11) * 0x1p-53;
+    const auto drawn = static_cast<std::int64_t>(std::exp(low + unit * (high - low))) - 1;
+    return std::clamp(drawn, minimum, maximum);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::int64_t draw_seqlen(Random& random, std::int64_t minimum, std::int64_t maximum) {
+  const std::int64_t seqlen = random.whole(minimum, maximum);
+  if (!random.chance(30)) return seqlen;
+  return std::clamp((seqlen + 32) / 64 * 64 + random.whole(-1, 1), minimum, maximum);
+}
+
+// Mostly small; some medium, some oblong, some large.
+void draw_seqlens(Random& random, std::int64_t longest, Problem& problem) {
+  const std::int64_t kind = random.whole(0, 19);
+  const auto draw = [&](std::int64_t minimum, std::int64_t maximum) {
+    return draw_seqlen(random, std::min(minimum, longest), std::min(maximum, longest));
+  };
+  if (kind < 12) {
+    problem.seqlen_q = draw(1, 160);
+    problem.seqlen_k = draw(1, 160);
+  } else if (kind < 17) {
+    problem.seqlen_q = draw(1, 640);
+    problem.seqlen_k = draw(1, 640);
+  } else if (kind < 19) {
+    problem.seqlen_q = draw(1, 64);
+    problem.seqlen_k = draw(1, 4224);
+    if (random.chance(50)) std::swap(problem.seqlen_q, problem.seqlen_k);
+  } else {
+    problem.seqlen_q = draw(640, 1500);
+    problem.seqlen_k = draw(640, 1500);
+  }
+  if (kind < 17 && random.chance(40)) problem.seqlen_k = problem.seqlen_q;
+}
+
+void draw_heads(Random& random, Problem& problem) {
+  problem.batch = random.whole(1, 4);
+  problem.num_heads_kv = random.any_of<std::int64_t>({1, 1, 2, 3, 4});
+  std::int64_t sharing = random.any_of<std::int64_t>({1, 1, 2, 3, 4, 8});
+  const auto too_many = [&] {
+    return problem.batch * problem.num_heads_kv * sharing * problem.seqlen_q * problem.seqlen_k >
+           kMostPairs;
+  };
+  for (std::int64_t* count : {&sharing, &problem.num_heads_kv, &problem.batch}) {
+    while (*count > 1 && too_many()) --*count;
+  }
+  problem.num_heads_q = problem.num_heads_kv * sharing;
+}
+
+std::string draw_pattern(Random& random) {
+  const auto small = [&] { return random.whole(0, 2); };
+  std::string name;
+  switch (random.whole(0, 5)) {
+    case 0: name = "butterfly"; break;
+    case 1: name = fmt::format("local:{}", small()); break;
+    case 2: name = fmt::format("strided:{}:{}", small(), random.whole(1, 5)); break;
+    case 3: name = fmt::format("longformer:{}:{}", small(), small()); break;
+    case 4:
+      name = fmt::format("bigbird:{}:{}:{}:{}", small(), small(), small(), random.whole(0, 99));
+      break;
+    default: name = fmt::format("random:{}:{}", random.whole(0, 100), random.whole(0, 99));
+  }
+  const auto block = [&] {
+    return random.chance(50) ? random.any_of<std::int64_t>({16, 32, 64}) : random.whole(1, 80);
+  };
+  const std::int64_t block_q = block();
+  return fmt::format("blocks:{}:{}x{}", name, block_q, block());
+}
+
+MaskSpec draw_mask(Random& random, const Problem& problem) {
+  std::vector<std::string> parts;
+  if (random.chance(35)) parts.emplace_back("causal");
+  if (random.chance(25)) {
+    const std::int64_t farthest = std::max(problem.seqlen_q, problem.seqlen_k);
+    const auto side = [&] { return random.chance(25) ? -1 : random.logarithmic(0, farthest); };
+    const std::int64_t left = side();
+    parts.push_back(fmt::format("window:{}:{}", left, side()));
+  }
+  if (problem.layout != Layout::packed && random.chance(25)) parts.emplace_back("padding");
+  if (problem.seqlen_q == problem.seqlen_k && random.chance(40)) {
+    parts.push_back(draw_pattern(random));
+  }
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "+") + part;
+  return parse_mask(text.empty() ? "none" : text);
+}
+
+// The first entry is as long as the tensors, one in six is empty.
+std::vector<std::int64_t> draw_entries(Random& random, std::int64_t batch, std::int64_t seqlen) {
+  std::vector<std::int64_t> lengths = {seqlen};
+  while (static_cast<std::int64_t>(lengths.size()) < batch) {
+    lengths.push_back(random.chance(17) ? 0 : random.whole(0, seqlen));
+  }
+  return lengths;
+}
+
+Lengths draw_lengths(Random& random, const Problem& problem) {
+  Lengths lengths{.kind = LengthsKind::dense};
+  if (problem.layout == Layout::packed) {
+    lengths = {.kind = LengthsKind::packed, .given = true};
+    lengths.queries = draw_entries(random, problem.batch, problem.seqlen_q);
+    const bool same = problem.seqlen_q == problem.seqlen_k && random.chance(50);
+    lengths.keys = same ? lengths.queries : draw_entries(random, problem.batch, problem.seqlen_k);
+  } else if (problem.mask.padding) {
+    lengths = {.kind = LengthsKind::padding, .given = true};
+    lengths.keys = draw_entries(random, problem.batch, problem.seqlen_k);
+    std::ranges::reverse(lengths.keys);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest) {
+  const std::uint64_t own_seed = derive_seed(seed, fmt::format("random/{}", index));
+  Random random(own_seed);
+  RandomProblem result{.seed = own_seed};
+  Problem& problem = result.problem;
+  problem.seed = own_seed;
+  problem.dtype = random.any_of({Dtype::f32, Dtype::f16, Dtype::bf16});
+  problem.layout = random.any_of({Layout::bshd, Layout::bhsd, Layout::packed});
+  problem.head_dim = random.chance(60)
+                         ? random.any_of<std::int64_t>({8, 16, 32, 40, 64, 80, 96, 128})
+                         : random.logarithmic(1, 256);
+  draw_seqlens(random, longest, problem);
+  draw_heads(random, problem);
+  problem.mask = draw_mask(random, problem);
+  problem.lengths = draw_lengths(random, problem);
+  if (random.chance(50)) {
+    problem.dropout = random.chance(50) ? random.any_of({0.1, 0.2, 0.5, 0.9})
+                                        : static_cast<double>(random.whole(1, 65000)) / 65536.0;
+  }
+  result.kind = random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
+                               InputKind::large_logits, InputKind::outlier});
+  // Large logits with a large scale would leave what f16 can hold.
+  if (result.kind != InputKind::large_logits && random.chance(25)) {
+    problem.softmax_scale = static_cast<double>(random.whole(1, 50)) / 100.0;
+  }
+  return result;
+}
+
+Config draw_config(const Implementation& kernel, std::uint64_t seed) {
+  Random random(seed);
+  Config config = default_config(kernel);
+  for (int i = 0; i < kernel.num_axes; ++i) {
+    const ConfigAxis& axis = kernel.axes[i];
+    const std::int64_t drawn = random.logarithmic(axis.minimum, axis.maximum);
+    if (random.chance(70)) config.set(axis.name, drawn);
+  }
+  return config;
+}
+
+}  // namespace attnlab::verify

@@ -1,0 +1,28 @@
+// Random problems and configs, each from a seed of its own and the same on every platform.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/sweep.h"
+
+namespace attnlab::verify {
+
+// The most (row, key) pairs of all heads of a random problem.
+inline constexpr std::int64_t kMostPairs = std::int64_t{1} << 22;
+
+struct RandomProblem {
+  Problem problem;  // says nothing of the pass
+  InputKind kind = InputKind::normal;
+  std::uint64_t seed = 0;  // of the inputs, too
+};
+
+// Number `index` of a seed. Any type, layout, mask with all its parts, dropout, grouped heads,
+// lengths of entries with empty ones among them, head dim, scale and kind of inputs; mostly short
+// and odd, one in seven long, none longer than `longest`.
+RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
+
+// Every axis of the kernel's at its default, or anywhere in its range, small values as likely as
+// large ones.
+Config draw_config(const Implementation& kernel, std::uint64_t seed);
+
+}  // namespace attnlab::verify

@@ -1,0 +1,71 @@
+// Seeded random problems: number i of a seed is the same for all kernels and passes, so the oracle
+// is asked once; each kernel and pass takes the problems that it supports until it has enough.
+#include <fmt/format.h>
+
+#include "harness/verify/draw.h"
+#include "harness/verify/plan.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+constexpr Pass kPasses[] = {Pass::fwdbwd, Pass::bwd, Pass::fwd};
+constexpr int kConfigDraws = 8;    // configs drawn before the default is taken
+constexpr int kProblemDraws = 16;  // problems drawn for each one that is wanted
+
+// What one pass of one kernel has so far.
+struct Taker {
+  const Implementation* kernel = nullptr;
+  Pass pass = Pass::fwd;
+  int taken = 0;
+  std::string last_reason;  // why it did not take a problem
+};
+
+// The setup with a config drawn from the kernel's axes; the same for all passes of a problem.
+Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& drawn) {
+  Setup setup = default_setup(*taker.kernel, plan.device(), taker.pass);
+  for (int draw = 0; draw < kConfigDraws; ++draw) {
+    const std::string name = fmt::format("config/{}/{}", taker.kernel->name, draw);
+    Setup candidate = setup;
+    candidate.config = draw_config(*taker.kernel, derive_seed(drawn.seed, name));
+    if (unsupported(candidate, drawn.problem).empty()) return candidate;
+  }
+  return setup;
+}
+
+}  // namespace
+
+void plan_random(Plan& plan) {
+  const Options& options = plan.options();
+  std::vector<Taker> takers;
+  for (const Implementation* kernel : plan.kernels()) {
+    for (const Pass pass : kPasses) takers.push_back({.kernel = kernel, .pass = pass});
+  }
+  bool all_have_enough = options.random == 0;
+  for (std::int64_t index = 0; !all_have_enough && index < kProblemDraws * options.random;
+       ++index) {
+    const RandomProblem drawn = draw_problem(options.seed, index, options.longest);
+    const auto subject =
+        std::make_shared<Subject>(drawn.problem, drawn.kind, drawn.seed, plan.device().threads);
+    all_have_enough = true;
+    for (Taker& taker : takers) {
+      if (taker.taken == options.random) continue;
+      const Setup setup = draw_setup(plan, taker, drawn);
+      taker.last_reason = unsupported(setup, drawn.problem);
+      if (taker.last_reason.empty()) {
+        ++taker.taken;
+        plan.add_judged(setup, Part::random,
+                        fmt::format("{}/{}/{}", options.seed, index, to_string(taker.pass)),
+                        subject);
+      }
+      all_have_enough = all_have_enough && taker.taken == options.random;
+    }
+  }
+  for (const Taker& taker : takers) {
+    if (taker.taken == options.random) continue;
+    plan.skip(*taker.kernel, Part::random,
+              fmt::format("{}/none/{}", options.seed, to_string(taker.pass)), taker.last_reason);
+  }
+}
+
+}  // namespace attnlab::verify

@@ -1,0 +1,109 @@
+// Launches of one prepared kernel, again and again on outputs full of NaN: the same bits every
+// time. A config that declares itself not deterministic is held to the oracle instead, each time;
+// its o and lse must be the same bits all the same.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "harness/verify/plan.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+struct RepeatedProblem {
+  const char* name;
+  Problem problem;
+};
+
+// Several tiles each way, so that workers meet.
+std::vector<RepeatedProblem> repeated_problems() {
+  const Problem dense = {.num_heads_q = 4,
+                         .num_heads_kv = 2,
+                         .seqlen_q = 150,
+                         .seqlen_k = 170,
+                         .head_dim = 24,
+                         .mask = parse_mask("causal"),
+                         .dropout = 0.1};
+  Problem packed = dense;
+  packed.dtype = Dtype::f16;
+  packed.batch = 4;
+  packed.layout = Layout::packed;
+  packed.lengths = {.kind = LengthsKind::packed,
+                    .given = true,
+                    .queries = {70, 1, 150, 31},
+                    .keys = {55, 70, 170, 0}};
+  packed.mask = parse_mask("window:60:20");
+  Problem blocks = dense;
+  blocks.dtype = Dtype::bf16;
+  blocks.seqlen_q = 170;
+  blocks.dropout = 0.0;
+  blocks.layout = Layout::bhsd;
+  blocks.batch = 2;
+  blocks.mask = parse_mask("padding+blocks:bigbird:1:1:1:16x16");
+  blocks.lengths = {.kind = LengthsKind::padding, .given = true, .keys = {170, 90}};
+  return {{"dense", dense}, {"packed", packed}, {"blocks", blocks}};
+}
+
+void repeat(Subject& subject, const Setup& setup, int times) {
+  Trial trial(subject, setup);
+  trial.launch();
+  const Tensors first = trial.tensors();
+  const Outputs first_outputs = trial.take_outputs();
+  const Problem& problem = trial.problem();
+  const bool fixed = has_fixed_order(setup);
+  for (int launch = 2; launch <= times; ++launch) {
+    trial.launch();
+    std::string different;
+    if (fixed) {
+      different = trial.outputs().different(first_outputs);
+    } else {
+      trial.judge();
+      if (problem.pass == Pass::fwdbwd) {
+        const auto bytes_of_o =
+            static_cast<std::size_t>(problem.elements_q() * size_bytes(problem.dtype));
+        const auto bytes_of_lse = static_cast<std::size_t>(problem.elements_lse()) * sizeof(float);
+        if (std::memcmp(first.o, trial.tensors().o, bytes_of_o) != 0) different = "o";
+        if (std::memcmp(first.lse, trial.tensors().lse, bytes_of_lse) != 0) different = "lse";
+      }
+    }
+    if (!different.empty()) {
+      trial.fail("repeats", fmt::format("launch {} of {}: {} has other bits than after the first",
+                                        launch, times, different));
+    }
+  }
+}
+
+}  // namespace
+
+void plan_repeats(Plan& plan) {
+  const Options& options = plan.options();
+  for (auto [name, problem] : repeated_problems()) {
+    const std::uint64_t seed = derive_seed(options.seed, fmt::format("repeats/{}", name));
+    problem.seed = seed;
+    const auto subject =
+        std::make_shared<Subject>(problem, InputKind::normal, seed, plan.device().threads);
+    for (const Implementation* kernel : plan.kernels()) {
+      for (const Pass pass : {Pass::fwdbwd, Pass::bwd, Pass::fwd}) {
+        const Setup any_order = small_tiles(default_setup(*kernel, plan.device(), pass), problem);
+        std::vector<Setup> setups = {any_order};
+        if (!has_fixed_order(any_order)) setups.push_back(in_fixed_order(any_order));
+        for (const Setup& setup : setups) {
+          const bool held_to_tolerance = !has_fixed_order(setup);
+          const std::string rest =
+              fmt::format("{}/{}{}", name, to_string(pass), held_to_tolerance ? "/any-order" : "");
+          if (const std::string reason = unsupported(setup, problem); !reason.empty()) {
+            plan.skip(*kernel, Part::repeats, rest, reason);
+            continue;
+          }
+          if (!plan.wants(Plan::name_of(*kernel, Part::repeats, rest))) continue;
+          if (pass != Pass::fwd) subject->wants_backward();
+          plan.add(setup, Part::repeats, rest, options.repeat * weight_of(problem),
+                   [subject, setup, times = options.repeat] { repeat(*subject, setup, times); });
+        }
+      }
+    }
+  }
+}
+
+}  // namespace attnlab::verify

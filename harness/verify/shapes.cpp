@@ -1,0 +1,280 @@
+// The fixed shapes: odd and unequal lengths, every kind of mask, dropout, packed batches, head
+// dims, grouped heads, layouts, kinds of inputs, tile sizes, instruction sets; every type, every
+// pass.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/verify/plan.h"
+#include "harness/verify/values.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
+
+// What is launched beside forward and backward in one go, which every shape gets.
+enum class Launches { together, also_apart };
+
+struct Shape {
+  std::string name;
+  Problem problem;
+  Launches launches = Launches::together;
+  InputKind kind = InputKind::normal;
+  Subject::Edit edit = {};
+};
+
+Problem make_problem(std::int64_t seqlen_q, std::int64_t seqlen_k, const std::string& mask,
+                     std::int64_t head_dim = 16) {
+  Problem problem = {.num_heads_q = 2,
+                     .num_heads_kv = 1,
+                     .seqlen_q = seqlen_q,
+                     .seqlen_k = seqlen_k,
+                     .head_dim = head_dim,
+                     .mask = parse_mask(mask)};
+  if (problem.mask.padding) {
+    problem.batch = 3;
+    problem.lengths = {
+        .kind = LengthsKind::padding, .given = true, .keys = {seqlen_k, (seqlen_k + 1) / 2, 0}};
+  }
+  return problem;
+}
+
+Problem make_packed(std::vector<std::int64_t> queries, std::vector<std::int64_t> keys,
+                    const std::string& mask) {
+  Problem problem =
+      make_problem(*std::ranges::max_element(queries), *std::ranges::max_element(keys), mask);
+  problem.batch = static_cast<std::int64_t>(queries.size());
+  problem.layout = Layout::packed;
+  problem.lengths = {.kind = LengthsKind::packed,
+                     .given = true,
+                     .queries = std::move(queries),
+                     .keys = std::move(keys)};
+  return problem;
+}
+
+void add_odd_lengths(std::vector<Shape>& shapes) {
+  for (const std::int64_t seqlen : {1,   2,   3,   63,  64,  65,   97,   113,  127,  128,  129, 200,
+                                    239, 257, 511, 512, 799, 1023, 1024, 1025, 2048, 4096, 4224}) {
+    for (const char* mask : {"none", "causal"}) {
+      shapes.push_back({.name = fmt::format("lengths/{}/{}", seqlen, mask),
+                        .problem = make_problem(seqlen, seqlen, mask),
+                        .launches = seqlen <= 257 ? Launches::also_apart : Launches::together});
+    }
+  }
+}
+
+void add_unequal_lengths(std::vector<Shape>& shapes) {
+  for (const char* mask : {"none", "causal", "window:17:0", "window:0:33", "window:-1:5",
+                           "window:40:-1", "padding", "padding+causal", "window:9:9+padding"}) {
+    for (const auto& [seqlen_q, seqlen_k] :
+         {std::pair{1L, 257L}, {257L, 1L}, {65L, 200L}, {200L, 65L}, {128L, 512L}, {511L, 97L}}) {
+      shapes.push_back({.name = fmt::format("unequal/{}x{}/{}", seqlen_q, seqlen_k, mask),
+                        .problem = make_problem(seqlen_q, seqlen_k, mask)});
+    }
+  }
+}
+
+void add_block_patterns(std::vector<Shape>& shapes) {
+  for (const char* mask :
+       {"blocks:butterfly:16x16", "blocks:local:1:32x24", "blocks:strided:1:4:64x7",
+        "blocks:longformer:1:1:16x24", "blocks:bigbird:1:1:2:16x16", "blocks:random:20:32x8",
+        "causal+blocks:butterfly:16x16", "window:50:3+blocks:bigbird:1:1:1:16x8",
+        "padding+blocks:local:0:32x32"}) {
+    for (const std::int64_t seqlen : {1, 31, 200, 513}) {
+      shapes.push_back({.name = fmt::format("blocks/{}/{}", seqlen, mask),
+                        .problem = make_problem(seqlen, seqlen, mask)});
+    }
+  }
+}
+
+void add_dropout(std::vector<Shape>& shapes) {
+  for (const double dropout : {0.1, 0.5, 0.99}) {
+    for (const char* mask : {"none", "causal", "padding", "blocks:butterfly:16x16"}) {
+      for (const std::int64_t seqlen : {1, 33, 150, 300}) {
+        Problem problem = make_problem(seqlen, seqlen, mask, 24);
+        problem.dropout = dropout;
+        shapes.push_back({.name = fmt::format("dropout/{}/{}/{}", dropout, seqlen, mask),
+                          .problem = problem,
+                          .launches = seqlen == 33 ? Launches::also_apart : Launches::together});
+      }
+    }
+  }
+}
+
+void add_packed(std::vector<Shape>& shapes) {
+  for (const char* mask : {"none", "causal", "window:20:5", "blocks:local:1:16x16"}) {
+    for (const double dropout : {0.0, 0.2}) {
+      const bool pattern = std::string(mask).starts_with("blocks");
+      Problem problem = pattern ? make_packed({70, 1, 129, 0, 31}, {70, 1, 129, 0, 31}, mask)
+                                : make_packed({70, 0, 129, 40, 31}, {55, 70, 200, 0, 31}, mask);
+      problem.dropout = dropout;
+      shapes.push_back({.name = fmt::format("packed/{}/dropout{}", mask, dropout),
+                        .problem = problem,
+                        .launches = Launches::also_apart});
+    }
+  }
+}
+
+void add_head_dims(std::vector<Shape>& shapes) {
+  const auto add = [&](std::int64_t head_dim, const Problem& problem) {
+    shapes.push_back({.name = fmt::format("head_dim/{}/{}", head_dim, to_string(problem.mask)),
+                      .problem = problem});
+  };
+  for (std::int64_t head_dim = 1; head_dim <= 256; head_dim += head_dim < 72 ? 1 : 23) {
+    add(head_dim, make_problem(33, 50, "causal", head_dim));
+  }
+  add(256, make_problem(65, 129, "none", 256));
+}
+
+// Query heads for each K/V head: 1, 4, 8, all.
+void add_heads(std::vector<Shape>& shapes) {
+  for (const Layout layout : {Layout::bshd, Layout::bhsd}) {
+    for (const std::int64_t heads_kv : {16, 4, 2, 1}) {
+      Problem problem = make_problem(70, 90, "causal", 24);
+      problem.batch = 2;
+      problem.num_heads_q = 16;
+      problem.num_heads_kv = heads_kv;
+      problem.layout = layout;
+      problem.softmax_scale = heads_kv == 4 ? 0.37 : 0.0;
+      shapes.push_back({.name = fmt::format("heads/{}/16x{}", to_string(layout), heads_kv),
+                        .problem = problem,
+                        .launches = Launches::also_apart});
+    }
+  }
+}
+
+void add_kinds_of_inputs(std::vector<Shape>& shapes) {
+  for (const InputKind kind :
+       {InputKind::uniform, InputKind::integers, InputKind::large_logits, InputKind::outlier}) {
+    for (const char* mask : {"none", "causal"}) {
+      shapes.push_back({.name = fmt::format("inputs/{}/{}", to_string(kind), mask),
+                        .problem = make_problem(65, 130, mask, 32),
+                        .kind = kind});
+    }
+  }
+  for (const float factor : {0.0f, 8.0f, 30.0f}) {
+    shapes.push_back({.name = fmt::format("inputs/logits-times-{}", factor),
+                      .problem = make_problem(65, 130, "none", 32),
+                      .edit = [factor](Inputs& inputs) {
+                        const Values q = read_input(inputs, InputTensor::q);
+                        inputs.fill(InputTensor::q, [&](auto b, auto h, auto row, auto col) {
+                          return factor * q.at(b, h, row, col);
+                        });
+                      }});
+  }
+}
+
+struct Variant {
+  std::string suffix;
+  Setup setup;
+};
+
+// The kernel's defaults, and small, uneven tiles if it has tiles.
+std::vector<Variant> variants(const Setup& setup) {
+  std::vector<Variant> result = {{"", setup}};
+  if (has_blocks(*setup.kernel)) result.push_back({"/48x17", with_blocks(setup, 48, 17)});
+  return result;
+}
+
+std::shared_ptr<Subject> make_subject(const Plan& plan, const Shape& shape, Dtype dtype) {
+  const std::uint64_t seed = derive_seed(plan.options().seed, shape.name);
+  Problem problem = shape.problem;
+  problem.dtype = dtype;
+  problem.seed = seed;
+  return std::make_shared<Subject>(problem, shape.kind, seed, plan.device().threads, shape.edit);
+}
+
+void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>& subject,
+                  const Implementation& kernel) {
+  const std::string name = fmt::format("{}/{}", shape.name, to_string(subject->problem().dtype));
+  const auto add = [&](const Setup& setup, const std::string& suffix) {
+    plan.add_judged(setup, Part::shapes,
+                    fmt::format("{}/{}{}", name, to_string(setup.pass), suffix), subject);
+  };
+  const Setup both = default_setup(kernel, plan.device(), Pass::fwdbwd);
+  const bool has_both = unsupported(both, subject->problem()).empty();
+  for (const auto& [suffix, setup] : variants(both)) add(setup, suffix);
+  if (has_both && shape.launches == Launches::together) return;
+  Setup alone = both;
+  alone.pass = Pass::fwd;
+  for (const auto& [suffix, setup] : variants(alone)) {
+    if (!has_both || suffix.empty()) add(setup, suffix);
+  }
+  alone.pass = Pass::bwd;
+  if (shape.launches == Launches::also_apart) add(alone, "");
+}
+
+void plan_every_tile(Plan& plan) {
+  Shape shape = {.name = "tiles", .problem = make_problem(150, 170, "causal", 40)};
+  shape.problem.dropout = 0.2;
+  const auto subject = make_subject(plan, shape, Dtype::f32);
+  for (const Implementation* kernel : plan.kernels()) {
+    if (!has_blocks(*kernel)) {
+      plan.skip(*kernel, Part::shapes, "tiles", "has no tiles to choose");
+      continue;
+    }
+    const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
+    for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
+      for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
+        plan.add_judged(with_blocks(setup, block_m, block_n), Part::shapes,
+                        fmt::format("tiles/{}x{}", block_m, block_n), subject);
+      }
+    }
+  }
+}
+
+// Those too that this processor would not choose.
+void plan_every_isa(Plan& plan) {
+  if (plan.device().backend != Backend::cpu) return;
+  for (const Dtype dtype : kDtypes) {
+    Shape shape = {.name = fmt::format("isa/{}", to_string(dtype)),
+                   .problem = make_problem(97, 113, "causal", 20)};
+    shape.problem.dropout = 0.3;
+    const auto subject = make_subject(plan, shape, dtype);
+    for (const char* isa : {"avx512", "avx2", "sse4", "sse2", "neon", "portable"}) {
+      Device device = plan.device();
+      device.isa = isa;
+      for (const Implementation* kernel : plan.kernels()) {
+        plan.add_judged(widest_setup(*kernel, device, subject->problem()), Part::shapes,
+                        fmt::format("isa/{}/{}", isa, to_string(dtype)), subject);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void plan_shapes(Plan& plan) {
+  std::vector<Shape> shapes;
+  add_odd_lengths(shapes);
+  add_unequal_lengths(shapes);
+  add_block_patterns(shapes);
+  add_dropout(shapes);
+  add_packed(shapes);
+  add_head_dims(shapes);
+  add_heads(shapes);
+  add_kinds_of_inputs(shapes);
+  for (const Shape& shape : shapes) {
+    const std::int64_t longest = std::max(shape.problem.seqlen_q, shape.problem.seqlen_k);
+    for (const Dtype dtype : kDtypes) {
+      const auto subject = make_subject(plan, shape, dtype);
+      for (const Implementation* kernel : plan.kernels()) {
+        if (longest <= plan.options().longest) {
+          add_launches(plan, shape, subject, *kernel);
+        } else {
+          plan.skip(*kernel, Part::shapes, fmt::format("{}/{}", shape.name, to_string(dtype)),
+                    fmt::format("longer than {}", plan.options().longest));
+        }
+      }
+    }
+  }
+  plan_every_tile(plan);
+  plan_every_isa(plan);
+}
+
+}  // namespace attnlab::verify

@@ -1,0 +1,47 @@
+#include "harness/verify/subject.h"
+
+#include <utility>
+
+#include "harness/hash.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+// Multiply-adds of the oracle for one problem: every row of what is short. results/README.md says
+// how long problems are sampled.
+constexpr std::int64_t kBudget = std::int64_t{1} << 23;
+
+}  // namespace
+
+std::uint64_t derive_seed(std::uint64_t seed, const std::string& name) {
+  return fnv1a(name.data(), name.size(), fnv1a(&seed, sizeof seed));
+}
+
+Subject::Subject(const Problem& problem, InputKind kind, std::uint64_t seed, int threads, Edit edit)
+    : problem_(problem), kind_(kind), seed_(seed), threads_(threads), edit_(std::move(edit)) {
+  problem_.pass = Pass::fwd;
+}
+
+const Inputs& Subject::inputs() {
+  if (!inputs_) {
+    inputs_.emplace(arena_, problem_, kind_, seed_, threads_);
+    if (edit_) edit_(*inputs_);
+    inputs_->seal();
+  }
+  return *inputs_;
+}
+
+const reference::References& Subject::references() {
+  if (!references_) {
+    // The rows are chosen as for both passes, so that a check that runs alone sees the same ones.
+    Problem both = problem_;
+    both.pass = Pass::fwdbwd;
+    reference::Samples samples = reference::choose_samples(both, kBudget, seed_);
+    if (problem_.pass == Pass::fwd) samples.columns.clear();
+    references_ = reference::make_references(problem_, inputs().tensors(), samples, threads_);
+  }
+  return *references_;
+}
+
+}  // namespace attnlab::verify

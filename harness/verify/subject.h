@@ -1,0 +1,46 @@
+// A problem with its inputs and what the oracle says of them, made when first asked for and shared
+// by all kernels, passes and configs that are put to it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "harness/arena.h"
+#include "harness/inputs.h"
+#include "reference/oracle.h"
+
+namespace attnlab::verify {
+
+// A seed of its own for everything that has a name or a number.
+std::uint64_t derive_seed(std::uint64_t seed, const std::string& name);
+
+class Subject {
+ public:
+  using Edit = std::function<void(Inputs&)>;
+
+  // `problem` says nothing of the pass. Its inputs are drawn from `seed`, then changed by `edit`.
+  Subject(const Problem& problem, InputKind kind, std::uint64_t seed, int threads, Edit edit = {});
+
+  // From now on the oracle has gradients too. Before inputs() and references().
+  void wants_backward() { problem_.pass = Pass::fwdbwd; }
+
+  const Problem& problem() const { return problem_; }
+  Arena& arena() { return arena_; }
+  const Inputs& inputs();
+  // All rows and keys where the budget allows, else some that depend on the problem alone.
+  const reference::References& references();
+
+ private:
+  Problem problem_;
+  InputKind kind_;
+  std::uint64_t seed_;
+  int threads_;
+  Edit edit_;
+  Arena arena_;
+  std::optional<Inputs> inputs_;
+  std::optional<reference::References> references_;
+};
+
+}  // namespace attnlab::verify

@@ -1,0 +1,107 @@
+#include "harness/verify/trial.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "harness/accounting.h"
+#include "harness/support.h"
+#include "reference/tolerance.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+// The byte that every byte of the workspace starts with. ones: 0x3F3F3F3F is 0.75 in f32.
+int byte_of(Fill fill) {
+  switch (fill) {
+    case Fill::zeros: return 0;
+    case Fill::ones: return 0x3F;
+    case Fill::nan:
+    case Fill::as_left: break;
+  }
+  return 0xFF;
+}
+
+}  // namespace
+
+std::string Setup::text() const {
+  std::string where = to_string(kernel->backend);
+  if (kernel->backend == Backend::cpu) {
+    where =
+        fmt::format("{}, {} thread{}", device.isa, device.threads, device.threads == 1 ? "" : "s");
+  }
+  return fmt::format("{} {}, {}", kernel->name, config.to_string(), where);
+}
+
+std::string unsupported(const Setup& setup, const Problem& problem) {
+  Problem with_pass = problem;
+  with_pass.pass = setup.pass;
+  return why_unsupported(*setup.kernel, setup.config, with_pass, setup.device);
+}
+
+bool has_fixed_order(const Setup& setup) {
+  return setup.pass == Pass::fwd || !setup.config.contains("deterministic") ||
+         setup.config.get("deterministic") != 0;
+}
+
+Trial::Trial(Subject& subject, const Setup& setup)
+    : subject_(subject), setup_(setup), problem_(subject.problem()) {
+  problem_.pass = setup.pass;
+  competitor_ = {.kernel = setup.kernel->name,
+                 .backend = setup.kernel->backend,
+                 .implementation = setup.kernel,
+                 .config = setup.config};
+  entrant_.competitor = &competitor_;
+  entrant_.record.memory = memory_needed(problem_, competitor_, setup.device);
+  const Tensors& inputs = subject.inputs().tensors();
+  if (problem_.pass == Pass::bwd) {
+    const std::string where = entrant_.run_forward(subject.arena(), problem_, setup.device, inputs);
+    if (!where.empty()) fail("guards", "the forward before it " + where);
+  }
+  workspace_ = subject.arena().allocate("workspace", entrant_.workspace_bytes());
+  entrant_.prepared = entrant_.prepare(problem_, setup.device);
+}
+
+void Trial::launch(Fill fill) {
+  outputs_.reset();
+  outputs_.emplace(entrant_.make_outputs(subject_.arena(), problem_));
+  if (fill != Fill::as_left) {
+    std::memset(workspace_.get(), byte_of(fill), entrant_.workspace_bytes());
+  }
+  Tensors inputs = subject_.inputs().tensors();
+  if (problem_.pass == Pass::fwd) inputs.dout = nullptr;
+  tensors_ = entrant_.attach(inputs, *outputs_, workspace_);
+  setup_.kernel->launch(entrant_.prepared.get(), tensors_, nullptr);
+  check_surroundings();
+}
+
+void Trial::check_surroundings() {
+  if (const std::string where = subject_.arena().restore_guards(); !where.empty()) {
+    fail("guards", where);
+  }
+  if (const std::string input = subject_.inputs().changed(); !input.empty()) {
+    fail("inputs unchanged", fmt::format("changed {}, which it may only read", input));
+  }
+  if (problem_.pass != Pass::bwd) return;
+  if (const std::string input = entrant_.forward->changed(); !input.empty()) {
+    fail(
+        "inputs unchanged",
+        fmt::format("the backward changed {}, which its forward left and it may only read", input));
+  }
+}
+
+std::vector<reference::Verdict> Trial::judge() {
+  auto verdicts = reference::judge(problem_, tensors_, subject_.references());
+  for (const reference::Verdict& verdict : verdicts) {
+    if (!verdict.pass)
+      throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};
+  }
+  return verdicts;
+}
+
+void Trial::fail(const std::string& check, const std::string& message) const {
+  throw Failure{check, fmt::format("{}; {}; {}", message, problem_.id(), setup_.text())};
+}
+
+}  // namespace attnlab::verify

@@ -1,0 +1,75 @@
+// One kernel on one subject: launched under guard, and what it leaves is judged.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/entrant.h"
+#include "harness/verify/subject.h"
+
+namespace attnlab::verify {
+
+// Ends a check. `check` is Result::check; `message` is for people.
+struct Failure {
+  std::string check;
+  std::string message;
+};
+
+// What runs: a kernel, how, where, and which pass.
+struct Setup {
+  const Implementation* kernel = nullptr;
+  Config config;
+  Device device;
+  Pass pass = Pass::fwd;
+
+  // "v2 block_m=48,block_n=17, avx2, 2 threads": what a message about it ends with.
+  std::string text() const;
+};
+
+// Empty if the setup can run the subject's problem, else why not.
+std::string unsupported(const Setup& setup, const Problem& problem);
+
+// Whether launches of the setup must leave the same bits: always, unless the kernel has the axis
+// `deterministic` and it is 0, which gives the gradients an order of their own in every launch.
+bool has_fixed_order(const Setup& setup);
+
+// What a workspace holds before a launch; `as_left`: what the launch before left.
+enum class Fill { nan, zeros, ones, as_left };
+
+class Trial {
+ public:
+  // Prepares the kernel; for Pass::bwd its own forward is run, whose outputs are sealed. Throws
+  // Failure; passes on what the kernel throws.
+  Trial(Subject& subject, const Setup& setup);
+
+  // One launch, on new outputs full of NaN. Throws Failure if anything was written that is not an
+  // output or the workspace.
+  void launch(Fill fill = Fill::nan);
+
+  // Throws Failure where the oracle disagrees with the last launch. Returns the verdicts.
+  std::vector<reference::Verdict> judge();
+
+  const Problem& problem() const { return problem_; }
+  // Of the last launch; of Pass::bwd also o and lse of its forward.
+  const Tensors& tensors() const { return tensors_; }
+  const Outputs& outputs() const { return *outputs_; }
+  // Takes the outputs away, so that the next launch does not replace them.
+  Outputs take_outputs() { return std::move(*outputs_); }
+
+  // Throws a Failure that ends with the setup and the problem.
+  [[noreturn]] void fail(const std::string& check, const std::string& message) const;
+
+ private:
+  void check_surroundings();
+
+  Subject& subject_;
+  Setup setup_;
+  Problem problem_;  // with the setup's pass
+  Competitor competitor_;
+  Entrant entrant_;
+  Arena::Buffer workspace_;
+  std::optional<Outputs> outputs_;
+  Tensors tensors_;
+};
+
+}  // namespace attnlab::verify

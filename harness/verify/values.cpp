@@ -1,0 +1,62 @@
+#include "harness/verify/values.h"
+
+#include "reference/mask.h"
+#include "reference/storage.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+Values read(const Problem& problem, reference::Side side, const void* data) {
+  const bool like_q = side == reference::Side::query;
+  const std::int64_t heads = like_q ? problem.num_heads_q : problem.num_heads_kv;
+  Values values(problem.batch, heads, like_q ? problem.seqlen_q : problem.seqlen_k,
+                problem.head_dim);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t rows =
+        like_q ? reference::rows_in_memory(problem, b) : reference::keys_in_memory(problem, b);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        reference::read_elements(problem.dtype, data,
+                                 reference::row_offset(problem, side, b, h, row), problem.head_dim,
+                                 values.row(b, h, row));
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+Values read_like_q(const Problem& problem, const void* data) {
+  return read(problem, reference::Side::query, data);
+}
+
+Values read_like_k(const Problem& problem, const void* data) {
+  return read(problem, reference::Side::key, data);
+}
+
+Values read_lse(const Problem& problem, const float* data) {
+  Values values(problem.batch, problem.num_heads_q, problem.seqlen_q, 1);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
+      for (std::int64_t row = 0; row < reference::rows_in_memory(problem, b); ++row) {
+        *values.row(b, h, row) = data[reference::lse_offset(problem, b, h, row)];
+      }
+    }
+  }
+  return values;
+}
+
+Values read_input(const Inputs& inputs, InputTensor tensor) {
+  const Tensors& tensors = inputs.tensors();
+  switch (tensor) {
+    case InputTensor::q: return read_like_q(inputs.problem(), tensors.q);
+    case InputTensor::k: return read_like_k(inputs.problem(), tensors.k);
+    case InputTensor::v: return read_like_k(inputs.problem(), tensors.v);
+    case InputTensor::dout: break;
+  }
+  return tensors.dout == nullptr ? Values() : read_like_q(inputs.problem(), tensors.dout);
+}
+
+}  // namespace attnlab::verify
