@@ -1,4 +1,57 @@
-#include "harness/verify/plan.h"
+// The properties, put to every kernel and type.
+#include <fmt/format.h>
+
+#include "harness/verify/relation.h"
+
 namespace attnlab::verify {
-void plan_properties(Plan&) {}
+
+namespace {
+
+void plan_property(Plan& plan, const Property& property, const Implementation& kernel) {
+  // One setup for all of its subjects.
+  Setup setup = default_setup(kernel, plan.device(), property.pass);
+  const auto reason_of = [&](const Setup& candidate) {
+    for (const auto& subject : property.subjects) {
+      if (std::string reason = unsupported(candidate, subject->problem()); !reason.empty()) {
+        return reason;
+      }
+    }
+    return std::string();
+  };
+  if (setup.pass == Pass::fwdbwd && !reason_of(setup).empty()) setup.pass = Pass::fwd;
+  const std::string rest = fmt::format("{}/{}", property.name, property.variant);
+  if (const std::string reason = reason_of(setup); !reason.empty()) {
+    return plan.skip(kernel, Part::properties, rest, reason);
+  }
+  const auto [block_m, block_n] = property.tiles;
+  if (block_m != 0 && !has_blocks(kernel)) {
+    return plan.skip(kernel, Part::properties, rest, "has no tiles to choose");
+  }
+  if (!plan.wants(Plan::name_of(kernel, Part::properties, rest))) return;
+  setup = in_fixed_order(block_m != 0 ? with_blocks(setup, block_m, block_n)
+                                      : small_tiles(setup, property.subjects.front()->problem()));
+  double weight = 0.0;
+  for (const auto& subject : property.subjects) {
+    if (setup.pass != Pass::fwd) subject->wants_backward();
+    weight += weight_of(subject->problem());
+  }
+  plan.add(setup, Part::properties, rest, weight,
+           [setup, property] { property.check(setup, Relation(property.name)); });
+}
+
+}  // namespace
+
+void plan_properties(Plan& plan) {
+  const Scene scene = {.seed = derive_seed(plan.options().seed, "properties"),
+                       .threads = plan.device().threads};
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    for (const auto& properties :
+         {algebraic_properties, mask_properties, dropout_properties, launch_properties}) {
+      for (const Property& property : properties(scene, dtype)) {
+        for (const Implementation* kernel : plan.kernels()) plan_property(plan, property, *kernel);
+      }
+    }
+  }
+}
+
 }  // namespace attnlab::verify
