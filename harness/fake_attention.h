@@ -1,5 +1,5 @@
 // Attention in f32 by plain loops, straight from the definition: what the fake kernels of run_test
-// compute. One row of one (batch, query head) slice at a time, without dropout.
+// and the verifier's tests compute. One row of one (batch, query head) slice at a time.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/api/tensors.h"
+#include "reference/dropout.h"
 
 namespace attnlab::fake {
 
@@ -18,6 +19,7 @@ struct Row {
   const Mask& mask;
   Shape shape;
   std::int64_t b, h, r;
+  std::int64_t first_row = 0, first_key = 0;  // of a packed entry
 
   const float* q() const { return static_cast<const float*>(tensors.q) + at_q(); }
   const float* k(std::int64_t c) const { return static_cast<const float*>(tensors.k) + at_k(c); }
@@ -39,10 +41,18 @@ struct Row {
     for (std::int64_t i = 0; i < shape.head_dim; ++i) y[i] += factor * x[i];
   }
   float score(std::int64_t c) const { return dot(q(), k(c)) * shape.softmax_scale; }
+  // What dropout multiplies P with.
+  float z(std::int64_t c) const {
+    if (problem.dropout == 0.0) return 1.0f;
+    const bool kept = reference::element_is_kept(problem, b, h, r, c);
+    return kept ? static_cast<float>(reference::dropout_keep_scale(problem)) : 0.0f;
+  }
 
  private:
-  std::int64_t at_q() const { return shape.q.offset(b, h, r); }
-  std::int64_t at_k(std::int64_t c) const { return shape.k.offset(b, shape.kv_head(h), c); }
+  std::int64_t at_q() const { return shape.q.offset(b, h, first_row + r); }
+  std::int64_t at_k(std::int64_t c) const {
+    return shape.k.offset(b, shape.kv_head(h), first_key + c);
+  }
 };
 
 // o and lse of the row, from the keys before `keys_end`.
@@ -60,7 +70,7 @@ inline void attend(const Row& row, std::int64_t keys_end) {
   for (float& score : scores) sum += score = std::exp(score - largest);
   std::fill_n(row.o(), row.shape.head_dim, 0.0f);
   for (std::size_t j = 0; j < scores.size(); ++j) {
-    row.add(scores[j] / sum, row.v(columns[j]), row.o());
+    row.add(scores[j] / sum * row.z(columns[j]), row.v(columns[j]), row.o());
   }
   row.lse() = largest + std::log(sum);
 }
@@ -71,10 +81,11 @@ inline void differentiate(const Row& row) {
   for (std::int64_t c = 0; c < row.mask.seqlen_k; ++c) {
     if (!is_visible(row.mask, row.r, c)) continue;
     const float p = std::exp(row.score(c) - row.lse());
-    const float ds = p * (row.dot(row.dout(), row.v(c)) - delta) * row.shape.softmax_scale;
+    const float dp = row.z(c) * row.dot(row.dout(), row.v(c));
+    const float ds = p * (dp - delta) * row.shape.softmax_scale;
     row.add(ds, row.k(c), row.dq());
     row.add(ds, row.q(), row.dk(c));
-    row.add(p, row.dout(), row.dv(c));
+    row.add(p * row.z(c), row.dout(), row.dv(c));
   }
 }
 
@@ -82,12 +93,18 @@ inline void differentiate(const Row& row) {
 template <class Visit>
 void for_each_row(const Problem& problem, const Tensors& tensors, const Visit& visit) {
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  const bool packed = problem.layout == Layout::packed;
+  std::int64_t first_row = 0, first_key = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
     for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
-      for (std::int64_t r = 0; r < problem.seqlen_q; ++r) {
-        visit(Row{problem, tensors, mask, make_shape(problem), b, h, r});
+      for (std::int64_t r = 0; r < mask.seqlen_q; ++r) {
+        visit(Row{problem, tensors, mask, make_shape(problem), b, h, r, first_row, first_key});
       }
+    }
+    if (packed) {
+      first_row += problem.queries(b);
+      first_key += problem.keys(b);
     }
   }
 }

@@ -99,7 +99,7 @@ Property linear(const Scene& scene, Dtype dtype, InputTensor tensor) {
     };
   };
   const bool of_v = tensor == InputTensor::v;
-  return relate(
+  Property property = relate(
       of_v ? "linear-in-v" : "linear-in-dout", variant("causal", dtype),
       {scene.subject(problem, edit(Which::first)), scene.subject(problem, edit(Which::second)),
        scene.subject(problem, edit(Which::sum))},
@@ -118,6 +118,9 @@ Property linear(const Scene& scene, Dtype dtype, InputTensor tensor) {
                        : bounds_of({&first, &second, &sum}, output));
         }
       });
+  // Of a forward alone there is nothing to say about dO.
+  if (!of_v) property.without = Property::Without::skipped;
+  return property;
 }
 
 // A vector added to every key adds one number to all scores of a row: the softmax forgets it, lse

@@ -147,6 +147,18 @@ Lengths draw_lengths(Random& random, const Problem& problem) {
   return lengths;
 }
 
+// The least that an axis may be drawn at. `sram` is in elements; a tile of c keys takes 4 * c *
+// head_dim of them (kernels/v1).
+std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
+  const std::string_view name = axis.name;
+  const std::int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
+  const std::int64_t tile = (longest + kMostTiles - 1) / kMostTiles;
+  std::int64_t minimum = axis.minimum;
+  if (name == "block_m" || name == "block_n") minimum = std::max(minimum, tile);
+  if (name == "sram") minimum = std::max(minimum, 4 * tile * problem.head_dim);
+  return std::min(minimum, axis.maximum);
+}
+
 }  // namespace
 
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest) {
@@ -177,12 +189,12 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   return result;
 }
 
-Config draw_config(const Implementation& kernel, std::uint64_t seed) {
+Config draw_config(const Implementation& kernel, const Problem& problem, std::uint64_t seed) {
   Random random(seed);
   Config config = default_config(kernel);
   for (int i = 0; i < kernel.num_axes; ++i) {
     const ConfigAxis& axis = kernel.axes[i];
-    const std::int64_t drawn = random.logarithmic(axis.minimum, axis.maximum);
+    const std::int64_t drawn = random.logarithmic(least(axis, problem), axis.maximum);
     if (random.chance(70)) config.set(axis.name, drawn);
   }
   return config;

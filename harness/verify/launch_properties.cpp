@@ -36,6 +36,7 @@ Property workspace_contents(const Scene& scene, Dtype dtype, Layout layout, Pass
       .variant = fmt::format("{}/{}/{}", to_string(layout), to_string(pass), to_string(dtype))};
   property.subjects = {subject};
   property.pass = pass;
+  property.without = Property::Without::skipped;
   property.check = [subject, name = property.name](const Setup& setup, const Relation&) {
     Trial trial(*subject, setup);
     trial.launch(Fill::nan);
@@ -57,6 +58,7 @@ Property backward_reads_only(const Scene& scene, Dtype dtype) {
   Property property{.name = "backward-leaves-o-and-lse", .variant = to_string(dtype)};
   property.subjects = {subject};
   property.pass = Pass::bwd;
+  property.without = Property::Without::skipped;
   property.check = [subject](const Setup& setup, const Relation& relation) {
     Setup forward = setup;
     forward.pass = Pass::fwd;
@@ -79,8 +81,8 @@ Property threads_change_nothing(const Scene& scene, Dtype dtype) {
   const auto subject = scene.subject(problem);
   Property property{.name = "threads-change-nothing", .variant = to_string(dtype)};
   property.subjects = {subject};
+  property.only_on = Backend::cpu;
   property.check = [subject, name = property.name](const Setup& setup, const Relation&) {
-    if (setup.device.backend != Backend::cpu) return;
     Setup shared = setup;
     shared.device.threads = 1;
     Trial one(*subject, shared);

@@ -18,8 +18,14 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
     }
     return std::string();
   };
-  if (setup.pass == Pass::fwdbwd && !reason_of(setup).empty()) setup.pass = Pass::fwd;
   const std::string rest = fmt::format("{}/{}", property.name, property.variant);
+  if (property.only_on && *property.only_on != kernel.backend) {
+    return plan.skip(kernel, Part::properties, rest,
+                     fmt::format("a property of {} devices", to_string(*property.only_on)));
+  }
+  if (property.without == Property::Without::forward_alone && !reason_of(setup).empty()) {
+    setup.pass = Pass::fwd;
+  }
   if (const std::string reason = reason_of(setup); !reason.empty()) {
     return plan.skip(kernel, Part::properties, rest, reason);
   }

@@ -27,7 +27,7 @@ Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& draw
   for (int draw = 0; draw < kConfigDraws; ++draw) {
     const std::string name = fmt::format("config/{}/{}", taker.kernel->name, draw);
     Setup candidate = setup;
-    candidate.config = draw_config(*taker.kernel, derive_seed(drawn.seed, name));
+    candidate.config = draw_config(*taker.kernel, drawn.problem, derive_seed(drawn.seed, name));
     if (unsupported(candidate, drawn.problem).empty()) return candidate;
   }
   return setup;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,11 @@ struct Property {
   std::string name;     // the property's own, like "causal-prefix"
   std::string variant;  // like "causal/f16"
   std::vector<std::shared_ptr<Subject>> subjects;
-  Pass pass = Pass::fwdbwd;  // fwdbwd: with the backward where the kernel has one
+  Pass pass = Pass::fwdbwd;
+  // Whether kernels without the pass are asked about the forward alone.
+  enum class Without { forward_alone, skipped };
+  Without without = Without::forward_alone;
+  std::optional<Backend> only_on;
   // Tiles of this size instead of small ones; 0: small ones. Kernels without tiles are skipped.
   std::pair<std::int64_t, std::int64_t> tiles = {0, 0};
   // Throws Failure where the kernel has not got the property. The setup has small tiles, and sums

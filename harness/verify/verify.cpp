@@ -120,6 +120,12 @@ bool matches_glob(const std::string& glob, const std::string& text) {
   return glob.find_first_not_of('*', g) == std::string::npos;
 }
 
+std::vector<std::string> list(const Options& options) {
+  std::vector<std::string> names;
+  for (const Check& check : make_plan(options).take()) names.push_back(check.name);
+  return names;
+}
+
 std::vector<Result> verify(const Options& options, const Observer& observer) {
   std::vector<Check> checks = make_plan(options).take();
   double total = 0.0;

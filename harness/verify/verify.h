@@ -75,6 +75,9 @@ struct Observer {
 // oracle of a problem are made once for all kernels and passes.
 std::vector<Result> verify(const Options& options, const Observer& observer = {});
 
+// The names of the checks that verify() would make or skip, in its order; nothing runs.
+std::vector<std::string> list(const Options& options);
+
 // Whether '*' (any characters, '/' too) and '?' (one) of the glob make it the text.
 bool matches_glob(const std::string& glob, const std::string& text);
 

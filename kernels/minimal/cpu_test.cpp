@@ -66,7 +66,7 @@ TEST(Minimal, IsATeachingKernel) {
   EXPECT_NE(reason(problem).find("teaching"), std::string::npos);
 }
 
-TEST(Minimal, WorkspaceIsFourTilesAWorker) {
+TEST(Minimal, WorkspaceIsFiveTilesAWorker) {
   Problem problem = make_problem("none");
   problem.head_dim = 64;
   Device device = cpu::cpu_device();
@@ -74,7 +74,7 @@ TEST(Minimal, WorkspaceIsFourTilesAWorker) {
   for (const i64 seqlen : {64, 1 << 20}) {
     problem.seqlen_q = problem.seqlen_k = seqlen;
     EXPECT_EQ(kCpu.workspace_bytes(problem, default_config(kCpu), device),
-              round_up<u64>(3 * 4 * (4 * 32 * 64 + 32), 256));
+              round_up<u64>(3 * 4 * (5 * 32 * 64 + 32), 256));
   }
 }
 
