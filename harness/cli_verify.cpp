@@ -97,11 +97,12 @@ std::vector<Part> choose_parts(const VerifyFlags& flags) {
 }
 
 // "shapes/lengths" of "v2/shapes/lengths/257/causal/f32/fwd", "random" of "v2/random/7/13/bwd".
-std::string group_of(const Result& result) {
-  const std::string part = verify::to_string(result.part);
-  if (result.part == Part::random) return part;
-  const std::size_t begin = result.name.find('/' + part + '/') + 1;
-  return result.name.substr(begin, result.name.find('/', begin + part.size() + 1) - begin);
+std::string group_of(const std::string& name) {
+  const std::size_t begin = name.find('/') + 1;
+  const std::size_t end = name.find('/', begin);
+  const std::string part = name.substr(begin, end - begin);
+  if (part == verify::to_string(Part::random)) return part;
+  return name.substr(begin, name.find('/', end + 1) - begin);
 }
 
 std::vector<Result> run_checks(const verify::Options& options, bool show_progress) {
@@ -110,12 +111,11 @@ std::vector<Result> run_checks(const verify::Options& options, bool show_progres
   verify::Observer observer;
   if (show_progress) {
     observer.planned = [&](double weight) { progress.emplace(stderr, weight); };
-    observer.begins = [&](const std::string& name) { progress->phase(name); };
+    observer.begins = [&](const std::string& name) {
+      if (group_of(name) != group) progress->begin(group = group_of(name));
+      progress->phase(name);
+    };
     observer.ended = [&](const Result& result, double weight) {
-      if (group_of(result) != group) {
-        group = group_of(result);
-        progress->begin(group);
-      }
       if (result.outcome == Outcome::failed) progress->line("FAILED " + result.name);
       progress->advance(weight);
     };

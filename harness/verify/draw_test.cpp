@@ -1,0 +1,87 @@
+#include "harness/verify/draw.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "harness/fake_kernels.h"
+
+namespace attnlab::verify {
+namespace {
+
+TEST(DrawProblem, IsValidDifferentAndWithinItsBounds) {
+  std::set<std::string> ids;
+  std::set<std::uint64_t> seeds;
+  std::map<std::string, int> seen;
+  constexpr int kProblems = 2000;
+  for (int i = 0; i < kProblems; ++i) {
+    const RandomProblem drawn = draw_problem(3, i, 4224);
+    const Problem& problem = drawn.problem;
+    ASSERT_EQ(invalid(problem), "") << problem.id();
+    EXPECT_LE(problem.batch * problem.num_heads_q * problem.seqlen_q * problem.seqlen_k, kMostPairs)
+        << problem.id();
+    ids.insert(problem.id());
+    seeds.insert(drawn.seed);
+    ++seen[to_string(problem.dtype)];
+    ++seen[to_string(problem.layout)];
+    ++seen[to_string(drawn.kind)];
+    const MaskSpec& mask = problem.mask;
+    for (const auto& [name, there] :
+         {std::pair{"causal", mask.causal},
+          {"window", mask.window.has_value()},
+          {"padding", mask.padding.has_value()},
+          {"blocks", mask.blocks.has_value()},
+          {"causal+window", mask.causal && mask.window},
+          {"three parts", mask.causal + mask.window.has_value() + mask.padding.has_value() +
+                                  mask.blocks.has_value() >
+                              2},
+          {"dropout", problem.dropout > 0.0},
+          {"shared heads", problem.num_heads_q > problem.num_heads_kv},
+          {"unequal", problem.seqlen_q != problem.seqlen_k},
+          {"odd head dim", problem.head_dim % 2 == 1},
+          {"long", problem.seqlen_q > 2048 || problem.seqlen_k > 2048},
+          {"scale", problem.softmax_scale > 0.0}}) {
+      seen[name] += there ? 1 : 0;
+    }
+    for (std::int64_t b = 0; b < problem.batch; ++b) {
+      seen["an entry without keys"] += problem.keys(b) == 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(seeds.size(), static_cast<std::size_t>(kProblems));  // none is used twice
+  EXPECT_GT(ids.size(), kProblems * 99 / 100);
+  for (const auto& [what, count] : seen) EXPECT_GE(count, kProblems / 100) << what;
+  EXPECT_EQ(seen.count("an entry without keys"), 1u);
+}
+
+TEST(DrawProblem, DependsOnSeedAndNumberAlone) {
+  EXPECT_EQ(draw_problem(3, 5, 4224).problem, draw_problem(3, 5, 4224).problem);
+  EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(3, 6, 4224).problem);
+  EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(4, 5, 4224).problem);
+  EXPECT_LE(draw_problem(3, 5, 40).problem.seqlen_k, 40);
+}
+
+TEST(DrawConfig, CoversTheRangesOfTheAxes) {
+  std::map<std::string, std::set<std::int64_t>> values;
+  const Problem problem = {.seqlen_q = 100, .seqlen_k = 100};
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Config config = draw_config(fake::kTiled, problem, seed);
+    EXPECT_EQ(invalid(config, fake::kTiled), "");
+    for (const auto& [name, value] : config.values()) values[name].insert(value);
+  }
+  EXPECT_EQ(values["stages"].size(), 4u);
+  EXPECT_GT(values["block_m"].size(), 60u);
+  EXPECT_LT(*values["block_m"].begin(), 20);
+  EXPECT_GT(*values["block_m"].rbegin(), 220);
+}
+
+TEST(DrawConfig, TilesAreNotTooManyForSumsInFp32) {
+  const Problem problem = {.seqlen_q = 10, .seqlen_k = 4224};
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    EXPECT_GE(draw_config(fake::kTiled, problem, seed).get("block_n"), 32);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::verify

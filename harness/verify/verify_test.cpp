@@ -1,0 +1,388 @@
+// The verifier on fake kernels: a right one passes everything, and every check is seen failing with
+// one that is wrong in just the way that the check is there for.
+#include "harness/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/fake_attention.h"
+#include "harness/fake_kernels.h"
+
+namespace attnlab::verify {
+namespace {
+
+enum class Fault {
+  none,
+  dropped_key,
+  nan_output,
+  forgets_a_row,
+  lse_in_log2,
+  wrong_dq,
+  writes_past_o,
+  writes_before_workspace,
+  changes_k,
+  changes_o_in_backward,
+  throws,
+  weights_by_position,   // permuted-keys
+  bends_values,          // linear-in-v
+  bends_gradients,       // linear-in-dout
+  feels_lse,             // shifted-keys
+  sees_the_last_key,     // causal-prefix
+  other_kv_head,         // gqa
+  next_entry,            // packed
+  too_large,             // v-of-ones
+  mean_of_nothing,       // nothing-visible
+  feels_hidden_keys,     // hidden-keys, by 1e-11 of them
+  reads_workspace,       // workspace-contents
+  feels_threads,         // threads-change-nothing
+  forward_drops_others,  // dropout-mask, in the forward
+  dv_drops_others,       // dropout-mask, in dV
+  ds_drops_others,       // dropout-mask, in dS
+  drops_more,            // dropout-keep-rate
+  first_launch_differs,  // repeats
+  gradients_wander,      // repeats, deterministic or not
+};
+
+struct State : PreparedKernel {
+  Problem problem;
+  int threads = 1;
+  bool deterministic = true;
+  int launches = 0;
+};
+
+constexpr std::uint64_t kWorkspace = 256;
+
+template <Fault kFault>
+struct Fake {
+  // Kernels with the axis may sum in any order unless it is 1.
+  static constexpr ConfigAxis kAxes[] = {{"deterministic", "1: in a fixed order", 0, 0, 1}};
+
+  static std::string unsupported(const Problem& problem, const Config&, const Device&) {
+    return problem.dtype == Dtype::f32 ? "" : "f32 only";
+  }
+  static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
+    return kWorkspace;
+  }
+  static PreparedKernel* prepare(const Problem& problem, const Config& config,
+                                 const Device& device) {
+    auto state = std::make_unique<State>();
+    state->problem = problem;
+    state->threads = device.threads;
+    state->deterministic = config.get("deterministic") != 0;
+    return state.release();
+  }
+  static void release(PreparedKernel* prepared) { delete static_cast<State*>(prepared); }
+
+  static void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
+    State& state = *static_cast<State*>(prepared);
+    ++state.launches;
+    if (kFault == Fault::throws) throw std::runtime_error("cannot <launch>");
+    if (state.problem.pass != Pass::bwd) forward(state, tensors);
+    if (state.problem.pass != Pass::fwd) backward(state, tensors);
+    auto* workspace = static_cast<unsigned char*>(tensors.workspace);
+    if (kFault == Fault::writes_before_workspace) workspace[-1] = 0;
+    if (kFault == Fault::changes_k) {
+      static_cast<float*>(const_cast<void*>(tensors.k))[0] += 1.0f;
+    }
+  }
+
+  // The row with what the fault changes of its problem.
+  static fake::Row bent(fake::Row row) {
+    if (kFault == Fault::other_kv_head && row.shape.num_heads_kv > 1) {
+      row.shape.num_heads_kv = 1;  // every head reads the first
+    }
+    if (kFault == Fault::next_entry && row.b == 0 && row.problem.layout == Layout::packed) {
+      ++row.first_key;
+    }
+    return row;
+  }
+
+  static void forward(const State& state, const Tensors& tensors) {
+    Problem problem = state.problem;
+    if (kFault == Fault::forward_drops_others) ++problem.seed;
+    if (kFault == Fault::drops_more && problem.dropout > 0.0) problem.dropout += 0.02;
+    fake::for_each_row(problem, tensors, [&](const fake::Row& plain) {
+      const fake::Row row = bent(plain);
+      if (kFault == Fault::forgets_a_row && row.r == row.mask.seqlen_q - 1) return;
+      fake::attend(row, row.mask.seqlen_k - (kFault == Fault::dropped_key ? 1 : 0));
+      float* o = row.o();
+      const bool sees_nothing = std::isinf(row.lse());
+      if (kFault == Fault::mean_of_nothing && sees_nothing) o[0] = row.v(0)[0];
+      if (kFault == Fault::lse_in_log2) row.lse() *= 1.44269504f;
+      if (kFault == Fault::nan_output && row.r == 0) o[0] = std::nanf("");
+      if (sees_nothing) return;
+      if (kFault == Fault::weights_by_position) {
+        row.add(0.01f, row.v(0), o);
+      }
+      if (kFault == Fault::bends_values) o[0] = std::abs(o[0]);
+      if (kFault == Fault::feels_lse) o[0] += 0.01f * row.lse();
+      if (kFault == Fault::sees_the_last_key) row.add(0.1f, row.v(row.mask.seqlen_k - 1), o);
+      if (kFault == Fault::too_large) o[0] *= 1.001f;
+      if (kFault == Fault::feels_hidden_keys) o[0] += 1e-11f * row.v(row.mask.seqlen_k - 1)[0];
+      if (kFault == Fault::reads_workspace && *static_cast<char*>(tensors.workspace) == 0) {
+        o[0] += 1e-6f;
+      }
+      if (kFault == Fault::feels_threads) o[0] += 1e-6f * static_cast<float>(state.threads);
+      if (kFault == Fault::first_launch_differs && state.launches == 1) o[0] += 1e-6f;
+    });
+    if (kFault == Fault::writes_past_o) {
+      static_cast<float*>(tensors.o)[problem.elements_q()] = 0.0f;
+    }
+  }
+
+  static void backward(const State& state, const Tensors& tensors) {
+    Problem problem = state.problem;
+    Tensors given = tensors;
+    // A second dq, dk and dv for what is thrown away.
+    std::vector<float> like_q(static_cast<std::size_t>(problem.elements_q()));
+    std::vector<float> like_k(static_cast<std::size_t>(problem.elements_k()));
+    const auto differentiate = [&](const Problem& p, const Tensors& t) {
+      std::fill_n(static_cast<float*>(t.dq), p.elements_q(), 0.0f);
+      std::fill_n(static_cast<float*>(t.dk), p.elements_k(), 0.0f);
+      std::fill_n(static_cast<float*>(t.dv), p.elements_k(), 0.0f);
+      fake::for_each_row(p, t, [](const fake::Row& row) { fake::differentiate(bent(row)); });
+    };
+    differentiate(problem, given);
+    Problem other = problem;
+    ++other.seed;
+    if (kFault == Fault::dv_drops_others) {
+      std::vector<float> dk(like_k);
+      given.dq = like_q.data();
+      given.dk = dk.data();
+      differentiate(other, given);
+    }
+    if (kFault == Fault::ds_drops_others) {
+      std::vector<float> dv(like_k);
+      given.dv = dv.data();
+      differentiate(other, given);
+    }
+    float* dq = static_cast<float*>(tensors.dq);
+    if (kFault == Fault::wrong_dq) dq[1] += 1.0f;
+    if (kFault == Fault::bends_gradients) dq[0] = std::abs(dq[0]) + 0.1f;
+    if (kFault == Fault::gradients_wander && state.launches % 2 == 0) {
+      dq[0] += state.deterministic ? 1e-7f : 1.0f;
+    }
+    if (kFault == Fault::changes_o_in_backward) tensors.o == nullptr ? void() : flip(tensors.o);
+  }
+
+  static void flip(void* o) {
+    if constexpr (kFault == Fault::changes_o_in_backward) static_cast<unsigned*>(o)[0] ^= 1U;
+  }
+};
+
+template <Fault kFault>
+constexpr Implementation kFake = {.api_version = kApiVersion,
+                                  .name = "fake",
+                                  .backend = Backend::cpu,
+                                  .summary = "loops",
+                                  .axes = Fake<kFault>::kAxes,
+                                  .num_axes = 1,
+                                  .unsupported = Fake<kFault>::unsupported,
+                                  .workspace_bytes = Fake<kFault>::workspace_bytes,
+                                  .saved_bytes = fake::no_saved,
+                                  .prepare = Fake<kFault>::prepare,
+                                  .launch = Fake<kFault>::launch,
+                                  .release = Fake<kFault>::release,
+                                  .traffic = fake::traffic};
+
+Device device() {
+  Device cpu = fake::cpu();
+  cpu.isa = "none";
+  cpu.threads = 2;
+  return cpu;
+}
+
+std::vector<Result> run(const Implementation& kernel, const std::string& only) {
+  const Device cpu = device();
+  return verify({.kernels = {&kernel},
+                 .device = &cpu,
+                 .random = 12,
+                 .repeat = 3,
+                 .only = only,
+                 .longest = 160});
+}
+
+// A kernel, the checks it is put to, and what catches it.
+struct Trap {
+  const char* name;
+  const Implementation* kernel;
+  const char* only;
+  const char* check;
+};
+
+template <Fault kFault>
+Trap trap(const char* name, const char* only, const char* check) {
+  return {name, &kFake<kFault>, only, check};
+}
+
+std::vector<Trap> traps() {
+  const char* shape = "fake/shapes/unequal/65x200/none/f32/fwdbwd";
+  const char* backward = "fake/shapes/packed/causal/dropout0.2/f32/bwd";
+  return {
+      trap<Fault::dropped_key>("DroppedKey", shape, "oracle: o"),
+      trap<Fault::nan_output>("NanOutput", shape, "oracle: o"),
+      trap<Fault::forgets_a_row>("ForgetsARow", shape, "oracle: o"),
+      trap<Fault::lse_in_log2>("LseInLog2", shape, "oracle: lse"),
+      trap<Fault::wrong_dq>("WrongDq", backward, "oracle: dq"),
+      trap<Fault::writes_past_o>("WritesPastO", shape, "guards"),
+      trap<Fault::writes_past_o>("ForwardOfBackwardWritesPastO", backward, "guards"),
+      trap<Fault::writes_before_workspace>("WritesBeforeWorkspace", shape, "guards"),
+      trap<Fault::changes_k>("ChangesK", shape, "inputs unchanged"),
+      trap<Fault::changes_o_in_backward>("ChangesOInBackward", backward, "inputs unchanged"),
+      trap<Fault::throws>("Throws", shape, "exception"),
+      trap<Fault::dropped_key>("Random", "fake/random/*/fwd", "oracle: o"),
+      trap<Fault::weights_by_position>("PermutedKeys", "*/permuted-keys/none/f32",
+                                       "property: permuted-keys"),
+      trap<Fault::bends_values>("LinearInV", "*/linear-in-v/*", "property: linear-in-v"),
+      trap<Fault::bends_gradients>("LinearInDout", "*/linear-in-dout/*",
+                                   "property: linear-in-dout"),
+      trap<Fault::feels_lse>("ShiftedKeys", "*/shifted-keys/none/*", "property: shifted-keys"),
+      trap<Fault::sees_the_last_key>("CausalPrefix", "*/causal-prefix/53x53/*",
+                                     "property: causal-prefix"),
+      trap<Fault::other_kv_head>("RepeatedHeads", "*/gqa-is-repeated-kv/4x2/*",
+                                 "property: gqa-is-repeated-kv"),
+      trap<Fault::next_entry>("PackedIsDense", "*/packed-is-a-loop-of-dense/none/*",
+                              "property: packed-is-a-loop-of-dense"),
+      trap<Fault::too_large>("ValuesOfOne", "*/v-of-ones/none/*", "property: v-of-ones"),
+      trap<Fault::lse_in_log2>("MergedSplits", "*/merged-splits/*", "property: merged-splits"),
+      trap<Fault::mean_of_nothing>("NothingVisible", "*/nothing-visible/causal/*",
+                                   "property: nothing-visible"),
+      trap<Fault::feels_hidden_keys>("HiddenKeys", "*/hidden-keys/padding/*",
+                                     "property: hidden-keys"),
+      trap<Fault::reads_workspace>("Workspace", "*/workspace-contents/*",
+                                   "property: workspace-contents"),
+      trap<Fault::changes_o_in_backward>("BackwardLeavesO", "*/backward-leaves-o-and-lse/*",
+                                         "inputs unchanged"),
+      trap<Fault::feels_threads>("Threads", "*/threads-change-nothing/*",
+                                 "property: threads-change-nothing"),
+      trap<Fault::forward_drops_others>("DropoutForward", "*/dropout-mask/0.1/none/*",
+                                        "property: dropout-mask"),
+      trap<Fault::dv_drops_others>("DropoutDv", "*/dropout-mask/0.1/none/*",
+                                   "property: dropout-mask"),
+      trap<Fault::ds_drops_others>("DropoutDs", "*/dropout-mask/0.1/none/*",
+                                   "property: dropout-mask"),
+      trap<Fault::drops_more>("KeepRate", "*/dropout-keep-rate/0.1/*",
+                              "property: dropout-keep-rate"),
+      trap<Fault::first_launch_differs>("Repeats", "*/repeats/dense/fwd", "repeats"),
+      trap<Fault::first_launch_differs>("RepeatsOfO", "*/repeats/dense/fwdbwd/any-order",
+                                        "repeats"),
+      trap<Fault::gradients_wander>("RepeatsOfGradients", "*/repeats/dense/fwdbwd", "repeats"),
+      trap<Fault::gradients_wander>("AnyOrderIsHeldToTheOracle", "*/repeats/dense/bwd/any-order",
+                                    "oracle: dq"),
+  };
+}
+
+class VerifierTrap : public testing::TestWithParam<Trap> {};
+INSTANTIATE_TEST_SUITE_P(Fault, VerifierTrap, testing::ValuesIn(traps()),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST_P(VerifierTrap, IsCaughtByItsCheckAndOnlyIfWrong) {
+  const Trap& wrong = GetParam();
+  const std::vector<Result> results = run(*wrong.kernel, wrong.only);
+  EXPECT_TRUE(std::ranges::any_of(results, [&](const Result& result) {
+    return result.outcome == Outcome::failed && result.check == wrong.check;
+  })) << (results.empty() ? "nothing ran" : results.front().check + results.front().message);
+
+  int passed = 0;
+  for (const Result& result : run(kFake<Fault::none>, wrong.only)) {
+    EXPECT_NE(result.outcome, Outcome::failed) << result.check << ": " << result.message;
+    passed += result.outcome == Outcome::passed ? 1 : 0;
+  }
+  EXPECT_GE(passed, 1);
+}
+
+// What follows --only and --seed in the printed command is all that it takes.
+TEST(Verifier, AFailureIsMadeAgainFromItsRepro) {
+  const Device cpu = device();
+  const Options all = {.kernels = {&kFake<Fault::wrong_dq>},
+                       .device = &cpu,
+                       .parts = {Part::random},
+                       .random = 9,
+                       .seed = 11,
+                       .longest = 160};
+  const std::vector<Result> results = verify(all);
+  const auto failed = std::ranges::find(results, Outcome::failed, &Result::outcome);
+  ASSERT_NE(failed, results.end());
+  const std::string want =
+      "attnlab verify --backend cpu --kernel fake --isa none --threads 2 "
+      "--seed 11 --only " +
+      failed->name + " --random 9";
+  EXPECT_EQ(failed->repro, want);
+  Options again = all;
+  again.only = failed->name;
+  const std::vector<Result> repeated = verify(again);
+  ASSERT_EQ(repeated.size(), 1u);
+  EXPECT_EQ(repeated.front().name, failed->name);
+  EXPECT_EQ(repeated.front().check, failed->check);
+  EXPECT_EQ(repeated.front().message, failed->message);
+}
+
+TEST(Verifier, DropsAKernelAfterItsFirstFailureAndGoesOnWithTheOthers) {
+  const Device cpu = device();
+  Implementation good = kFake<Fault::none>;
+  good.name = "good";
+  std::vector<std::string> ended;
+  const std::vector<Result> results =
+      verify({.kernels = {&kFake<Fault::nan_output>, &good},
+              .device = &cpu,
+              .only = "*/shapes/unequal/*/f32/*",
+              .after_failure = AfterFailure::drop_kernel,
+              .longest = 260},
+             {.ended = [&](const Result& result, double) { ended.push_back(result.name); }});
+  const auto of = [&](const std::string& kernel) {
+    return std::ranges::count(results, kernel, &Result::kernel);
+  };
+  EXPECT_EQ(of("fake"), 1);
+  EXPECT_GT(of("good"), 10);
+  EXPECT_EQ(ended.size(), results.size());
+}
+
+TEST(Verifier, SaysWhyItSkips) {
+  const Device cpu = device();
+  const Implementation elsewhere = fake::kOwn;
+  const std::vector<Result> results = verify({.kernels = {&elsewhere, &kFake<Fault::none>},
+                                              .device = &cpu,
+                                              .parts = {Part::shapes, Part::random},
+                                              .random = 1,
+                                              .only = "*/shapes/heads/bshd/16x1/f16/*"});
+  ASSERT_FALSE(results.empty());
+  for (const Result& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::skipped);
+    EXPECT_EQ(result.message, "f32 only");
+  }
+  const std::vector<Result> of_other = verify({.kernels = {&elsewhere}, .device = &cpu});
+  ASSERT_EQ(of_other.size(), 4u);
+  for (const Result& result : of_other) {
+    EXPECT_EQ(result.message, "runs on cuda, and the device is cpu");
+  }
+}
+
+TEST(Verifier, NamesAreUnique) {
+  const Device cpu = device();
+  std::vector<std::string> names = list({.kernels = {&kFake<Fault::none>}, .device = &cpu});
+  EXPECT_GT(names.size(), 1000u);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  EXPECT_EQ(twice, names.end()) << *twice;
+}
+
+TEST(Verifier, Globs) {
+  EXPECT_TRUE(matches_glob("v2/random/7/13/bwd", "v2/random/7/13/bwd"));
+  EXPECT_FALSE(matches_glob("v2/random/7/1", "v2/random/7/13/bwd"));
+  EXPECT_TRUE(matches_glob("*/random/*/bwd", "v2/random/7/13/bwd"));
+  EXPECT_TRUE(matches_glob("v?/*", "v2/random"));
+  EXPECT_TRUE(matches_glob("*a*b*", "xxaxxabx"));
+  EXPECT_FALSE(matches_glob("*a*b*c", "xxaxxabx"));
+  EXPECT_TRUE(matches_glob("**", ""));
+  EXPECT_FALSE(matches_glob("?", ""));
+}
+
+}  // namespace
+}  // namespace attnlab::verify
