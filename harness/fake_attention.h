@@ -20,6 +20,7 @@ struct Row {
   Shape shape;
   std::int64_t b, h, r;
   std::int64_t first_row = 0, first_key = 0;  // of a packed entry
+  std::int64_t head_kv = -1;                  // not -1: instead of the one that h reads
 
   const float* q() const { return static_cast<const float*>(tensors.q) + at_q(); }
   const float* k(std::int64_t c) const { return static_cast<const float*>(tensors.k) + at_k(c); }
@@ -51,7 +52,7 @@ struct Row {
  private:
   std::int64_t at_q() const { return shape.q.offset(b, h, first_row + r); }
   std::int64_t at_k(std::int64_t c) const {
-    return shape.k.offset(b, shape.kv_head(h), first_key + c);
+    return shape.k.offset(b, head_kv < 0 ? shape.kv_head(h) : head_kv, first_key + c);
   }
 };
 

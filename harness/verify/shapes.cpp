@@ -240,8 +240,14 @@ void plan_every_isa(Plan& plan) {
       Device device = plan.device();
       device.isa = isa;
       for (const Implementation* kernel : plan.kernels()) {
-        plan.add_judged(widest_setup(*kernel, device, subject->problem()), Part::shapes,
-                        fmt::format("isa/{}/{}", isa, to_string(dtype)), subject);
+        const std::string name = fmt::format("isa/{}/{}", isa, to_string(dtype));
+        const Setup here = widest_setup(*kernel, plan.device(), subject->problem());
+        if (std::string reason = unsupported(here, subject->problem()); !reason.empty()) {
+          plan.skip(*kernel, Part::shapes, name, reason);  // a device that does not exist
+          continue;
+        }
+        plan.add_judged(widest_setup(*kernel, device, subject->problem()), Part::shapes, name,
+                        subject);
       }
     }
   }

@@ -95,9 +95,7 @@ struct Fake {
 
   // The row with what the fault changes of its problem.
   static fake::Row bent(fake::Row row) {
-    if (kFault == Fault::other_kv_head && row.shape.num_heads_kv > 1) {
-      row.shape.num_heads_kv = 1;  // every head reads the first
-    }
+    if (kFault == Fault::other_kv_head) row.head_kv = row.h % row.shape.num_heads_kv;
     if (kFault == Fault::next_entry && row.b == 0 && row.problem.layout == Layout::packed) {
       ++row.first_key;
     }
@@ -206,7 +204,7 @@ std::vector<Result> run(const Implementation& kernel, const std::string& only) {
                  .random = 12,
                  .repeat = 3,
                  .only = only,
-                 .longest = 160});
+                 .longest = 260});
 }
 
 // A kernel, the checks it is put to, and what catches it.
@@ -216,6 +214,8 @@ struct Trap {
   const char* only;
   const char* check;
 };
+
+void PrintTo(const Trap& trap, std::ostream* out) { *out << trap.only; }
 
 template <Fault kFault>
 Trap trap(const char* name, const char* only, const char* check) {
