@@ -104,10 +104,11 @@ std::vector<AxisGrammar> make_axis_grammars() {
               parse_sizes, [](C c, K) { return c.problem.seqlen_q; }),
       grammar({"seqlen_k", "1k:16k:x2", "keys of an entry (default: seqlen)"}, &Axes::seqlen_k,
               parse_sizes, [](C c, K) { return c.problem.seqlen_k; }),
-      grammar({"input_kind", "normal", "normal, uniform, integers, large_logits, outlier"},
+      grammar({"input_kind", "normal",
+               "normal, uniform, integers, large_logits, outlier[_channel]"},
               &Axes::input_kind,
               parse_name<InputKind, InputKind::normal, InputKind::uniform, InputKind::integers,
-                         InputKind::large_logits, InputKind::outlier>,
+                         InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel>,
               [](C c, K) { return c.input_kind; }),
       grammar({"seed", "7", "of the inputs, the dropout mask and drawn lengths"}, &Axes::seed,
               parse_seeds, [](C c, K) { return c.seed; }),
@@ -129,6 +130,7 @@ const char* to_string(InputKind kind) {
     case InputKind::integers: return "integers";
     case InputKind::large_logits: return "large_logits";
     case InputKind::outlier: return "outlier";
+    case InputKind::outlier_channel: return "outlier_channel";
     case InputKind::file: return "file";
   }
   return "?";

@@ -98,6 +98,7 @@ Four with_outliers(const RowSource& source, std::int64_t group) {
 Four draw(InputKind kind, const RowSource& source, std::int64_t group) {
   switch (kind) {
     case InputKind::normal:
+    case InputKind::outlier_channel:
     case InputKind::file: break;
     case InputKind::uniform: return uniform(source.words(group, RowSource::Purpose::values));
     case InputKind::integers:
@@ -120,6 +121,8 @@ void draw_row(InputKind kind, const RowSource& source, std::vector<float>& row) 
     std::copy_n(four.begin(), std::min<std::size_t>(4, row.size() - col),
                 row.begin() + static_cast<std::ptrdiff_t>(col));
   }
+  const bool has_channel = kind == InputKind::outlier_channel && source.tensor != InputTensor::dout;
+  if (has_channel) row[0] *= 10.0f;
 }
 
 void padding_row(std::int64_t row_index, std::vector<float>& row) {

@@ -22,6 +22,7 @@ enum class InputTensor : std::uint8_t { q, k, v, dout };
 //   large_logits  N(0, 1), q times 16 (dO and the others are not)
 //   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
 //                 FlashAttention-3, section 4.3.
+//   outlier_channel  N(0, 1); column 0 of q, k and v times 10, as trained models have channels
 //   file          N(0, 1): a dO that the user's file does not have
 // Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
 // reads them is caught, and finite, because a kernel may multiply them by a P of zero.

@@ -144,6 +144,20 @@ TEST(Inputs, OutliersAreOneInAThousandWithDeviationTen) {
   EXPECT_NEAR(moments(added).variance, 100.0, 18.0);
 }
 
+TEST(Inputs, AnOutlierChannelIsOneColumnOfQKV) {
+  const Problem problem = small_problem();
+  for (const InputTensor tensor :
+       {InputTensor::q, InputTensor::k, InputTensor::v, InputTensor::dout}) {
+    const std::vector<float> plain = fill(tensor, problem, InputKind::normal);
+    const std::vector<float> values = fill(tensor, problem, InputKind::outlier_channel);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const bool is_large =
+          tensor != InputTensor::dout && i % static_cast<std::size_t>(problem.head_dim) == 0;
+      ASSERT_EQ(values[i], is_large ? 10.0f * plain[i] : plain[i]);
+    }
+  }
+}
+
 TEST(Inputs, ValuesDoNotDependOnLayoutOrThreads) {
   Problem problem = small_problem();
   for (const InputTensor tensor :

@@ -19,7 +19,15 @@ namespace attnlab {
 struct QkvTensors;
 
 // `file`: the user's own tensors; no value of the axis.
-enum class InputKind : std::uint8_t { normal, uniform, integers, large_logits, outlier, file };
+enum class InputKind : std::uint8_t {
+  normal,
+  uniform,
+  integers,
+  large_logits,
+  outlier,
+  outlier_channel,
+  file
+};
 const char* to_string(InputKind kind);
 
 // How each case is measured and verified (docs: results/README.md).

@@ -108,7 +108,7 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
        {"--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24 --mask "
         "none,causal",
         "--kernel v2 --dtype f16,bf16 --layout bhsd --seqlen 40 --block 16x16 --mask window:3:0 "
-        "--input-kind uniform,integers,large_logits,outlier",
+        "--input-kind uniform,integers,large_logits,outlier,outlier_channel",
         "--kernel v3 --pass fwd,bwd --layout packed --batch 2 --seqlen 20 --lengths drawn,20+7",
         "--kernel v2 --batch 2 --seqlen 40 --mask padding:8,blocks:butterfly:16x16",
         "--kernel minimal --pass bwd --seqlen 8", "--kernel v2 --backend cuda --seqlen 8",

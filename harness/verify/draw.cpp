@@ -180,8 +180,9 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
     problem.dropout = random.chance(50) ? random.any_of({0.1, 0.2, 0.5, 0.9})
                                         : static_cast<double>(random.whole(1, 65000)) / 65536.0;
   }
-  result.kind = random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
-                               InputKind::large_logits, InputKind::outlier});
+  result.kind =
+      random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
+                     InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel});
   // Large logits with a large scale would leave what f16 can hold.
   if (result.kind != InputKind::large_logits && random.chance(25)) {
     problem.softmax_scale = static_cast<double>(random.whole(1, 50)) / 100.0;

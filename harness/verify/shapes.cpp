@@ -149,8 +149,8 @@ void add_heads(std::vector<Shape>& shapes) {
 }
 
 void add_kinds_of_inputs(std::vector<Shape>& shapes) {
-  for (const InputKind kind :
-       {InputKind::uniform, InputKind::integers, InputKind::large_logits, InputKind::outlier}) {
+  for (const InputKind kind : {InputKind::uniform, InputKind::integers, InputKind::large_logits,
+                               InputKind::outlier, InputKind::outlier_channel}) {
     for (const char* mask : {"none", "causal"}) {
       shapes.push_back({.name = fmt::format("inputs/{}/{}", to_string(kind), mask),
                         .problem = make_problem(65, 130, mask, 32),
