@@ -96,6 +96,11 @@ HWY_ATTR void multiply(const Product& p) {
   for (; column < p.columns; column += lanes) multiply_columns<1>(p, column);
 }
 
+// Keys whose probabilities are summed before they join the sum of the tile. Scores of few different
+// values round the same way at every addition: summed one by one, the lse of a tile of 569 keys was
+// off by 1.3 times its bound.
+constexpr i64 kSummedKeys = 32;
+
 // kVectors columns of vectors at once: their chains of max and sum are independent.
 template <int kVectors>
 HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
@@ -123,13 +128,18 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
     store(new_max, step.row_max + at);
     store(rescale, step.rescale + at);
   }
-  for (i64 key = 0; key < keys; ++key) {
-    for (int j = 0; j < kVectors; ++j) {
-      float* place = scores + key * ld + j * lanes;
-      const Vector p = exp2(hn::MulSub(load(place), scale, reference[j]));
-      sum[j] = hn::Add(sum[j], p);
-      store(p, place);
+  for (i64 begin = 0; begin < keys; begin += kSummedKeys) {
+    Vector part[kVectors];
+    for (int j = 0; j < kVectors; ++j) part[j] = hn::Zero(Lanes());
+    for (i64 key = begin; key < min(keys, begin + kSummedKeys); ++key) {
+      for (int j = 0; j < kVectors; ++j) {
+        float* place = scores + key * ld + j * lanes;
+        const Vector p = exp2(hn::MulSub(load(place), scale, reference[j]));
+        part[j] = hn::Add(part[j], p);
+        store(p, place);
+      }
     }
+    for (int j = 0; j < kVectors; ++j) sum[j] = hn::Add(sum[j], part[j]);
   }
   for (int j = 0; j < kVectors; ++j) {
     const i64 at = column + j * lanes;
