@@ -53,7 +53,7 @@ TEST_F(CliVerify, ASkippedCheckSaysWhyAndIsNoSuccess) {
 }
 
 TEST_F(CliVerify, BadFlagsEndWithTwoAndARemedy) {
-  const std::pair<const char*, const char*> kBad[] = {
+  const std::pair<const char*, const char*> bad[] = {
       {"--kernel v22", "did you mean 'v2'?"},
       {"--only 'v2/shape/*'", "matches no check"},
       {"--random 0", "--random"},
@@ -63,7 +63,7 @@ TEST_F(CliVerify, BadFlagsEndWithTwoAndARemedy) {
       {"--format xml", "'xml' is not a format"},
       {"--junit missing/out.xml", "'missing/out.xml' cannot be written"},
       {"--propertise", "did you mean '--properties'?"}};
-  for (const auto& [flags, message] : kBad) {
+  for (const auto& [flags, message] : bad) {
     const Result result = verify(flags);
     EXPECT_EQ(result.code, 2) << flags;
     EXPECT_PRED2(contains, result.err, message);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <set>
 #include <string>
 
@@ -29,6 +30,8 @@ struct Group {
   const char* name;
   const char* only;
 };
+
+void PrintTo(const Group& group, std::ostream* out) { *out << group.only; }  // in ctest's names
 
 // All checks that there are: a part that is added without its group fails EveryCheckHasAGroup.
 constexpr Group kGroups[] = {
