@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -167,6 +168,20 @@ void add_kinds_of_inputs(std::vector<Shape>& shapes) {
                         });
                       }});
   }
+  // K, V and dO of one sign: O and dO point the same way, so delta is as large as it gets, and an
+  // error of it does not cancel in dQ.
+  shapes.push_back(
+      {.name = "inputs/positive",
+       .problem = make_problem(65, 130, "none", 256),
+       .edit = [](Inputs& inputs) {
+         for (const InputTensor tensor : {InputTensor::k, InputTensor::v, InputTensor::dout}) {
+           const Values old = read_input(inputs, tensor);
+           if (old.empty()) continue;  // no dO in a forward
+           inputs.fill(tensor, [&](auto b, auto h, auto row, auto col) {
+             return std::abs(old.at(b, h, row, col));
+           });
+         }
+       }});
 }
 
 struct Variant {
@@ -228,6 +243,26 @@ void plan_every_tile(Plan& plan) {
   }
 }
 
+// Sums of as many parts as there are rows, and keys: what is rounded to a 16-bit type at each of
+// them is too far off at the end. So short that the oracle compares everything.
+void plan_many_tiles(Plan& plan) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    Shape shape = {.name = "many-tiles", .problem = make_problem(512, 256, "none", 8)};
+    shape.problem.num_heads_q = 1;
+    const auto subject = make_subject(plan, shape, dtype);
+    for (const Implementation* kernel : plan.kernels()) {
+      const std::string rest = fmt::format("many-tiles/{}", to_string(dtype));
+      if (!has_blocks(*kernel)) {
+        plan.skip(*kernel, Part::shapes, rest, "has no tiles to choose");
+        continue;
+      }
+      const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
+      plan.add_judged(with_blocks(setup, 1, 64), Part::shapes, rest + "/1x64", subject);
+      plan.add_judged(with_blocks(setup, 64, 1), Part::shapes, rest + "/64x1", subject);
+    }
+  }
+}
+
 // Those too that this processor would not choose.
 void plan_every_isa(Plan& plan) {
   if (plan.device().backend != Backend::cpu) return;
@@ -280,6 +315,7 @@ void plan_shapes(Plan& plan) {
     }
   }
   plan_every_tile(plan);
+  plan_many_tiles(plan);
   plan_every_isa(plan);
 }
 
