@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""Wrong kernels, and whether the verifier catches them.
+
+mutants.json lists faults: a name, the kernel, what is wrong, and for each backend the edits that
+make it so (in `file` the text `find`, which must be there exactly once, becomes `replace`; a list
+stands for lines). The build makes of each a program of its own: the verifier, and a library in
+which that kernel is wrong. `run` lets every one judge itself and prints who was caught by what.
+
+  mutants.py plan                       the CMake calls that build the programs
+  mutants.py apply NAME --output DIR    the mutant's sources, under DIR
+  mutants.py run --programs DIR [...]   the kill table; build/.../attnlab_mutants calls this
+
+Exit: 0 all are caught, 1 a mutant survived or the unmutated kernels fail, 2 wrong usage.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+KERNELS = ("naive", "minimal", "v1", "v2", "v3")
+BACKENDS = ("cpu", "cuda")
+
+# Headers that the oracle includes: with a fault in one of them it would agree with the kernel.
+SHARED_WITH_ORACLE = ("kernels/shared/philox.h", "kernels/shared/convert.h", "kernels/api/")
+
+
+class Wrong(Exception):
+    """What a user can mend: a fault in the list, an unknown name, a program that is not built."""
+
+
+# The list.
+
+
+@dataclasses.dataclass
+class Edit:
+    file: str
+    find: str
+    replace: str
+
+
+@dataclasses.dataclass
+class Mutant:
+    name: str
+    kernel: str
+    what: str
+    edits: dict  # backend: [Edit]
+
+
+def lines(text):
+    return "\n".join(text) if isinstance(text, list) else text
+
+
+def load():
+    mutants = []
+    for entry in json.loads((HERE / "mutants.json").read_text(encoding="utf-8")):
+        name = entry.get("name", "?")
+        if set(entry) != {"name", "kernel", "what", "edits"}:
+            raise Wrong(f"mutant {name}: has {sorted(entry)}, not name, kernel, what and edits")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "control":
+            raise Wrong(f"mutant {name}: a name is made of small letters, digits and _")
+        if name in (other.name for other in mutants):
+            raise Wrong(f"mutant {name}: there are two of this name")
+        if entry["kernel"] not in KERNELS:
+            raise Wrong(f"mutant {name}: no kernel '{entry['kernel']}'")
+        edits = {}
+        for backend, changes in entry["edits"].items():
+            if backend not in BACKENDS:
+                raise Wrong(f"mutant {name}: no backend '{backend}'")
+            edits[backend] = [
+                Edit(change["file"], lines(change["find"]), lines(change["replace"]))
+                for change in changes
+            ]
+        mutants.append(Mutant(name, entry["kernel"], entry["what"], edits))
+    return mutants
+
+
+def find(mutants, name):
+    for mutant in mutants:
+        if mutant.name == name:
+            return mutant
+    raise Wrong(f"no mutant '{name}'; attnlab_mutants --list names them")
+
+
+# Building.
+
+
+def edited_files(mutant):
+    return list(dict.fromkeys(edit.file for edit in mutant.edits.get("cpu", [])))
+
+
+def included_headers(path, seen):
+    """All headers of the tree that a file includes, directly or not."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    for header in re.findall(r'^#include "(kernels/[^"]+)"', text, flags=re.MULTILINE):
+        if header not in seen:
+            seen.add(header)
+            included_headers(header, seen)
+    return seen
+
+
+def units_of(mutant):
+    """The sources that see the edits: of the kernel and of what all kernels share."""
+    edited = edited_files(mutant)
+    for file in edited:
+        if file.endswith(".h") and file.startswith(SHARED_WITH_ORACLE):
+            raise Wrong(f"mutant {mutant.name}: the oracle includes {file}, too")
+    units = [file for file in edited if file.endswith(".cpp")]
+    for folder in ("kernels/cpu", f"kernels/{mutant.kernel}"):
+        for source in sorted((ROOT / folder).glob("*.cpp")):
+            path = source.relative_to(ROOT).as_posix()
+            if path.endswith("_test.cpp") or path in units:
+                continue
+            if not included_headers(path, set()).isdisjoint(edited):
+                units.append(path)
+    return units
+
+
+def plan():
+    for mutant in load():
+        if "cpu" in mutant.edits:
+            files, units = " ".join(edited_files(mutant)), " ".join(units_of(mutant))
+            print(f"attnlab_mutant({mutant.name} EDITED {files} UNITS {units})")
+
+
+def apply(mutant, output):
+    texts = {}
+    for edit in mutant.edits["cpu"]:
+        text = texts.get(edit.file) or (ROOT / edit.file).read_text(encoding="utf-8")
+        count = text.count(edit.find)
+        if count != 1:
+            raise Wrong(
+                f"mutant {mutant.name}: {edit.file} has the text below {count} times, not once; "
+                f"mend its 'find' in tests/mutants/mutants.json\n{edit.find}"
+            )
+        texts[edit.file] = text.replace(edit.find, edit.replace)
+    for file, text in texts.items():
+        copy = pathlib.Path(output) / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        line = f'#line 1 "{file} (mutant {mutant.name})"\n'
+        copy.write_text(line + text, encoding="utf-8")
+
+
+# Running. A program says when a check begins and ends (judge.cpp).
+
+
+@dataclasses.dataclass
+class Caught:
+    step: str = ""
+    check: str = ""  # its name
+    by: str = ""  # what in it: "oracle: dq", "guards", ..., "crash", "hang"
+    message: str = ""
+
+
+@dataclasses.dataclass
+class Judged:
+    caught: list  # of Caught, one a step
+    passed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+
+
+# A deadlocked program takes no processor time, one that goes in circles no end of it.
+IDLE_LIMIT_S, IDLE_CPU_S = 8.0, 0.05
+CHECK_LIMIT_S = 120.0
+
+
+def cpu_seconds(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:  # it has just ended
+        return 0.0
+    fields = stat.rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """Kills a program that hangs."""
+
+    def __init__(self, process):
+        self.process, self.why = process, ""
+        self.begin()
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def begin(self):
+        """A check begins."""
+        self.began, self.busy = time.monotonic(), (time.monotonic(), 0.0)
+
+    def run(self):
+        while not self.ended.wait(0.25):
+            now, used = time.monotonic(), cpu_seconds(self.process.pid)
+            if used > self.busy[1] + IDLE_CPU_S:
+                self.busy = (now, used)
+            if now - self.busy[0] > IDLE_LIMIT_S:
+                self.why = f"nothing moves for {IDLE_LIMIT_S:.0f} s"
+            elif now - self.began > CHECK_LIMIT_S:
+                self.why = f"one check takes more than {CHECK_LIMIT_S:.0f} s"
+            if self.why:
+                self.process.kill()
+                return
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
+
+
+def how_it_died(process, stderr):
+    """The signal and the program's last words."""
+    name = signal.Signals(-process.returncode).name if process.returncode < 0 else "exit"
+    said = [line.strip().removeprefix("what():").strip() for line in stderr.splitlines() if line]
+    return f"{name}: {said[-1]}" if said else name
+
+
+def judge(program, kernel, backend, every_step):
+    """Runs one program."""
+    if not program.is_file():
+        raise Wrong(f"{program} is not built: build the target of its name, or all")
+    command = [program, kernel, backend] + (["all"] if every_step else [])
+    judged, under_way, start = Judged([]), None, time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watch = Watch(process)
+    stderr = []
+    reader = threading.Thread(target=lambda: stderr.append(process.stderr.read()))
+    reader.start()
+    for line in process.stdout:
+        kind, step, name, *rest = line.rstrip("\n").split("\t")
+        if kind == "begin":
+            under_way = Caught(step, name)
+            watch.begin()
+            continue
+        under_way = None
+        outcome, by, _, message = rest
+        if outcome == "failed":
+            judged.caught.append(Caught(step, name, by, message))
+        judged.passed += outcome == "passed"
+        judged.skipped += outcome == "skipped"
+    process.wait()
+    watch.end()
+    reader.join()
+    judged.seconds = time.monotonic() - start
+    if process.returncode != 0:
+        if under_way is None:
+            how = how_it_died(process, stderr[0])
+            raise Wrong(f"{program.name} ended outside of a check: {how}")
+        under_way.by = "hang" if watch.why else "crash"
+        under_way.message = watch.why or how_it_died(process, stderr[0])
+        judged.caught.append(under_way)
+    return judged
+
+
+# Printing.
+
+COLUMNS = "{:<32} {:<7} {:>5}  {}"
+
+
+def print_head():
+    print(COLUMNS.format("mutant", "kernel", "s", "caught by, in which check first"))
+
+
+def text(caught, kernel):
+    if caught is None:
+        return "NOT CAUGHT"
+    return f"{caught.by} in {caught.check.removeprefix(kernel + '/')}"
+
+
+def print_mutant(mutant, backend, judged):
+    seconds = f"{judged.seconds:.1f}"
+    files = ", ".join(dict.fromkeys(edit.file for edit in mutant.edits[backend]))
+    first, *others = judged.caught or [None]
+    print(COLUMNS.format(mutant.name, mutant.kernel, seconds, text(first, mutant.kernel)))
+    print(f"    {files}: {mutant.what}")
+    if first and first.by in ("crash", "hang"):
+        print(f"    {first.message}")
+    for other in others:
+        print(f"    in {other.step}: {text(other, mutant.kernel)}")
+    sys.stdout.flush()
+
+
+def print_control(kernel, judged):
+    what = f"{judged.passed} checks pass"
+    if judged.caught:
+        what = f"FAILS: {text(judged.caught[0], kernel)}"
+    print(COLUMNS.format("(control: no fault)", kernel, f"{judged.seconds:.1f}", what))
+    for caught in judged.caught:
+        print(f"    {caught.message}")
+    sys.stdout.flush()
+
+
+def print_summary(results, every_step):
+    steps = {}
+    for judged in results.values():
+        for caught in judged.caught:
+            steps.setdefault(caught.step, []).append(caught.by)
+    survivors = [mutant for mutant, judged in results.items() if not judged.caught]
+    killed = len(results) - len(survivors)
+    share = 100.0 * killed / len(results)
+    print(f"\n{killed} of {len(results)} mutants are caught ({share:.0f} %)")
+    for step, by in steps.items():
+        kinds = ", ".join(f"{kind} {by.count(kind)}" for kind in sorted(set(by)))
+        print(f"  {'caught' if every_step else 'first caught'} in {step}: {len(by)} ({kinds})")
+    for name in survivors:
+        print(f"SURVIVED: {name}: the verifier lacks a check. attnlab_mutants --only {name}")
+    return survivors
+
+
+def run(arguments):
+    mutants = [mutant for mutant in load() if arguments.backend in mutant.edits]
+    if not mutants:
+        raise Wrong(f"no mutant has edits for {arguments.backend} yet")
+    if arguments.only:
+        mutants = [find(mutants, arguments.only)]
+    if arguments.list:
+        for mutant in mutants:
+            print(f"{mutant.name:<32} {mutant.kernel:<8} {mutant.what}")
+        return 0
+
+    def judged(program, kernel):
+        program = pathlib.Path(arguments.programs) / program
+        return judge(program, kernel, arguments.backend, arguments.every_step)
+
+    print_head()
+    results, controls_fail = {}, False
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        kernels = [kernel for kernel in KERNELS if any(m.kernel == kernel for m in mutants)]
+        for kernel, result in zip(kernels, pool.map(lambda k: judged("control", k), kernels)):
+            print_control(kernel, result)
+            controls_fail |= bool(result.caught) or result.passed == 0
+        if controls_fail:
+            print("\nThe kernels fail without a fault: nothing can be said of mutants.")
+            return 1
+        for mutant, result in zip(mutants, pool.map(lambda m: judged(m.name, m.kernel), mutants)):
+            print_mutant(mutant, arguments.backend, result)
+            results[mutant.name] = result
+    return 1 if print_summary(results, arguments.every_step) else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("plan", help="print the CMake calls that build the programs")
+    applying = verbs.add_parser("apply", help="write a mutant's sources")
+    applying.add_argument("name")
+    applying.add_argument("--output", metavar="DIR", required=True)
+    running = verbs.add_parser(
+        "run",
+        prog="attnlab_mutants",
+        help="print the kill table",
+        description="Runs the verifier on every wrong kernel and prints which check caught it.",
+        epilog="examples:\n"
+        "  attnlab_mutants                           the kill table\n"
+        "  attnlab_mutants --list\n"
+        "  attnlab_mutants --only mask_off_by_one --every-step",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    running.add_argument("--programs", metavar="DIR", required=True, help=argparse.SUPPRESS)
+    running.add_argument("--list", action="store_true", help="name the mutants and run none")
+    running.add_argument("--only", metavar="NAME", help="this mutant alone")
+    running.add_argument("--backend", choices=BACKENDS, default="cpu", help="(default: cpu)")
+    running.add_argument(
+        "--every-step",
+        action="store_true",
+        help="do not stop at the first failure: make every step (short shapes, random problems, "
+        "properties, repeats, long shapes), each to its own first failure",
+    )
+    running.add_argument(
+        "--jobs", metavar="N", type=int, default=2, help="programs side by side (default: 2)"
+    )
+    arguments = parser.parse_args()
+    try:
+        if arguments.verb == "plan":
+            plan()
+            return 0
+        if arguments.verb == "apply":
+            apply(find(load(), arguments.name), arguments.output)
+            return 0
+        return run(arguments)
+    except Wrong as wrong:
+        print(f"mutants: {wrong}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
