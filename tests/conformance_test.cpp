@@ -44,6 +44,7 @@ constexpr Group kGroups[] = {
     {"HeadsBatchesAndLayouts", "*/shapes/heads/*"},
     {"KindsOfInputs", "*/shapes/inputs/*"},
     {"EveryTileSize", "*/shapes/tiles*"},
+    {"ManyTiles", "*/shapes/many-tiles*"},
     {"EveryInstructionSet", "*/shapes/isa/*"},
     {"RandomProblems", "*/random/*"},
     {"PropertiesF32", "*/properties/*/f32*"},
