@@ -23,6 +23,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 
@@ -265,6 +266,10 @@ def judge(program, kernel, backend, every_step):
 COLUMNS = "{:<32} {:<7} {:>5}  {}"
 
 
+def print_indented(sentence):
+    print(textwrap.fill(sentence, 100, initial_indent="    ", subsequent_indent="    "))
+
+
 def print_head():
     print(COLUMNS.format("mutant", "kernel", "s", "caught by, in which check first"))
 
@@ -280,9 +285,9 @@ def print_mutant(mutant, backend, judged):
     files = ", ".join(dict.fromkeys(edit.file for edit in mutant.edits[backend]))
     first, *others = judged.caught or [None]
     print(COLUMNS.format(mutant.name, mutant.kernel, seconds, text(first, mutant.kernel)))
-    print(f"    {files}: {mutant.what}")
+    print_indented(f"{files}: {mutant.what}")
     if first and first.by in ("crash", "hang"):
-        print(f"    {first.message}")
+        print_indented(first.message)
     for other in others:
         print(f"    in {other.step}: {text(other, mutant.kernel)}")
     sys.stdout.flush()
@@ -294,7 +299,7 @@ def print_control(kernel, judged):
         what = f"FAILS: {text(judged.caught[0], kernel)}"
     print(COLUMNS.format("(control: no fault)", kernel, f"{judged.seconds:.1f}", what))
     for caught in judged.caught:
-        print(f"    {caught.message}")
+        print_indented(caught.message)
     sys.stdout.flush()
 
 
@@ -309,7 +314,8 @@ def print_summary(results, every_step):
     print(f"\n{killed} of {len(results)} mutants are caught ({share:.0f} %)")
     for step, by in steps.items():
         kinds = ", ".join(f"{kind} {by.count(kind)}" for kind in sorted(set(by)))
-        print(f"  {'caught' if every_step else 'first caught'} in {step}: {len(by)} ({kinds})")
+        head = f"  {'caught' if every_step else 'first caught'} in {step}: "
+        print(textwrap.fill(f"{head}{len(by)} ({kinds})", 100, subsequent_indent="    "))
     for name in survivors:
         print(f"SURVIVED: {name}: the verifier lacks a check. attnlab_mutants --only {name}")
     return survivors
