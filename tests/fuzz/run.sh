@@ -50,5 +50,5 @@ for target in "${targets[@]}"; do
     echo "$target: a finding; the whole log is $log" >&2
     exit 1
   fi
-  grep -E '^Done|stat::(number_of_executed|average_exec|peak_rss)' "$log"
+  grep -E '^Done|stat::(number_of_executed|average_exec|slowest_unit|peak_rss)' "$log"
 done
