@@ -3,7 +3,8 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and NumPy,
+#                             without which some tests are skipped
 #
 # Needs root or sudo only when something is missing. On other distributions it checks that the same
 # things are there and names those that are not.
@@ -21,7 +22,7 @@ headers=(valijson/validator.hpp)
 for argument in "$@"; do
   case $argument in
     --dev)
-      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev)
+      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev python3-numpy)
       commands+=(clang-format-14 clang-tidy-14 clang++-14)
       ;;
     -h | --help)
