@@ -94,8 +94,8 @@ void Trial::check_surroundings() {
 std::vector<reference::Verdict> Trial::judge() {
   auto verdicts = reference::judge(problem_, tensors_, subject_.references());
   for (const reference::Verdict& verdict : verdicts) {
-    if (!verdict.pass)
-      throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};
+    if (verdict.pass) continue;
+    throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};
   }
   return verdicts;
 }

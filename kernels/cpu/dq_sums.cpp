@@ -1,7 +1,5 @@
 #include "kernels/cpu/dq_sums.h"
 
-#include <cstddef>
-
 namespace attnlab::cpu {
 namespace {
 
@@ -15,11 +13,9 @@ DqSums::DqSums(const Problem& problem, const Options& options, void* hbm)
     : options_(options),
       m_blocks_(ceil_div(problem.seqlen_q, options.block_m)),
       softmax_scale_(make_shape(problem).softmax_scale),
-      turns_(problem.batch * problem.num_heads_q * m_blocks_) {
-  if (hbm == nullptr) return;
-  delta_ = static_cast<float*>(hbm);
-  sum_ = reinterpret_cast<float*>(static_cast<std::byte*>(hbm) + delta_bytes(problem));
-}
+      delta_(static_cast<float*>(hbm)),
+      sum_(static_cast<float*>(behind(hbm, delta_bytes(problem)))),
+      turns_(problem.batch * problem.num_heads_q * m_blocks_) {}
 
 u64 DqSums::bytes(const Problem& problem) {
   const u64 sums = static_cast<u64>(problem.elements_lse() * problem.head_dim) * sizeof(float);

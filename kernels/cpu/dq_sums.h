@@ -4,8 +4,8 @@
 // Algorithm 2 (delta is its D).
 #pragma once
 
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/dq_turns.h"
+#include "kernels/cpu/runner.h"
 
 namespace attnlab::cpu {
 
@@ -55,8 +55,8 @@ class DqSums {
   Options options_;
   i64 m_blocks_;
   float softmax_scale_;
-  float* delta_ = nullptr;  // (batch, num_heads_q, seqlen_q)
-  float* sum_ = nullptr;    // (batch, num_heads_q, seqlen_q, head_dim)
+  float* delta_;  // (batch, num_heads_q, seqlen_q)
+  float* sum_;    // (batch, num_heads_q, seqlen_q, head_dim)
   DqTurns turns_;
 };
 

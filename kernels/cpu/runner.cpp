@@ -82,8 +82,7 @@ Launch::Launch(Prepared& kernel, const Tensors& tensors, u64 worker_bytes)
 }
 
 void* Launch::hbm() const {
-  return static_cast<std::byte*>(tensors_.workspace) +
-         workers_bytes(kernel_.pool->threads(), worker_bytes_);
+  return behind(tensors_.workspace, workers_bytes(kernel_.pool->threads(), worker_bytes_));
 }
 
 template <class Body>

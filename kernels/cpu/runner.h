@@ -2,6 +2,7 @@
 // what each does; Launch runs them on all cores, count() counts them.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <vector>
@@ -58,5 +59,27 @@ class Launch final : public Runner {
 // What the passes of a problem load, store and execute. `run_passes` is called with a runner that
 // takes one slice and one group for all that are equal to them; its executors count only.
 Traffic count(const Problem& problem, const std::function<void(Runner&)>& run_passes);
+
+// What lies `bytes` behind `place`; null stays null, as all places are when only counting.
+inline void* behind(void* place, u64 bytes) {
+  return place == nullptr ? nullptr : static_cast<std::byte*>(place) + bytes;
+}
+
+// Implementation::launch and traffic of a kernel that says its passes once, in
+//   void run_passes(const Problem&, const Config&, const Tensors&, void* hbm, Runner&),
+// and the fast memory of one worker in `u64 worker_bytes(const Problem&, const Config&)`. `hbm` is
+// what follows the workers in the workspace; it and all tensors are null when only counting.
+template <auto kRunPasses, auto kWorkerBytes>
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
+  auto& kernel = *static_cast<Prepared*>(prepared);
+  Launch launch(kernel, tensors, kWorkerBytes(kernel.problem, kernel.config));
+  kRunPasses(kernel.problem, kernel.config, tensors, launch.hbm(), launch);
+}
+
+template <auto kRunPasses>
+Traffic traffic(const Problem& problem, const Config& config) {
+  return count(problem,
+               [&](Runner& runner) { kRunPasses(problem, config, Tensors{}, nullptr, runner); });
+}
 
 }  // namespace attnlab::cpu

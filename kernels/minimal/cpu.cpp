@@ -48,9 +48,9 @@ FastMemory carve(cpu::TileCarver& carver, i64 head_dim) {
           .sLse = carver.tile(1, kBlock)};
 }
 
-u64 fast_memory_bytes(i64 head_dim) {
+u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
   cpu::TileCarver carver(nullptr);
-  carve(carver, head_dim);
+  carve(carver, problem.head_dim);
   return carver.bytes();
 }
 
@@ -154,14 +154,15 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
-                              const Device& device) {
-  return cpu::workers_bytes(device.threads, fast_memory_bytes(problem.head_dim));
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
+  return cpu::workers_bytes(device.threads, worker_bytes(problem, config));
 }
 
 std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
 
-void run(const Work& work, cpu::Runner& runner) {
+void run_passes(const Problem& problem, const Config& /*config*/, const Tensors& /*tensors*/,
+                void* /*hbm*/, cpu::Runner& runner) {
+  const Work work(problem);
   const Grid grid = {.batch = work.shape.batch,
                      .heads = work.shape.num_heads_q,
                      .blocks = kTiling.m_blocks(work.shape.seqlen_q)};
@@ -169,16 +170,6 @@ void run(const Work& work, cpu::Runner& runner) {
                           Executor& executor) {
     forward(work, slice, block, carve(carver, work.shape.head_dim), executor);
   });
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  cpu::Launch launch(kernel, tensors, fast_memory_bytes(kernel.problem.head_dim));
-  run(Work(kernel.problem), launch);
-}
-
-Traffic traffic(const Problem& problem, const Config& /*config*/) {
-  return cpu::count(problem, [&](cpu::Runner& runner) { run(Work(problem), runner); });
 }
 
 }  // namespace
@@ -194,9 +185,9 @@ constexpr Implementation kCpu = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
-    .launch = launch,
+    .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
-    .traffic = traffic,
+    .traffic = cpu::traffic<run_passes>,
 };
 
 }  // namespace attnlab::minimal

@@ -3,7 +3,6 @@
 // themselves are in cpu_passes.cpp and cpu_products.cpp.
 #include "kernels/naive/cpu.h"
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -109,7 +108,7 @@ bool drops(const Problem& problem) {
   return make_dropout(problem.dropout, problem.seed).threshold > 0;
 }
 
-u64 worker_bytes(const Problem& problem) {
+u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
   cpu::TileCarver carver(nullptr);
   carve(carver, make_shape(problem));
   return carver.bytes();
@@ -132,11 +131,10 @@ Matrices matrices_bytes(const Problem& problem) {
           .part_lse = static_cast<u64>(parts) * sizeof(float)};
 }
 
-std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
-                              const Device& device) {
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
   const Matrices sizes = matrices_bytes(problem);
-  return cpu::workers_bytes(device.threads, worker_bytes(problem)) + sizes.first + sizes.second +
-         sizes.part_lse;
+  return cpu::workers_bytes(device.threads, worker_bytes(problem, config)) + sizes.first +
+         sizes.second + sizes.part_lse;
 }
 
 // P.
@@ -149,40 +147,26 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-Work make_work(const Problem& problem) {
-  return {.problem = problem,
-          .shape = make_shape(problem),
-          .dropout = make_dropout(problem.dropout, problem.seed)};
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Problem& problem = kernel.problem;
+// Both passes, on matrices in `hbm`.
+void run_passes(const Problem& problem, const Config& /*config*/, const Tensors& tensors, void* hbm,
+                cpu::Runner& runner) {
   const Matrices sizes = matrices_bytes(problem);
-  cpu::Launch launch(kernel, tensors, worker_bytes(problem));
-  std::byte* first = static_cast<std::byte*>(launch.hbm());
-  std::byte* second = first + sizes.first;
-
-  Work work = make_work(problem);
+  void* const first = hbm;
+  void* const second = cpu::behind(first, sizes.first);
+  Work work = {.problem = problem,
+               .shape = make_shape(problem),
+               .dropout = make_dropout(problem.dropout, problem.seed)};
   work.s.data = work.dp.data = work.ds.data = first;
   work.p.data = tensors.saved != nullptr ? tensors.saved : second;
-  work.part_lse = reinterpret_cast<float*>(second + sizes.second);
+  work.part_lse = static_cast<float*>(cpu::behind(second, sizes.second));
   if (problem.pass != Pass::bwd) {
     work.dropped_p.data = drops(problem) ? first : work.p.data;
-    forward(work, launch);
+    forward(work, runner);
   }
   if (problem.pass != Pass::fwd) {
     work.dropped_p.data = drops(problem) ? second : work.p.data;
-    backward(work, launch);
+    backward(work, runner);
   }
-}
-
-Traffic traffic(const Problem& problem, const Config& /*config*/) {
-  const Work work = make_work(problem);
-  return cpu::count(problem, [&](cpu::Runner& runner) {
-    if (problem.pass != Pass::bwd) forward(work, runner);
-    if (problem.pass != Pass::fwd) backward(work, runner);
-  });
 }
 
 }  // namespace
@@ -199,9 +183,9 @@ constexpr Implementation kCpu = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
-    .launch = launch,
+    .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
-    .traffic = traffic,
+    .traffic = cpu::traffic<run_passes>,
 };
 
 }  // namespace attnlab::naive

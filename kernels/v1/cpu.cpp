@@ -13,7 +13,6 @@
 // cpu_forward.cpp and cpu_backward.cpp.
 #include "kernels/v1/cpu.h"
 
-#include <cstddef>
 #include <iterator>
 #include <span>
 
@@ -51,10 +50,11 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
 
 // The workspace: fast memory of the workers, then what lives in HBM: m and l where no backward
 // follows that they are saved for, and in 16-bit types the sums of O and dQ.
-u64 worker_bytes(const Work& work) {
+u64 worker_bytes(const Problem& problem, const Config& config) {
+  const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);
-  if (work.problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
-  if (work.problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
+  if (problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
+  if (problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
   return max(forward.bytes(), backward.bytes());
 }
 
@@ -64,16 +64,15 @@ u64 workspace_statistics_bytes(const Problem& problem) {
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
   const i64 sums = problem.dtype == Dtype::f32 ? 0 : problem.elements_lse() * problem.head_dim;
-  return cpu::workers_bytes(device.threads, worker_bytes(make_work(problem, config))) +
+  return cpu::workers_bytes(device.threads, worker_bytes(problem, config)) +
          workspace_statistics_bytes(problem) + static_cast<u64>(sums) * sizeof(float);
 }
 
 HbmState place_state(const Problem& problem, void* saved, void* hbm) {
-  std::byte* workspace = static_cast<std::byte*>(hbm);
-  std::byte* statistics = saved != nullptr ? static_cast<std::byte*>(saved) : workspace;
-  return {.m = reinterpret_cast<float*>(statistics),
-          .l = reinterpret_cast<float*>(statistics + statistic_bytes(problem)),
-          .sums = reinterpret_cast<float*>(workspace + workspace_statistics_bytes(problem))};
+  void* statistics = saved != nullptr ? saved : hbm;
+  return {.m = static_cast<float*>(statistics),
+          .l = static_cast<float*>(cpu::behind(statistics, statistic_bytes(problem))),
+          .sums = static_cast<float*>(cpu::behind(hbm, workspace_statistics_bytes(problem)))};
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
@@ -81,35 +80,26 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-// A work item is a whole head: one block of each.
-void run(const Work& work, const HbmState& state, cpu::Runner& runner) {
+// Both passes. A work item is a whole head: one block of each.
+void run_passes(const Problem& problem, const Config& config, const Tensors& tensors, void* hbm,
+                cpu::Runner& runner) {
+  const Work work = make_work(problem, config);
+  const HbmState state = place_state(problem, tensors.saved, hbm);
   const Shape& shape = work.shape;
-  if (work.problem.pass != Pass::bwd) {
+  if (problem.pass != Pass::bwd) {
     const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_q, .blocks = 1};
     runner.slices(heads, [&](const cpu::SliceTensors& slice, i64 /*block*/, cpu::TileCarver carver,
                              Executor& executor) {
       forward(work, state, slice, carve_forward(carver, work.tiling, shape.head_dim), executor);
     });
   }
-  if (work.problem.pass != Pass::fwd) {
+  if (problem.pass != Pass::fwd) {
     const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_kv, .blocks = 1};
     runner.groups(heads, [&](std::span<const cpu::SliceTensors> group, i64 /*block*/,
                              cpu::TileCarver carver, Executor& executor) {
       backward(work, state, group, carve_backward(carver, work.tiling, shape.head_dim), executor);
     });
   }
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Work work = make_work(kernel.problem, kernel.config);
-  cpu::Launch launch(kernel, tensors, worker_bytes(work));
-  run(work, place_state(kernel.problem, tensors.saved, launch.hbm()), launch);
-}
-
-Traffic traffic(const Problem& problem, const Config& config) {
-  return cpu::count(problem,
-                    [&](cpu::Runner& runner) { run(make_work(problem, config), {}, runner); });
 }
 
 }  // namespace
@@ -125,9 +115,9 @@ constexpr Implementation kCpu = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
-    .launch = launch,
+    .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
-    .traffic = traffic,
+    .traffic = cpu::traffic<run_passes>,
 };
 
 }  // namespace attnlab::v1

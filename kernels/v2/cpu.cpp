@@ -27,15 +27,16 @@ Work make_work(const Problem& problem, const Config& config) {
 }
 
 // The workspace: fast memory of the workers, then the sums of dQ.
-u64 worker_bytes(const Work& work) {
+u64 worker_bytes(const Problem& problem, const Config& config) {
+  const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);
-  if (work.problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
-  if (work.problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
+  if (problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
+  if (problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
   return max(forward.bytes(), backward.bytes());
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
-  const u64 workers = cpu::workers_bytes(device.threads, worker_bytes(make_work(problem, config)));
+  const u64 workers = cpu::workers_bytes(device.threads, worker_bytes(problem, config));
   return problem.pass == Pass::fwd ? workers : workers + cpu::DqSums::bytes(problem);
 }
 
@@ -84,24 +85,13 @@ void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
 }
 
 // All passes in order, on sums of dQ in `hbm`.
-void run(const Work& work, const Config& config, void* hbm, cpu::Runner& runner) {
-  if (work.problem.pass != Pass::bwd) run_forward(work, runner);
-  if (work.problem.pass == Pass::fwd) return;
-  cpu::DqSums dq_sums(work.problem, dq_options(work, config), hbm);
+void run_passes(const Problem& problem, const Config& config, const Tensors& /*tensors*/, void* hbm,
+                cpu::Runner& runner) {
+  const Work work = make_work(problem, config);
+  if (problem.pass != Pass::bwd) run_forward(work, runner);
+  if (problem.pass == Pass::fwd) return;
+  cpu::DqSums dq_sums(problem, dq_options(work, config), hbm);
   run_backward(work, dq_sums, runner);
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* /*stream*/) {
-  auto& kernel = *static_cast<cpu::Prepared*>(prepared);
-  const Work work = make_work(kernel.problem, kernel.config);
-  cpu::Launch launch(kernel, tensors, worker_bytes(work));
-  run(work, kernel.config, launch.hbm(), launch);
-}
-
-Traffic traffic(const Problem& problem, const Config& config) {
-  return cpu::count(problem, [&](cpu::Runner& runner) {
-    run(make_work(problem, config), config, nullptr, runner);
-  });
 }
 
 }  // namespace
@@ -117,9 +107,9 @@ constexpr Implementation kCpu = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
-    .launch = launch,
+    .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
-    .traffic = traffic,
+    .traffic = cpu::traffic<run_passes>,
 };
 
 }  // namespace attnlab::v2
