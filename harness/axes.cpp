@@ -13,8 +13,6 @@
 namespace attnlab {
 namespace {
 
-constexpr std::size_t kMostValues = 4096;  // of one axis
-
 template <class T, class Parse, class ValueOf>
 AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, ValueOf value_of) {
   AxisGrammar row;

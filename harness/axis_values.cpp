@@ -11,7 +11,6 @@ namespace attnlab {
 namespace {
 
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
-constexpr std::size_t kMostValues = 4096;
 constexpr const char* kIntegerForms = "write N, A:B:xF or A:B:+S (a suffix k is 1024)";
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,9 @@
 #include "kernels/api/problem.h"
 
 namespace attnlab {
+
+// Of one axis: a slip like 1:100000:+1 must not fill the memory.
+inline constexpr std::size_t kMostValues = 4096;
 
 // Without the blanks at both ends.
 std::string_view trim(std::string_view text);
