@@ -22,7 +22,10 @@ struct Device {
   int ordinal = 0;
   int compute_capability = 0;  // 90 for sm_90
   int multiprocessors = 0;
-  std::uint64_t shared_memory_per_block_bytes = 0;
+  std::uint64_t shared_memory_per_block_bytes = 0;  // the most that a block may ask for
+  std::uint64_t l2_bytes = 0;
+  double max_clock_hz = 0.0;  // of the multiprocessors
+  std::string driver;         // version of the kernel module, "580.159.04"
 };
 
 }  // namespace attnlab

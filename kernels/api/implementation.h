@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "kernels/api/compiler.h"
 #include "kernels/api/config.h"
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
@@ -14,7 +16,7 @@
 namespace attnlab {
 
 // Raised whenever a field of Implementation or of the types it names changes its meaning.
-inline constexpr int kApiVersion = 2;
+inline constexpr int kApiVersion = 3;
 
 // What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
 // from it and casts back; the caller owns it and hands it to release().
@@ -40,14 +42,23 @@ struct Implementation {
   // Pass::fwd alone: nobody asks for it.
   std::uint64_t (*saved_bytes)(const Problem& problem, const Config& config);
 
+  // What prepare() will compile, so that it can be compiled ahead, on any machine: of `device` only
+  // what describes the chip is read. Null: nothing is compiled.
+  std::vector<KernelUnit> (*units)(const Problem& problem, const Config& config,
+                                   const Device& device);
+
+  // Whether the forward writes lse; null: always. Materialized attention in 16 bits has no scores
+  // from which it could be taken as exactly as it is judged.
+  bool (*writes_lse)(const Problem& problem);
+
   // All that may be slow or allocate. Throws std::runtime_error with the cause.
   PreparedKernel* (*prepare)(const Problem& problem, const Config& config, const Device& device);
 
   // Runs problem.pass: forward, backward (from the o, lse and `saved` of this implementation's own
   // forward with the same config), or one after the other. With Pass::fwd and tensors.saved set,
   // saves for a backward. Asynchronous (the CPU backend returns when done), allocates nothing, and
-  // idempotent: it zeroes what it accumulates into. `stream` is the backend's queue, null on the
-  // CPU.
+  // idempotent: it zeroes what it accumulates into. `stream` is the device's queue
+  // (Runtime::queue(): a CUstream), null on the CPU.
   void (*launch)(PreparedKernel* prepared, const Tensors& tensors, void* stream);
 
   void (*release)(PreparedKernel* prepared);

@@ -16,7 +16,7 @@ struct Tensors {
   const void* k = nullptr;     // (batch, num_heads_kv, seqlen_k, head_dim)
   const void* v = nullptr;     // like k
   void* o = nullptr;           // like q
-  float* lse = nullptr;        // (batch, num_heads_q, seqlen_q)
+  float* lse = nullptr;        // (batch, num_heads_q, seqlen_q); null if it is not written
   const void* dout = nullptr;  // like q
   void* dq = nullptr;          // like q
   void* dk = nullptr;          // like k

@@ -1,0 +1,90 @@
+// Kernels that are compiled when they are needed: what a kernel asks for, and what came of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/api/device.h"
+
+namespace attnlab {
+
+// One entry point of a unit, and how it is launched (which decides how many blocks fit a
+// multiprocessor).
+struct KernelEntry {
+  std::string name;  // extern "C"
+  int threads = 0;   // of a block
+  std::uint64_t dynamic_shared_bytes = 0;
+};
+
+// One translation unit: a few lines that include a kernel's header by its path in the tree
+// ("kernels/naive/forward.cuh"), state a configuration, and define the entries.
+struct KernelUnit {
+  std::string name;  // for people, and for the name of the file in the cache: "naive-f16"
+  std::string source;
+  std::vector<KernelEntry> entries;
+  std::vector<std::string> options;  // beside those that every unit gets
+  // Its registers must not spill and ptxas must have nothing to say (C7508, ...): else it fails.
+  bool must_be_clean = true;
+};
+
+// What the compiler's log says of an entry.
+struct CompiledEntry {
+  KernelEntry entry;
+  int registers = 0;  // a thread
+  std::int64_t spill_store_bytes = 0;
+  std::int64_t spill_load_bytes = 0;
+  std::int64_t stack_bytes = 0;
+  std::int64_t static_shared_bytes = 0;
+  int blocks_per_multiprocessor = 0;  // that fit at once
+};
+
+struct Compilation {
+  std::string unit;      // KernelUnit::name
+  std::string arch;      // "sm_90a"
+  std::string compiler;  // "NVRTC 13.0"
+  double seconds = 0.0;  // that the compiler took, also if it was in an earlier process
+  bool from_cache = false;
+  std::vector<CompiledEntry> entries;
+  std::vector<std::string> advisories;  // of ptxas: "C7508: ..."
+  std::string error;  // empty: all is well; else the compiler's words, with the kernel's own file
+                      // and line
+};
+
+struct CompileJob {
+  KernelUnit unit;
+  std::string arch;
+};
+
+// What all units of a process are compiled with.
+struct CompilerSettings {
+  std::string cache_folder;   // empty: $XDG_CACHE_HOME/attnlab, or ~/.cache/attnlab
+  std::string library;        // path of another NVRTC than the one that is found
+  std::string source_folder;  // a tree whose kernels/ is read in place of the one built in
+  bool debug = false;         // for cuda-gdb: no optimisation
+};
+
+// Before anything is compiled.
+void set_compiler(const CompilerSettings& settings);
+const CompilerSettings& compiler_settings();
+
+// "sm_90a" for compute capability 90.
+std::string arch_of(const Device& device);
+
+// The chip of an arch, without a GPU: what units() reads of a Device. Throws
+// std::invalid_argument with the known ones.
+Device device_of_arch(const std::string& arch);
+
+// Compiles what the cache lacks, `workers` at a time, each in a process of its own. One result a
+// job, in their order; `done` is called as each comes. Throws std::runtime_error if there is no
+// compiler at all.
+std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int workers,
+                                       const std::function<void(const Compilation&)>& done);
+
+// What a worker process does: jobs on standard input, results on standard output, in a form that
+// only compile_ahead() knows. The exit code of the process.
+int run_compile_worker();
+
+}  // namespace attnlab

@@ -1,0 +1,73 @@
+// A device at work: its memory, its queue and its clock. Kernels see nothing but memory of their
+// device's runtime; the harness moves what it draws and judges in and out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/api/device.h"
+
+namespace attnlab {
+
+// The device does not answer any more, because of a launch before: nothing that is on it can be
+// trusted, and only a new process can use it again.
+class DeviceLost : public std::runtime_error {
+ public:
+  enum class Cause : std::uint8_t { error, hang };
+  DeviceLost(Cause cause, const std::string& message)
+      : std::runtime_error(message), cause_(cause) {}
+  Cause cause() const { return cause_; }
+
+ private:
+  Cause cause_;
+};
+
+class Runtime {
+ public:
+  Runtime() = default;
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  virtual ~Runtime() = default;
+
+  // Whether a pointer to its memory can be read here.
+  virtual bool is_host() const = 0;
+
+  // Aligned to 256 bytes. Throws std::bad_alloc.
+  virtual void* allocate(std::uint64_t bytes) = 0;
+  virtual void release(void* data) noexcept = 0;
+
+  // These wait for all launches before, and are done when they return; they throw DeviceLost.
+  virtual void fill(void* data, std::uint8_t byte, std::uint64_t bytes) = 0;
+  virtual void write(void* data, const void* from_host, std::uint64_t bytes) = 0;
+  virtual void read(void* to_host, const void* data, std::uint64_t bytes) = 0;
+  // Of the contents: other bytes give another number, almost surely.
+  virtual std::uint64_t fingerprint(const void* data, std::uint64_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  // What Implementation::launch() gets.
+  virtual void* queue() = 0;
+
+  // Seconds that `launches` calls of launch(i), i from 0, take together, launch cost left out where
+  // the device can be kept busy until all are queued.
+  using Launch = std::function<void(int index)>;
+  virtual double seconds_of(int launches, const Launch& launch) = 0;
+  virtual std::string timer() const = 0;
+
+  // The same work replayed from a graph, which costs less to launch: seconds of one call, the mean
+  // of `launches`. Negative where the device has no graphs.
+  virtual double graph_seconds_of(int launches, const Launch& launch) = 0;
+
+  // A launch that takes longer has hung: DeviceLost. Infinity: waits forever.
+  virtual void set_timeout(double seconds) = 0;
+};
+
+// Of one of available_devices(); made on first use, lives as long as the process. Throws
+// std::runtime_error where the device cannot be used.
+Runtime& runtime_of(const Device& device);
+
+// The memory that the process itself sees.
+Runtime& host_runtime();
+
+}  // namespace attnlab

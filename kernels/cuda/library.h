@@ -1,0 +1,46 @@
+// Shared libraries opened at run time, never linked: one binary starts anywhere and says what is
+// missing.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace attnlab::cuda {
+
+// A library or a function in it is not there. The message names it, where it was looked for, and
+// the remedy.
+class MissingLibrary : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Library {
+ public:
+  // Opens the first of `names` ("libnvrtc.so.13", ...) that is found: by the system's loader, in
+  // $CUDA_HOME, in /usr/local/cuda, in the local environment of scripts/setup.sh --cuda
+  // (.cuda/ beside the build), or in Python's nvidia wheels. `remedy` ends the message of
+  // MissingLibrary. A path in place of a name is opened as it is.
+  Library(const std::vector<std::string>& names, const std::string& remedy);
+  ~Library() = default;  // libraries stay open as long as the process
+
+  // Throws MissingLibrary.
+  void* symbol(const char* name) const;
+  template <class Function>
+  void bind(Function*& function, const char* name) const {
+    function = reinterpret_cast<Function*>(symbol(name));
+  }
+
+  // Of the file that was opened.
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void* handle_ = nullptr;
+  std::filesystem::path path_;
+};
+
+// The folders in which libraries are looked for when the system's loader does not know them.
+std::vector<std::filesystem::path> library_folders();
+
+}  // namespace attnlab::cuda
