@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "harness/hash.h"
 #include "harness/inputs.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab {
 
@@ -82,10 +82,12 @@ std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& compe
 Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device) {
   const std::uint64_t o = bytes_like_q(problem);
   const std::uint64_t gradients = bytes_like_q(problem) + 2 * bytes_like_k(problem);
-  Memory memory{.inputs_bytes = Inputs::bytes(problem),
-                .saved_bytes = bytes_of_lse(problem) + kernel_saved_bytes(problem, competitor),
-                .workspace_bytes =
-                    competitor.implementation->workspace_bytes(problem, competitor.config, device)};
+  Memory memory{
+      .inputs_bytes = Inputs::bytes(problem),
+      .saved_bytes = (writes_lse(*competitor.implementation, problem) ? bytes_of_lse(problem) : 0) +
+                     kernel_saved_bytes(problem, competitor),
+      .workspace_bytes =
+          competitor.implementation->workspace_bytes(problem, competitor.config, device)};
   switch (problem.pass) {
     case Pass::fwd: memory.outputs_bytes = o; break;
     case Pass::bwd:

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
+#include <array>
 #include <utility>
 
 namespace attnlab {
 
 namespace {
 
-constexpr int kFill = 0xFF;
+constexpr std::uint8_t kFill = 0xFF;
 
 // Index of the guard byte that differs and lies nearest to the tensor, or -1.
 std::int64_t altered_byte(const unsigned char* guard, bool before) {
@@ -27,11 +25,15 @@ std::int64_t altered_byte(const unsigned char* guard, bool before) {
 
 Arena::Buffer Arena::allocate(std::string name, std::uint64_t bytes) {
   static_assert(kGuardBytes % kAlignment == 0, "the guard must keep the alignment of what follows");
-  const std::uint64_t total = (bytes + 2 * kGuardBytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::uint64_t total = bytes + 2 * kGuardBytes;
   blocks_.reserve(blocks_.size() + 1);
-  void* const base = std::aligned_alloc(kAlignment, total);
-  if (base == nullptr) throw std::bad_alloc();
-  std::memset(base, kFill, total);
+  void* const base = runtime_.allocate(total);
+  try {
+    runtime_.fill(base, kFill, total);
+  } catch (...) {
+    runtime_.release(base);
+    throw;
+  }
   unsigned char* const data = static_cast<unsigned char*>(base) + kGuardBytes;
   blocks_.push_back({std::move(name), data, bytes});
   current_ += bytes;
@@ -44,23 +46,25 @@ void Arena::release(void* data) noexcept {
     return candidate.data == data;
   });
   current_ -= block->bytes;
-  std::free(block->data - kGuardBytes);
+  runtime_.release(block->data - kGuardBytes);
   blocks_.erase(block);
 }
 
 std::string Arena::restore_guards() {
   std::string report;
+  std::array<unsigned char, kGuardBytes> contents;
   for (const Block& block : blocks_) {
     for (const bool before : {true, false}) {
       unsigned char* const guard = before ? block.data - kGuardBytes : block.data + block.bytes;
-      const std::int64_t distance = altered_byte(guard, before);
+      runtime_.read(contents.data(), guard, kGuardBytes);
+      const std::int64_t distance = altered_byte(contents.data(), before);
       if (distance < 0) continue;
       if (report.empty()) {
         report = fmt::format("wrote outside {}, {} bytes {}", block.name,
                              before ? distance + 1 : distance,
                              before ? "before its first byte" : "past its last byte");
       }
-      std::memset(guard, kFill, kGuardBytes);
+      runtime_.fill(guard, kFill, kGuardBytes);
     }
   }
   return report;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/api/runtime.h"
+
 namespace attnlab {
 
 // Every new byte, guards included, is 0xFF: a NaN in f32, f16, bf16 and e4m3, and -1 as an index.
@@ -23,13 +25,16 @@ class Arena {
   };
   using Buffer = std::unique_ptr<void, Release>;
 
-  Arena() = default;
+  // Of memory of `runtime`, which must outlive the arena.
+  explicit Arena(Runtime& runtime = host_runtime()) : runtime_(runtime) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // Aligned to kAlignment; the guards lie directly before the first and after the last byte. The
   // buffer must not outlive the arena. Throws std::bad_alloc.
   Buffer allocate(std::string name, std::uint64_t bytes);
+
+  Runtime& runtime() const { return runtime_; }
 
   // Bytes that were asked for, guards left out: now, and the most since reset_peak().
   std::uint64_t current_bytes() const { return current_; }
@@ -48,6 +53,7 @@ class Arena {
   };
   void release(void* data) noexcept;
 
+  Runtime& runtime_;
   std::vector<Block> blocks_;
   std::uint64_t current_ = 0;
   std::uint64_t peak_ = 0;

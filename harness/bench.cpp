@@ -6,47 +6,74 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <thread>
 
 #include "harness/statistics.h"
+#include "kernels/api/runtime.h"
 
 namespace attnlab {
 
 namespace {
 
 constexpr double kShortestSample = 1e-3;  // seconds: far above the clock's resolution
+constexpr double kLongLaunch = 50e-3;     // seconds: from here on kRoundsOfLongLaunches are enough
+constexpr int kRoundsOfLongLaunches = 10;
 
-double seconds_of(int launches, const std::function<void()>& launch) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < launches; ++i) launch();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// Of a GPU's regimes (bench.h).
+constexpr double kLongestRest = 1.0;
+constexpr double kRestsPerSample = 4.0;
+constexpr double kSettledWarmup = 1.5;
+constexpr double kSettledLoad = 20e-3;
+
+void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+bool is_lost(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const DeviceLost&) {
+    return true;
+  } catch (...) {  // the device is still there
+  }
+  return false;
 }
 
-struct Runner {
-  const Contender* contender;
-  Samples samples;
-  double spent = 0.0;  // seconds in timed launches
+class Runner {
+ public:
+  Runner(const Contender& contender, const Protocol& protocol, Backend backend)
+      : contender_(&contender), protocol_(&protocol), is_gpu_(backend == Backend::cuda) {}
 
-  void warm_up(double at_least) try {
-    contender->before();
-    double fastest = seconds_of(1, contender->launch);
-    for (double total = fastest; total < at_least;) {
-      contender->before();
-      const double duration = seconds_of(1, contender->launch);
+  Samples samples;
+
+  const std::string& name() const { return contender_->name; }
+
+  // Returns how long it took.
+  double warm_up(double at_least) try {
+    double fastest = launch_once();
+    double total = fastest;
+    for (int n = 1; n < protocol_->warmup_launches || total < at_least; ++n) {
+      const double duration = launch_once();
       fastest = std::min(fastest, duration);
       total += duration;
     }
-    samples.inner_launches =
-        static_cast<int>(std::ceil(kShortestSample / std::clamp(fastest, 1e-7, kShortestSample)));
+    samples.inner_launches = std::min(
+        contender_->most_launches,
+        static_cast<int>(std::ceil(kShortestSample / std::clamp(fastest, 1e-7, kShortestSample))));
+    return total;
   } catch (...) {
     samples.error = std::current_exception();
+    return 0.0;
   }
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
-    contender->before();
-    const double total = seconds_of(samples.inner_launches, contender->launch);
-    spent += total;
-    samples.seconds.push_back(total / samples.inner_launches);
+    if (is_gpu_ && protocol_->regime == Regime::burst) {
+      rest(std::min(kLongestRest, kRestsPerSample * last_));
+    }
+    contender_->before();
+    if (is_gpu_ && protocol_->regime == Regime::settled) load();
+    last_ = contender_->time(samples.inner_launches);
+    spent_ += last_;
+    samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
     return samples.seconds.back();
   } catch (...) {
@@ -54,14 +81,37 @@ struct Runner {
     return 0.0;
   }
 
-  bool active(const Protocol& protocol) const {
-    return samples.error == nullptr && (samples.seconds.empty() || spent < protocol.max_seconds);
+  bool active() const {
+    return samples.error == nullptr && (samples.seconds.empty() || spent_ < protocol_->max_seconds);
   }
 
-  bool settled(const Protocol& protocol) const {
+  // Whether it needs no further sample after `round` rounds.
+  bool done(int round) const {
+    if (samples.error != nullptr) return true;
+    const bool long_launch = median(samples.seconds) > kLongLaunch;
+    const int needed = long_launch ? std::min(kRoundsOfLongLaunches, protocol_->min_rounds)
+                                   : protocol_->min_rounds;
+    if (round < needed) return false;
     const Interval interval = median_interval95(samples.seconds);
-    return (interval.high - interval.low) / 2 <= protocol.interval * median(samples.seconds);
+    return (interval.high - interval.low) / 2 <= protocol_->interval * median(samples.seconds);
   }
+
+ private:
+  double launch_once() {
+    contender_->before();
+    return contender_->time(1);
+  }
+
+  void load() {
+    for (double total = 0.0; total < kSettledLoad;)
+      total += contender_->time(samples.inner_launches);
+  }
+
+  const Contender* contender_;
+  const Protocol* protocol_;
+  bool is_gpu_;
+  double last_ = 0.0;   // seconds of the last sample, all its launches
+  double spent_ = 0.0;  // seconds in timed launches
 };
 
 // The samples are in the closures; a reporter would only see sums.
@@ -87,7 +137,7 @@ void initialize_once() {
 void run_round(const std::vector<Runner*>& runners) {
   int place = 0;
   for (Runner* runner : runners) {
-    benchmark::RegisterBenchmark(runner->contender->name.c_str(),
+    benchmark::RegisterBenchmark(runner->name().c_str(),
                                  [runner, &place](benchmark::State& state) {
                                    for ([[maybe_unused]] auto iteration : state) {
                                      state.SetIterationTime(runner->sample(place++));
@@ -105,24 +155,34 @@ void run_round(const std::vector<Runner*>& runners) {
 }  // namespace
 
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
-                             const std::function<void(int)>& after_round) {
+                             Backend backend, const std::function<void(int)>& after_round) {
   initialize_once();
   std::vector<Runner> runners;
-  for (const Contender& contender : contenders) {
-    runners.push_back({.contender = &contender});
-    runners.back().warm_up(protocol.warmup_seconds);
+  for (const Contender& contender : contenders) runners.emplace_back(contender, protocol, backend);
+  const auto any_lost = [&] {
+    return std::ranges::any_of(runners,
+                               [](const Runner& runner) { return is_lost(runner.samples.error); });
+  };
+  const bool settles = backend == Backend::cuda && protocol.regime == Regime::settled;
+  const double warmup = settles ? std::max(protocol.warmup_seconds,
+                                           kSettledWarmup / static_cast<double>(contenders.size()))
+                                : protocol.warmup_seconds;
+  double warmed_up = 0.0;
+  for (Runner& runner : runners) {
+    if (!any_lost()) warmed_up += runner.warm_up(warmup);
   }
-  for (int round = 1; round <= protocol.max_rounds; ++round) {
+  if (backend == Backend::cuda && protocol.regime == Regime::burst) {
+    rest(std::min(kLongestRest, warmed_up));
+  }
+  for (int round = 1; round <= protocol.max_rounds && !any_lost(); ++round) {
     std::vector<Runner*> active;
     for (Runner& runner : runners) {
-      if (runner.active(protocol)) active.push_back(&runner);
+      if (runner.active()) active.push_back(&runner);
     }
     if (active.empty()) break;
     run_round(active);
     after_round(round);
-    if (round >= protocol.min_rounds && std::ranges::all_of(active, [&](const Runner* runner) {
-          return runner->samples.error != nullptr || runner->settled(protocol);
-        })) {
+    if (std::ranges::all_of(active, [&](const Runner* runner) { return runner->done(round); })) {
       break;
     }
   }

@@ -10,29 +10,34 @@
 
 namespace attnlab {
 
-inline constexpr const char* kCpuTimer = "steady_clock";
-
-// One thing to time: a launch that returns when its work is done.
+// One thing to time.
 struct Contender {
   std::string name;
-  std::function<void()> launch;
+  // Seconds that so many launches take together; done when it returns.
+  std::function<double(int launches)> time;
   std::function<void()> before = [] {};  // called before each warm-up launch and sample, untimed
+  int most_launches = 1 << 20;           // that one call of `time` can take
 };
 
 struct Samples {
   std::vector<double> seconds;  // a launch, one sample a round
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
-  std::exception_ptr error;     // what launch or before threw: no further samples were taken
+  std::exception_ptr error;     // what time or before threw: no further samples were taken
 };
 
-// Warms every contender up (at least one launch and protocol.warmup_seconds; at the same time it
-// learns how many launches make a sample of 1 ms), then takes rounds: each round runs every
-// contender once, in a fresh random order. Ends when all have min_rounds samples and every 95 %
-// interval of the median is within +-interval of it, or after max_rounds. A contender whose timed
-// launches have used max_seconds gets no further samples; the others go on. `after_round` gets the
-// number of rounds done.
+// Warms every contender up (protocol.warmup_launches and protocol.warmup_seconds; at the same time
+// it learns how many launches make a sample of 1 ms), then takes rounds: each round runs every
+// contender once, in a fresh random order. Ends when all have min_rounds samples (10 at most of
+// those whose launches take more than 50 ms) and every 95 % interval of the median is within
+// +-interval of it, or after max_rounds. A contender whose timed launches have used max_seconds
+// gets no further samples; the others go on. `after_round` gets the number of rounds done. When one
+// threw DeviceLost nothing else is launched.
+//
+// On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
+// (1 s at most), and 4 times as long as a sample before the next. settled: warms up for at least
+// 1.5 s in all, and before each sample launches for 20 ms what it is about to time.
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
-                             const std::function<void(int)>& after_round);
+                             Backend backend, const std::function<void(int)>& after_round);
 
 }  // namespace attnlab

@@ -7,7 +7,10 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "kernels/api/runtime.h"
 
 namespace attnlab {
 namespace {
@@ -27,14 +30,21 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+Contender launching(const char* name, std::function<void()> launch) {
+  return {name, [launch = std::move(launch)](int launches) {
+            return host_runtime().seconds_of(launches, [&](int) { launch(); });
+          }};
+}
+
 Contender sleeper(const char* name, std::chrono::microseconds duration) {
-  return {name, [duration] { std::this_thread::sleep_for(duration); }};
+  return launching(name, [duration] { std::this_thread::sleep_for(duration); });
 }
 
 TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
   std::vector<int> reported;
-  const auto samples = measure({sleeper("a", 2ms), sleeper("b", 3ms), sleeper("c", 1500us)},
-                               rounds(6, 6), [&](int round) { reported.push_back(round); });
+  const auto samples =
+      measure({sleeper("a", 2ms), sleeper("b", 3ms), sleeper("c", 1500us)}, rounds(6, 6),
+              Backend::cpu, [&](int round) { reported.push_back(round); });
   ASSERT_EQ(samples.size(), 3u);
   for (std::size_t round = 0; round < 6; ++round) {
     std::set<int> places;
@@ -55,7 +65,7 @@ TEST(Bench, WhatComesBeforeALaunchIsNotTimed) {
     ++calls;
     std::this_thread::sleep_for(300ms);
   };
-  const auto samples = measure({contender}, rounds(2, 2), ignore_round);
+  const auto samples = measure({contender}, rounds(2, 2), Backend::cpu, ignore_round);
   EXPECT_EQ(calls, 3) << "one launch to warm up, two samples";
   for (double seconds : samples.at(0).seconds) EXPECT_LT(seconds, 0.3);
 }
@@ -66,7 +76,8 @@ TEST(Bench, WhatComesBeforeALaunchCanEndTheSamples) {
   contender.before = [&] {
     if (++calls == 3) throw std::runtime_error("enough");
   };
-  const auto samples = measure({contender, sleeper("b", 1ms)}, rounds(4, 4), ignore_round);
+  const auto samples =
+      measure({contender, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
   EXPECT_EQ(samples.at(0).seconds.size(), 1u);
   EXPECT_TRUE(samples[0].error != nullptr);
   EXPECT_EQ(samples.at(1).seconds.size(), 4u);
@@ -75,7 +86,7 @@ TEST(Bench, WhatComesBeforeALaunchCanEndTheSamples) {
 
 TEST(Bench, TheOrderIsShuffled) {
   const auto samples =
-      measure({sleeper("a", 1ms), sleeper("b", 1ms)}, rounds(40, 40), ignore_round);
+      measure({sleeper("a", 1ms), sleeper("b", 1ms)}, rounds(40, 40), Backend::cpu, ignore_round);
   const std::set<int> places(samples[0].order.begin(), samples[0].order.end());
   EXPECT_EQ(places.size(), 2u) << "one order 40 times: probability 2^-39";
 }
@@ -86,12 +97,12 @@ TEST(Bench, ShortLaunchesAreRepeatedInsideASample) {
   protocol.warmup_seconds = 0.02;  // the fastest launch counts
   int launches = 0, launches_before = 0;
   Clock::time_point before;
-  const auto samples = measure({{"short",
-                                 [&launches] {
-                                   ++launches;
-                                   std::this_thread::sleep_for(100us);
-                                 }}},
-                               protocol, [&](int round) {
+  const auto samples = measure({launching("short",
+                                          [&launches] {
+                                            ++launches;
+                                            std::this_thread::sleep_for(100us);
+                                          })},
+                               protocol, Backend::cpu, [&](int round) {
                                  if (round != 1) return;
                                  launches_before = launches;
                                  before = Clock::now();
@@ -103,21 +114,26 @@ TEST(Bench, ShortLaunchesAreRepeatedInsideASample) {
   EXPECT_EQ(launches - launches_before, inner);
   EXPECT_GE(samples[0].seconds[1], 100e-6);
   EXPECT_LE(samples[0].seconds[1] * inner, second_round) << "seconds a launch, not a sample";
-  EXPECT_EQ(measure({sleeper("long", 2ms)}, rounds(1, 1), ignore_round)[0].inner_launches, 1);
+  EXPECT_EQ(
+      measure({sleeper("long", 2ms)}, rounds(1, 1), Backend::cpu, ignore_round)[0].inner_launches,
+      1);
 }
 
 TEST(Bench, StopsWhenTheIntervalIsNarrow) {
   Protocol protocol = rounds(4, 50);
   protocol.interval = 10.0;  // any interval is within 1000 %
-  EXPECT_EQ(measure({sleeper("a", 1ms)}, protocol, ignore_round)[0].seconds.size(), 4u);
-  EXPECT_EQ(measure({sleeper("a", 1ms)}, rounds(4, 11), ignore_round)[0].seconds.size(), 11u);
+  EXPECT_EQ(measure({sleeper("a", 1ms)}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
+            4u);
+  EXPECT_EQ(
+      measure({sleeper("a", 1ms)}, rounds(4, 11), Backend::cpu, ignore_round)[0].seconds.size(),
+      11u);
 }
 
 TEST(Bench, StopsAContenderThatHasUsedItsTime) {
   Protocol protocol = rounds(5, 8);
   protocol.max_seconds = 0.1;
   const auto samples =
-      measure({sleeper("slow", 40ms), sleeper("fast", 1ms)}, protocol, ignore_round);
+      measure({sleeper("slow", 40ms), sleeper("fast", 1ms)}, protocol, Backend::cpu, ignore_round);
   const std::vector<double>& slow = samples[0].seconds;
   EXPECT_LE(slow.size(), 3u);
   const double spent = std::accumulate(slow.begin(), slow.end(), 0.0);
@@ -131,12 +147,12 @@ TEST(Bench, WarmsUpForTheTimeAsked) {
   protocol.warmup_seconds = 0.03;
   const Clock::time_point start = Clock::now();
   int launches = 0;
-  measure({{"a",
-            [&launches] {
-              ++launches;
-              std::this_thread::sleep_for(5ms);
-            }}},
-          protocol, ignore_round);
+  measure({launching("a",
+                     [&launches] {
+                       ++launches;
+                       std::this_thread::sleep_for(5ms);
+                     })},
+          protocol, Backend::cpu, ignore_round);
   EXPECT_GE(seconds_since(start), 0.035);
   EXPECT_LE(launches, 6 + 1);
 }
@@ -149,15 +165,16 @@ TEST(Bench, AThrowingContenderIsReportedAndTheOthersGoOn) {
       std::this_thread::sleep_for(2ms);
     };
   };
-  const auto samples =
-      measure({{"bad", throws_on(3)}, sleeper("good", 2ms)}, rounds(4, 4), ignore_round);
+  const auto samples = measure({launching("bad", throws_on(3)), sleeper("good", 2ms)}, rounds(4, 4),
+                               Backend::cpu, ignore_round);
   EXPECT_THROW(std::rethrow_exception(samples[0].error), std::runtime_error);
   EXPECT_EQ(samples[0].seconds.size(), 1u);
   EXPECT_EQ(samples[1].error, nullptr);
   EXPECT_EQ(samples[1].seconds.size(), 4u);
 
   launches = 0;
-  const auto in_warm_up = measure({{"bad", throws_on(1)}}, rounds(4, 4), ignore_round);
+  const auto in_warm_up =
+      measure({launching("bad", throws_on(1))}, rounds(4, 4), Backend::cpu, ignore_round);
   EXPECT_NE(in_warm_up[0].error, nullptr);
   EXPECT_TRUE(in_warm_up[0].seconds.empty());
 }

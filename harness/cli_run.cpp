@@ -62,6 +62,7 @@ struct RunFlags {
   std::string out, resume, isa, memory_limit, protocol;
   std::string format = "table";
   std::optional<int> threads, rounds;
+  double timeout = kDefaultTimeout;
   std::optional<double> max_seconds;
   bool dry_run = false;
   bool no_progress = false;
@@ -150,7 +151,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
   SweepRun work{.sweep = sweep,
                 .cases = cases,
                 .context = {.device = &device,
-                            .protocol = sweep.protocol,
+                            .protocol = resolve(sweep.protocol, device.backend),
                             .sweep_name = sweep.name,
                             .command_line = command_line,
                             .memory_limit_bytes = limit,
@@ -159,7 +160,8 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .mode = resumed.empty() ? RecordsMode::append : RecordsMode::resume,
                 .format = format,
                 .shows_progress = !flags.no_progress,
-                .saver = saver ? &*saver : nullptr};
+                .saver = saver ? &*saver : nullptr,
+                .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
   const char* records_flag = resumed.empty() ? "--out" : "--resume";
   refuse_same_file({records_flag, out}, {"--input", flags.sweep.input});
@@ -203,6 +205,10 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->check(between(1, 100000))
       ->group("Measurement");
   command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
+      ->type_name("S")
+      ->check(between(1e-3, 86400.0))
+      ->group("Measurement");
+  command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
       ->type_name("S")
       ->check(between(1e-3, 86400.0))
       ->group("Measurement");

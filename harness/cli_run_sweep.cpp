@@ -3,18 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "harness/cli_verbs.h"
+#include "harness/compile_jobs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "harness/record.h"
 #include "harness/repro.h"
+#include "harness/restart.h"
 #include "harness/resume.h"
+#include "kernels/api/runtime.h"
 
 namespace attnlab {
 namespace {
@@ -68,6 +73,10 @@ std::string describe_records(const SweepRun& run, const Remainder& rest) {
                      appends ? ", which has some already" : "");
 }
 
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
 void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream) {
   fmt::print(stream, "{}",
              wrap(fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. {}",
@@ -80,17 +89,53 @@ void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream)
   std::fflush(stream);
 }
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
+// Compiles what the cases need, before anything is timed. What fails is recorded with the points
+// that need it.
+void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE* notes) {
+  const std::vector<CompileJob> jobs = compile_jobs(cases, *run.context.device);
+  if (jobs.empty()) return;
+  const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
+  Progress progress(run.shows_progress ? stderr : nowhere.get(), static_cast<double>(jobs.size()));
+  progress.begin("compile");
+  const auto start = std::chrono::steady_clock::now();
+  std::size_t compiled = 0;
+  compile_ahead(jobs, run.context.device->threads, [&](const Compilation& compilation) {
+    compiled += compilation.from_cache ? 0 : 1;
+    progress.phase(compilation.unit);
+    progress.advance(1.0);
+  });
+  progress.finish();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  fmt::print(notes, "{}\n",
+             wrap(fmt::format("Kernels: {} compiled in {:.1f} s, {} from the cache.", compiled,
+                              compiled == 0 ? 0.0 : seconds.count(), jobs.size() - compiled)));
+  std::fflush(notes);
+}
+
+// A device that measures time wrongly measures nothing.
+void check_device(const SweepRun& run, const std::vector<Case>& cases) {
+  if (count_runnable(cases) == 0) return;
+  Runtime& runtime = runtime_of(*run.context.device);
+  runtime.set_timeout(run.timeout_s);
+  if (const std::string wrong = runtime.check_timer(); !wrong.empty()) {
+    throw std::runtime_error("the timer's self-test failed, nothing was run: " + wrong);
+  }
+}
+
+// What became of the cases: their records, or of those that were finished if the run was
+// interrupted or lost the device.
+struct Outcome {
+  Records records;
+  std::optional<DeviceLost> lost;
 };
 
-// The records of the cases; of those that were finished, if the run is interrupted.
-Records run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFile& file) {
+Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFile& file) {
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
   double weight = 0.0;
   for (const Case& work : cases) weight += case_weight(work);
   Progress progress(run.shows_progress ? stderr : nowhere.get(), weight);
-  Records all;
+  Outcome outcome;
+  Records& all = outcome.records;
   const auto finish = [&](const std::vector<Record>& records) {
     Records lines;
     for (const Record& record : records) lines.push_back(to_json(record));
@@ -104,15 +149,17 @@ Records run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFil
   try {
     for (const Case& work : cases) run_case(work, run.context, progress, finish);
   } catch (const Interrupted&) {  // what is finished is in the file
+  } catch (const DeviceLost& lost) {
+    outcome.lost = lost;
   }
-  return all;
+  return outcome;
 }
 
 // What is recorded, and the command that runs the rest.
-std::string describe_interruption(const SweepRun& run, int signal, std::size_t recorded) {
+std::string describe_end(const SweepRun& run, const std::string& what, std::size_t recorded) {
   const std::size_t points = count_points(run.cases);
-  std::string text = fmt::format("Interrupted by {}: {} of {} recorded.", name_of_signal(signal),
-                                 recorded, count_of(points, "point"));
+  std::string text =
+      fmt::format("{}: {} of {} recorded.", what, recorded, count_of(points, "point"));
   if (recorded == points || !std::filesystem::is_regular_file(run.records)) return text + "\n";
   std::string command = run.context.command_line;
   if (run.mode == RecordsMode::append) {
@@ -137,18 +184,28 @@ int run_sweep(const SweepRun& run) {
   std::FILE* const notes = data_only ? stderr : stdout;
   Records records, added;
   std::size_t finished = 0;
+  std::optional<DeviceLost> lost;
   {
     const InterruptWatch watch;
     RecordFile file(run.records);
     if (const std::string repaired = file.repair(); !repaired.empty()) warn(repaired);
     Start begin = start(run);
     print_header(run, begin.rest, notes);
-    added = run_cases(run, begin.rest.cases, file);
+    compile_all(run, begin.rest.cases, notes);
+    check_device(run, begin.rest.cases);
+    Outcome outcome = run_cases(run, begin.rest.cases, file);
+    added = std::move(outcome.records);
+    lost = outcome.lost;
     finished = begin.rest.finished + added.size();
     records = std::move(begin.records);
     records.insert(records.end(), added.begin(), added.end());
   }
   const int signal = InterruptWatch::signal();
+  if (lost && lost->cause() == DeviceLost::Cause::hang && signal == 0) {
+    warn("a kernel hangs: its point is recorded, and a fresh process goes on with the rest");
+    std::fflush(nullptr);
+    restart_to_resume(run.records);
+  }
   TableOptions options;
   options.format = run.format;
   fmt::print("{}", render_table(records, options));
@@ -156,8 +213,15 @@ int run_sweep(const SweepRun& run) {
   if (!records.empty()) print_other_views(run, notes);
   if (run.saver != nullptr) fmt::print(notes, "\n{}", run.saver->report(added));
   if (signal != 0) {
-    fmt::print(notes, "\n{}", describe_interruption(run, signal, finished));
+    fmt::print(
+        notes, "\n{}",
+        describe_end(run, "Interrupted by " + std::string(name_of_signal(signal)), finished));
     end_by_signal(signal);
+  }
+  if (lost) {
+    fmt::print(notes, "\n{}",
+               describe_end(run, fmt::format("The GPU was lost ({})", lost->what()), finished));
+    return kExitEnvironment;
   }
   return exit_code(last_of_each_point(records));
 }

@@ -12,6 +12,8 @@
 
 namespace attnlab {
 
+inline constexpr double kDefaultTimeout = 60.0;  // seconds
+
 enum class RecordsMode : std::uint8_t { append, resume };
 
 struct SweepRun {
@@ -22,7 +24,8 @@ struct SweepRun {
   RecordsMode mode = RecordsMode::append;
   TableFormat format = TableFormat::table;  // of the last table, on standard output
   bool shows_progress = true;
-  TensorSaver* saver = nullptr;  // may be null
+  TensorSaver* saver = nullptr;        // may be null
+  double timeout_s = kDefaultTimeout;  // a launch on a GPU that takes longer hangs
 };
 
 // Runs the points, or those that the file lacks, and prints what came of it; where the format is

@@ -2,12 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "harness/accounting.h"
+#include "harness/compile_jobs.h"
 
 namespace attnlab {
 
 std::string Entrant::name() const {
   return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
+}
+
+void Entrant::compile(const Problem& problem, const Device& device) {
+  record.compilations = compile_ahead(compile_jobs(problem, *competitor, device), 1, {});
+  for (const Compilation& compilation : record.compilations) {
+    if (!compilation.error.empty()) throw std::runtime_error(compilation.error);
+  }
 }
 
 Prepared Entrant::prepare(const Problem& problem, const Device& device) const {
@@ -18,20 +28,21 @@ std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Dev
                                  const Tensors& inputs) {
   const Problem forward_problem = forward_of(problem);
   const std::uint64_t bytes = forward_workspace_bytes(problem, *competitor, device);
-  forward.emplace(arena, name(), forward_problem, kernel_saved_bytes(problem, *competitor));
+  forward.emplace(arena, name(), forward_problem, kernel(),
+                  kernel_saved_bytes(problem, *competitor));
   const Arena::Buffer workspace = arena.allocate("workspace", bytes);
   Tensors given = forward->attach(inputs);
   given.dout = nullptr;
   given.workspace = workspace.get();
   given.workspace_bytes = bytes;
   const Prepared prepared_forward = prepare(forward_problem, device);
-  kernel().launch(prepared_forward.get(), given, nullptr);
+  kernel().launch(prepared_forward.get(), given, arena.runtime().queue());
   forward->seal();
   return arena.restore_guards();
 }
 
 Outputs Entrant::make_outputs(Arena& arena, const Problem& problem) const {
-  return Outputs(arena, name(), problem, kernel_saved_bytes(problem, *competitor));
+  return Outputs(arena, name(), problem, kernel(), kernel_saved_bytes(problem, *competitor));
 }
 
 Tensors Entrant::attach(const Tensors& inputs, const Outputs& own,

@@ -29,6 +29,10 @@ struct Entrant {
   std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
   std::string name() const;
 
+  // Compiles what the pass needs (and the forward before a backward) into record.compilations.
+  // Throws std::runtime_error with the compiler's words.
+  void compile(const Problem& problem, const Device& device);
+
   Prepared prepare(const Problem& problem, const Device& device) const;
 
   // For Pass::bwd, before anything of it: makes o, lse and the saved state by this competitor's own

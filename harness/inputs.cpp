@@ -206,49 +206,63 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
 
 Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed,
                int threads, const QkvTensors* file)
-    : problem_(problem) {
+    : problem_(problem), runtime_(arena.runtime()) {
   const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.dtype));
   using Given = std::span<const std::byte>;
-  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements, Given given) {
-    void* const data =
-        buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements) * element_bytes);
-    if (given.empty()) {
-      fill_input(which, problem, kind, seed, threads, data);
-    } else {
-      std::memcpy(data, given.data(), given.size());
-    }
-    return data;
+  // Allocates a buffer, has it filled where this process can write, and brings it to the device.
+  const auto make = [&]<class T>(const char* name, std::uint64_t bytes, const T*& on_device,
+                                 const T*& here, const std::function<void(void*)>& fill) {
+    void* const data = buffers_.allocate(arena, name, "", bytes);
+    void* const readable = runtime_.is_host() ? data : copies_.emplace_back(bytes).data();
+    fill(readable);
+    if (readable != data) runtime_.write(data, readable, bytes);
+    on_device = static_cast<const T*>(data);
+    here = static_cast<const T*>(readable);
   };
-  const auto list = [&]<class T>(const char* name, const std::vector<T>& values) -> const T* {
-    void* const data = buffers_.allocate(arena, name, "", values.size() * sizeof(T));
-    std::memcpy(data, values.data(), values.size() * sizeof(T));
-    return static_cast<const T*>(data);
+  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements, Given given,
+                          const void* Tensors::*member) {
+    make(name, static_cast<std::uint64_t>(elements) * element_bytes, tensors_.*member,
+         host_.*member, [&](void* data) {
+           if (given.empty()) {
+             fill_input(which, problem, kind, seed, threads, data);
+           } else {
+             std::memcpy(data, given.data(), given.size());
+           }
+         });
   };
-  tensors_.q = tensor("q", InputTensor::q, problem.elements_q(), file ? file->q : Given());
-  tensors_.k = tensor("k", InputTensor::k, problem.elements_k(), file ? file->k : Given());
-  tensors_.v = tensor("v", InputTensor::v, problem.elements_k(), file ? file->v : Given());
+  const auto list = [&]<class T>(const char* name, const std::vector<T>& values,
+                                 const T* Tensors::*member) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    make(name, bytes, tensors_.*member, host_.*member,
+         [&](void* data) { std::memcpy(data, values.data(), bytes); });
+  };
+  const std::int64_t like_q = problem.elements_q();
+  const std::int64_t like_k = problem.elements_k();
+  tensor("q", InputTensor::q, like_q, file ? file->q : Given(), &Tensors::q);
+  tensor("k", InputTensor::k, like_k, file ? file->k : Given(), &Tensors::k);
+  tensor("v", InputTensor::v, like_k, file ? file->v : Given(), &Tensors::v);
   if (problem.pass != Pass::fwd) {
-    tensors_.dout =
-        tensor("dO", InputTensor::dout, problem.elements_q(), file ? file->dout : Given());
+    tensor("dO", InputTensor::dout, like_q, file ? file->dout : Given(), &Tensors::dout);
   }
   const Lengths& lengths = problem.lengths;
   if (lengths.kind == LengthsKind::padding) {
-    tensors_.keys =
-        list("keys", std::vector<std::int32_t>(lengths.keys.begin(), lengths.keys.end()));
+    list("keys", std::vector<std::int32_t>(lengths.keys.begin(), lengths.keys.end()),
+         &Tensors::keys);
   } else if (lengths.kind == LengthsKind::packed) {
-    tensors_.cu_seqlens_q = list("cu_seqlens_q", running_sum(lengths.queries));
-    tensors_.cu_seqlens_k = list("cu_seqlens_k", running_sum(lengths.keys));
+    list("cu_seqlens_q", running_sum(lengths.queries), &Tensors::cu_seqlens_q);
+    list("cu_seqlens_k", running_sum(lengths.keys), &Tensors::cu_seqlens_k);
   }
   if (problem.mask.blocks) {
-    tensors_.block_pattern = list("block_pattern", make_block_pattern(problem));
+    list("block_pattern", make_block_pattern(problem), &Tensors::block_pattern);
   }
 }
 
 void Inputs::fill(InputTensor tensor, const Value& value) {
-  const void* data = tensor == InputTensor::q   ? tensors_.q
-                     : tensor == InputTensor::k ? tensors_.k
-                     : tensor == InputTensor::v ? tensors_.v
-                                                : tensors_.dout;
+  const auto member = tensor == InputTensor::q   ? &Tensors::q
+                      : tensor == InputTensor::k ? &Tensors::k
+                      : tensor == InputTensor::v ? &Tensors::v
+                                                 : &Tensors::dout;
+  const void* const data = host_.*member;
   if (data == nullptr) return;  // dO, without a backward
   const Extent where = extent(tensor, problem_);
   std::vector<float> elements(static_cast<std::size_t>(problem_.head_dim));
@@ -266,6 +280,26 @@ void Inputs::fill(InputTensor tensor, const Value& value) {
       }
     }
   }
+  if (!runtime_.is_host()) {
+    const bool like_q = tensor == InputTensor::q || tensor == InputTensor::dout;
+    runtime_.write(const_cast<void*>(tensors_.*member), data,
+                   like_q ? bytes_like_q(problem_) : bytes_like_k(problem_));
+  }
+}
+
+Tensors Inputs::copy(Arena& arena, NamedBuffers& buffers) const {
+  Tensors copied = tensors_;
+  const auto tensor = [&](const char* name, const void* Tensors::*member, std::uint64_t bytes) {
+    if (host_.*member == nullptr) return;
+    void* const data = buffers.allocate(arena, name, "", bytes);
+    runtime_.write(data, host_.*member, bytes);
+    copied.*member = data;
+  };
+  tensor("q", &Tensors::q, bytes_like_q(problem_));
+  tensor("k", &Tensors::k, bytes_like_k(problem_));
+  tensor("v", &Tensors::v, bytes_like_k(problem_));
+  tensor("dO", &Tensors::dout, bytes_like_q(problem_));
+  return copied;
 }
 
 std::uint64_t Inputs::bytes(const Problem& problem) {

@@ -3,9 +3,11 @@
 // that every layout and every kernel sees the same numbers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "harness/named_buffers.h"
 #include "harness/sweep.h"
@@ -37,8 +39,13 @@ class Inputs {
   Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,
          const QkvTensors* file = nullptr);
 
-  // With the inputs set and all else null.
+  // With the inputs set and all else null: memory of the arena's device.
   const Tensors& tensors() const { return tensors_; }
+  // The same values in memory of this process.
+  const Tensors& host() const { return host_; }
+
+  // Another set of q, k, v and dO with the same values, in `buffers`; the lists are shared.
+  Tensors copy(Arena& arena, NamedBuffers& buffers) const;
 
   const Problem& problem() const { return problem_; }
 
@@ -57,8 +64,11 @@ class Inputs {
 
  private:
   Problem problem_;
+  Runtime& runtime_;
   NamedBuffers buffers_;
   Tensors tensors_;
+  std::vector<std::vector<std::byte>> copies_;  // what host_ views, unless the device is the host
+  Tensors host_;
 };
 
 }  // namespace attnlab

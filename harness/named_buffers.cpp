@@ -1,10 +1,10 @@
 #include "harness/named_buffers.h"
 
-#include <cstring>
-
-#include "harness/hash.h"
-
 namespace attnlab {
+
+std::uint64_t NamedBuffers::Part::fingerprint() const {
+  return buffer.get_deleter().arena->runtime().fingerprint(buffer.get(), bytes);
+}
 
 void* NamedBuffers::allocate(Arena& arena, const std::string& name, const std::string& owner,
                              std::uint64_t bytes) {
@@ -14,26 +14,26 @@ void* NamedBuffers::allocate(Arena& arena, const std::string& name, const std::s
 }
 
 void NamedBuffers::seal() {
-  for (Part& part : parts_) part.hash = fnv1a(part.buffer.get(), part.bytes);
+  for (Part& part : parts_) part.sealed = part.fingerprint();
 }
 
 std::string NamedBuffers::changed() const {
   for (const Part& part : parts_) {
-    if (fnv1a(part.buffer.get(), part.bytes) != part.hash) return part.name;
+    if (part.fingerprint() != part.sealed) return part.name;
   }
   return "";
 }
 
-std::string NamedBuffers::different(const NamedBuffers& other) const {
+std::vector<std::string> NamedBuffers::different(const NamedBuffers& other) const {
+  std::vector<std::string> names;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& mine = parts_[i];
     const Part& theirs = other.parts_.at(i);
-    if (mine.bytes != theirs.bytes ||
-        std::memcmp(mine.buffer.get(), theirs.buffer.get(), mine.bytes) != 0) {
-      return mine.name;
+    if (mine.bytes != theirs.bytes || mine.fingerprint() != theirs.fingerprint()) {
+      names.push_back(mine.name);
     }
   }
-  return "";
+  return names;
 }
 
 }  // namespace attnlab

@@ -19,16 +19,17 @@ class NamedBuffers {
   void seal();
   // The name of a buffer that changed since, "" if none did.
   std::string changed() const;
-  // The name of a buffer whose bits are not those of the other's (which has the same buffers), ""
-  // if there is none.
-  std::string different(const NamedBuffers& other) const;
+  // The names of the buffers whose bits are not those of the other's (which has the same buffers).
+  std::vector<std::string> different(const NamedBuffers& other) const;
 
  private:
   struct Part {
     std::string name;
     Arena::Buffer buffer;
     std::uint64_t bytes;
-    std::uint64_t hash = 0;
+    std::uint64_t sealed = 0;  // fingerprint
+
+    std::uint64_t fingerprint() const;
   };
   std::vector<Part> parts_;
 };

@@ -5,13 +5,15 @@
 namespace attnlab {
 
 Outputs::Outputs(Arena& arena, const std::string& owner, const Problem& problem,
-                 std::uint64_t saved_bytes) {
+                 const Implementation& kernel, std::uint64_t saved_bytes) {
   const auto allocate = [&](const char* name, std::uint64_t bytes) {
     return buffers_.allocate(arena, name, owner, bytes);
   };
   if (problem.pass != Pass::bwd) {
     tensors_.o = allocate("o", bytes_like_q(problem));
-    tensors_.lse = static_cast<float*>(allocate("lse", bytes_of_lse(problem)));
+    if (writes_lse(kernel, problem)) {
+      tensors_.lse = static_cast<float*>(allocate("lse", bytes_of_lse(problem)));
+    }
     if (saved_bytes > 0) tensors_.saved = allocate("saved", saved_bytes);
   }
   if (problem.pass != Pass::fwd) {

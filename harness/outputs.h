@@ -2,9 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/named_buffers.h"
-#include "kernels/api/tensors.h"
+#include "kernels/api/implementation.h"
 
 namespace attnlab {
 
@@ -12,9 +13,9 @@ namespace attnlab {
 // has a forward; dQ, dK, dV, if it has a backward.
 class Outputs {
  public:
-  // `saved_bytes`: what the kernel saves beside o and lse; 0: nothing.
+  // What `kernel` writes; `saved_bytes`: what it saves beside o and lse; 0: nothing.
   Outputs(Arena& arena, const std::string& owner, const Problem& problem,
-          std::uint64_t saved_bytes);
+          const Implementation& kernel, std::uint64_t saved_bytes);
 
   // The tensors with these outputs filled in.
   Tensors attach(Tensors tensors) const;
@@ -23,8 +24,10 @@ class Outputs {
   void seal() { buffers_.seal(); }
   // The name of a tensor that changed since, "" if none did.
   std::string changed() const { return buffers_.changed(); }
-  // The name of a tensor whose bits are not those of the same tensor of `other`, "" if all are.
-  std::string different(const Outputs& other) const { return buffers_.different(other.buffers_); }
+  // The names of the tensors whose bits are not those of the same tensor of `other`.
+  std::vector<std::string> different(const Outputs& other) const {
+    return buffers_.different(other.buffers_);
+  }
 
  private:
   NamedBuffers buffers_;

@@ -85,9 +85,23 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
   return json;
 }
 
-Json time_json(const Timing& time, const std::vector<int>& order) {
+Json samples_json(const std::vector<double>& seconds) {
   Json samples = Json::array();
-  for (double sample : time.samples_s) samples.push_back(number(sample));
+  for (double sample : seconds) samples.push_back(number(sample));
+  return samples;
+}
+
+Json graph_json(const GraphTiming& graph) {
+  return {{"median_s", number(graph.median_s)},
+          {"q1_s", number(graph.q1_s)},
+          {"q3_s", number(graph.q3_s)},
+          {"min_s", number(graph.min_s)},
+          {"n", graph.samples_s.size()},
+          {"inner_launches", graph.inner_launches},
+          {"samples_s", samples_json(graph.samples_s)}};
+}
+
+Json time_json(const Timing& time, const std::vector<int>& order, CacheState cache) {
   return {{"median_s", number(time.median_s)},
           {"q1_s", number(time.q1_s)},
           {"q3_s", number(time.q3_s)},
@@ -95,10 +109,11 @@ Json time_json(const Timing& time, const std::vector<int>& order) {
           {"n", time.samples_s.size()},
           {"inner_launches", time.inner_launches},
           {"contenders", time.contenders},
-          {"samples_s", samples},
+          {"samples_s", samples_json(time.samples_s)},
           {"ci95_s", Json::array({number(time.ci95_low_s), number(time.ci95_high_s)})},
           {"timer", time.timer},
-          {"cache", "hot"},
+          {"cache", to_string(cache)},
+          {"graph", optional(time.graph, graph_json)},
           {"order", order}};
 }
 
@@ -143,13 +158,49 @@ Json traffic_json(const Traffic& requested, const std::optional<std::int64_t>& c
           {"reason", why_no_counters(backend)}};
 }
 
+Json compile_json(const std::vector<Compilation>& compilations) {
+  if (compilations.empty()) return nullptr;
+  Json json = Json::array();
+  for (const Compilation& unit : compilations) {
+    Json entries = Json::array();
+    for (const CompiledEntry& compiled : unit.entries) {
+      entries.push_back({{"name", compiled.entry.name},
+                         {"threads", compiled.entry.threads},
+                         {"registers", compiled.registers},
+                         {"spill_store_bytes", compiled.spill_store_bytes},
+                         {"spill_load_bytes", compiled.spill_load_bytes},
+                         {"stack_bytes", compiled.stack_bytes},
+                         {"static_shared_bytes", compiled.static_shared_bytes},
+                         {"dynamic_shared_bytes", compiled.entry.dynamic_shared_bytes},
+                         {"blocks_per_multiprocessor", compiled.blocks_per_multiprocessor}});
+    }
+    json.push_back({{"unit", unit.unit},
+                    {"arch", unit.arch},
+                    {"compiler", unit.compiler},
+                    {"compile_s", number(unit.seconds)},
+                    {"from_cache", unit.from_cache},
+                    {"entries", entries},
+                    {"advisories", unit.advisories}});
+  }
+  return json;
+}
+
+Json cuda_json(const Device& device) {
+  return {{"compute_capability", device.compute_capability},
+          {"multiprocessors", device.multiprocessors},
+          {"l2_bytes", device.l2_bytes},
+          {"max_clock_hz", number(device.max_clock_hz)},
+          {"driver", device.driver}};
+}
+
 Json device_json(const Device& device) {
   return {{"backend", to_string(device.backend)},
           {"name", device.name},
           {"isa", device.isa},
           {"threads", device.threads},
           {"memory_bytes", device.memory_bytes},
-          {"cache_bytes", device.cache_bytes}};
+          {"cache_bytes", device.cache_bytes},
+          {"cuda", device.backend == Backend::cuda ? cuda_json(device) : Json()}};
 }
 
 Json protocol_json(const Protocol& protocol) {
@@ -158,6 +209,9 @@ Json protocol_json(const Protocol& protocol) {
           {"max_seconds", number(protocol.max_seconds)},
           {"interval", number(protocol.interval)},
           {"warmup_seconds", number(protocol.warmup_seconds)},
+          {"warmup_launches", protocol.warmup_launches},
+          {"cache", to_string(protocol.cache)},
+          {"regime", to_string(protocol.regime)},
           {"verify_multiply_adds", protocol.verify_multiply_adds}};
 }
 
@@ -200,13 +254,15 @@ Json to_json(const Record& record) {
                {"reason", record.reason}};
   json["verify"] = verify_json(record.verify);
   json["verify_timed"] = verify_json(record.verify_timed);
-  json["time"] =
-      optional(record.time, [&](const Timing& time) { return time_json(time, record.order); });
+  json["time"] = optional(record.time, [&](const Timing& time) {
+    return time_json(time, record.order, record.protocol.cache);
+  });
   json["flops"] = optional(record.flops, flops_json);
   json["memory"] = optional(record.memory, memory_json);
   json["traffic"] = optional(record.requested, [&](const Traffic& requested) {
     return traffic_json(requested, record.compulsory_bytes, competitor.backend);
   });
+  json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);
   json["build"] = build_json(build_info());
@@ -225,10 +281,12 @@ std::string record_key(const Json& record) {
   if (const auto file = record.find("input_file"); file != record.end() && file->is_object()) {
     inputs += ":" + file->at("fnv1a").get<std::string>();
   }
-  return fmt::format("{}/{}/{}/{}/{}/seed{}/hot", record.at("id").get<std::string>(),
+  // Records from before there was a choice have no protocol.cache.
+  const std::string cache = record.at("protocol").value("cache", to_string(CacheState::hot));
+  return fmt::format("{}/{}/{}/{}/{}/seed{}/{}", record.at("id").get<std::string>(),
                      record.at("kernel").get<std::string>(),
                      record.at("backend").get<std::string>(), config.empty() ? "default" : config,
-                     inputs, record.at("seed").get<std::uint64_t>());
+                     inputs, record.at("seed").get<std::uint64_t>(), cache);
 }
 
 std::vector<Json> last_of_each_point(const std::vector<Json>& records) {

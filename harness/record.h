@@ -20,6 +20,13 @@ inline constexpr const char* kRecordSchema = "attnlab.record/1";
 enum class Status : std::uint8_t { ok, failed, unsupported, out_of_memory, invalid, skipped };
 const char* to_string(Status status);
 
+// The same launches replayed from a graph, which costs less than launching: of short ones.
+struct GraphTiming {
+  std::vector<double> samples_s;  // seconds a launch
+  int inner_launches = 1;
+  double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
+};
+
 struct Timing {
   std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
   int inner_launches = 1;         // launches that each sample is the mean of
@@ -27,6 +34,7 @@ struct Timing {
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
   std::string timer;
+  std::optional<GraphTiming> graph;
 };
 
 struct Flops {
@@ -64,6 +72,7 @@ struct Record {
   std::optional<Traffic> requested;
   std::optional<std::int64_t> compulsory_bytes;
   std::optional<PatternSummary> pattern;
+  std::vector<Compilation> compilations;  // of what ran, with what ran before a backward
   Device device;
   Protocol protocol;
   std::vector<int> order;  // this competitor's place in each round, as shuffled

@@ -49,7 +49,7 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
     std::replace(flag.begin(), flag.end(), '_', '-');
     command += fmt::format(" --{} {}", flag, config.get(name));
   }
-  const std::string deviations = to_string(protocol);
+  const std::string deviations = to_string(protocol, device.backend);
   if (!deviations.empty()) command += " --protocol " + deviations;
   return command;
 }

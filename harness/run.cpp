@@ -11,7 +11,10 @@
 #include "harness/accounting.h"
 #include "harness/bench.h"
 #include "harness/entrant.h"
+#include "harness/host_tensors.h"
+#include "harness/input_rotation.h"
 #include "harness/inputs.h"
+#include "harness/possible_time.h"
 #include "harness/repro.h"
 #include "harness/statistics.h"
 #include "reference/oracle.h"
@@ -48,7 +51,7 @@ std::string gib(std::uint64_t bytes) {
   return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / 0x1p30);
 }
 
-Timing summarize(Samples& samples) {
+Timing summarize(Samples& samples, const std::string& timer) {
   const Interval interval = median_interval95(samples.seconds);
   Timing time{.inner_launches = samples.inner_launches,
               .median_s = median(samples.seconds),
@@ -57,9 +60,19 @@ Timing summarize(Samples& samples) {
               .min_s = *std::ranges::min_element(samples.seconds),
               .ci95_low_s = interval.low,
               .ci95_high_s = interval.high,
-              .timer = kCpuTimer};
+              .timer = timer};
   time.samples_s = std::move(samples.seconds);
   return time;
+}
+
+GraphTiming summarize_graph(Samples& samples) {
+  GraphTiming graph{.inner_launches = samples.inner_launches,
+                    .median_s = median(samples.seconds),
+                    .q1_s = quantile(samples.seconds, 0.25),
+                    .q3_s = quantile(samples.seconds, 0.75),
+                    .min_s = *std::ranges::min_element(samples.seconds)};
+  graph.samples_s = std::move(samples.seconds);
+  return graph;
 }
 
 class CaseRun {
@@ -91,6 +104,10 @@ class CaseRun {
 
  private:
   static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
+  // A GPU's queue has a thousand places, and a launch may be a dozen kernels.
+  static constexpr int kMostQueuedLaunches = 50;
+  static constexpr int kMostHostLaunches = 1 << 20;
+  static constexpr double kShortLaunch = 50e-6;  // seconds: below, graphs are timed too
 
   void stop_if_interrupted() const {
     if (context_.interrupted()) throw Interrupted();
@@ -163,77 +180,124 @@ class CaseRun {
   void prepare_case() {
     const Problem& problem = work_.problem;
     const int threads = context_.device->threads;
+    arena_.emplace(runtime_of(*context_.device));
     begin_step("inputs");
-    inputs_.emplace(arena_, problem, work_.input_kind, work_.seed, threads, work_.input.get());
+    inputs_.emplace(*arena_, problem, work_.input_kind, work_.seed, threads, work_.input.get());
     begin_step("oracle");
     const auto samples =
         reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
-    references_ = reference::make_references(problem, inputs_->tensors(), samples, threads);
+    references_ = reference::make_references(problem, inputs_->host(), samples, threads);
   }
 
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
   // what the forwards of earlier ones left.
   void verify(Entrant& entrant) {
-    const std::uint64_t of_others = arena_.current_bytes() - Inputs::bytes(work_.problem);
+    entrant.compile(work_.problem, *context_.device);
+    const std::uint64_t of_others = arena_->current_bytes() - Inputs::bytes(work_.problem);
     if (work_.problem.pass == Pass::bwd) {
       fail_if(
-          named(entrant.run_forward(arena_, work_.problem, *context_.device, inputs_->tensors())),
+          named(entrant.run_forward(*arena_, work_.problem, *context_.device, inputs_->tensors())),
           entrant);
     }
-    arena_.reset_peak();
-    const Outputs outputs = entrant.make_outputs(arena_, work_.problem);
-    const Arena::Buffer workspace = arena_.allocate("workspace", entrant.workspace_bytes());
+    arena_->reset_peak();
+    const Outputs outputs = entrant.make_outputs(*arena_, work_.problem);
+    const Arena::Buffer workspace = arena_->allocate("workspace", entrant.workspace_bytes());
     entrant.prepared = entrant.prepare(work_.problem, *context_.device);
     const Tensors tensors = entrant.attach(inputs_->tensors(), outputs, workspace);
-    entrant.kernel().launch(entrant.prepared.get(), tensors, nullptr);
-    entrant.record.memory->peak_bytes = arena_.peak_bytes() - of_others;
+    launch(entrant, tensors);
+    entrant.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
     judge(entrant, tensors, entrant.record.verify);
+  }
+
+  void launch(const Entrant& entrant, const Tensors& tensors) {
+    entrant.kernel().launch(entrant.prepared.get(), tensors, arena_->runtime().queue());
   }
 
   // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
   void time() {
     const std::vector<Entrant*> timed = running();
-    const Arena::Buffer workspace = arena_.allocate("workspace", workspace_bytes_);
-    std::vector<Contender> contenders;
+    const Arena::Buffer workspace = arena_->allocate("workspace", workspace_bytes_);
     for (Entrant* entrant : timed) {
-      entrant->outputs.emplace(entrant->make_outputs(arena_, work_.problem));
+      entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
       entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
-      contenders.push_back({.name = entrant->name(),
-                            .launch =
-                                [entrant] {
-                                  entrant->kernel().launch(entrant->prepared.get(),
-                                                           entrant->tensors, nullptr);
-                                },
-                            .before = [this] { stop_if_interrupted(); }});
+    }
+    InputRotation rotation(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
+    Runtime& runtime = arena_->runtime();
+    std::vector<Contender> contenders, graphs;
+    for (Entrant* entrant : timed) {
+      auto launch_next = [this, entrant, sets = rotation.sets_of(*entrant)](int index) {
+        launch(*entrant, sets[static_cast<std::size_t>(index) % sets.size()]);
+      };
+      const Contender contender = {
+          .name = entrant->name(),
+          .time = [&runtime, launch_next](int n) { return runtime.seconds_of(n, launch_next); },
+          .before = [this] { stop_if_interrupted(); },
+          .most_launches = runtime.is_host() ? kMostHostLaunches : kMostQueuedLaunches};
+      contenders.push_back(contender);
+      graphs.push_back(contender);
+      graphs.back().time = [&runtime, launch_next](int n) {
+        return runtime.graph_seconds_of(n, launch_next);
+      };
     }
     begin_step("warm up");
     const Protocol& protocol = context_.protocol;
+    const Backend backend = context_.device->backend;
     const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
-    std::vector<Samples> measured = measure(contenders, protocol, [&](int round) {
+    std::vector<Samples> measured = measure(contenders, protocol, backend, [&](int round) {
       progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
       if (round < protocol.min_rounds) advance(round_weight);
     });
     stop_if_interrupted();
-    timing_is_done_ = true;
-    const std::string where = arena_.restore_guards();
-    if (!where.empty()) {  // it may have hit anything
-      throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
-    }
     for (std::size_t i = 0; i < timed.size(); ++i) {
       attempt(*timed[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
-        timed[i]->record.time = summarize(measured[i]);
+        timed[i]->record.time = summarize(measured[i], runtime.timer());
         timed[i]->record.time->contenders = static_cast<int>(timed.size());
         timed[i]->record.order = measured[i].order;
+      });
+    }
+    if (backend == Backend::cuda) time_graphs(timed, graphs);
+    timing_is_done_ = true;
+    const std::string where = arena_->restore_guards();
+    if (!where.empty()) {  // it may have hit anything
+      throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
+    }
+    for (Entrant* entrant : running()) {
+      attempt(*entrant, [&] {
+        const std::string impossible = impossible_time(entrant->record);
+        if (!impossible.empty()) throw Ending{Status::invalid, impossible};
+      });
+    }
+  }
+
+  // Short launches once more, replayed from graphs: for them the launch itself is most of the cost.
+  void time_graphs(const std::vector<Entrant*>& timed, const std::vector<Contender>& all) {
+    std::vector<Entrant*> entrants;
+    std::vector<Contender> contenders;
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      if (timed[i]->finished || timed[i]->record.time->median_s >= kShortLaunch) continue;
+      entrants.push_back(timed[i]);
+      contenders.push_back(all[i]);
+    }
+    if (entrants.empty()) return;
+    begin_step("time graphs");
+    std::vector<Samples> measured =
+        measure(contenders, context_.protocol, context_.device->backend, [](int) {});
+    stop_if_interrupted();
+    for (std::size_t i = 0; i < entrants.size(); ++i) {
+      attempt(*entrants[i], [&] {
+        if (measured[i].error) std::rethrow_exception(measured[i].error);
+        entrants[i]->record.time->graph = summarize_graph(measured[i]);
       });
     }
   }
 
   void judge(const Entrant& entrant, const Tensors& tensors,
              std::vector<reference::Verdict>& verdicts) {
-    std::string failure = named(arena_.restore_guards());
-    verdicts = reference::judge(work_.problem, tensors, references_);
-    if (context_.verified) context_.verified(entrant.record, tensors);
+    const HostTensors host(work_.problem, tensors, inputs_->host(), arena_->runtime());
+    std::string failure = named(arena_->restore_guards());
+    verdicts = reference::judge(work_.problem, host.tensors(), references_);
+    if (context_.verified) context_.verified(entrant.record, host.tensors());
     const std::string changed = entrant.forward ? entrant.forward->changed() : "";
     if (failure.empty() && !changed.empty()) {
       failure = named(fmt::format(
@@ -277,6 +341,8 @@ class CaseRun {
     return ending;
   } catch (const Interrupted&) {
     throw;
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const std::bad_alloc&) {
     return Ending{Status::out_of_memory, "an allocation failed"};
   } catch (const std::exception& error) {
@@ -287,7 +353,15 @@ class CaseRun {
 
   template <class Step>
   void attempt(Entrant& entrant, const Step& step) {
-    if (const auto ending = ending_of(step)) finish(entrant, *ending);
+    try {
+      if (const auto ending = ending_of(step)) finish(entrant, *ending);
+    } catch (const DeviceLost& lost) {
+      timing_is_done_ = false;  // nothing else of the case comes to an end
+      finish(entrant,
+             {Status::invalid, fmt::format("{} {}; {}; reproduce: {}", entrant.name(), lost.what(),
+                                           work_.problem.id(), repro(entrant))});
+      throw;
+    }
   }
 
   template <class Step>
@@ -323,7 +397,7 @@ class CaseRun {
   Progress& progress_;
   const std::function<void(const std::vector<Record>&)>& finished_;
 
-  Arena arena_;
+  std::optional<Arena> arena_;
   std::optional<Inputs> inputs_;
   reference::References references_;
   std::vector<Entrant> entrants_;

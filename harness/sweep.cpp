@@ -136,28 +136,46 @@ Exclusion read_exclusion(const Json& json, const std::string& where) {
   return exclusion;
 }
 
+// The one of `values` whose name the key has.
+template <class T>
+T read_word(const Json& json, std::initializer_list<T> values, const std::string& where) {
+  std::string known;
+  for (const T value : values) {
+    if (json == to_string(value)) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : " or ", to_string(value));
+  }
+  fail(where, fmt::format("{} is not {}", json.dump(), known));
+}
+
 // `protocol` with the keys of `json` replaced.
-Protocol read_protocol(Protocol protocol, const Json& json, const std::string& where) {
+ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
+                               const std::string& where) {
   check_keys(json,
              {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
-              "verify_multiply_adds"},
+              "warmup_launches", "cache", "regime", "verify_multiply_adds"},
              where);
   constexpr int kMostRounds = 100000;
-  const auto read = [&]<class T>(const char* key, T& member, T minimum, T maximum) {
-    if (!json.contains(key)) return;
-    member = read_number<T>(json[key], minimum, maximum, fmt::format("{}.{}", where, key));
+  const auto key_of = [&](const char* key) { return fmt::format("{}.{}", where, key); };
+  const auto read = [&]<class T>(const char* key, std::optional<T>& member, T minimum, T maximum) {
+    if (json.contains(key)) member = read_number<T>(json[key], minimum, maximum, key_of(key));
   };
   read("min_rounds", protocol.min_rounds, 1, kMostRounds);
-  protocol.max_rounds = std::max(protocol.max_rounds, protocol.min_rounds);
   read("max_rounds", protocol.max_rounds, 1, kMostRounds);
   read("max_seconds", protocol.max_seconds, 1e-3, 86400.0);
   read("interval", protocol.interval, 0.0, 1.0);
   read("warmup_seconds", protocol.warmup_seconds, 0.0, 3600.0);
+  read("warmup_launches", protocol.warmup_launches, 1, kMostRounds);
   read("verify_multiply_adds", protocol.verify_multiply_adds, std::int64_t{1},
        std::int64_t{1} << 50);
-  if (protocol.max_rounds < protocol.min_rounds) {
-    fail(where + ".max_rounds",
-         fmt::format("{} is below min_rounds = {}", protocol.max_rounds, protocol.min_rounds));
+  if (json.contains("cache")) {
+    protocol.cache = read_word(json["cache"], {CacheState::hot, CacheState::cold}, key_of("cache"));
+  }
+  if (json.contains("regime")) {
+    protocol.regime = read_word(json["regime"], {Regime::burst, Regime::settled}, key_of("regime"));
+  }
+  if (protocol.max_rounds && protocol.min_rounds && *protocol.max_rounds < *protocol.min_rounds) {
+    fail(key_of("max_rounds"),
+         fmt::format("{} is below min_rounds = {}", *protocol.max_rounds, *protocol.min_rounds));
   }
   return protocol;
 }
@@ -236,15 +254,16 @@ Sweep read_sweep(const std::filesystem::path& path) {
   return sweep;
 }
 
-void set_protocol(Sweep& sweep, std::string_view text, const std::string& where) {
+void set_protocol(Sweep& sweep, std::string_view list, const std::string& where) {
   Json json = Json::object();
-  for (const std::string_view item : split(text, ',')) {
+  for (const std::string_view item : split(list, ',')) {
     const std::size_t equals = item.find('=');
-    const Json value =
-        Json::parse(item.substr(std::min(equals, item.size() - 1) + 1), nullptr, false);
-    if (equals == std::string_view::npos || value.is_discarded()) {
-      fail(where, fmt::format("'{}' is not KEY=NUMBER, like min_rounds=3", item));
+    const std::string_view text = item.substr(std::min(equals, item.size() - 1) + 1);
+    Json value = Json::parse(text, nullptr, false);
+    if (equals == std::string_view::npos || text.empty()) {
+      fail(where, fmt::format("'{}' is not KEY=VALUE, like min_rounds=3 or cache=cold", item));
     }
+    if (value.is_discarded()) value = text;  // a word
     const std::string key(item.substr(0, equals));
     if (json.contains(key)) fail(where, fmt::format("{} is given twice", key));
     json[key] = value;
@@ -252,8 +271,44 @@ void set_protocol(Sweep& sweep, std::string_view text, const std::string& where)
   sweep.protocol = read_protocol(sweep.protocol, json, where);
 }
 
-std::string to_string(const Protocol& protocol) {
-  const Protocol defaults;
+const char* to_string(CacheState cache) { return cache == CacheState::hot ? "hot" : "cold"; }
+
+const char* to_string(Regime regime) { return regime == Regime::burst ? "burst" : "settled"; }
+
+Protocol default_protocol(Backend backend) {
+  Protocol protocol;
+  if (backend == Backend::cuda) {
+    protocol.min_rounds = 30;
+    protocol.warmup_seconds = 0.5;
+    protocol.warmup_launches = 10;
+  }
+  return protocol;
+}
+
+Protocol resolve(const ProtocolSettings& settings, Backend backend) {
+  Protocol protocol = default_protocol(backend);
+  const auto take = [](auto& member, const auto& setting) {
+    if (setting) member = *setting;
+  };
+  take(protocol.min_rounds, settings.min_rounds);
+  protocol.max_rounds = std::max(protocol.max_rounds, protocol.min_rounds);
+  take(protocol.max_rounds, settings.max_rounds);
+  protocol.min_rounds = std::min(protocol.min_rounds, protocol.max_rounds);
+  take(protocol.max_seconds, settings.max_seconds);
+  take(protocol.interval, settings.interval);
+  take(protocol.warmup_seconds, settings.warmup_seconds);
+  take(protocol.warmup_launches, settings.warmup_launches);
+  take(protocol.cache, settings.cache);
+  take(protocol.regime, settings.regime);
+  take(protocol.verify_multiply_adds, settings.verify_multiply_adds);
+  if (backend == Backend::cpu && protocol.cache == CacheState::cold) {
+    throw UsageError("protocol.cache: cold is measured on GPUs only: write hot, or --backend cuda");
+  }
+  return protocol;
+}
+
+std::string to_string(const Protocol& protocol, Backend backend) {
+  const Protocol defaults = default_protocol(backend);
   std::vector<std::string> parts;
   const auto add = [&](const char* key, auto value, auto default_value) {
     if (value != default_value) parts.push_back(fmt::format("{}={}", key, value));
@@ -263,6 +318,9 @@ std::string to_string(const Protocol& protocol) {
   add("max_seconds", protocol.max_seconds, defaults.max_seconds);
   add("interval", protocol.interval, defaults.interval);
   add("warmup_seconds", protocol.warmup_seconds, defaults.warmup_seconds);
+  add("warmup_launches", protocol.warmup_launches, defaults.warmup_launches);
+  add("cache", std::string_view(to_string(protocol.cache)), to_string(defaults.cache));
+  add("regime", std::string_view(to_string(protocol.regime)), to_string(defaults.regime));
   add("verify_multiply_adds", protocol.verify_multiply_adds, defaults.verify_multiply_adds);
   return fmt::format("{}", fmt::join(parts, ","));
 }

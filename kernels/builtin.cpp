@@ -1,7 +1,12 @@
 // The kernels of this tree, in priority order, and the devices they run on: the only file that
 // includes generations.
 #include "kernels/api/registry.h"
+#include "kernels/api/runtime.h"
 #include "kernels/cpu/backend.h"
+#if defined(ATTNLAB_CUDA)
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/runtime.h"
+#endif
 #include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v1/cpu.h"
@@ -17,6 +22,21 @@ const Registry& builtin_registry() {
   return registry;
 }
 
-std::vector<Device> available_devices() { return {cpu::cpu_device()}; }
+std::vector<Device> available_devices() {
+#if defined(ATTNLAB_CUDA)
+  std::vector<Device> devices = cuda::devices();
+#else
+  std::vector<Device> devices;
+#endif
+  devices.push_back(cpu::cpu_device());
+  return devices;
+}
+
+Runtime& runtime_of(const Device& device) {
+#if defined(ATTNLAB_CUDA)
+  if (device.backend == Backend::cuda) return cuda::runtime_of(device);
+#endif
+  return host_runtime();
+}
 
 }  // namespace attnlab

@@ -174,7 +174,7 @@ std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
         judge_rows(problem, references,
                    {.name = "o", .data = tensors.o, .max_factor = 2.0, .empty = kSeesNothing},
                    &RowReference::o));
-    verdicts.push_back(judge_lse(problem, tensors.lse, references));
+    if (tensors.lse != nullptr) verdicts.push_back(judge_lse(problem, tensors.lse, references));
   }
   if (problem.pass == Pass::fwd) return verdicts;
   verdicts.push_back(

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "harness/hash.h"
+#include "kernels/api/hash.h"
 #include "harness/safetensors.h"
 #include "tests/cli_fixture.h"
 

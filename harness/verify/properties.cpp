@@ -49,7 +49,7 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
 
 void plan_properties(Plan& plan) {
   const Scene scene = {.seed = derive_seed(plan.options().seed, "properties"),
-                       .threads = plan.device().threads};
+                       .device = &plan.device()};
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
     for (const auto& properties :
          {algebraic_properties, mask_properties, dropout_properties, launch_properties}) {

@@ -46,7 +46,7 @@ void plan_random(Plan& plan) {
        ++index) {
     const RandomProblem drawn = draw_problem(options.seed, index, options.longest);
     const auto subject =
-        std::make_shared<Subject>(drawn.problem, drawn.kind, drawn.seed, plan.device().threads);
+        std::make_shared<Subject>(drawn.problem, drawn.kind, drawn.seed, plan.device());
     all_have_enough = true;
     for (Taker& taker : takers) {
       if (taker.taken == options.random) continue;

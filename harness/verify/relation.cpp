@@ -72,11 +72,11 @@ double Run::bound(Output output, std::int64_t b, std::int64_t h, std::int64_t ro
 Run run(Subject& subject, const Setup& setup, Bounds bounds) {
   Trial trial(subject, setup);
   trial.launch();
-  const Tensors& tensors = trial.tensors();
+  const Tensors& tensors = trial.host();
   Run result{.setup = setup, .problem = trial.problem()};
   result.q = read_input(subject.inputs(), InputTensor::q);
   result.o = read_like_q(result.problem, tensors.o);
-  result.lse = read_lse(result.problem, tensors.lse);
+  if (tensors.lse != nullptr) result.lse = read_lse(result.problem, tensors.lse);
   if (setup.pass != Pass::fwd) {
     result.dq = read_like_q(result.problem, tensors.dq);
     result.dk = read_like_k(result.problem, tensors.dk);
@@ -94,7 +94,7 @@ void Relation::compare(const Run& run, Output output, const Want& want, const Wa
                        const Where& where) const {
   const Problem& problem = run.problem;
   const Values& values = run.values(output);
-  if (values.empty()) return;  // a gradient, of a kernel that has none
+  if (values.empty()) return;  // a gradient or an lse, of a kernel that has none
   const bool keys = like_k(output);
   for (Place place; place.b < problem.batch; ++place.b) {
     const std::int64_t rows = keys ? reference::keys_in_memory(problem, place.b)

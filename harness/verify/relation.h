@@ -88,11 +88,11 @@ Property relate(std::string name, std::string variant,
 // What the files of properties share.
 struct Scene {
   std::uint64_t seed = 0;
-  int threads = 1;
+  const Device* device = nullptr;
 
   std::shared_ptr<Subject> subject(Problem problem, Subject::Edit edit = {}) const {
     problem.seed = seed;
-    return std::make_shared<Subject>(problem, InputKind::normal, seed, threads, std::move(edit));
+    return std::make_shared<Subject>(problem, InputKind::normal, seed, *device, std::move(edit));
   }
 };
 

@@ -201,7 +201,7 @@ std::shared_ptr<Subject> make_subject(const Plan& plan, const Shape& shape, Dtyp
   Problem problem = shape.problem;
   problem.dtype = dtype;
   problem.seed = seed;
-  return std::make_shared<Subject>(problem, shape.kind, seed, plan.device().threads, shape.edit);
+  return std::make_shared<Subject>(problem, shape.kind, seed, plan.device(), shape.edit);
 }
 
 void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>& subject,

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "harness/hash.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab::verify {
 
@@ -18,8 +18,14 @@ std::uint64_t derive_seed(std::uint64_t seed, const std::string& name) {
   return fnv1a(name.data(), name.size(), fnv1a(&seed, sizeof seed));
 }
 
-Subject::Subject(const Problem& problem, InputKind kind, std::uint64_t seed, int threads, Edit edit)
-    : problem_(problem), kind_(kind), seed_(seed), threads_(threads), edit_(std::move(edit)) {
+Subject::Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
+                 Edit edit)
+    : problem_(problem),
+      kind_(kind),
+      seed_(seed),
+      threads_(device.threads),
+      edit_(std::move(edit)),
+      arena_(runtime_of(device)) {
   problem_.pass = Pass::fwd;
 }
 
@@ -39,7 +45,7 @@ const reference::References& Subject::references() {
     both.pass = Pass::fwdbwd;
     reference::Samples samples = reference::choose_samples(both, kBudget, seed_);
     if (problem_.pass == Pass::fwd) samples.columns.clear();
-    references_ = reference::make_references(problem_, inputs().tensors(), samples, threads_);
+    references_ = reference::make_references(problem_, inputs().host(), samples, threads_);
   }
   return *references_;
 }

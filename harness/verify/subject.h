@@ -20,8 +20,10 @@ class Subject {
  public:
   using Edit = std::function<void(Inputs&)>;
 
-  // `problem` says nothing of the pass. Its inputs are drawn from `seed`, then changed by `edit`.
-  Subject(const Problem& problem, InputKind kind, std::uint64_t seed, int threads, Edit edit = {});
+  // `problem` says nothing of the pass. Its inputs are drawn from `seed`, then changed by `edit`,
+  // and lie in memory of `device`, whose threads the oracle uses.
+  Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
+          Edit edit = {});
 
   // From now on the oracle has gradients too. Before inputs() and references().
   void wants_backward() { problem_.pass = Pass::fwdbwd; }

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "harness/accounting.h"
 #include "harness/support.h"
 #include "reference/tolerance.h"
@@ -13,7 +11,7 @@ namespace attnlab::verify {
 namespace {
 
 // The byte that every byte of the workspace starts with. ones: 0x3F3F3F3F is 0.75 in f32.
-int byte_of(Fill fill) {
+std::uint8_t byte_of(Fill fill) {
   switch (fill) {
     case Fill::zeros: return 0;
     case Fill::ones: return 0x3F;
@@ -64,15 +62,16 @@ Trial::Trial(Subject& subject, const Setup& setup)
 }
 
 void Trial::launch(Fill fill) {
+  host_.reset();
   outputs_.reset();
   outputs_.emplace(entrant_.make_outputs(subject_.arena(), problem_));
   if (fill != Fill::as_left) {
-    std::memset(workspace_.get(), byte_of(fill), entrant_.workspace_bytes());
+    subject_.arena().runtime().fill(workspace_.get(), byte_of(fill), entrant_.workspace_bytes());
   }
   Tensors inputs = subject_.inputs().tensors();
   if (problem_.pass == Pass::fwd) inputs.dout = nullptr;
   tensors_ = entrant_.attach(inputs, *outputs_, workspace_);
-  setup_.kernel->launch(entrant_.prepared.get(), tensors_, nullptr);
+  setup_.kernel->launch(entrant_.prepared.get(), tensors_, subject_.arena().runtime().queue());
   check_surroundings();
 }
 
@@ -91,8 +90,15 @@ void Trial::check_surroundings() {
   }
 }
 
+const Tensors& Trial::host() {
+  if (!host_) {
+    host_.emplace(problem_, tensors_, subject_.inputs().host(), subject_.arena().runtime());
+  }
+  return host_->tensors();
+}
+
 std::vector<reference::Verdict> Trial::judge() {
-  auto verdicts = reference::judge(problem_, tensors_, subject_.references());
+  auto verdicts = reference::judge(problem_, host(), subject_.references());
   for (const reference::Verdict& verdict : verdicts) {
     if (verdict.pass) continue;
     throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/entrant.h"
+#include "harness/host_tensors.h"
 #include "harness/verify/subject.h"
 
 namespace attnlab::verify {
@@ -50,8 +51,9 @@ class Trial {
   std::vector<reference::Verdict> judge();
 
   const Problem& problem() const { return problem_; }
-  // Of the last launch; of Pass::bwd also o and lse of its forward.
-  const Tensors& tensors() const { return tensors_; }
+  // Of the last launch, where this process can read them; of Pass::bwd also o and lse of its
+  // forward.
+  const Tensors& host();
   const Outputs& outputs() const { return *outputs_; }
   // Takes the outputs away, so that the next launch does not replace them.
   Outputs take_outputs() { return std::move(*outputs_); }
@@ -70,6 +72,7 @@ class Trial {
   Arena::Buffer workspace_;
   std::optional<Outputs> outputs_;
   Tensors tensors_;
+  std::optional<HostTensors> host_;  // of tensors_
 };
 
 }  // namespace attnlab::verify

@@ -49,7 +49,7 @@ Values read_lse(const Problem& problem, const float* data) {
 }
 
 Values read_input(const Inputs& inputs, InputTensor tensor) {
-  const Tensors& tensors = inputs.tensors();
+  const Tensors& tensors = inputs.host();
   switch (tensor) {
     case InputTensor::q: return read_like_q(inputs.problem(), tensors.q);
     case InputTensor::k: return read_like_k(inputs.problem(), tensors.k);

@@ -10,6 +10,10 @@ Config default_config(const Implementation& implementation) {
   return config;
 }
 
+bool writes_lse(const Implementation& implementation, const Problem& problem) {
+  return implementation.writes_lse == nullptr || implementation.writes_lse(problem);
+}
+
 std::string invalid(const Config& config, const Implementation& implementation) {
   for (const auto& [name, value] : config.values()) {
     const ConfigAxis* axis = nullptr;

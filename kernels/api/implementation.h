@@ -70,6 +70,9 @@ struct Implementation {
 // The axes' defaults.
 Config default_config(const Implementation& implementation);
 
+// Whether the kernel's forward writes lse.
+bool writes_lse(const Implementation& implementation, const Problem& problem);
+
 // Empty if every value of `config` names an axis of the implementation and lies in its range.
 std::string invalid(const Config& config, const Implementation& implementation);
 

@@ -54,6 +54,8 @@ class Runtime {
   using Launch = std::function<void(int index)>;
   virtual double seconds_of(int launches, const Launch& launch) = 0;
   virtual std::string timer() const = 0;
+  // Empty if work of known length takes as long as it should by this clock, else what is wrong.
+  virtual std::string check_timer() = 0;
 
   // The same work replayed from a graph, which costs less to launch: seconds of one call, the mean
   // of `launches`. Negative where the device has no graphs.

@@ -1,0 +1,41 @@
+#include "harness/compile_jobs.h"
+
+#include <set>
+#include <tuple>
+
+#include "harness/accounting.h"
+#include "harness/run.h"
+
+namespace attnlab {
+
+std::vector<CompileJob> compile_jobs(const Problem& problem, const Competitor& competitor,
+                                     const Device& device) {
+  std::vector<CompileJob> jobs;
+  if (competitor.implementation->units == nullptr) return jobs;
+  const auto add = [&](const Problem& of) {
+    for (KernelUnit& unit : competitor.implementation->units(of, competitor.config, device)) {
+      jobs.push_back({.unit = std::move(unit), .arch = arch_of(device)});
+    }
+  };
+  add(problem);
+  if (problem.pass == Pass::bwd) add(forward_of(problem));
+  return jobs;
+}
+
+std::vector<CompileJob> compile_jobs(const std::vector<Case>& cases, const Device& device) {
+  std::vector<CompileJob> jobs;
+  std::set<std::tuple<std::string, std::string, std::vector<std::string>>> seen;
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) {
+      if (!wants_to_run(competitor)) continue;
+      for (CompileJob& job : compile_jobs(work.problem, competitor, device)) {
+        if (seen.emplace(job.arch, job.unit.source, job.unit.options).second) {
+          jobs.push_back(std::move(job));
+        }
+      }
+    }
+  }
+  return jobs;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,19 @@
+// A fresh process in place of this one: what a GPU that hangs leaves no other way out of.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+// The arguments of the process that goes on with `records`: those given, --out and --resume (also
+// as --out=FILE) replaced by --resume records.
+std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
+                                             const std::filesystem::path& records);
+
+// Starts this program anew in this process, to run the points that `records` lacks. All files of
+// this process are closed, and with them the device. Throws std::runtime_error if that fails.
+[[noreturn]] void restart_to_resume(const std::filesystem::path& records);
+
+}  // namespace attnlab

@@ -1,0 +1,61 @@
+// The process's own memory as a device: what a pointer says is there, and launches are done when
+// they return.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "kernels/api/hash.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+namespace {
+
+class HostRuntime final : public Runtime {
+ public:
+  bool is_host() const override { return true; }
+
+  void* allocate(std::uint64_t bytes) override {
+    void* const data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) & ~(kAlignment - 1));
+    if (data == nullptr) throw std::bad_alloc();
+    return data;
+  }
+  void release(void* data) noexcept override { std::free(data); }
+
+  void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {
+    std::memset(data, byte, bytes);
+  }
+  void write(void* data, const void* from_host, std::uint64_t bytes) override {
+    std::memcpy(data, from_host, bytes);
+  }
+  void read(void* to_host, const void* data, std::uint64_t bytes) override {
+    std::memcpy(to_host, data, bytes);
+  }
+  std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
+    return fnv1a(data, bytes);
+  }
+  void synchronize() override {}
+  void* queue() override { return nullptr; }
+
+  double seconds_of(int launches, const Launch& launch) override {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < launches; ++i) launch(i);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::string timer() const override { return "steady_clock"; }
+  std::string check_timer() override { return ""; }
+  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/) override { return -1.0; }
+  void set_timeout(double /*seconds*/) override {}  // a thread that hangs cannot be ended
+
+ private:
+  static constexpr std::uint64_t kAlignment = 256;
+};
+
+}  // namespace
+
+Runtime& host_runtime() {
+  static HostRuntime runtime;
+  return runtime;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,93 @@
+#include "kernels/cuda/instruments.h"
+
+#include <atomic>
+#include <new>
+
+#include "kernels/cuda/driver.h"
+
+namespace attnlab::cuda {
+namespace {
+
+constexpr int kFingerprintThreads = 256;
+
+KernelUnit instruments_unit() {
+  return {.name = "instruments",
+          .source = R"(#include "kernels/device/instruments.cuh"
+using namespace attnlab;
+extern "C" __global__ void spin(u64 nanoseconds, u64 cycles, instruments::SpinReport* report) {
+  instruments::spin(nanoseconds, cycles, report);
+}
+extern "C" __global__ void fingerprint(const u8* data, u64 bytes, u64* sum) {
+  instruments::fingerprint(data, bytes, sum);
+}
+)",
+          .entries = {{.name = "spin", .threads = 1},
+                      {.name = "fingerprint", .threads = kFingerprintThreads}}};
+}
+
+}  // namespace
+
+// SpinReport of instruments.cuh, and the sum.
+struct Instruments::Page {
+  std::uint64_t cycles;
+  std::uint64_t nanoseconds;
+  std::uint32_t ended;
+  std::uint64_t fingerprint;
+};
+
+Instruments::Instruments(const Device& device)
+    : module_(load(instruments_unit(), device)),
+      spin_(module_->function("spin")),
+      fingerprint_(module_->function("fingerprint")),
+      blocks_(static_cast<unsigned>(4 * device.multiprocessors)) {
+  void* page = nullptr;
+  check(driver().cuMemHostAlloc(&page, sizeof(Page), CU_MEMHOSTALLOC_DEVICEMAP),
+        "allocating memory that the GPU sees");
+  page_ = new (page) Page{};
+  page_->ended = 1;
+  check(driver().cuMemHostGetDevicePointer(&device_page_, page, 0),
+        "allocating memory that the GPU sees");
+  check(driver().cuMemAlloc(&sum_, sizeof page_->fingerprint), "allocating memory on the GPU");
+}
+
+Instruments::~Instruments() = default;  // as the process ends; the driver takes the page
+
+void Instruments::spin(CUstream stream, double seconds, std::uint64_t cycles) {
+  std::atomic_ref(page_->ended).store(0);
+  auto nanoseconds = static_cast<std::uint64_t>(1e9 * seconds);
+  CUdeviceptr report = device_page_;
+  void* arguments[] = {&nanoseconds, &cycles, &report};
+  const CUlaunchConfig config{.gridDimX = 1,
+                              .gridDimY = 1,
+                              .gridDimZ = 1,
+                              .blockDimX = 1,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .hStream = stream};
+  check(driver().cuLaunchKernelEx(&config, spin_, arguments, nullptr), "launching a spin");
+}
+
+bool Instruments::spin_has_ended() const { return std::atomic_ref(page_->ended).load() != 0; }
+double Instruments::spin_seconds() const { return 1e-9 * static_cast<double>(page_->nanoseconds); }
+std::uint64_t Instruments::spin_cycles() const { return page_->cycles; }
+
+void Instruments::fingerprint(CUstream stream, const void* data, std::uint64_t bytes) {
+  check(driver().cuMemsetD32Async(sum_, 0, 2, stream), "clearing a sum");
+  auto from = reinterpret_cast<CUdeviceptr>(data);
+  void* arguments[] = {&from, &bytes, &sum_};
+  const CUlaunchConfig config{.gridDimX = blocks_,
+                              .gridDimY = 1,
+                              .gridDimZ = 1,
+                              .blockDimX = kFingerprintThreads,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .hStream = stream};
+  check(driver().cuLaunchKernelEx(&config, fingerprint_, arguments, nullptr),
+        "launching a fingerprint");
+  check(driver().cuMemcpyDtoHAsync(&page_->fingerprint, sum_, sizeof page_->fingerprint, stream),
+        "copying a sum");
+}
+
+std::uint64_t Instruments::last_fingerprint() const { return page_->fingerprint; }
+
+}  // namespace attnlab::cuda

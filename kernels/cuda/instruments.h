@@ -1,0 +1,46 @@
+// The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, and a
+// fingerprint of memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cuda/jit.h"
+
+namespace attnlab::cuda {
+
+class Instruments {
+ public:
+  // Compiles them; the device's context must be current.
+  explicit Instruments(const Device& device);
+  ~Instruments();
+  Instruments(const Instruments&) = delete;
+  Instruments& operator=(const Instruments&) = delete;
+
+  // Queues a kernel that runs for `seconds`, and for `cycles` of the multiprocessor's clock.
+  void spin(CUstream stream, double seconds, std::uint64_t cycles = 0);
+  // Of the last one, at any time.
+  bool spin_has_ended() const;
+  // Of the last one, when it has: how long it found itself running.
+  double spin_seconds() const;
+  std::uint64_t spin_cycles() const;
+
+  void fingerprint(CUstream stream, const void* data, std::uint64_t bytes);
+  // Of the last one, once the stream has been waited for.
+  std::uint64_t last_fingerprint() const;
+
+ private:
+  struct Page;  // memory that the host and the GPU see
+
+  std::shared_ptr<const Module> module_;
+  CUfunction spin_ = nullptr;
+  CUfunction fingerprint_ = nullptr;
+  Page* page_ = nullptr;
+  CUdeviceptr device_page_ = 0;
+  CUdeviceptr sum_ = 0;
+  unsigned blocks_ = 1;
+};
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,243 @@
+#include "kernels/cuda/runtime.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <new>
+#include <sstream>
+#include <thread>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/instruments.h"
+
+namespace attnlab::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+CUdeviceptr pointer(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
+
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream stream;
+  (stream << ... << parts);
+  return stream.str();
+}
+
+// Work recorded once, launched with one call.
+class Graph {
+ public:
+  Graph(CUstream stream, const std::function<void()>& work) {
+    const Driver& api = driver();
+    check(api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+          "recording a graph");
+    work();
+    CUgraph graph = nullptr;
+    check(api.cuStreamEndCapture(stream, &graph), "recording a graph");
+    const CUresult made = api.cuGraphInstantiateWithFlags(&executable_, graph, 0);
+    api.cuGraphDestroy(graph);
+    check(made, "making a graph");
+  }
+  ~Graph() { driver().cuGraphExecDestroy(executable_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void launch(CUstream stream) const {
+    check(driver().cuGraphLaunch(executable_, stream), "launching a graph");
+  }
+
+ private:
+  CUgraphExec executable_ = nullptr;
+};
+
+class GpuRuntime final : public Runtime {
+ public:
+  explicit GpuRuntime(const Device& device)
+      : instruments_(device), max_clock_hz_(device.max_clock_hz) {
+    check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
+    for (CUevent* event : {&begin_, &end_}) {
+      check(driver().cuEventCreate(event, CU_EVENT_DEFAULT), "making an event");
+    }
+  }
+
+  bool is_host() const override { return false; }
+
+  void* allocate(std::uint64_t bytes) override {
+    CUdeviceptr data = 0;
+    const CUresult result = driver().cuMemAlloc(&data, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) throw std::bad_alloc();
+    check(result, "allocating memory on the GPU");
+    return reinterpret_cast<void*>(data);
+  }
+
+  void release(void* data) noexcept override {
+    if (lost_) return;  // the driver would wait for what never ends; the process ends soon
+    driver().cuMemFree(pointer(data));
+  }
+
+  void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {
+    submit(driver().cuMemsetD8Async(pointer(data), byte, bytes, stream_), "filling memory");
+    synchronize();
+  }
+
+  void write(void* data, const void* from_host, std::uint64_t bytes) override {
+    synchronize();
+    submit(driver().cuMemcpyHtoDAsync(pointer(data), from_host, bytes, stream_),
+           "copying to the GPU");
+    synchronize();
+  }
+
+  void read(void* to_host, const void* data, std::uint64_t bytes) override {
+    synchronize();  // a copy to pageable memory may block, which would blind the watchdog
+    submit(driver().cuMemcpyDtoHAsync(to_host, pointer(data), bytes, stream_),
+           "copying from the GPU");
+    synchronize();
+  }
+
+  std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
+    guarded([&] { instruments_.fingerprint(stream_, data, bytes); });
+    synchronize();
+    return instruments_.last_fingerprint();
+  }
+
+  // Polls, so that what hangs is noticed.
+  void synchronize() override {
+    const Clock::time_point start = Clock::now();
+    for (;;) {
+      const CUresult state = driver().cuStreamQuery(stream_);
+      if (state == CUDA_SUCCESS) return;
+      if (state != CUDA_ERROR_NOT_READY) submit(state, "waiting for the GPU");
+      const double waited = seconds_since(start);
+      if (waited > timeout_) {
+        lost_ = true;
+        throw DeviceLost(DeviceLost::Cause::hang, text("did not end within ", timeout_, " s"));
+      }
+      // Short waits are worth a busy processor, long ones are not.
+      if (waited > 1e-3) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  void* queue() override { return stream_; }
+
+  double seconds_of(int launches, const Launch& launch) override {
+    const auto queue_all = [&] {
+      for (int i = 0; i < launches; ++i) launch(i);
+    };
+    return behind_a_spin(queue_all);
+  }
+
+  std::string timer() const override { return "cuda events behind a spinning kernel"; }
+
+  // Spins of a known number of cycles, which say themselves how long they ran.
+  std::string check_timer() override {
+    constexpr std::uint64_t kCycles = 3'000'000;
+    double last = 0.0;
+    for (const std::uint64_t cycles : {kCycles, 2 * kCycles}) {
+      const double seconds = seconds_of(1, [&](int) { instruments_.spin(stream_, 0.0, cycles); });
+      const double expected = instruments_.spin_seconds();
+      if (!(std::abs(seconds - expected) <= 0.005 * expected + 5e-6)) {
+        return text("events say that a spin of ", cycles, " cycles took ", 1e6 * seconds,
+                    " us, the GPU's own clock says ", 1e6 * expected, " us");
+      }
+      const auto spun = static_cast<double>(instruments_.spin_cycles());
+      if (!(spun >= static_cast<double>(cycles) && spun <= 1.01 * static_cast<double>(cycles))) {
+        return text("a spin of ", cycles, " cycles counted ", spun);
+      }
+      const double clock = spun / expected;
+      if (!(clock <= 1.02 * max_clock_hz_)) {
+        return text("a spin ran at ", 1e-6 * clock, " MHz, and the GPU's highest clock is ",
+                    1e-6 * max_clock_hz_, " MHz");
+      }
+      if (last > 0.0 && !(seconds > 1.5 * last && seconds < 2.7 * last)) {
+        return text("twice as many cycles took ", seconds / last, " times as long");
+      }
+      last = seconds;
+    }
+    return "";
+  }
+
+  double graph_seconds_of(int launches, const Launch& launch) override {
+    double seconds = 0.0;
+    guarded([&] {
+      const Graph graph(stream_, [&] {
+        for (int i = 0; i < launches; ++i) launch(i);
+      });
+      graph.launch(stream_);  // the first launch also uploads it
+      synchronize();
+      seconds = behind_a_spin([&] { graph.launch(stream_); });
+    });
+    return seconds;
+  }
+
+  void set_timeout(double seconds) override { timeout_ = seconds; }
+
+ private:
+  static constexpr int kTries = 4;
+  static constexpr double kShortestLead = 20e-6;
+
+  // Time between two events around what `queue_all` queues. A spinning kernel in front keeps the
+  // GPU from starting before everything is queued, so that the cost of launching stays out. How
+  // long it spins follows from how long queueing took the last time; if it ended too early, all is
+  // done again with a longer one.
+  double behind_a_spin(const std::function<void()>& queue_all) {
+    float milliseconds = 0.0f;
+    guarded([&] {
+      for (int tries = 1; tries <= kTries; ++tries) {
+        instruments_.spin(stream_, lead_);
+        check(driver().cuEventRecord(begin_, stream_), "recording an event");
+        const Clock::time_point start = Clock::now();
+        queue_all();
+        check(driver().cuEventRecord(end_, stream_), "recording an event");
+        const double queueing = seconds_since(start);
+        const bool late = instruments_.spin_has_ended();
+        lead_ = std::max(kShortestLead, 1.5 * queueing + kShortestLead);
+        synchronize();
+        check(driver().cuEventElapsedTime(&milliseconds, begin_, end_), "reading a time");
+        if (!late) break;
+      }
+    });
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+  // Notes when the device is lost on the way.
+  template <class Work>
+  void guarded(const Work& work) {
+    try {
+      work();
+    } catch (const DeviceLost&) {
+      lost_ = true;
+      throw;
+    }
+  }
+
+  void submit(CUresult result, const char* what) {
+    guarded([&] { check(result, what); });
+  }
+
+  Instruments instruments_;
+  double max_clock_hz_;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  double timeout_ = std::numeric_limits<double>::infinity();
+  double lead_ = 100e-6;  // seconds that the next spin takes
+  bool lost_ = false;
+};
+
+}  // namespace
+
+Runtime& runtime_of(const Device& device) {
+  static std::map<int, std::unique_ptr<GpuRuntime>> runtimes;
+  make_current(device);
+  std::unique_ptr<GpuRuntime>& runtime = runtimes[device.ordinal];
+  if (!runtime) runtime = std::make_unique<GpuRuntime>(device);
+  return *runtime;
+}
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,68 @@
+// Kernels that are no attention: what the runtime measures and compares with.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::instruments {
+
+// What a spin tells about itself, in memory that the host sees.
+struct SpinReport {
+  u64 cycles;       // clock64 from start to end
+  u64 nanoseconds;  // globaltimer from start to end
+  u32 ended;        // 1 once it has: what was queued behind it before that waited
+};
+
+__device__ inline u64 global_nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Keeps the queue busy for at least `nanoseconds` (and `cycles`), so that the host can queue work
+// behind it. One thread.
+__device__ inline void spin(u64 nanoseconds, u64 cycles, SpinReport* report) {
+  const u64 begin = global_nanoseconds();
+  const u64 begin_cycles = static_cast<u64>(clock64());
+  u64 now = begin;
+  u64 now_cycles = begin_cycles;
+  while (now - begin < nanoseconds || now_cycles - begin_cycles < cycles) {
+    now = global_nanoseconds();
+    now_cycles = static_cast<u64>(clock64());
+  }
+  report->cycles = now_cycles - begin_cycles;
+  report->nanoseconds = now - begin;
+  __threadfence_system();
+  *static_cast<volatile u32*>(&report->ended) = 1;
+}
+
+// A bijection of 64 bits that scatters them. Source: Steele, Lea and Flood, Fast splittable
+// pseudorandom number generators (OOPSLA 2014), the finaliser of SplitMix64.
+__device__ constexpr u64 scatter(u64 x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ul;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBul;
+  return x ^ (x >> 31);
+}
+
+// Adds to *sum a number for each 4-byte word that depends on its value and its place; the order of
+// additions is nothing to the sum, so any grid gives the same. The last bytes % 4 bytes are a word
+// of their own.
+__device__ inline void fingerprint(const u8* data, u64 bytes, u64* sum) {
+  const u64 words = bytes / 4;
+  const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
+  const u64 first = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
+  u64 mine = 0;
+  for (u64 word = first; word < words; word += stride) {
+    mine += scatter((word << 32 ^ word >> 32) + reinterpret_cast<const u32*>(data)[word]);
+  }
+  if (first == 0) {
+    u64 rest = 0;
+    for (u64 byte = words * 4; byte < bytes; ++byte) rest = rest << 8 | data[byte];
+    mine += scatter(rest + bytes);
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) mine += __shfl_down_sync(0xFFFFFFFFu, mine, lanes);
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(mine));
+  }
+}
+
+}  // namespace attnlab::instruments
