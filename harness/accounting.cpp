@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "harness/hash.h"
 #include "harness/inputs.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab {
 

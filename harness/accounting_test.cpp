@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/fake_kernels.h"
-#include "harness/hash.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab {
 namespace {

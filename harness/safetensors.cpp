@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "harness/errors.h"
-#include "harness/hash.h"
 #include "harness/safetensors_header.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "harness/hash.h"
+#include "kernels/api/hash.h"
 
 namespace attnlab::verify {
 
