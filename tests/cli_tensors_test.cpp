@@ -6,8 +6,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "kernels/api/hash.h"
 #include "harness/safetensors.h"
+#include "kernels/api/hash.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {

@@ -38,7 +38,8 @@ struct CompiledEntry {
   std::int64_t spill_load_bytes = 0;
   std::int64_t stack_bytes = 0;
   std::int64_t static_shared_bytes = 0;
-  int blocks_per_multiprocessor = 0;  // that fit at once
+  int blocks_per_multiprocessor = 0;  // that fit at once; 0 also where the arch is not known
+  double occupancy = 0.0;             // their threads, of those that a multiprocessor can hold
 };
 
 struct Compilation {
@@ -48,7 +49,7 @@ struct Compilation {
   double seconds = 0.0;  // that the compiler took, also if it was in an earlier process
   bool from_cache = false;
   std::vector<CompiledEntry> entries;
-  std::vector<std::string> advisories;  // of ptxas: "C7508: ..."
+  std::vector<std::string> advisories;  // of ptxas: "C7508: ..."; and all warnings
   std::string error;  // empty: all is well; else the compiler's words, with the kernel's own file
                       // and line
 };
@@ -60,10 +61,13 @@ struct CompileJob {
 
 // What all units of a process are compiled with.
 struct CompilerSettings {
-  std::string cache_folder;   // empty: $XDG_CACHE_HOME/attnlab, or ~/.cache/attnlab
-  std::string library;        // path of another NVRTC than the one that is found
-  std::string source_folder;  // a tree whose kernels/ is read in place of the one built in
-  bool debug = false;         // for cuda-gdb: no optimisation
+  std::string cache_folder;  // empty: $XDG_CACHE_HOME/attnlab, or ~/.cache/attnlab
+  std::string library;       // path of another NVRTC than the one that is found
+  // A tree whose kernels/ is read in place of what is built in; empty: $ATTNLAB_KERNEL_SOURCES.
+  std::string source_folder;
+  bool debug = false;  // for cuda-gdb: no optimisation, and no unit need be clean
+  // The program whose verb compile-worker is run_compile_worker(); empty: this one.
+  std::string worker_program;
 };
 
 // Before anything is compiled.

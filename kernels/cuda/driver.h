@@ -9,23 +9,18 @@ namespace attnlab::cuda {
 
 // The functions that this project calls. Their names in the library have suffixes (_v2, ...) that
 // cuda.h hides behind macros.
-#define ATTNLAB_DRIVER_FUNCTIONS(X)                                                                \
-  X(cuInit)                                                                                        \
-  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) X(cuDeviceGetCount)   \
-      X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDevicePrimaryCtxRetain)   \
-          X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)        \
-              X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) \
-                  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) X(cuMemsetD32Async) \
-                      X(cuStreamCreate) X(cuStreamQuery) X(cuStreamSynchronize)                    \
-                          X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
-                              X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime)               \
-                                  X(cuEventDestroy) X(cuGraphInstantiateWithFlags)                 \
-                                      X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy)     \
-                                          X(cuModuleLoadData) X(cuModuleUnload)                    \
-                                              X(cuModuleGetFunction) X(cuFuncGetAttribute)         \
-                                                  X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(     \
-                                                      cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-                                                      X(cuTensorMapEncodeTiled)
+// clang-format off
+#define ATTNLAB_DRIVER_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
+  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \
+  X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async) \
+  X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamQuery) X(cuStreamBeginCapture) \
+  X(cuStreamEndCapture) X(cuEventCreate) X(cuEventRecord) X(cuEventElapsedTime) \
+  X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) \
+  X(cuFuncSetAttribute) X(cuLaunchKernelEx)
+// clang-format on
 
 struct Driver {
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/api/compiler.h"
@@ -39,5 +40,9 @@ struct Compiled {
   std::string cubin;
 };
 Compiled compile(const KernelUnit& unit, const std::string& arch);
+
+// The same from the cache alone. Throws MissingLibrary where there is no NVRTC, whose version is
+// part of what is looked for.
+std::optional<Compiled> find_compiled(const KernelUnit& unit, const std::string& arch);
 
 }  // namespace attnlab::cuda

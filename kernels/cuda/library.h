@@ -40,7 +40,4 @@ class Library {
   std::filesystem::path path_;
 };
 
-// The folders in which libraries are looked for when the system's loader does not know them.
-std::vector<std::filesystem::path> library_folders();
-
 }  // namespace attnlab::cuda

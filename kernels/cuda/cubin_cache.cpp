@@ -1,0 +1,137 @@
+#include "kernels/cuda/cubin_cache.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/hash.h"
+#include "kernels/cuda/bytes.h"
+
+namespace attnlab::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Raised whenever the layout of a file changes: an old one is then no hit.
+constexpr const char* kMagic = "attnlab cubin 1";
+
+// A file is the magic, the checksum of the rest, and the rest.
+std::string to_bytes(const std::string& key, const CachedCubin& entry) {
+  ByteWriter content;
+  content.text(key);
+  content.text(entry.compiler);
+  content.number(entry.seconds);
+  content.text(entry.log);
+  content.text(entry.cubin);
+  ByteWriter file;
+  file.text(kMagic);
+  file.number(fnv1a(content.bytes().data(), content.bytes().size()));
+  file.text(content.bytes());
+  return file.bytes();
+}
+
+std::optional<CachedCubin> from_bytes(const std::string& bytes, const std::string& key) try {
+  ByteReader file(bytes);
+  if (file.text() != kMagic) return std::nullopt;
+  const auto checksum = file.number<std::uint64_t>();
+  const std::string content = file.text();
+  if (checksum != fnv1a(content.data(), content.size()) || !file.is_at_end()) return std::nullopt;
+  ByteReader reader(content);
+  if (reader.text() != key) return std::nullopt;
+  CachedCubin entry;
+  entry.compiler = reader.text();
+  entry.seconds = reader.number<double>();
+  entry.log = reader.text();
+  entry.cubin = reader.text();
+  return entry;
+} catch (const std::out_of_range&) {
+  return std::nullopt;
+}
+
+// Writes a new file and waits until the disk has it.
+void write_file(const fs::path& file, const std::string& bytes) {
+  const auto check = [&](bool is_good) {
+    if (!is_good) throw std::system_error(errno, std::generic_category());
+  };
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  check(descriptor >= 0);
+  struct Closer {
+    int descriptor;
+    ~Closer() { close(descriptor); }
+  } const closer{descriptor};
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t written = write(descriptor, bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    check(written >= 0);
+    done += static_cast<std::size_t>(written);
+  }
+  check(fsync(descriptor) == 0);
+}
+
+fs::path default_folder() {
+  const std::string& set = compiler_settings().cache_folder;
+  if (!set.empty()) return set;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return fs::path(cache) / "attnlab";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return fs::path(home) / ".cache/attnlab";
+  throw std::runtime_error(
+      "no folder for compiled kernels: neither XDG_CACHE_HOME nor HOME is set; name one with "
+      "--cache-dir DIR");
+}
+
+}  // namespace
+
+CubinCache::CubinCache() : CubinCache(default_folder()) {}
+
+fs::path CubinCache::file_of(const std::string& name, const std::string& key) const {
+  std::string leading;
+  for (const char c : name) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    leading += is_plain ? c : '_';
+  }
+  constexpr std::size_t kMostCharacters = 120;
+  char hash[24];
+  std::snprintf(hash, sizeof(hash), "%016llx",
+                static_cast<unsigned long long>(fnv1a(key.data(), key.size())));
+  return folder_ / (leading.substr(0, kMostCharacters) + "-" + hash + ".cubin");
+}
+
+std::optional<CachedCubin> CubinCache::find(const std::string& name, const std::string& key) const {
+  std::ifstream stream(file_of(name, key), std::ios::binary);
+  if (!stream) return std::nullopt;
+  return from_bytes({std::istreambuf_iterator<char>(stream), {}}, key);
+}
+
+void CubinCache::store(const std::string& name, const std::string& key,
+                       const CachedCubin& entry) const {
+  static std::atomic<int> count = 0;
+  const fs::path file = file_of(name, key);
+  const fs::path scratch =
+      file.string() + "." + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tmp";
+  try {
+    fs::create_directories(folder_);
+    std::error_code ignored;
+    fs::remove(scratch, ignored);  // of a process of this number that died
+    write_file(scratch, to_bytes(key, entry));
+    fs::rename(scratch, file);
+  } catch (const std::system_error& error) {
+    std::error_code ignored;
+    fs::remove(scratch, ignored);
+    throw std::runtime_error("the compiled kernel cannot be kept in " + file.string() + ": " +
+                             error.code().message() +
+                             "; make room there, or name another folder with --cache-dir DIR");
+  }
+}
+
+}  // namespace attnlab::cuda

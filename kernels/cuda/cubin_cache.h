@@ -1,0 +1,40 @@
+// Compiled units on disk. Many processes may read and write one folder at once; it can be filled on
+// one machine and carried to another.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace attnlab::cuda {
+
+// What the compiler made, and what it said.
+struct CachedCubin {
+  std::string compiler;  // "NVRTC 13.0"
+  double seconds = 0.0;  // that it took
+  std::string log;
+  std::string cubin;
+};
+
+class CubinCache {
+ public:
+  // Of compiler_settings(). Throws std::runtime_error where no folder is set and there is no home.
+  CubinCache();
+  explicit CubinCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // `key` is all that the result depends on, as text; `name` leads the name of the file. Nothing
+  // where there is no file, or where it is not whole or another key's.
+  std::optional<CachedCubin> find(const std::string& name, const std::string& key) const;
+
+  // In one step: others see the old file or the new one. Throws std::runtime_error with the file
+  // and the system's words.
+  void store(const std::string& name, const std::string& key, const CachedCubin& entry) const;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path file_of(const std::string& name, const std::string& key) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,41 @@
+// The text of the kernels' headers: built in, or read from a tree so that an edit is tried without
+// a rebuild.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/nvrtc.h"
+
+namespace attnlab::cuda {
+
+class KernelSources {
+ public:
+  // Of this build.
+  static KernelSources built_in();
+  // Of a tree: `folder` holds kernels/. Throws std::runtime_error if it does not.
+  static KernelSources of_tree(const std::string& folder);
+  explicit KernelSources(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}
+
+  // The headers that a source includes, and those that they include, and so on; each once, by name.
+  // What is not among the sources is left to the compiler, which says where it was wanted.
+  std::vector<Header> included_by(std::string_view source) const;
+
+ private:
+  std::map<std::string, std::string> texts_;  // path in the tree -> text
+};
+
+// Of compiler_settings(): those of $ATTNLAB_KERNEL_SOURCES where no folder is set.
+const KernelSources& kernel_sources();
+
+// What the build puts into the program (scripts/embed_kernels.cmake).
+struct EmbeddedSource {
+  const char* path;
+  const char* text;
+};
+extern const EmbeddedSource kEmbeddedSources[];
+extern const int kNumEmbeddedSources;
+
+}  // namespace attnlab::cuda

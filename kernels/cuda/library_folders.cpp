@@ -1,0 +1,125 @@
+#include "kernels/cuda/library_folders.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "kernels/api/text.h"
+
+namespace attnlab::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The entries of a folder whose names begin so, sorted backwards: a newer version comes first.
+std::vector<fs::path> entries(const fs::path& folder, std::string_view prefix) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+class Folders {
+ public:
+  void add(const fs::path& folder) {
+    std::error_code error;
+    const fs::path real = fs::canonical(folder, error);
+    if (error || !fs::is_directory(real, error)) return;
+    if (std::find(found_.begin(), found_.end(), real) == found_.end()) found_.push_back(real);
+  }
+  // A toolkit, or a conda environment that holds one.
+  void add_toolkit(const fs::path& root) {
+    if (root.empty()) return;
+    add(root / "lib64");
+    add(root / "lib");
+    for (const fs::path& target : entries(root / "targets", "")) add(target / "lib");
+  }
+  // nvidia/cu13/lib of new wheels, nvidia/cuda_nvrtc/lib and the like of older ones.
+  void add_wheels(const fs::path& site_packages) {
+    for (const fs::path& toolkit : entries(site_packages / "nvidia", "cu1")) add(toolkit / "lib");
+    for (const fs::path& package : entries(site_packages / "nvidia", "")) add(package / "lib");
+  }
+  void add_python(const fs::path& prefix) {
+    for (const fs::path& version : entries(prefix / "lib", "python3")) {
+      add_wheels(version / "site-packages");
+      add_wheels(version / "dist-packages");
+    }
+  }
+  // What scripts/setup.sh --cuda makes, in this folder.
+  void add_local(const fs::path& folder) {
+    if (folder.empty()) return;
+    add_toolkit(folder / ".cuda");
+    add_wheels(folder / ".cuda");
+  }
+  std::vector<fs::path> take() { return std::move(found_); }
+
+ private:
+  std::vector<fs::path> found_;
+};
+
+// The python3 that a shell would start, which need not be where its packages are.
+std::vector<fs::path> pythons_on_path() {
+  std::vector<fs::path> found;
+  const std::string path = environment("PATH");
+  for (const std::string_view folder : split(path, ':')) {
+    const fs::path file = fs::path(folder) / "python3";
+    std::error_code error;
+    if (folder.empty() || !fs::exists(file, error)) continue;
+    found.push_back(file);
+    const fs::path real = fs::canonical(file, error);
+    if (!error) found.push_back(real);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<fs::path> library_folders() {
+  Folders folders;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
+    const fs::path root = environment(name);
+    folders.add_toolkit(root);
+    if (!root.empty()) folders.add_wheels(root);
+  }
+  folders.add_toolkit("/usr/local/cuda");
+  for (const fs::path& toolkit : entries("/usr/local", "cuda-")) folders.add_toolkit(toolkit);
+
+  folders.add_local(ATTNLAB_SOURCE_ROOT);
+  std::error_code error;
+  for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+       !folder.empty() && folder != folder.root_path(); folder = folder.parent_path()) {
+    folders.add_local(folder);
+  }
+
+  const std::string python_path = environment("PYTHONPATH");
+  for (const std::string_view folder : split(python_path, ':')) {
+    if (!folder.empty()) folders.add_wheels(folder);
+  }
+  const std::string virtual_env = environment("VIRTUAL_ENV");
+  if (!virtual_env.empty()) folders.add_python(virtual_env);
+  const fs::path home = environment("HOME");
+  if (!home.empty()) folders.add_python(home / ".local");
+  for (const fs::path& python : pythons_on_path()) {
+    folders.add_python(python.parent_path().parent_path());
+  }
+  if (!home.empty()) {  // its python3 on PATH is a script that chooses one of these
+    for (const fs::path& version : entries(home / ".pyenv/versions", "3")) {
+      folders.add_python(version);
+    }
+  }
+  folders.add_python("/usr/local");
+  folders.add_python("/usr");
+  folders.add_wheels("/usr/lib/python3/dist-packages");
+  return folders.take();
+}
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,15 @@
+// Where CUDA's libraries may lie when the system's loader does not know them.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+namespace attnlab::cuda {
+
+// The folders that exist, in the order in which they are searched: $CUDA_HOME, $CUDA_PATH and
+// $CONDA_PREFIX, /usr/local/cuda and its numbered neighbours (newest first), the local environment
+// of scripts/setup.sh --cuda (.cuda in the source tree, beside the program or above it), Python's
+// nvidia wheels. Reads folders and the environment; runs nothing.
+std::vector<std::filesystem::path> library_folders();
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,70 @@
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/jit.h"
+
+namespace attnlab::cuda {
+namespace {
+
+// Whether two units load the same code in the same way.
+std::string identity(const KernelUnit& unit, const Device& device) {
+  std::string text = std::to_string(device.ordinal) + "\n" + unit.name + "\n" + unit.source;
+  for (const std::string& option : unit.options) text += "\n" + option;
+  for (const KernelEntry& entry : unit.entries) {
+    text += "\n" + entry.name + " " + std::to_string(entry.threads) + " " +
+            std::to_string(entry.dynamic_shared_bytes);
+  }
+  return text;
+}
+
+std::shared_ptr<const Module> load_now(const KernelUnit& unit, const Device& device) {
+  const std::string arch = arch_of(device);
+  const Compiled compiled = compile(unit, arch);
+  if (!compiled.compilation.error.empty()) {
+    throw std::runtime_error("kernel " + unit.name + " does not compile for " + arch + ":\n" +
+                             compiled.compilation.error);
+  }
+  CUmodule module = nullptr;
+  check(driver().cuModuleLoadData(&module, compiled.cubin.data()),
+        "loading kernel " + unit.name + " for " + arch);
+  return std::make_shared<const Module>(module, unit);
+}
+
+}  // namespace
+
+Module::Module(CUmodule module, const KernelUnit& unit)
+    : module_(module), unit_(unit.name), entries_(unit.entries) {}
+
+// The context may be gone already, at the end of the process or after a fault; then so is this.
+Module::~Module() { driver().cuModuleUnload(module_); }
+
+CUfunction Module::function(const std::string& name) const {
+  for (const KernelEntry& entry : entries_) {
+    if (entry.name != name) continue;
+    const std::string what = "kernel " + name + " of " + unit_;
+    CUfunction function = nullptr;
+    check(driver().cuModuleGetFunction(&function, module_, name.c_str()), what);
+    check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(entry.dynamic_shared_bytes)),
+          what + ": " + std::to_string(entry.dynamic_shared_bytes) + " bytes of shared memory");
+    return function;
+  }
+  throw std::runtime_error("unit " + unit_ + " has no entry '" + name + "'");
+}
+
+std::shared_ptr<const Module> load(const KernelUnit& unit, const Device& device) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const Module>> loaded;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<const Module>& known = loaded[identity(unit, device)];
+  std::shared_ptr<const Module> module = known.lock();
+  if (module == nullptr) {
+    module = load_now(unit, device);
+    known = module;
+  }
+  return module;
+}
+
+}  // namespace attnlab::cuda
