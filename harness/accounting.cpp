@@ -21,7 +21,7 @@ std::int64_t of_pass(Pass pass, std::int64_t forward) {
 
 }  // namespace
 
-Flops count_flops(const Problem& problem, std::int64_t executed) {
+Flops count_flops(const Problem& problem, std::optional<std::int64_t> executed) {
   return {.useful = useful_flops(problem), .executed = executed, .paper = paper_flops(problem)};
 }
 

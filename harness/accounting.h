@@ -9,8 +9,8 @@
 
 namespace attnlab {
 
-// `executed` comes from the schedule (Implementation::traffic).
-Flops count_flops(const Problem& problem, std::int64_t executed);
+// `executed` comes from the schedule (Implementation::traffic), if there is one.
+Flops count_flops(const Problem& problem, std::optional<std::int64_t> executed);
 
 // FLOPs of the visible pairs: 4 * A * d forward, 10 * A * d backward.
 std::int64_t useful_flops(const Problem& problem);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/accounting.h"
 #include "harness/safetensors.h"
 #include "kernels/shared/convert.h"
 #include "kernels/shared/philox.h"

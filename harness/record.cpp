@@ -118,7 +118,9 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
 }
 
 Json flops_json(const Flops& flops) {
-  return {{"useful", flops.useful}, {"executed", flops.executed}, {"paper", flops.paper}};
+  return {{"useful", flops.useful},
+          {"executed", optional(flops.executed, [](std::int64_t n) { return Json(n); })},
+          {"paper", flops.paper}};
 }
 
 Json memory_json(const Memory& memory) {

@@ -39,7 +39,7 @@ struct Timing {
 
 struct Flops {
   std::int64_t useful = 0;    // 4 * A * d forward, 10 * A * d backward; A: visible pairs
-  std::int64_t executed = 0;  // whole tiles
+  std::optional<std::int64_t> executed;  // whole tiles; empty: not known, of a peer
   std::int64_t paper = 0;     // 4 * sq * sk * d * h * b, halved for causal
 };
 

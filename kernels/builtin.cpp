@@ -32,7 +32,7 @@ std::vector<Device> available_devices() {
   return devices;
 }
 
-Runtime& runtime_of(const Device& device) {
+Runtime& runtime_of([[maybe_unused]] const Device& device) {
 #if defined(ATTNLAB_CUDA)
   if (device.backend == Backend::cuda) return cuda::runtime_of(device);
 #endif

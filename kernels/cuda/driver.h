@@ -11,14 +11,14 @@ namespace attnlab::cuda {
 // cuda.h hides behind macros.
 // clang-format off
 #define ATTNLAB_DRIVER_FUNCTIONS(X) \
-  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
+  X(cuInit) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) \
   X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \
   X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async) \
   X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamQuery) X(cuStreamBeginCapture) \
   X(cuStreamEndCapture) X(cuEventCreate) X(cuEventRecord) X(cuEventElapsedTime) \
   X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
-  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
   X(cuFuncSetAttribute) X(cuLaunchKernelEx)
 // clang-format on
 
