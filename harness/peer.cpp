@@ -1,0 +1,212 @@
+#include "harness/peer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "harness/accounting.h"
+#include "harness/errors.h"
+#include "harness/suggest.h"
+
+namespace attnlab {
+namespace {
+
+using Kind = PeerError::Kind;
+
+constexpr std::string_view kPrefix = "torch:";
+constexpr std::array<std::string_view, 5> kBackends = {"eager", "flash", "efficient", "cudnn",
+                                                       "math"};
+
+std::string_view backend_of(std::string_view peer) { return peer.substr(kPrefix.size()); }
+
+// What an answer says under a key. A peer that answers otherwise has another idea of the protocol.
+template <class T>
+T get(const nlohmann::json& answer, const char* key) try {
+  return answer.at(key).get<T>();
+} catch (const nlohmann::json::exception&) {
+  throw PeerError(Kind::error, fmt::format("the peer's answer has no proper '{}': {}", key,
+                                           answer.dump().substr(0, 200)));
+}
+
+// The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
+std::string blind_row(const Problem& problem) {
+  const std::vector<std::uint8_t> blocks = make_block_pattern(problem);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const Mask mask = make_mask(problem, b, view_block_pattern(problem, blocks.data()));
+    for (std::int64_t row = 0; row < problem.seqlen_q; ++row) {
+      if (visible_keys(mask, row) == 0) return fmt::format("row {} of batch entry {}", row, b);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> parse_peers(std::string_view text) {
+  std::vector<std::string> known;
+  for (const std::string_view backend : kBackends)
+    known.push_back(fmt::format("torch:{}", backend));
+  std::vector<std::string> peers;
+  std::string prefix;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string name(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
+      prefix = name.substr(0, colon + 1);
+    } else {
+      name.insert(0, prefix);
+    }
+    if (std::ranges::find(known, name) == known.end()) {
+      throw UsageError(
+          fmt::format("--peer: there is no peer '{}'{}", name, suggestion(name, known)));
+    }
+    if (std::ranges::find(peers, name) == peers.end()) peers.push_back(name);
+  }
+  return peers;
+}
+
+bool is_peer(std::string_view kernel) { return kernel.starts_with(kPrefix); }
+
+std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
+                                const Device& device) {
+  const std::string_view backend = backend_of(peer);
+  const bool is_cuda = device.backend == Backend::cuda;
+  if (problem.layout == Layout::packed) {
+    return "PyTorch's scaled_dot_product_attention takes no packed sequences";
+  }
+  if (!is_cuda && (backend == "efficient" || backend == "cudnn")) {
+    return fmt::format("PyTorch has no {} backend on a CPU", backend);
+  }
+  if (is_cuda && problem.dtype == Dtype::f32 && (backend == "flash" || backend == "cudnn")) {
+    return fmt::format("PyTorch's {} backend takes f16 and bf16 only", backend);
+  }
+  const MaskSpec& mask = problem.mask;
+  if (is_cuda && backend == "flash" && (mask.window || mask.padding || mask.blocks)) {
+    return "PyTorch's flash backend takes no mask but a causal one";
+  }
+  if (const std::string row = blind_row(problem); !row.empty()) {
+    return row + " sees no key: PyTorch gives NaN there";
+  }
+  return "";
+}
+
+PeerInputs::PeerInputs(const Problem& problem, const Tensors& tensors)
+    : problem_(problem),
+      // q, k, v, dO and o, dQ, dK, dV, and room for both sides to write anew what is there.
+      folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
+  const Tensors inputs = {.q = tensors.q,
+                          .k = tensors.k,
+                          .v = tensors.v,
+                          .dout = tensors.dout,
+                          .block_pattern = tensors.block_pattern};
+  write_safetensors(file(), view_tensors(problem, inputs),
+                    to_metadata({.problem = problem, .kernel = "", .config = ""}));
+}
+
+PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& file) try
+    : file_(read_safetensors(file)) {
+  const bool has_o = problem.pass != Pass::bwd;
+  const bool has_gradients = problem.pass != Pass::fwd;
+  // What should be there, as views of nothing.
+  std::byte nothing{};
+  Tensors wanted;
+  if (has_o) wanted.o = &nothing;
+  if (has_gradients) wanted.dq = wanted.dk = wanted.dv = &nothing;
+  for (const auto& [name, want] : view_tensors(problem, wanted)) {
+    const auto got = file_.tensors.find(name);
+    if (got == file_.tensors.end() || got->second.dtype != want.dtype ||
+        got->second.shape != want.shape) {
+      throw PeerError(Kind::error, fmt::format("the peer's outputs have no {} of {} [{}]", name,
+                                               want.dtype, fmt::join(want.shape, ", ")));
+    }
+  }
+} catch (const UsageError& error) {
+  throw PeerError(Kind::error, fmt::format("the peer's outputs: {}", error.what()));
+}
+
+Tensors PeerOutputs::attach(Tensors tensors) const {
+  const auto data = [&](const char* name) -> void* {
+    const auto view = file_.tensors.find(name);
+    // The bytes are this object's own and not const.
+    return view == file_.tensors.end() ? nullptr
+                                       : const_cast<std::byte*>(view->second.bytes.data());
+  };
+  tensors.o = data("o");
+  tensors.lse = nullptr;
+  tensors.dq = data("dq");
+  tensors.dk = data("dk");
+  tensors.dv = data("dv");
+  return tensors;
+}
+
+TorchPeer::TorchPeer(PeerProcess& process, std::string name, Device device)
+    : process_(process), name_(std::move(name)), device_(std::move(device)) {}
+
+TorchPeer::~TorchPeer() { release(); }
+
+PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& settings) {
+  release();
+  const bool is_cuda = device_.backend == Backend::cuda;
+  const auto answer = process_.call(
+      {{"call", "prepare"},
+       {"backend", std::string(backend_of(name_))},
+       {"device", is_cuda ? fmt::format("cuda:{}", device_.ordinal) : std::string("cpu")},
+       {"threads", device_.threads},
+       {"tf32", settings.tf32},
+       {"sets", settings.input_sets},
+       {"input", inputs.file().string()},
+       {"output", inputs.output_file().string()}});
+  handle_ = get<int>(answer, "handle");
+  generation_ = process_.generation();
+  inputs_ = &inputs;
+  kernels_ = get<std::vector<std::string>>(answer, "kernels");
+  peak_bytes_.reset();
+  if (answer.contains("peak_bytes") && !answer["peak_bytes"].is_null()) {
+    peak_bytes_ = get<std::uint64_t>(answer, "peak_bytes");
+  }
+  return PeerOutputs(inputs.problem(), inputs.output_file());
+}
+
+int TorchPeer::warm(double seconds, int launches) {
+  const auto answer = call({{"call", "warm"}, {"seconds", seconds}, {"launches", launches}});
+  return get<int>(answer, "launches");
+}
+
+double TorchPeer::seconds_of(int launches) {
+  const auto answer = call({{"call", "time"}, {"launches", launches}});
+  launch_cost_was_hidden_ = get<bool>(answer, "launch_cost_hidden");
+  return get<double>(answer, "seconds");
+}
+
+PeerOutputs TorchPeer::outputs() {
+  call({{"call", "outputs"}, {"output", inputs_->output_file().string()}});
+  return PeerOutputs(inputs_->problem(), inputs_->output_file());
+}
+
+void TorchPeer::release() noexcept {
+  if (inputs_ == nullptr) return;
+  inputs_ = nullptr;
+  if (!process_.runs(generation_)) return;  // gone with its process
+  try {
+    process_.call({{"call", "release"}, {"handle", handle_}});
+  } catch (const std::exception&) {  // then it holds nothing any more
+  }
+}
+
+std::string TorchPeer::version() {
+  return fmt::format("torch {}", get<std::string>(process_.hello(), "torch"));
+}
+
+nlohmann::json TorchPeer::call(nlohmann::json request) {
+  if (inputs_ == nullptr || !process_.runs(generation_)) {
+    throw PeerError(Kind::lost, name_ + " is not prepared, or its process ended since");
+  }
+  request["handle"] = handle_;
+  return process_.call(std::move(request));
+}
+
+}  // namespace attnlab

@@ -1,0 +1,87 @@
+"""A peer without PyTorch, for tests: answers every call of scripts/peers/torch_sdpa.py at once, and
+does what FAKE_PEER=CALL:MISDEED says instead of one of them. Its outputs are its inputs: o and dq
+are q, dk is k, dv is v. A launch takes 1 ms."""
+import json
+import math
+import os
+import struct
+import sys
+import time
+
+CALL, _, MISDEED = os.environ.get("FAKE_PEER", ":").partition(":")
+handles = {}
+
+
+def write_outputs(request, source):
+    with open(source, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    names = {"fwd": {"o": "q"}, "bwd": {"dq": "q", "dk": "k", "dv": "v"},
+             "fwdbwd": {"o": "q", "dq": "q", "dk": "k", "dv": "v"}}
+    outputs, body = {}, b""
+    for name, source_name in names[header["__metadata__"]["pass"]].items():
+        begin, end = header[source_name]["data_offsets"]
+        part = data[8 + length + begin : 8 + length + end]
+        outputs[name] = header[source_name] | {"data_offsets": [len(body), len(body) + len(part)]}
+        body += part
+    if CALL == request["call"] and MISDEED == "other_shape":
+        outputs["o"]["shape"] = [math.prod(outputs["o"]["shape"])]
+    text = json.dumps(outputs).encode()
+    with open(request["output"], "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def misbehave():
+    if MISDEED == "die":
+        print("the ground shakes", file=sys.stderr)
+        sys.exit(3)
+    if MISDEED == "hang":
+        time.sleep(600)
+    if MISDEED == "garbage":
+        print("a library greets you", flush=True)
+        time.sleep(600)
+    if MISDEED == "stale":
+        return {"id": 0, "ok": True}
+    if MISDEED == "chatter":  # more than a pipe holds
+        sys.stderr.write("noise\n" * 50000)
+    if MISDEED in ("error", "unsupported", "out_of_memory"):
+        return {MISDEED: f"it is an {MISDEED}"}
+    if MISDEED == "fatal":
+        return {"error": "the device is lost", "fatal": True}
+    if MISDEED == "old":
+        return {"protocol": 0}
+    return {}
+
+
+def answer(request):
+    call = request["call"]
+    result = misbehave() if call == CALL else {}
+    if {"error", "unsupported", "out_of_memory"} & result.keys():
+        return result
+    if call == "hello":
+        return {"protocol": 1, "torch": "9.9.9+fake"} | result
+    if call == "prepare":
+        handle = len(handles) + 1
+        handles[handle] = request["input"]
+        write_outputs(request, request["input"])
+        return {"handle": handle, "kernels": [request["backend"] + "_kernel", request["device"]],
+                "peak_bytes": 4096} | result
+    if request["handle"] not in handles:
+        return {"error": f"there is no handle {request['handle']}"}
+    if call == "warm":
+        return {"launches": max(request["launches"], int(request["seconds"] * 1000))} | result
+    if call == "time":
+        return {"seconds": 1e-3 * request["launches"], "launch_cost_hidden": False} | result
+    if call == "outputs":
+        write_outputs(request, handles[request["handle"]])
+        return result
+    handles.pop(request["handle"])
+    return result
+
+
+for line in sys.stdin:
+    received = json.loads(line)
+    if received["call"] == "quit":
+        break
+    print(json.dumps({"id": received["id"]} | answer(received)), flush=True)
