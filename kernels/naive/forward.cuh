@@ -146,8 +146,8 @@ __device__ void softmax_long_rows(const Params& params, const T* gS, T* gP, floa
   }
   const float row_max = reduce_team<Maximum, kLongRows.threads>(thread_max);
   const float reference = row_max == -kInfinity ? 0.0f : row_max * kLog2E;
-  const float row_sum = reduce_team<Sum, kLongRows.threads>(
-      thread_sum * exp2_f32(thread_max * kLog2E - reference));
+  const float row_sum =
+      reduce_team<Sum, kLongRows.threads>(thread_sum * exp2_f32(thread_max * kLog2E - reference));
 
   const float scale = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
   for (i64 column = first; column < columns; column += kStep) {
