@@ -12,12 +12,23 @@
 #include "kernels/v1/cpu.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v3/cpu.h"
+#if ATTNLAB_WITH_CUDA
+#include "kernels/naive/cuda.h"
+#endif
 
 namespace attnlab {
 
 const Registry& builtin_registry() {
-  static constexpr const Implementation* kBuiltin[] = {&naive::kCpu, &minimal::kCpu, &v1::kCpu,
-                                                       &v2::kCpu, &v3::kCpu};
+  static constexpr const Implementation* kBuiltin[] = {
+    &naive::kCpu,
+    &minimal::kCpu,
+    &v1::kCpu,
+    &v2::kCpu,
+    &v3::kCpu,
+#if ATTNLAB_WITH_CUDA
+    &naive::kCuda,
+#endif
+  };
   static const Registry registry(kBuiltin);
   return registry;
 }

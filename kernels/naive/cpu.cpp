@@ -66,12 +66,12 @@ void run(const KeyProduct& product, const Work& work, cpu::Runner& runner) {
 
 // The passes in order.
 void forward(const Work& work, cpu::Runner& runner) {
-  const bool is_16_bit = work.problem.dtype != Dtype::f32;
+  const bool needs_parts = work.writes_lse && work.problem.dtype != Dtype::f32;
   run(ScoreProduct{.left = &SliceTensors::q,
                    .right = &SliceTensors::k,
                    .scale = work.shape.softmax_scale,
                    .result = work.s,
-                   .epilogue = is_16_bit ? Epilogue::part_lse : Epilogue::none},
+                   .epilogue = needs_parts ? Epilogue::part_lse : Epilogue::none},
       work, runner);
   if (!work.problem.mask.is_none()) run(mask_rows, work, runner);
   run(softmax_rows, work, runner);
@@ -148,14 +148,15 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
 }
 
 // Both passes, on matrices in `hbm`.
-void run_passes(const Problem& problem, const Config& /*config*/, const Tensors& tensors, void* hbm,
+void run_passes(const Problem& problem, WritesLse writes_lse, const Tensors& tensors, void* hbm,
                 cpu::Runner& runner) {
   const Matrices sizes = matrices_bytes(problem);
   void* const first = hbm;
   void* const second = cpu::behind(first, sizes.first);
   Work work = {.problem = problem,
                .shape = make_shape(problem),
-               .dropout = make_dropout(problem.dropout, problem.seed)};
+               .dropout = make_dropout(problem.dropout, problem.seed),
+               .writes_lse = writes_lse == WritesLse::always || problem.dtype == Dtype::f32};
   work.s.data = work.dp.data = work.ds.data = first;
   work.p.data = tensors.saved != nullptr ? tensors.saved : second;
   work.part_lse = static_cast<float*>(cpu::behind(second, sizes.second));
@@ -169,7 +170,18 @@ void run_passes(const Problem& problem, const Config& /*config*/, const Tensors&
   }
 }
 
+void run_all(const Problem& problem, const Config& /*config*/, const Tensors& tensors, void* hbm,
+             cpu::Runner& runner) {
+  run_passes(problem, WritesLse::always, tensors, hbm, runner);
+}
+
 }  // namespace
+
+Traffic count_passes(const Problem& problem, WritesLse writes_lse) {
+  return cpu::count(problem, [&](cpu::Runner& runner) {
+    run_passes(problem, writes_lse, Tensors{}, nullptr, runner);
+  });
+}
 
 constexpr Implementation kCpu = {
     .api_version = kApiVersion,
@@ -183,9 +195,9 @@ constexpr Implementation kCpu = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .prepare = cpu::prepare,
-    .launch = cpu::launch<run_passes, worker_bytes>,
+    .launch = cpu::launch<run_all, worker_bytes>,
     .release = cpu::release,
-    .traffic = cpu::traffic<run_passes>,
+    .traffic = cpu::traffic<run_all>,
 };
 
 }  // namespace attnlab::naive

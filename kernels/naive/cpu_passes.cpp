@@ -84,13 +84,14 @@ void softmax_rows(const Work& work, const Slice& slice, Range rows, const FastMe
     executor.load(slice.block(work.s, {r, r + 1}, slice.keys()), row);
     float lse = executor.softmax_row(row);
     executor.store(row, slice.block(work.p, {r, r + 1}, slice.keys()));
+    if (!work.writes_lse) continue;
     if (work.problem.dtype != Dtype::f32) {
       executor.load(slice.part_lse({r, r + 1}, panels), parts);
       lse = executor.softmax_row(parts);
     }
     if (!executor.counts_only()) fast.sLse.data[r - rows.begin] = lse;
   }
-  executor.store(fast.sLse, slice.tensors().lse(rows));
+  if (work.writes_lse) executor.store(fast.sLse, slice.tensors().lse(rows));
 }
 
 // Pd = keep_scale * P, or 0 where dropout drops.

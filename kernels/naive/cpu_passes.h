@@ -39,6 +39,7 @@ struct Work {
   Matrix dropped_p{Operand::p};  // Pd; the same as p without dropout
   Matrix dp{Operand::dp};
   Matrix ds{Operand::ds};
+  bool writes_lse = true;
   float* part_lse = nullptr;  // (batch, num_heads_q, seqlen_q, key_panels), see Epilogue
 };
 

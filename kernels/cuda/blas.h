@@ -1,0 +1,69 @@
+// Matrix products by cuBLAS, which is opened when a product is first needed.
+#pragma once
+
+#include <cuda.h>
+
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+#include "kernels/shared/base.h"
+
+namespace attnlab::cuda {
+
+enum class Transposed : u8 { no, yes };
+
+// A batch of row-major matrices: elements from the operand's address to the first, between rows,
+// and between matrices (0: all of the batch are one).
+struct GemmMatrix {
+  i64 offset = 0;
+  i64 row_stride = 0;
+  i64 batch_stride = 0;
+  Transposed transposed = Transposed::no;  // the factor is the transpose of what is stored
+};
+
+// result (rows, columns) = alpha * left (rows, inner) * right (inner, columns) + beta * result.
+// Every size is at least 1. With beta = 0 the result's old values are not read.
+struct Gemm {
+  i64 rows = 0;
+  i64 columns = 0;
+  i64 inner = 0;
+  i64 batch = 1;
+  GemmMatrix left;
+  GemmMatrix right;
+  GemmMatrix result;
+  float alpha = 1.0f;
+  float beta = 0.0f;
+};
+
+// Sums are in fp32 always. `tf32` rounds fp32 factors to 10 bits of mantissa, for tensor cores.
+enum class GemmPrecision : u8 { full, tf32 };
+
+struct GemmTypes {
+  Dtype factors = Dtype::f32;
+  Dtype result = Dtype::f32;  // that of the factors, or f32
+  GemmPrecision precision = GemmPrecision::full;
+};
+
+class Blas {
+ public:
+  // One a device, as long as the process; its first use makes it, which allocates. The device's
+  // context must be current. Throws MissingLibrary, or std::runtime_error with cuBLAS's words.
+  static Blas& of(const Device& device);
+
+  // What use() wants: 32 MiB from sm_90 on, else 4 MiB, as NVIDIA recommends (cuBLAS
+  // documentation, cublasSetWorkspace()).
+  static u64 workspace_bytes(const Device& device);
+
+  // The products that follow run on `stream`, one after the other, in `workspace` (aligned to 256
+  // bytes): so they allocate nothing and can be captured into a graph.
+  void use(CUstream stream, void* workspace, u64 workspace_bytes);
+
+  // Asynchronous. Throws std::runtime_error with cuBLAS's words.
+  void run(const Gemm& gemm, const GemmTypes& types, const void* left, const void* right,
+           void* result);
+
+ private:
+  explicit Blas(void* handle) : handle_(handle) {}
+  void* handle_;  // cublasHandle_t
+};
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,54 @@
+// Kernels as functions: an entry of a module with the types of its parameters.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+#include <type_traits>
+
+#include "kernels/cuda/jit.h"
+#include "kernels/shared/base.h"
+
+namespace attnlab::cuda {
+
+// One launch of an entry: a line of blocks.
+struct LaunchShape {
+  u64 blocks = 0;
+  int threads = 0;  // of a block
+  u64 dynamic_shared_bytes = 0;
+};
+
+// `parameters` are the addresses of the values of the kernel's parameters. `name` is for the
+// message of what it throws: as check() does, and std::runtime_error where the grid has more blocks
+// than a line of them can have (2^31 - 1).
+void launch(CUfunction function, const std::string& name, const LaunchShape& shape, CUstream stream,
+            void** parameters);
+
+// `Parameters` must be the types of the kernel's parameters: nobody can check that.
+template <class... Parameters>
+class Kernel {
+ public:
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...),
+                "parameters are copied as bytes");
+
+  Kernel() = default;
+  // Throws std::runtime_error if the module has no such entry.
+  Kernel(const Module& module, const KernelEntry& entry)
+      : function_(module.function(entry.name)), entry_(entry) {}
+
+  // Asynchronous.
+  void operator()(CUstream stream, u64 blocks, const Parameters&... parameters) const {
+    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
+    launch(function_, entry_.name,
+           {.blocks = blocks,
+            .threads = entry_.threads,
+            .dynamic_shared_bytes = entry_.dynamic_shared_bytes},
+           stream, addresses);
+  }
+
+ private:
+  CUfunction function_ = nullptr;
+  KernelEntry entry_;
+};
+
+}  // namespace attnlab::cuda

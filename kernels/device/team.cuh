@@ -1,0 +1,46 @@
+// Threads that share a row: a warp, or a whole block.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::device {
+
+constexpr i32 kWarp = 32;
+
+struct Sum {
+  static constexpr float kNothing = 0.0f;
+  static __device__ float of(float a, float b) { return a + b; }
+};
+
+struct Maximum {
+  static constexpr float kNothing = -kInfinity;
+  static __device__ float of(float a, float b) { return fmaxf(a, b); }
+};
+
+template <class Operation>
+__device__ float reduce_warp(float value) {
+#pragma unroll
+  for (i32 distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = Operation::of(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
+  }
+  return value;
+}
+
+// The result of all threads' values, in every one of them.
+template <class Operation, i32 kThreads>
+__device__ float reduce_team(float value) {
+  value = reduce_warp<Operation>(value);
+  if constexpr (kThreads > kWarp) {
+    constexpr i32 kWarps = kThreads / kWarp;
+    static_assert(kWarps <= kWarp, "a block has at most 1024 threads");
+    __shared__ float sWarps[kWarps];
+    const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+    __syncthreads();  // the values of a reduction before may still be read
+    if (lane == 0) sWarps[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = reduce_warp<Operation>(lane < kWarps ? sWarps[lane] : Operation::kNothing);
+  }
+  return value;
+}
+
+}  // namespace attnlab::device

@@ -1,0 +1,249 @@
+// naive on a GPU: the passes of schedule.h in order, products by cuBLAS, all else by the kernels of
+// forward.cuh and backward.cuh. Against the CPU side two things differ: rows of the matrices are
+// padded to 16 bytes, and in 16 bits there is no lse, because the library's product leaves only
+// rounded scores.
+#include "kernels/naive/cuda.h"
+
+#include <memory>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/naive/cpu.h"
+#include "kernels/naive/cuda_products.h"
+#include "kernels/naive/cuda_units.h"
+
+namespace attnlab::naive {
+namespace {
+
+constexpr ConfigAxis kAxes[] = {
+    {.name = "tf32",
+     .summary = "1: products of f32 round their factors to TF32, for tensor cores",
+     .default_value = 0,
+     .minimum = 0,
+     .maximum = 1}};
+
+bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
+bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
+
+bool drops(const Problem& problem) {
+  return make_dropout(problem.dropout, problem.seed).threshold > 0;
+}
+
+u64 matrix_bytes(const Problem& problem) {
+  return static_cast<u64>(padded_elements(make_shape(problem)) * size_bytes(problem.dtype));
+}
+
+// dK and dV are summed in fp32 over query heads whose rows do not follow one another.
+bool needs_sums(const Problem& problem) {
+  return runs_backward(problem) && problem.dtype != Dtype::f32 && sums_by_calls(problem);
+}
+
+// The parts of the workspace, in order; bytes of each, whole multiples of 256.
+struct Parts {
+  u64 blas = 0;
+  u64 first = 0;   // S, then Pd; in backward dP, then dS
+  u64 second = 0;  // P that is not saved; in backward Pd
+  u64 sums = 0;    // dK, then dV in fp32
+  u64 total() const { return blas + first + second + sums; }
+};
+
+Parts parts_of(const Problem& problem, const Device& device) {
+  const u64 matrix = round_up<u64>(matrix_bytes(problem), 256);
+  const u64 sums = static_cast<u64>(problem.elements_k()) * sizeof(float);
+  return {.blas = cuda::Blas::workspace_bytes(device),
+          .first = matrix,
+          .second = problem.pass == Pass::fwd || drops(problem) ? matrix : 0,
+          .sums = needs_sums(problem) ? round_up<u64>(sums, 256) : 0};
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
+  if (config.get("tf32") != 0 && problem.dtype != Dtype::f32) {
+    return "tf32 = 1 is about products of f32: set it to 0";
+  }
+  return cuda::unsupported(problem, device);
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
+                              const Device& device) {
+  return parts_of(problem, device).total();
+}
+
+// P.
+std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
+  return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
+}
+
+bool writes_lse(const Problem& problem) { return problem.dtype == Dtype::f32; }
+
+std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
+                              const Device& /*device*/) {
+  std::vector<KernelUnit> needed;
+  if (runs_forward(problem)) needed.push_back(forward_unit(problem.dtype));
+  if (runs_backward(problem)) needed.push_back(backward_unit(problem.dtype));
+  return needed;
+}
+
+// Everything that a launch needs but the tensors.
+class Prepared : public PreparedKernel {
+ public:
+  Prepared(const Problem& problem, const Config& config, const Device& device)
+      : problem_(problem),
+        shape_(make_shape(problem)),
+        drops_(drops(problem)),
+        parts_(parts_of(problem, device)),
+        precision_(config.get("tf32") != 0 ? cuda::GemmPrecision::tf32 : cuda::GemmPrecision::full),
+        blas_(cuda::Blas::of(device)) {
+    if (runs_forward(problem)) prepare_forward(device);
+    if (runs_backward(problem)) prepare_backward(device);
+  }
+
+  void launch(const Tensors& tensors, CUstream stream) {
+    blas_.use(stream, tensors.workspace, parts_.blas);
+    if (runs_forward(problem_)) forward(tensors, stream);
+    if (runs_backward(problem_)) backward(tensors, stream);
+  }
+
+ private:
+  using ChangeRows = cuda::Kernel<Params, const void*, void*>;
+
+  void prepare_forward(const Device& device) {
+    forward_module_ = cuda::load(forward_unit(problem_.dtype), device);
+    mask_rows_ = {*forward_module_, pass_entry("mask_rows")};
+    softmax_rows_ = {*forward_module_, row_class_entry("softmax_rows", row_class())};
+    dropout_rows_ = {*forward_module_, pass_entry("dropout_rows")};
+    s_ = score_calls(problem_, shape_.softmax_scale);
+    o_ = row_calls(problem_, 1.0f);
+  }
+
+  void prepare_backward(const Device& device) {
+    backward_module_ = cuda::load(backward_unit(problem_.dtype), device);
+    dropout_rows_ = {*backward_module_, pass_entry("dropout_rows")};
+    softmax_backward_rows_ = {*backward_module_,
+                              row_class_entry("softmax_backward_rows", row_class())};
+    round_sums_ = {*backward_module_, pass_entry("round_sums")};
+    dp_ = score_calls(problem_, 1.0f);
+    dq_ = row_calls(problem_, shape_.softmax_scale);
+    dk_ = key_calls(problem_, shape_.softmax_scale);
+    dv_ = key_calls(problem_, 1.0f);
+  }
+
+  RowClass row_class() const { return naive::row_class(shape_.seqlen_k); }
+  u64 tiles() const { return row_blocks(shape_, kTileRows, kTileColumns); }
+  u64 rows() const { return row_blocks(shape_, row_class().rows(), shape_.seqlen_k); }
+
+  void* first(const Tensors& tensors) const { return cuda::behind(tensors.workspace, parts_.blas); }
+  void* second(const Tensors& tensors) const { return cuda::behind(first(tensors), parts_.first); }
+  void* sums(const Tensors& tensors) const { return cuda::behind(second(tensors), parts_.second); }
+  void* p(const Tensors& tensors) const {
+    return tensors.saved != nullptr ? tensors.saved : second(tensors);
+  }
+
+  // The calls of a product whose result is of type `dtype`.
+  void multiply(const ProductCalls& calls, const void* left, const void* right, void* result,
+                Dtype dtype, CUstream stream) {
+    for (const Range& zeros : calls.zeros) {
+      const u64 begin = static_cast<u64>(zeros.begin * size_bytes(dtype));
+      cuda::check(cuda::driver().cuMemsetD8Async(
+                      reinterpret_cast<CUdeviceptr>(cuda::behind(result, begin)), 0,
+                      static_cast<u64>(zeros.size() * size_bytes(dtype)), stream),
+                  "clearing rows that see nothing");
+    }
+    const cuda::GemmTypes types = {
+        .factors = problem_.dtype, .result = dtype, .precision = precision_};
+    for (const cuda::Gemm& gemm : calls.gemms) blas_.run(gemm, types, left, right, result);
+  }
+
+  void multiply(const ProductCalls& calls, const void* left, const void* right, void* result,
+                CUstream stream) {
+    multiply(calls, left, right, result, problem_.dtype, stream);
+  }
+
+  // The same for dK and dV, by way of fp32 where heads are summed call by call.
+  void multiply_keys(const ProductCalls& calls, const void* left, const void* right, void* result,
+                     const Tensors& tensors, CUstream stream) {
+    if (!needs_sums(problem_)) return multiply(calls, left, right, result, stream);
+    void* const in_f32 = sums(tensors);
+    multiply(calls, left, right, in_f32, Dtype::f32, stream);
+    const i64 elements = problem_.elements_k();
+    round_sums_(stream, static_cast<u64>(ceil_div<i64>(elements, kBlockThreads)), in_f32, result,
+                elements);
+  }
+
+  void forward(const Tensors& tensors, CUstream stream) {
+    const Params params = cuda::make_params(problem_, tensors);
+    void* const s = first(tensors);
+    void* const dropped_p = drops_ ? first(tensors) : p(tensors);
+    multiply(s_, tensors.q, tensors.k, s, stream);
+    if (!problem_.mask.is_none()) mask_rows_(stream, tiles(), params, s);
+    softmax_rows_(stream, rows(), params, s, p(tensors),
+                  writes_lse(problem_) ? tensors.lse : nullptr);
+    if (drops_) dropout_rows_(stream, tiles(), params, p(tensors), dropped_p);
+    multiply(o_, dropped_p, tensors.v, tensors.o, stream);
+  }
+
+  void backward(const Tensors& tensors, CUstream stream) {
+    const Params params = cuda::make_params(problem_, tensors);
+    void* const dp = first(tensors);
+    void* const ds = first(tensors);
+    void* const dropped_p = drops_ ? second(tensors) : p(tensors);
+    multiply(dp_, tensors.dout, tensors.v, dp, stream);
+    if (drops_) dropout_rows_(stream, tiles(), params, dp, dp);
+    softmax_backward_rows_(stream, rows(), params, p(tensors), ds);
+    if (drops_) dropout_rows_(stream, tiles(), params, p(tensors), dropped_p);
+    multiply(dq_, ds, tensors.k, tensors.dq, stream);
+    multiply_keys(dk_, ds, tensors.q, tensors.dk, tensors, stream);
+    multiply_keys(dv_, dropped_p, tensors.dout, tensors.dv, tensors, stream);
+  }
+
+  Problem problem_;
+  Shape shape_;
+  bool drops_;
+  Parts parts_;
+  cuda::GemmPrecision precision_;
+  cuda::Blas& blas_;
+  ProductCalls s_, o_, dp_, dq_, dk_, dv_;
+  std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
+  cuda::Kernel<Params, void*> mask_rows_;
+  cuda::Kernel<Params, const void*, void*, float*> softmax_rows_;
+  ChangeRows dropout_rows_, softmax_backward_rows_;
+  cuda::Kernel<const void*, void*, i64> round_sums_;
+};
+
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
+}
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
+  static_cast<Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
+}
+
+void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+
+Traffic traffic(const Problem& problem, const Config& /*config*/) {
+  return count_passes(problem, WritesLse::in_f32);
+}
+
+}  // namespace
+
+constexpr Implementation kCuda = {
+    .api_version = kApiVersion,
+    .name = "naive",
+    .backend = Backend::cuda,
+    .summary = "materialized attention: cuBLAS for QK^T and PV, one kernel a pass between them",
+    .axes = kAxes,
+    .num_axes = 1,
+    .unsupported = unsupported,
+    .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
+    .units = units,
+    .writes_lse = writes_lse,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
+    .traffic = traffic,
+};
+
+}  // namespace attnlab::naive
