@@ -16,6 +16,7 @@
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/interrupt.h"
+#include "harness/peer.h"
 
 namespace attnlab {
 namespace {
@@ -59,7 +60,7 @@ measurement is invalid, 130 interrupted by Ctrl-C, 143 by SIGTERM (it ends by th
 struct RunFlags {
   SweepFlags sweep;
   SaveFlags save;
-  std::string out, resume, isa, memory_limit, protocol;
+  std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
   std::optional<int> threads, rounds;
   double timeout = kDefaultTimeout;
@@ -71,6 +72,7 @@ struct RunFlags {
 Sweep make_sweep(const RunFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
   apply_input(sweep, flags.sweep);
+  if (!flags.peer.empty()) sweep.peers = parse_peers(flags.peer);
   if (!flags.protocol.empty()) set_protocol(sweep, flags.protocol, "--protocol");
   if (flags.rounds) {
     sweep.protocol.min_rounds = *flags.rounds;
@@ -148,12 +150,14 @@ int run(const RunFlags& flags, const std::string& command_line) {
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
                                                : default_output(sweep);
+  PeerProcess peers;
   SweepRun work{.sweep = sweep,
                 .cases = cases,
                 .context = {.device = &device,
                             .protocol = resolve(sweep.protocol, device.backend),
                             .sweep_name = sweep.name,
                             .command_line = command_line,
+                            .peers = &peers,
                             .memory_limit_bytes = limit,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
@@ -188,6 +192,10 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   const auto flags = std::make_shared<RunFlags>();
   add_sweep_flags(*command, flags->sweep);
   add_tensor_flags(*command, flags->sweep, flags->save);
+  command
+      ->add_option("--peer", flags->peer, "Compete with PyTorch: torch:eager,flash,efficient,cudnn")
+      ->type_name("NAME,...")
+      ->group("What");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
       ->check(between(1, 4096))

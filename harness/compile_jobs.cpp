@@ -11,9 +11,10 @@ namespace attnlab {
 std::vector<CompileJob> compile_jobs(const Problem& problem, const Competitor& competitor,
                                      const Device& device) {
   std::vector<CompileJob> jobs;
-  if (competitor.implementation->units == nullptr) return jobs;
+  const Implementation* const implementation = competitor.implementation;
+  if (implementation == nullptr || implementation->units == nullptr) return jobs;  // a peer
   const auto add = [&](const Problem& of) {
-    for (KernelUnit& unit : competitor.implementation->units(of, competitor.config, device)) {
+    for (KernelUnit& unit : implementation->units(of, competitor.config, device)) {
       jobs.push_back({.unit = std::move(unit), .arch = arch_of(device)});
     }
   };

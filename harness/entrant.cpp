@@ -10,6 +10,7 @@
 namespace attnlab {
 
 std::string Entrant::name() const {
+  if (is_peer(competitor->kernel)) return competitor->kernel;
   return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
 }
 

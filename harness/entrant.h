@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/outputs.h"
+#include "harness/peer.h"
 #include "harness/record.h"
 
 namespace attnlab {
@@ -20,6 +21,7 @@ struct Entrant {
   const Competitor* competitor;
   Record record;
   bool finished = false;
+  std::unique_ptr<TorchPeer> peer;  // in place of all that follows
   Prepared prepared{nullptr, {nullptr}};
   std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
   std::optional<Outputs> outputs;  // of the timed launches

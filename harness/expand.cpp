@@ -8,6 +8,7 @@
 #include "harness/axes.h"
 #include "harness/errors.h"
 #include "harness/lengths.h"
+#include "harness/peer.h"
 #include "harness/suggest.h"
 #include "harness/support.h"
 #include "harness/sweep.h"
@@ -219,6 +220,19 @@ std::vector<Case> expand_product(const Axes& axes, const Registry& registry, con
   return cases;
 }
 
+// Peers compete on every case, whatever kernels do.
+void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
+               const Device& device) {
+  for (Case& point : cases) {
+    for (const std::string& peer : peers) {
+      point.competitors.push_back(
+          {.kernel = peer,
+           .backend = device.backend,
+           .unsupported = unsupported_by_peer(peer, point.problem, device)});
+    }
+  }
+}
+
 // Adds the cases of another product: of a problem that is there already, only the competitors that
 // are new, so that all that compete on a problem are timed together.
 class CaseList {
@@ -259,6 +273,7 @@ std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
   for (const Axes& axes : sweep.axes) list.add(expand_product(axes, registry, device));
   std::vector<Case> cases = list.take();
   for (Case& point : cases) point.input = sweep.input;
+  add_peers(cases, sweep.peers, device);
   exclude_points(cases, sweep, registry);
   return cases;
 }

@@ -16,11 +16,15 @@ constexpr std::uint64_t kMostSets = 2048;
 InputRotation::InputRotation(const Problem& problem, const Inputs& inputs, Arena& arena,
                              const Device& device, const Protocol& protocol)
     : problem_(problem), arena_(arena), inputs_{inputs.tensors()} {
-  if (protocol.cache == CacheState::hot) return;
-  const std::uint64_t wanted = kTimesTheCache * device.l2_bytes / Inputs::bytes(problem) + 1;
-  while (inputs_.size() < std::min(wanted, kMostSets)) {
+  for (int set = 1; set < count(problem, device, protocol); ++set) {
     inputs_.push_back(inputs.copy(arena, buffers_));
   }
+}
+
+int InputRotation::count(const Problem& problem, const Device& device, const Protocol& protocol) {
+  if (protocol.cache == CacheState::hot) return 1;
+  const std::uint64_t wanted = kTimesTheCache * device.l2_bytes / Inputs::bytes(problem) + 1;
+  return static_cast<int>(std::min(wanted, kMostSets));
 }
 
 void* InputRotation::copy(const void* data, const char* name, std::uint64_t bytes) {

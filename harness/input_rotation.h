@@ -16,6 +16,9 @@ class InputRotation {
   InputRotation(const Problem& problem, const Inputs& inputs, Arena& arena, const Device& device,
                 const Protocol& protocol);
 
+  // How many sets there are.
+  static int count(const Problem& problem, const Device& device, const Protocol& protocol);
+
   // What the launches of an entrant get, in turns: its tensors, with inputs of their own; for a
   // backward also copies of what its forward left. The outputs are the same in all.
   std::vector<Tensors> sets_of(const Entrant& entrant);

@@ -41,15 +41,16 @@ std::string impossible_time(const Record& record) {
   const Config& config = point.competitors.at(0).config;
   const bool tf32 = config.contains("tf32") && config.get("tf32") != 0;
   const double seconds = record.time->min_s;
+  const Flops& all = *record.flops;
+  const auto flops = static_cast<double>(all.executed.value_or(all.useful));
   const auto rate = flops_per_clock(device.compute_capability, point.problem.dtype, tf32);
   if (rate) {
-    const double floor = static_cast<double>(record.flops->executed) /
-                         (*rate * device.multiprocessors * device.max_clock_hz);
+    const double floor = flops / (*rate * device.multiprocessors * device.max_clock_hz);
     if (!(seconds >= floor)) {
       return fmt::format(
           "a sample of {:.4g} us is impossible: {:.4g} FLOPs take {:.4g} us at the least on this "
           "GPU. Either the kernel did not run, or the clock is wrong",
-          1e6 * seconds, static_cast<double>(record.flops->executed), 1e6 * floor);
+          1e6 * seconds, flops, 1e6 * floor);
     }
   }
   if (record.protocol.cache == CacheState::hot || !record.compulsory_bytes) return "";

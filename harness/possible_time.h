@@ -13,8 +13,9 @@ namespace attnlab {
 // is not known.
 std::optional<double> flops_per_clock(int compute_capability, Dtype dtype, bool tf32);
 
-// Empty, or why the fastest sample of the record is impossible: below its executed FLOPs at the
-// highest clock, or, cold, below its compulsory bytes at the data sheet's bandwidth.
+// Empty, or why the fastest sample of the record is impossible: below its executed FLOPs (of a
+// peer, the useful ones) at the highest clock, or, cold, below its compulsory bytes at the data
+// sheet's bandwidth.
 std::string impossible_time(const Record& record);
 
 }  // namespace attnlab

@@ -187,6 +187,13 @@ Json compile_json(const std::vector<Compilation>& compilations) {
   return json;
 }
 
+Json peer_json(const PeerEvidence& peer) {
+  return {{"version", peer.version},
+          {"kernels", peer.kernels},
+          {"verified_dropout", number(peer.verified_dropout)},
+          {"peak_bytes", optional(peer.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
+}
+
 Json cuda_json(const Device& device) {
   return {{"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},
@@ -264,6 +271,7 @@ Json to_json(const Record& record) {
   json["traffic"] = optional(record.requested, [&](const Traffic& requested) {
     return traffic_json(requested, record.compulsory_bytes, competitor.backend);
   });
+  json["peer"] = optional(record.peer, peer_json);
   json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);

@@ -38,9 +38,9 @@ struct Timing {
 };
 
 struct Flops {
-  std::int64_t useful = 0;    // 4 * A * d forward, 10 * A * d backward; A: visible pairs
+  std::int64_t useful = 0;               // 4 * A * d forward, 10 * A * d backward; A: visible pairs
   std::optional<std::int64_t> executed;  // whole tiles; empty: not known, of a peer
-  std::int64_t paper = 0;     // 4 * sq * sk * d * h * b, halved for causal
+  std::int64_t paper = 0;                // 4 * sq * sk * d * h * b, halved for causal
 };
 
 // o is an output of fwd and fwdbwd and an input of bwd; what a forward leaves for its backward
@@ -59,6 +59,14 @@ struct PatternSummary {
   std::uint64_t hash = 0;         // fnv1a() of the bytes, row by row, 1: visible
 };
 
+// What a peer says of itself.
+struct PeerEvidence {
+  std::string version;
+  std::vector<std::string> kernels;  // symbols that it ran
+  double verified_dropout = 0.0;     // of what was verified: it draws dropout masks of its own
+  std::optional<std::uint64_t> peak_bytes;  // beside the inputs
+};
+
 struct Record {
   Case point;  // with exactly one competitor
   std::string sweep;
@@ -72,6 +80,7 @@ struct Record {
   std::optional<Traffic> requested;
   std::optional<std::int64_t> compulsory_bytes;
   std::optional<PatternSummary> pattern;
+  std::optional<PeerEvidence> peer;
   std::vector<Compilation> compilations;  // of what ran, with what ran before a backward
   Device device;
   Protocol protocol;

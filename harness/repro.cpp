@@ -6,6 +6,7 @@
 
 #include "harness/axes.h"
 #include "harness/axis_values.h"
+#include "harness/peer.h"
 #include "harness/safetensors.h"
 
 namespace attnlab {
@@ -25,8 +26,10 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
   if (competitor.backend == Backend::cpu) {
     command += fmt::format(" --isa {} --threads {}", device.isa, device.threads);
   }
-  command += fmt::format(" --kernel {} --pass {} --layout {} --mask {} --dropout {} --seed {}",
-                         competitor.kernel, to_string(problem.pass), to_string(problem.layout),
+  command +=
+      fmt::format(" {} {}", is_peer(competitor.kernel) ? "--peer" : "--kernel", competitor.kernel);
+  command += fmt::format(" --pass {} --layout {} --mask {} --dropout {} --seed {}",
+                         to_string(problem.pass), to_string(problem.layout),
                          to_string(problem.mask), problem.dropout, work.seed);
   if (work.input != nullptr) {
     command += " --input " + shell_word(work.input->file.path.string());

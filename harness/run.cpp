@@ -95,7 +95,7 @@ class CaseRun {
     if (!running().empty()) attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
       begin_step("verify again " + entrant->name());
-      attempt(*entrant, [&] { judge(*entrant, entrant->tensors, entrant->record.verify_timed); });
+      attempt(*entrant, [&] { judge_again(*entrant); });
       if (!entrant->finished) finish(*entrant, {Status::ok, ""});
     }
     if (!timed_.empty()) finished_(timed_);
@@ -128,6 +128,9 @@ class CaseRun {
         finish(entrant, {Status::skipped, competitor.skipped});
       } else if (!competitor.unsupported.empty()) {
         finish(entrant, {Status::unsupported, competitor.unsupported});
+      } else if (is_peer(competitor.kernel)) {
+        entrant.peer =
+            std::make_unique<TorchPeer>(*context_.peers, competitor.kernel, *context_.device);
       } else if (competitor.implementation == nullptr) {
         finish(entrant,
                {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
@@ -143,6 +146,10 @@ class CaseRun {
     const Problem& problem = work_.problem;
     const Competitor& competitor = *entrant.competitor;
     Record& record = entrant.record;
+    if (entrant.peer) {  // it says itself what does not fit
+      record.flops = count_flops(problem, std::nullopt);
+      return;
+    }
     record.memory = memory_needed(problem, competitor, *context_.device);
     record.compulsory_bytes = compulsory_bytes(problem);
     record.requested = entrant.kernel().traffic(problem, competitor.config);
@@ -192,6 +199,7 @@ class CaseRun {
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
   // what the forwards of earlier ones left.
   void verify(Entrant& entrant) {
+    if (entrant.peer) return verify_peer(entrant);
     entrant.compile(work_.problem, *context_.device);
     const std::uint64_t of_others = arena_->current_bytes() - Inputs::bytes(work_.problem);
     if (work_.problem.pass == Pass::bwd) {
@@ -209,6 +217,17 @@ class CaseRun {
     judge(entrant, tensors, entrant.record.verify);
   }
 
+  void verify_peer(Entrant& entrant) {
+    const Problem& problem = work_.problem;
+    if (!peer_inputs_) peer_inputs_.emplace(problem, inputs_->host());
+    const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
+    const PeerOutputs outputs = entrant.peer->prepare(*peer_inputs_, {.input_sets = sets});
+    entrant.record.peer = PeerEvidence{.version = entrant.peer->version(),
+                                       .kernels = entrant.peer->kernels(),
+                                       .peak_bytes = entrant.peer->peak_bytes()};
+    judge_peer(entrant, outputs, entrant.record.verify);
+  }
+
   void launch(const Entrant& entrant, const Tensors& tensors) {
     entrant.kernel().launch(entrant.prepared.get(), tensors, arena_->runtime().queue());
   }
@@ -218,6 +237,7 @@ class CaseRun {
     const std::vector<Entrant*> timed = running();
     const Arena::Buffer workspace = arena_->allocate("workspace", workspace_bytes_);
     for (Entrant* entrant : timed) {
+      if (entrant->peer) continue;
       entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
       entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
     }
@@ -225,19 +245,28 @@ class CaseRun {
     Runtime& runtime = arena_->runtime();
     std::vector<Contender> contenders, graphs;
     for (Entrant* entrant : timed) {
-      auto launch_next = [this, entrant, sets = rotation.sets_of(*entrant)](int index) {
-        launch(*entrant, sets[static_cast<std::size_t>(index) % sets.size()]);
-      };
-      const Contender contender = {
+      Contender contender = {
           .name = entrant->name(),
-          .time = [&runtime, launch_next](int n) { return runtime.seconds_of(n, launch_next); },
+          .time = {},
           .before = [this] { stop_if_interrupted(); },
           .most_launches = runtime.is_host() ? kMostHostLaunches : kMostQueuedLaunches};
+      if (entrant->peer) {
+        contender.time = [entrant](int n) { return entrant->peer->seconds_of(n); };
+        contenders.push_back(contender);
+        graphs.push_back(contender);
+        continue;
+      }
+      const auto launch_next = [this, entrant, sets = rotation.sets_of(*entrant)](int index) {
+        launch(*entrant, sets[static_cast<std::size_t>(index) % sets.size()]);
+      };
+      contender.time = [&runtime, launch_next](int n) {
+        return runtime.seconds_of(n, launch_next);
+      };
       contenders.push_back(contender);
-      graphs.push_back(contender);
-      graphs.back().time = [&runtime, launch_next](int n) {
+      contender.time = [&runtime, launch_next](int n) {
         return runtime.graph_seconds_of(n, launch_next);
       };
+      graphs.push_back(contender);
     }
     begin_step("warm up");
     const Protocol& protocol = context_.protocol;
@@ -275,7 +304,8 @@ class CaseRun {
     std::vector<Entrant*> entrants;
     std::vector<Contender> contenders;
     for (std::size_t i = 0; i < timed.size(); ++i) {
-      if (timed[i]->finished || timed[i]->record.time->median_s >= kShortLaunch) continue;
+      const bool has_graphs = !timed[i]->finished && timed[i]->peer == nullptr;
+      if (!has_graphs || timed[i]->record.time->median_s >= kShortLaunch) continue;
       entrants.push_back(timed[i]);
       contenders.push_back(all[i]);
     }
@@ -289,6 +319,33 @@ class CaseRun {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
         entrants[i]->record.time->graph = summarize_graph(measured[i]);
       });
+    }
+  }
+
+  // Of what the last timed launch left.
+  void judge_again(Entrant& entrant) {
+    if (entrant.peer) {
+      judge_peer(entrant, entrant.peer->outputs(), entrant.record.verify_timed);
+    } else {
+      judge(entrant, entrant.tensors, entrant.record.verify_timed);
+    }
+  }
+
+  // A peer draws dropout masks of its own, so what is judged had none.
+  void judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
+                  std::vector<reference::Verdict>& verdicts) {
+    Problem problem = work_.problem;
+    problem.dropout = 0.0;
+    if (work_.problem.dropout > 0.0 && !without_dropout_) {
+      const auto samples =
+          reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
+      without_dropout_ =
+          reference::make_references(problem, inputs_->host(), samples, context_.device->threads);
+    }
+    verdicts = reference::judge(problem, outputs.attach(inputs_->host()),
+                                without_dropout_ ? *without_dropout_ : references_);
+    for (const reference::Verdict& verdict : verdicts) {
+      if (!verdict.pass) fail_if(verdict.message, entrant);
     }
   }
 
@@ -343,6 +400,14 @@ class CaseRun {
     throw;
   } catch (const DeviceLost&) {
     throw;
+  } catch (const PeerError& error) {
+    switch (error.kind()) {
+      case PeerError::Kind::unsupported: return Ending{Status::unsupported, error.what()};
+      case PeerError::Kind::out_of_memory: return Ending{Status::out_of_memory, error.what()};
+      case PeerError::Kind::error:
+      case PeerError::Kind::lost: break;
+    }
+    return Ending{Status::invalid, error.what()};
   } catch (const std::bad_alloc&) {
     return Ending{Status::out_of_memory, "an allocation failed"};
   } catch (const std::exception& error) {
@@ -373,6 +438,7 @@ class CaseRun {
 
   void finish(Entrant& entrant, const Ending& ending) {
     entrant.finished = true;
+    entrant.peer.reset();
     entrant.prepared.reset();
     entrant.forward.reset();
     entrant.outputs.reset();
@@ -400,6 +466,8 @@ class CaseRun {
   std::optional<Arena> arena_;
   std::optional<Inputs> inputs_;
   reference::References references_;
+  std::optional<reference::References> without_dropout_;  // of a problem with dropout, for peers
+  std::optional<PeerInputs> peer_inputs_;
   std::vector<Entrant> entrants_;
   std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
   std::uint64_t own_bytes_ = 0;        // outputs and, for a backward, what it starts from
@@ -411,8 +479,8 @@ class CaseRun {
 }  // namespace
 
 bool wants_to_run(const Competitor& competitor) {
-  return competitor.implementation != nullptr && competitor.unsupported.empty() &&
-         competitor.skipped.empty();
+  return (competitor.implementation != nullptr || is_peer(competitor.kernel)) &&
+         competitor.unsupported.empty() && competitor.skipped.empty();
 }
 
 Record planned_record(const Case& work, const Competitor& competitor, const RunContext& context) {

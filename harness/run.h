@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/peer_process.h"
 #include "harness/progress.h"
 #include "harness/record.h"
 #include "harness/sweep.h"
@@ -18,6 +19,7 @@ struct RunContext {
   Protocol protocol;
   std::string sweep_name;
   std::string command_line;
+  PeerProcess* peers = nullptr;          // where a case has some
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };
@@ -29,8 +31,8 @@ struct RunContext {
 // launch costs plus a constant for what every point costs.
 double case_weight(const Case& work);
 
-// Whether it takes part in its case at all: its kernel exists, and is neither unsupported nor
-// skipped.
+// Whether it takes part in its case at all: its kernel exists (or it is a peer), and is neither
+// unsupported nor skipped.
 bool wants_to_run(const Competitor& competitor);
 
 // The record of a competitor before anything of it has run: who, what, where and how.

@@ -112,6 +112,7 @@ struct Sweep {
   std::string source;  // the file it came from, or "command line"
   BackendChoice backend = BackendChoice::automatic;
   std::vector<Axes> axes = {Axes{}};  // the union of their products
+  std::vector<std::string> peers;     // that compete with the kernels on every case
   std::vector<Exclusion> exclude;
   bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
   ProtocolSettings protocol;
@@ -120,9 +121,10 @@ struct Sweep {
 
 // One kernel that runs a case, or the reason why it does not.
 struct Competitor {
-  std::string kernel;
+  std::string kernel;  // or a peer, like "torch:flash" (harness/peer.h)
   Backend backend = Backend::cpu;
-  const Implementation* implementation = nullptr;  // null: no such kernel on this backend
+  // Null: a peer, or no such kernel on this backend.
+  const Implementation* implementation = nullptr;
   Config config;
   std::string unsupported;  // not empty: recorded as `unsupported`
   std::string skipped;      // not empty: recorded as `skipped` (an exclusion's reason)
