@@ -12,7 +12,8 @@ namespace attnlab::cuda {
 #define ATTNLAB_DRIVER_FUNCTIONS(X)                                                               \
   X(cuInit)                                                                                       \
   X(cuDriverGetVersion)                                                                           \
-  X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(  \
+  X(cuGetErrorName)                                                                               \
+  X(cuGetErrorString) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(                    \
       cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent)    \
       X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc)            \
           X(cuMemFreeHost) X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) \
