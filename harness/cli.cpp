@@ -28,6 +28,7 @@ constexpr const char* kFooter =
     "  attnlab run sweeps/quick.json\n"
     "  attnlab run --kernel naive,v2 --seqlen 512:4096:x2 --mask none,causal\n"
     "  attnlab verify --kernel v2 --random 500\n"
+    "  attnlab compile --arch sm_80,sm_90a\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
@@ -54,7 +55,8 @@ std::string unknown_argument(const CLI::App& app, const std::vector<Verb>& verbs
   const CLI::App* command = &app;
   std::vector<std::string> verb_names;
   for (const Verb& verb : verbs) {
-    verb_names.push_back(verb.command->get_name());
+    const bool is_hidden = verb.command->get_group().empty();
+    if (!is_hidden) verb_names.push_back(verb.command->get_name());
     if (verb.command->parsed()) command = verb.command;
   }
   std::vector<std::string> flags;
@@ -114,9 +116,11 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {add_list_verb(app), add_model_verb(app),
-                                   add_run_verb(app, join_command_line(argc, argv)),
-                                   add_table_verb(app), add_verify_verb(app)};
+  const std::vector<Verb> verbs = {
+      add_compile_verb(app),       add_list_verb(app),
+      add_model_verb(app),         add_run_verb(app, join_command_line(argc, argv)),
+      add_table_verb(app),         add_verify_verb(app),
+      add_compile_worker_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

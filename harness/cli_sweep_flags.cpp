@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "harness/axes.h"
 #include "harness/errors.h"
@@ -30,11 +31,7 @@ void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
       ->group("Where");
 }
 
-Sweep make_sweep(const SweepFlags& flags) {
-  Sweep sweep;
-  sweep.name = "flags";
-  sweep.source = "command line";
-  if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
+Sweep with_axes(Sweep sweep, const SweepFlags& flags) {
   for (std::size_t i = 0; i < flags.axes.size(); ++i) {
     if (!flags.axes[i]) continue;
     sweep.overridden = true;
@@ -47,6 +44,15 @@ Sweep make_sweep(const SweepFlags& flags) {
     }
     set_axis(sweep, axis, *flags.axes[i], flag_of(axis));
   }
+  return sweep;
+}
+
+Sweep make_sweep(const SweepFlags& flags) {
+  Sweep sweep;
+  sweep.name = "flags";
+  sweep.source = "command line";
+  if (!flags.sweep_file.empty()) sweep = read_sweep(flags.sweep_file);
+  sweep = with_axes(std::move(sweep), flags);
   if (!flags.backend.empty()) sweep.backend = parse_backend(flags.backend, "--backend");
   if (flags.sweep_file.empty() && flags.input.empty() && !sweep.overridden) {
     throw UsageError(

@@ -25,6 +25,9 @@ std::string flag_of(std::string_view axis);
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
 
+// The sweep with the axes that were given replaced. Throws UsageError, naming the flag.
+Sweep with_axes(Sweep sweep, const SweepFlags& flags);
+
 // The file's sweep with its axes replaced by the flags', or the flags' alone. Throws UsageError,
 // naming the flag; also where nothing is given.
 Sweep make_sweep(const SweepFlags& flags);

@@ -23,19 +23,19 @@ inline constexpr ConfigAxis kBlocks[] = {{"block_m", "query rows", 64, 16, 256},
                                          {"stages", "tiles in flight", 2, 1, 4}};
 
 inline constexpr Implementation make(const char* name, Backend backend, bool has_blocks) {
-  return {kApiVersion,
-          name,
-          backend,
-          "computes nothing",
-          has_blocks ? kBlocks : nullptr,
-          has_blocks ? 3 : 0,
-          only_f32_forward,
-          no_workspace,
-          no_saved,
-          prepare,
-          launch,
-          release,
-          traffic};
+  return {.api_version = kApiVersion,
+          .name = name,
+          .backend = backend,
+          .summary = "computes nothing",
+          .axes = has_blocks ? kBlocks : nullptr,
+          .num_axes = has_blocks ? 3 : 0,
+          .unsupported = only_f32_forward,
+          .workspace_bytes = no_workspace,
+          .saved_bytes = no_saved,
+          .prepare = prepare,
+          .launch = launch,
+          .release = release,
+          .traffic = traffic};
 }
 
 inline constexpr Implementation kNaive = make("naive", Backend::cpu, false);

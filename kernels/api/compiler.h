@@ -81,14 +81,15 @@ std::string arch_of(const Device& device);
 // std::invalid_argument with the known ones.
 Device device_of_arch(const std::string& arch);
 
-// Compiles what the cache lacks, `workers` at a time, each in a process of its own. One result a
-// job, in their order; `done` is called as each comes. Throws std::runtime_error if there is no
-// compiler at all.
+// Compiles what the cache lacks, `workers` at a time, each in a process of its own; jobs with the
+// same code once. One result a job, in their order; `done` is called as each comes, and may throw
+// to stop. A worker that dies is the error of its job; Ctrl-C ends all that are left with errors.
+// Throws std::runtime_error if there is no compiler at all.
 std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int workers,
                                        const std::function<void(const Compilation&)>& done);
 
-// What a worker process does: jobs on standard input, results on standard output, in a form that
-// only compile_ahead() knows. The exit code of the process.
+// What a worker process does: jobs on standard input, a socket, results on standard output, in a
+// form that only compile_ahead() knows. The exit code of the process.
 int run_compile_worker();
 
 }  // namespace attnlab

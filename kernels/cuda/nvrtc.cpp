@@ -16,8 +16,9 @@ namespace {
 #define ATTNLAB_NVRTC_FUNCTIONS(X)                                                              \
   X(nvrtcVersion)                                                                               \
   X(nvrtcGetErrorString)                                                                        \
-  X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) \
-      X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+  X(nvrtcCreateProgram)                                                                         \
+  X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) \
+      X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
 
 struct Nvrtc {
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;

@@ -1,0 +1,134 @@
+// attnlab compile: kernels compiled ahead, on a machine with or without a GPU.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "harness/cli_compiler_flags.h"
+#include "harness/cli_sweep_flags.h"
+#include "harness/cli_verbs.h"
+#include "harness/compile_plan.h"
+#include "harness/compile_report.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/progress.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kFooter =
+    R"(CUDA kernels are compiled when they are needed and kept on disk, keyed by their sources, the
+options, the arch and the compiler. This verb compiles those of a sweep ahead, each in a process of
+its own, and shows what they take: registers of a thread, spilled bytes, shared memory of a block,
+the blocks that fit a multiprocessor at once and the share of its threads that they fill. No GPU is
+needed: the folder can be filled here and carried to the machine that has one. Without a sweep file:
+every kernel with its default config for every pass and dtype, head dims 64 and 128; axes replace
+these.
+
+A kernel that must not spill fails if it does, or if the assembler says that it slowed it down
+(C7508, C7510, C7511, C7515, C7517, C7519).
+
+Examples:
+  attnlab compile
+  attnlab compile --arch sm_80,sm_90a sweeps/quick.json
+  attnlab compile --kernel v2 --dtype f16 --head-dim 128 --block 64x64,128x128
+  attnlab compile --kernel v2 --kernel-sources . --arch sm_90a
+  attnlab compile --arch sm_90a --cache-dir cubins --format csv > registers.csv
+
+Exit codes: 0 good, 1 a kernel failed, 2 bad flags or files, 3 there is no NVRTC.)";
+
+struct CompileFlags {
+  SweepFlags sweep;
+  std::shared_ptr<CompilerSettings> compiler;
+  std::string archs;
+  std::optional<int> jobs;
+  std::string format = "table";
+  bool no_progress = false;
+};
+
+Sweep make_compile_sweep(const CompileFlags& flags) {
+  if (!flags.sweep.backend.empty() && flags.sweep.backend != "cuda") {
+    throw UsageError("--backend: only kernels of cuda are compiled at run time; leave it out");
+  }
+  if (!flags.sweep.sweep_file.empty()) return make_sweep(flags.sweep);
+  return with_axes(default_compile_sweep(), flags.sweep);
+}
+
+std::vector<std::string> chosen_archs(const std::string& text) {
+  if (!text.empty()) return split_list(text);
+  const Device device = choose_device(BackendChoice::cuda, available_devices());
+  if (!device.name.empty()) return {arch_of(device)};
+  return {"sm_80", "sm_90a"};
+}
+
+int run(const CompileFlags& flags) {
+  const TableFormat format = parse_format(flags.format, "--format");
+  apply_compiler_flags(*flags.compiler);
+  const CompilePlan plan =
+      plan_compilation(make_compile_sweep(flags), builtin_registry(), chosen_archs(flags.archs));
+  const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
+  for (const std::string& reason : plan.refused) {
+    if (is_text) fmt::print("{}", wrap("left out: " + reason, 4));
+  }
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Progress> progress;
+  if (!flags.no_progress) progress.emplace(stderr, static_cast<double>(plan.jobs.size()));
+  const std::vector<Compilation> compilations =
+      compile_ahead(plan.jobs, flags.jobs.value_or(cores), [&](const Compilation& compilation) {
+        if (!progress) return;
+        const std::string name = fmt::format("{} for {}", compilation.unit, compilation.arch);
+        if (!compilation.from_cache) progress->begin(name);
+        if (!compilation.error.empty()) progress->line(name + " failed");
+        progress->advance(1.0);
+      });
+  if (progress) progress->finish();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  fmt::print("{}", render_compilations(compilations, format));
+  fmt::print(is_text ? stdout : stderr, "{}", summarize(compilations, elapsed.count()));
+  const bool any_failed =
+      std::any_of(compilations.begin(), compilations.end(),
+                  [](const Compilation& compilation) { return !compilation.error.empty(); });
+  return any_failed ? kExitVerificationFailed : kExitGood;
+}
+
+}  // namespace
+
+Verb add_compile_verb(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("compile", "Compile CUDA kernels ahead and show what they take; no GPU");
+  command->footer(kFooter);
+  const auto flags = std::make_shared<CompileFlags>();
+  add_sweep_flags(*command, flags->sweep);
+  command
+      ->add_option("--arch", flags->archs,
+                   "For which chips (default: this machine's GPU, else sm_80,sm_90a)")
+      ->type_name("NAME,...")
+      ->join(',')
+      ->group("Where");
+  command
+      ->add_option("--jobs", flags->jobs, "Processes that compile at a time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096).description(""))
+      ->group("Where");
+  flags->compiler = add_compiler_flags(*command);
+  command->add_option("--format", flags->format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Output");
+  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
+      ->group("Output");
+  return {command, [flags] { return run(*flags); }};
+}
+
+Verb add_compile_worker_verb(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("compile-worker", "A process of compile_ahead()");
+  command->group("");  // not in the help: nobody calls it by hand
+  return {command, [] { return run_compile_worker(); }};
+}
+
+}  // namespace attnlab
