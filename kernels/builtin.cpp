@@ -13,6 +13,7 @@
 #include "kernels/v2/cpu.h"
 #include "kernels/v3/cpu.h"
 #if ATTNLAB_WITH_CUDA
+#include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
 #endif
 
@@ -27,6 +28,7 @@ const Registry& builtin_registry() {
     &v3::kCpu,
 #if ATTNLAB_WITH_CUDA
     &naive::kCuda,
+    &minimal::kCuda,
 #endif
   };
   static const Registry registry(kBuiltin);

@@ -108,9 +108,15 @@ class TrafficTest : public testing::TestWithParam<const Implementation*> {
   int checked_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Kernel, TrafficTest,
-                         testing::ValuesIn(builtin_registry().all().begin(),
-                                           builtin_registry().all().end()),
+std::vector<const Implementation*> cpu_kernels() {
+  std::vector<const Implementation*> kernels;
+  for (const Implementation* kernel : builtin_registry().all()) {
+    if (kernel->backend == Backend::cpu) kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernel, TrafficTest, testing::ValuesIn(cpu_kernels()),
                          [](const auto& param) { return std::string(param.param->name); });
 
 TEST_P(TrafficTest, CountOnlyEqualsExecution) {

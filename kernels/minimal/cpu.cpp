@@ -163,11 +163,8 @@ std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) 
 void run_passes(const Problem& problem, const Config& /*config*/, const Tensors& /*tensors*/,
                 void* /*hbm*/, cpu::Runner& runner) {
   const Work work(problem);
-  const Grid grid = {.batch = work.shape.batch,
-                     .heads = work.shape.num_heads_q,
-                     .blocks = kTiling.m_blocks(work.shape.seqlen_q)};
-  runner.slices(grid, [&](const cpu::SliceTensors& slice, i64 block, cpu::TileCarver carver,
-                          Executor& executor) {
+  runner.slices(row_blocks_grid(work.shape), [&](const cpu::SliceTensors& slice, i64 block,
+                                                 cpu::TileCarver carver, Executor& executor) {
     forward(work, slice, block, carve(carver, work.shape.head_dim), executor);
   });
 }

@@ -3,11 +3,29 @@
 // m d elements and writes n d + n: each block reads all of K and V.
 #pragma once
 
+#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
+#include "kernels/shared/shape.h"
 
 namespace attnlab::minimal {
 
 constexpr i32 kBlock = 32;  // workers of a block (= query rows), and keys of a tile
 constexpr Tiling kTiling = {.block_m = kBlock, .block_n = kBlock};
+
+// A work item is a block of rows.
+ATTNLAB_HD constexpr Grid row_blocks_grid(const Shape& shape) {
+  return {
+      .batch = shape.batch, .heads = shape.num_heads_q, .blocks = kTiling.m_blocks(shape.seqlen_q)};
+}
+
+// On a GPU a row is read four floats at a time.
+ATTNLAB_HD constexpr i32 quads(i64 head_dim) {
+  return static_cast<i32>(ceil_div<i64>(head_dim, 4));
+}
+
+// Q, O, and a tile of K and of V.
+ATTNLAB_HD constexpr u64 shared_bytes(i64 head_dim) {
+  return u64{4} * kBlock * static_cast<u64>(quads(head_dim)) * 16;
+}
 
 }  // namespace attnlab::minimal

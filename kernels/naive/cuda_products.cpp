@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/naive/rows.h"
+#include "kernels/naive/schedule.h"
 
 namespace attnlab::naive {
 namespace {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
+#include <utility>
 
-#include "kernels/naive/rows.h"
+#include "kernels/naive/schedule.h"
 
 namespace attnlab::naive {
 namespace {

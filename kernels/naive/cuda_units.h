@@ -4,7 +4,7 @@
 
 #include "kernels/api/compiler.h"
 #include "kernels/api/problem.h"
-#include "kernels/naive/rows.h"
+#include "kernels/naive/schedule.h"
 
 namespace attnlab::naive {
 

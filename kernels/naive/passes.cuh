@@ -6,7 +6,7 @@
 #include "kernels/device/bits.h"
 #include "kernels/device/storage.cuh"
 #include "kernels/device/team.cuh"
-#include "kernels/naive/rows.h"
+#include "kernels/naive/schedule.h"
 #include "kernels/shared/params.h"
 
 namespace attnlab::naive {

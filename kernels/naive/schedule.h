@@ -54,4 +54,75 @@ ATTNLAB_HD constexpr i64 matrix_elements(const Shape& shape) {
   return shape.batch * shape.num_heads_q * shape.seqlen_q * shape.seqlen_k;
 }
 
+// On a GPU the element-wise passes are cut differently: every lane has chunks of 8 columns, 16
+// bytes of a 16-bit type.
+
+constexpr i32 kBlockThreads = 256;
+constexpr i32 kChunkColumns = 8;
+
+// Rows of a matrix are padded to whole chunks, so that all of them are aligned. What lies in the
+// padding is read, never used.
+ATTNLAB_HD constexpr i64 padded_keys(i64 seqlen_k) {
+  return round_up<i64>(seqlen_k, kChunkColumns);
+}
+
+ATTNLAB_HD constexpr Strides padded_strides(const Shape& shape) {
+  return strides_bhsd(shape.seqlen_q, shape.num_heads_q, padded_keys(shape.seqlen_k));
+}
+
+ATTNLAB_HD constexpr i64 padded_elements(const Shape& shape) {
+  return shape.batch * shape.num_heads_q * shape.seqlen_q * padded_keys(shape.seqlen_k);
+}
+
+// Mask and dropout: a block has a tile of 16 rows, warp w rows w and w + 8, which share their
+// Philox calls; a lane has the same 8 columns of both, and its neighbour the other 8 of 16.
+constexpr i32 kTileRows = 16;
+constexpr i32 kTileStep = 256;      // columns that a warp has at a time
+constexpr i32 kTileColumns = 1024;  // of a block
+
+// Softmax and its backward: a row is kept in the registers of the threads that share it, `chunks`
+// chunks each; in longer rows (0 chunks) the threads go over it twice.
+struct RowClass {
+  i32 threads = 0;  // a warp, or a block
+  i32 chunks = 0;
+  ATTNLAB_HD constexpr i64 columns() const { return i64{1} * threads * chunks * kChunkColumns; }
+  ATTNLAB_HD constexpr i32 rows() const { return kBlockThreads / threads; }  // of a block
+};
+constexpr RowClass kRowClasses[] = {
+    {32, 1}, {32, 2}, {32, 4}, {32, 8}, {kBlockThreads, 2}, {kBlockThreads, 4}};
+constexpr RowClass kLongRows = {kBlockThreads, 0};
+
+ATTNLAB_HD constexpr RowClass row_class(i64 seqlen_k) {
+  for (const RowClass& row_class : kRowClasses) {
+    if (seqlen_k <= row_class.columns()) return row_class;
+  }
+  return kLongRows;
+}
+
+// A block's place: rows [row, row + rows) of one slice, columns from `column` on.
+struct RowsPlace {
+  i64 batch = 0;
+  i64 head = 0;
+  i64 row = 0;
+  i64 column = 0;
+};
+
+// Blocks of `rows` x `columns` that cover all matrices. A number of 32 bits: what has more does not
+// fit any device's memory.
+ATTNLAB_HD constexpr u64 row_blocks(const Shape& shape, i64 rows, i64 columns) {
+  return static_cast<u64>(shape.batch * shape.num_heads_q * ceil_div(shape.seqlen_q, rows) *
+                          ceil_div(shape.seqlen_k, columns));
+}
+
+ATTNLAB_HD constexpr RowsPlace rows_place(const Shape& shape, u32 block, i64 rows, i64 columns) {
+  const u32 across = static_cast<u32>(ceil_div(shape.seqlen_k, columns));
+  const u32 down = static_cast<u32>(ceil_div(shape.seqlen_q, rows));
+  const u32 heads = static_cast<u32>(shape.num_heads_q);
+  const u32 slice = block / across / down;
+  return {.batch = slice / heads,
+          .head = slice % heads,
+          .row = block / across % down * rows,
+          .column = block % across * columns};
+}
+
 }  // namespace attnlab::naive

@@ -1,5 +1,5 @@
 // Every element of every matrix belongs to one block and one lane.
-#include "kernels/naive/rows.h"
+#include "kernels/naive/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ void expect_each_once(const Shape& shape, i64 rows, i64 columns) {
   }
 }
 
-TEST(NaiveRows, BlocksCoverEachElementOnce) {
+TEST(NaiveSchedule, BlocksCoverEachElementOnce) {
   for (const i64 seqlen_q : {1, 15, 16, 17, 40}) {
     for (const i64 seqlen_k : {1, 8, 100, 1024, 1025, 2100}) {
       const Shape shape = make_shape(2, 3, seqlen_q, seqlen_k);
@@ -44,7 +44,7 @@ TEST(NaiveRows, BlocksCoverEachElementOnce) {
   }
 }
 
-TEST(NaiveRows, TheSmallestClassThatHoldsARow) {
+TEST(NaiveSchedule, TheSmallestClassThatHoldsARow) {
   EXPECT_EQ(row_class(1).columns(), 256);
   EXPECT_EQ(row_class(256).columns(), 256);
   EXPECT_EQ(row_class(257).columns(), 512);
@@ -54,7 +54,7 @@ TEST(NaiveRows, TheSmallestClassThatHoldsARow) {
   EXPECT_EQ(row_class(8193).chunks, 0);
 }
 
-TEST(NaiveRows, RowsAreAlignedTo16Bytes) {
+TEST(NaiveSchedule, RowsAreAlignedTo16Bytes) {
   for (const i64 seqlen_k : {1, 7, 8, 9, 4097}) {
     const Strides strides = padded_strides(make_shape(2, 3, 5, seqlen_k));
     EXPECT_GE(strides.row, seqlen_k);
