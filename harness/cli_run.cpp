@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/cli_compiler_flags.h"
 #include "harness/cli_run_sweep.h"
 #include "harness/cli_sweep_flags.h"
 #include "harness/cli_tensors.h"
@@ -59,6 +60,7 @@ measurement is invalid, 130 interrupted by Ctrl-C, 143 by SIGTERM (it ends by th
 // The flags as they were given; empty: not given.
 struct RunFlags {
   SweepFlags sweep;
+  std::shared_ptr<CompilerSettings> compiler;
   SaveFlags save;
   std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
@@ -138,6 +140,7 @@ std::string file_to_resume(const RunFlags& flags) {
 
 int run(const RunFlags& flags, const std::string& command_line) {
   const Sweep sweep = make_sweep(flags);
+  apply_compiler_flags(*flags.compiler);
   const TableFormat format = parse_format(flags.format, "--format");
   Device device = choose_device(sweep.backend, available_devices());
   if (flags.threads) device.threads = *flags.threads;
@@ -242,6 +245,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Output");
   command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
       ->group("Output");
+  flags->compiler = add_compiler_flags(*command);
   return {command, [flags, command_line] { return run(*flags, command_line); }};
 }
 

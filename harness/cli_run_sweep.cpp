@@ -92,7 +92,9 @@ void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream)
 // Compiles what the cases need, before anything is timed. What fails is recorded with the points
 // that need it.
 void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE* notes) {
-  const std::vector<CompileJob> jobs = compile_jobs(cases, *run.context.device);
+  CompileJobs needed;
+  needed.add(cases, *run.context.device);
+  const std::vector<CompileJob>& jobs = needed.all();
   if (jobs.empty()) return;
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
   Progress progress(run.shows_progress ? stderr : nowhere.get(), static_cast<double>(jobs.size()));

@@ -9,12 +9,15 @@
 #include <optional>
 
 #include "harness/axes.h"
+#include "harness/cli_compiler_flags.h"
+#include "harness/cli_run_sweep.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/progress.h"
 #include "harness/verify/report.h"
 #include "harness/verify/verify.h"
+#include "kernels/api/runtime.h"
 
 namespace attnlab {
 namespace {
@@ -48,6 +51,8 @@ constexpr std::size_t kMostFailures = 20;
 struct VerifyFlags {
   std::string kernel, backend, isa, only, junit;
   std::string format = "table";
+  std::shared_ptr<CompilerSettings> compiler;
+  double timeout = kDefaultTimeout;
   std::optional<int> random, repeat, threads;
   std::uint64_t seed = verify::kDefaultSeed;
   bool properties = false;
@@ -149,6 +154,7 @@ int run(const VerifyFlags& flags) {
   const TableFormat format = parse_format(flags.format, "--format");
   const BackendChoice choice =
       flags.backend.empty() ? BackendChoice::automatic : parse_backend(flags.backend, "--backend");
+  apply_compiler_flags(*flags.compiler);
   Device device = choose_device(choice, available_devices());
   if (flags.threads) device.threads = *flags.threads;
   if (!flags.isa.empty()) device.isa = flags.isa;
@@ -159,6 +165,7 @@ int run(const VerifyFlags& flags) {
                           .seed = flags.seed,
                           .only = flags.only};
   std::vector<Result> results = choose_kernels(flags, options);
+  if (!device.name.empty()) runtime_of(device).set_timeout(flags.timeout);
   std::ofstream junit = open_junit(flags.junit);
 
   // Data formats have standard output to themselves.
@@ -235,6 +242,11 @@ Verb add_verify_verb(CLI::App& app) {
       ->group("Output");
   command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
       ->group("Output");
+  command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
+      ->type_name("S")
+      ->check(CLI::Range(1e-3, 86400.0).description(""))
+      ->group("Where");
+  flags->compiler = add_compiler_flags(*command);
   return {command, [flags] { return run(*flags); }};
 }
 

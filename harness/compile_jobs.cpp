@@ -1,42 +1,46 @@
 #include "harness/compile_jobs.h"
 
-#include <set>
-#include <tuple>
+#include <fmt/format.h>
+
+#include <utility>
 
 #include "harness/accounting.h"
 #include "harness/run.h"
 
 namespace attnlab {
+namespace {
 
-std::vector<CompileJob> compile_jobs(const Problem& problem, const Competitor& competitor,
-                                     const Device& device) {
-  std::vector<CompileJob> jobs;
-  const Implementation* const implementation = competitor.implementation;
-  if (implementation == nullptr || implementation->units == nullptr) return jobs;  // a peer
-  const auto add = [&](const Problem& of) {
-    for (KernelUnit& unit : implementation->units(of, competitor.config, device)) {
-      jobs.push_back({.unit = std::move(unit), .arch = arch_of(device)});
-    }
-  };
-  add(problem);
-  if (problem.pass == Pass::bwd) add(forward_of(problem));
-  return jobs;
+// All that a compilation depends on, and how its result is judged.
+std::string identity(const CompileJob& job) {
+  std::string text = fmt::format("{}\n{}\n{}\n", job.arch, job.unit.name, job.unit.must_be_clean);
+  for (const KernelEntry& entry : job.unit.entries) {
+    text += fmt::format("{} {} {}\n", entry.name, entry.threads, entry.dynamic_shared_bytes);
+  }
+  for (const std::string& option : job.unit.options) text += option + "\n";
+  return text + job.unit.source;
 }
 
-std::vector<CompileJob> compile_jobs(const std::vector<Case>& cases, const Device& device) {
-  std::vector<CompileJob> jobs;
-  std::set<std::tuple<std::string, std::string, std::vector<std::string>>> seen;
+}  // namespace
+
+void CompileJobs::add(const Problem& problem, const Competitor& competitor, const Device& device) {
+  const Implementation* const implementation = competitor.implementation;
+  if (implementation == nullptr || implementation->units == nullptr) return;  // or a peer
+  const auto add_units = [&](const Problem& of) {
+    for (KernelUnit& unit : implementation->units(of, competitor.config, device)) {
+      CompileJob job{.unit = std::move(unit), .arch = arch_of(device)};
+      if (known_.insert(identity(job)).second) jobs_.push_back(std::move(job));
+    }
+  };
+  if (problem.pass == Pass::bwd) add_units(forward_of(problem));
+  add_units(problem);
+}
+
+void CompileJobs::add(const std::vector<Case>& cases, const Device& device) {
   for (const Case& work : cases) {
     for (const Competitor& competitor : work.competitors) {
-      if (!wants_to_run(competitor)) continue;
-      for (CompileJob& job : compile_jobs(work.problem, competitor, device)) {
-        if (seen.emplace(job.arch, job.unit.source, job.unit.options).second) {
-          jobs.push_back(std::move(job));
-        }
-      }
+      if (wants_to_run(competitor)) add(work.problem, competitor, device);
     }
   }
-  return jobs;
 }
 
 }  // namespace attnlab

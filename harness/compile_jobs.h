@@ -1,6 +1,8 @@
 // What has to be compiled before something can run.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "harness/sweep.h"
@@ -8,12 +10,20 @@
 
 namespace attnlab {
 
-// Of one competitor: its pass, and for Pass::bwd the forward before it. Empty where its backend
-// compiles nothing.
-std::vector<CompileJob> compile_jobs(const Problem& problem, const Competitor& competitor,
-                                     const Device& device);
+// Jobs, each once.
+class CompileJobs {
+ public:
+  // What one competitor needs: of its pass, and for Pass::bwd of the forward before it. Nothing
+  // where its backend compiles nothing.
+  void add(const Problem& problem, const Competitor& competitor, const Device& device);
+  // What all competitors need that want to run.
+  void add(const std::vector<Case>& cases, const Device& device);
 
-// Of all competitors that want to run, each job once.
-std::vector<CompileJob> compile_jobs(const std::vector<Case>& cases, const Device& device);
+  const std::vector<CompileJob>& all() const { return jobs_; }
+
+ private:
+  std::vector<CompileJob> jobs_;
+  std::set<std::string> known_;
+};
 
 }  // namespace attnlab

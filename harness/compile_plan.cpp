@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <stdexcept>
 
+#include "harness/compile_jobs.h"
 #include "harness/errors.h"
 
 namespace attnlab {
@@ -15,16 +15,6 @@ Device device_of(const std::string& arch) try {
   return device_of_arch(arch);
 } catch (const std::invalid_argument& error) {
   throw UsageError(fmt::format("--arch: {}", error.what()));
-}
-
-// All that a compilation depends on, and how its result is judged.
-std::string identity(const CompileJob& job) {
-  std::string text = fmt::format("{}\n{}\n{}\n", job.arch, job.unit.name, job.unit.must_be_clean);
-  for (const KernelEntry& entry : job.unit.entries) {
-    text += fmt::format("{} {} {}\n", entry.name, entry.threads, entry.dynamic_shared_bytes);
-  }
-  for (const std::string& option : job.unit.options) text += option + "\n";
-  return text + job.unit.source;
 }
 
 }  // namespace
@@ -45,7 +35,7 @@ CompilePlan plan_compilation(Sweep sweep, const Registry& registry,
   sweep.backend = BackendChoice::cuda;
   sweep.overridden = true;  // an exclusion may speak of CPU kernels
   CompilePlan plan;
-  std::set<std::string> known;
+  CompileJobs jobs;
   const auto refuse = [&](const std::string& kernel, const std::string& why) {
     const std::string reason = fmt::format("{}: {}", kernel, why);
     if (std::find(plan.refused.begin(), plan.refused.end(), reason) == plan.refused.end()) {
@@ -62,15 +52,12 @@ CompilePlan plan_compilation(Sweep sweep, const Registry& registry,
         } else if (competitor.implementation->units == nullptr) {
           refuse(competitor.kernel, "is not compiled at run time");
         } else {
-          for (KernelUnit& unit :
-               competitor.implementation->units(work.problem, competitor.config, device)) {
-            CompileJob job{.unit = std::move(unit), .arch = arch_of(device)};
-            if (known.insert(identity(job)).second) plan.jobs.push_back(std::move(job));
-          }
+          jobs.add(work.problem, competitor, device);
         }
       }
     }
   }
+  plan.jobs = jobs.all();
   return plan;
 }
 

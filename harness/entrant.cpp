@@ -15,7 +15,9 @@ std::string Entrant::name() const {
 }
 
 void Entrant::compile(const Problem& problem, const Device& device) {
-  record.compilations = compile_ahead(compile_jobs(problem, *competitor, device), 1, {});
+  CompileJobs jobs;
+  jobs.add(problem, *competitor, device);
+  record.compilations = compile_ahead(jobs.all(), 1, [](const Compilation&) {});
   for (const Compilation& compilation : record.compilations) {
     if (!compilation.error.empty()) throw std::runtime_error(compilation.error);
   }

@@ -61,10 +61,15 @@ AxisSupport probe_axis(Sweep sweep, const char* axis, const char* values,
 
 }  // namespace
 
+std::string no_device(Backend backend) {
+  return fmt::format("this machine has no {} device: {}", to_string(backend),
+                     why_no_device(backend));
+}
+
 std::string why_unsupported(const Implementation& implementation, const Config& config,
                             const Problem& problem, const Device& device) {
   if (device.name.empty()) {
-    return fmt::format("this machine has no {} device", to_string(device.backend));
+    return no_device(device.backend);
   }
   if (problem.mask.blocks) {
     const std::string reason =

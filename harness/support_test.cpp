@@ -48,7 +48,7 @@ TEST(Support, StartsFromAProblemThatWorks) {
 TEST(Support, SaysWhyNothingWorks) {
   const Support support = probe_support(fake::kOwn, Device{.backend = Backend::cuda});
   EXPECT_TRUE(support.axes.empty());
-  EXPECT_EQ(support.reason, "this machine has no cuda device");
+  EXPECT_PRED2(starts_with, support.reason, "this machine has no cuda device: ");
 }
 
 }  // namespace

@@ -3,16 +3,14 @@
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "kernels/cpu/backend.h"
-#if defined(ATTNLAB_CUDA)
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/runtime.h"
-#endif
 #include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v1/cpu.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v3/cpu.h"
 #if ATTNLAB_WITH_CUDA
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
 #endif
@@ -36,7 +34,7 @@ const Registry& builtin_registry() {
 }
 
 std::vector<Device> available_devices() {
-#if defined(ATTNLAB_CUDA)
+#if ATTNLAB_WITH_CUDA
   std::vector<Device> devices = cuda::devices();
 #else
   std::vector<Device> devices;
@@ -45,8 +43,17 @@ std::vector<Device> available_devices() {
   return devices;
 }
 
+std::string why_no_device(Backend backend) {
+  if (backend == Backend::cpu) return "";
+#if ATTNLAB_WITH_CUDA
+  return cuda::why_no_devices();
+#else
+  return "this build has no CUDA: run scripts/setup.sh --cuda and build again";
+#endif
+}
+
 Runtime& runtime_of([[maybe_unused]] const Device& device) {
-#if defined(ATTNLAB_CUDA)
+#if ATTNLAB_WITH_CUDA
   if (device.backend == Backend::cuda) return cuda::runtime_of(device);
 #endif
   return host_runtime();

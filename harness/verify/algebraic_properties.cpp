@@ -260,6 +260,7 @@ Property merged_splits(const Scene& scene, Dtype dtype, std::int64_t first_keys)
             });
       });
   property.pass = Pass::fwd;
+  property.needs_lse = true;
   return property;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "harness/accounting.h"
+#include "harness/support.h"
 
 namespace attnlab::verify {
 
@@ -14,7 +15,7 @@ Plan::Plan(const Options& options) : options_(options) {
     }
     const std::string reason =
         device().name.empty()
-            ? fmt::format("this machine has no {} device", to_string(device().backend))
+            ? no_device(device().backend)
             : fmt::format("runs on {}, and the device is {}", to_string(kernel->backend),
                           to_string(device().backend));
     for (const Part part : options.parts) skip(*kernel, part, "all", reason);

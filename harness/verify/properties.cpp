@@ -23,6 +23,9 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
     return plan.skip(kernel, Part::properties, rest,
                      fmt::format("a property of {} devices", to_string(*property.only_on)));
   }
+  if (property.needs_lse && !writes_lse(kernel, property.subjects.front()->problem())) {
+    return plan.skip(kernel, Part::properties, rest, "writes no lse in this type");
+  }
   if (property.without == Property::Without::forward_alone && !reason_of(setup).empty()) {
     setup.pass = Pass::fwd;
   }

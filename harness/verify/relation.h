@@ -72,6 +72,7 @@ struct Property {
   enum class Without { forward_alone, skipped };
   Without without = Without::forward_alone;
   std::optional<Backend> only_on;
+  bool needs_lse = false;  // kernels that write none are skipped
   // Tiles of this size instead of small ones; 0: small ones. Kernels without tiles are skipped.
   std::pair<std::int64_t, std::int64_t> tiles = {0, 0};
   // Throws Failure where the kernel has not got the property. The setup has small tiles, and sums

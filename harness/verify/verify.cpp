@@ -9,12 +9,15 @@
 
 #include "harness/repro.h"
 #include "harness/verify/plan.h"
+#include "kernels/api/runtime.h"
 
 namespace attnlab::verify {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kDeviceLost = "device lost";
 
 // One command that makes this check again. Everything that its problem, inputs and config depend on
 // is in the name and the flags.
@@ -70,6 +73,8 @@ Result run(const Check& check, const Options& options) {
     check.run();
   } catch (const Failure& failure) {
     fail(failure.check, failure.message);
+  } catch (const DeviceLost& lost) {
+    fail(kDeviceLost, fmt::format("{}; no check after this one was made", lost.what()));
   } catch (const std::exception& error) {
     fail("exception", fmt::format("threw '{}'", error.what()));
   } catch (...) {
@@ -138,9 +143,11 @@ std::vector<Result> verify(const Options& options, const Observer& observer) {
     if (observer.begins) observer.begins(check.name);
     results.push_back(run(check, options));
     check.run = nullptr;  // what nobody else needs of its subject goes
+    const bool lost = results.back().check == kDeviceLost;
     const bool failed = results.back().outcome == Outcome::failed;
     if (failed && options.after_failure == AfterFailure::drop_kernel) dropped.insert(check.kernel);
     if (observer.ended) observer.ended(results.back(), check.weight);
+    if (lost) break;
   }
   return results;
 }

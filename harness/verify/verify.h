@@ -56,7 +56,7 @@ struct Result {
   Part part = Part::shapes;
   Outcome outcome = Outcome::passed;
   // Of a failure, what caught it: "oracle: dq", "guards", "inputs unchanged", "property:
-  // causal-prefix", "repeats", "exception".
+  // causal-prefix", "repeats", "exception", "device lost" (then the last result).
   std::string check;
   // Of a failure: coordinate, got, want, bound, Problem::id(), config. Skipped: the reason.
   std::string message;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,5 +31,8 @@ const Registry& builtin_registry();
 
 // The devices that this machine has, best first; the CPU is always there.
 std::vector<Device> available_devices();
+
+// Why this machine has no device of the backend, and what to do about it; empty if it has one.
+std::string why_no_device(Backend backend);
 
 }  // namespace attnlab
