@@ -65,6 +65,14 @@ int main() { return sizeof(CUtensorMap) == 128 ? 0 : 1; }
     CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${cuda_include}"
     OUTPUT_VARIABLE words)
   set(why "no cuda.h, nvrtc.h and cublas_v2.h of CUDA 12 or newer were found")
+  if(found AND NOT cuda_include)  # the compiler knows a folder that we do not
+    set(cuda_where "where the compiler finds them by itself")
+    if(ATTNLAB_CUDA_ROOT)
+      set(found FALSE)
+    endif()
+  else()
+    set(cuda_where "in ${cuda_include}")
+  endif()
   if(found)
     set(ATTNLAB_WITH_CUDA ON)
   elseif(cuda_include)
@@ -74,7 +82,7 @@ int main() { return sizeof(CUtensorMap) == 128 ? 0 : 1; }
 endif()
 
 if(ATTNLAB_WITH_CUDA)
-  message(STATUS "CUDA: headers in ${cuda_include}")
+  message(STATUS "CUDA: headers ${cuda_where}")
   target_include_directories(attnlab_cuda_headers SYSTEM INTERFACE ${cuda_include})
   target_link_libraries(attnlab_cuda_headers INTERFACE ${CMAKE_DL_LIBS})
 else()

@@ -5,6 +5,10 @@
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
 #   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and NumPy,
 #                             without which some tests are skipped
+#   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
+#                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
+#                             PyPI into .cuda, where the build and the program find them (1 GB; no
+#                             GPU and no root needed; rm -r .cuda takes it back)
 #
 # Needs root or sudo only when something is missing. On other distributions it checks that the same
 # things are there and names those that are not.
@@ -19,8 +23,16 @@ commands=(g++ cmake ninja git pkg-config python3)
 modules=(eigen3 fmt CLI11 nlohmann_json benchmark gtest libhwy)
 headers=(valijson/validator.hpp)
 
+# Of one release, which CUDA's driver 580 and newer run.
+cuda_packages=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88
+               nvidia-cublas==13.1.0.3 nvidia-cuda-cupti==13.0.85 nvidia-nvtx==13.0.85)
+cuda_files=(include/{cuda.h,nvrtc.h,cublas_v2.h,cupti.h,crt/host_defines.h,nvtx3/nvToolsExt.h}
+            lib/{libnvrtc.so,libnvrtc-builtins.so,libcublas.so,libcublasLt.so,libcupti.so})
+
+with_cuda=
 for argument in "$@"; do
   case $argument in
+    --cuda) with_cuda=yes ;;
     --dev)
       packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev python3-numpy)
       commands+=(clang-format-14 clang-tidy-14 clang++-14)
@@ -30,7 +42,7 @@ for argument in "$@"; do
       exit 0
       ;;
     *)
-      echo "setup: unknown option '$argument'; there is --dev" >&2
+      echo "setup: unknown option '$argument'; there are --dev and --cuda" >&2
       exit 2
       ;;
   esac
@@ -83,8 +95,51 @@ look_for_them() {
   echo "all of them are there"
 }
 
+# has_cuda FOLDER: whether it holds everything; a library by any version.
+has_cuda() {
+  local file
+  for file in "${cuda_files[@]}"; do
+    compgen -G "$1/$file*" >/dev/null || compgen -G "$1/${file/#lib/lib64}*" >/dev/null ||
+      compgen -G "$1/extras/CUPTI/${file/#lib/lib64}*" >/dev/null || return 1
+  done
+}
+
+install_cuda() {
+  local toolkit=${CUDA_HOME:-/usr/local/cuda}
+  local place
+  place=$(realpath "$(dirname "$0")/..")/.cuda
+  if has_cuda "$toolkit"; then
+    echo "CUDA is in $toolkit"
+    return
+  fi
+  if has_cuda "$place/nvidia/cu13" && [[ $(<"$place/packages") == "${cuda_packages[*]}" ]]; then
+    echo "CUDA is in $place"
+    return
+  fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    if ! command -v apt-get >/dev/null; then
+      echo "setup: python3 has no pip, which brings CUDA: please install it" >&2
+      exit 3
+    fi
+    packages=(python3-pip)
+    install_with_apt
+  fi
+  echo "missing: CUDA; bringing ${cuda_packages[*]} into $place"
+  rm -rf "$place.new"
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --target "$place.new" "${cuda_packages[@]}"
+  if ! has_cuda "$place.new/nvidia/cu13"; then
+    echo "setup: the packages came, but not all of ${cuda_files[*]} are in $place.new" >&2
+    exit 3
+  fi
+  echo "${cuda_packages[*]}" >"$place.new/packages"
+  rm -rf "$place"
+  mv "$place.new" "$place"
+}
+
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_with_apt
 else
   look_for_them
 fi
+if [[ -n $with_cuda ]]; then install_cuda; fi

@@ -41,6 +41,7 @@ class Folders {
     if (root.empty()) return;
     add(root / "lib64");
     add(root / "lib");
+    add(root / "extras/CUPTI/lib64");
     for (const fs::path& target : entries(root / "targets", "")) add(target / "lib");
   }
   // nvidia/cu13/lib of new wheels, nvidia/cuda_nvrtc/lib and the like of older ones.
