@@ -26,9 +26,10 @@ constexpr const char* kFooter =
 options, the arch and the compiler. This verb compiles those of a sweep ahead, each in a process of
 its own, and shows what they take: registers of a thread, spilled bytes, shared memory of a block,
 the blocks that fit a multiprocessor at once and the share of its threads that they fill. No GPU is
-needed: the folder can be filled here and carried to the machine that has one. Without a sweep file:
-every kernel with its default config for every pass and dtype, head dims 64 and 128; axes replace
-these.
+needed: the folder (of --cache-dir, else $XDG_CACHE_HOME/attnlab or ~/.cache/attnlab) can be filled
+here and carried to the machine that has one. Without a sweep file: every kernel with its default
+config for every pass and dtype, head dims 64 and 128; axes replace these. $ATTNLAB_KERNEL_SOURCES
+stands for --kernel-sources.
 
 A kernel that must not spill fails if it does, or if the assembler says that it slowed it down
 (C7508, C7510, C7511, C7515, C7517, C7519).
@@ -106,13 +107,13 @@ Verb add_compile_verb(CLI::App& app) {
   const auto flags = std::make_shared<CompileFlags>();
   add_sweep_flags(*command, flags->sweep);
   command
-      ->add_option("--arch", flags->archs,
-                   "For which chips (default: this machine's GPU, else sm_80,sm_90a)")
+      ->add_option("--arch", flags->archs, "Chips (default: this machine's GPU, else sm_80,sm_90a)")
       ->type_name("NAME,...")
       ->join(',')
       ->group("Where");
   command
-      ->add_option("--jobs", flags->jobs, "Processes that compile at a time (default: all cores)")
+      ->add_option("--jobs", flags->jobs,
+                   "Compile so many at a time (default: the number of cores)")
       ->type_name("N")
       ->check(CLI::Range(1, 4096).description(""))
       ->group("Where");

@@ -16,7 +16,7 @@ std::shared_ptr<CompilerSettings> add_compiler_flags(CLI::App& command) {
   constexpr const char* kGroup = "CUDA kernels";
   command
       .add_option("--cache-dir", settings->cache_folder,
-                  "Compiled kernels (default: $XDG_CACHE_HOME/attnlab, else ~/.cache/attnlab)")
+                  "Where compiled kernels are kept (default: ~/.cache/attnlab)")
       ->type_name("DIR")
       ->group(kGroup);
   command.add_option("--nvrtc", settings->library, "Compile with this libnvrtc, not the one found")
@@ -24,9 +24,8 @@ std::shared_ptr<CompilerSettings> add_compiler_flags(CLI::App& command) {
       ->group(kGroup);
   command
       .add_option("--kernel-sources", settings->source_folder,
-                  "Read the kernels' sources from this tree, not those built in")
+                  "Compile kernels of this source tree, not those built in")
       ->type_name("DIR")
-      ->envname("ATTNLAB_KERNEL_SOURCES")
       ->group(kGroup);
   command
       .add_flag("--debug-kernels", settings->debug,

@@ -126,6 +126,12 @@ TEST_F(CompileAhead, AProgramThatIsNoWorkerIsAnError) {
   EXPECT_THROW(compile({{unit("two"), "sm_80"}}), std::runtime_error);
 }
 
+TEST_F(CompileAhead, ACacheThatCannotBeWrittenIsOneError) {
+  set_compiler({.cache_folder = "/proc/nowhere", .worker_program = ATTNLAB_BINARY});
+  EXPECT_THROW(compile({{unit("one"), "sm_80"}}), std::runtime_error);
+  EXPECT_EQ(calls_, 0);
+}
+
 TEST_F(CompileAhead, TheCallbackMayStopIt) {
   const std::vector<CompileJob> jobs = {{unit("one"), "sm_80"}, {unit("two"), "sm_80"}};
   const auto stop = [](const Compilation&) { throw std::logic_error("enough"); };

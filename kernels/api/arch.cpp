@@ -51,8 +51,6 @@ int blocks_per_multiprocessor(const Arch& arch, int registers, int threads,
   int blocks = std::min(arch.blocks, arch.threads / kWarp / warps);
   if (registers > 0) {
     const int registers_of_warp = round_up(registers * kWarp, kRegistersOfWarpMultiple);
-    // The hardware counts a block as if its warps filled all partitions evenly.
-    if (registers_of_warp * round_up(warps, kPartitions) > kRegisters) return 0;
     const int resident_warps = kRegisters / kPartitions / registers_of_warp * kPartitions;
     blocks = std::min(blocks, resident_warps / warps);
   }

@@ -29,6 +29,7 @@ TEST(Occupancy, IsBoundByThreadsAndBlocks) {
 TEST(Occupancy, IsBoundByRegisters) {
   EXPECT_EQ(blocks(80, 32, 1024, 0), 2);
   EXPECT_EQ(blocks(80, 33, 1024, 0), 1);  // 40 in effect: 1280 a warp, 48 warps
+  EXPECT_EQ(blocks(80, 33, 64, 0), 24);
   EXPECT_EQ(blocks(80, 64, 1024, 0), 1);
   EXPECT_EQ(blocks(80, 65, 1024, 0), 0);  // not even one
   EXPECT_EQ(blocks(80, 255, 128, 0), 2);  // 8192 a warp, 2 warps a partition

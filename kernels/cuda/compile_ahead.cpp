@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/cuda/cubin_cache.h"
 #include "kernels/cuda/jit.h"
 #include "kernels/cuda/worker_process.h"
 
@@ -48,6 +49,7 @@ class Batch {
   std::size_t num_waiting() const { return waiting_.size(); }
 
   void run(std::size_t num_workers) {
+    if (!waiting_.empty()) cuda::CubinCache().make_folder();  // one error, not one of each job
     workers_.resize(num_workers);
     for (Worker& worker : workers_) hand_out(worker);
     while (wait()) {

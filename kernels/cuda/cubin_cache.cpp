@@ -89,6 +89,12 @@ fs::path default_folder() {
       "--cache-dir DIR");
 }
 
+[[noreturn]] void fail_to_keep(const fs::path& where, const std::error_code& why) {
+  throw std::runtime_error("compiled kernels cannot be kept in " + where.string() + ": " +
+                           why.message() +
+                           "; make room there, or name another folder with --cache-dir DIR");
+}
+
 }  // namespace
 
 CubinCache::CubinCache() : CubinCache(default_folder()) {}
@@ -113,6 +119,15 @@ std::optional<CachedCubin> CubinCache::find(const std::string& name, const std::
   return from_bytes({std::istreambuf_iterator<char>(stream), {}}, key);
 }
 
+void CubinCache::make_folder() const {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error && access(folder_.c_str(), W_OK | X_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (error) fail_to_keep(folder_, error);
+}
+
 void CubinCache::store(const std::string& name, const std::string& key,
                        const CachedCubin& entry) const {
   static std::atomic<int> count = 0;
@@ -120,7 +135,7 @@ void CubinCache::store(const std::string& name, const std::string& key,
   const fs::path scratch =
       file.string() + "." + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tmp";
   try {
-    fs::create_directories(folder_);
+    make_folder();
     std::error_code ignored;
     fs::remove(scratch, ignored);  // of a process of this number that died
     write_file(scratch, to_bytes(key, entry));
@@ -128,9 +143,7 @@ void CubinCache::store(const std::string& name, const std::string& key,
   } catch (const std::system_error& error) {
     std::error_code ignored;
     fs::remove(scratch, ignored);
-    throw std::runtime_error("the compiled kernel cannot be kept in " + file.string() + ": " +
-                             error.code().message() +
-                             "; make room there, or name another folder with --cache-dir DIR");
+    fail_to_keep(folder_, error.code());
   }
 }
 

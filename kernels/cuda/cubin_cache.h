@@ -26,6 +26,9 @@ class CubinCache {
   // where there is no file, or where it is not whole or another key's.
   std::optional<CachedCubin> find(const std::string& name, const std::string& key) const;
 
+  // Makes the folder where it is missing. Throws std::runtime_error if nothing can be stored in it.
+  void make_folder() const;
+
   // In one step: others see the old file or the new one. Throws std::runtime_error with the file
   // and the system's words.
   void store(const std::string& name, const std::string& key, const CachedCubin& entry) const;

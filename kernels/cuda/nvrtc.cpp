@@ -13,12 +13,13 @@
 namespace attnlab::cuda {
 namespace {
 
-#define ATTNLAB_NVRTC_FUNCTIONS(X)                                                              \
-  X(nvrtcVersion)                                                                               \
-  X(nvrtcGetErrorString)                                                                        \
-  X(nvrtcCreateProgram)                                                                         \
-  X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) \
-      X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN)
+#define ATTNLAB_NVRTC_FUNCTIONS(X)                                                            \
+  X(nvrtcVersion)                                                                             \
+  X(nvrtcGetErrorString)                                                                      \
+  X(nvrtcCreateProgram)                                                                       \
+  X(nvrtcDestroyProgram)                                                                      \
+  X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) \
+      X(nvrtcGetCUBIN)
 
 struct Nvrtc {
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;
