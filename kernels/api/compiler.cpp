@@ -8,16 +8,16 @@
 namespace attnlab {
 namespace {
 
-CompilerSettings& settings() {
-  static CompilerSettings value;
-  return value;
+CompilerSettings& current() {
+  static CompilerSettings settings;
+  return settings;
 }
 
 }  // namespace
 
-void set_compiler(const CompilerSettings& value) { settings() = value; }
+void set_compiler(const CompilerSettings& settings) { current() = settings; }
 
-const CompilerSettings& compiler_settings() { return settings(); }
+const CompilerSettings& compiler_settings() { return current(); }
 
 std::string arch_of(const Device& device) {
   const Arch* arch = find_arch(device.compute_capability);
@@ -27,21 +27,21 @@ std::string arch_of(const Device& device) {
          (device.compute_capability >= 90 ? "a" : "");
 }
 
-Device device_of_arch(const std::string& name) {
+Device device_of_arch(const std::string& arch) {
   std::string known;
-  for (const Arch& arch : known_archs()) {
-    if (name == arch.name || name + "a" == arch.name) {
+  for (const Arch& row : known_archs()) {
+    if (arch == row.name || arch + "a" == row.name) {
       return {.backend = Backend::cuda,
-              .name = arch.chip,
+              .name = row.chip,
               .memory_bytes = std::uint64_t{1} << 37,  // plenty: nothing is allocated
-              .compute_capability = arch.compute_capability,
-              .multiprocessors = arch.multiprocessors,
-              .shared_memory_per_block_bytes = arch.shared_per_block_bytes,
-              .l2_bytes = arch.l2_bytes};
+              .compute_capability = row.compute_capability,
+              .multiprocessors = row.multiprocessors,
+              .shared_memory_per_block_bytes = row.shared_per_block_bytes,
+              .l2_bytes = row.l2_bytes};
     }
-    known += (known.empty() ? "" : ", ") + std::string(arch.name);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  throw std::invalid_argument("there is no arch '" + name + "'; known are " + known);
+  throw std::invalid_argument("there is no arch '" + arch + "'; known are " + known);
 }
 
 }  // namespace attnlab

@@ -23,6 +23,7 @@ namespace attnlab::cuda {
 // clang-format on
 
 struct Driver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name cannot be put in parentheses
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;
   ATTNLAB_DRIVER_FUNCTIONS(ATTNLAB_DECLARE)
 #undef ATTNLAB_DECLARE

@@ -40,18 +40,18 @@ Module::Module(CUmodule module, const KernelUnit& unit)
 // The context may be gone already, at the end of the process or after a fault; then so is this.
 Module::~Module() { driver().cuModuleUnload(module_); }
 
-CUfunction Module::function(const std::string& name) const {
-  for (const KernelEntry& entry : entries_) {
-    if (entry.name != name) continue;
-    const std::string what = "kernel " + name + " of " + unit_;
+CUfunction Module::function(const std::string& entry) const {
+  for (const KernelEntry& known : entries_) {
+    if (known.name != entry) continue;
+    const std::string what = "kernel " + entry + " of " + unit_;
     CUfunction function = nullptr;
-    check(driver().cuModuleGetFunction(&function, module_, name.c_str()), what);
+    check(driver().cuModuleGetFunction(&function, module_, entry.c_str()), what);
     check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                      static_cast<int>(entry.dynamic_shared_bytes)),
-          what + ": " + std::to_string(entry.dynamic_shared_bytes) + " bytes of shared memory");
+                                      static_cast<int>(known.dynamic_shared_bytes)),
+          what + ": " + std::to_string(known.dynamic_shared_bytes) + " bytes of shared memory");
     return function;
   }
-  throw std::runtime_error("unit " + unit_ + " has no entry '" + name + "'");
+  throw std::runtime_error("unit " + unit_ + " has no entry '" + entry + "'");
 }
 
 std::shared_ptr<const Module> load(const KernelUnit& unit, const Device& device) {

@@ -13,15 +13,15 @@
 namespace attnlab::cuda {
 namespace {
 
-#define ATTNLAB_NVRTC_FUNCTIONS(X)                                                            \
-  X(nvrtcVersion)                                                                             \
-  X(nvrtcGetErrorString)                                                                      \
-  X(nvrtcCreateProgram)                                                                       \
-  X(nvrtcDestroyProgram)                                                                      \
+// clang-format off
+#define ATTNLAB_NVRTC_FUNCTIONS(X) \
+  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) \
   X(nvrtcCompileProgram) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog) X(nvrtcGetCUBINSize) \
-      X(nvrtcGetCUBIN)
+  X(nvrtcGetCUBIN)
+// clang-format on
 
 struct Nvrtc {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name cannot be put in parentheses
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;
   ATTNLAB_NVRTC_FUNCTIONS(ATTNLAB_DECLARE)
 #undef ATTNLAB_DECLARE
