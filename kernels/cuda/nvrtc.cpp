@@ -26,6 +26,7 @@ struct Nvrtc {
   ATTNLAB_NVRTC_FUNCTIONS(ATTNLAB_DECLARE)
 #undef ATTNLAB_DECLARE
   std::string version;  // "13.0"
+  bool caches = false;  // compiled code, on disk, since CUDA 12.9
   std::string build;
 };
 
@@ -61,6 +62,7 @@ Nvrtc open_nvrtc() {
   int minor = 0;
   check(nvrtc, nvrtc.nvrtcVersion(&major, &minor), "its version");
   nvrtc.version = std::to_string(major) + "." + std::to_string(minor);
+  nvrtc.caches = major > 12 || (major == 12 && minor >= 9);
   preload_builtins(library, nvrtc.version);
   // The third number of the version is nowhere to be asked; patches differ in size.
   std::error_code error;
@@ -109,6 +111,9 @@ NvrtcResult nvrtc_compile(const std::string& source, const std::string& name,
 
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
+  // What NVRTC has from a cache of its own comes without ptxas' words (seen on a machine with a
+  // driver, NVRTC 13.0).
+  if (nvrtc.caches) arguments.push_back("--no-cache");
   const nvrtcResult result = nvrtc.nvrtcCompileProgram(
       program.get(), static_cast<int>(arguments.size()), arguments.data());
   NvrtcResult compiled{.cubin = "", .log = log_of(nvrtc, program.get())};
