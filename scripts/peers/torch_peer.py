@@ -1,0 +1,180 @@
+"""What the peer holds, and its calls (torch_sdpa.py documents them)."""
+import gc
+import os
+import sys
+import time
+import warnings
+import weakref
+
+import torch
+
+from torch_attention import (BACKENDS, CPU_BACKENDS, Attention, CpuClock, CudaClock, check_backend,
+                             profiled, reason_of_refusal, synchronize)
+from torch_point import Point, Unsupported, write_safetensors
+
+
+class Prepared:
+    """A backend at a point, ready to be timed."""
+
+    def __init__(self, point, request):
+        self.point, self.backend = point, request["backend"]
+        self.tf32 = bool(request.get("tf32", False))
+        self.device, self.last = point.device, None
+        self.set_precision()
+        write_safetensors(request["output"], self.verified())
+        base = self.base()
+        launchers = [Attention(point, self.backend, point.dropout)]
+        launchers[0].launch()
+        self.kernels = self.profile(launchers[0])
+        synchronize(self.device)
+        self.peak_bytes = None
+        if self.device != "cpu":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            launchers[0].launch()
+            synchronize(self.device)
+            self.peak_bytes = torch.cuda.max_memory_allocated(self.device) - base
+        for _ in range(int(request.get("sets", 1)) - 1):
+            launchers.append(Attention(point, self.backend, point.dropout, copy=True))
+        self.launchers, self.turn = launchers, 0
+        self.clock = CpuClock() if self.device == "cpu" else CudaClock()
+
+    def base(self):
+        """Bytes of the inputs, their masks, and what other prepared ones hold; cuBLAS's workspace
+        is not among them."""
+        if self.device == "cpu":
+            return 0
+        synchronize(self.device)
+        torch._C._cuda_clearCublasWorkspaces()
+        return torch.cuda.memory_allocated(self.device)
+
+    def set_precision(self):
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
+
+    def verified(self):
+        """Outputs of a launch without dropout."""
+        return Attention(self.point, self.backend, 0.0).launch()
+
+    def profile(self, attention):
+        """The symbols of the pass; checks the forward of each."""
+        with torch.set_grad_enabled(self.point.passes != "fwd"):
+            forward, operators = profiled(attention.forward, self.device)
+        check_backend(self.backend, operators)
+        if self.point.passes == "fwd":
+            return forward
+        return profiled(attention.launch, self.device)[0]
+
+    def launch(self):
+        self.last = None  # its memory serves the next
+        self.last = self.launchers[self.turn].launch()
+        self.turn = (self.turn + 1) % len(self.launchers)
+
+    def warm(self, request):
+        begin, count = time.perf_counter(), 0
+        while count < request["launches"] or time.perf_counter() - begin < request["seconds"]:
+            self.launch()
+            synchronize(self.device)
+            count += 1
+        return {"launches": count, "seconds": time.perf_counter() - begin}
+
+    def time(self, request):
+        seconds, is_hidden = self.clock.seconds_of(self.launch, request["launches"])
+        return {"seconds": seconds, "launch_cost_hidden": is_hidden}
+
+    def outputs(self, request):
+        if self.point.dropout > 0 or self.last is None:
+            write_safetensors(request["output"], self.verified())
+        else:
+            write_safetensors(request["output"], self.last)
+        return {}
+
+
+class Peer:
+    def __init__(self):
+        self.prepared, self.points = {}, weakref.WeakValueDictionary()
+        self.last_handle, self.uses_cuda = 0, False
+        torch.manual_seed(0)
+        gc.disable()  # no pause in a timed launch; clean() collects
+
+    def prepare(self, request):
+        backend, device = request["backend"], request["device"]
+        if backend not in BACKENDS:
+            raise Unsupported(f"there is no backend '{backend}': take {', '.join(BACKENDS)}")
+        if device == "cpu":
+            if backend not in CPU_BACKENDS:
+                raise Unsupported(f"PyTorch has no {backend} backend on a CPU")
+            torch.set_num_threads(int(request.get("threads", 1)))
+        elif not torch.cuda.is_available():
+            raise Unsupported(f"torch {torch.__version__} finds no GPU that it can use: install one "
+                              "built for CUDA and this driver, or set ATTNLAB_PYTHON to a Python "
+                              f"that has it (this one is {sys.executable})")
+        else:
+            torch.cuda.set_device(device)
+            self.uses_cuda = True
+        key = (request["input"], os.stat(request["input"]).st_mtime_ns, device)
+        point = self.points.get(key)
+        if point is None:
+            point = self.points[key] = Point(request["input"], device)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                prepared = Prepared(point, request)
+            except RuntimeError as refusal:
+                if not any(sign in str(refusal) for sign in ("No available kernel",
+                                                             "No viable backend")):
+                    raise
+                raise Unsupported(reason_of_refusal(backend, refusal, caught)) from refusal
+        self.last_handle += 1
+        self.prepared[self.last_handle] = prepared
+        answer = {"handle": self.last_handle, "kernels": prepared.kernels,
+                  "peak_bytes": prepared.peak_bytes}
+        if point.dropout > 0:
+            answer["verified_dropout"] = 0.0
+        return answer
+
+    def release(self, request):
+        self.prepared.pop(request["handle"], None)
+        return {}
+
+    def clean(self):
+        """Gives memory back to the other side."""
+        gc.collect()
+        if self.uses_cuda:
+            torch._C._cuda_clearCublasWorkspaces()
+            torch.cuda.empty_cache()
+
+    def run(self, request):
+        call = request["call"]
+        if call == "prepare":
+            return self.prepare(request)
+        if call == "release":
+            answer = self.release(request)
+            self.clean()
+            return answer
+        if call in ("warm", "time", "outputs"):
+            prepared = self.prepared.get(request["handle"])
+            if prepared is None:
+                raise ValueError(f"there is no handle {request['handle']}: prepare it first")
+            prepared.set_precision()
+            answer = getattr(prepared, call)(request)
+            synchronize(prepared.device)
+            return answer
+        raise ValueError(f"there is no call '{call}'")
+
+    def answer(self, request):
+        """Whatever goes wrong becomes an answer."""
+        try:
+            return {"ok": True} | self.run(request)
+        except Unsupported as error:
+            answer = {"unsupported": str(error)}
+        except MemoryError:
+            answer = {"out_of_memory": "the host has no memory left"}
+        except Exception as error:  # the other side decides what to make of it
+            text = str(error).splitlines()[0] if str(error) else ""
+            answer = {"error": f"{type(error).__name__}: {text}"}
+            if "out of memory" in text or "can't allocate memory" in text:
+                answer = {"out_of_memory": text}
+            elif "CUDA error" in text:  # nothing of this process can be trusted any more
+                answer["fatal"] = True
+        if not answer.get("fatal"):
+            self.clean()
+        return answer

@@ -1,0 +1,139 @@
+"""The inputs of a point as PyTorch's tensors: the files that attnlab and its peers exchange
+(harness/safetensors.h documents them), and the masks that their metadata name."""
+import json
+import mmap
+import struct
+
+import torch
+
+
+class Unsupported(Exception):
+    """The backend cannot do this; the message says why."""
+
+
+def read_safetensors(path):
+    """({name: tensor}, metadata) of a file of attnlab's; the tensors view a private map of it."""
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+             "I32": torch.int32, "U8": torch.uint8}
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        kind = types[entry["dtype"]]
+        flat = torch.frombuffer(data, dtype=kind, count=(end - begin) // kind.itemsize,
+                                offset=8 + length + begin)
+        tensors[name] = flat.view(entry["shape"])
+    return tensors, metadata
+
+
+def write_safetensors(path, tensors):
+    """All of one dtype, from any device and with any strides, rows in the order of their shape."""
+    names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    header, size = {}, 0
+    for name, tensor in tensors.items():
+        end = size + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [size, end]}
+        size = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = bytearray(struct.pack("<Q", len(text)) + text) + bytearray(size)
+    for name, tensor in tensors.items():
+        begin, _ = header[name]["data_offsets"]
+        flat = torch.frombuffer(data, dtype=tensor.dtype, count=tensor.numel(),
+                                offset=8 + len(text) + begin)
+        flat.view(tensor.shape).copy_(tensor.detach())
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+class Point:
+    """The inputs of one point on a device, and what its metadata say."""
+
+    def __init__(self, path, device):
+        tensors, metadata = read_safetensors(path)
+        self.layout, self.passes = metadata["layout"], metadata["pass"]
+        self.scale, self.dropout = float(metadata["softmax_scale"]), float(metadata["dropout"])
+        if self.layout not in ("bshd", "bhsd"):
+            raise Unsupported("packed sequences: scaled_dot_product_attention takes dense tensors")
+        row = 1 if self.layout == "bshd" else 2
+        self.rows, self.columns = tensors["q"].shape[row], tensors["k"].shape[row]
+        head = 3 - row
+        self.groups = tensors["q"].shape[head] // tensors["k"].shape[head]  # that share K and V
+        self.device = device
+        self.read_mask(metadata["mask"], tensors.get("block_pattern"))
+        self.keys = [int(n) for n in metadata["lengths"].split("+") if n] if self.padded else None
+        self.inputs = {name: tensors[name].to(device, copy=True)
+                       for name in ("q", "k", "v", "do") if name in tensors}
+        for b, length in enumerate(self.keys or []):
+            for name in ("k", "v"):
+                self.inputs[name][b].narrow(row - 1, length, self.columns - length).zero_()
+        self.masks = {}
+
+    def read_mask(self, text, pattern):
+        self.causal, self.padded, self.window, self.pattern = False, False, None, None
+        for part in [] if text == "none" else text.split("+"):
+            kind, *fields = part.split(":")
+            if kind == "causal":
+                self.causal = True
+            elif kind == "padding":
+                self.padded = True
+            elif kind == "window":
+                self.window = [int(field) for field in fields]
+            elif kind == "blocks":
+                self.pattern = pattern != 0
+                self.block = [int(n) for n in fields[-1].split("x")]
+            else:
+                raise Unsupported(f"the mask '{text}' is unknown to this script")
+
+    @property
+    def only_causal(self):
+        return self.causal and not self.padded and self.window is None and self.pattern is None
+
+    def visible(self):
+        """Boolean, broadcasts to (batch, heads, rows, columns); None: everything is visible."""
+        if "visible" not in self.masks:
+            self.masks["visible"] = self.make_visible()
+        return self.masks["visible"]
+
+    def hidden(self):
+        if "hidden" not in self.masks:
+            visible = self.visible()
+            self.masks["hidden"] = None if visible is None else ~visible
+        return self.masks["hidden"]
+
+    def make_visible(self):
+        parts = []
+        c = torch.arange(self.columns, device=self.device)
+        r = torch.arange(self.rows, device=self.device)[:, None]
+        diagonal = r + self.columns - self.rows  # aligned at the bottom right
+        if self.causal:
+            parts.append((c <= diagonal)[None, None])
+        if self.window:
+            left, right = self.window
+            if left >= 0:
+                parts.append((c >= diagonal - left)[None, None])
+            if right >= 0:
+                parts.append((c <= diagonal + right)[None, None])
+        if self.pattern is not None:
+            pattern = self.pattern.to(self.device)
+            parts.append(pattern[r // self.block[0], c // self.block[1]][None, None])
+        if self.padded:
+            keys = torch.tensor(self.keys, device=self.device)
+            parts.append(c < keys[:, None, None, None])
+        if not parts:
+            return None
+        visible = parts[0]
+        for part in parts[1:]:
+            visible = visible & part
+        if not visible.any(dim=-1).all():
+            raise Unsupported("a row sees no key: PyTorch gives NaN there, attnlab 0")
+        return visible
+
+    def heads_first(self, tensor):
+        """(batch, heads, rows, head_dim) and back."""
+        return tensor.transpose(1, 2) if self.layout == "bshd" else tensor

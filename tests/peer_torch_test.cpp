@@ -1,0 +1,172 @@
+// scripts/peers/torch_sdpa.py with real PyTorch, on the CPU: what it hands back is judged by our
+// oracle, as in a run. Skipped where there is no PyTorch ($ATTNLAB_PYTHON names one that has it).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/inputs.h"
+#include "harness/peer.h"
+#include "reference/oracle.h"
+#include "reference/tolerance.h"
+
+namespace attnlab {
+namespace {
+
+const Device kCpu = {.threads = 2};
+
+PeerOptions real_peer() { return {.script = ATTNLAB_SOURCE_DIR "/scripts/peers/torch_sdpa.py"}; }
+
+// Why the tests cannot run, "" if they can.
+std::string no_torch() {
+  static const std::string reason = []() -> std::string {
+    try {
+      PeerProcess(real_peer()).hello();
+      return "";
+    } catch (const PeerError& error) {
+      return error.what();
+    }
+  }();
+  return reason;
+}
+
+// A problem's inputs on the host.
+class HostInputs {
+ public:
+  explicit HostInputs(const Problem& problem)
+      : pattern_(make_block_pattern(problem)), problem_(problem) {
+    tensors_.q = fill(InputTensor::q, problem.elements_q());
+    tensors_.k = fill(InputTensor::k, problem.elements_k());
+    tensors_.v = fill(InputTensor::v, problem.elements_k());
+    if (problem.pass != Pass::fwd) tensors_.dout = fill(InputTensor::dout, problem.elements_q());
+    if (problem.mask.blocks) tensors_.block_pattern = pattern_.data();
+  }
+  const Tensors& tensors() const { return tensors_; }
+
+ private:
+  const void* fill(InputTensor which, std::int64_t elements) {
+    auto& buffer =
+        buffers_.emplace_back(static_cast<std::size_t>(elements * size_bytes(problem_.dtype)));
+    fill_input(which, problem_, InputKind::normal, 1, 1, buffer.data());
+    return buffer.data();
+  }
+
+  std::vector<std::vector<std::byte>> buffers_;
+  std::vector<std::uint8_t> pattern_;
+  Problem problem_;
+  Tensors tensors_;
+};
+
+Problem problem_of(Pass pass, Dtype dtype, Layout layout, const char* mask,
+                   std::int64_t num_heads_kv) {
+  Problem problem = {.pass = pass,
+                     .dtype = dtype,
+                     .batch = 2,
+                     .num_heads_q = 4,
+                     .num_heads_kv = num_heads_kv,
+                     .seqlen_q = 48,
+                     .seqlen_k = 48,
+                     .head_dim = 24,
+                     .mask = parse_mask(mask),
+                     .softmax_scale = 0.3,
+                     .layout = layout};
+  if (problem.mask.padding) problem.lengths = {.kind = LengthsKind::padding, .keys = {48, 41}};
+  if (problem.mask == parse_mask("causal") && num_heads_kv == 4) problem.seqlen_q = 31;
+  return problem;
+}
+
+std::vector<Problem> problems() {
+  std::vector<Problem> all;
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+      for (const Layout layout : {Layout::bshd, Layout::bhsd}) {
+        for (const char* mask : {"none", "causal", "causal+padding", "window:9:3+padding",
+                                 "causal+blocks:butterfly:8x8"}) {
+          for (const std::int64_t num_heads_kv : {4, 2}) {
+            all.push_back(problem_of(pass, dtype, layout, mask, num_heads_kv));
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs) {
+  constexpr std::int64_t kEverything = std::int64_t{1} << 40;
+  const auto samples = reference::choose_samples(problem, kEverything, 1);
+  const auto references = reference::make_references(problem, inputs.tensors(), samples, 1);
+  const auto verdicts = reference::judge(problem, outputs.attach(inputs.tensors()), references);
+  const std::size_t tensors = problem.pass == Pass::fwd ? 1 : problem.pass == Pass::bwd ? 3 : 4;
+  EXPECT_EQ(verdicts.size(), tensors);
+  for (const reference::Verdict& verdict : verdicts) {
+    EXPECT_TRUE(verdict.pass) << verdict.tensor << ": " << verdict.message;
+    EXPECT_EQ(verdict.coverage, 1.0);
+  }
+}
+
+class TorchPeerOnCpu : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!no_torch().empty()) GTEST_SKIP() << no_torch();
+  }
+};
+
+TEST_P(TorchPeerOnCpu, AgreesWithTheOracle) {
+  PeerProcess process(real_peer());
+  TorchPeer peer(process, GetParam(), kCpu);
+  for (const Problem& problem : problems()) {
+    SCOPED_TRACE(problem.id());
+    ASSERT_EQ(unsupported_by_peer(GetParam(), problem, kCpu), "");
+    const HostInputs host(problem);
+    const PeerInputs inputs(problem, host.tensors());
+    expect_good(problem, host, peer.prepare(inputs, {.input_sets = 2}));
+    EXPECT_FALSE(peer.kernels().empty());
+    EXPECT_GT(peer.seconds_of(3), 0.0);
+    expect_good(problem, host, peer.outputs());
+    peer.release();
+  }
+  EXPECT_EQ(process.generation(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TorchPeerOnCpu,
+                         testing::Values("torch:eager", "torch:flash", "torch:math"),
+                         [](const auto& info) { return std::string(info.param).substr(6); });
+
+// PyTorch's dropout is its own: what is verified has none, what is timed has it.
+TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
+  Problem problem = problem_of(Pass::fwdbwd, Dtype::f32, Layout::bshd, "none", 2);
+  const HostInputs host(problem);
+  problem.dropout = 0.5;
+  const PeerInputs inputs(problem, host.tensors());
+  problem.dropout = 0.0;
+  PeerProcess process(real_peer());
+  TorchPeer peer(process, "torch:eager", kCpu);
+  expect_good(problem, host, peer.prepare(inputs));
+  const auto ran = [&](const char* kernel) {
+    return std::ranges::find(peer.kernels(), kernel) != peer.kernels().end();
+  };
+  EXPECT_TRUE(ran("aten::bernoulli_")) << "the timed launch has no dropout";
+  EXPECT_GT(peer.seconds_of(2), 0.0);
+  expect_good(problem, host, peer.outputs());
+}
+
+TEST_F(TorchPeerOnCpu, SaysWhatPyTorchCannotDo) {
+  const Problem problem = problem_of(Pass::fwd, Dtype::f32, Layout::bshd, "none", 4);
+  const HostInputs host(problem);
+  const PeerInputs inputs(problem, host.tensors());
+  PeerProcess process(real_peer());
+  TorchPeer cudnn(process, "torch:cudnn", kCpu);
+  try {
+    cudnn.prepare(inputs);
+    FAIL() << "it ran";
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.kind(), PeerError::Kind::unsupported) << error.what();
+  }
+  // The next one is not harmed.
+  TorchPeer math(process, "torch:math", kCpu);
+  expect_good(problem, host, math.prepare(inputs));
+  EXPECT_EQ(math.version().rfind("torch ", 0), 0u) << math.version();
+}
+
+}  // namespace
+}  // namespace attnlab
