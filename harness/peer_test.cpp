@@ -141,6 +141,7 @@ struct Loss {
 TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
   const std::vector<Loss> losses = {
       {"time:die", {"died (exit status 3)", "'time'", "the ground shakes"}},
+      {"time:die_slowly", {"died (exit status 4)", "farewell"}},
       {"time:hang", {"did not answer within 2 s"}},
       {"time:garbage", {"'a library greets you'"}},
       {"time:stale", {"which is none"}},
@@ -164,6 +165,7 @@ TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
 
     misbehave("");
     EXPECT_PRED2(starts_with, peer_error([&] { other.seconds_of(1); }), "lost: torch:math is not");
+    other.release();
     EXPECT_EQ(process.generation(), 1) << "nobody needs another one yet";
     peer.prepare(inputs);
     EXPECT_EQ(process.generation(), 2);

@@ -36,6 +36,12 @@ def misbehave():
     if MISDEED == "die":
         print("the ground shakes", file=sys.stderr)
         sys.exit(3)
+    if MISDEED == "die_slowly":
+        os.close(0)
+        os.close(1)
+        time.sleep(0.3)
+        print("farewell", file=sys.stderr)
+        os._exit(4)
     if MISDEED == "hang":
         time.sleep(600)
     if MISDEED == "garbage":
