@@ -422,6 +422,8 @@ class CaseRun {
       if (const auto ending = ending_of(step)) finish(entrant, *ending);
     } catch (const DeviceLost& lost) {
       timing_is_done_ = false;  // nothing else of the case comes to an end
+      // To release what lies on a device that hangs would hang too; the process ends soon.
+      for (Entrant& other : entrants_) static_cast<void>(other.prepared.release());
       finish(entrant,
              {Status::invalid, fmt::format("{} {}; {}; reproduce: {}", entrant.name(), lost.what(),
                                            work_.problem.id(), repro(entrant))});
