@@ -142,28 +142,64 @@ TEST(ReadSweep, SuggestsAFileOfNearlyThatName) {
 
 TEST(ReadSweep, MoreMinimumRoundsRaiseTheDefaultMaximum) {
   const Sweep sweep = read(with(R"("axes": {}, "protocol": {"min_rounds": 500})"));
-  EXPECT_EQ(sweep.protocol.max_rounds, 500);
+  EXPECT_EQ(resolve(sweep.protocol, Backend::cpu).max_rounds, 500);
+}
+
+TEST(Protocol, TheBackendFillsInWhatASweepLeavesOpen) {
+  const Protocol cpu = resolve({}, Backend::cpu);
+  EXPECT_EQ(cpu, Protocol());
+  const Protocol cuda = resolve({}, Backend::cuda);
+  EXPECT_EQ(cuda.min_rounds, 30);
+  EXPECT_EQ(cuda.warmup_launches, 10);
+  EXPECT_EQ(cuda.warmup_seconds, 0.5);
+  const ProtocolSettings settings = {.min_rounds = 3, .cache = CacheState::cold};
+  const Protocol mixed = resolve(settings, Backend::cuda);
+  EXPECT_EQ(mixed.min_rounds, 3);
+  EXPECT_EQ(mixed.warmup_launches, 10);
+  EXPECT_EQ(mixed.cache, CacheState::cold);
+}
+
+TEST(Protocol, FewerRoundsAtMostLowerTheLeast) {
+  EXPECT_EQ(resolve({.max_rounds = 5}, Backend::cuda).min_rounds, 5);
+}
+
+TEST(Protocol, ColdCachesAreForGpus) {
+  EXPECT_PRED2(contains, usage_error([] { resolve({.cache = CacheState::cold}, Backend::cpu); }),
+               "protocol.cache: cold is measured on GPUs only");
 }
 
 TEST(SetProtocol, TakesTheKeysOfAFile) {
   Sweep sweep;
   sweep.protocol.max_seconds = 2.5;
   set_protocol(sweep, "min_rounds=3,interval=0.25,verify_multiply_adds=10", "--protocol");
-  EXPECT_EQ(to_string(sweep.protocol),
+  const Protocol protocol = resolve(sweep.protocol, Backend::cpu);
+  EXPECT_EQ(to_string(protocol, Backend::cpu),
             "min_rounds=3,max_seconds=2.5,interval=0.25,verify_multiply_adds=10");
   Sweep again;
-  set_protocol(again, to_string(sweep.protocol), "--protocol");
-  EXPECT_EQ(again.protocol, sweep.protocol);
-  EXPECT_EQ(to_string(Protocol()), "");
+  set_protocol(again, to_string(protocol, Backend::cpu), "--protocol");
+  EXPECT_EQ(resolve(again.protocol, Backend::cpu), protocol);
+  EXPECT_EQ(to_string(Protocol(), Backend::cpu), "");
+}
+
+TEST(SetProtocol, TakesWords) {
+  Sweep sweep;
+  set_protocol(sweep, "cache=cold,regime=settled,warmup_launches=3", "--protocol");
+  const Protocol protocol = resolve(sweep.protocol, Backend::cuda);
+  EXPECT_EQ(protocol.cache, CacheState::cold);
+  EXPECT_EQ(protocol.regime, Regime::settled);
+  EXPECT_EQ(to_string(protocol, Backend::cuda), "warmup_launches=3,cache=cold,regime=settled");
 }
 
 TEST(SetProtocol, RefusesWithARemedy) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "--protocol: '' is not KEY=NUMBER"},
-      {"min_rounds", "'min_rounds' is not KEY=NUMBER, like min_rounds=3"},
-      {"min_rounds=", "'min_rounds=' is not KEY=NUMBER"},
+      {"", "--protocol: '' is not KEY=VALUE"},
+      {"min_rounds", "'min_rounds' is not KEY=VALUE, like min_rounds=3 or cache=cold"},
+      {"min_rounds=", "'min_rounds=' is not KEY=VALUE"},
       {"min_round=3", "unknown key 'min_round'; did you mean 'min_rounds'?"},
       {"min_rounds=0", "min_rounds: 0 is outside"},
+      {"min_rounds=many", "min_rounds"},
+      {"cache=warm", R"(cache: "warm" is not hot or cold)"},
+      {"min_rounds=3,max_rounds=2", "max_rounds: 2 is below min_rounds = 3"},
       {"min_rounds=3,min_rounds=4", "min_rounds is given twice"},
   };
   for (const auto& one : cases) {
