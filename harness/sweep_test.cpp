@@ -48,12 +48,12 @@ TEST(ReadSweep, ReadsEveryKey) {
   EXPECT_EQ(sweep.exclude[0].reason, "why not");
   EXPECT_EQ(sweep.exclude[0].where[1].first, "seqlen");
   EXPECT_EQ(sweep.exclude[0].where[1].second, (Texts{"64"}));
-  EXPECT_EQ(sweep.protocol, (Protocol{.min_rounds = 3,
-                                      .max_rounds = 4,
-                                      .max_seconds = 2.0,
-                                      .interval = 0.01,
-                                      .warmup_seconds = 0.0,
-                                      .verify_multiply_adds = 1000}));
+  EXPECT_EQ(sweep.protocol, (ProtocolSettings{.min_rounds = 3,
+                                              .max_rounds = 4,
+                                              .max_seconds = 2.0,
+                                              .interval = 0.01,
+                                              .warmup_seconds = 0.0,
+                                              .verify_multiply_adds = 1000}));
 }
 
 TEST(ReadSweep, AnArrayOfAxesIsAUnionOfProducts) {

@@ -59,6 +59,47 @@ std::vector<Json> records_of_broken_kernels() {
   return records;
 }
 
+// What a GPU adds: what was compiled, the graph's time, a peer.
+std::vector<Json> records_of_a_gpu() {
+  const Device device = {.backend = Backend::cuda,
+                         .name = "NVIDIA H200",
+                         .memory_bytes = 1000,
+                         .threads = 16,
+                         .compute_capability = 90,
+                         .multiprocessors = 132,
+                         .l2_bytes = 100,
+                         .max_clock_hz = 1.98e9,
+                         .driver = "580.159.04"};
+  const reference::Verdict verdict = {.tensor = "o", .coverage = 1.0, .pass = true};
+  Record ours = {.point = {.problem = {.dtype = Dtype::f16},
+                           .competitors = {{.kernel = "naive", .backend = Backend::cuda}}},
+                 .sweep = "s",
+                 .verify = {verdict},
+                 .verify_timed = {verdict},
+                 .device = device,
+                 .protocol = default_protocol(Backend::cuda),
+                 .order = {0},
+                 .command_line = "attnlab run",
+                 .timestamp = "2025-01-01T00:00:00Z"};
+  ours.protocol.cache = CacheState::cold;
+  ours.protocol.regime = Regime::settled;
+  ours.time = Timing{.samples_s = {1e-5}, .timer = "events"};
+  Record peer = ours;
+  ours.time->graph = GraphTiming{.samples_s = {5e-6}};
+  ours.flops = Flops{.executed = 1};
+  ours.memory = Memory{.peak_bytes = 1};
+  ours.requested = Traffic();
+  ours.compilations = {{.unit = "naive-f16",
+                        .arch = "sm_90a",
+                        .compiler = "NVRTC 13.0",
+                        .entries = {{.entry = {.name = "softmax", .threads = 256}}},
+                        .advisories = {"C7508: ..."}}};
+  peer.point.competitors[0].kernel = "torch:flash";
+  peer.flops = Flops();
+  peer.peer = PeerEvidence{.version = "torch 2", .kernels = {"fmha"}, .peak_bytes = 1};
+  return {to_json(ours), to_json(peer)};
+}
+
 class RecordSchema : public Cli {
  protected:
   // What the real binary writes for the arguments.
@@ -119,6 +160,7 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
     ASSERT_EQ(run(std::string("run --kernel v1 --rounds 2 --out i.jsonl ") + arguments).code, 0);
   }
   for (const Json& record : lines_of(folder_ / "i.jsonl")) all.push_back(record);
+  for (const Json& record : records_of_a_gpu()) all.push_back(record);
 
   JsonSchema::Parts used;
   for (const Json& record : all) {
@@ -137,8 +179,11 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json record = full_record();
   expect_strict(record_schema(), record);
   const Json::json_pointer requested("/traffic/requested"), config("/config");
-  const std::set<std::string> older_records_lack = {"/input_file", "/problem/lengths/given",
-                                                    "/time/contenders"};
+  const std::set<std::string> older_records_lack = {"/input_file",      "/problem/lengths/given",
+                                                    "/time/contenders", "/time/graph",
+                                                    "/compile",         "/peer",
+                                                    "/device/cuda",     "/protocol/warmup_launches",
+                                                    "/protocol/cache",  "/protocol/regime"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;
@@ -147,6 +192,31 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
     const bool optional = older_records_lack.contains(place.to_string());
     EXPECT_EQ(record_schema().violation(spoiled).empty(), optional) << place << " is missing";
   });
+}
+
+TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
+  const std::vector<Json> records = records_of_a_gpu();
+  const Json &ours = records[0], &peer = records[1];
+  for (const char* patch : {
+           R"([{"op": "replace", "path": "/compile", "value": []}])",
+           R"([{"op": "replace", "path": "/compile/0/arch", "value": "90"}])",
+           R"([{"op": "replace", "path": "/compile/0/entries/0/registers", "value": -1}])",
+           R"([{"op": "replace", "path": "/time/cache", "value": "warm"}])",
+           R"([{"op": "replace", "path": "/time/graph/samples_s", "value": []}])",
+           R"([{"op": "replace", "path": "/protocol/regime", "value": "cool"}])",
+           R"([{"op": "replace", "path": "/flops/executed", "value": null}])",
+           R"([{"op": "replace", "path": "/device/cuda/l2_bytes", "value": 1.5}])",
+       }) {
+    EXPECT_NE(record_schema().violation(ours.patch(Json::parse(patch))), "") << patch;
+  }
+  for (const char* patch : {
+           R"([{"op": "replace", "path": "/flops/executed", "value": 1}])",
+           R"([{"op": "replace", "path": "/peer/verified_dropout", "value": 1}])",
+           R"([{"op": "remove", "path": "/peer/kernels"}])",
+           R"([{"op": "replace", "path": "/kernel", "value": "naive"}])",
+       }) {
+    EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;
+  }
 }
 
 TEST_F(RecordSchema, WrongRecordsAreRefused) {
