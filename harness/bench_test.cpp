@@ -179,5 +179,87 @@ TEST(Bench, AThrowingContenderIsReportedAndTheOthersGoOn) {
   EXPECT_TRUE(in_warm_up[0].seconds.empty());
 }
 
+// A GPU that says that every launch takes so long, at once.
+struct FakeGpu {
+  double launch_s;
+  int calls = 0;
+  double total_s = 0.0;
+
+  Contender contender() {
+    return {"gpu", [this](int launches) {
+              ++calls;
+              total_s += launch_s * launches;
+              return launch_s * launches;
+            }};
+  }
+};
+
+TEST(Bench, ASettledGpuIsUnderLoadAllTheTime) {
+  FakeGpu gpu{.launch_s = 1.0 / 256};
+  Protocol protocol = rounds(2, 2);
+  protocol.regime = Regime::settled;
+  measure({gpu.contender()}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(gpu.calls, 384 + 2 * (6 + 1)) << "1.5 s to warm up; 20 ms before each sample";
+}
+
+TEST(Bench, CompetitorsSettleTogether) {
+  FakeGpu one{.launch_s = 1.0 / 256}, other{.launch_s = 1.0 / 256};
+  Protocol protocol = rounds(1, 1);
+  protocol.regime = Regime::settled;
+  measure({one.contender(), other.contender()}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(one.calls, 192 + 6 + 1);
+  EXPECT_EQ(other.calls, one.calls);
+}
+
+TEST(Bench, AGpuRestsBetweenSamplesOfABurst) {
+  FakeGpu gpu{.launch_s = 10e-3};
+  const Clock::time_point start = Clock::now();
+  measure({gpu.contender()}, rounds(4, 4), Backend::cuda, ignore_round);
+  EXPECT_GE(seconds_since(start), 10e-3 + 3 * 40e-3);
+  EXPECT_EQ(gpu.calls, 1 + 4);
+}
+
+TEST(Bench, WarmsUpForTheLaunchesAsked) {
+  FakeGpu gpu{.launch_s = 1e-3};
+  Protocol protocol = rounds(1, 1);
+  protocol.warmup_launches = 10;
+  measure({gpu.contender()}, protocol, Backend::cpu, ignore_round);
+  EXPECT_EQ(gpu.calls, 10 + 1);
+}
+
+TEST(Bench, LongLaunchesNeedFewerRounds) {
+  Protocol protocol = rounds(30, 100);
+  protocol.interval = 1.0;
+  FakeGpu slow{.launch_s = 60e-3}, fast{.launch_s = 40e-3};
+  EXPECT_EQ(measure({slow.contender()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
+            10u);
+  EXPECT_EQ(measure({fast.contender()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
+            30u);
+}
+
+TEST(Bench, ACallTakesNoMoreLaunchesThanItMay) {
+  FakeGpu gpu{.launch_s = 1e-6};
+  Contender contender = gpu.contender();
+  contender.most_launches = 50;
+  EXPECT_EQ(measure({contender}, rounds(1, 1), Backend::cpu, ignore_round)[0].inner_launches, 50);
+}
+
+TEST(Bench, NothingIsLaunchedOnALostDevice) {
+  FakeGpu other{.launch_s = 1e-3};
+  int calls = 0;
+  const Contender loses = {"loses", [&](int) -> double {
+                             if (++calls == 3) {
+                               throw DeviceLost(DeviceLost::Cause::error, "gone");
+                             }
+                             return 1e-3;
+                           }};
+  const auto samples =
+      measure({loses, other.contender()}, rounds(9, 9), Backend::cpu, ignore_round);
+  EXPECT_THROW(std::rethrow_exception(samples[0].error), DeviceLost);
+  EXPECT_EQ(samples[0].seconds.size(), 1u);
+  EXPECT_LE(samples[1].seconds.size(), 2u);
+  EXPECT_EQ(samples[1].error, nullptr);
+}
+
 }  // namespace
 }  // namespace attnlab

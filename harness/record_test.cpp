@@ -76,10 +76,11 @@ TEST(Record, HasTheDocumentedShape) {
   for (const auto& item : json.items()) keys.push_back(item.key());
   EXPECT_EQ(keys,
             (std::vector<std::string>{
-                "schema",  "id",      "key",          "sweep",      "kernel",       "backend",
-                "config",  "problem", "input_kind",   "input_file", "seed",         "status",
-                "reason",  "verify",  "verify_timed", "time",       "flops",        "memory",
-                "traffic", "device",  "protocol",     "build",      "command_line", "timestamp"}));
+                "schema",       "id",       "key",          "sweep",      "kernel",   "backend",
+                "config",       "problem",  "input_kind",   "input_file", "seed",     "status",
+                "reason",       "verify",   "verify_timed", "time",       "flops",    "memory",
+                "traffic",      "peer",     "compile",      "device",     "protocol", "build",
+                "command_line", "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],
@@ -99,7 +100,7 @@ TEST(Record, HasTheDocumentedShape) {
       json["time"].dump(),
       R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"inner_launches":3,"contenders":4,)"
       R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
-      R"("order":[1,0]})");
+      R"("graph":null,"order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
   EXPECT_EQ(json["memory"].dump(),
             R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"
@@ -112,9 +113,9 @@ TEST(Record, HasTheDocumentedShape) {
             R"("reason":"no hardware counters on the CPU backend"})");
   EXPECT_EQ(json["device"].dump(),
             R"({"backend":"cpu","name":"a CPU","isa":"avx2","threads":2,"memory_bytes":99,)"
-            R"("cache_bytes":[32768,1048576]})");
+            R"("cache_bytes":[32768,1048576],"cuda":null})");
   EXPECT_EQ(json["protocol"]["min_rounds"], 9);
-  EXPECT_EQ(json["protocol"].size(), 6u);
+  EXPECT_EQ(json["protocol"].size(), 9u);
   EXPECT_EQ(json["build"].size(), 4u);
 }
 

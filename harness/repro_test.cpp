@@ -36,8 +36,12 @@ TEST(Repro, SpellsOutEveryAxis) {
       repro_command(work, competitor, device, {}),
       "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes + " --block 64x128");
   competitor.backend = device.backend = Backend::cuda;
-  EXPECT_EQ(repro_command(work, competitor, device, {}),
+  const Protocol protocol = default_protocol(Backend::cuda);
+  EXPECT_EQ(repro_command(work, competitor, device, protocol),
             "attnlab run --backend cuda --kernel v2" + axes + " --block 64x128");
+  const Competitor peer = {.kernel = "torch:flash", .backend = Backend::cuda};
+  EXPECT_EQ(repro_command(work, peer, device, protocol),
+            "attnlab run --backend cuda --peer torch:flash" + axes);
 }
 
 TEST(Repro, HoldsLengthsConfigAndProtocol) {

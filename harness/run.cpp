@@ -277,6 +277,7 @@ class CaseRun {
       if (round < protocol.min_rounds) advance(round_weight);
     });
     stop_if_interrupted();
+    timing_is_done_ = true;
     for (std::size_t i = 0; i < timed.size(); ++i) {
       attempt(*timed[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
@@ -286,7 +287,6 @@ class CaseRun {
       });
     }
     if (backend == Backend::cuda) time_graphs(timed, graphs);
-    timing_is_done_ = true;
     const std::string where = arena_->restore_guards();
     if (!where.empty()) {  // it may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};

@@ -18,6 +18,7 @@
 #include "harness/safetensors.h"
 #include "harness/test_support.h"
 #include "harness/user_tensors.h"
+#include "kernels/api/runtime.h"
 
 namespace attnlab {
 namespace {
@@ -30,6 +31,8 @@ enum class Fault {
   wrong_when_repeated,  // right in the launch that is verified first
   throws_in_launch,
   throws_when_repeated,
+  loses_device,
+  loses_device_when_repeated,
   throws_in_prepare,
   bad_alloc_in_prepare,
   writes_past_o,
@@ -78,6 +81,10 @@ struct Fake {
     const Problem& problem = state.problem;
     if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
     if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
+    if (kFault == Fault::loses_device ||
+        (kFault == Fault::loses_device_when_repeated && repeated)) {
+      throw DeviceLost(DeviceLost::Cause::hang, "did not end within 2 s");
+    }
     if (problem.pass == Pass::fwd && tensors.dout != nullptr) {
       throw std::runtime_error("a forward has no dO");
     }
@@ -491,6 +498,40 @@ TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
   EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
   EXPECT_EQ(records.at(3).time.value().contenders, 3);
   EXPECT_EQ(run_one(fake<Fault::none>()).time.value().contenders, 1);
+}
+
+// What ran before it is recorded, what would come after it is not: nothing on the device can be
+// trusted.
+TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
+  const struct {
+    const Implementation* lost;
+    std::vector<std::string> recorded;
+  } cases[] = {{fake<Fault::loses_device>(), {"v9", "b", "lost"}},
+               {fake<Fault::loses_device_when_repeated>(), {"v9", "b", "lost"}}};
+  for (const auto& [lost, recorded] : cases) {
+    work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
+                         competitor("b", fake<Fault::nan_output>()), competitor("lost", lost),
+                         competitor("c", fake<Fault::none>())};
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+    Progress progress(file.get(), case_weight(work_));
+    std::vector<Record> records;
+    const auto run_all = [&] {
+      run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
+        records.insert(records.end(), finished.begin(), finished.end());
+      });
+    };
+    EXPECT_THROW(run_all(), DeviceLost);
+    std::vector<std::string> names;
+    for (const Record& record : records) names.push_back(record.point.competitors[0].kernel);
+    ASSERT_EQ(names, recorded);
+    const Record& last = records.back();
+    EXPECT_EQ(last.status, Status::invalid);
+    EXPECT_FALSE(last.time.has_value());
+    EXPECT_PRED2(contains, last.reason, "lost default did not end within 2 s");
+    EXPECT_PRED2(contains, last.reason, work_.problem.id());
+    EXPECT_PRED2(contains, last.reason, "reproduce: attnlab run --backend cpu");
+  }
+  live_states = 0;  // nothing on a device that hangs is released
 }
 
 // Interrupted at every place where the case looks, one after the other.
