@@ -278,9 +278,15 @@ class CaseRun {
     });
     stop_if_interrupted();
     timing_is_done_ = true;
+    // Failures first: after a lost device the others have no samples, or too few.
     for (std::size_t i = 0; i < timed.size(); ++i) {
+      if (measured[i].error) {
+        attempt(*timed[i], [&] { std::rethrow_exception(measured[i].error); });
+      }
+    }
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      if (timed[i]->finished) continue;
       attempt(*timed[i], [&] {
-        if (measured[i].error) std::rethrow_exception(measured[i].error);
         timed[i]->record.time = summarize(measured[i], runtime.timer());
         timed[i]->record.time->contenders = static_cast<int>(timed.size());
         timed[i]->record.order = measured[i].order;
@@ -317,7 +323,9 @@ class CaseRun {
     for (std::size_t i = 0; i < entrants.size(); ++i) {
       attempt(*entrants[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
-        entrants[i]->record.time->graph = summarize_graph(measured[i]);
+        if (!measured[i].seconds.empty()) {
+          entrants[i]->record.time->graph = summarize_graph(measured[i]);
+        }
       });
     }
   }
