@@ -160,14 +160,14 @@ Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFil
 // What is recorded, and the command that runs the rest.
 std::string describe_end(const SweepRun& run, const std::string& what, std::size_t recorded) {
   const std::size_t points = count_points(run.cases);
-  std::string text =
+  const std::string text =
       fmt::format("{}: {} of {} recorded.", what, recorded, count_of(points, "point"));
-  if (recorded == points || !std::filesystem::is_regular_file(run.records)) return text + "\n";
+  if (recorded == points || !std::filesystem::is_regular_file(run.records)) return wrap(text);
   std::string command = run.context.command_line;
   if (run.mode == RecordsMode::append) {
     command += " --resume " + shell_word(run.records.string());
   }
-  return text + " To run the rest:\n  " + command + "\n";
+  return wrap(text + " To run the rest:") + "  " + command + "\n";
 }
 
 void print_other_views(const SweepRun& run, std::FILE* stream) {

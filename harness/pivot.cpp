@@ -45,6 +45,11 @@ Fields default_rows(const Records& records, const Fields& cols) {
   return rows;
 }
 
+// A kernel's name says which it is only beside its backend.
+std::string kernel_of(const RecordJson& record) {
+  return exact(at(record, {"backend"})) + " " + exact(at(record, {"kernel"}));
+}
+
 // The config fields with several values for one kernel; `config` itself where two configs differ in
 // nothing that has a field of its own.
 Fields varying_config(const Records& records) {
@@ -56,7 +61,7 @@ Fields varying_config(const Records& records) {
   for (const Field* field : candidates) {
     std::map<std::string, std::set<std::string>> values;  // of each kernel
     for (const RecordJson& record : records) {
-      values[exact(at(record, {"kernel"}))].insert(exact(field->read(record)));
+      values[kernel_of(record)].insert(exact(field->read(record)));
     }
     const bool varies = std::any_of(values.begin(), values.end(),
                                     [](const auto& kernel) { return kernel.second.size() > 1; });
@@ -65,7 +70,7 @@ Fields varying_config(const Records& records) {
   const Field& config = find_field("config", "");
   std::map<std::string, std::string> config_of;  // by kernel and varying values
   for (const RecordJson& record : records) {
-    std::string key = exact(at(record, {"kernel"}));
+    std::string key = kernel_of(record);
     for (const Field* field : varying) key += " " + exact(field->read(record));
     const std::string text = exact(config.read(record));
     if (config_of.emplace(key, text).first->second != text) return {&config};

@@ -1,14 +1,35 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the main job: the kernels there are, verified and timed
-# over a few lengths, head dims, masks and block sizes, as a table and as records in results/.
+# over a few lengths, head dims, masks and block sizes, as a table and as records in results/. With
+# a GPU: on both the CPU and the GPU, and last both side by side.
 #
 #   scripts/demo.sh [ARGUMENTS OF attnlab run...]
-#   scripts/demo.sh --kernel v2 --mask causal
+#   scripts/demo.sh --kernel naive --mask causal
 #
 # JOBS=N limits the compile jobs (default: all cores).
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
+has_gpu() {
+  ./build/cpu/attnlab list --format json | python3 -c \
+    'import json, sys; sys.exit(all(d["backend"] != "cuda" for d in json.load(sys.stdin)["devices"]))'
+}
+
 set_up cpu attnlab
-step "run sweeps/quick.json"
-./build/cpu/attnlab run sweeps/quick.json "$@"
+if ! has_gpu; then
+  step "run sweeps/quick.json"
+  exec ./build/cpu/attnlab run sweeps/quick.json "$@"
+fi
+records=results/demo-$(date -u +%Y%m%dT%H%M%SZ).jsonl
+status=0
+for backend in cpu cuda; do
+  step "run sweeps/quick.json --backend $backend"
+  ./build/cpu/attnlab run sweeps/quick.json --backend "$backend" --out "$records" "$@" || status=$?
+done
+step "CPU and GPU side by side: the kernels that run on both"
+for pass in fwd bwd fwdbwd; do
+  printf '\n%s\n' "$pass"
+  ./build/cpu/attnlab table "$records" --cols backend,kernel --value time_ms \
+    --where "pass=$pass" --where kernel=naive,minimal || true  # none where arguments leave none
+done
+exit $status
