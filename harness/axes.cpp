@@ -148,6 +148,9 @@ const std::vector<ConfigAxisRow>& config_axis_rows() {
       {{"schedule_seed", "0,1", "interleaving of producer and consumers; 0: round robin (v3)"},
        &Axes::schedule_seed,
        parse_counts},
+      {{"tf32", "0,1", "1: products of f32 round their factors to TF32 (naive on a GPU)"},
+       &Axes::tf32,
+       parse_flag},
   };
   return kRows;
 }

@@ -99,6 +99,8 @@ TEST(Axes, ConfigAxes) {
   EXPECT_EQ(values_of("stages", "2:4:+1"), (Texts{"2", "3", "4"}));
   EXPECT_EQ(values_of("deterministic", "0,1"), (Texts{"0", "1"}));
   EXPECT_EQ(values_of("schedule_seed", "0,12"), (Texts{"0", "12"}));
+  EXPECT_EQ(values_of("tf32", "0,1"), (Texts{"0", "1"}));
+  EXPECT_PRED2(contains, error_of("tf32", "2"), "test: '2' is neither 0 nor 1");
   EXPECT_PRED2(contains, error_of("deterministic", "2"), "test: '2' is neither 0 nor 1");
   EXPECT_PRED2(contains, error_of("stages", "0"), "0 is outside");
 }

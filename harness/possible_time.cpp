@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/gpus.h"
+#include "harness/reference_cache.h"
 
 namespace attnlab {
 namespace {
@@ -39,7 +40,7 @@ std::string impossible_time(const Record& record) {
   if (device.backend != Backend::cuda || !record.time || !record.flops) return "";
   const Case& point = record.point;
   const Config& config = point.competitors.at(0).config;
-  const bool tf32 = config.contains("tf32") && config.get("tf32") != 0;
+  const bool tf32 = products_of(point.problem, config) == reference::Products::tf32;
   const double seconds = record.time->min_s;
   const Flops& all = *record.flops;
   const auto flops = static_cast<double>(all.executed.value_or(all.useful));

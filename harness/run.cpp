@@ -15,6 +15,7 @@
 #include "harness/input_rotation.h"
 #include "harness/inputs.h"
 #include "harness/possible_time.h"
+#include "harness/reference_cache.h"
 #include "harness/repro.h"
 #include "harness/statistics.h"
 #include "reference/oracle.h"
@@ -191,9 +192,11 @@ class CaseRun {
     begin_step("inputs");
     inputs_.emplace(*arena_, problem, work_.input_kind, work_.seed, threads, work_.input.get());
     begin_step("oracle");
-    const auto samples =
-        reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
-    references_ = reference::make_references(problem, inputs_->host(), samples, threads);
+    references_.emplace(
+        problem, inputs_->host(),
+        reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed),
+        threads);
+    for (const Entrant* entrant : running()) static_cast<void>(references_of(*entrant));
   }
 
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
@@ -340,18 +343,16 @@ class CaseRun {
   }
 
   // A peer draws dropout masks of its own, so what is judged had none.
+  const reference::References& references_of(const Entrant& entrant) {
+    if (entrant.peer) return references_->of(reference::Products::storage, JudgedDropout::none);
+    return references_->of(products_of(work_.problem, entrant.competitor->config));
+  }
+
   void judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
                   std::vector<reference::Verdict>& verdicts) {
     Problem problem = work_.problem;
     problem.dropout = 0.0;
-    if (work_.problem.dropout > 0.0 && !without_dropout_) {
-      const auto samples =
-          reference::choose_samples(problem, context_.protocol.verify_multiply_adds, work_.seed);
-      without_dropout_ =
-          reference::make_references(problem, inputs_->host(), samples, context_.device->threads);
-    }
-    verdicts = reference::judge(problem, outputs.attach(inputs_->host()),
-                                without_dropout_ ? *without_dropout_ : references_);
+    verdicts = reference::judge(problem, outputs.attach(inputs_->host()), references_of(entrant));
     for (const reference::Verdict& verdict : verdicts) {
       if (!verdict.pass) fail_if(verdict.message, entrant);
     }
@@ -361,7 +362,7 @@ class CaseRun {
              std::vector<reference::Verdict>& verdicts) {
     const HostTensors host(work_.problem, tensors, inputs_->host(), arena_->runtime());
     std::string failure = named(arena_->restore_guards());
-    verdicts = reference::judge(work_.problem, host.tensors(), references_);
+    verdicts = reference::judge(work_.problem, host.tensors(), references_of(entrant));
     if (context_.verified) context_.verified(entrant.record, host.tensors());
     const std::string changed = entrant.forward ? entrant.forward->changed() : "";
     if (failure.empty() && !changed.empty()) {
@@ -475,8 +476,7 @@ class CaseRun {
 
   std::optional<Arena> arena_;
   std::optional<Inputs> inputs_;
-  reference::References references_;
-  std::optional<reference::References> without_dropout_;  // of a problem with dropout, for peers
+  std::optional<ReferenceCache> references_;
   std::optional<PeerInputs> peer_inputs_;
   std::vector<Entrant> entrants_;
   std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted

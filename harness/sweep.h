@@ -96,6 +96,7 @@ struct Axes {
   std::vector<std::int64_t> stages;
   std::vector<std::int64_t> deterministic;
   std::vector<std::int64_t> schedule_seed;
+  std::vector<std::int64_t> tf32;
 };
 
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };

@@ -6,8 +6,11 @@
 #include <deque>
 #include <future>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
+#include "reference/rounding.h"
 #include "reference/storage.h"
 #include "reference/twin.h"
 #include "reference/work.h"
@@ -28,8 +31,9 @@ constexpr std::size_t kTasksOfColumn = 16;
 // All the work, laid out before it starts.
 class Plan {
  public:
-  Plan(const Problem& problem, const Tensors& tensors, const Samples& samples)
+  Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
       : problem_(problem), tensors_(tensors), visibility_(problem) {
+    references_.products = products;
     for (const Sample& sample : samples.rows) add_reference(sample);
     for (const ColumnSample& sample : samples.columns) add_reference(sample);
     for (ColumnReference& reference : references_.columns) add_columns(reference);
@@ -42,7 +46,7 @@ class Plan {
     std::atomic<std::size_t> next{0};
     const auto work = [&] {
       for (std::size_t i = next++; i < tasks_.size(); i = next++) {
-        reference::run(problem_, tasks_[i]);
+        reference::run(problem_, references_.products, tasks_[i]);
       }
     };
     std::vector<std::future<void>> others;
@@ -67,13 +71,15 @@ class Plan {
     if (problem_.pass == Pass::fwd) return;
     resize(reference.dq, rows, problem_.head_dim);
     // Stays 0 in rows of an entry without keys.
-    if (problem_.dtype != Dtype::f32) reference.dq.delta_error.setZero(rows, problem_.head_dim);
+    if (has_delta_errors()) reference.dq.delta_error.setZero(rows, problem_.head_dim);
   }
 
   void add_reference(const ColumnSample& sample) {
     ColumnReference& reference = references_.columns.emplace_back();
     reference.sample = sample;
   }
+
+  bool has_delta_errors() const { return rounds_delta(problem_.dtype, references_.products); }
 
   // Whether all rows and all columns are wanted: then one look at the rows serves both.
   bool comes_with_columns(const RowReference& reference) const {
@@ -163,7 +169,7 @@ class Plan {
       exact += task.parts.exact;
       twin += task.parts.twin;
       sizes += task.parts.sizes;
-      if (problem_.dtype != Dtype::f32) squares += task.parts.delta_squares;
+      if (has_delta_errors()) squares += task.parts.delta_squares;
       for (std::size_t j = 0; j < reference.seen.size(); ++j) {
         reference.seen[j] = reference.seen[j] || task.parts.seen[j];
       }
@@ -172,7 +178,7 @@ class Plan {
     reference.dk = {.value = scale * exact.dk,
                     .twin = twin_round(problem_, scale, twin.dk),
                     .sizes = static_cast<float>(scale) * sizes.dk.rowwise().maxCoeff()};
-    if (problem_.dtype != Dtype::f32) {
+    if (has_delta_errors()) {
       reference.dk.delta_error = static_cast<float>(scale) * squares.cwiseSqrt();
     }
     reference.dv = {.value = exact.dv,
@@ -191,8 +197,12 @@ class Plan {
 }  // namespace
 
 References make_references(const Problem& problem, const Tensors& tensors, const Samples& samples,
-                           int threads) {
-  Plan plan(problem, tensors, samples);
+                           int threads, Products products) {
+  if (products == Products::tf32 && problem.dtype != Dtype::f32) {
+    throw std::invalid_argument(std::string("products in TF32 are of f32, and the problem is of ") +
+                                to_string(problem.dtype));
+  }
+  Plan plan(problem, tensors, samples, products);
   plan.run(threads);
   return plan.take();
 }

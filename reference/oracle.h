@@ -9,6 +9,7 @@
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
 #include "reference/slice.h"
+#include "reference/storage.h"
 
 namespace attnlab::reference {
 
@@ -55,8 +56,8 @@ struct Expected {
   Matrix<double> value;   // (rows, head_dim)
   Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
   Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
-  // (rows, head_dim): what rounding O may do to dq and dk through delta. Empty where it does not
-  // enter (o, dv) or is nothing beside the rounding of sums (f32).
+  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty where
+  // it does not enter (o, dv) or is nothing beside the rounding of sums (f32).
   Matrix<float> delta_error;
 };
 
@@ -78,13 +79,15 @@ struct ColumnReference {
 struct References {
   std::vector<RowReference> rows;
   std::vector<ColumnReference> columns;
+  Products products = Products::storage;  // of the twin
 };
 
 // Oracle and twin of every sample; uses up to `threads` threads, whose number does not change a
 // bit. Reads q, k, v and, unless problem.pass is fwd, dout, and nothing else of `tensors`: lengths
-// and patterns come from the problem. Throws std::invalid_argument for a block pattern that cannot
-// be drawn.
+// and patterns come from the problem. The twin's products are in the precision of those of the
+// kernels that will be judged. Throws std::invalid_argument for a block pattern that cannot be
+// drawn, and for products in TF32 of 16-bit types, which it would not round.
 References make_references(const Problem& problem, const Tensors& tensors, const Samples& samples,
-                           int threads);
+                           int threads, Products products = Products::storage);
 
 }  // namespace attnlab::reference

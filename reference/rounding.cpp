@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "reference/storage.h"
-
 namespace attnlab::reference {
 namespace {
 
@@ -51,9 +49,13 @@ ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attent
   return {.pz = drop(problem, fates, p), .ds = p.array() * (dp.array().colwise() + delta.array())};
 }
 
-Matrix<float> delta_errors(const Slice& slice, const Attention& attention,
+bool rounds_delta(Dtype dtype, Products products) {
+  return dtype != Dtype::f32 || products == Products::tf32;
+}
+
+Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys) {
-  const Eigen::VectorXf delta = static_cast<float>(unit_roundoff(slice.problem().dtype)) *
+  const Eigen::VectorXf delta = static_cast<float>(unit_roundoff(slice.problem().dtype, products)) *
                                 dout.cwiseProduct(attention.o.cast<float>()).rowwise().norm();
   return take_columns(attention.p, keys).cast<float>().array().colwise() * delta.array();
 }

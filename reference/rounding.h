@@ -3,6 +3,7 @@
 #pragma once
 
 #include "reference/oracle_backward.h"
+#include "reference/storage.h"
 
 namespace attnlab::reference {
 
@@ -22,10 +23,14 @@ ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attent
                                      const Eigen::VectorXf& factors, const Matrix<float>& dout,
                                      Indices keys);
 
-// What the rounding of O to the storage type does to dS through delta = rowsum(dO * O): the errors
-// of the elements of O are independent and below e |O|, e the unit roundoff; so the error of delta
-// is of the size e ||dO * O||, and that of dS is P times it: (chunk_rows, keys).
-Matrix<float> delta_errors(const Slice& slice, const Attention& attention,
+// Whether delta = rowsum(dO * O) is formed of other values than dP = dO V^T, whose weighted mean it
+// is: where O is rounded to 16 bits, or dO, of dP alone, to TF32.
+bool rounds_delta(Dtype dtype, Products products);
+
+// What that rounding does to dS: the errors are independent and below e |dO * O|, e the unit
+// roundoff; so that of delta (or of all dP of a row) is of the size e ||dO * O||, and that of dS is
+// P times it: (chunk_rows, keys).
+Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys);
 
 }  // namespace attnlab::reference

@@ -74,7 +74,11 @@ Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factor
     read_elements(problem_.dtype, tensor, row_offset(problem_, Side::key, batch_, head_kv, keys[i]),
                   problem_.head_dim, values.row(static_cast<Eigen::Index>(i)).data());
   }
-  if (factors == Factors::absolute) values = values.cwiseAbs();
+  switch (factors) {
+    case Factors::as_they_are: break;
+    case Factors::absolute: values = values.cwiseAbs(); break;
+    case Factors::tf32: values = values.unaryExpr(&round_to_tf32); break;
+  }
   return values.template cast<Scalar>();
 }
 

@@ -1,6 +1,8 @@
 #include "reference/storage.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "kernels/shared/convert.h"
 
@@ -56,6 +58,14 @@ float round_to_storage(Dtype dtype, float value) {
   return value;
 }
 
+float round_to_tf32(float value) {
+  if (!std::isfinite(value)) return value;
+  constexpr std::uint32_t kDropped = 0x1FFF;  // of 23 bits of mantissa the last 13
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t odd = (bits >> 13) & 1;
+  return std::bit_cast<float>((bits + kDropped / 2 + odd) & ~kDropped);
+}
+
 double unit_roundoff(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: return 0x1p-24;
@@ -63,6 +73,15 @@ double unit_roundoff(Dtype dtype) {
     case Dtype::bf16: return 0x1p-8;
   }
   return 0.0;
+}
+
+double unit_roundoff(Dtype dtype, Products products) {
+  return products == Products::tf32 ? 0x1p-11 : unit_roundoff(dtype);
+}
+
+double rounding_error(Dtype dtype, Products products, double size) {
+  if (products == Products::storage) return rounding_error(dtype, size);
+  return unit_roundoff(dtype, products) * size;
 }
 
 double rounding_error(Dtype dtype, double size) {

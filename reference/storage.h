@@ -27,13 +27,24 @@ std::int64_t kv_head(const Problem& problem, std::int64_t head);
 void read_elements(Dtype dtype, const void* tensor, std::int64_t offset, std::int64_t count,
                    float* out);
 
+// What matrix products make of their factors before they multiply them: nothing, which are values
+// of the storage type, or TF32, fp32 with 10 explicit bits of mantissa. Sums are in fp32.
+enum class Products : std::uint8_t { storage, tf32 };
+
 // The nearest value of the storage type.
 float round_to_storage(Dtype dtype, float value);
 
-// Largest relative error of one rounding to nearest, of numbers that are not subnormal.
-double unit_roundoff(Dtype dtype);
+// The nearest TF32 value, of two the even one. cvt.rna takes the one away from zero: ties are one
+// value in 2^13 and their error is the same size, so the scale that the twin's errors give is too.
+float round_to_tf32(float value);
 
-// Largest error of one rounding of a number up to `size`.
+// Largest relative error of one rounding to nearest, of numbers that are not subnormal: to the
+// storage type, and of a factor of a product.
+double unit_roundoff(Dtype dtype);
+double unit_roundoff(Dtype dtype, Products products);
+
+// Largest error of one rounding of a number up to `size`, likewise.
 double rounding_error(Dtype dtype, double size);
+double rounding_error(Dtype dtype, Products products, double size);
 
 }  // namespace attnlab::reference

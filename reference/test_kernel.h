@@ -76,7 +76,7 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
     for (std::int64_t c = begin; c < end; ++c) {
       float score = 0.0f;
       for (std::int64_t d = 0; d < problem.head_dim; ++d) {
-        score += test.q.get(b, h, r, d) * test.k.get(b, kv, c, d);
+        score += test.factor(test.q, b, h, r, d) * test.factor(test.k, b, kv, c, d);
       }
       scores.push_back(mask.sees(b, r, c) ? scale_log2 * score : kMinusInfinite);
     }
@@ -90,9 +90,9 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
       const float p = std::exp2(scores[static_cast<std::size_t>(c - begin)] - largest);
       tile_sum += p;
       if (problem.dropout > 0.0 && !element_is_kept(problem, b, h, r, c)) continue;
-      const float rounded = round_to_storage(problem.dtype, p);
+      const float rounded = test.factor(round_to_storage(problem.dtype, p));
       for (std::size_t d = 0; d < head_dim; ++d) {
-        accumulator[d] += rounded * test.v.get(b, kv, c, static_cast<std::int64_t>(d));
+        accumulator[d] += rounded * test.factor(test.v, b, kv, c, static_cast<std::int64_t>(d));
       }
     }
     sum = sum * factor + tile_sum;

@@ -79,8 +79,8 @@ class BackwardOfHead {
     const std::int64_t head_k = fault_ == Fault::kv_head_off ? h % problem_.num_heads_kv : kv_;
     float score = 0.0f, dp = 0.0f, delta = 0.0f;
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      score += test_.q.get(b_, h, r, d) * test_.k.get(b_, head_k, c, d);
-      dp += test_.dout.get(b_, h, r, d) * test_.v.get(b_, head_k, c, d);
+      score += test_.factor(test_.q, b_, h, r, d) * test_.factor(test_.k, b_, head_k, c, d);
+      dp += test_.factor(test_.dout, b_, h, r, d) * test_.factor(test_.v, b_, head_k, c, d);
       delta += test_.dout.get(b_, h, r, d) * test_.o.get(b_, h, r, d);
     }
     const float scale_log2 = static_cast<float>(problem_.scale() * std::numbers::log2e);
@@ -90,15 +90,15 @@ class BackwardOfHead {
     const float z = kept ? static_cast<float>(dropout_keep_scale(problem_)) : 0.0f;
     if (fault_ != Fault::dp_without_dropout) dp *= z;
     if (fault_ == Fault::delta_missing) delta = 0.0f;
-    const float ds = round_to_storage(problem_.dtype, p * (dp - delta));
-    const float rounded_p = kept ? round_to_storage(problem_.dtype, p) : 0.0f;
+    const float ds = test_.factor(round_to_storage(problem_.dtype, p * (dp - delta)));
+    const float rounded_p = kept ? test_.factor(round_to_storage(problem_.dtype, p)) : 0.0f;
     const bool adds_dq = fault_ != Fault::dq_tile_missing || begin != 0;
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      if (adds_dq) dq_at(i, r, d) += ds * test_.k.get(b_, head_k, c, d);
+      if (adds_dq) dq_at(i, r, d) += ds * test_.factor(test_.k, b_, head_k, c, d);
       if (!counts) continue;
       const auto at = static_cast<std::size_t>((c - begin) * problem_.head_dim + d);
-      dk_[at] += ds * test_.q.get(b_, h, r, d);
-      dv_[at] += rounded_p * test_.dout.get(b_, h, r, d);
+      dk_[at] += ds * test_.factor(test_.q, b_, h, r, d);
+      dv_[at] += rounded_p * test_.factor(test_.dout, b_, h, r, d);
     }
   }
 

@@ -12,8 +12,22 @@
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
 #include "kernels/shared/convert.h"
+#include "reference/storage.h"
 
 namespace attnlab::reference {
+
+// What the test kernels make of the factors of their products.
+enum class Operands { as_they_are, tf32, tf32_truncated, bf16 };
+
+inline float as_operand(Operands operands, float value) {
+  switch (operands) {
+    case Operands::as_they_are: break;
+    case Operands::tf32: return round_to_tf32(value);
+    case Operands::tf32_truncated: return bit_cast<float>(bit_cast<u32>(value) & ~0x1FFFu);
+    case Operands::bf16: return round_to_storage(Dtype::bf16, value);
+  }
+  return value;
+}
 
 // One tensor in its storage type, by (batch, head, row, column), whatever the layout.
 class TestTensor {
@@ -125,7 +139,15 @@ struct TestProblem {
     return problem.layout == Layout::packed ? problem.keys(b) : problem.seqlen_k;
   }
 
+  // A factor of a product, as the test kernels multiply it.
+  float factor(float value) const { return as_operand(operands, value); }
+  float factor(const TestTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t r,
+               std::int64_t d) const {
+    return factor(tensor.get(b, h, r, d));
+  }
+
   Problem problem;
+  Operands operands = Operands::as_they_are;
   TestTensor q, k, v, o, dout, dq, dk, dv;
   std::vector<float> lse;
 

@@ -18,12 +18,15 @@ constexpr double kMaxFloor = 0x1p-18;
 constexpr double kMeanFloor = 0x1p-20;
 // How much larger than the twin's the mean and the norm of errors may be.
 constexpr double kMeanFactor = 1.5;
-// Roundings to the storage type between exact scores and the tensor: of P or dS, and of the result.
+// Roundings between exact scores and the tensor: of P or dS, and of the result to the storage type;
+// in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
 constexpr double kRoundings = 2.0;
 // How many times its size an error of delta may be in the largest of many elements.
 constexpr double kDeltaFactor = 3.0;
 // Of an lse, relative to 1 + score_bound.
 constexpr double kLseFloor = 0x1p-19;
+// Of a score of factors in TF32, relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
+constexpr double kTf32ScoreError = 0x1p-10 + 0x1p-22;
 
 // One output tensor, as the kernel left it, and the constants of its rule.
 struct Output {
@@ -44,12 +47,12 @@ double coverage(const Problem& problem, Side side, std::size_t compared) {
   return ratio(static_cast<double>(compared), all, 1.0);
 }
 
-Verdict judge_output(const Problem& problem, const Output& output, Side side,
+Verdict judge_output(const Problem& problem, Products products, const Output& output, Side side,
                      const std::vector<ComparedRow>& rows) {
   Comparison all = compare(problem, output.data, rows);
   const double norm = std::sqrt(all.sum_of_squares);
-  const double few_rows =
-      kRoundings * rounding_error(problem.dtype, all.largest_size) / std::max(1.0, all.rows);
+  const double few_rows = kRoundings * rounding_error(problem.dtype, products, all.largest_size) /
+                          std::max(1.0, all.rows);
   const double floor = kMeanFloor * all.largest_size + few_rows;
   const double elements = std::max(1.0, all.elements);
   const double mean = all.kernel.sum / elements;
@@ -97,7 +100,7 @@ Verdict judge_rows(const Problem& problem, const References& references, const O
                       .must_be_zero = reference.lse(index) == -kInfinite});
     }
   }
-  return judge_output(problem, output, Side::query, rows);
+  return judge_output(problem, references.products, output, Side::query, rows);
 }
 
 // dk or dv.
@@ -116,7 +119,7 @@ Verdict judge_columns(const Problem& problem, const References& references, cons
                       .must_be_zero = !reference.seen[i]});
     }
   }
-  return judge_output(problem, output, Side::key, rows);
+  return judge_output(problem, references.products, output, Side::key, rows);
 }
 
 Verdict judge_lse(const Problem& problem, const float* lse, const References& references) {
@@ -135,7 +138,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
           .row = sample.rows[i],
           .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
           .want = reference.lse(at),
-          .bound = lse_bound(static_cast<double>(reference.score_bound(at)))};
+          .bound = lse_bound(static_cast<double>(reference.score_bound(at)), references.products)};
       errors.add(element.error());
       if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
       if (!largest.exists() || element.error() > largest.error()) largest = element;
@@ -162,7 +165,10 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 
 }  // namespace
 
-double lse_bound(double score_bound) { return kLseFloor * (1.0 + score_bound); }
+double lse_bound(double score_bound, Products products) {
+  const double of_sums = kLseFloor * (1.0 + score_bound);
+  return products == Products::tf32 ? of_sums + kTf32ScoreError * score_bound : of_sums;
+}
 
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references) {

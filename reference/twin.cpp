@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "reference/dropout.h"
-#include "reference/storage.h"
 
 namespace attnlab::reference {
 namespace {
@@ -61,9 +60,20 @@ Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<floa
   return sums.unaryExpr([&](float sum) { return round_to_storage(problem.dtype, factor * sum); });
 }
 
-TwinAttention twin_attend(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates) {
+Factors twin_factors(Products products) {
+  return products == Products::tf32 ? Factors::tf32 : Factors::as_they_are;
+}
+
+Matrix<float> twin_factors(Products products, const Matrix<float>& values) {
+  if (products == Products::storage) return values;
+  return values.unaryExpr(&round_to_tf32);
+}
+
+TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<float>& q,
+                          const Matrix<Fate>& fates) {
   TwinAttention attention;
-  attention.p = slice.multiply_k_transposed(q, slice.all_keys(), Factors::as_they_are);
+  attention.p = slice.multiply_k_transposed(twin_factors(products, q), slice.all_keys(),
+                                            twin_factors(products));
   for (Eigen::Index i = 0; i < attention.p.rows(); ++i) {
     softmax_row(slice.problem(), fates, i, attention.p);
   }
@@ -72,16 +82,19 @@ TwinAttention twin_attend(const Slice& slice, const Matrix<float>& q, const Matr
   return attention;
 }
 
-Matrix<float> twin_output(const Slice& slice, const TwinAttention& attention) {
-  return twin_round(slice.problem(), 1.0, slice.multiply_v(attention.pz, Factors::as_they_are));
+Matrix<float> twin_output(const Slice& slice, Products products, const TwinAttention& attention) {
+  return twin_round(slice.problem(), 1.0,
+                    slice.multiply_v(twin_factors(products, attention.pz), twin_factors(products)));
 }
 
-ScoreGradients<float> twin_differentiate(const Slice& slice, const TwinAttention& attention,
-                                         const Matrix<Fate>& fates, const Matrix<float>& dout,
-                                         Indices keys) {
+ScoreGradients<float> twin_differentiate(const Slice& slice, Products products,
+                                         const TwinAttention& attention, const Matrix<Fate>& fates,
+                                         const Matrix<float>& dout, Indices keys) {
   const Problem& problem = slice.problem();
-  Matrix<float> dp = twin_round(
-      problem, 1.0, slice.multiply_v_transposed(dout, slice.all_keys(), Factors::as_they_are));
+  Matrix<float> dp =
+      twin_round(problem, 1.0,
+                 slice.multiply_v_transposed(twin_factors(products, dout), slice.all_keys(),
+                                             twin_factors(products)));
   drop(problem, fates, dp);
   Matrix<float> ds(dp.rows(), dp.cols());
   for (Eigen::Index i = 0; i < dp.rows(); ++i) {
@@ -91,7 +104,8 @@ ScoreGradients<float> twin_differentiate(const Slice& slice, const TwinAttention
       ds(i, j) = round_to_storage(problem.dtype, attention.p(i, j) * (dp(i, j) - sum));
     }
   }
-  return {.pz = take_columns(attention.pz, keys), .ds = take_columns(ds, keys)};
+  return {.pz = twin_factors(products, take_columns(attention.pz, keys)),
+          .ds = twin_factors(products, take_columns(ds, keys))};
 }
 
 }  // namespace attnlab::reference

@@ -1,10 +1,13 @@
 // The twin: the same attention in the problem's own precision, materialized as eager frameworks do
 // it. Its error against the oracle is what a kernel's error is measured by.
 //
-// S, P, dP, dS and the outputs are computed in fp32, each rounded to the storage type.
+// S, P, dP, dS and the outputs are computed in fp32, each rounded to the storage type. With
+// products in TF32 the factors of every product, P and dS among them, are rounded to TF32 before
+// it; sums, softmax and dS itself stay in fp32.
 #pragma once
 
 #include "reference/oracle_backward.h"
+#include "reference/storage.h"
 
 namespace attnlab::reference {
 
@@ -13,16 +16,21 @@ struct TwinAttention {
   Matrix<float> p;   // softmax(S), S = scale * Q K^T
   Matrix<float> pz;  // dropout(P)
 };
-TwinAttention twin_attend(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
+TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<float>& q,
+                          const Matrix<Fate>& fates);
 
 // O = dropout(P) V: (chunk_rows, head_dim).
-Matrix<float> twin_output(const Slice& slice, const TwinAttention& attention);
+Matrix<float> twin_output(const Slice& slice, Products products, const TwinAttention& attention);
 
 // dS = P * (dropout(dP) - rowsum(P * dropout(dP))), dP = dO V^T, of some of the keys; the sums run
-// over all.
-ScoreGradients<float> twin_differentiate(const Slice& slice, const TwinAttention& attention,
-                                         const Matrix<Fate>& fates, const Matrix<float>& dout,
-                                         Indices keys);
+// over all. Of dropout(P) and dS, which are factors of products from here on, as such.
+ScoreGradients<float> twin_differentiate(const Slice& slice, Products products,
+                                         const TwinAttention& attention, const Matrix<Fate>& fates,
+                                         const Matrix<float>& dout, Indices keys);
+
+// Factors of products as the products take them: K and V, and all others.
+Factors twin_factors(Products products);
+Matrix<float> twin_factors(Products products, const Matrix<float>& values);
 
 // dQ, dK and dV from their sums: scaled, then rounded.
 Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<float>& sums);

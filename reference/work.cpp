@@ -17,20 +17,21 @@ void set_rows(Expected& expected, const Chunk& chunk, const Matrix<double>& valu
 
 class Worker {
  public:
-  Worker(const Problem& problem, Task& task) : problem_(problem), task_(task) {}
+  Worker(const Problem& problem, Products products, Task& task)
+      : problem_(problem), products_(products), task_(task) {}
 
   void run(Chunk& chunk) {
     const Slice& slice = *chunk.slice;
     const Matrix<float> q = slice.read_q(chunk.rows);
     const Attention attention = attend(slice, chunk.rows);
-    const TwinAttention twin = twin_attend(slice, q, attention.fates);
+    const TwinAttention twin = twin_attend(slice, products_, q, attention.fates);
     const Eigen::VectorXf bounds = score_bounds(slice, q, attention.fates);
     const Eigen::VectorXf factors = score_factors(bounds);
     if (chunk.reference != nullptr) {
       const auto count = static_cast<Eigen::Index>(chunk.rows.size());
       chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);
       chunk.reference->score_bound.segment(chunk.first, count) = bounds.head(count);
-      set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, twin),
+      set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, products_, twin),
                output_sizes(slice, attention, factors));
     }
     if (problem_.pass == Pass::fwd) return;
@@ -42,14 +43,16 @@ class Worker {
                              : Indices(task_.reference->sample.keys);
     const Matrix<float> dout = slice.read_dout(chunk.rows);
     const auto exact = differentiate(slice, attention, dout.cast<double>(), keys);
-    const auto rounded = twin_differentiate(slice, twin, attention.fates, dout, keys);
+    const auto rounded = twin_differentiate(slice, products_, twin, attention.fates, dout, keys);
     const auto sizes = gradient_sizes(slice, attention, factors, dout, keys);
     Matrix<float> errors;
-    if (problem_.dtype != Dtype::f32) errors = delta_errors(slice, attention, dout, keys);
+    if (rounds_delta(problem_.dtype, products_)) {
+      errors = delta_errors(slice, products_, attention, dout, keys);
+    }
     if (chunk.reference != nullptr) set_dq(chunk, exact.ds, rounded.ds, sizes.ds, errors);
     if (rows_only) return;
     task_.parts.exact.add(exact, q.cast<double>(), dout.cast<double>());
-    task_.parts.twin.add(rounded, q, dout);
+    task_.parts.twin.add(rounded, twin_factors(products_, q), twin_factors(products_, dout));
     task_.parts.sizes.add(sizes, q.cwiseAbs(), dout.cwiseAbs());
     if (errors.size() > 0) add_delta_squares(errors, q);
     add_seen(take_columns(attention.fates, keys));
@@ -62,7 +65,7 @@ class Worker {
     const double scale = problem_.scale();
     Expected& dq = chunk.reference->dq;
     set_rows(dq, chunk, scale * slice.multiply_k(exact, Factors::as_they_are),
-             twin_round(problem_, scale, slice.multiply_k(rounded, Factors::as_they_are)),
+             twin_round(problem_, scale, slice.multiply_k(rounded, twin_factors(products_))),
              static_cast<float>(scale) * slice.multiply_k(sizes, Factors::absolute));
     if (errors.size() == 0) return;
     // One error of delta shifts a whole row of dS: it meets the sum P K as it is.
@@ -89,13 +92,14 @@ class Worker {
   }
 
   const Problem& problem_;
+  Products products_;
   Task& task_;
 };
 
 }  // namespace
 
-void run(const Problem& problem, Task& task) {
-  Worker worker(problem, task);
+void run(const Problem& problem, Products products, Task& task) {
+  Worker worker(problem, products, task);
   for (Chunk& chunk : task.chunks) worker.run(chunk);
 }
 

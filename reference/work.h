@@ -34,6 +34,6 @@ struct Task {
 };
 
 // Fills the chunks' references and the task's parts.
-void run(const Problem& problem, Task& task);
+void run(const Problem& problem, Products products, Task& task);
 
 }  // namespace attnlab::reference

@@ -41,7 +41,7 @@ const Json kSweep = Json::parse(R"({
      "lengths": ["drawn", "300+1k", "100x300+5x6"], "dropout": [0, 0.1, "5e-1"],
      "input_kind": "normal,outlier", "seed": [0, 9223372036854775807], "kernel": ["v1", "v2"],
      "block": "64x64,0x0", "sram": "16k", "stages": [2, 3], "deterministic": [0, "1"],
-     "schedule_seed": "0:3:+1"},
+     "schedule_seed": "0:3:+1", "tf32": "0,1"},
     {"seqlen_q": 1, "seqlen_k": "1k:16k:x4",
      "mask": "window:-1:0+blocks:bigbird:1:1:1:7:64x64,blocks:file=a pattern.txt:1x1"}
   ],
@@ -124,6 +124,7 @@ TEST(SweepSchema, WhatTheReaderRefusesDoesNotFit) {
            R"([{"op": "replace", "path": "/axes/0/sram", "value": 0}])",
            R"([{"op": "replace", "path": "/axes/0/deterministic", "value": 2}])",
            R"([{"op": "replace", "path": "/axes/0/schedule_seed", "value": -1}])",
+           R"([{"op": "replace", "path": "/axes/0/tf32", "value": 2}])",
            R"([{"op": "replace", "path": "/protocol/min_rounds", "value": 0}])",
            R"([{"op": "replace", "path": "/protocol/max_rounds", "value": 1e2}])",
            R"([{"op": "replace", "path": "/protocol/min_rounds", "value": 100001}])",

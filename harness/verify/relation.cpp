@@ -40,7 +40,7 @@ void take_bounds(Run& run, const reference::References& references,
       const auto score_bound =
           static_cast<double>(reference.score_bound(static_cast<Eigen::Index>(i)));
       *run.bound_lse.row(sample.batch, sample.head, sample.rows[i]) =
-          static_cast<float>(reference::lse_bound(score_bound));
+          static_cast<float>(reference::lse_bound(score_bound, references.products));
     }
   }
 }
@@ -84,7 +84,8 @@ Run run(Subject& subject, const Setup& setup, Bounds bounds) {
   }
   if (bounds == Bounds::of_the_rule) {
     // Only the bounds: what the oracle thinks of the outputs is a matter of other checks.
-    const reference::References& references = subject.references();
+    const reference::References& references =
+        subject.references(products_of(result.problem, setup.config));
     take_bounds(result, references, reference::judge(result.problem, tensors, references));
   }
   return result;

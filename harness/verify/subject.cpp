@@ -38,16 +38,16 @@ const Inputs& Subject::inputs() {
   return *inputs_;
 }
 
-const reference::References& Subject::references() {
+const reference::References& Subject::references(reference::Products products) {
   if (!references_) {
     // The rows are chosen as for both passes, so that a check that runs alone sees the same ones.
     Problem both = problem_;
     both.pass = Pass::fwdbwd;
     reference::Samples samples = reference::choose_samples(both, kBudget, seed_);
     if (problem_.pass == Pass::fwd) samples.columns.clear();
-    references_ = reference::make_references(problem_, inputs().host(), samples, threads_);
+    references_.emplace(problem_, inputs().host(), std::move(samples), threads_);
   }
-  return *references_;
+  return references_->of(products);
 }
 
 }  // namespace attnlab::verify

@@ -9,7 +9,7 @@
 
 #include "harness/arena.h"
 #include "harness/inputs.h"
-#include "reference/oracle.h"
+#include "harness/reference_cache.h"
 
 namespace attnlab::verify {
 
@@ -31,8 +31,9 @@ class Subject {
   const Problem& problem() const { return problem_; }
   Arena& arena() { return arena_; }
   const Inputs& inputs();
-  // All rows and keys where the budget allows, else some that depend on the problem alone.
-  const reference::References& references();
+  // All rows and keys where the budget allows, else some that depend on the problem alone; for
+  // kernels whose products are of this precision.
+  const reference::References& references(reference::Products products);
 
  private:
   Problem problem_;
@@ -42,7 +43,7 @@ class Subject {
   Edit edit_;
   Arena arena_;
   std::optional<Inputs> inputs_;
-  std::optional<reference::References> references_;
+  std::optional<ReferenceCache> references_;
 };
 
 }  // namespace attnlab::verify

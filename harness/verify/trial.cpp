@@ -98,7 +98,8 @@ const Tensors& Trial::host() {
 }
 
 std::vector<reference::Verdict> Trial::judge() {
-  auto verdicts = reference::judge(problem_, host(), subject_.references());
+  auto verdicts =
+      reference::judge(problem_, host(), subject_.references(products_of(problem_, setup_.config)));
   for (const reference::Verdict& verdict : verdicts) {
     if (verdict.pass) continue;
     throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};

@@ -1,0 +1,23 @@
+#include "harness/reference_cache.h"
+
+namespace attnlab {
+
+reference::Products products_of(const Problem& problem, const Config& config) {
+  const bool tf32 = config.contains("tf32") && config.get("tf32") != 0;
+  return tf32 && problem.dtype == Dtype::f32 ? reference::Products::tf32
+                                             : reference::Products::storage;
+}
+
+const reference::References& ReferenceCache::of(reference::Products products,
+                                                JudgedDropout dropout) {
+  Problem problem = problem_;
+  if (dropout == JudgedDropout::none) problem.dropout = 0.0;
+  const Key key = {products, problem.dropout > 0.0};
+  const auto found = made_.find(key);
+  if (found != made_.end()) return found->second;
+  return made_
+      .emplace(key, reference::make_references(problem, inputs_, samples_, threads_, products))
+      .first->second;
+}
+
+}  // namespace attnlab
