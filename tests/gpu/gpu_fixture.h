@@ -54,7 +54,7 @@ class GpuCli : public Cli {
   Result run_points(const std::string& arguments, const std::string& protocol = "",
                     const std::string& cache = ATTNLAB_GPU_TEST_CACHE) const {
     return run("run --backend cuda --heads 2 --rounds 1 --no-progress --cache-dir '" + cache +
-               "' --protocol warmup_seconds=0,warmup_launches=0" +
+               "' --protocol warmup_seconds=0,warmup_launches=1" +
                (protocol.empty() ? "" : "," + protocol) + " " + arguments);
   }
 
