@@ -151,7 +151,8 @@ def strip_comments(text):
             return token[0] + token[-1]
         return "\n" * token.count("\n")
 
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
+    pattern = r'R"\(.*?\)"|//[^\n]*|/\*.*?\*/|'
+    pattern += r'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
     return re.sub(pattern, blank, text, flags=re.DOTALL)
 
 
@@ -304,6 +305,8 @@ SNIPPETS = (
     ("kernels/cpu/tile-inl.h", "#if defined(A) == defined(HWY_TARGET_TOGGLE)\n#endif\n", ""),
     ("kernels/cuda/jit.cpp", "#include <nvrtc.h>\n#include <dlfcn.h>\n", ""),
     ("kernels/cuda/jit.cpp", "#include <nvml.h>\n", "NVML"),
+    ("kernels/cuda/jit.cpp", 'auto unit = R"(\n#include "kernels/ptx/tma.cuh"\n)";\n', ""),
+    ("kernels/cuda/jit.cpp", 'R"(\n)"\n#include "kernels/ptx/tma.cuh"\n', "(rule 1)"),
     ("kernels/api/problem.h", ONCE + "#include <string>\n", ""),
     ("kernels/api/problem.h", ONCE + "#include <unistd.h>\n", "not a std header"),
     ("kernels/api/problem.h", ONCE + '#include "kernels/cpu/tile.h"\n', "(rule 1)"),

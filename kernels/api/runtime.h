@@ -57,8 +57,8 @@ class Runtime {
   // Empty if work of known length takes as long as it should by this clock, else what is wrong.
   virtual std::string check_timer() = 0;
 
-  // The same work replayed from a graph, which costs less to launch: seconds of one call, the mean
-  // of `launches`. Negative where the device has no graphs.
+  // The same for work that is replayed from a graph, which costs less to launch: seconds that all
+  // `launches` take together. Negative where the device has no graphs.
   virtual double graph_seconds_of(int launches, const Launch& launch) = 0;
 
   // A launch that takes longer has hung: DeviceLost. Infinity: waits forever.

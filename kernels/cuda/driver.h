@@ -19,7 +19,7 @@ namespace attnlab::cuda {
   X(cuStreamEndCapture) X(cuEventCreate) X(cuEventRecord) X(cuEventElapsedTime) \
   X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
-  X(cuFuncSetAttribute) X(cuLaunchKernelEx)
+  X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuTensorMapEncodeTiled)
 // clang-format on
 
 struct Driver {

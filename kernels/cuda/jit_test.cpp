@@ -88,6 +88,14 @@ TEST_F(Jit, ErrorsNameFileAndLine) {
   EXPECT_EQ(cache_.num_files(), 0U);
 }
 
+TEST_F(Jit, WordsOfTheAssemblerAreText) {
+  KernelUnit unit = doubling_unit();
+  unit.source = "extern \"C\" __global__ void doubling() { asm(\"no.instruction;\"); }\n";
+  const std::string error = compile(unit, "sm_80").compilation.error;
+  EXPECT_NE(error.find("ptxas"), std::string::npos) << error;
+  EXPECT_EQ(error.find('\0'), std::string::npos);
+}
+
 TEST_F(Jit, AMissingEntryIsAnError) {
   KernelUnit unit = doubling_unit();
   unit.entries.push_back({.name = "tripling", .threads = 64});

@@ -11,16 +11,34 @@
 
 namespace attnlab::cuda {
 
-// One launch of an entry: a line of blocks.
-struct LaunchShape {
+// The blocks of a launch, in a line, and what else the launch asks of the GPU.
+struct Grid {
   u64 blocks = 0;
+  // Neighbours that run at once and reach each other's shared memory: 1 to 8, a divisor of
+  // `blocks`. More than 1 needs sm_90.
+  int cluster_blocks = 1;
+  // May start before the kernel in front of it in the stream has ended (programmatic stream
+  // serialization, sm_90): it must griddepcontrol_wait() before it touches that one's memory.
+  bool starts_early = false;
+};
+
+// One launch of an entry.
+struct LaunchShape {
+  Grid grid;
   int threads = 0;  // of a block
   u64 dynamic_shared_bytes = 0;
 };
 
+// What the driver is told beside the sizes.
+struct LaunchAttributes {
+  CUlaunchAttribute list[2] = {};
+  unsigned count = 0;
+};
+LaunchAttributes attributes_of(const Grid& grid);
+
 // `parameters` are the addresses of the values of the kernel's parameters. `name` is for the
 // message of what it throws: as check() does, and std::runtime_error where the grid has more blocks
-// than a line of them can have (2^31 - 1).
+// than a line of them can have (2^31 - 1), or clusters that do not divide it.
 void launch(CUfunction function, const std::string& name, const LaunchShape& shape, CUstream stream,
             void** parameters);
 
@@ -38,9 +56,13 @@ class Kernel {
 
   // Asynchronous.
   void operator()(CUstream stream, u64 blocks, const Parameters&... parameters) const {
+    (*this)(stream, Grid{.blocks = blocks}, parameters...);
+  }
+  // kernel(stream, {.blocks = 64, .cluster_blocks = 2}, ...)
+  void operator()(CUstream stream, const Grid& grid, const Parameters&... parameters) const {
     void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
     launch(function_, entry_.name,
-           {.blocks = blocks,
+           {.grid = grid,
             .threads = entry_.threads,
             .dynamic_shared_bytes = entry_.dynamic_shared_bytes},
            stream, addresses);

@@ -81,7 +81,7 @@ std::string log_of(const Nvrtc& nvrtc, nvrtcProgram program) {
   check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program, &size), "size of the log");
   std::string log(size, '\0');
   check(nvrtc, nvrtc.nvrtcGetProgramLog(program, log.data()), "the log");
-  if (!log.empty()) log.pop_back();
+  while (log.ends_with('\0')) log.pop_back();  // ptxas' words end with one of their own
   return log;
 }
 

@@ -93,4 +93,93 @@ spilling(float* y, const float* x) {
           .entries = {{.name = "spilling", .threads = 1024}}};
 }
 
+// Copies a box of a tensor to shared memory, and from there to `to` as it lies: copy_slab with 4-D
+// maps, copy_tile with 5-D maps. Boxes of at most 16 KB; one block.
+inline KernelUnit box_copy_unit() {
+  constexpr int kThreads = 128;
+  constexpr std::uint64_t kSharedBytes = (16 << 10) + 1024;  // and what aligns them
+  return {.name = "box-copy",
+          .source = R"(#include "kernels/ptx/cvta.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/tma.cuh"
+using namespace attnlab;
+
+template <class Copy>
+__device__ void copy_box(u32 bytes, u32* to, const Copy& copy) {
+  extern __shared__ u8 sMemory[];
+  __shared__ u64 sBarrier;
+  u8* const sBox = sMemory + (1024 - ptx::cvta_to_shared(sMemory) % 1024) % 1024;
+  const u32 barrier = ptx::cvta_to_shared(&sBarrier);
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(barrier, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(barrier, bytes);
+    copy(ptx::cvta_to_shared(sBox), barrier);
+  }
+  while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {
+  }
+  for (u32 i = threadIdx.x; i < bytes / 4; i += blockDim.x) {
+    to[i] = reinterpret_cast<const u32*>(sBox)[i];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+copy_slab(const __grid_constant__ TensorMap map, u32 bytes, u32* to, i32 c0, i32 c1, i32 c2,
+          i32 c3) {
+  copy_box(bytes, to, [&](u32 box, u32 barrier) {
+    ptx::cp_async_bulk_tensor_4d(box, map, c0, c1, c2, c3, barrier);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+copy_tile(const __grid_constant__ TensorMap map, u32 bytes, u32* to, i32 c0, i32 c1, i32 c2,
+          i32 c3, i32 c4) {
+  copy_box(bytes, to, [&](u32 box, u32 barrier) {
+    ptx::cp_async_bulk_tensor_5d(box, map, c0, c1, c2, c3, c4, barrier);
+  });
+}
+)",
+          .entries = {
+              {.name = "copy_slab", .threads = kThreads, .dynamic_shared_bytes = kSharedBytes},
+              {.name = "copy_tile", .threads = kThreads, .dynamic_shared_bytes = kSharedBytes}}};
+}
+
+// cluster_sizes: writes to to[block] how many blocks its cluster has. leader, then follower: the
+// leader lets the follower start, spins for 1 ms and writes *value = 21 and when it ends; the
+// follower writes when it begins, waits for the leader and doubles *value.
+inline KernelUnit launch_attributes_unit() {
+  return {.name = "launch-attributes",
+          .source = R"(#include "kernels/device/instruments.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
+using namespace attnlab;
+
+extern "C" __global__ void cluster_sizes(u32* to) {
+  u32 blocks;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
+  to[blockIdx.x] = blocks;
+}
+
+extern "C" __global__ void leader(u32* value, u64* end) {
+  ptx::griddepcontrol_launch_dependents();
+  const u64 begin = instruments::global_nanoseconds();
+  while (instruments::global_nanoseconds() - begin < 1000000) {
+  }
+  *value = 21;
+  *end = instruments::global_nanoseconds();
+}
+
+extern "C" __global__ void follower(u32* value, u64* begin) {
+  *begin = instruments::global_nanoseconds();
+  ptx::griddepcontrol_wait();
+  *value *= 2;
+}
+)",
+          .entries = {{.name = "cluster_sizes", .threads = 32},
+                      {.name = "leader", .threads = 1},
+                      {.name = "follower", .threads = 1}}};
+}
+
 }  // namespace attnlab::cuda

@@ -1,0 +1,29 @@
+// sm_90. PTX ISA: cp.async.bulk.tensor. One thread copies a box of a tensor to shared memory: `to`
+// is aligned to 128 bytes, 1024 under the 128-byte swizzle. Coordinates are of the box's first
+// element, the contiguous dimension first; what lies outside the tensor is zero. The barrier is
+// told all bytes of the box, also of those outside.
+#pragma once
+
+#include "kernels/shared/tensor_map.h"
+
+namespace attnlab::ptx {
+
+__device__ inline void cp_async_bulk_tensor_4d(u32 to, const TensorMap& map, i32 c0, i32 c1, i32 c2,
+                                               i32 c3, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
+      : "memory");
+}
+
+__device__ inline void cp_async_bulk_tensor_5d(u32 to, const TensorMap& map, i32 c0, i32 c1, i32 c2,
+                                               i32 c3, i32 c4, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "r"(barrier)
+      : "memory");
+}
+
+}  // namespace attnlab::ptx

@@ -1,0 +1,69 @@
+// What the tests on a real GPU share: they are skipped with the reason where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/registry.h"
+#include "kernels/api/runtime.h"
+#include "tests/cli_fixture.h"
+
+namespace attnlab {
+
+// The first GPU. Throws std::out_of_range where there is none.
+inline const Device& gpu() {
+  static const std::vector<Device> gpus = [] {
+    std::vector<Device> found = available_devices();
+    std::erase_if(found, [](const Device& device) { return device.backend != Backend::cuda; });
+    return found;
+  }();
+  return gpus.at(0);
+}
+
+// A GPU in this process. Its kernels come from a cache that all tests share and that stays, so only
+// the first run compiles.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why = why_no_device(Backend::cuda);
+    if (!why.empty()) GTEST_SKIP() << why;
+    set_compiler({.cache_folder = ATTNLAB_GPU_TEST_CACHE});
+  }
+  void TearDown() override { set_compiler({}); }
+
+  static Runtime& runtime() { return runtime_of(gpu()); }
+};
+
+// The real binary on a GPU, in a process of its own: a fault there is not one of the test.
+class GpuCli : public Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    const std::string why = why_no_device(Backend::cuda);
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+
+  // attnlab run on short points of two heads, timed as briefly as possible; records to r.jsonl.
+  Result run_points(const std::string& arguments, const std::string& protocol = "",
+                    const std::string& cache = ATTNLAB_GPU_TEST_CACHE) const {
+    return run("run --backend cuda --heads 2 --rounds 1 --no-progress --cache-dir '" + cache +
+               "' --protocol warmup_seconds=0,warmup_launches=1" +
+               (protocol.empty() ? "" : "," + protocol) + " " + arguments);
+  }
+
+  std::vector<nlohmann::json> records() const {
+    std::istringstream lines(read(folder_ / "r.jsonl"));
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+};
+
+}  // namespace attnlab

@@ -1,0 +1,85 @@
+// attnlab run on a real GPU: caches warm and cold, and a peer beside our kernels.
+#include <algorithm>
+#include <chrono>
+
+#include "harness/errors.h"
+#include "harness/peer_process.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::json;
+
+class GpuRun : public GpuCli {
+ protected:
+  static void expect_verified(const Json& record) {
+    EXPECT_EQ(record.at("status"), "ok") << record.at("reason");
+    for (const char* when : {"verify", "verify_timed"}) {
+      ASSERT_TRUE(record.at(when).is_array()) << when;
+      EXPECT_FALSE(record.at(when).empty()) << when;
+      for (const Json& verdict : record.at(when)) EXPECT_EQ(verdict.at("pass"), true) << verdict;
+    }
+    EXPECT_GT(record.at("time").at("median_s").get<double>(), 0.0);
+  }
+};
+
+TEST_F(GpuRun, TheSecondRunCompilesNothingAndIsQuick) {
+  const std::string cache = (folder_ / "cache").string();
+  const std::string point = "--kernel minimal --seqlen 256 --out r.jsonl";
+  const Result first = run_points(point, "", cache);
+  ASSERT_EQ(first.code, kExitGood) << first.out << first.err;
+  EXPECT_EQ(first.out.find("Kernels: 0 compiled"), std::string::npos) << first.out;
+
+  std::filesystem::remove(folder_ / "r.jsonl");
+  const auto start = std::chrono::steady_clock::now();
+  const Result second = run_points(point, "", cache);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  ASSERT_EQ(second.code, kExitGood) << second.out << second.err;
+  EXPECT_NE(second.out.find("Kernels: 0 compiled"), std::string::npos) << second.out;
+  ASSERT_EQ(records().size(), 1U);
+  expect_verified(records().front());
+  EXPECT_LT(elapsed.count(), 2.0) << "seconds, with a warm cache";
+}
+
+TEST_F(GpuRun, ColdCachesAreAPointOfTheirOwn) {
+  const std::string point = "--kernel naive --dtype f16 --seqlen 256 --out r.jsonl";
+  ASSERT_EQ(run_points(point, "cache=cold").code, kExitGood);
+  const Result hot = run_points(point);
+  ASSERT_EQ(hot.code, kExitGood) << hot.out << hot.err;
+  const std::vector<Json> all = records();
+  ASSERT_EQ(all.size(), 2U);
+  for (const Json& record : all) expect_verified(record);
+  EXPECT_EQ(all[0].at("time").at("cache"), "cold");
+  EXPECT_EQ(all[1].at("time").at("cache"), "hot");
+  const auto cold_key = all[0].at("key").get<std::string>();
+  EXPECT_TRUE(cold_key.ends_with("/cold")) << cold_key;
+  EXPECT_TRUE(all[1].at("key").get<std::string>().ends_with("/hot"));
+}
+
+// Why PyTorch cannot compete on this machine, "" if it can.
+std::string no_peer() {
+  try {
+    PeerProcess process({.script = ATTNLAB_SOURCE_DIR "/scripts/peers/torch_sdpa.py"});
+    return process.hello().at("devices").empty() ? "this PyTorch sees no GPU" : "";
+  } catch (const PeerError& error) {
+    return error.what();
+  }
+}
+
+TEST_F(GpuRun, PyTorchCompetes) {
+  if (const std::string why = no_peer(); !why.empty()) GTEST_SKIP() << why;
+  const Result result =
+      run_points("--kernel naive --peer torch:flash --dtype f16 --seqlen 256 --out r.jsonl");
+  ASSERT_EQ(result.code, kExitGood) << result.out << result.err;
+  const std::vector<Json> all = records();
+  ASSERT_EQ(all.size(), 2U);
+  for (const Json& record : all) expect_verified(record);
+  const auto peer = std::ranges::find_if(
+      all, [](const Json& record) { return record.at("kernel") == "torch:flash"; });
+  ASSERT_NE(peer, all.end());
+  EXPECT_FALSE(peer->at("peer").at("kernels").empty());
+}
+
+}  // namespace
+}  // namespace attnlab

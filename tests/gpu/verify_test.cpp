@@ -1,0 +1,71 @@
+// Every CUDA kernel on a few random problems of each pass and type, judged by the oracle. All else
+// that it is held to is what attnlab verify does.
+#include <map>
+#include <memory>
+
+#include "harness/verify/draw.h"
+#include "harness/verify/trial.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::uint64_t kSeed = 17;  // masks of every kind, dropout, packed batches
+constexpr int kProblems = 8;
+constexpr std::int64_t kLongest = 257;
+
+class GpuVerify : public GpuTest {
+ protected:
+  // Judges what the kernel supports, with its default config; returns how many launches that were,
+  // of each pass.
+  std::map<Pass, int> judge_problems(const Implementation& kernel, Dtype dtype) {
+    std::map<Pass, int> judged;
+    for (int index = 0; index < kProblems; ++index) {
+      verify::RandomProblem drawn = verify::draw_problem(kSeed, index, kLongest);
+      drawn.problem.dtype = dtype;
+      verify::Subject subject(drawn.problem, drawn.kind, drawn.seed, gpu());
+      const auto setup_of = [&](Pass pass) {
+        return verify::Setup{&kernel, default_config(kernel), gpu(), pass};
+      };
+      if (verify::unsupported(setup_of(Pass::fwdbwd), drawn.problem).empty()) {
+        subject.wants_backward();
+      }
+      for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+        if (!verify::unsupported(setup_of(pass), drawn.problem).empty()) continue;
+        judge(subject, setup_of(pass));
+        ++judged[pass];
+      }
+    }
+    return judged;
+  }
+
+ private:
+  static void judge(verify::Subject& subject, const verify::Setup& setup) {
+    try {
+      verify::Trial trial(subject, setup);
+      trial.launch();
+      for (const reference::Verdict& verdict : trial.judge()) EXPECT_TRUE(verdict.pass);
+    } catch (const verify::Failure& failure) {
+      ADD_FAILURE() << failure.check << ": " << failure.message;
+    }
+  }
+};
+
+TEST_F(GpuVerify, NaiveOnEveryPassAndType) {
+  const Implementation& naive = *builtin_registry().find("naive", Backend::cuda);
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
+    SCOPED_TRACE(to_string(dtype));
+    const std::map<Pass, int> judged = judge_problems(naive, dtype);
+    EXPECT_EQ(judged,
+              (std::map<Pass, int>{
+                  {Pass::fwd, kProblems}, {Pass::bwd, kProblems}, {Pass::fwdbwd, kProblems}}));
+  }
+}
+
+TEST_F(GpuVerify, MinimalForwardInF32) {
+  const Implementation& minimal = *builtin_registry().find("minimal", Backend::cuda);
+  EXPECT_EQ(judge_problems(minimal, Dtype::f32), (std::map<Pass, int>{{Pass::fwd, kProblems}}));
+}
+
+}  // namespace
+}  // namespace attnlab
