@@ -114,6 +114,9 @@ TEST_F(Sm90Units, CompileCleanly) {
     const Compilation made = compile(unit, "sm_90a").compilation;
     EXPECT_EQ(made.error, "") << unit.name;
     EXPECT_TRUE(made.advisories.empty()) << unit.name << ": " << made.advisories.front();
+    for (const CompiledEntry& entry : made.entries) {
+      EXPECT_EQ(entry.stack_bytes, 0) << entry.entry.name << ": is the map copied?";
+    }
   }
 }
 

@@ -35,6 +35,7 @@ class GpuTest : public testing::Test {
     const std::string why = why_no_device(Backend::cuda);
     if (!why.empty()) GTEST_SKIP() << why;
     set_compiler({.cache_folder = ATTNLAB_GPU_TEST_CACHE});
+    runtime().set_timeout(20.0);  // seconds
   }
   void TearDown() override { set_compiler({}); }
 
