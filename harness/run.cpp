@@ -342,7 +342,7 @@ class CaseRun {
     }
   }
 
-  // A peer draws dropout masks of its own, so what is judged had none.
+  // Those of its own precision. A peer draws dropout masks of its own, so what is judged had none.
   const reference::References& references_of(const Entrant& entrant) {
     if (entrant.peer) return references_->of(reference::Products::storage, JudgedDropout::none);
     return references_->of(products_of(work_.problem, entrant.competitor->config));

@@ -1,0 +1,92 @@
+// A device whose memory this process cannot read: what is not moved through the Runtime is a crash.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/api/hash.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab::fake {
+
+class SeparateMemory final : public Runtime {
+ public:
+  bool is_host() const override { return false; }
+
+  void* allocate(std::uint64_t bytes) override {
+    if (bytes > limit_bytes) throw std::bad_alloc();
+    void* const here = ::operator new (bytes, std::align_val_t{kAlignment});
+    blocks_[reinterpret_cast<std::uintptr_t>(here) | kApart] = bytes;
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(here) | kApart);
+  }
+  void release(void* data) noexcept override {
+    blocks_.erase(reinterpret_cast<std::uintptr_t>(data));
+    ::operator delete (translate(data), std::align_val_t{kAlignment});
+  }
+
+  void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {
+    std::memset(on_device(data, bytes), byte, bytes);
+  }
+  void write(void* data, const void* from_host, std::uint64_t bytes) override {
+    std::memcpy(on_device(data, bytes), in_process(from_host), bytes);
+  }
+  void read(void* to_host, const void* data, std::uint64_t bytes) override {
+    std::memcpy(const_cast<void*>(in_process(to_host)), on_device(data, bytes), bytes);
+    ++reads;
+  }
+  std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
+    return fnv1a(on_device(data, bytes), bytes);
+  }
+  void synchronize() override {}
+  void* queue() override { return this; }
+
+  double seconds_of(int launches, const Launch& launch) override {
+    for (int i = 0; i < launches; ++i) launch(i);
+    return 1e-3 * launches;
+  }
+  std::string timer() const override { return "none"; }
+  std::string check_timer() override { return ""; }
+  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/) override { return -1.0; }
+  void set_timeout(double /*seconds*/) override {}
+
+  // What a kernel of this device does: reaches its memory. `data` may lie within a buffer.
+  template <class T>
+  T* on_device(T* data, std::uint64_t bytes) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    auto block = blocks_.upper_bound(address);
+    if (block == blocks_.begin() || (--block)->first + block->second < address + bytes) {
+      throw std::logic_error("not memory of the device, or past the end of a buffer");
+    }
+    return translate(data);
+  }
+  bool owns(const void* data) const {
+    return (reinterpret_cast<std::uintptr_t>(data) & kApart) != 0;
+  }
+
+  std::size_t live() const { return blocks_.size(); }
+
+  std::uint64_t limit_bytes = std::uint64_t{1} << 30;  // of one allocation
+  int reads = 0;
+
+ private:
+  static constexpr std::size_t kAlignment = 256;
+  // No address of a process has this bit: neither x86-64 nor AArch64 lets a program read there.
+  static constexpr std::uintptr_t kApart = std::uintptr_t{1} << 55;
+
+  template <class T>
+  static T* translate(T* data) {
+    return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) & ~kApart);
+  }
+  const void* in_process(const void* data) const {
+    if (owns(data)) throw std::logic_error("a pointer of the device where one of the host belongs");
+    return data;
+  }
+
+  std::map<std::uintptr_t, std::uint64_t> blocks_;  // address on the device -> bytes
+};
+
+}  // namespace attnlab::fake
