@@ -14,6 +14,9 @@ namespace attnlab::verify {
 
 namespace {
 
+constexpr std::int64_t kRareHeadDims[] = {1,  2,  3,  5,  6,  7,   11,  13,
+                                          20, 24, 33, 48, 72, 112, 192, 256};
+
 // The distributions of <random> draw differently from one standard library to another.
 class Random {
  public:
@@ -159,6 +162,12 @@ std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
   return std::min(minimum, axis.maximum);
 }
 
+// The head_dim of kRareHeadDims that is nearest from above: a kernel that is compiled for its
+// head_dim is compiled for 24 of them in all, however many problems there are.
+std::int64_t one_of_few(std::int64_t head_dim) {
+  return *std::ranges::lower_bound(kRareHeadDims, head_dim);
+}
+
 }  // namespace
 
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest) {
@@ -171,7 +180,7 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   problem.layout = random.any_of({Layout::bshd, Layout::bhsd, Layout::packed});
   problem.head_dim = random.chance(60)
                          ? random.any_of<std::int64_t>({8, 16, 32, 40, 64, 80, 96, 128})
-                         : random.logarithmic(1, 256);
+                         : one_of_few(random.logarithmic(1, 256));
   draw_seqlens(random, longest, problem);
   draw_heads(random, problem);
   problem.mask = draw_mask(random, problem);

@@ -62,6 +62,15 @@ TEST(DrawProblem, DependsOnSeedAndNumberAlone) {
   EXPECT_LE(draw_problem(3, 5, 40).problem.seqlen_k, 40);
 }
 
+TEST(DrawProblem, KernelsOfOneHeadDimAreFew) {
+  std::set<std::int64_t> head_dims;
+  for (std::int64_t index = 0; index < 5000; ++index) {
+    head_dims.insert(draw_problem(1, index, kLongestSeqlen).problem.head_dim);
+  }
+  EXPECT_LE(head_dims.size(), 24u);
+  EXPECT_TRUE(head_dims.contains(1) && head_dims.contains(256));
+}
+
 TEST(DrawConfig, CoversTheRangesOfTheAxes) {
   std::map<std::string, std::set<std::int64_t>> values;
   const Problem problem = {.seqlen_q = 100, .seqlen_k = 100};

@@ -22,6 +22,7 @@ class GpuFault : public GpuCli {
   std::string with_fault(const std::string& statement) const {
     namespace fs = std::filesystem;
     const fs::path tree = folder_ / "tree";
+    fs::create_directories(tree);
     fs::copy(fs::path(ATTNLAB_SOURCE_DIR) / "kernels", tree / "kernels",
              fs::copy_options::recursive);
     const fs::path file = tree / "kernels/naive/forward.cuh";
