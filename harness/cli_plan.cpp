@@ -16,7 +16,7 @@ struct PlannedPoint {
   const Competitor* competitor;
   std::string status;  // "runs", "unsupported" or "skipped"
   std::string reason;
-  std::uint64_t memory_bytes = 0;  // what it would take, 0 if it does not run
+  std::uint64_t memory_bytes = 0;  // what it would take; 0 if it does not run, and of a peer
 };
 
 std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& device) {
@@ -31,7 +31,9 @@ std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& dev
         point.status = "unsupported";
         point.reason = competitor.unsupported;
       } else {
-        point.memory_bytes = most_bytes(work.problem, competitor, device);
+        if (competitor.implementation != nullptr) {  // a peer does not say
+          point.memory_bytes = most_bytes(work.problem, competitor, device);
+        }
       }
       points.push_back(std::move(point));
     }
@@ -66,7 +68,7 @@ Grid make_grid(const std::vector<PlannedPoint>& points, Footnotes& footnotes) {
     grid.rows.push_back({{point.work->problem.id()},
                          {point.competitor->kernel},
                          {deviations(*point.competitor)},
-                         {runs ? mib(point.memory_bytes) : "-"},
+                         {runs && point.memory_bytes > 0 ? mib(point.memory_bytes) : "-"},
                          {footnotes.mark(point.status, point.reason)}});
   }
   return grid;
@@ -114,7 +116,7 @@ std::string summary(const std::vector<PlannedPoint>& points, const std::vector<C
   std::string text =
       fmt::format("{}, {}, of which {} can run on {}.", count_of(cases.size(), "case"),
                   count_of(points.size(), "point"), running, describe(device));
-  if (largest != nullptr) {
+  if (largest != nullptr && largest->memory_bytes > 0) {
     text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(largest->memory_bytes),
                         largest->competitor->kernel, largest->work->problem.id());
   }

@@ -228,7 +228,8 @@ void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
       point.competitors.push_back(
           {.kernel = peer,
            .backend = device.backend,
-           .unsupported = unsupported_by_peer(peer, point.problem, device)});
+           .unsupported = device.name.empty() ? no_device(device.backend)
+                                              : unsupported_by_peer(peer, point.problem, device)});
     }
   }
 }

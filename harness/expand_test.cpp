@@ -119,6 +119,24 @@ TEST(Expand, AMachineWithoutTheBackendStillHasPoints) {
   EXPECT_FALSE(expand({}, Registry(), fake::cpu()).at(0).competitors.empty());
 }
 
+TEST(Expand, PeersCompeteOnEveryCaseOnce) {
+  Sweep sweep = sweep_of({{"kernel", "v2"}, {"seqlen", "8,16"}, {"block", "64x64,16x32"}});
+  sweep.axes.push_back(sweep.axes.front());  // the same cases again
+  sweep.peers = {"torch:eager", "torch:flash"};
+  const auto cases = expanded(sweep);
+  ASSERT_EQ(cases.size(), 2u);
+  for (const Case& work : cases) {
+    Texts kernels;
+    for (const Competitor& competitor : work.competitors) kernels.push_back(competitor.kernel);
+    EXPECT_EQ(kernels, (Texts{"v2", "v2", "torch:eager", "torch:flash"}));
+    EXPECT_EQ(work.competitors[3].implementation, nullptr);
+    EXPECT_EQ(work.competitors[3].backend, Backend::cpu);
+  }
+  const auto nowhere = expand(sweep, fake::registry(), Device{.backend = Backend::cuda});
+  EXPECT_PRED2(starts_with, nowhere.at(0).competitors.back().unsupported,
+               "this machine has no cuda device: ");
+}
+
 TEST(Expand, ProductsAreMergedByProblem) {
   Sweep sweep = sweep_of({{"seqlen", "8,16"}, {"kernel", "v2"}, {"block", "64x64"}});
   sweep.axes.push_back(sweep_of({{"seqlen", "16,32"}, {"block", "64x64,16x32"}}).axes.front());

@@ -111,6 +111,39 @@ TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "results"), {}), 1);
 }
 
+TEST_F(Cli, APeerIsAPointLikeAnyOther) {
+  const Result plan =
+      run("run --backend cpu --kernel v2 --peer torch:eager --seqlen 64 --dry-run --format json");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const Json points = Json::parse(plan.out);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[1].at("kernel"), "torch:eager");
+  EXPECT_EQ(points[1].at("status"), "runs");
+  EXPECT_EQ(run("run --backend cpu --peer torch:eager --seqlen 64 --dry-run").code, 0);
+  const Result unknown = run("run --peer torch:flsh --seqlen 64 --dry-run");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_PRED2(contains, unknown.err, "did you mean");
+}
+
+// Without PyTorch the point is recorded with the remedy, and our kernels run.
+TEST_F(Cli, AMissingPeerIsARecordWithTheRemedy) {
+  setenv("ATTNLAB_PYTHON", "/nowhere/python3", 1);
+  const Result result =
+      run("run --backend cpu --kernel v2 --peer torch:eager --seqlen 64 --rounds 2 --no-progress "
+          "--out r.jsonl");
+  unsetenv("ATTNLAB_PYTHON");
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::vector<Json> records;
+  std::ifstream file(folder_ / "r.jsonl");
+  for (std::string line; std::getline(file, line);) records.push_back(Json::parse(line));
+  ASSERT_EQ(records.size(), 2u);
+  const auto is_peer = [](const Json& record) { return record.at("kernel") == "torch:eager"; };
+  const auto peer = std::find_if(records.begin(), records.end(), is_peer);
+  ASSERT_NE(peer, records.end());
+  EXPECT_EQ(peer->at("status"), "unsupported");
+  EXPECT_PRED2(contains, peer->at("reason").get<std::string>(), "ATTNLAB_PYTHON");
+}
+
 TEST_F(Cli, ADryRunPrintsThePointsAndWritesNothing) {
   const Result result =
       run("run --kernel v2,minimal --dropout 0.5,0 --pass bwd --seqlen 64 --dry-run");
