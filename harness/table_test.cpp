@@ -84,6 +84,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     Records ok = records;
     for (const RecordJson& record : passes()) ok.push_back(record);
     ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
+    ok.back()["config"]["tf32"] = 1;
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();
