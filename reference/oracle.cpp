@@ -66,6 +66,7 @@ class Plan {
     RowReference& reference = references_.rows.emplace_back();
     reference.sample = sample;
     reference.lse.resize(rows);
+    reference.lse_twin.resize(rows);
     reference.score_bound.resize(rows);
     resize(reference.o, rows, problem_.head_dim);
     if (problem_.pass == Pass::fwd) return;

@@ -64,6 +64,7 @@ struct Expected {
 struct RowReference {
   Sample sample;
   Eigen::VectorXd lse;          // (rows), natural log; -inf for a row that sees nothing
+  Eigen::VectorXf lse_twin;     // (rows), the twin's
   Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
   Expected o;
   Expected dq;  // empty for Pass::fwd

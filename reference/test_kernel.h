@@ -76,7 +76,7 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
     for (std::int64_t c = begin; c < end; ++c) {
       float score = 0.0f;
       for (std::int64_t d = 0; d < problem.head_dim; ++d) {
-        score += test.factor(test.q, b, h, r, d) * test.factor(test.k, b, kv, c, d);
+        score += test.factor_q(b, h, r, d) * test.factor(test.k, b, kv, c, d);
       }
       scores.push_back(mask.sees(b, r, c) ? scale_log2 * score : kMinusInfinite);
     }

@@ -79,7 +79,7 @@ class BackwardOfHead {
     const std::int64_t head_k = fault_ == Fault::kv_head_off ? h % problem_.num_heads_kv : kv_;
     float score = 0.0f, dp = 0.0f, delta = 0.0f;
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
-      score += test_.factor(test_.q, b_, h, r, d) * test_.factor(test_.k, b_, head_k, c, d);
+      score += test_.factor_q(b_, h, r, d) * test_.factor(test_.k, b_, head_k, c, d);
       dp += test_.factor(test_.dout, b_, h, r, d) * test_.factor(test_.v, b_, head_k, c, d);
       delta += test_.dout.get(b_, h, r, d) * test_.o.get(b_, h, r, d);
     }

@@ -139,6 +139,13 @@ struct TestProblem {
     return problem.layout == Layout::packed ? problem.keys(b) : problem.seqlen_k;
   }
 
+  // q as a factor of scores: before or after it is multiplied with softmax_scale (which scores are
+  // then not).
+  float factor_q(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
+    if (!scales_q) return factor(q, b, h, r, d);
+    return factor(static_cast<float>(problem.scale()) * q.get(b, h, r, d)) /
+           static_cast<float>(problem.scale());
+  }
   // A factor of a product, as the test kernels multiply it.
   float factor(float value) const { return as_operand(operands, value); }
   float factor(const TestTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t r,
@@ -148,6 +155,7 @@ struct TestProblem {
 
   Problem problem;
   Operands operands = Operands::as_they_are;
+  bool scales_q = false;
   TestTensor q, k, v, o, dout, dq, dk, dv;
   std::vector<float> lse;
 

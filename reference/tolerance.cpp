@@ -25,8 +25,10 @@ constexpr double kRoundings = 2.0;
 constexpr double kDeltaFactor = 3.0;
 // Of an lse, relative to 1 + score_bound.
 constexpr double kLseFloor = 0x1p-19;
-// Of a score of factors in TF32, relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
-constexpr double kTf32ScoreError = 0x1p-10 + 0x1p-22;
+// w: of a score of factors in TF32 at worst, relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
+constexpr double kWorstScoreError = 0x1p-10 + 0x1p-22;
+// How much larger than the twin's the error of an lse may be.
+constexpr double kLseFactor = 2.0;
 
 // One output tensor, as the kernel left it, and the constants of its rule.
 struct Output {
@@ -127,6 +129,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
   Element largest, worst;  // by error, and by error / bound
   double worst_ratio = 0.0, sum_of_squares = 0.0;
   std::size_t rows = 0;
+  const double share = lse_share(references);
   for (const RowReference& reference : references.rows) {
     const Sample& sample = reference.sample;
     rows += sample.rows.size();
@@ -138,7 +141,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
           .row = sample.rows[i],
           .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
           .want = reference.lse(at),
-          .bound = lse_bound(static_cast<double>(reference.score_bound(at)), references.products)};
+          .bound = lse_bound(static_cast<double>(reference.score_bound(at)), share)};
       errors.add(element.error());
       if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
       if (!largest.exists() || element.error() > largest.error()) largest = element;
@@ -165,9 +168,24 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 
 }  // namespace
 
-double lse_bound(double score_bound, Products products) {
-  const double of_sums = kLseFloor * (1.0 + score_bound);
-  return products == Products::tf32 ? of_sums + kTf32ScoreError * score_bound : of_sums;
+double lse_share(const References& references) {
+  if (references.products == Products::storage) return 0.0;
+  double largest = 0.0, rows = 0.0;
+  for (const RowReference& reference : references.rows) {
+    for (Eigen::Index i = 0; i < reference.lse.size(); ++i) {
+      const auto size = static_cast<double>(reference.score_bound(i));
+      if (!(size > 0.0)) continue;  // sees nothing, or scores that are 0 exactly
+      const double error = std::abs(static_cast<double>(reference.lse_twin(i)) - reference.lse(i));
+      largest = std::max(largest, error / size);
+      rows += 1.0;
+    }
+  }
+  const double of_the_twin = kLseFactor * largest + kWorstScoreError / std::max(1.0, rows);
+  return std::min(kWorstScoreError, of_the_twin);
+}
+
+double lse_bound(double score_bound, double share) {
+  return kLseFloor * (1.0 + score_bound) + share * score_bound;
 }
 
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,

@@ -24,8 +24,9 @@ float sum_in_lanes(Eigen::Index count, const Value& value) {
 }
 
 // Scores of row i to probabilities, in place; masked ones become exactly 0, whatever their score.
-void softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
-                 Matrix<float>& p) {
+// Returns the row's lse.
+float softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
+                  Matrix<float>& p) {
   const float scale = static_cast<float>(problem.scale());
   float largest = -std::numeric_limits<float>::infinity();
   for (Eigen::Index j = 0; j < p.cols(); ++j) {
@@ -37,10 +38,11 @@ void softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index
     p(i, j) = fates(i, j) == Fate::masked ? 0.0f : std::exp(p(i, j) - largest);
   }
   const float sum = sum_in_lanes(p.cols(), [&](Eigen::Index j) { return p(i, j); });
-  if (sum == 0.0f) return;  // sees nothing: P stays 0
+  if (sum == 0.0f) return largest;  // sees nothing: P stays 0
   for (Eigen::Index j = 0; j < p.cols(); ++j) {
     p(i, j) = round_to_storage(problem.dtype, p(i, j) / sum);
   }
+  return largest + std::log(sum);
 }
 
 // Kept elements times keep_scale, rounded; all others 0, also those that a mask hides.
@@ -74,8 +76,9 @@ TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<fl
   TwinAttention attention;
   attention.p = slice.multiply_k_transposed(twin_factors(products, q), slice.all_keys(),
                                             twin_factors(products));
+  attention.lse.resize(attention.p.rows());
   for (Eigen::Index i = 0; i < attention.p.rows(); ++i) {
-    softmax_row(slice.problem(), fates, i, attention.p);
+    attention.lse(i) = softmax_row(slice.problem(), fates, i, attention.p);
   }
   attention.pz = attention.p;
   if (slice.problem().dropout > 0.0) drop(slice.problem(), fates, attention.pz);

@@ -13,8 +13,9 @@ namespace attnlab::reference {
 
 // P of at most chunk_rows() rows: (chunk_rows, keys), values of the storage type.
 struct TwinAttention {
-  Matrix<float> p;   // softmax(S), S = scale * Q K^T
-  Matrix<float> pz;  // dropout(P)
+  Matrix<float> p;      // softmax(S), S = scale * Q K^T
+  Matrix<float> pz;     // dropout(P)
+  Eigen::VectorXf lse;  // (chunk_rows), of the rounded S, natural log; -inf where nothing is seen
 };
 TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<float>& q,
                           const Matrix<Fate>& fates);

@@ -30,6 +30,7 @@ class Worker {
     if (chunk.reference != nullptr) {
       const auto count = static_cast<Eigen::Index>(chunk.rows.size());
       chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);
+      chunk.reference->lse_twin.segment(chunk.first, count) = twin.lse.head(count);
       chunk.reference->score_bound.segment(chunk.first, count) = bounds.head(count);
       set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, products_, twin),
                output_sizes(slice, attention, factors));

@@ -34,13 +34,14 @@ void take_bounds(Run& run, const reference::References& references,
     if (verdict.tensor == "dv") run.bound_dv = verdict.bound;
   }
   run.bound_lse = Values(run.problem.batch, run.problem.num_heads_q, run.problem.seqlen_q, 1);
+  const double share = reference::lse_share(references);
   for (const reference::RowReference& reference : references.rows) {
     const reference::Sample& sample = reference.sample;
     for (std::size_t i = 0; i < sample.rows.size(); ++i) {
       const auto score_bound =
           static_cast<double>(reference.score_bound(static_cast<Eigen::Index>(i)));
       *run.bound_lse.row(sample.batch, sample.head, sample.rows[i]) =
-          static_cast<float>(reference::lse_bound(score_bound, references.products));
+          static_cast<float>(reference::lse_bound(score_bound, share));
     }
   }
 }
