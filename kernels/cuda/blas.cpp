@@ -19,6 +19,7 @@ struct Cublas {
   decltype(&::cublasSetMathMode) set_math_mode = nullptr;
   decltype(&::cublasGetStatusString) status_string = nullptr;
   decltype(&::cublasGemmStridedBatchedEx_64) gemm = nullptr;
+  decltype(&::cublasGemmBatchedEx_64) gemm_of_pointers = nullptr;
 };
 
 const Cublas& cublas() {
@@ -32,6 +33,7 @@ const Cublas& cublas() {
     library.bind(found.set_math_mode, "cublasSetMathMode");
     library.bind(found.status_string, "cublasGetStatusString");
     library.bind(found.gemm, "cublasGemmStridedBatchedEx_64");
+    library.bind(found.gemm_of_pointers, "cublasGemmBatchedEx_64");
     return found;
   }();
   return functions;
@@ -60,9 +62,13 @@ const void* first(const void* data, const GemmMatrix& matrix, Dtype dtype) {
 }
 
 std::string describe(const Gemm& gemm) {
-  return std::to_string(gemm.batch) + " products (" + std::to_string(gemm.rows) + ", " +
-         std::to_string(gemm.inner) + ") x (" + std::to_string(gemm.inner) + ", " +
+  return std::to_string(gemm.batch * gemm.groups) + " products (" + std::to_string(gemm.rows) +
+         ", " + std::to_string(gemm.inner) + ") x (" + std::to_string(gemm.inner) + ", " +
          std::to_string(gemm.columns) + ")";
+}
+
+cublasComputeType_t compute_type(const GemmTypes& types) {
+  return types.precision == GemmPrecision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 }  // namespace
@@ -92,8 +98,6 @@ void Blas::use(CUstream stream, void* workspace, u64 workspace_bytes) {
 void Blas::run(const Gemm& gemm, const GemmTypes& types, const void* left, const void* right,
                void* result) {
   const cudaDataType_t factors = data_type(types.factors);
-  const cublasComputeType_t compute =
-      types.precision == GemmPrecision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   // cuBLAS stores by columns. A matrix stored by rows is to it the transpose, and the transpose of
   // a product is the product of the transposes in the other order.
   const cublasStatus_t status = cublas().gemm(
@@ -103,7 +107,20 @@ void Blas::run(const Gemm& gemm, const GemmTypes& types, const void* left, const
       first(left, gemm.left, types.factors), factors, gemm.left.row_stride, gemm.left.batch_stride,
       &gemm.beta, const_cast<void*>(first(result, gemm.result, types.result)),
       data_type(types.result), gemm.result.row_stride, gemm.result.batch_stride, gemm.batch,
-      compute, CUBLAS_GEMM_DEFAULT);
+      compute_type(types), CUBLAS_GEMM_DEFAULT);
+  check(status, describe(gemm));
+}
+
+void Blas::run(const Gemm& gemm, const GemmTypes& types, const void* addresses) {
+  const cudaDataType_t factors = data_type(types.factors);
+  const i64 count = gemm.batch * gemm.groups;
+  const auto* const left = static_cast<const void* const*>(addresses);
+  const cublasStatus_t status = cublas().gemm_of_pointers(
+      static_cast<cublasHandle_t>(handle_), operation(gemm.right), operation(gemm.left),
+      gemm.columns, gemm.rows, gemm.inner, &gemm.alpha, left + count, factors,
+      gemm.right.row_stride, left, factors, gemm.left.row_stride, &gemm.beta,
+      const_cast<void* const*>(left + 2 * count), data_type(types.result), gemm.result.row_stride,
+      count, compute_type(types), CUBLAS_GEMM_DEFAULT);
   check(status, describe(gemm));
 }
 

@@ -12,11 +12,12 @@ namespace attnlab::cuda {
 enum class Transposed : u8 { no, yes };
 
 // A batch of row-major matrices: elements from the operand's address to the first, between rows,
-// and between matrices (0: all of the batch are one).
+// between matrices, and between groups of matrices (0: all of the batch, or group, are one).
 struct GemmMatrix {
   i64 offset = 0;
   i64 row_stride = 0;
   i64 batch_stride = 0;
+  i64 group_stride = 0;
   Transposed transposed = Transposed::no;  // the factor is the transpose of what is stored
 };
 
@@ -27,6 +28,7 @@ struct Gemm {
   i64 columns = 0;
   i64 inner = 0;
   i64 batch = 1;
+  i64 groups = 1;  // of so many products each
   GemmMatrix left;
   GemmMatrix right;
   GemmMatrix result;
@@ -57,9 +59,13 @@ class Blas {
   // bytes): so they allocate nothing and can be captured into a graph.
   void use(CUstream stream, void* workspace, u64 workspace_bytes);
 
-  // Asynchronous. Throws std::runtime_error with cuBLAS's words.
+  // Asynchronous. Throws std::runtime_error with cuBLAS's words. One group.
   void run(const Gemm& gemm, const GemmTypes& types, const void* left, const void* right,
            void* result);
+
+  // The same for any number of groups, whose matrices begin where `addresses`, in memory of the
+  // device, says: those of all left factors, then of all right ones, then of all results.
+  void run(const Gemm& gemm, const GemmTypes& types, const void* addresses);
 
  private:
   explicit Blas(void* handle) : handle_(handle) {}

@@ -10,6 +10,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/naive/addresses.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/naive/cuda_products.h"
 #include "kernels/naive/cuda_units.h"
@@ -43,19 +44,22 @@ bool needs_sums(const Problem& problem) {
 // The parts of the workspace, in order; bytes of each, whole multiples of 256.
 struct Parts {
   u64 blas = 0;
-  u64 first = 0;   // S, then Pd; in backward dP, then dS
-  u64 second = 0;  // P that is not saved; in backward Pd
-  u64 sums = 0;    // dK, then dV in fp32
-  u64 total() const { return blas + first + second + sums; }
+  u64 first = 0;      // S, then Pd; in backward dP, then dS
+  u64 second = 0;     // P that is not saved; in backward Pd
+  u64 sums = 0;       // dK, then dV in fp32
+  u64 addresses = 0;  // of the matrices of one product
+  u64 total() const { return blas + first + second + sums + addresses; }
 };
 
 Parts parts_of(const Problem& problem, const Device& device) {
   const u64 matrix = round_up<u64>(matrix_bytes(problem), 256);
   const u64 sums = static_cast<u64>(problem.elements_k()) * sizeof(float);
+  const u64 addresses = static_cast<u64>(3 * problem.batch * problem.num_heads_q) * sizeof(u64);
   return {.blas = cuda::Blas::workspace_bytes(device),
           .first = matrix,
           .second = problem.pass == Pass::fwd || drops(problem) ? matrix : 0,
-          .sums = needs_sums(problem) ? round_up<u64>(sums, 256) : 0};
+          .sums = needs_sums(problem) ? round_up<u64>(sums, 256) : 0,
+          .addresses = round_up<u64>(addresses, 256)};
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
@@ -114,6 +118,7 @@ class Prepared : public PreparedKernel {
     mask_rows_ = {*forward_module_, pass_entry("mask_rows")};
     softmax_rows_ = {*forward_module_, row_class_entry("softmax_rows", row_class())};
     dropout_rows_ = {*forward_module_, pass_entry("dropout_rows")};
+    batch_addresses_ = {*forward_module_, pass_entry("batch_addresses")};
     s_ = score_calls(problem_, shape_.softmax_scale);
     o_ = row_calls(problem_, 1.0f);
   }
@@ -124,6 +129,7 @@ class Prepared : public PreparedKernel {
     softmax_backward_rows_ = {*backward_module_,
                               row_class_entry("softmax_backward_rows", row_class())};
     round_sums_ = {*backward_module_, pass_entry("round_sums")};
+    batch_addresses_ = {*backward_module_, pass_entry("batch_addresses")};
     dp_ = score_calls(problem_, 1.0f);
     dq_ = row_calls(problem_, shape_.softmax_scale);
     dk_ = key_calls(problem_, shape_.softmax_scale);
@@ -137,13 +143,14 @@ class Prepared : public PreparedKernel {
   void* first(const Tensors& tensors) const { return cuda::behind(tensors.workspace, parts_.blas); }
   void* second(const Tensors& tensors) const { return cuda::behind(first(tensors), parts_.first); }
   void* sums(const Tensors& tensors) const { return cuda::behind(second(tensors), parts_.second); }
+  void* addresses(const Tensors& tensors) const { return cuda::behind(sums(tensors), parts_.sums); }
   void* p(const Tensors& tensors) const {
     return tensors.saved != nullptr ? tensors.saved : second(tensors);
   }
 
   // The calls of a product whose result is of type `dtype`.
   void multiply(const ProductCalls& calls, const void* left, const void* right, void* result,
-                Dtype dtype, CUstream stream) {
+                Dtype dtype, const Tensors& tensors, CUstream stream) {
     for (const Range& zeros : calls.zeros) {
       const u64 begin = static_cast<u64>(zeros.begin * size_bytes(dtype));
       cuda::check(cuda::driver().cuMemsetD8Async(
@@ -153,20 +160,42 @@ class Prepared : public PreparedKernel {
     }
     const cuda::GemmTypes types = {
         .factors = problem_.dtype, .result = dtype, .precision = precision_};
-    for (const cuda::Gemm& gemm : calls.gemms) blas_.run(gemm, types, left, right, result);
+    for (const cuda::Gemm& gemm : calls.gemms) {
+      if (gemm.groups == 1) {
+        blas_.run(gemm, types, left, right, result);
+        continue;
+      }
+      const BatchAddresses batch = {.left = addresses_of(gemm.left, left, types.factors),
+                                    .right = addresses_of(gemm.right, right, types.factors),
+                                    .result = addresses_of(gemm.result, result, types.result),
+                                    .batch = gemm.batch,
+                                    .groups = gemm.groups};
+      void* const all = addresses(tensors);
+      batch_addresses_(stream, static_cast<u64>(ceil_div<i64>(batch.count(), kBlockThreads)), batch,
+                       all);
+      blas_.run(gemm, types, all);
+    }
+  }
+
+  static OperandAddresses addresses_of(const cuda::GemmMatrix& matrix, const void* data,
+                                       Dtype dtype) {
+    const i64 bytes = size_bytes(dtype);
+    return {.first = reinterpret_cast<u64>(data) + static_cast<u64>(matrix.offset * bytes),
+            .batch_stride = matrix.batch_stride * bytes,
+            .group_stride = matrix.group_stride * bytes};
   }
 
   void multiply(const ProductCalls& calls, const void* left, const void* right, void* result,
-                CUstream stream) {
-    multiply(calls, left, right, result, problem_.dtype, stream);
+                const Tensors& tensors, CUstream stream) {
+    multiply(calls, left, right, result, problem_.dtype, tensors, stream);
   }
 
   // The same for dK and dV, by way of fp32 where heads are summed call by call.
   void multiply_keys(const ProductCalls& calls, const void* left, const void* right, void* result,
                      const Tensors& tensors, CUstream stream) {
-    if (!needs_sums(problem_)) return multiply(calls, left, right, result, stream);
+    if (!needs_sums(problem_)) return multiply(calls, left, right, result, tensors, stream);
     void* const in_f32 = sums(tensors);
-    multiply(calls, left, right, in_f32, Dtype::f32, stream);
+    multiply(calls, left, right, in_f32, Dtype::f32, tensors, stream);
     const i64 elements = problem_.elements_k();
     round_sums_(stream, static_cast<u64>(ceil_div<i64>(elements, kBlockThreads)), in_f32, result,
                 elements);
@@ -176,12 +205,12 @@ class Prepared : public PreparedKernel {
     const Params params = cuda::make_params(problem_, tensors);
     void* const s = first(tensors);
     void* const dropped_p = drops_ ? first(tensors) : p(tensors);
-    multiply(s_, tensors.q, tensors.k, s, stream);
+    multiply(s_, tensors.q, tensors.k, s, tensors, stream);
     if (!problem_.mask.is_none()) mask_rows_(stream, tiles(), params, s);
     softmax_rows_(stream, rows(), params, s, p(tensors),
                   writes_lse(problem_) ? tensors.lse : nullptr);
     if (drops_) dropout_rows_(stream, tiles(), params, p(tensors), dropped_p);
-    multiply(o_, dropped_p, tensors.v, tensors.o, stream);
+    multiply(o_, dropped_p, tensors.v, tensors.o, tensors, stream);
   }
 
   void backward(const Tensors& tensors, CUstream stream) {
@@ -189,11 +218,11 @@ class Prepared : public PreparedKernel {
     void* const dp = first(tensors);
     void* const ds = first(tensors);
     void* const dropped_p = drops_ ? second(tensors) : p(tensors);
-    multiply(dp_, tensors.dout, tensors.v, dp, stream);
+    multiply(dp_, tensors.dout, tensors.v, dp, tensors, stream);
     if (drops_) dropout_rows_(stream, tiles(), params, dp, dp);
     softmax_backward_rows_(stream, rows(), params, p(tensors), ds);
     if (drops_) dropout_rows_(stream, tiles(), params, p(tensors), dropped_p);
-    multiply(dq_, ds, tensors.k, tensors.dq, stream);
+    multiply(dq_, ds, tensors.k, tensors.dq, tensors, stream);
     multiply_keys(dk_, ds, tensors.q, tensors.dk, tensors, stream);
     multiply_keys(dv_, dropped_p, tensors.dout, tensors.dv, tensors, stream);
   }
@@ -210,6 +239,7 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<Params, const void*, void*, float*> softmax_rows_;
   ChangeRows dropout_rows_, softmax_backward_rows_;
   cuda::Kernel<const void*, void*, i64> round_sums_;
+  cuda::Kernel<BatchAddresses, void*> batch_addresses_;
 };
 
 PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {

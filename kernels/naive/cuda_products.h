@@ -1,5 +1,5 @@
 // The products of naive for all slices, as few calls of a library as the layout allows: a call
-// takes a batch of products whose operands lie at constant distances.
+// takes a batch of products whose operands lie at constant distances, or groups of such batches.
 #pragma once
 
 #include <vector>

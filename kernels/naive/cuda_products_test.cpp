@@ -18,22 +18,23 @@ using cuda::Transposed;
 
 using Data = std::vector<double>;
 
-std::size_t place(const GemmMatrix& matrix, i64 batch, i64 row, i64 column) {
+std::size_t place(const GemmMatrix& matrix, i64 group, i64 batch, i64 row, i64 column) {
   if (matrix.transposed == Transposed::yes) std::swap(row, column);
-  return static_cast<std::size_t>(matrix.offset + batch * matrix.batch_stride +
-                                  row * matrix.row_stride + column);
+  return static_cast<std::size_t>(matrix.offset + group * matrix.group_stride +
+                                  batch * matrix.batch_stride + row * matrix.row_stride + column);
 }
 
 // What cuBLAS does; at() throws where a call reaches out of its operand.
-void run(const Gemm& gemm, const Data& left, const Data& right, Data& result) {
+void run(const Gemm& gemm, i64 group, const Data& left, const Data& right, Data& result) {
   for (i64 b = 0; b < gemm.batch; ++b) {
     for (i64 r = 0; r < gemm.rows; ++r) {
       for (i64 c = 0; c < gemm.columns; ++c) {
         double sum = 0.0;
         for (i64 k = 0; k < gemm.inner; ++k) {
-          sum += left.at(place(gemm.left, b, r, k)) * right.at(place(gemm.right, b, k, c));
+          sum += left.at(place(gemm.left, group, b, r, k)) *
+                 right.at(place(gemm.right, group, b, k, c));
         }
-        double& value = result.at(place(gemm.result, b, r, c));
+        double& value = result.at(place(gemm.result, group, b, r, c));
         value = static_cast<double>(gemm.alpha) * sum +
                 (gemm.beta == 0.0f ? 0.0 : static_cast<double>(gemm.beta) * value);
       }
@@ -46,7 +47,9 @@ Data run(const ProductCalls& calls, const Data& left, const Data& right, std::si
   for (const Range& zeros : calls.zeros) {
     for (i64 i = zeros.begin; i < zeros.end; ++i) result.at(static_cast<std::size_t>(i)) = 0.0;
   }
-  for (const Gemm& gemm : calls.gemms) run(gemm, left, right, result);
+  for (const Gemm& gemm : calls.gemms) {
+    for (i64 group = 0; group < gemm.groups; ++group) run(gemm, group, left, right, result);
+  }
   return result;
 }
 
@@ -83,13 +86,13 @@ INSTANTIATE_TEST_SUITE_P(Layout, Products,
                          testing::Values(Case{"bhsd", Layout::bhsd, 2, 4, 4, 1},
                                          Case{"bhsd_gqa", Layout::bhsd, 2, 6, 2, 1},
                                          Case{"bhsd_mqa", Layout::bhsd, 3, 4, 1, 1},
-                                         Case{"bshd", Layout::bshd, 5, 3, 3, 3},
-                                         Case{"bshd_many_heads", Layout::bshd, 2, 8, 8, 2},
+                                         Case{"bshd", Layout::bshd, 5, 3, 3, 1},
+                                         Case{"bshd_many_heads", Layout::bshd, 2, 8, 8, 1},
                                          Case{"bshd_one_entry", Layout::bshd, 1, 4, 4, 1},
-                                         Case{"bshd_gqa", Layout::bshd, 2, 6, 2, 4},
-                                         Case{"bshd_mqa", Layout::bshd, 2, 4, 1, 2},
+                                         Case{"bshd_gqa", Layout::bshd, 2, 6, 2, 2},
+                                         Case{"bshd_mqa", Layout::bshd, 2, 4, 1, 1},
                                          Case{"packed", Layout::packed, 4, 3, 3, 2},
-                                         Case{"packed_gqa", Layout::packed, 4, 6, 2, 4}),
+                                         Case{"packed_gqa", Layout::packed, 4, 6, 2, 2}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 // Calls `check(b, h, kv, mask-like rows and keys, first row, first key)` for every slice.

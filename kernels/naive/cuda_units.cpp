@@ -70,6 +70,12 @@ Kernel dropout_kernel() {
           .arguments = "params, gP, gPd"};
 }
 
+Kernel addresses_kernel() {
+  return {.name = "batch_addresses",
+          .parameters = "const __grid_constant__ naive::BatchAddresses batch, u64* gAddresses",
+          .arguments = "batch, gAddresses"};
+}
+
 }  // namespace
 
 KernelEntry pass_entry(const std::string& kernel) {
@@ -88,6 +94,7 @@ KernelUnit forward_unit(Dtype dtype) {
                                .parameters = params_and("const T* gS, T* gP, float* gLse"),
                                .arguments = "params, gS, gP, gLse"});
   unit.add(dropout_kernel());
+  unit.add(addresses_kernel());
   return unit.done();
 }
 
@@ -100,6 +107,7 @@ KernelUnit backward_unit(Dtype dtype) {
   unit.add({.name = "round_sums",
             .parameters = "const float* gSums, T* gResult, i64 elements",
             .arguments = "gSums, gResult, elements"});
+  unit.add(addresses_kernel());
   return unit.done();
 }
 

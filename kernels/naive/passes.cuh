@@ -6,6 +6,7 @@
 #include "kernels/device/bits.h"
 #include "kernels/device/storage.cuh"
 #include "kernels/device/team.cuh"
+#include "kernels/naive/addresses.h"
 #include "kernels/naive/schedule.h"
 #include "kernels/shared/params.h"
 
@@ -104,6 +105,17 @@ __device__ TeamRow team_row(const Params& params) {
           .thread = thread % kClass.threads,
           .mask = batch_entry(params, place.batch).mask,
           .offset = padded_strides(params.shape).offset(place.batch, place.head, row)};
+}
+
+// What the library's products of a batch begin at: all left factors, all right ones, all results.
+__device__ inline void batch_addresses(const BatchAddresses& batch, u64* gAddresses) {
+  const i64 count = batch.count();
+  const i64 i = i64{1} * blockIdx.x * kBlockThreads + threadIdx.x;
+  if (i >= count) return;
+  const i64 group = i / batch.batch, index = i % batch.batch;
+  gAddresses[i] = batch.left.of(group, index);
+  gAddresses[count + i] = batch.right.of(group, index);
+  gAddresses[2 * count + i] = batch.result.of(group, index);
 }
 
 }  // namespace attnlab::naive
