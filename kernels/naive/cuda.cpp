@@ -10,10 +10,10 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/naive/addresses.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/naive/cuda_products.h"
 #include "kernels/naive/cuda_units.h"
+#include "kernels/shared/batch_addresses.h"
 
 namespace attnlab::naive {
 namespace {

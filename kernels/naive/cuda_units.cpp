@@ -72,7 +72,7 @@ Kernel dropout_kernel() {
 
 Kernel addresses_kernel() {
   return {.name = "batch_addresses",
-          .parameters = "const __grid_constant__ naive::BatchAddresses batch, u64* gAddresses",
+          .parameters = "const __grid_constant__ BatchAddresses batch, u64* gAddresses",
           .arguments = "batch, gAddresses"};
 }
 

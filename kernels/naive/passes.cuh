@@ -6,8 +6,8 @@
 #include "kernels/device/bits.h"
 #include "kernels/device/storage.cuh"
 #include "kernels/device/team.cuh"
-#include "kernels/naive/addresses.h"
 #include "kernels/naive/schedule.h"
+#include "kernels/shared/batch_addresses.h"
 #include "kernels/shared/params.h"
 
 namespace attnlab::naive {

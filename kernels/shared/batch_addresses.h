@@ -3,7 +3,7 @@
 
 #include "kernels/shared/base.h"
 
-namespace attnlab::naive {
+namespace attnlab {
 
 // Bytes; a batch is `groups` groups of `batch` matrices.
 struct OperandAddresses {
@@ -26,4 +26,4 @@ struct BatchAddresses {
   ATTNLAB_HD constexpr i64 count() const { return batch * groups; }
 };
 
-}  // namespace attnlab::naive
+}  // namespace attnlab
