@@ -64,11 +64,11 @@ TEST(CompileJobs, EachJobOnce) {
 // Units of one name that differ in anything that the compiler, or the judge of its log, sees.
 TEST(CompileJobs, WhatDiffersAtAllIsAnotherJob) {
   static KernelUnit unit;
-  static constexpr auto give_unit = [](const Problem&, const Config&, const Device&) {
+  static constexpr auto kGiveUnit = [](const Problem&, const Config&, const Device&) {
     return std::vector<KernelUnit>{unit};
   };
   Implementation kernel = kCompiled;
-  kernel.units = give_unit;
+  kernel.units = kGiveUnit;
   CompileJobs jobs;
   const auto count_with = [&](const auto& change) {
     unit = {.name = "unit", .source = "source", .entries = {{.name = "e"}}};

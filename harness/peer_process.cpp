@@ -13,7 +13,7 @@ using Kind = PeerError::Kind;
 
 constexpr int kProtocol = 1;
 constexpr const char* kScript = "torch_sdpa.py";
-constexpr double kGrace_s = 2.0;
+constexpr double kGraceSeconds = 2.0;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -84,7 +84,7 @@ nlohmann::json PeerProcess::call(nlohmann::json request, double timeout_s) {
 void PeerProcess::stop() {
   if (child_ == nullptr) return;
   child_->write_line(R"({"id": 0, "call": "quit"})");
-  child_->end(kGrace_s);
+  child_->end(kGraceSeconds);
   child_.reset();
 }
 
@@ -150,7 +150,7 @@ nlohmann::json PeerProcess::exchange(nlohmann::json request, double timeout_s) {
 
 void PeerProcess::lose(const std::string& call, const std::string& what) {
   // A process that closed its end is about to go: what it says then is worth a moment.
-  const std::string ending = child_->end(what.empty() ? kGrace_s : 0.0);
+  const std::string ending = child_->end(what.empty() ? kGraceSeconds : 0.0);
   const std::string said = what.empty() ? "died (" + ending + ")" : what;
   const std::string words = last_words(child_->errors());
   child_.reset();

@@ -254,16 +254,16 @@ Sweep read_sweep(const std::filesystem::path& path) {
   return sweep;
 }
 
-void set_protocol(Sweep& sweep, std::string_view list, const std::string& where) {
+void set_protocol(Sweep& sweep, std::string_view text, const std::string& where) {
   Json json = Json::object();
-  for (const std::string_view item : split(list, ',')) {
+  for (const std::string_view item : split(text, ',')) {
     const std::size_t equals = item.find('=');
-    const std::string_view text = item.substr(std::min(equals, item.size() - 1) + 1);
-    Json value = Json::parse(text, nullptr, false);
-    if (equals == std::string_view::npos || text.empty()) {
+    const std::string_view value_text = item.substr(std::min(equals, item.size() - 1) + 1);
+    Json value = Json::parse(value_text, nullptr, false);
+    if (equals == std::string_view::npos || value_text.empty()) {
       fail(where, fmt::format("'{}' is not KEY=VALUE, like min_rounds=3 or cache=cold", item));
     }
-    if (value.is_discarded()) value = text;  // a word
+    if (value.is_discarded()) value = value_text;  // a word
     const std::string key(item.substr(0, equals));
     if (json.contains(key)) fail(where, fmt::format("{} is given twice", key));
     json[key] = value;

@@ -7,10 +7,10 @@
 // read and written as often as schedule.h says, and nothing grows with the square of seqlen.
 //
 // Left out is what the next generations are about. A thread uses each value of K or V that it reads
-// from shared memory for one multiplication, so that shared memory, not arithmetic, sets the speed:
-// four multiply-adds for every 16 bytes, where v1 and v2 multiply tiles by tiles on tensor cores.
-// Loads and arithmetic of a block wait for each other (v2 overlaps them), and every row asks the
-// mask about every key (v2 skips tiles that nobody sees).
+// from shared memory for one multiplication, four multiply-adds for every 16 bytes, where v1 and v2
+// multiply tiles by tiles on tensor cores; and a block of one warp with tiles of its own leaves few
+// warps on a multiprocessor. Loads and arithmetic of a block wait for each other (v2 overlaps
+// them), and every row asks the mask about every key (v2 skips tiles that nobody sees).
 #pragma once
 
 #include "kernels/device/bits.h"
