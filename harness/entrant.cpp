@@ -44,6 +44,10 @@ std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Dev
   return arena.restore_guards();
 }
 
+void Entrant::launch(const Tensors& given, Runtime& runtime) const {
+  kernel().launch(prepared.get(), given, runtime.queue());
+}
+
 Outputs Entrant::make_outputs(Arena& arena, const Problem& problem) const {
   return Outputs(arena, name(), problem, kernel(), kernel_saved_bytes(problem, *competitor));
 }

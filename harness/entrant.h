@@ -43,6 +43,9 @@ struct Entrant {
   std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
                           const Tensors& inputs);
 
+  // Queues one launch of the prepared kernel.
+  void launch(const Tensors& given, Runtime& runtime) const;
+
   Outputs make_outputs(Arena& arena, const Problem& problem) const;
 
   // What a launch gets: the inputs, for a backward what its forward left, the outputs, and as much

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/accounting.h"
+#include "harness/contenders.h"
 #include "harness/fake_kernels.h"
 #include "harness/fake_runtime.h"
 #include "harness/test_support.h"
@@ -17,7 +18,9 @@ namespace {
 constexpr std::uint64_t kSavedBytes = 48;
 
 std::uint64_t saved_bytes(const Problem&, const Config&) { return kSavedBytes; }
+std::vector<const void*> launched_q;
 void leave_something(PreparedKernel*, const Tensors& tensors, void* stream) {
+  launched_q.push_back(tensors.q);
   auto& device = *static_cast<fake::SeparateMemory*>(stream);
   device.fill(tensors.o, 1, 8);
   device.fill(tensors.lse, 2, 8);
@@ -96,6 +99,20 @@ TEST_F(Rotation, HasMoreThanThreeTimesTheCache) {
   EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 2048);
   protocol_.cache = CacheState::hot;
   EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 1);
+}
+
+// Also samples of one launch must not meet the same inputs again.
+TEST_F(Rotation, LaunchesGoOnWhereTheSampleBeforeEnded) {
+  const std::vector<Tensors> all = sets();
+  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+  launched_q.clear();
+  for (int sample = 0; sample < 2 * 5; ++sample) {
+    EXPECT_EQ(contenders.launches.at(0).time(1), 1e-3);
+    // The contender has copies of its own, in the same order; the first is the inputs themselves.
+    EXPECT_EQ(launched_q.back() == all[0].q, sample % 5 == 0) << sample;
+  }
+  EXPECT_EQ(std::set(launched_q.begin(), launched_q.end()).size(), 5u);
+  EXPECT_EQ(launched_q[3], launched_q[8]);
 }
 
 TEST_F(Rotation, HotIsTheInputsThemselves) {

@@ -7,9 +7,13 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "harness/accounting.h"
+#include "harness/admission.h"
 #include "harness/bench.h"
+#include "harness/contenders.h"
+#include "harness/ending.h"
 #include "harness/entrant.h"
 #include "harness/host_tensors.h"
 #include "harness/input_rotation.h"
@@ -17,7 +21,7 @@
 #include "harness/possible_time.h"
 #include "harness/reference_cache.h"
 #include "harness/repro.h"
-#include "harness/statistics.h"
+#include "harness/timing.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
 
@@ -33,12 +37,6 @@ double weight(const Problem& problem, const Competitor& competitor) {
   return kPointWeight + static_cast<double>(useful_flops(problem));
 }
 
-// Ends a competitor's way through the case early: its record gets this status and reason.
-struct Ending {
-  Status status;
-  std::string reason;
-};
-
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -48,45 +46,21 @@ std::string utc_now() {
   return text;
 }
 
-std::string gib(std::uint64_t bytes) {
-  return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / 0x1p30);
-}
-
-Timing summarize(Samples& samples, const std::string& timer) {
-  const Interval interval = median_interval95(samples.seconds);
-  Timing time{.inner_launches = samples.inner_launches,
-              .median_s = median(samples.seconds),
-              .q1_s = quantile(samples.seconds, 0.25),
-              .q3_s = quantile(samples.seconds, 0.75),
-              .min_s = *std::ranges::min_element(samples.seconds),
-              .ci95_low_s = interval.low,
-              .ci95_high_s = interval.high,
-              .timer = timer};
-  time.samples_s = std::move(samples.seconds);
-  return time;
-}
-
-GraphTiming summarize_graph(Samples& samples) {
-  GraphTiming graph{.inner_launches = samples.inner_launches,
-                    .median_s = median(samples.seconds),
-                    .q1_s = quantile(samples.seconds, 0.25),
-                    .q3_s = quantile(samples.seconds, 0.75),
-                    .min_s = *std::ranges::min_element(samples.seconds)};
-  graph.samples_s = std::move(samples.seconds);
-  return graph;
-}
-
 class CaseRun {
  public:
   CaseRun(const Case& work, const RunContext& context, Progress& progress,
           const std::function<void(const std::vector<Record>&)>& finished)
-      : work_(work), context_(context), progress_(progress), finished_(finished) {}
+      : work_(work),
+        context_(context),
+        progress_(progress),
+        finished_(finished),
+        admission_(context) {}
 
   void run() {
     stop_if_interrupted();
     progress_.begin(work_.problem.id());
     enter();
-    for (Entrant* entrant : running()) attempt(*entrant, [&] { admit(*entrant); });
+    for (Entrant* entrant : running()) attempt(*entrant, [&] { admission_.admit(*entrant); });
     if (!running().empty()) attempt_for_all([&] { prepare_case(); });
     for (Entrant* entrant : running()) {
       begin_step("verify " + entrant->name());
@@ -104,10 +78,7 @@ class CaseRun {
   }
 
  private:
-  static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
-  // A GPU's queue has a thousand places, and a launch may be a dozen kernels.
-  static constexpr int kMostQueuedLaunches = 50;
-  static constexpr int kMostHostLaunches = 1 << 20;
+  static constexpr double kVerifyShare = 0.3;    // of a competitor's weight; timing is the rest
   static constexpr double kShortLaunch = 50e-6;  // seconds: below, graphs are timed too
 
   void stop_if_interrupted() const {
@@ -138,50 +109,6 @@ class CaseRun {
                                                  to_string(competitor.backend))});
       }
     }
-  }
-
-  // Counts what the point costs and refuses it before anything is allocated if it cannot fit. All
-  // admitted competitors are timed together: each with outputs of its own, and one workspace, as
-  // large as the largest, that they take in turns.
-  void admit(Entrant& entrant) {
-    const Problem& problem = work_.problem;
-    const Competitor& competitor = *entrant.competitor;
-    Record& record = entrant.record;
-    if (entrant.peer) {  // it says itself what does not fit
-      record.flops = count_flops(problem, std::nullopt);
-      return;
-    }
-    record.memory = memory_needed(problem, competitor, *context_.device);
-    record.compulsory_bytes = compulsory_bytes(problem);
-    record.requested = entrant.kernel().traffic(problem, competitor.config);
-    record.flops = count_flops(problem, record.requested->executed_flops);
-
-    const Memory& memory = *record.memory;
-    const std::uint64_t limit = context_.memory_limit_bytes;
-    const std::uint64_t alone = most_bytes(problem, competitor, *context_.device);
-    const std::uint64_t outputs = memory.outputs_bytes + memory.saved_bytes;
-    const std::uint64_t own_workspace = alone - memory.inputs_bytes - outputs;
-    if (alone > limit) {
-      throw Ending{Status::out_of_memory,
-                   fmt::format("needs {} (inputs {}, outputs {}, workspace {}) of {} available: "
-                               "shorten the sequences, take fewer heads or a smaller batch, or a "
-                               "kernel that needs less workspace",
-                               gib(alone), gib(memory.inputs_bytes), gib(outputs),
-                               gib(own_workspace), gib(limit))};
-    }
-    // A backward's o is an input, but each competitor has its own.
-    const std::uint64_t shared = Inputs::bytes(problem);
-    const std::uint64_t own = memory.inputs_bytes - shared + outputs;
-    const std::uint64_t workspace = std::max(workspace_bytes_, own_workspace);
-    const std::uint64_t together = shared + own_bytes_ + own + workspace;
-    if (together > limit) {
-      throw Ending{Status::out_of_memory,
-                   fmt::format("needs {} beside the outputs of the others, of {} available: run it "
-                               "alone, {}",
-                               gib(together), gib(limit), repro(entrant))};
-    }
-    workspace_bytes_ = workspace;
-    own_bytes_ += own;
   }
 
   // Inputs and oracle, once for all competitors.
@@ -215,7 +142,7 @@ class CaseRun {
     const Arena::Buffer workspace = arena_->allocate("workspace", entrant.workspace_bytes());
     entrant.prepared = entrant.prepare(work_.problem, *context_.device);
     const Tensors tensors = entrant.attach(inputs_->tensors(), outputs, workspace);
-    launch(entrant, tensors);
+    entrant.launch(tensors, arena_->runtime());
     entrant.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
     judge(entrant, tensors, entrant.record.verify);
   }
@@ -231,14 +158,10 @@ class CaseRun {
     judge_peer(entrant, outputs, entrant.record.verify);
   }
 
-  void launch(const Entrant& entrant, const Tensors& tensors) {
-    entrant.kernel().launch(entrant.prepared.get(), tensors, arena_->runtime().queue());
-  }
-
   // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
   void time() {
     const std::vector<Entrant*> timed = running();
-    const Arena::Buffer workspace = arena_->allocate("workspace", workspace_bytes_);
+    const Arena::Buffer workspace = arena_->allocate("workspace", admission_.workspace_bytes());
     for (Entrant* entrant : timed) {
       if (entrant->peer) continue;
       entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
@@ -246,36 +169,13 @@ class CaseRun {
     }
     InputRotation rotation(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
     Runtime& runtime = arena_->runtime();
-    std::vector<Contender> contenders, graphs;
-    for (Entrant* entrant : timed) {
-      Contender contender = {
-          .name = entrant->name(),
-          .time = {},
-          .before = [this] { stop_if_interrupted(); },
-          .most_launches = runtime.is_host() ? kMostHostLaunches : kMostQueuedLaunches};
-      if (entrant->peer) {
-        contender.time = [entrant](int n) { return entrant->peer->seconds_of(n); };
-        contenders.push_back(contender);
-        graphs.push_back(contender);
-        continue;
-      }
-      const auto launch_next = [this, entrant, sets = rotation.sets_of(*entrant)](int index) {
-        launch(*entrant, sets[static_cast<std::size_t>(index) % sets.size()]);
-      };
-      contender.time = [&runtime, launch_next](int n) {
-        return runtime.seconds_of(n, launch_next);
-      };
-      contenders.push_back(contender);
-      contender.time = [&runtime, launch_next](int n) {
-        return runtime.graph_seconds_of(n, launch_next);
-      };
-      graphs.push_back(contender);
-    }
+    const Contenders contenders =
+        make_contenders(timed, rotation, runtime, [this] { stop_if_interrupted(); });
     begin_step("warm up");
     const Protocol& protocol = context_.protocol;
     const Backend backend = context_.device->backend;
     const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
-    std::vector<Samples> measured = measure(contenders, protocol, backend, [&](int round) {
+    std::vector<Samples> measured = measure(contenders.launches, protocol, backend, [&](int round) {
       progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
       if (round < protocol.min_rounds) advance(round_weight);
     });
@@ -290,12 +190,14 @@ class CaseRun {
     for (std::size_t i = 0; i < timed.size(); ++i) {
       if (timed[i]->finished) continue;
       attempt(*timed[i], [&] {
-        timed[i]->record.time = summarize(measured[i], runtime.timer());
-        timed[i]->record.time->contenders = static_cast<int>(timed.size());
         timed[i]->record.order = measured[i].order;
+        timed[i]->record.time = summarize(std::move(measured[i]), runtime.timer());
+        timed[i]->record.time->contenders = static_cast<int>(timed.size());
       });
     }
-    if (backend == Backend::cuda) time_graphs(timed, graphs);
+    if (backend == Backend::cuda && protocol.cache == CacheState::hot) {
+      time_graphs(timed, contenders.graphs);
+    }
     const std::string where = arena_->restore_guards();
     if (!where.empty()) {  // it may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
@@ -309,6 +211,7 @@ class CaseRun {
   }
 
   // Short launches once more, replayed from graphs: for them the launch itself is most of the cost.
+  // Not with cold inputs: a graph replays those it was recorded with.
   void time_graphs(const std::vector<Entrant*>& timed, const std::vector<Contender>& all) {
     std::vector<Entrant*> entrants;
     std::vector<Contender> contenders;
@@ -327,7 +230,7 @@ class CaseRun {
       attempt(*entrants[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
         if (!measured[i].seconds.empty()) {
-          entrants[i]->record.time->graph = summarize_graph(measured[i]);
+          entrants[i]->record.time->graph = summarize_graph(std::move(measured[i]));
         }
       });
     }
@@ -474,13 +377,12 @@ class CaseRun {
   Progress& progress_;
   const std::function<void(const std::vector<Record>&)>& finished_;
 
+  Admission admission_;
   std::optional<Arena> arena_;
   std::optional<Inputs> inputs_;
   std::optional<ReferenceCache> references_;
   std::optional<PeerInputs> peer_inputs_;
   std::vector<Entrant> entrants_;
-  std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
-  std::uint64_t own_bytes_ = 0;        // outputs and, for a backward, what it starts from
   bool timing_is_done_ = false;
   std::vector<Record> timed_;  // finished ones of those that took turns
   double advanced_ = 0.0;

@@ -71,7 +71,7 @@ void Trial::launch(Fill fill) {
   Tensors inputs = subject_.inputs().tensors();
   if (problem_.pass == Pass::fwd) inputs.dout = nullptr;
   tensors_ = entrant_.attach(inputs, *outputs_, workspace_);
-  setup_.kernel->launch(entrant_.prepared.get(), tensors_, subject_.arena().runtime().queue());
+  entrant_.launch(tensors_, subject_.arena().runtime());
   check_surroundings();
 }
 

@@ -1,0 +1,24 @@
+// What is timed of the entrants of a case.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "harness/bench.h"
+#include "harness/entrant.h"
+#include "harness/input_rotation.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+
+struct Contenders {
+  std::vector<Contender> launches;  // one an entrant, in their order
+  std::vector<Contender> graphs;    // the same launches replayed from graphs; of a peer: as above
+};
+
+// Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time
+// themselves. `before` is called before each warm-up launch and sample.
+Contenders make_contenders(const std::vector<Entrant*>& entrants, InputRotation& rotation,
+                           Runtime& runtime, const std::function<void()>& before);
+
+}  // namespace attnlab

@@ -1,0 +1,34 @@
+#include "harness/timing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/statistics.h"
+
+namespace attnlab {
+
+Timing summarize(Samples samples, const std::string& timer) {
+  const Interval interval = median_interval95(samples.seconds);
+  Timing time{.inner_launches = samples.inner_launches,
+              .median_s = median(samples.seconds),
+              .q1_s = quantile(samples.seconds, 0.25),
+              .q3_s = quantile(samples.seconds, 0.75),
+              .min_s = *std::ranges::min_element(samples.seconds),
+              .ci95_low_s = interval.low,
+              .ci95_high_s = interval.high,
+              .timer = timer};
+  time.samples_s = std::move(samples.seconds);
+  return time;
+}
+
+GraphTiming summarize_graph(Samples samples) {
+  GraphTiming graph{.inner_launches = samples.inner_launches,
+                    .median_s = median(samples.seconds),
+                    .q1_s = quantile(samples.seconds, 0.25),
+                    .q3_s = quantile(samples.seconds, 0.75),
+                    .min_s = *std::ranges::min_element(samples.seconds)};
+  graph.samples_s = std::move(samples.seconds);
+  return graph;
+}
+
+}  // namespace attnlab
