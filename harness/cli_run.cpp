@@ -36,6 +36,10 @@ dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and c
 is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
 were verified; scripts/check_saved.py compares them with NumPy.
 
+On a GPU kernels are compiled before anything is timed, and kept on disk. A launch that takes longer
+than --timeout is recorded and a fresh process goes on. --peer starts PyTorch ($ATTNLAB_PYTHON, else
+python3) as a competitor in a process of its own; without it those points say how to get it.
+
 A run that was killed loses the case in work; Ctrl-C and SIGTERM end it with the table of what is
 there, and say how to resume. --resume FILE runs the points of the same sweep that FILE has no
 record of (one that failed is recorded too). A half-written last line is removed. It is an error if
@@ -52,6 +56,8 @@ Examples:
   attnlab run --seqlen-q 1 --seqlen-k 1k:16k:x2 --mask causal+padding:100 --batch 4
   attnlab run --input qkv.safetensors --layout bhsd --mask causal --kernel naive,v2
   attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
+  attnlab run sweeps/eager.json --peer torch:eager
+  attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a

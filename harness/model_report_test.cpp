@@ -20,7 +20,7 @@ ModelJson model_of(const AxisTexts& axes, const std::string& gpu_names = "A100,T
   sweep.source = "a.json";
   set_axis(sweep, "kernel", "naive,v2", "kernel");
   for (const auto& [axis, text] : axes) set_axis(sweep, axis, text, axis);
-  const Device device = available_devices().front();
+  const Device device = available_devices().back();
   return make_model(expand(sweep, builtin_registry(), device), device,
                     parse_gpus(gpu_names, "--gpu"));
 }

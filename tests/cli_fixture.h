@@ -45,10 +45,13 @@ class Cli : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
+  // Before the command: without a GPU, so that the default backend is the CPU on every machine.
+  virtual std::string environment() const { return "CUDA_VISIBLE_DEVICES= "; }
+
   Result run(const std::string& arguments) const {
     const auto err = folder_ / "stderr";
-    const std::string command = "cd '" + folder_.string() + "' && '" ATTNLAB_BINARY "' " +
-                                arguments + " 2>'" + err.string() + "'";
+    const std::string command = "cd '" + folder_.string() + "' && " + environment() +
+                                "'" ATTNLAB_BINARY "' " + arguments + " 2>'" + err.string() + "'";
     Result result;
     std::FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> buffer;

@@ -30,6 +30,13 @@ TEST_F(CliVerify, ChecksWhatItsNameSays) {
   EXPECT_PRED2(contains, junit, "name=\"v2/shapes/lengths/65/causal/f16/bwd\"");
 }
 
+TEST_F(CliVerify, WithoutAGpuItsKernelsAreSkippedWithTheReason) {
+  const Result result = verify("--backend cuda --kernel naive");
+  EXPECT_EQ(result.code, 3) << result.out << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_PRED2(contains, result.out, "this machine has no cuda device: ");
+}
+
 TEST_F(CliVerify, FlagsChooseParts) {
   const Result result = verify("--kernel v1 --random 2 --repeat 2 --seed 3 --format json");
   EXPECT_EQ(result.code, 0) << result.err;

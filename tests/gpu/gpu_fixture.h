@@ -51,6 +51,8 @@ class GpuCli : public Cli {
     if (!why.empty()) GTEST_SKIP() << why;
   }
 
+  std::string environment() const override { return ""; }
+
   // attnlab run on short points of two heads, timed as briefly as possible; records to r.jsonl.
   Result run_points(const std::string& arguments, const std::string& protocol = "",
                     const std::string& cache = ATTNLAB_GPU_TEST_CACHE) const {
