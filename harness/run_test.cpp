@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/fake_attention.h"
@@ -53,7 +55,8 @@ struct FakeState : PreparedKernel {
   int launches = 0;
 };
 
-int live_states = 0;
+std::map<PreparedKernel*, std::unique_ptr<FakeState>> states;  // prepared, not released
+int live_states() { return static_cast<int>(states.size()); }
 
 constexpr std::uint64_t kSavedBytes = 40;
 constexpr unsigned char kSavedByte = 5;
@@ -68,13 +71,12 @@ struct Fake {
   static PreparedKernel* prepare(const Problem& problem, const Config&, const Device&) {
     if (kFault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
     if (kFault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
-    ++live_states;
-    return new FakeState{{}, problem, kWorkspace};
+    auto state = std::make_unique<FakeState>(FakeState{{}, problem, kWorkspace});
+    PreparedKernel* const prepared = state.get();
+    states.emplace(prepared, std::move(state));
+    return prepared;
   }
-  static void release(PreparedKernel* prepared) {
-    --live_states;
-    delete static_cast<FakeState*>(prepared);
-  }
+  static void release(PreparedKernel* prepared) { states.erase(prepared); }
   static void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
     FakeState& state = *static_cast<FakeState*>(prepared);
     const bool repeated = ++state.launches > 1;
@@ -186,7 +188,7 @@ class RunCase : public testing::Test {
     context_.command_line = "attnlab run test";
     context_.memory_limit_bytes = std::uint64_t{1} << 30;
   }
-  ~RunCase() override { EXPECT_EQ(live_states, 0) << "every prepared kernel is released"; }
+  ~RunCase() override { EXPECT_EQ(live_states(), 0) << "every prepared kernel is released"; }
 
   std::vector<Record> run(std::vector<Competitor> competitors) {
     work_.competitors = std::move(competitors);
@@ -196,7 +198,7 @@ class RunCase : public testing::Test {
     run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
       records.insert(records.end(), finished.begin(), finished.end());
       calls_.push_back(finished.size());
-      live_states_at_record_.push_back(live_states);
+      live_states_at_record_.push_back(live_states());
     });
     progress.begin("after");
     std::string text(10000, '\0');
@@ -531,7 +533,8 @@ TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
     EXPECT_PRED2(contains, last.reason, work_.problem.id());
     EXPECT_PRED2(contains, last.reason, "reproduce: attnlab run --backend cpu");
   }
-  live_states = 0;  // nothing on a device that hangs is released
+  EXPECT_GT(live_states(), 0) << "nothing on a device that hangs is released";
+  states.clear();
 }
 
 // Interrupted at every place where the case looks, one after the other.
@@ -553,7 +556,7 @@ TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
     } catch (const Interrupted&) {
       EXPECT_LE(records, 2u) << "of what was timed, nothing is kept";
     }
-    EXPECT_EQ(live_states, 0) << "every prepared kernel is released";
+    EXPECT_EQ(live_states(), 0) << "every prepared kernel is released";
     recorded.push_back(records);
   }
   EXPECT_TRUE(std::ranges::is_sorted(recorded));
