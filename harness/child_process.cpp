@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <system_error>
 #include <thread>
 
