@@ -1,6 +1,7 @@
 #include "reference/mask.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -132,7 +133,8 @@ TEST(Mask, RandomBlocksComeInTheirShare) {
 
 class PatternFile : public testing::Test {
  protected:
-  PatternFile() : path_(testing::TempDir() + "attnlab_oracle_pattern.txt") {}
+  PatternFile()
+      : path_(testing::TempDir() + "attnlab_oracle_pattern" + std::to_string(getpid()) + ".txt") {}
   ~PatternFile() override { std::remove(path_.c_str()); }
   Rows draw_file(const std::string& text, std::int64_t seqlen_q, std::int64_t seqlen_k) const {
     std::ofstream(path_) << text;

@@ -1,5 +1,6 @@
 // The oracle writes masks and dropout a second time; here the two writings meet.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -120,7 +121,9 @@ TEST(PatternAgreement, NamedPatterns) {
 
 class PatternFileAgreement : public testing::Test {
  protected:
-  PatternFileAgreement() : path_(testing::TempDir() + "attnlab_agreement_pattern.txt") {}
+  PatternFileAgreement()
+      : path_(testing::TempDir() + "attnlab_agreement_pattern" + std::to_string(getpid()) +
+              ".txt") {}
   ~PatternFileAgreement() override { std::remove(path_.c_str()); }
   Problem problem_of(const std::string& text) const {
     std::ofstream(path_) << text;
