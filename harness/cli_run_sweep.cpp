@@ -203,7 +203,9 @@ int run_sweep(const SweepRun& run) {
     records.insert(records.end(), added.begin(), added.end());
   }
   const int signal = InterruptWatch::signal();
-  if (lost && lost->cause() == DeviceLost::Cause::hang && signal == 0) {
+  // Only if this process recorded something: else the next one would end as this one did.
+  const bool hangs = lost && lost->cause() == DeviceLost::Cause::hang;
+  if (hangs && !added.empty() && signal == 0) {
     warn("a kernel hangs: its point is recorded, and a fresh process goes on with the rest");
     std::fflush(nullptr);
     restart_to_resume(run.records);
