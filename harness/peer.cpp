@@ -171,11 +171,6 @@ PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& set
   return PeerOutputs(inputs.problem(), inputs.output_file());
 }
 
-int TorchPeer::warm(double seconds, int launches) {
-  const auto answer = call({{"call", "warm"}, {"seconds", seconds}, {"launches", launches}});
-  return get<int>(answer, "launches");
-}
-
 double TorchPeer::seconds_of(int launches) {
   const auto answer = call({{"call", "time"}, {"launches", launches}});
   launch_cost_was_hidden_ = get<bool>(answer, "launch_cost_hidden");

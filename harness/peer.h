@@ -4,7 +4,7 @@
 //   PeerInputs inputs(problem, host_tensors);          // one for a case
 //   TorchPeer peer(process, "torch:flash", device);    // one for a competitor
 //   PeerOutputs first = peer.prepare(inputs);          // to be judged
-//   peer.warm(0.5, 10);  ... peer.seconds_of(20) ...   // in turns with ours
+//   peer.seconds_of(20) ...                            // in turns with ours
 //   PeerOutputs last = peer.outputs();                 // to be judged again
 //
 // The peer uses the device only inside these calls and has synchronised when they return. All throw
@@ -83,9 +83,6 @@ class TorchPeer {
   // Runs the pass once; what it returns has no dropout, since PyTorch draws masks of its own.
   // `inputs` must live until release(). Prepares anew if it was prepared.
   PeerOutputs prepare(const PeerInputs& inputs, const PeerSettings& settings = {});
-
-  // Launches until both so many and so much time have passed; returns how many.
-  int warm(double seconds, int launches);
 
   // All launches together, launch cost left out on a GPU.
   double seconds_of(int launches);

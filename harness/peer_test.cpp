@@ -81,7 +81,6 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_EQ(peer.kernels(), (Texts{"flash_kernel", "cuda:1"}));
   EXPECT_EQ(peer.peak_bytes(), 4096u);
 
-  EXPECT_EQ(peer.warm(0.5, 10), 500);
   EXPECT_TRUE(peer.launch_cost_was_hidden());
   EXPECT_DOUBLE_EQ(peer.seconds_of(7), 0.007);
   EXPECT_FALSE(peer.launch_cost_was_hidden());

@@ -2,7 +2,6 @@
 import gc
 import os
 import sys
-import time
 import warnings
 import weakref
 
@@ -67,14 +66,6 @@ class Prepared:
         self.last = None  # its memory serves the next
         self.last = self.launchers[self.turn].launch()
         self.turn = (self.turn + 1) % len(self.launchers)
-
-    def warm(self, request):
-        begin, count = time.perf_counter(), 0
-        while count < request["launches"] or time.perf_counter() - begin < request["seconds"]:
-            self.launch()
-            synchronize(self.device)
-            count += 1
-        return {"launches": count, "seconds": time.perf_counter() - begin}
 
     def time(self, request):
         seconds, is_hidden = self.clock.seconds_of(self.launch, request["launches"])
@@ -150,7 +141,7 @@ class Peer:
             answer = self.release(request)
             self.clean()
             return answer
-        if call in ("warm", "time", "outputs"):
+        if call in ("time", "outputs"):
             prepared = self.prepared.get(request["handle"])
             if prepared is None:
                 raise ValueError(f"there is no handle {request['handle']}: prepare it first")

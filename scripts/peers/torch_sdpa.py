@@ -15,7 +15,6 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
            output            the file to write the outputs of a first launch to
     ->     handle, kernels (the symbols the pass ran; on the CPU the operators), peak_bytes (of a
            launch above inputs and masks, with what its forward left), verified_dropout
-  warm     handle, seconds, launches: at least so many of both -> launches, seconds
   time     handle, launches  -> seconds of all together, launch_cost_hidden
   outputs  handle, output    writes the outputs of the last timed launch
   release  handle
