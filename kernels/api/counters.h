@@ -1,0 +1,105 @@
+// What the hardware of a device counts while it works: bytes, operations, and which kernels ran.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+
+namespace attnlab {
+
+// Of all launches of a range together. Empty: this chip or this library has no such counter, or
+// nobody asked for it.
+struct HardwareCounts {
+  std::optional<double> dram_read_bytes, dram_write_bytes;
+  std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
+  std::optional<double> tensor_active_percent;  // of the range's cycles, tensor pipes at work
+  std::optional<double> wgmma_flops;            // by wgmma, in the storage type (f32: TF32)
+  std::optional<double> wgmma_instructions, mma_sync_instructions;  // of a warp
+  std::optional<double> gpu_seconds, multiprocessor_clock_hz;
+  // Of the second pass.
+  std::optional<double> mma_sync_flops;
+  std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
+};
+
+// What the L2 holds when a range begins and when it ends. Its dirty lines reach DRAM when others
+// push them out, so a range pays for what was written before it and not for what it leaves.
+enum class L2State : std::uint8_t {
+  // As the launches left it: those before the range wrote what those of the range write, so that as
+  // many lines are dirty before as after.
+  steady,
+  // Swept by reading a large buffer before the range and once more at its end; the sweep's own
+  // bytes are subtracted. The first launch finds nothing of its own there.
+  swept,
+};
+
+struct CounterRequest {
+  Dtype dtype = Dtype::f16;  // whose matrix operations are counted
+  int launches = 1;
+  L2State l2 = L2State::steady;
+  bool second_pass = false;  // atomics, reductions, operations by mma.sync
+};
+
+// How the counters did on work of known size.
+struct CounterCheck {
+  struct Line {
+    std::string what;  // "dram read of a copy"
+    double expected_bytes = 0.0;
+    double counted_bytes = 0.0;
+  };
+  std::vector<Line> lines;
+  std::string wrong;  // empty: all lines are within 2 %
+};
+
+class Counters {
+ public:
+  Counters() = default;
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+  virtual ~Counters() = default;
+
+  // Why nothing can be counted, and the remedy; empty: it can. Tries it on the first call.
+  virtual std::string why_not() = 0;
+
+  // Counts what launch(0) to launch(request.launches - 1) queue; waits for them. With more than one
+  // pass all are launched again for each. Throws std::runtime_error, DeviceLost.
+  using Launch = std::function<void(int index)>;
+  virtual HardwareCounts count(const CounterRequest& request, const Launch& launch) = 0;
+
+  // A copy and a read of known size, on the first call; then what it found.
+  virtual const CounterCheck& check() = 0;
+};
+
+// A kernel as it was launched.
+struct ExecutedKernel {
+  std::string symbol;  // demangled
+  std::uint32_t grid[3] = {1, 1, 1};
+  std::uint32_t block[3] = {1, 1, 1};
+  int registers = 0;  // a thread
+  std::optional<std::uint64_t> static_shared_bytes, dynamic_shared_bytes;
+  std::optional<std::uint64_t> shared_bytes;  // both together
+  int launches = 1;                           // of the same kernel in the same shape
+};
+
+class KernelTrace {
+ public:
+  KernelTrace() = default;
+  KernelTrace(const KernelTrace&) = delete;
+  KernelTrace& operator=(const KernelTrace&) = delete;
+  virtual ~KernelTrace() = default;
+
+  virtual std::string why_not() = 0;
+  // The kernels that `work` queues on the device, in the order in which they first ran; waits for
+  // them. Throws std::runtime_error, DeviceLost.
+  virtual std::vector<ExecutedKernel> trace(const std::function<void()>& work) = 0;
+};
+
+// Of one of available_devices(); made on first use, live as long as the process.
+Counters& counters_of(const Device& device);
+KernelTrace& kernel_trace_of(const Device& device);
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// What a device says of its own state while it works: clocks, power, temperature, and what holds
+// its clock down.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/api/device.h"
+
+namespace attnlab {
+
+// Empty: the device does not say.
+struct TelemetryReading {
+  std::optional<double> multiprocessor_clock_hz, memory_clock_hz;
+  std::optional<double> power_w, temperature_c;
+  std::optional<double> energy_j;             // since the driver was loaded; steps of about 0.1 s
+  std::vector<std::string> throttle_reasons;  // "power cap", "thermal slowdown", ...; empty: none
+};
+
+class Telemetry {
+ public:
+  Telemetry() = default;
+  Telemetry(const Telemetry&) = delete;
+  Telemetry& operator=(const Telemetry&) = delete;
+  virtual ~Telemetry() = default;
+
+  // Why it says nothing, and the remedy; empty: it does.
+  virtual std::string why_not() = 0;
+  // Takes well under a millisecond. Nothing where why_not().
+  virtual TelemetryReading read() = 0;
+};
+
+// Of one of available_devices(); made on first use, lives as long as the process.
+Telemetry& telemetry_of(const Device& device);
+
+}  // namespace attnlab
