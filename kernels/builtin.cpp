@@ -1,15 +1,19 @@
 // The kernels of this tree, in priority order, and the devices they run on: the only file that
 // includes generations.
+#include "kernels/api/counters.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/cpu/no_counters.h"
 #include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v1/cpu.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v3/cpu.h"
 #if ATTNLAB_WITH_CUDA
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/kernel_trace.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
@@ -57,6 +61,20 @@ Runtime& runtime_of([[maybe_unused]] const Device& device) {
   if (device.backend == Backend::cuda) return cuda::runtime_of(device);
 #endif
   return host_runtime();
+}
+
+Counters& counters_of([[maybe_unused]] const Device& device) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::counters_of(device);
+#endif
+  return cpu::counters();
+}
+
+KernelTrace& kernel_trace_of([[maybe_unused]] const Device& device) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::kernel_trace_of(device);
+#endif
+  return cpu::kernel_trace();
 }
 
 }  // namespace attnlab

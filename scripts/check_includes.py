@@ -50,7 +50,7 @@ PACKAGES = (
     Package("Highway", ("hwy/*",), ("kernels/cpu/*",)),
     Package("GoogleTest", ("gtest/*", "gmock/*"), ("*_test.cpp", "*/test_support.h")),
     Package("valijson", ("valijson/*",), ("tests/*",)),
-    Package("CUPTI", ("cupti*",), ("harness/counters*",)),
+    Package("CUPTI", ("cupti*",), ("kernels/cuda/*",)),
     Package("NVML", ("nvml.h",), ("harness/clocks*",)),
     Package("NVTX", ("nvtx3/*", "nvToolsExt*"), ("*/nvtx.h",)),
     Package("CUDA", ("cuda*", "nvrtc.h", "cublas*", "vector_types.h"), ("kernels/cuda/*",)),

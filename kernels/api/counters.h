@@ -17,13 +17,16 @@ namespace attnlab {
 struct HardwareCounts {
   std::optional<double> dram_read_bytes, dram_write_bytes;
   std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
-  std::optional<double> tensor_active_percent;  // of the range's cycles, tensor pipes at work
-  std::optional<double> wgmma_flops;            // by wgmma, in the storage type (f32: TF32)
+  // Cycles of a multiprocessor, their mean: with a tensor pipe at work; with any warp on it.
+  std::optional<double> tensor_active_cycles, active_cycles;
+  std::optional<double> wgmma_flops;  // by wgmma, in the storage type (f32: TF32)
   std::optional<double> wgmma_instructions, mma_sync_instructions;  // of a warp
-  std::optional<double> gpu_seconds, multiprocessor_clock_hz;
+  std::optional<double> multiprocessor_clock_hz;                    // while it was counted
   // Of the second pass.
   std::optional<double> mma_sync_flops;
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
+
+  std::vector<std::string> metrics;  // that were counted, by the library's names
 };
 
 // What the L2 holds when a range begins and when it ends. Its dirty lines reach DRAM when others
@@ -32,8 +35,9 @@ enum class L2State : std::uint8_t {
   // As the launches left it: those before the range wrote what those of the range write, so that as
   // many lines are dirty before as after.
   steady,
-  // Swept by reading a large buffer before the range and once more at its end; the sweep's own
-  // bytes are subtracted. The first launch finds nothing of its own there.
+  // Swept by reading a large buffer before the range and another one at its end, so that the first
+  // launch finds nothing of its own there and the last leaves nothing behind. What the sweep itself
+  // counts is measured alone and subtracted.
   swept,
 };
 

@@ -8,7 +8,7 @@
 namespace attnlab::cuda {
 namespace {
 
-constexpr int kFingerprintThreads = 256;
+constexpr int kMemoryThreads = 256;  // of kernels that go through memory
 
 KernelUnit instruments_unit() {
   return {.name = "instruments",
@@ -20,9 +20,13 @@ extern "C" __global__ void spin(u64 nanoseconds, u64 cycles, instruments::SpinRe
 extern "C" __global__ void fingerprint(const u8* data, u64 bytes, u64* sum) {
   instruments::fingerprint(data, bytes, sum);
 }
+extern "C" __global__ void copy(const uint4* from, uint4* to, u64 chunks) {
+  instruments::copy(from, to, chunks);
+}
 )",
           .entries = {{.name = "spin", .threads = 1},
-                      {.name = "fingerprint", .threads = kFingerprintThreads}}};
+                      {.name = "fingerprint", .threads = kMemoryThreads},
+                      {.name = "copy", .threads = kMemoryThreads}}};
 }
 
 }  // namespace
@@ -39,6 +43,7 @@ Instruments::Instruments(const Device& device)
     : module_(load(instruments_unit(), device)),
       spin_(module_->function("spin")),
       fingerprint_(module_->function("fingerprint")),
+      copy_(module_->function("copy")),
       blocks_(static_cast<unsigned>(4 * device.multiprocessors)) {
   void* page = nullptr;
   check(driver().cuMemHostAlloc(&page, sizeof(Page), CU_MEMHOSTALLOC_DEVICEMAP),
@@ -71,19 +76,33 @@ bool Instruments::spin_has_ended() const { return std::atomic_ref(page_->ended).
 double Instruments::spin_seconds() const { return 1e-9 * static_cast<double>(page_->nanoseconds); }
 std::uint64_t Instruments::spin_cycles() const { return page_->cycles; }
 
+// Many blocks of one size, for kernels that go through memory with a stride of the grid.
+void Instruments::launch(CUfunction function, const char* name, CUstream stream,
+                         void** arguments) const {
+  const CUlaunchConfig config{.gridDimX = blocks_,
+                              .gridDimY = 1,
+                              .gridDimZ = 1,
+                              .blockDimX = kMemoryThreads,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .hStream = stream};
+  check(driver().cuLaunchKernelEx(&config, function, arguments, nullptr),
+        std::string("launching a ") + name);
+}
+
+void Instruments::copy(CUstream stream, const void* from, void* to, std::uint64_t bytes) {
+  auto source = reinterpret_cast<CUdeviceptr>(from);
+  auto target = reinterpret_cast<CUdeviceptr>(to);
+  std::uint64_t chunks = bytes / 16;
+  void* arguments[] = {&source, &target, &chunks};
+  launch(copy_, "copy", stream, arguments);
+}
+
 void Instruments::fingerprint(CUstream stream, const void* data, std::uint64_t bytes) {
   check(driver().cuMemsetD32Async(sum_, 0, 2, stream), "clearing a sum");
   auto from = reinterpret_cast<CUdeviceptr>(data);
   void* arguments[] = {&from, &bytes, &sum_};
-  const CUlaunchConfig config{.gridDimX = blocks_,
-                              .gridDimY = 1,
-                              .gridDimZ = 1,
-                              .blockDimX = kFingerprintThreads,
-                              .blockDimY = 1,
-                              .blockDimZ = 1,
-                              .hStream = stream};
-  check(driver().cuLaunchKernelEx(&config, fingerprint_, arguments, nullptr),
-        "launching a fingerprint");
+  launch(fingerprint_, "fingerprint", stream, arguments);
   check(driver().cuMemcpyDtoHAsync(&page_->fingerprint, sum_, sizeof page_->fingerprint, stream),
         "copying a sum");
 }

@@ -1,5 +1,6 @@
 // The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, and a
-// fingerprint of memory.
+// fingerprint of memory, which also
+// sweeps the L2 by reading, and a copy of known size.
 #pragma once
 
 #include <cuda.h>
@@ -31,12 +32,17 @@ class Instruments {
   // Of the last one, once the stream has been waited for.
   std::uint64_t last_fingerprint() const;
 
+  // A whole number of 16 bytes, from one place in the GPU's memory to another, by a kernel.
+  void copy(CUstream stream, const void* from, void* to, std::uint64_t bytes);
+
  private:
   struct Page;  // memory that the host and the GPU see
+  void launch(CUfunction function, const char* name, CUstream stream, void** arguments) const;
 
   std::shared_ptr<const Module> module_;
   CUfunction spin_ = nullptr;
   CUfunction fingerprint_ = nullptr;
+  CUfunction copy_ = nullptr;
   Page* page_ = nullptr;
   CUdeviceptr device_page_ = 0;
   CUdeviceptr sum_ = 0;

@@ -65,4 +65,12 @@ __device__ inline void fingerprint(const u8* data, u64 bytes, u64* sum) {
   }
 }
 
+// to[i] = from[i] for `chunks` of 16 bytes, by any grid.
+__device__ inline void copy(const uint4* from, uint4* to, u64 chunks) {
+  const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
+  for (u64 i = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; i < chunks; i += stride) {
+    to[i] = from[i];
+  }
+}
+
 }  // namespace attnlab::instruments

@@ -1,0 +1,278 @@
+#include "kernels/cuda/counters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "kernels/api/runtime.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/instruments.h"
+#include "kernels/cuda/range_profiler.h"
+#include "kernels/cuda/runtime.h"
+
+namespace attnlab::cuda {
+namespace {
+
+constexpr std::uint64_t kSweepTimesL2 = 3;  // a cache that is not quite LRU keeps some of twice
+constexpr std::uint64_t kCheckBytes = std::uint64_t{256} << 20;
+constexpr double kCheckTolerance = 0.02;
+constexpr double kSectorBytes = 32.0;
+
+// Where a metric goes, and its unit in that of the field.
+struct Metric {
+  std::optional<double> HardwareCounts::*field;
+  std::string name;
+  double factor = 1.0;
+};
+
+// The operations of a type by the instructions "hgmma" (wgmma) and "hmma" (mma.sync).
+std::string tensor_operations(const std::string& instruction, Dtype dtype) {
+  const std::string name = "sm__ops_path_tensor_op_" + instruction + "_src_";
+  switch (dtype) {
+    case Dtype::f32: return name + "tf32_dst_fp32.sum";
+    case Dtype::f16: return name + "fp16.sum";
+    case Dtype::bf16: return name + "bf16_dst_fp32.sum";
+  }
+  return name;
+}
+
+// They fit one pass of a GH100 (counters_test.cpp). lts__t_bytes is not among them: it counts what
+// crosses between the halves of the L2 as well, and is three times what the multiprocessors ask
+// for.
+std::vector<Metric> first_pass(Dtype dtype) {
+  using C = HardwareCounts;
+  return {
+      {&C::dram_read_bytes, "dram__bytes_read.sum"},
+      {&C::dram_read_bytes, "dram__bytes_op_read.sum"},  // on some Blackwell chips
+      {&C::dram_write_bytes, "dram__bytes_write.sum"},
+      {&C::dram_write_bytes, "dram__bytes_op_write.sum"},
+      {&C::l2_read_bytes, "lts__t_sectors_srcunit_tex_op_read.sum", kSectorBytes},
+      {&C::l2_write_bytes, "lts__t_sectors_srcunit_tex_op_write.sum", kSectorBytes},
+      {&C::tensor_active_cycles, "sm__pipe_tensor_cycles_active.avg"},
+      {&C::active_cycles, "sm__cycles_active.avg"},
+      {&C::wgmma_flops, tensor_operations("hgmma", dtype)},
+      {&C::wgmma_instructions, "sm__inst_executed_pipe_tensor_op_gmma.sum"},
+      {&C::mma_sync_instructions, "sm__inst_executed_pipe_tensor_op_hmma.sum"},
+      {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
+  };
+}
+
+std::vector<Metric> second_pass(Dtype dtype) {
+  using C = HardwareCounts;
+  return {
+      {&C::mma_sync_flops, tensor_operations("hmma", dtype)},
+      {&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes},
+      {&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes},
+  };
+}
+
+MetricNames names_of(const std::vector<Metric>& metrics) {
+  MetricNames names;
+  for (const Metric& metric : metrics) names.push_back(metric.name);
+  return names;
+}
+
+// Everything of `total` that is a sum over the range, less what the sweep in it counted.
+void subtract(HardwareCounts& total, const HardwareCounts& sweep,
+              const std::vector<Metric>& metrics) {
+  for (const Metric& metric : metrics) {
+    std::optional<double>& value = total.*metric.field;
+    const std::optional<double>& of_sweep = sweep.*metric.field;
+    const bool is_rate = metric.field == &HardwareCounts::multiprocessor_clock_hz;
+    if (value && of_sweep && !is_rate) *value = std::max(0.0, *value - *of_sweep);
+  }
+}
+
+// Memory of the GPU, as long as the object lives.
+class Buffer {
+ public:
+  Buffer(Runtime& runtime, std::uint64_t bytes)
+      : runtime_(runtime), data_(runtime.allocate(bytes)) {
+    runtime_.fill(data_, 1, bytes);
+  }
+  ~Buffer() { runtime_.release(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  Runtime& runtime_;
+  void* data_;
+};
+
+class GpuCounters final : public Counters {
+ public:
+  explicit GpuCounters(const Device& device) : device_(device) {}
+
+  std::string why_not() override {
+    if (!tried_) {
+      tried_ = true;
+      try {
+        start();
+      } catch (const std::exception& error) {
+        why_not_ = error.what();
+      }
+    }
+    return why_not_;
+  }
+
+  HardwareCounts count(const CounterRequest& request, const Launch& launch) override {
+    require();
+    const auto launch_all = [&] {
+      for (int i = 0; i < request.launches; ++i) launch(i);
+      runtime_->synchronize();
+    };
+    HardwareCounts counts;
+    measure(first_pass(request.dtype), request.l2, launch_all, counts);
+    if (request.second_pass) {
+      measure(second_pass(request.dtype), request.l2, launch_all, counts);
+    }
+    return counts;
+  }
+
+  const CounterCheck& check() override {
+    require();
+    if (!check_) check_ = check_now();
+    return *check_;
+  }
+
+ private:
+  void start() {
+    runtime_ = &cuda::runtime_of(device_);
+    CUdevice handle = 0;
+    cuda::check(driver().cuDeviceGet(&handle, device_.ordinal), "opening the GPU");
+    profiler_.emplace(handle);
+    instruments_.emplace(device_);
+  }
+
+  void require() {
+    if (const std::string reason = why_not(); !reason.empty()) throw std::runtime_error(reason);
+  }
+
+  CUstream stream() const { return static_cast<CUstream>(runtime_->queue()); }
+
+  // Those of them that the chip has; of two for one field the first.
+  std::vector<Metric> present(const std::vector<Metric>& wanted) const {
+    std::vector<Metric> found;
+    for (const Metric& metric : wanted) {
+      const bool has_one = std::ranges::any_of(
+          found, [&](const Metric& other) { return other.field == metric.field; });
+      if (!has_one && profiler_->has(metric.name)) found.push_back(metric);
+    }
+    return found;
+  }
+
+  void measure(const std::vector<Metric>& wanted, L2State l2, const std::function<void()>& work,
+               HardwareCounts& counts) {
+    const std::vector<Metric> metrics = present(wanted);
+    if (l2 == L2State::steady) {
+      work();  // what the range finds dirty is what it leaves
+      read_range(metrics, work, counts);
+      return;
+    }
+    HardwareCounts sweep;
+    const auto sweep_at_end = [&] { read_all(second_sweep()); };
+    read_all(first_sweep());
+    read_range(metrics, sweep_at_end, sweep);
+    read_all(first_sweep());
+    read_range(
+        metrics,
+        [&] {
+          work();
+          sweep_at_end();
+        },
+        counts);
+    subtract(counts, sweep, metrics);
+  }
+
+  void read_range(const std::vector<Metric>& metrics, const std::function<void()>& work,
+                  HardwareCounts& counts) {
+    const MetricNames names = names_of(metrics);
+    runtime_->synchronize();
+    const std::vector<double> values = profiler_->measure(names, work);
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+      if (std::isfinite(values[i])) counts.*metrics[i].field = metrics[i].factor * values[i];
+    }
+    counts.metrics.insert(counts.metrics.end(), names.begin(), names.end());
+  }
+
+  std::uint64_t sweep_bytes() const { return kSweepTimesL2 * device_.l2_bytes; }
+  Buffer& first_sweep() { return buffer(first_sweep_, sweep_bytes()); }
+  Buffer& second_sweep() { return buffer(second_sweep_, sweep_bytes()); }
+  Buffer& buffer(std::optional<Buffer>& place, std::uint64_t bytes) {
+    if (!place) place.emplace(*runtime_, bytes);
+    return *place;
+  }
+
+  void read_all(const Buffer& buffer) {
+    instruments_->fingerprint(stream(), buffer.get(), sweep_bytes());
+    runtime_->synchronize();
+  }
+
+  // A copy and a read far larger than the L2, swept; and a read that stays in the L2, steady.
+  CounterCheck check_now() {
+    CounterCheck result;
+    {
+      const Buffer from(*runtime_, kCheckBytes);
+      const Buffer to(*runtime_, kCheckBytes);
+      const CounterRequest request = {.l2 = L2State::swept};
+      const HardwareCounts copied = count(
+          request, [&](int) { instruments_->copy(stream(), from.get(), to.get(), kCheckBytes); });
+      add_line(result, "dram read of a copy", kCheckBytes, copied.dram_read_bytes);
+      add_line(result, "dram write of a copy", kCheckBytes, copied.dram_write_bytes);
+      add_line(result, "L2 read of a copy", kCheckBytes, copied.l2_read_bytes);
+      add_line(result, "L2 write of a copy", kCheckBytes, copied.l2_write_bytes);
+      const HardwareCounts read = count(
+          request, [&](int) { instruments_->fingerprint(stream(), from.get(), kCheckBytes); });
+      add_line(result, "dram read of a read", kCheckBytes, read.dram_read_bytes);
+      add_line(result, "L2 read of a read", kCheckBytes, read.l2_read_bytes);
+    }
+    for (const CounterCheck::Line& line : result.lines) {
+      const double error = std::abs(line.counted_bytes - line.expected_bytes);
+      if (error <= kCheckTolerance * line.expected_bytes) continue;
+      result.wrong += (result.wrong.empty() ? "" : "; ") + line.what + ": " +
+                      std::to_string(static_cast<std::int64_t>(line.counted_bytes)) +
+                      " bytes counted, " +
+                      std::to_string(static_cast<std::int64_t>(line.expected_bytes)) + " expected";
+    }
+    return result;
+  }
+
+  // What the chip cannot count is not checked.
+  static void add_line(CounterCheck& check, const char* what, double expected,
+                       const std::optional<double>& counted) {
+    if (counted) check.lines.push_back({what, expected, *counted});
+  }
+
+  Device device_;
+  bool tried_ = false;
+  std::string why_not_;
+  Runtime* runtime_ = nullptr;
+  std::optional<RangeProfiler> profiler_;
+  std::optional<Instruments> instruments_;
+  std::optional<Buffer> first_sweep_, second_sweep_;
+  std::optional<CounterCheck> check_;
+};
+
+}  // namespace
+
+Counters& counters_of(const Device& device) {
+  // Never destroyed: at the end of the process CUPTI may be gone before it.
+  static auto& counters = *new std::map<int, std::unique_ptr<GpuCounters>>;
+  make_current(device);
+  std::unique_ptr<GpuCounters>& found = counters[device.ordinal];
+  if (!found) found = std::make_unique<GpuCounters>(device);
+  return *found;
+}
+
+CountedMetrics metrics_for(Dtype dtype) {
+  return {.first_pass = names_of(first_pass(dtype)), .second_pass = names_of(second_pass(dtype))};
+}
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,17 @@
+// The counters of a GPU (kernels/api/counters.h), by CUPTI's range profiler.
+#pragma once
+
+#include "kernels/api/counters.h"
+
+namespace attnlab::cuda {
+
+// Made on first use, lives as long as the process.
+Counters& counters_of(const Device& device);
+
+// CUPTI's names of what count() asks for, of which a chip may lack some.
+struct CountedMetrics {
+  std::vector<std::string> first_pass, second_pass;
+};
+CountedMetrics metrics_for(Dtype dtype);
+
+}  // namespace attnlab::cuda

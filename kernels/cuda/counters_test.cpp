@@ -1,0 +1,58 @@
+// Without a GPU: the metrics exist on the chips that are known, and fit the passes that are
+// promised.
+#include "kernels/cuda/counters.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/library.h"
+#include "kernels/cuda/range_profiler.h"
+
+namespace attnlab::cuda {
+namespace {
+
+constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
+
+class CounterMetrics : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      cupti();
+    } catch (const MissingLibrary& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
+
+// Those of other chips are listed beside them and are not there.
+MetricNames of_hopper(MetricNames names) {
+  std::erase_if(names, [](const std::string& name) { return name.starts_with("dram__bytes_op_"); });
+  return names;
+}
+
+TEST_F(CounterMetrics, TheFirstPassIsOneOnHopper) {
+  for (const Dtype dtype : kDtypes) {
+    SCOPED_TRACE(to_string(dtype));
+    const MetricNames names = of_hopper(metrics_for(dtype).first_pass);
+    EXPECT_EQ(names.size(), 10U);
+    EXPECT_EQ(passes_on_chip("GH100", names), 1);
+  }
+}
+
+TEST_F(CounterMetrics, TheSecondPassIsAFewOnHopper) {
+  for (const Dtype dtype : kDtypes) {
+    SCOPED_TRACE(to_string(dtype));
+    const int passes = passes_on_chip("GH100", metrics_for(dtype).second_pass);
+    EXPECT_GE(passes, 1);
+    EXPECT_LE(passes, 2);
+  }
+}
+
+TEST_F(CounterMetrics, AMetricThatAChipLacksIsAnError) {
+  EXPECT_THROW(passes_on_chip("GH100", {"dram__bytes_op_read.sum"}), CuptiError);
+  EXPECT_THROW(passes_on_chip("no such chip", {"dram__bytes_read.sum"}), CuptiError);
+}
+
+}  // namespace
+}  // namespace attnlab::cuda

@@ -1,0 +1,53 @@
+// Hardware counters of a stretch of work: CUPTI's range profiler with user ranges and user replay.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cupti.h"
+
+namespace attnlab::cuda {
+
+// Metrics that are counted together. Names are CUPTI's, with their rollup: "dram__bytes_read.sum".
+using MetricNames = std::vector<std::string>;
+
+class RangeProfiler {
+ public:
+  // Of the current context, which must be of `device`. Throws MissingLibrary, or CuptiError where
+  // counting is not allowed or the chip is not known.
+  explicit RangeProfiler(CUdevice device);
+  ~RangeProfiler();
+  RangeProfiler(const RangeProfiler&) = delete;
+  RangeProfiler& operator=(const RangeProfiler&) = delete;
+
+  const std::string& chip() const { return chip_; }  // "GH100"
+  bool has(const std::string& metric) const;
+  // How often the work is run for them. Throws CuptiError.
+  int passes(const MetricNames& metrics);
+
+  // One value a metric, of everything that `work` did on the device, for which it must wait itself.
+  // Calls it once a pass. Throws CuptiError, and what `work` throws.
+  std::vector<double> measure(const MetricNames& metrics, const std::function<void()>& work);
+
+ private:
+  class MetricSet;
+  MetricSet& set_of(const MetricNames& metrics);
+
+  std::string chip_;
+  std::vector<std::uint8_t> availability_;
+  CUpti_RangeProfiler_Object* profiler_ = nullptr;
+  std::unique_ptr<MetricSet> names_;  // of no metric: what is there to choose from
+  std::map<MetricNames, std::unique_ptr<MetricSet>> sets_;
+};
+
+// The number of passes of metrics on a chip, of which none need be there: "GH100". Throws
+// MissingLibrary, or CuptiError where the chip lacks one.
+int passes_on_chip(const std::string& chip, const MetricNames& metrics);
+
+}  // namespace attnlab::cuda
