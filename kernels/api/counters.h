@@ -22,7 +22,7 @@ struct HardwareCounts {
   std::optional<double> wgmma_flops;  // by wgmma, in the storage type (f32: TF32)
   std::optional<double> wgmma_instructions, mma_sync_instructions;  // of a warp
   std::optional<double> multiprocessor_clock_hz;                    // while it was counted
-  // Of the second pass.
+  // Where CounterRequest::further.
   std::optional<double> mma_sync_flops;
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
 
@@ -45,7 +45,7 @@ struct CounterRequest {
   Dtype dtype = Dtype::f16;  // whose matrix operations are counted
   int launches = 1;
   L2State l2 = L2State::steady;
-  bool second_pass = false;  // atomics, reductions, operations by mma.sync
+  bool further = false;  // in passes of their own: atomics, reductions, operations by mma.sync
 };
 
 // How the counters did on work of known size.
@@ -69,8 +69,9 @@ class Counters {
   // Why nothing can be counted, and the remedy; empty: it can. Tries it on the first call.
   virtual std::string why_not() = 0;
 
-  // Counts what launch(0) to launch(request.launches - 1) queue; waits for them. With more than one
-  // pass all are launched again for each. Throws std::runtime_error, DeviceLost.
+  // Counts what launch(0) to launch(request.launches - 1) queue; waits for them. All are launched
+  // again for each pass, and once before where the L2 is steady. Throws std::runtime_error,
+  // DeviceLost.
   using Launch = std::function<void(int index)>;
   virtual HardwareCounts count(const CounterRequest& request, const Launch& launch) = 0;
 

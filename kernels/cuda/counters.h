@@ -10,7 +10,7 @@ Counters& counters_of(const Device& device);
 
 // CUPTI's names of what count() asks for, of which a chip may lack some.
 struct CountedMetrics {
-  std::vector<std::string> first_pass, second_pass;
+  std::vector<std::string> first_pass, further;
 };
 CountedMetrics metrics_for(Dtype dtype);
 

@@ -9,6 +9,7 @@ namespace attnlab::cuda {
 namespace {
 
 constexpr int kMemoryThreads = 256;  // of kernels that go through memory
+constexpr std::uint64_t kChunkBytes = 16;
 
 KernelUnit instruments_unit() {
   return {.name = "instruments",
@@ -20,12 +21,16 @@ extern "C" __global__ void spin(u64 nanoseconds, u64 cycles, instruments::SpinRe
 extern "C" __global__ void fingerprint(const u8* data, u64 bytes, u64* sum) {
   instruments::fingerprint(data, bytes, sum);
 }
+extern "C" __global__ void noise(uint4* data, u64 chunks) {
+  instruments::noise(data, chunks);
+}
 extern "C" __global__ void copy(const uint4* from, uint4* to, u64 chunks) {
   instruments::copy(from, to, chunks);
 }
 )",
           .entries = {{.name = "spin", .threads = 1},
                       {.name = "fingerprint", .threads = kMemoryThreads},
+                      {.name = "noise", .threads = kMemoryThreads},
                       {.name = "copy", .threads = kMemoryThreads}}};
 }
 
@@ -43,6 +48,7 @@ Instruments::Instruments(const Device& device)
     : module_(load(instruments_unit(), device)),
       spin_(module_->function("spin")),
       fingerprint_(module_->function("fingerprint")),
+      noise_(module_->function("noise")),
       copy_(module_->function("copy")),
       blocks_(static_cast<unsigned>(4 * device.multiprocessors)) {
   void* page = nullptr;
@@ -90,10 +96,17 @@ void Instruments::launch(CUfunction function, const char* name, CUstream stream,
         std::string("launching a ") + name);
 }
 
+void Instruments::noise(CUstream stream, void* data, std::uint64_t bytes) {
+  auto target = reinterpret_cast<CUdeviceptr>(data);
+  std::uint64_t chunks = bytes / kChunkBytes;
+  void* arguments[] = {&target, &chunks};
+  launch(noise_, "noise", stream, arguments);
+}
+
 void Instruments::copy(CUstream stream, const void* from, void* to, std::uint64_t bytes) {
   auto source = reinterpret_cast<CUdeviceptr>(from);
   auto target = reinterpret_cast<CUdeviceptr>(to);
-  std::uint64_t chunks = bytes / 16;
+  std::uint64_t chunks = bytes / kChunkBytes;
   void* arguments[] = {&source, &target, &chunks};
   launch(copy_, "copy", stream, arguments);
 }

@@ -1,6 +1,6 @@
 // The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, and a
 // fingerprint of memory, which also
-// sweeps the L2 by reading, and a copy of known size.
+// sweeps the L2 by reading, noise, and a copy of known size.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +32,10 @@ class Instruments {
   // Of the last one, once the stream has been waited for.
   std::uint64_t last_fingerprint() const;
 
-  // A whole number of 16 bytes, from one place in the GPU's memory to another, by a kernel.
+  // Both take whole multiples of 16 bytes.
+  // Fills memory with numbers that look random.
+  void noise(CUstream stream, void* data, std::uint64_t bytes);
+  // From one place in the GPU's memory to another, by a kernel.
   void copy(CUstream stream, const void* from, void* to, std::uint64_t bytes);
 
  private:
@@ -42,6 +45,7 @@ class Instruments {
   std::shared_ptr<const Module> module_;
   CUfunction spin_ = nullptr;
   CUfunction fingerprint_ = nullptr;
+  CUfunction noise_ = nullptr;
   CUfunction copy_ = nullptr;
   Page* page_ = nullptr;
   CUdeviceptr device_page_ = 0;

@@ -147,18 +147,16 @@ class RangeProfiler::MetricSet {
   std::vector<double> measure(CUpti_RangeProfiler_Object* profiler,
                               const std::function<void()>& work) {
     begin(profiler);
-    for (bool all_passes = false; !all_passes;) {
-      ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params, start);
-      start.pRangeProfilerObject = profiler;
-      check(cupti().cuptiRangeProfilerStart(&start), "starting the counters");
-      try {
-        run_in_range(profiler, work);
-      } catch (...) {
-        static_cast<void>(stop(profiler, all_passes));
-        throw;
-      }
-      check(stop(profiler, all_passes), "stopping the counters");
+    ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params, start);
+    start.pRangeProfilerObject = profiler;
+    check(cupti().cuptiRangeProfilerStart(&start), "starting the counters");
+    try {
+      run_in_range(profiler, work);
+    } catch (...) {
+      static_cast<void>(stop(profiler));
+      throw;
     }
+    check(stop(profiler), "stopping the counters");
     decode(profiler);
     return host_.evaluate(metrics_, counters_);
   }
@@ -207,12 +205,10 @@ class RangeProfiler::MetricSet {
     check(cupti().cuptiRangeProfilerPopRange(&pop), "ending a range");
   }
 
-  static CUptiResult stop(CUpti_RangeProfiler_Object* profiler, bool& all_passes) {
+  static CUptiResult stop(CUpti_RangeProfiler_Object* profiler) {
     ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params, stopped);
     stopped.pRangeProfilerObject = profiler;
-    const CUptiResult result = cupti().cuptiRangeProfilerStop(&stopped);
-    all_passes = stopped.isAllPassSubmitted != 0;
-    return result;
+    return cupti().cuptiRangeProfilerStop(&stopped);
   }
 
   void decode(CUpti_RangeProfiler_Object* profiler) {

@@ -28,11 +28,11 @@ class RangeProfiler {
 
   const std::string& chip() const { return chip_; }  // "GH100"
   bool has(const std::string& metric) const;
-  // How often the work is run for them. Throws CuptiError.
+  // How often work would have to run for them. Throws CuptiError.
   int passes(const MetricNames& metrics);
 
   // One value a metric, of everything that `work` did on the device, for which it must wait itself.
-  // Calls it once a pass. Throws CuptiError, and what `work` throws.
+  // The metrics must fit one pass. Throws CuptiError, and what `work` throws.
   std::vector<double> measure(const MetricNames& metrics, const std::function<void()>& work);
 
  private:

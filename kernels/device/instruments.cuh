@@ -65,6 +65,16 @@ __device__ inline void fingerprint(const u8* data, u64 bytes, u64* sum) {
   }
 }
 
+// Fills `chunks` of 16 bytes with numbers that depend on their places and repeat nowhere.
+__device__ inline void noise(uint4* data, u64 chunks) {
+  const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
+  for (u64 i = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; i < chunks; i += stride) {
+    const u64 low = scatter(2 * i), high = scatter(2 * i + 1);
+    data[i] = {static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high),
+               static_cast<u32>(high >> 32)};
+  }
+}
+
 // to[i] = from[i] for `chunks` of 16 bytes, by any grid.
 __device__ inline void copy(const uint4* from, uint4* to, u64 chunks) {
   const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;

@@ -39,7 +39,7 @@ TEST_F(GpuCounters, CountACopyAndARead) {
 TEST_F(GpuCounters, WhatStaysInTheL2ReachesNoDram) {
   const std::uint64_t bytes = 16 * kMib;
   void* const data = runtime().allocate(bytes);
-  runtime().fill(data, 3, bytes);
+  instruments().noise(stream(), data, bytes);
   const HardwareCounts counts = counters().count({.launches = 5, .l2 = L2State::steady}, [&](int) {
     instruments().fingerprint(stream(), data, bytes);
   });
@@ -54,7 +54,7 @@ TEST_F(GpuCounters, ASweptRangeIsColdAndLeavesNothingBehind) {
   const std::uint64_t bytes = 16 * kMib;
   void* const from = runtime().allocate(bytes);
   void* const to = runtime().allocate(bytes);
-  runtime().fill(from, 3, bytes);
+  instruments().noise(stream(), from, bytes);
   const HardwareCounts counts = counters().count({.launches = 1, .l2 = L2State::swept}, [&](int) {
     instruments().copy(stream(), from, to, bytes);
   });
@@ -65,12 +65,12 @@ TEST_F(GpuCounters, ASweptRangeIsColdAndLeavesNothingBehind) {
   EXPECT_NEAR(counts.dram_write_bytes.value(), all, 0.05 * all);
 }
 
-TEST_F(GpuCounters, TheSecondPassCountsReductions) {
+TEST_F(GpuCounters, FurtherOnesCountReductions) {
   const std::uint64_t bytes = kMib;
   void* const data = runtime().allocate(bytes);
-  runtime().fill(data, 3, bytes);
+  instruments().noise(stream(), data, bytes);
   const HardwareCounts counts = counters().count(
-      {.second_pass = true}, [&](int) { instruments().fingerprint(stream(), data, bytes); });
+      {.further = true}, [&](int) { instruments().fingerprint(stream(), data, bytes); });
   runtime().release(data);
   // One addition a warp to one word, whose result nobody reads: a sector each.
   const double warps = 4.0 * gpu().multiprocessors * 256 / 32;
