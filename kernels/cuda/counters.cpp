@@ -199,11 +199,14 @@ class GpuCounters final : public Counters {
       read_range(metrics, work, counts);
       return;
     }
+    // Made here: making one writes it, which would be counted.
+    const Buffer& first = sweep_buffer(first_sweep_);
+    const Buffer& second = sweep_buffer(second_sweep_);
     HardwareCounts sweep;
-    const auto sweep_at_end = [&] { read_all(second_sweep()); };
-    read_all(first_sweep());
+    const auto sweep_at_end = [&] { read_all(second); };
+    read_all(first);
     read_range(metrics, sweep_at_end, sweep);
-    read_all(first_sweep());
+    read_all(first);
     read_range(
         metrics,
         [&] {
@@ -226,12 +229,10 @@ class GpuCounters final : public Counters {
   }
 
   std::uint64_t sweep_bytes() const { return kSweepTimesL2 * device_.l2_bytes; }
-  Buffer& first_sweep() { return buffer(first_sweep_, sweep_bytes()); }
-  Buffer& second_sweep() { return buffer(second_sweep_, sweep_bytes()); }
-  Buffer& buffer(std::optional<Buffer>& place, std::uint64_t bytes) {
+  const Buffer& sweep_buffer(std::optional<Buffer>& place) {
     if (!place) {
-      place.emplace(*runtime_, bytes);
-      instruments_->noise(stream(), place->get(), bytes);
+      place.emplace(*runtime_, sweep_bytes());
+      instruments_->noise(stream(), place->get(), sweep_bytes());
     }
     return *place;
   }
@@ -247,7 +248,6 @@ class GpuCounters final : public Counters {
     {
       const Buffer from(*runtime_, kCheckBytes);
       const Buffer to(*runtime_, kCheckBytes);
-      // Not one value throughout: of a copy of that an H200 counts 0.29 of the bytes written.
       instruments_->noise(stream(), from.get(), kCheckBytes);
       const CounterRequest request = {.l2 = L2State::swept};
       const HardwareCounts copied = count(
