@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "harness/statistics.h"
+#include "kernels/api/ranges.h"
 #include "kernels/api/runtime.h"
 
 namespace attnlab {
@@ -48,6 +49,7 @@ class Runner {
 
   // Returns how long it took.
   double warm_up(double at_least) try {
+    const ProfilerRange range("warm up");
     double fastest = launch_once();
     double total = fastest;
     for (int n = 1; n < protocol_->warmup_launches || total < at_least; ++n) {
@@ -71,7 +73,7 @@ class Runner {
     }
     contender_->before();
     if (is_gpu_ && protocol_->regime == Regime::settled) load();
-    last_ = contender_->time(samples.inner_launches);
+    last_ = launch(samples.inner_launches);
     spent_ += last_;
     samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
@@ -99,12 +101,18 @@ class Runner {
  private:
   double launch_once() {
     contender_->before();
-    return contender_->time(1);
+    return launch(1);
   }
 
   void load() {
-    for (double total = 0.0; total < kSettledLoad;)
-      total += contender_->time(samples.inner_launches);
+    const ProfilerRange range("load");
+    for (double total = 0.0; total < kSettledLoad;) total += launch(samples.inner_launches);
+  }
+
+  // Seconds. The range lies outside of what is timed.
+  double launch(int launches) {
+    const ProfilerRange range(name());
+    return contender_->time(launches);
   }
 
   const Contender* contender_;

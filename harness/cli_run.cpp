@@ -8,6 +8,7 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "harness/cli_compiler_flags.h"
 #include "harness/cli_run_sweep.h"
@@ -48,6 +49,10 @@ is noted. Kernels of a case are recorded together; where FILE has only some, the
 without them, and time.contenders of a record says with how many it took turns. Last come the table
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 
+For Nsight all of a case lies in an NVTX range named by its id, in the domain attnlab, with a range
+a step inside and one a kernel inside of that; scripts/profile/ starts Nsight on a point. --profile
+N is for it: N launches of each kernel in the range "profile", and no timing, which it would upset.
+
 Examples:
   attnlab run sweeps/quick.json
   attnlab run sweeps/quick.json --seqlen 1k,4k --kernel v2 --format markdown
@@ -72,6 +77,7 @@ struct RunFlags {
   std::string format = "table";
   std::optional<int> threads, rounds;
   double timeout = kDefaultTimeout;
+  int profile = 0;  // launches; 0: not asked for
   std::optional<double> max_seconds;
   bool dry_run = false;
   bool no_progress = false;
@@ -144,7 +150,22 @@ std::string file_to_resume(const RunFlags& flags) {
   return flags.resume;
 }
 
+// A profiler makes all times wrong, so there is nothing to keep.
+void refuse_beside_profile(const RunFlags& flags) {
+  const std::pair<const char*, const std::string&> others[] = {
+      {"--out", flags.out}, {"--resume", flags.resume}, {"--save", flags.save.save}};
+  for (const auto& [name, value] : others) {
+    if (value.empty()) continue;
+    throw UsageError(fmt::format("--profile: writes nothing: leave {} out", name));
+  }
+  if (!flags.peer.empty()) {
+    throw UsageError(
+        "--profile: a peer runs in a process of its own, which has no ranges: leave --peer out");
+  }
+}
+
 int run(const RunFlags& flags, const std::string& command_line) {
+  if (flags.profile > 0) refuse_beside_profile(flags);
   const Sweep sweep = make_sweep(flags);
   apply_compiler_flags(*flags.compiler);
   const TableFormat format = parse_format(flags.format, "--format");
@@ -167,6 +188,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                             .sweep_name = sweep.name,
                             .command_line = command_line,
                             .peers = &peers,
+                            .profile_launches = flags.profile,
                             .memory_limit_bytes = limit,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
@@ -176,6 +198,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .saver = saver ? &*saver : nullptr,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
+  if (flags.profile > 0) return profile_sweep(work);
   const char* records_flag = resumed.empty() ? "--out" : "--resume";
   refuse_same_file({records_flag, out}, {"--input", flags.sweep.input});
   refuse_same_file({"--save", flags.save.save}, {records_flag, out});
@@ -228,6 +251,12 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
       ->type_name("S")
       ->check(between(1e-3, 86400.0))
+      ->group("Measurement");
+  command
+      ->add_option("--profile", flags->profile,
+                   "Launch each kernel N times for a profiler; time and record nothing")
+      ->type_name("N")
+      ->check(between(1, 1000))
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

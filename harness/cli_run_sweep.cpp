@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "harness/repro.h"
 #include "harness/restart.h"
 #include "harness/resume.h"
+#include "kernels/api/ranges.h"
 #include "kernels/api/runtime.h"
 
 namespace attnlab {
@@ -131,7 +133,9 @@ struct Outcome {
   std::optional<DeviceLost> lost;
 };
 
-Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFile& file) {
+// `keep` gets the records of each case as soon as there are some.
+Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases,
+                  const std::function<void(const Records&)>& keep) {
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
   double weight = 0.0;
   for (const Case& work : cases) weight += case_weight(work);
@@ -141,7 +145,7 @@ Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases, RecordFil
   const auto finish = [&](const std::vector<Record>& records) {
     Records lines;
     for (const Record& record : records) lines.push_back(to_json(record));
-    file.append(lines);
+    keep(lines);
     std::ranges::move(lines, std::back_inserter(all));
     for (const Record& record : records) {
       if (record.status != Status::failed && record.status != Status::invalid) continue;
@@ -195,7 +199,8 @@ int run_sweep(const SweepRun& run) {
     print_header(run, begin.rest, notes);
     compile_all(run, begin.rest.cases, notes);
     check_device(run, begin.rest.cases);
-    Outcome outcome = run_cases(run, begin.rest.cases, file);
+    Outcome outcome =
+        run_cases(run, begin.rest.cases, [&](const Records& lines) { file.append(lines); });
     added = std::move(outcome.records);
     lost = outcome.lost;
     finished = begin.rest.finished + added.size();
@@ -228,6 +233,33 @@ int run_sweep(const SweepRun& run) {
     return kExitEnvironment;
   }
   return exit_code(last_of_each_point(records));
+}
+
+int profile_sweep(const SweepRun& run) {
+  const InterruptWatch watch;
+  const int launches = run.context.profile_launches;
+  fmt::print("{}\n",
+             wrap(fmt::format("For a profiler: {} launch{} of each kernel in the NVTX range "
+                              "{}@profile, beside those that verify. Nothing is timed, "
+                              "nothing is recorded. Device: {}.",
+                              launches, launches == 1 ? "" : "es", kProfilerDomain,
+                              describe(*run.context.device))));
+  compile_all(run, run.cases, stdout);
+  // A profiler makes a launch as long as it likes, and the timer's self-test wrong.
+  runtime_of(*run.context.device).set_timeout(std::numeric_limits<double>::infinity());
+  const Outcome outcome = run_cases(run, run.cases, [](const Records& records) {
+    for (const auto& record : records) {
+      std::string reason = record["reason"];
+      if (!reason.empty()) reason.insert(0, ": ");
+      fmt::print("{}", wrap(fmt::format("{}: {}{}", record["status"].get<std::string>(),
+                                        record["key"].get<std::string>(), reason)));
+    }
+    std::fflush(stdout);
+  });
+  if (const int signal = InterruptWatch::signal(); signal != 0) end_by_signal(signal);
+  if (outcome.lost)
+    throw std::runtime_error(fmt::format("the GPU was lost: {}", outcome.lost->what()));
+  return exit_code(outcome.records);
 }
 
 int print_plan(const SweepRun& run) {

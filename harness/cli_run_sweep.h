@@ -35,6 +35,11 @@ struct SweepRun {
 // process writes, or that cannot be resumed.
 int run_sweep(const SweepRun& run);
 
+// For a profiler that watches: context.profile_launches of each kernel, verified before and after.
+// Times and writes nothing, and leaves out what a profiler upsets: the timer's self-test and the
+// time after which a launch hangs. Prints what came of each point; returns the exit code.
+int profile_sweep(const SweepRun& run);
+
 // Prints the points that run_sweep() would run; runs and writes nothing.
 int print_plan(const SweepRun& run);
 

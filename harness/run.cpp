@@ -22,6 +22,7 @@
 #include "harness/reference_cache.h"
 #include "harness/repro.h"
 #include "harness/timing.h"
+#include "kernels/api/ranges.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
 
@@ -54,6 +55,7 @@ class CaseRun {
         context_(context),
         progress_(progress),
         finished_(finished),
+        case_range_(work.problem.id()),
         admission_(context) {}
 
   void run() {
@@ -87,6 +89,8 @@ class CaseRun {
 
   void begin_step(const std::string& what) {
     stop_if_interrupted();
+    step_range_.reset();  // before the next one begins: ranges nest
+    step_range_.emplace(what);
     progress_.phase(what);
   }
 
@@ -167,11 +171,13 @@ class CaseRun {
       entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
       entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
     }
+    if (context_.profile_launches > 0) return profile(timed);
     InputRotation rotation(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
     Runtime& runtime = arena_->runtime();
     const Contenders contenders =
         make_contenders(timed, rotation, runtime, [this] { stop_if_interrupted(); });
-    begin_step("warm up");
+    begin_step("time");
+    progress_.phase("warm up");
     const Protocol& protocol = context_.protocol;
     const Backend backend = context_.device->backend;
     const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
@@ -206,6 +212,20 @@ class CaseRun {
       attempt(*entrant, [&] {
         const std::string impossible = impossible_time(entrant->record);
         if (!impossible.empty()) throw Ending{Status::invalid, impossible};
+      });
+    }
+  }
+
+  // In place of timing: launches for a profiler to watch, which makes them slow.
+  void profile(const std::vector<Entrant*>& entrants) {
+    begin_step("profile");
+    for (Entrant* entrant : entrants) {
+      attempt(*entrant, [&] {
+        const ProfilerRange range(entrant->name());
+        for (int i = 0; i < context_.profile_launches; ++i) {
+          entrant->launch(entrant->tensors, arena_->runtime());
+        }
+        arena_->runtime().synchronize();
       });
     }
   }
@@ -377,6 +397,8 @@ class CaseRun {
   Progress& progress_;
   const std::function<void(const std::vector<Record>&)>& finished_;
 
+  ProfilerRange case_range_;
+  std::optional<ProfilerRange> step_range_;
   Admission admission_;
   std::optional<Arena> arena_;
   std::optional<Inputs> inputs_;

@@ -19,7 +19,8 @@ struct RunContext {
   Protocol protocol;
   std::string sweep_name;
   std::string command_line;
-  PeerProcess* peers = nullptr;          // where a case has some
+  PeerProcess* peers = nullptr;  // where a case has some
+  int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };
@@ -41,6 +42,9 @@ Record planned_record(const Case& work, const Competitor& competitor, const RunC
 // What run_case() throws when RunContext::interrupted says so.
 struct Interrupted {};
 
+// For profilers each case is a ProfilerRange named by Problem::id(); inside are its steps ("verify
+// v2", "time", "profile", ...), inside of those that launch all competitors one for each.
+//
 // Runs all competitors of one case and calls `finished` with each record as soon as it is complete;
 // with those of all that were timed, and so with all that depends on who took turns with whom, in
 // one call at the end. A competitor that throws, fails verification or does not fit is a record,

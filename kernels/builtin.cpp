@@ -1,6 +1,9 @@
 // The kernels of this tree, in priority order, and the devices they run on: the only file that
 // includes generations.
 #include "kernels/api/counters.h"
+// The kernels of this tree, in priority order, the devices they run on, and what the CUDA side does
+// for all: the only file that includes generations.
+#include "kernels/api/ranges.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "kernels/cpu/backend.h"
@@ -14,6 +17,7 @@
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/kernel_trace.h"
+#include "kernels/cuda/nvtx.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
@@ -76,5 +80,12 @@ KernelTrace& kernel_trace_of([[maybe_unused]] const Device& device) {
 #endif
   return cpu::kernel_trace();
 }
+#if ATTNLAB_WITH_CUDA
+ProfilerRange::ProfilerRange(const std::string& name) { cuda::push_range(name.c_str()); }
+ProfilerRange::~ProfilerRange() { cuda::pop_range(); }
+#else
+ProfilerRange::ProfilerRange(const std::string&) {}
+ProfilerRange::~ProfilerRange() = default;
+#endif
 
 }  // namespace attnlab

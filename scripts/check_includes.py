@@ -52,7 +52,7 @@ PACKAGES = (
     Package("valijson", ("valijson/*",), ("tests/*",)),
     Package("CUPTI", ("cupti*",), ("kernels/cuda/*",)),
     Package("NVML", ("nvml.h",), ("harness/clocks*",)),
-    Package("NVTX", ("nvtx3/*", "nvToolsExt*"), ("*/nvtx.h",)),
+    Package("NVTX", ("nvtx3/*", "nvToolsExt*"), ("kernels/cuda/nvtx*",)),
     Package("CUDA", ("cuda*", "nvrtc.h", "cublas*", "vector_types.h"), ("kernels/cuda/*",)),
 )
 
@@ -305,6 +305,8 @@ SNIPPETS = (
     ("kernels/cpu/tile-inl.h", "#if defined(A) == defined(HWY_TARGET_TOGGLE)\n#endif\n", ""),
     ("kernels/cuda/jit.cpp", "#include <nvrtc.h>\n#include <dlfcn.h>\n", ""),
     ("kernels/cuda/jit.cpp", "#include <nvml.h>\n", "NVML"),
+    ("kernels/cuda/nvtx.cpp", "#include <nvtx3/nvToolsExt.h>\n", ""),
+    ("harness/run.cpp", "#include <nvtx3/nvToolsExt.h>\n", "NVTX"),
     ("kernels/cuda/jit.cpp", 'auto unit = R"(\n#include "kernels/ptx/tma.cuh"\n)";\n', ""),
     ("kernels/cuda/jit.cpp", 'R"(\n)"\n#include "kernels/ptx/tma.cuh"\n', "(rule 1)"),
     ("kernels/api/problem.h", ONCE + "#include <string>\n", ""),

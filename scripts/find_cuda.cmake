@@ -6,7 +6,7 @@ set(ATTNLAB_CUDA_ROOT "" CACHE PATH "The folder in which alone CUDA's headers ar
 
 add_library(attnlab_cuda_headers INTERFACE)
 
-# Folders that hold cuda.h, nvrtc.h or cublas_v2.h: one of a toolkit, several of older wheels.
+# Folders that hold cuda.h, nvrtc.h, ...: one of a toolkit, several of older wheels.
 function(attnlab_find_cuda_headers result)
   set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} $ENV{CONDA_PREFIX} /usr/local/cuda)
   set(site_packages ${PROJECT_SOURCE_DIR}/.cuda)
@@ -37,7 +37,7 @@ function(attnlab_find_cuda_headers result)
     list(APPEND folders /usr/include)  # Debian's nvidia-cuda-dev
   endif()
   set(include)
-  foreach(header cuda.h nvrtc.h cublas_v2.h crt/host_defines.h)
+  foreach(header cuda.h nvrtc.h cublas_v2.h crt/host_defines.h nvtx3/nvToolsExt.h)
     foreach(folder ${folders})
       if(EXISTS ${folder}/${header})
         list(APPEND include ${folder})
@@ -58,13 +58,14 @@ if(ATTNLAB_CUDA)
   file(CONFIGURE OUTPUT ${test_source} CONTENT "#include <cublas_v2.h>
 #include <cuda.h>
 #include <nvrtc.h>
+#include <nvtx3/nvToolsExt.h>
 static_assert(CUDA_VERSION >= 12000);
 int main() { return sizeof(CUtensorMap) == 128 ? 0 : 1; }
 ")
   try_compile(found ${PROJECT_BINARY_DIR}/generated/cuda_headers ${test_source}
     CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${cuda_include}"
     OUTPUT_VARIABLE words)
-  set(why "no cuda.h, nvrtc.h and cublas_v2.h of CUDA 12 or newer were found")
+  set(why "no cuda.h, nvrtc.h, cublas_v2.h and nvtx3 of CUDA 12 or newer were found")
   if(found AND NOT cuda_include)  # the compiler knows a folder that we do not
     set(cuda_where "where the compiler finds them by itself")
     if(ATTNLAB_CUDA_ROOT)
