@@ -13,6 +13,7 @@ namespace attnlab::cuda {
 #define ATTNLAB_DRIVER_FUNCTIONS(X) \
   X(cuInit) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) \
+  X(cuDeviceGetPCIBusId) \
   X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \
   X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async) \
   X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamQuery) X(cuStreamBeginCapture) \

@@ -56,8 +56,10 @@ Library::Library(const std::vector<std::string>& names, const std::string& remed
   throw MissingLibrary(message + complaints + ". " + remedy);
 }
 
+void* Library::find(const char* name) const { return dlsym(handle_, name); }
+
 void* Library::symbol(const char* name) const {
-  void* address = dlsym(handle_, name);
+  void* address = find(name);
   if (address == nullptr) {
     throw MissingLibrary(path_.string() + " has no function " + name +
                          ": it is older than this program; bring a newer one");

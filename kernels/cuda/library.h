@@ -25,11 +25,18 @@ class Library {
   Library(const std::vector<std::string>& names, const std::string& remedy);
   ~Library() = default;  // libraries stay open as long as the process
 
+  // Null where the library has no such function.
+  void* find(const char* name) const;
   // Throws MissingLibrary.
   void* symbol(const char* name) const;
   template <class Function>
   void bind(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(symbol(name));
+  }
+  // Leaves `function` as it is where the library does not have it.
+  template <class Function>
+  void bind_if_there(Function*& function, const char* name) const {
+    if (void* const address = find(name)) function = reinterpret_cast<Function*>(address);
   }
 
   // Of the file that was opened.

@@ -108,5 +108,15 @@ TEST_F(LibraryIn, AMissingFunctionIsNamed) {
   EXPECT_THROW(library.symbol("no_such_function"), MissingLibrary);
 }
 
+TEST_F(LibraryIn, AFunctionMayBeMissing) {
+  const Library library({"libm.so.6"}, "");
+  double (*function)(double) = nullptr;
+  library.bind_if_there(function, "cos");
+  ASSERT_NE(function, nullptr);
+  EXPECT_EQ(function(0.0), 1.0);
+  library.bind_if_there(function, "no_such_function");
+  EXPECT_EQ(function(0.0), 1.0) << "left as it was";
+}
+
 }  // namespace
 }  // namespace attnlab::cuda
