@@ -6,8 +6,10 @@
 #include "kernels/api/ranges.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
+#include "kernels/api/telemetry.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/no_counters.h"
+#include "kernels/cpu/telemetry.h"
 #include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v1/cpu.h"
@@ -19,6 +21,7 @@
 #include "kernels/cuda/kernel_trace.h"
 #include "kernels/cuda/nvtx.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/telemetry.h"
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
 #endif
@@ -87,5 +90,12 @@ ProfilerRange::~ProfilerRange() { cuda::pop_range(); }
 ProfilerRange::ProfilerRange(const std::string&) {}
 ProfilerRange::~ProfilerRange() = default;
 #endif
+
+Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
+#endif
+  return cpu::telemetry();
+}
 
 }  // namespace attnlab

@@ -15,7 +15,6 @@ namespace attnlab {
 struct TelemetryReading {
   std::optional<double> multiprocessor_clock_hz, memory_clock_hz;
   std::optional<double> power_w, temperature_c;
-  std::optional<double> energy_j;             // since the driver was loaded; steps of about 0.1 s
   std::vector<std::string> throttle_reasons;  // "power cap", "thermal slowdown", ...; empty: none
 };
 
@@ -28,8 +27,12 @@ class Telemetry {
 
   // Why it says nothing, and the remedy; empty: it does.
   virtual std::string why_not() = 0;
-  // Takes well under a millisecond. Nothing where why_not().
+  // Takes well under a millisecond. Nothing where why_not(). The clock comes first: it is the one
+  // that falls soon after a load ends.
   virtual TelemetryReading read() = 0;
+  // Joules since some time before the process began, in steps of about 0.1 s; apart because asking
+  // may take milliseconds. Empty: the device does not count them.
+  virtual std::optional<double> energy_j() = 0;
 };
 
 // Of one of available_devices(); made on first use, lives as long as the process.
