@@ -4,6 +4,9 @@
 // The kernels of this tree, in priority order, the devices they run on, and what the CUDA side does
 // for all: the only file that includes generations.
 #include "kernels/api/ranges.h"
+#include <stdexcept>
+
+#include "kernels/api/peaks.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "kernels/api/telemetry.h"
@@ -20,6 +23,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/kernel_trace.h"
 #include "kernels/cuda/nvtx.h"
+#include "kernels/cuda/peaks.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/telemetry.h"
 #include "kernels/minimal/cuda.h"
@@ -96,6 +100,13 @@ Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
   if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
 #endif
   return cpu::telemetry();
+std::vector<Ceiling> measure_peaks(const Device& device,
+                                   [[maybe_unused]] const std::function<void(CeilingId)>& begins) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::measure_peaks(device, begins);
+#endif
+  throw std::runtime_error("the ceilings of a " + std::string(to_string(device.backend)) +
+                           " device are not measured: take a GPU");
 }
 
 }  // namespace attnlab

@@ -1,0 +1,27 @@
+// sm_75. PTX ISA: ld. Loads that happen each time they are written, of 16 bytes that are aligned
+// so.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::ptx {
+
+// Past the L1.
+__device__ inline uint4 ld_global_cg_v4(const uint4* from) {
+  uint4 loaded;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
+               : "l"(from));
+  return loaded;
+}
+
+// Two loads of one address are two loads.
+__device__ inline uint4 ld_volatile_shared_v4(u32 from) {
+  uint4 loaded;
+  asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
+               : "r"(from));
+  return loaded;
+}
+
+}  // namespace attnlab::ptx
