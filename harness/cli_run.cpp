@@ -19,6 +19,7 @@
 #include "harness/grid.h"
 #include "harness/interrupt.h"
 #include "harness/peer.h"
+#include "harness/suggest.h"
 
 namespace attnlab {
 namespace {
@@ -40,6 +41,11 @@ were verified; scripts/check_saved.py compares them with NumPy.
 On a GPU kernels are compiled before anything is timed, and kept on disk. A launch that takes longer
 than --timeout is recorded and a fresh process goes on. --peer starts PyTorch ($ATTNLAB_PYTHON, else
 python3) as a competitor in a process of its own; without it those points say how to get it.
+
+On a GPU hardware counters say what really moved through L2 and dram, and which kernels ran, from
+launches of their own after timing; a run that claims cold caches is invalid if dram reads say
+otherwise. Without permission to count a run goes on and says how to get it; --counters require ends
+it with code 3.
 
 A run that was killed loses the case in work; Ctrl-C and SIGTERM end it with the table of what is
 there, and say how to resume. --resume FILE runs the points of the same sweep that FILE has no
@@ -63,6 +69,7 @@ Examples:
   attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
   attnlab run sweeps/eager.json --peer torch:eager
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
+  attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require --atomics
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
@@ -75,6 +82,8 @@ struct RunFlags {
   SaveFlags save;
   std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
+  std::string counters = "auto";
+  bool atomics = false;
   std::optional<int> threads, rounds;
   double timeout = kDefaultTimeout;
   int profile = 0;  // launches; 0: not asked for
@@ -114,6 +123,14 @@ std::uint64_t parse_bytes(const std::string& text) {
         "--memory-limit: '{}' is not a number of bytes; write N, or N with K, M, G or T", text));
   }
   return static_cast<std::uint64_t>(value);
+}
+
+CounterMode parse_counters(const std::string& text) {
+  if (text == "auto") return CounterMode::automatic;
+  if (text == "off") return CounterMode::off;
+  if (text == "require") return CounterMode::require;
+  throw UsageError(fmt::format("--counters: '{}' is none of auto, off, require{}", text,
+                               suggestion(text, {"auto", "off", "require"})));
 }
 
 // A quarter is left to the oracle and to everybody else.
@@ -196,6 +213,8 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .format = format,
                 .shows_progress = !flags.no_progress,
                 .saver = saver ? &*saver : nullptr,
+                .counters = parse_counters(flags.counters),
+                .further_counters = flags.atomics,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
   if (flags.profile > 0) return profile_sweep(work);
@@ -257,6 +276,15 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
                    "Launch each kernel N times for a profiler; time and record nothing")
       ->type_name("N")
       ->check(between(1, 1000))
+      ->group("Measurement");
+  command
+      ->add_option("--counters", flags->counters,
+                   "Hardware counters: auto (where there are some), off, require")
+      ->type_name("MODE")
+      ->group("Measurement");
+  command
+      ->add_flag("--atomics", flags->atomics,
+                 "Also count atomics, reductions and mma.sync FLOPs, in further passes")
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

@@ -126,6 +126,19 @@ void check_device(const SweepRun& run, const std::vector<Case>& cases) {
   }
 }
 
+// The instruments of a GPU, and what there is to say of them; none where nothing runs on one.
+std::optional<Observers> open_instruments(const SweepRun& run, const std::vector<Case>& cases,
+                                          std::FILE* notes) {
+  const Device& device = *run.context.device;
+  if (count_runnable(cases) == 0) return std::nullopt;
+  std::optional<Observers> observers = open_observers(run.counters, device);
+  if (!observers) return std::nullopt;
+  observers->further_counters = run.further_counters;
+  fmt::print(notes, "{}\n", wrap(describe(*observers)));
+  std::fflush(notes);
+  return observers;
+}
+
 // What became of the cases: their records, or of those that were finished if the run was
 // interrupted or lost the device.
 struct Outcome {
@@ -134,8 +147,10 @@ struct Outcome {
 };
 
 // `keep` gets the records of each case as soon as there are some.
-Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases,
+Outcome run_cases(const SweepRun& run, const Observers* observers, const std::vector<Case>& cases,
                   const std::function<void(const Records&)>& keep) {
+  RunContext context = run.context;
+  context.observers = observers;
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
   double weight = 0.0;
   for (const Case& work : cases) weight += case_weight(work);
@@ -153,7 +168,7 @@ Outcome run_cases(const SweepRun& run, const std::vector<Case>& cases,
     }
   };
   try {
-    for (const Case& work : cases) run_case(work, run.context, progress, finish);
+    for (const Case& work : cases) run_case(work, context, progress, finish);
   } catch (const Interrupted&) {  // what is finished is in the file
   } catch (const DeviceLost& lost) {
     outcome.lost = lost;
@@ -199,8 +214,9 @@ int run_sweep(const SweepRun& run) {
     print_header(run, begin.rest, notes);
     compile_all(run, begin.rest.cases, notes);
     check_device(run, begin.rest.cases);
-    Outcome outcome =
-        run_cases(run, begin.rest.cases, [&](const Records& lines) { file.append(lines); });
+    const std::optional<Observers> observers = open_instruments(run, begin.rest.cases, notes);
+    Outcome outcome = run_cases(run, observers ? &*observers : nullptr, begin.rest.cases,
+                                [&](const Records& lines) { file.append(lines); });
     added = std::move(outcome.records);
     lost = outcome.lost;
     finished = begin.rest.finished + added.size();
@@ -247,7 +263,7 @@ int profile_sweep(const SweepRun& run) {
   compile_all(run, run.cases, stdout);
   // A profiler makes a launch as long as it likes, and the timer's self-test wrong.
   runtime_of(*run.context.device).set_timeout(std::numeric_limits<double>::infinity());
-  const Outcome outcome = run_cases(run, run.cases, [](const Records& records) {
+  const Outcome outcome = run_cases(run, nullptr, run.cases, [](const Records& records) {
     for (const auto& record : records) {
       std::string reason = record["reason"];
       if (!reason.empty()) reason.insert(0, ": ");

@@ -24,7 +24,9 @@ struct SweepRun {
   RecordsMode mode = RecordsMode::append;
   TableFormat format = TableFormat::table;  // of the last table, on standard output
   bool shows_progress = true;
-  TensorSaver* saver = nullptr;        // may be null
+  TensorSaver* saver = nullptr;  // may be null
+  CounterMode counters = CounterMode::automatic;
+  bool further_counters = false;       // CounterRequest::further
   double timeout_s = kDefaultTimeout;  // a launch on a GPU that takes longer hangs
 };
 

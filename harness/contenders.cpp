@@ -47,6 +47,7 @@ Contenders make_contenders(const std::vector<Entrant*>& entrants, InputRotation&
       continue;
     }
     const auto turns = std::make_shared<Turns>(*entrant, rotation.sets_of(*entrant), runtime);
+    entrant->launch_next = [turns] { turns->launch_next(); };
     const Runtime::Launch launch = [turns](int) { turns->launch_next(); };
     contender.time = [&runtime, launch](int n) { return runtime.seconds_of(n, launch); };
     contenders.launches.push_back(contender);

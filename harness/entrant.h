@@ -1,6 +1,7 @@
 // One competitor on its way through a case: its record, its prepared kernel, its tensors.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct Entrant {
   std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
   std::optional<Outputs> outputs;  // of the timed launches
   Tensors tensors;                 // what the timed launches get
+  // Queues a launch as they are timed, on the next of its sets of inputs.
+  std::function<void()> launch_next;
 
   const Implementation& kernel() const { return *competitor->implementation; }
   std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }

@@ -141,6 +141,30 @@ RecordJson read_requested_bytes(const RecordJson& record) {
   return read.get<double>() + write.get<double>();
 }
 
+RecordJson read_executed(const RecordJson& record) {
+  const RecordJson kernels = at(record, {"evidence", "executed"});
+  if (!kernels.is_array()) return nullptr;
+  std::string text;
+  for (const RecordJson& kernel : kernels) {
+    text += (text.empty() ? "" : " ") + at(kernel, {"symbol"}).get<std::string>();
+  }
+  return text;
+}
+
+// Bytes of a counter that passed its self-test, reads and writes of both or of one kind.
+auto counted_mib(const char* memory, std::vector<const char*> kinds) {
+  return [memory, kinds = std::move(kinds)](const RecordJson& record) -> RecordJson {
+    if (at(record, {"traffic", "valid"}) != true) return nullptr;
+    double total = 0.0;
+    for (const char* kind : kinds) {
+      const RecordJson bytes = at(record, {"traffic", memory, kind});
+      if (!bytes.is_number()) return nullptr;
+      total += bytes.get<double>();
+    }
+    return total / (1 << 20);
+  };
+}
+
 std::vector<Field> make_fields() {
   constexpr FieldKind kAxis = FieldKind::axis;
   constexpr FieldKind kIdentity = FieldKind::identity;
@@ -256,6 +280,26 @@ std::vector<Field> make_fields() {
         if (bytes.is_null()) return nullptr;
         return bytes.get<double>() * kMib;
       });
+  const auto counted = [&add](const char* name, const char* title, const char* memory,
+                              std::vector<const char*> kinds, const char* summary) {
+    add(name, title, "MiB", kMeasure, kSignificant, summary, counted_mib(memory, std::move(kinds)));
+  };
+  counted("l2_mib", "L2 MiB", "l2", {"read_bytes", "write_bytes"},
+          "what the multiprocessors asked the L2 for (counted)");
+  counted("l2_read_mib", "L2 read MiB", "l2", {"read_bytes"}, "of it, reads");
+  counted("l2_write_mib", "L2 write MiB", "l2", {"write_bytes"}, "of it, writes");
+  counted("dram_mib", "dram MiB", "dram", {"read_bytes", "write_bytes"},
+          "what reached the GPU's memory (counted)");
+  counted("dram_read_mib", "dram read MiB", "dram", {"read_bytes"}, "of it, reads");
+  counted("dram_write_mib", "dram write MiB", "dram", {"write_bytes"}, "of it, writes");
+  add("tensor_pct", "tensor %", "%", kMeasure, kSignificant,
+      "cycles with a tensor pipe at work, of those with a warp (counted)",
+      reader({"counters", "tensor_active_percent"}));
+  add("cache_claim", "cache claim", "", kMeasure, kPlain,
+      "hot or cold caches: proved, unproved or rejected by the counters",
+      reader({"cache_claim", "verdict"}));
+  add("executed", "executed", "", kMeasure, kPlain, "kernels that really ran, symbols",
+      read_executed);
   add("intensity", "FLOP/byte", "FLOP/byte", kMeasure, kSignificant,
       "arithmetic intensity: useful FLOPs / requested bytes", [](const RecordJson& record) {
         return quotient(at(record, {"flops", "useful"}), read_requested_bytes(record));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/sweep.h"
+#include "kernels/api/counters.h"
 #include "kernels/api/traffic.h"
 #include "reference/verdict.h"
 
@@ -67,6 +68,33 @@ struct PeerEvidence {
   std::optional<std::uint64_t> peak_bytes;  // beside the inputs
 };
 
+// Which kernels a launch really ran.
+struct Evidence {
+  std::optional<std::vector<ExecutedKernel>> executed;  // empty: nobody could see
+  std::optional<bool> as_asked;
+  std::string reason;  // why nobody could, or what is not as asked
+};
+
+// What the hardware counted in a pass of its own.
+struct Counted {
+  HardwareCounts a_launch;  // the mean of
+  int launches = 1;
+  L2State l2 = L2State::steady;
+  bool valid = false;
+  std::string reason;  // why it is not valid, or not there at all
+};
+
+enum class ClaimVerdict : std::uint8_t { proved, unproved, rejected };
+const char* to_string(ClaimVerdict verdict);
+
+// Whether the inputs came from where Protocol::cache says.
+struct CacheClaim {
+  CacheState claim = CacheState::hot;
+  ClaimVerdict verdict = ClaimVerdict::unproved;
+  std::optional<double> dram_reads_of_compulsory;  // counted over least
+  std::string reason;                              // of every verdict but proved
+};
+
 struct Record {
   Case point;  // with exactly one competitor
   std::string sweep;
@@ -81,6 +109,9 @@ struct Record {
   std::optional<std::int64_t> compulsory_bytes;
   std::optional<PatternSummary> pattern;
   std::optional<PeerEvidence> peer;
+  std::optional<Evidence> evidence;  // these three: of points on a GPU that were timed
+  std::optional<Counted> counted;
+  std::optional<CacheClaim> cache_claim;
   std::vector<Compilation> compilations;  // of what ran, with what ran before a backward
   Device device;
   Protocol protocol;

@@ -73,6 +73,12 @@ class CaseRun {
     for (Entrant* entrant : running()) {
       begin_step("verify again " + entrant->name());
       attempt(*entrant, [&] { judge_again(*entrant); });
+    }
+    for (Entrant* entrant : running()) {
+      if (observes(*entrant)) {
+        begin_step("observe " + entrant->name());
+        attempt(*entrant, [&] { observe(*entrant, *context_.observers, *context_.device); });
+      }
       if (!entrant->finished) finish(*entrant, {Status::ok, ""});
     }
     if (!timed_.empty()) finished_(timed_);
@@ -165,17 +171,17 @@ class CaseRun {
   // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
   void time() {
     const std::vector<Entrant*> timed = running();
-    const Arena::Buffer workspace = arena_->allocate("workspace", admission_.workspace_bytes());
+    workspace_.emplace(arena_->allocate("workspace", admission_.workspace_bytes()));
     for (Entrant* entrant : timed) {
       if (entrant->peer) continue;
       entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
-      entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, workspace);
+      entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, *workspace_);
     }
     if (context_.profile_launches > 0) return profile(timed);
-    InputRotation rotation(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
+    rotation_.emplace(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
     Runtime& runtime = arena_->runtime();
     const Contenders contenders =
-        make_contenders(timed, rotation, runtime, [this] { stop_if_interrupted(); });
+        make_contenders(timed, *rotation_, runtime, [this] { stop_if_interrupted(); });
     begin_step("time");
     progress_.phase("warm up");
     const Protocol& protocol = context_.protocol;
@@ -263,6 +269,11 @@ class CaseRun {
     } else {
       judge(entrant, entrant.tensors, entrant.record.verify_timed);
     }
+  }
+
+  // What runs in another process is out of sight.
+  bool observes(const Entrant& entrant) const {
+    return context_.observers != nullptr && entrant.launch_next;
   }
 
   // Those of its own precision. A peer draws dropout masks of its own, so what is judged had none.
@@ -404,6 +415,8 @@ class CaseRun {
   std::optional<Inputs> inputs_;
   std::optional<ReferenceCache> references_;
   std::optional<PeerInputs> peer_inputs_;
+  std::optional<Arena::Buffer> workspace_;  // of the timed launches, and their inputs
+  std::optional<InputRotation> rotation_;
   std::vector<Entrant> entrants_;
   bool timing_is_done_ = false;
   std::vector<Record> timed_;  // finished ones of those that took turns

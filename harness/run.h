@@ -1,12 +1,13 @@
 // One case -> its records. The one place where inputs, kernels, verification, timing and memory
 // meet: tensors -> prepare -> launch -> verify -> time (interleaved) -> verify what was timed ->
-// record.
+// observe -> record.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "harness/observation.h"
 #include "harness/peer_process.h"
 #include "harness/progress.h"
 #include "harness/record.h"
@@ -19,7 +20,8 @@ struct RunContext {
   Protocol protocol;
   std::string sweep_name;
   std::string command_line;
-  PeerProcess* peers = nullptr;  // where a case has some
+  const Observers* observers = nullptr;  // null: nobody looks at what was timed
+  PeerProcess* peers = nullptr;          // where a case has some
   int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
   // Asked between two steps of a case, launches among them; true ends it.

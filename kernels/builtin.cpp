@@ -1,12 +1,10 @@
-// The kernels of this tree, in priority order, and the devices they run on: the only file that
-// includes generations.
-#include "kernels/api/counters.h"
 // The kernels of this tree, in priority order, the devices they run on, and what the CUDA side does
 // for all: the only file that includes generations.
-#include "kernels/api/ranges.h"
 #include <stdexcept>
 
+#include "kernels/api/counters.h"
 #include "kernels/api/peaks.h"
+#include "kernels/api/ranges.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "kernels/api/telemetry.h"
@@ -87,6 +85,7 @@ KernelTrace& kernel_trace_of([[maybe_unused]] const Device& device) {
 #endif
   return cpu::kernel_trace();
 }
+
 #if ATTNLAB_WITH_CUDA
 ProfilerRange::ProfilerRange(const std::string& name) { cuda::push_range(name.c_str()); }
 ProfilerRange::~ProfilerRange() { cuda::pop_range(); }
@@ -100,6 +99,8 @@ Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
   if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
 #endif
   return cpu::telemetry();
+}
+
 std::vector<Ceiling> measure_peaks(const Device& device,
                                    [[maybe_unused]] const std::function<void(CeilingId)>& begins) {
 #if ATTNLAB_WITH_CUDA

@@ -65,6 +65,9 @@ struct Implementation {
 
   // What the schedule loads and stores and executes, without running it: O(tiles).
   Traffic (*traffic)(const Problem& problem, const Config& config);
+
+  // Whose kernels launch() runs beside those of units(): "cuBLAS"; null: nobody's.
+  const char* library = nullptr;
 };
 
 // The axes' defaults.

@@ -274,6 +274,7 @@ constexpr Implementation kCuda = {
     .launch = launch,
     .release = release,
     .traffic = traffic,
+    .library = "cuBLAS",
 };
 
 }  // namespace attnlab::naive
