@@ -69,7 +69,7 @@ Examples:
   attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
   attnlab run sweeps/eager.json --peer torch:eager
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
-  attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require --atomics
+  attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
@@ -83,7 +83,6 @@ struct RunFlags {
   std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
   std::string counters = "auto";
-  bool atomics = false;
   std::optional<int> threads, rounds;
   double timeout = kDefaultTimeout;
   int profile = 0;  // launches; 0: not asked for
@@ -214,7 +213,6 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .shows_progress = !flags.no_progress,
                 .saver = saver ? &*saver : nullptr,
                 .counters = parse_counters(flags.counters),
-                .further_counters = flags.atomics,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
   if (flags.profile > 0) return profile_sweep(work);
@@ -281,10 +279,6 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->add_option("--counters", flags->counters,
                    "Hardware counters: auto (where there are some), off, require")
       ->type_name("MODE")
-      ->group("Measurement");
-  command
-      ->add_flag("--atomics", flags->atomics,
-                 "Also count atomics, reductions and mma.sync FLOPs, in further passes")
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

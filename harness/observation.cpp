@@ -88,8 +88,8 @@ HardwareCounts per_launch(HardwareCounts counts, int launches) {
   for (std::optional<double>* sum :
        {&counts.dram_read_bytes, &counts.dram_write_bytes, &counts.l2_read_bytes,
         &counts.l2_write_bytes, &counts.tensor_active_cycles, &counts.active_cycles,
-        &counts.wgmma_flops, &counts.wgmma_instructions, &counts.mma_sync_instructions,
-        &counts.mma_sync_flops, &counts.atomic_bytes, &counts.reduction_bytes}) {
+        &counts.wgmma_flops, &counts.mma_sync_flops, &counts.atomic_bytes,
+        &counts.reduction_bytes}) {
     divide(*sum, launches);
   }
   return counts;
@@ -111,12 +111,11 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
   counted.launches = wanted < most ? std::max(1, static_cast<int>(wanted)) : most;
   counted.l2 = is_cold ? L2State::swept : L2State::steady;
   try {
-    counted.a_launch = per_launch(observers.counters->count({.dtype = problem.dtype,
-                                                             .launches = counted.launches,
-                                                             .l2 = counted.l2,
-                                                             .further = observers.further_counters},
-                                                            [&](int) { entrant.launch_next(); }),
-                                  counted.launches);
+    counted.a_launch =
+        per_launch(observers.counters->count(
+                       {.dtype = problem.dtype, .launches = counted.launches, .l2 = counted.l2},
+                       [&](int) { entrant.launch_next(); }),
+                   counted.launches);
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {

@@ -20,7 +20,6 @@ struct Observers {
   std::string why_no_counters = "not asked for";
   std::string wrong_counters;        // what their self-test found; counts are marked invalid
   bool counts_are_required = false;  // what cannot be counted is invalid
-  bool further_counters = false;     // CounterRequest::further
 };
 
 enum class CounterMode : std::uint8_t { automatic, off, require };

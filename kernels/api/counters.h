@@ -19,12 +19,9 @@ struct HardwareCounts {
   std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
   // Cycles of a multiprocessor, their mean: with a tensor pipe at work; with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
-  std::optional<double> wgmma_flops;  // by wgmma, in the storage type (f32: TF32)
-  std::optional<double> wgmma_instructions, mma_sync_instructions;  // of a warp
-  std::optional<double> multiprocessor_clock_hz;                    // while it was counted
-  // Where CounterRequest::further.
-  std::optional<double> mma_sync_flops;
+  std::optional<double> wgmma_flops, mma_sync_flops;    // in the storage type (f32: TF32)
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
+  std::optional<double> multiprocessor_clock_hz;        // while it was counted
 
   std::vector<std::string> metrics;  // that were counted, by the library's names
 };
@@ -45,7 +42,6 @@ struct CounterRequest {
   Dtype dtype = Dtype::f16;  // whose matrix operations are counted
   int launches = 1;
   L2State l2 = L2State::steady;
-  bool further = false;  // in passes of their own: atomics, reductions, operations by mma.sync
 };
 
 // How the counters did on work of known size.
@@ -70,7 +66,7 @@ class Counters {
   virtual std::string why_not() = 0;
 
   // Counts what launch(0) to launch(request.launches - 1) queue; waits for them. All are launched
-  // again for each pass, and once before where the L2 is steady. Throws std::runtime_error,
+  // again for each pass, and before it where the L2 is steady. Throws std::runtime_error,
   // DeviceLost.
   using Launch = std::function<void(int index)>;
   virtual HardwareCounts count(const CounterRequest& request, const Launch& launch) = 0;

@@ -43,10 +43,9 @@ std::string tensor_operations(const std::string& instruction, Dtype dtype) {
   return name;
 }
 
-// They fit one pass of a GH100 (counters_test.cpp). lts__t_bytes is not among them: it counts what
-// crosses between the halves of the L2 as well, and is three times what the multiprocessors ask
-// for.
-std::vector<Metric> first_pass(Dtype dtype) {
+// Two passes of a GH100 (counters_test.cpp). lts__t_bytes is not among them: it counts what crosses
+// between the halves of the L2 as well, and is three times what the multiprocessors ask for.
+std::vector<Metric> metrics_of(Dtype dtype) {
   using C = HardwareCounts;
   return {
       {&C::dram_read_bytes, "dram__bytes_read.sum"},
@@ -55,21 +54,13 @@ std::vector<Metric> first_pass(Dtype dtype) {
       {&C::dram_write_bytes, "dram__bytes_op_write.sum"},
       {&C::l2_read_bytes, "lts__t_sectors_srcunit_tex_op_read.sum", kSectorBytes},
       {&C::l2_write_bytes, "lts__t_sectors_srcunit_tex_op_write.sum", kSectorBytes},
+      {&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes},
+      {&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes},
       {&C::tensor_active_cycles, "sm__pipe_tensor_cycles_active.avg"},
       {&C::active_cycles, "sm__cycles_active.avg"},
       {&C::wgmma_flops, tensor_operations("hgmma", dtype)},
-      {&C::wgmma_instructions, "sm__inst_executed_pipe_tensor_op_gmma.sum"},
-      {&C::mma_sync_instructions, "sm__inst_executed_pipe_tensor_op_hmma.sum"},
-      {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
-  };
-}
-
-std::vector<Metric> further_metrics(Dtype dtype) {
-  using C = HardwareCounts;
-  return {
       {&C::mma_sync_flops, tensor_operations("hmma", dtype)},
-      {&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes},
-      {&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes},
+      {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
   };
 }
 
@@ -129,10 +120,7 @@ class GpuCounters final : public Counters {
       for (int i = 0; i < request.launches; ++i) launch(i);
       runtime_->synchronize();
     };
-    HardwareCounts counts;
-    measure(first_pass(request.dtype), request.l2, launch_all, counts);
-    if (request.further) measure(further_metrics(request.dtype), request.l2, launch_all, counts);
-    return counts;
+    return measure(present(metrics_of(request.dtype)), request.l2, launch_all);
   }
 
   const CounterCheck& check() override {
@@ -167,65 +155,35 @@ class GpuCounters final : public Counters {
     return found;
   }
 
-  // Divides metrics into lists of which each fits one pass: what is counted is never put together
-  // from several runs of the work.
-  const std::vector<std::vector<Metric>>& passes_of(const std::vector<Metric>& wanted) {
-    const auto [place, is_new] = passes_.try_emplace(names_of(wanted));
-    std::vector<std::vector<Metric>>& passes = place->second;
-    if (!is_new) return passes;
-    for (const Metric& metric : present(wanted)) {
-      if (!passes.empty()) {
-        MetricNames names = names_of(passes.back());
-        names.push_back(metric.name);
-        if (profiler_->passes(names) == 1) {
-          passes.back().push_back(metric);
-          continue;
-        }
-      }
-      passes.push_back({metric});
-    }
-    return passes;
-  }
-
-  void measure(const std::vector<Metric>& wanted, L2State l2, const std::function<void()>& work,
-               HardwareCounts& counts) {
-    for (const std::vector<Metric>& pass : passes_of(wanted)) measure_pass(pass, l2, work, counts);
-  }
-
-  void measure_pass(const std::vector<Metric>& metrics, L2State l2,
-                    const std::function<void()>& work, HardwareCounts& counts) {
-    if (l2 == L2State::steady) {
-      work();  // what the range finds dirty is what it leaves
-      read_range(metrics, work, counts);
-      return;
-    }
+  HardwareCounts measure(const std::vector<Metric>& metrics, L2State l2,
+                         const std::function<void()>& work) {
+    if (l2 == L2State::steady) return read_range(metrics, work, work);
     // Made here: making one writes it, which would be counted.
     const Buffer& first = sweep_buffer(first_sweep_);
     const Buffer& second = sweep_buffer(second_sweep_);
-    HardwareCounts sweep;
+    const auto sweep_before = [&] { read_all(first); };
     const auto sweep_at_end = [&] { read_all(second); };
-    read_all(first);
-    read_range(metrics, sweep_at_end, sweep);
-    read_all(first);
-    read_range(
-        metrics,
-        [&] {
-          work();
-          sweep_at_end();
-        },
-        counts);
+    const HardwareCounts sweep = read_range(metrics, sweep_before, sweep_at_end);
+    HardwareCounts counts = read_range(metrics, sweep_before, [&] {
+      work();
+      sweep_at_end();
+    });
     subtract(counts, sweep, metrics);
+    return counts;
   }
 
-  void read_range(const std::vector<Metric>& metrics, const std::function<void()>& work,
-                  HardwareCounts& counts) {
-    const MetricNames names = names_of(metrics);
-    runtime_->synchronize();
-    const std::vector<double> values = profiler_->measure(names, work);
+  HardwareCounts read_range(const std::vector<Metric>& metrics, const std::function<void()>& before,
+                            const std::function<void()>& work) {
+    HardwareCounts counts;
+    counts.metrics = names_of(metrics);
+    const std::vector<double> values = profiler_->measure(counts.metrics, before, work);
     for (std::size_t i = 0; i < metrics.size(); ++i) {
-      if (std::isfinite(values[i])) counts.*metrics[i].field = metrics[i].factor * values[i];
+      if (!std::isfinite(values[i])) {
+        throw std::runtime_error("CUPTI: " + metrics[i].name + " was not counted");
+      }
+      counts.*metrics[i].field = metrics[i].factor * values[i];
     }
-    counts.metrics.insert(counts.metrics.end(), names.begin(), names.end());
+    return counts;
   }
 
   std::uint64_t sweep_bytes() const { return kSweepTimesL2 * device_.l2_bytes; }
@@ -285,7 +243,6 @@ class GpuCounters final : public Counters {
   std::optional<RangeProfiler> profiler_;
   std::optional<Instruments> instruments_;
   std::optional<Buffer> first_sweep_, second_sweep_;
-  std::map<MetricNames, std::vector<std::vector<Metric>>> passes_;
   std::optional<CounterCheck> check_;
 };
 
@@ -300,8 +257,6 @@ Counters& counters_of(const Device& device) {
   return *found;
 }
 
-CountedMetrics metrics_for(Dtype dtype) {
-  return {.first_pass = names_of(first_pass(dtype)), .further = names_of(further_metrics(dtype))};
-}
+std::vector<std::string> counted_metrics(Dtype dtype) { return names_of(metrics_of(dtype)); }
 
 }  // namespace attnlab::cuda

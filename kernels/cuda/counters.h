@@ -9,9 +9,6 @@ namespace attnlab::cuda {
 Counters& counters_of(const Device& device);
 
 // CUPTI's names of what count() asks for, of which a chip may lack some.
-struct CountedMetrics {
-  std::vector<std::string> first_pass, further;
-};
-CountedMetrics metrics_for(Dtype dtype);
+std::vector<std::string> counted_metrics(Dtype dtype);
 
 }  // namespace attnlab::cuda

@@ -31,20 +31,12 @@ MetricNames of_hopper(MetricNames names) {
   return names;
 }
 
-TEST_F(CounterMetrics, TheFirstPassIsOneOnHopper) {
+TEST_F(CounterMetrics, AreTwoPassesOnHopper) {
   for (const Dtype dtype : kDtypes) {
     SCOPED_TRACE(to_string(dtype));
-    const MetricNames names = of_hopper(metrics_for(dtype).first_pass);
-    EXPECT_EQ(names.size(), 10U);
-    EXPECT_EQ(passes_on_chip("GH100", names), 1);
-  }
-}
-
-TEST_F(CounterMetrics, EveryFurtherOneIsThereOnHopper) {
-  for (const Dtype dtype : kDtypes) {
-    for (const std::string& name : metrics_for(dtype).further) {
-      EXPECT_EQ(passes_on_chip("GH100", {name}), 1) << name;
-    }
+    const MetricNames names = of_hopper(counted_metrics(dtype));
+    EXPECT_EQ(names.size(), 11U);
+    EXPECT_EQ(passes_on_chip("GH100", names), 2);
   }
 }
 

@@ -109,6 +109,12 @@ CUpti_RangeProfiler_Object* enable() {
   return enabled.pRangeProfilerObject;
 }
 
+void disable(CUpti_RangeProfiler_Object* profiler) {
+  ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params, disabled);
+  disabled.pRangeProfilerObject = profiler;
+  cupti().cuptiRangeProfilerDisable(&disabled);
+}
+
 // The driver answers a running context that CUPTI cannot count in by an error far from its cause,
 // so what it says of the device comes first.
 void require_support(CUdevice device) {
@@ -142,21 +148,24 @@ class RangeProfiler::MetricSet {
   }
 
   bool has(const std::string& metric) const { return host_.has(metric); }
-  int passes() { return count_passes(configuration_); }
 
   std::vector<double> measure(CUpti_RangeProfiler_Object* profiler,
+                              const std::function<void()>& before,
                               const std::function<void()>& work) {
     begin(profiler);
-    ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params, start);
-    start.pRangeProfilerObject = profiler;
-    check(cupti().cuptiRangeProfilerStart(&start), "starting the counters");
-    try {
-      run_in_range(profiler, work);
-    } catch (...) {
-      static_cast<void>(stop(profiler));
-      throw;
+    for (bool has_all_passes = false; !has_all_passes;) {
+      before();
+      ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params, start);
+      start.pRangeProfilerObject = profiler;
+      check(cupti().cuptiRangeProfilerStart(&start), "starting the counters");
+      try {
+        run_in_range(profiler, work);
+      } catch (...) {
+        static_cast<void>(stop(profiler, has_all_passes));
+        throw;
+      }
+      check(stop(profiler, has_all_passes), "stopping the counters");
     }
-    check(stop(profiler), "stopping the counters");
     decode(profiler);
     return host_.evaluate(metrics_, counters_);
   }
@@ -205,10 +214,12 @@ class RangeProfiler::MetricSet {
     check(cupti().cuptiRangeProfilerPopRange(&pop), "ending a range");
   }
 
-  static CUptiResult stop(CUpti_RangeProfiler_Object* profiler) {
+  static CUptiResult stop(CUpti_RangeProfiler_Object* profiler, bool& has_all_passes) {
     ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params, stopped);
     stopped.pRangeProfilerObject = profiler;
-    return cupti().cuptiRangeProfilerStop(&stopped);
+    const CUptiResult result = cupti().cuptiRangeProfilerStop(&stopped);
+    has_all_passes = stopped.isAllPassSubmitted != 0;
+    return result;
   }
 
   void decode(CUpti_RangeProfiler_Object* profiler) {
@@ -243,23 +254,27 @@ RangeProfiler::RangeProfiler(CUdevice device) {
 }
 
 RangeProfiler::~RangeProfiler() {
-  ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params, disable);
-  disable.pRangeProfilerObject = profiler_;
-  cupti().cuptiRangeProfilerDisable(&disable);
+  if (profiler_ != nullptr) disable(profiler_);
 }
 
 bool RangeProfiler::has(const std::string& metric) const { return names_->has(metric); }
 
-int RangeProfiler::passes(const MetricNames& metrics) { return set_of(metrics).passes(); }
-
 std::vector<double> RangeProfiler::measure(const MetricNames& metrics,
+                                           const std::function<void()>& before,
                                            const std::function<void()>& work) {
-  return set_of(metrics).measure(profiler_, work);
+  return activate(metrics).measure(profiler_, before, work);
 }
 
-RangeProfiler::MetricSet& RangeProfiler::set_of(const MetricNames& metrics) {
+RangeProfiler::MetricSet& RangeProfiler::activate(const MetricNames& metrics) {
   std::unique_ptr<MetricSet>& set = sets_[metrics];
   if (!set) set = std::make_unique<MetricSet>(chip_, availability_, metrics);
+  // A profiler that has counted one set answers NaN to all others.
+  if (active_ != nullptr && active_ != set.get()) {
+    disable(profiler_);
+    profiler_ = nullptr;
+    profiler_ = enable();
+  }
+  active_ = set.get();
   return *set;
 }
 

@@ -28,20 +28,23 @@ class RangeProfiler {
 
   const std::string& chip() const { return chip_; }  // "GH100"
   bool has(const std::string& metric) const;
-  // How often work would have to run for them. Throws CuptiError.
-  int passes(const MetricNames& metrics);
 
   // One value a metric, of everything that `work` did on the device, for which it must wait itself.
-  // The metrics must fit one pass. Throws CuptiError, and what `work` throws.
-  std::vector<double> measure(const MetricNames& metrics, const std::function<void()>& work);
+  // Once a pass, of which CUPTI makes as many as the metrics need, calls `before` and then `work`,
+  // which alone is counted. NaN of what could not be counted. Other metrics than the last time cost
+  // tens of milliseconds more. Throws CuptiError, and what the two throw.
+  std::vector<double> measure(const MetricNames& metrics, const std::function<void()>& before,
+                              const std::function<void()>& work);
 
  private:
   class MetricSet;
-  MetricSet& set_of(const MetricNames& metrics);
+  // Ready to count.
+  MetricSet& activate(const MetricNames& metrics);
 
   std::string chip_;
   std::vector<std::uint8_t> availability_;
   CUpti_RangeProfiler_Object* profiler_ = nullptr;
+  MetricSet* active_ = nullptr;
   std::unique_ptr<MetricSet> names_;  // of no metric: what is there to choose from
   std::map<MetricNames, std::unique_ptr<MetricSet>> sets_;
 };
