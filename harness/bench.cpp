@@ -40,8 +40,12 @@ bool is_lost(const std::exception_ptr& error) {
 
 class Runner {
  public:
-  Runner(const Contender& contender, const Protocol& protocol, Backend backend)
-      : contender_(&contender), protocol_(&protocol), is_gpu_(backend == Backend::cuda) {}
+  Runner(const Contender& contender, const Protocol& protocol, Backend backend,
+         Telemetry* telemetry)
+      : contender_(&contender),
+        protocol_(&protocol),
+        is_gpu_(backend == Backend::cuda),
+        watch_(telemetry) {}
 
   Samples samples;
 
@@ -68,12 +72,15 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
+    double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
-      rest(std::min(kLongestRest, kRestsPerSample * last_));
+      around = std::min(kLongestRest, kRestsPerSample * last_);
+      rest(around);
     }
     contender_->before();
-    if (is_gpu_ && protocol_->regime == Regime::settled) load();
+    if (is_gpu_ && protocol_->regime == Regime::settled) around = load();
     last_ = launch(samples.inner_launches);
+    watch_.add_sample(around + last_);
     spent_ += last_;
     samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
@@ -85,6 +92,12 @@ class Runner {
 
   bool active() const {
     return samples.error == nullptr && (samples.seconds.empty() || spent_ < protocol_->max_seconds);
+  }
+
+  // The samples, once there are no more to come.
+  Samples finish() {
+    samples.blocks = watch_.finish();
+    return std::move(samples);
   }
 
   // Whether it needs no further sample after `round` rounds.
@@ -104,9 +117,12 @@ class Runner {
     return launch(1);
   }
 
-  void load() {
+  // Returns how long it took.
+  double load() {
     const ProfilerRange range("load");
-    for (double total = 0.0; total < kSettledLoad;) total += launch(samples.inner_launches);
+    double total = 0.0;
+    while (total < kSettledLoad) total += launch(samples.inner_launches);
+    return total;
   }
 
   // Seconds. The range lies outside of what is timed.
@@ -118,6 +134,7 @@ class Runner {
   const Contender* contender_;
   const Protocol* protocol_;
   bool is_gpu_;
+  BlockWatch watch_;
   double last_ = 0.0;   // seconds of the last sample, all its launches
   double spent_ = 0.0;  // seconds in timed launches
 };
@@ -163,10 +180,15 @@ void run_round(const std::vector<Runner*>& runners) {
 }  // namespace
 
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
-                             Backend backend, const std::function<void(int)>& after_round) {
+                             Backend backend, const std::function<void(int)>& after_round,
+                             Telemetry* telemetry) {
   initialize_once();
+  const std::string why_no_blocks = telemetry == nullptr ? "" : telemetry->why_not();
+  if (!why_no_blocks.empty()) telemetry = nullptr;
   std::vector<Runner> runners;
-  for (const Contender& contender : contenders) runners.emplace_back(contender, protocol, backend);
+  for (const Contender& contender : contenders) {
+    runners.emplace_back(contender, protocol, backend, telemetry);
+  }
   const auto any_lost = [&] {
     return std::ranges::any_of(runners,
                                [](const Runner& runner) { return is_lost(runner.samples.error); });
@@ -196,7 +218,10 @@ std::vector<Samples> measure(const std::vector<Contender>& contenders, const Pro
   }
   std::vector<Samples> result;
   result.reserve(runners.size());
-  for (Runner& runner : runners) result.push_back(std::move(runner.samples));
+  for (Runner& runner : runners) {
+    result.push_back(runner.finish());
+    result.back().why_no_blocks = why_no_blocks;
+  }
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/blocks.h"
 #include "harness/sweep.h"
 
 namespace attnlab {
@@ -23,6 +24,8 @@ struct Samples {
   std::vector<double> seconds;  // a launch, one sample a round
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
+  std::vector<Block> blocks;    // none without telemetry
+  std::string why_no_blocks;    // of a telemetry that says nothing
   std::exception_ptr error;     // what time or before threw: no further samples were taken
 };
 
@@ -37,7 +40,10 @@ struct Samples {
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
 // (1 s at most), and 4 times as long as a sample before the next. settled: warms up for at least
 // 1.5 s in all, and before each sample launches for 20 ms what it is about to time.
+//
+// `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
-                             Backend backend, const std::function<void(int)>& after_round);
+                             Backend backend, const std::function<void(int)>& after_round,
+                             Telemetry* telemetry = nullptr);
 
 }  // namespace attnlab

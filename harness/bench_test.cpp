@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/fake_telemetry.h"
 #include "kernels/api/runtime.h"
 
 namespace attnlab {
@@ -217,6 +218,56 @@ TEST(Bench, AGpuRestsBetweenSamplesOfABurst) {
   measure({gpu.contender()}, rounds(4, 4), Backend::cuda, ignore_round);
   EXPECT_GE(seconds_since(start), 10e-3 + 3 * 40e-3);
   EXPECT_EQ(gpu.calls, 1 + 4);
+}
+
+// A GPU whose telemetry is read must not be at work on a sample.
+TEST(Bench, TelemetryIsReadBetweenSamples) {
+  bool in_sample = false;
+  int samples_done = 0;
+  fake::Telemetry telemetry;
+  telemetry.clocks_hz = {1e9};
+  std::vector<int> read_after;
+  telemetry.on_read = [&] {
+    EXPECT_FALSE(in_sample);
+    read_after.push_back(samples_done);
+  };
+  const Contender contender = {"gpu", [&](int launches) {
+                                 in_sample = true;
+                                 std::this_thread::sleep_for(1ms);
+                                 in_sample = false;
+                                 ++samples_done;
+                                 return 0.02 * launches;
+                               }};
+  Protocol protocol = rounds(5, 5);
+  const auto samples = measure({contender}, protocol, Backend::cpu, ignore_round, &telemetry);
+  EXPECT_EQ(read_after, (std::vector<int>{2, 4})) << "one launch warms up, a block is 3 samples";
+  ASSERT_EQ(samples[0].blocks.size(), 1u);
+  EXPECT_EQ(samples[0].blocks[0].samples, 5);
+}
+
+TEST(Bench, LoadAndRestCountAsPartOfABlock) {
+  FakeGpu gpu{.launch_s = 1.0 / 256};
+  fake::Telemetry telemetry;
+  Protocol protocol = rounds(6, 6);
+  protocol.regime = Regime::settled;  // 6 launches of load before each sample: 27 ms in all
+  EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
+                .blocks.size(),
+            3u);
+  protocol.regime = Regime::burst;  // a rest of 4 samples: 20 ms in all, of the first 4 ms
+  EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
+                .blocks.size(),
+            1u);
+}
+
+TEST(Bench, ASilentDeviceIsNotRead) {
+  FakeGpu gpu{.launch_s = 0.1};
+  fake::Telemetry telemetry;
+  telemetry.reason = "no NVML";
+  const auto samples =
+      measure({gpu.contender()}, rounds(2, 2), Backend::cpu, ignore_round, &telemetry);
+  EXPECT_EQ(telemetry.reads, 0u);
+  EXPECT_TRUE(samples[0].blocks.empty());
+  EXPECT_EQ(samples[0].why_no_blocks, "no NVML");
 }
 
 TEST(Bench, WarmsUpForTheLaunchesAsked) {

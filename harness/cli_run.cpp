@@ -20,6 +20,7 @@
 #include "harness/interrupt.h"
 #include "harness/peer.h"
 #include "harness/suggest.h"
+#include "kernels/api/telemetry.h"
 
 namespace attnlab {
 namespace {
@@ -216,6 +217,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
   if (flags.profile > 0) return profile_sweep(work);
+  work.context.telemetry = &telemetry_of(device);
   const char* records_flag = resumed.empty() ? "--out" : "--resume";
   refuse_same_file({records_flag, out}, {"--input", flags.sweep.input});
   refuse_same_file({"--save", flags.save.save}, {records_flag, out});

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/blocks.h"
 #include "harness/sweep.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/traffic.h"
@@ -35,6 +36,7 @@ struct Timing {
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
   std::string timer;
+  std::optional<BlockTelemetry> telemetry;  // empty: nobody asked for it
   std::optional<GraphTiming> graph;
 };
 

@@ -187,10 +187,12 @@ class CaseRun {
     const Protocol& protocol = context_.protocol;
     const Backend backend = context_.device->backend;
     const double round_weight = (case_weight(work_) - advanced_) / protocol.min_rounds;
-    std::vector<Samples> measured = measure(contenders.launches, protocol, backend, [&](int round) {
+    const auto after_round = [&](int round) {
       progress_.phase(fmt::format("time {}/{}", round, std::max(round, protocol.min_rounds)));
       if (round < protocol.min_rounds) advance(round_weight);
-    });
+    };
+    std::vector<Samples> measured =
+        measure(contenders.launches, protocol, backend, after_round, context_.telemetry);
     stop_if_interrupted();
     timing_is_done_ = true;
     // Failures first: after a lost device the others have no samples, or too few.

@@ -17,6 +17,9 @@ Timing summarize(Samples samples, const std::string& timer) {
               .ci95_low_s = interval.low,
               .ci95_high_s = interval.high,
               .timer = timer};
+  if (!samples.blocks.empty() || !samples.why_no_blocks.empty()) {
+    time.telemetry = judge_blocks(std::move(samples.blocks), time.median_s, samples.why_no_blocks);
+  }
   time.samples_s = std::move(samples.seconds);
   return time;
 }
