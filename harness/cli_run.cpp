@@ -42,6 +42,9 @@ were verified; scripts/check_saved.py compares them with NumPy.
 On a GPU kernels are compiled before anything is timed, and kept on disk. A launch that takes longer
 than --timeout is recorded and a fresh process goes on. --peer starts PyTorch ($ATTNLAB_PYTHON, else
 python3) as a competitor in a process of its own; without it those points say how to get it.
+Clocks, power, temperature and what throttles are read between samples; --energy then launches each
+kernel for a second more and records joules a launch and picojoules a useful FLOP (table fields
+energy_j, pj_per_flop; idle power is part of them).
 
 On a GPU hardware counters say what really moved through L2 and dram, and which kernels ran, from
 launches of their own after timing; a run that claims cold caches is invalid if dram reads say
@@ -71,6 +74,7 @@ Examples:
   attnlab run sweeps/eager.json --peer torch:eager
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
   attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require
+  attnlab run --backend cuda --kernel naive --seqlen 1k:4k:x2 --protocol regime=settled --energy
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
@@ -88,6 +92,7 @@ struct RunFlags {
   double timeout = kDefaultTimeout;
   int profile = 0;  // launches; 0: not asked for
   std::optional<double> max_seconds;
+  bool energy = false;
   bool dry_run = false;
   bool no_progress = false;
 };
@@ -206,6 +211,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                             .command_line = command_line,
                             .peers = &peers,
                             .profile_launches = flags.profile,
+                            .measures_energy = flags.energy,
                             .memory_limit_bytes = limit,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
@@ -287,6 +293,8 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
                    "Any key of a sweep file's protocol, like warmup_seconds=0.1")
       ->type_name("KEY=N,...")
       ->join(',')
+      ->group("Measurement");
+  command->add_flag("--energy", flags->energy, "Joules of each kernel, over 1 s of launches (NVML)")
       ->group("Measurement");
   command
       ->add_option("--out", flags->out, "Records (default: results/<sweep>-<time>.jsonl); appends")

@@ -1,5 +1,6 @@
 #include "harness/contenders.h"
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -44,6 +45,7 @@ Contenders make_contenders(const std::vector<Entrant*>& entrants, InputRotation&
       contender.time = [entrant](int n) { return entrant->peer->seconds_of(n); };
       contenders.launches.push_back(contender);
       contenders.graphs.push_back(contender);
+      contenders.queued.push_back(contender);
       continue;
     }
     const auto turns = std::make_shared<Turns>(*entrant, rotation.sets_of(*entrant), runtime);
@@ -53,6 +55,14 @@ Contenders make_contenders(const std::vector<Entrant*>& entrants, InputRotation&
     contenders.launches.push_back(contender);
     contender.time = [&runtime, launch](int n) { return runtime.graph_seconds_of(n, launch); };
     contenders.graphs.push_back(contender);
+    contender.most_launches = kMostHostLaunches;
+    contender.time = [&runtime, turns](int n) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < n; ++i) turns->launch_next();
+      runtime.synchronize();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    contenders.queued.push_back(contender);
   }
   return contenders;
 }

@@ -14,6 +14,9 @@ namespace attnlab {
 struct Contenders {
   std::vector<Contender> launches;  // one an entrant, in their order
   std::vector<Contender> graphs;    // the same launches replayed from graphs; of a peer: as above
+  // The same launches with nothing between them: queued while the device works, so that it never
+  // waits. What they take is no time of theirs. Of a peer: as above.
+  std::vector<Contender> queued;
 };
 
 // Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time

@@ -232,6 +232,23 @@ std::vector<Field> make_fields() {
   add("ci", "ci %", "%", kMeasure, kRatio, "half the 95 % interval of the median, of the median",
       read_ci);
   add("n", "n", "", kMeasure, kPlain, "samples of the time", reader({"time", "n"}));
+  add("clock_mhz", "MHz", "MHz", kMeasure, kSignificant,
+      "median clock of a GPU's multiprocessors around the samples",
+      scaled({"time", "telemetry", "median_clock_hz"}, 1e-6));
+  add("cycles", "cycles", "", kMeasure, kSignificant, "median time x mean clock around the samples",
+      reader({"time", "telemetry", "cycles"}));
+  add("settled", "settled", "", kMeasure, kPlain,
+      "false: more than a quarter of the samples' blocks is 5 % off the median clock",
+      reader({"time", "telemetry", "settled"}));
+  add("energy_j", "J/call", "J", kMeasure, kSignificant,
+      "energy of a launch, idle power included (run --energy)",
+      reader({"energy", "joules_per_call"}));
+  add("pj_per_flop", "pJ/FLOP", "pJ", kMeasure, kSignificant,
+      "energy of a launch / useful FLOPs (run --energy)",
+      reader({"energy", "picojoules_per_flop"}));
+  add("power_w", "W", "W", kMeasure, kSignificant,
+      "mean power while the energy was measured (run --energy)",
+      reader({"energy", "mean_power_w"}));
   add("gflops", "GFLOP/s", "GFLOP/s", kMeasure, kSignificant, "useful FLOPs / median time",
       rate("useful", 1e9));
   add("tflops", "TFLOP/s", "TFLOP/s", kMeasure, kSignificant, "useful FLOPs / median time",

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "harness/build_info.h"
-#include "harness/record_parts.h"
+#include "harness/record_json.h"
 #include "harness/safetensors.h"
 
 namespace attnlab {
@@ -15,11 +14,6 @@ namespace attnlab {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <class T, class Convert>
-Json optional(const std::optional<T>& value, Convert convert) {
-  return value ? convert(*value) : Json(nullptr);
-}
 
 Json config_json(const Config& config) {
   Json json = Json::object();
@@ -67,11 +61,11 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
   Json json = Json::array();
   for (const reference::Verdict& verdict : verdicts) {
     Json entry = {{"tensor", verdict.tensor},
-                  {"max_abs", number_json(verdict.max_abs)},
-                  {"rel_fro", number_json(verdict.rel_fro)},
-                  {"ratio_to_twin", number_json(verdict.ratio_to_twin)},
-                  {"bound", number_json(verdict.bound)},
-                  {"coverage", number_json(verdict.coverage)},
+                  {"max_abs", number(verdict.max_abs)},
+                  {"rel_fro", number(verdict.rel_fro)},
+                  {"ratio_to_twin", number(verdict.ratio_to_twin)},
+                  {"bound", number(verdict.bound)},
+                  {"coverage", number(verdict.coverage)},
                   {"pass", verdict.pass}};
     if (!verdict.message.empty()) entry["message"] = verdict.message;
     json.push_back(entry);
@@ -81,32 +75,33 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
 
 Json samples_json(const std::vector<double>& seconds) {
   Json samples = Json::array();
-  for (double sample : seconds) samples.push_back(number_json(sample));
+  for (double sample : seconds) samples.push_back(number(sample));
   return samples;
 }
 
 Json graph_json(const GraphTiming& graph) {
-  return {{"median_s", number_json(graph.median_s)},
-          {"q1_s", number_json(graph.q1_s)},
-          {"q3_s", number_json(graph.q3_s)},
-          {"min_s", number_json(graph.min_s)},
+  return {{"median_s", number(graph.median_s)},
+          {"q1_s", number(graph.q1_s)},
+          {"q3_s", number(graph.q3_s)},
+          {"min_s", number(graph.min_s)},
           {"n", graph.samples_s.size()},
           {"inner_launches", graph.inner_launches},
           {"samples_s", samples_json(graph.samples_s)}};
 }
 
 Json time_json(const Timing& time, const std::vector<int>& order, CacheState cache) {
-  return {{"median_s", number_json(time.median_s)},
-          {"q1_s", number_json(time.q1_s)},
-          {"q3_s", number_json(time.q3_s)},
-          {"min_s", number_json(time.min_s)},
+  return {{"median_s", number(time.median_s)},
+          {"q1_s", number(time.q1_s)},
+          {"q3_s", number(time.q3_s)},
+          {"min_s", number(time.min_s)},
           {"n", time.samples_s.size()},
           {"inner_launches", time.inner_launches},
           {"contenders", time.contenders},
           {"samples_s", samples_json(time.samples_s)},
-          {"ci95_s", Json::array({number_json(time.ci95_low_s), number_json(time.ci95_high_s)})},
+          {"ci95_s", Json::array({number(time.ci95_low_s), number(time.ci95_high_s)})},
           {"timer", time.timer},
           {"cache", to_string(cache)},
+          {"telemetry", optional(time.telemetry, telemetry_json)},
           {"graph", optional(time.graph, graph_json)},
           {"order", order}};
 }
@@ -128,7 +123,7 @@ Json memory_json(const Memory& memory) {
 // Bytes that were counted; null where either is missing.
 Json counted_bytes_json(const std::optional<double>& read, const std::optional<double>& write) {
   if (!read || !write) return nullptr;
-  return {{"read_bytes", number_json(*read)}, {"write_bytes", number_json(*write)}};
+  return {{"read_bytes", number(*read)}, {"write_bytes", number(*write)}};
 }
 
 // Why there are no counted bytes, or what is wrong with those that are there; "" if all is well.
@@ -181,7 +176,7 @@ Json compile_json(const std::vector<Compilation>& compilations) {
     json.push_back({{"unit", unit.unit},
                     {"arch", unit.arch},
                     {"compiler", unit.compiler},
-                    {"compile_s", number_json(unit.seconds)},
+                    {"compile_s", number(unit.seconds)},
                     {"from_cache", unit.from_cache},
                     {"entries", entries},
                     {"advisories", unit.advisories}});
@@ -192,7 +187,7 @@ Json compile_json(const std::vector<Compilation>& compilations) {
 Json peer_json(const PeerEvidence& peer) {
   return {{"version", peer.version},
           {"kernels", peer.kernels},
-          {"verified_dropout", number_json(peer.verified_dropout)},
+          {"verified_dropout", number(peer.verified_dropout)},
           {"peak_bytes", optional(peer.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
 }
 
@@ -200,7 +195,7 @@ Json cuda_json(const Device& device) {
   return {{"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},
           {"l2_bytes", device.l2_bytes},
-          {"max_clock_hz", number_json(device.max_clock_hz)},
+          {"max_clock_hz", number(device.max_clock_hz)},
           {"driver", device.driver}};
 }
 
@@ -217,9 +212,9 @@ Json device_json(const Device& device) {
 Json protocol_json(const Protocol& protocol) {
   return {{"min_rounds", protocol.min_rounds},
           {"max_rounds", protocol.max_rounds},
-          {"max_seconds", number_json(protocol.max_seconds)},
-          {"interval", number_json(protocol.interval)},
-          {"warmup_seconds", number_json(protocol.warmup_seconds)},
+          {"max_seconds", number(protocol.max_seconds)},
+          {"interval", number(protocol.interval)},
+          {"warmup_seconds", number(protocol.warmup_seconds)},
           {"warmup_launches", protocol.warmup_launches},
           {"cache", to_string(protocol.cache)},
           {"regime", to_string(protocol.regime)},
@@ -268,12 +263,13 @@ Json to_json(const Record& record) {
   json["time"] = optional(record.time, [&](const Timing& time) {
     return time_json(time, record.order, record.protocol.cache);
   });
+  json["energy"] = optional(record.energy, energy_json);
   json["flops"] = optional(record.flops, flops_json);
   json["memory"] = optional(record.memory, memory_json);
   json["traffic"] = record.requested ? traffic_json(record) : Json();
   json["counters"] = counters_json(record.counted);
-  json["cache_claim"] = cache_claim_json(record.cache_claim);
-  json["evidence"] = evidence_json(record);
+  json["cache_claim"] = optional(record.cache_claim, cache_claim_json);
+  json["evidence"] = record.evidence ? evidence_json(record) : Json();
   json["peer"] = optional(record.peer, peer_json);
   json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);

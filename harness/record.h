@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/blocks.h"
+#include "harness/energy.h"
 #include "harness/sweep.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/traffic.h"
@@ -105,6 +106,7 @@ struct Record {
   std::vector<reference::Verdict> verify;        // before timing
   std::vector<reference::Verdict> verify_timed;  // of the outputs that were timed
   std::optional<Timing> time;
+  std::optional<EnergyRecord> energy;  // empty: nobody asked for it
   std::optional<Flops> flops;
   std::optional<Memory> memory;
   std::optional<Traffic> requested;

@@ -74,13 +74,12 @@ TEST(Record, HasTheDocumentedShape) {
   const Json json = to_json(full_record());
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  EXPECT_EQ(keys,
-            (std::vector<std::string>{
-                "schema",       "id",       "key",          "sweep",      "kernel",   "backend",
-                "config",       "problem",  "input_kind",   "input_file", "seed",     "status",
-                "reason",       "verify",   "verify_timed", "time",       "flops",    "memory",
-                "traffic",      "peer",     "compile",      "device",     "protocol", "build",
-                "command_line", "timestamp"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{
+                      "schema", "id",           "key",          "sweep",      "kernel", "backend",
+                      "config", "problem",      "input_kind",   "input_file", "seed",   "status",
+                      "reason", "verify",       "verify_timed", "time",       "energy", "flops",
+                      "memory", "traffic",      "peer",         "compile",    "device", "protocol",
+                      "build",  "command_line", "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],
@@ -100,7 +99,7 @@ TEST(Record, HasTheDocumentedShape) {
       json["time"].dump(),
       R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"inner_launches":3,"contenders":4,)"
       R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
-      R"("graph":null,"order":[1,0]})");
+      R"("telemetry":null,"graph":null,"order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
   EXPECT_EQ(json["memory"].dump(),
             R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"

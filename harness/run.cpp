@@ -14,6 +14,7 @@
 #include "harness/bench.h"
 #include "harness/contenders.h"
 #include "harness/ending.h"
+#include "harness/energy.h"
 #include "harness/entrant.h"
 #include "harness/host_tensors.h"
 #include "harness/input_rotation.h"
@@ -78,6 +79,10 @@ class CaseRun {
       if (observes(*entrant)) {
         begin_step("observe " + entrant->name());
         attempt(*entrant, [&] { observe(*entrant, *context_.observers, *context_.device); });
+      }
+      if (context_.measures_energy && !entrant->finished) {
+        begin_step("energy " + entrant->name());
+        attempt(*entrant, [&] { measure_energy_of(*entrant); });
       }
       if (!entrant->finished) finish(*entrant, {Status::ok, ""});
     }
@@ -278,6 +283,19 @@ class CaseRun {
     return context_.observers != nullptr && entrant.launch_next;
   }
 
+  // After all times, for the device is hot then.
+  void measure_energy_of(Entrant& entrant) {
+    if (context_.telemetry == nullptr) {
+      entrant.record.energy = EnergyRecord{.reason = "no telemetry of the device"};
+      return;
+    }
+    const Contenders contenders = make_contenders({&entrant}, *rotation_, arena_->runtime(),
+                                                  [this] { stop_if_interrupted(); });
+    entrant.record.energy =
+        measure_energy(contenders.queued.at(0), entrant.record.time->median_s,
+                       static_cast<double>(useful_flops(work_.problem)), *context_.telemetry);
+  }
+
   // Those of its own precision. A peer draws dropout masks of its own, so what is judged had none.
   const reference::References& references_of(const Entrant& entrant) {
     if (entrant.peer) return references_->of(reference::Products::storage, JudgedDropout::none);
@@ -389,7 +407,10 @@ class CaseRun {
     entrant.prepared.reset();
     entrant.forward.reset();
     entrant.outputs.reset();
-    if (ending.status != Status::ok) entrant.record.time.reset();  // of wrong results: no time
+    if (ending.status != Status::ok) {  // of wrong results: no time
+      entrant.record.time.reset();
+      entrant.record.energy.reset();
+    }
     entrant.record.status = ending.status;
     entrant.record.reason = ending.reason;
     entrant.record.timestamp = utc_now();

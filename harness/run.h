@@ -23,7 +23,8 @@ struct RunContext {
   const Observers* observers = nullptr;  // null: nobody looks at what was timed
   PeerProcess* peers = nullptr;          // where a case has some
   int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
-  Telemetry* telemetry = nullptr;        // of the device; null: clocks and energy are not recorded
+  Telemetry* telemetry = nullptr;  // of the device; null: clocks and energy are not recorded
+  bool measures_energy = false;
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "harness/fake_attention.h"
+#include "harness/fake_telemetry.h"
 #include "harness/safetensors.h"
 #include "harness/test_support.h"
 #include "harness/user_tensors.h"
@@ -500,6 +502,48 @@ TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
   EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
   EXPECT_EQ(records.at(3).time.value().contenders, 3);
   EXPECT_EQ(run_one(fake<Fault::none>()).time.value().contenders, 1);
+}
+
+TEST_F(RunCase, TelemetryIsReadAroundTheSamples) {
+  fake::Telemetry telemetry;
+  telemetry.clocks_hz = {1.5e9};
+  EXPECT_FALSE(run_one(fake<Fault::none>()).time.value().telemetry.has_value()) << "nobody asked";
+  context_.telemetry = &telemetry;
+  const Record record = run_one(fake<Fault::none>());
+  const BlockTelemetry& read = record.time.value().telemetry.value();
+  EXPECT_EQ(read.settled, true);
+  EXPECT_DOUBLE_EQ(read.cycles.value(), 1.5e9 * record.time->median_s);
+  EXPECT_FALSE(record.energy.has_value());
+  telemetry.reason = "no NVML";
+  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().telemetry.value().reason, "no NVML");
+}
+
+TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
+  fake::Telemetry telemetry;
+  context_.telemetry = &telemetry;
+  context_.measures_energy = true;
+  const Record none = run_one(fake<Fault::none>());
+  EXPECT_EQ(none.status, Status::ok) << none.reason;
+  EXPECT_FALSE(none.energy.value().use.has_value());
+  EXPECT_EQ(none.energy->reason, "the device does not count its energy");
+
+  const auto start = std::chrono::steady_clock::now();
+  telemetry.energy = [&start] {  // 200 W, in steps of 0.1 s
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start;
+    return 20.0 * std::floor(since.count() / 0.1);
+  };
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    work_.problem.pass = pass;
+    const Record record = run_one(fake<Fault::none>());
+    EXPECT_EQ(record.status, Status::ok) << record.reason;
+    ASSERT_TRUE(record.energy.value().use.has_value()) << record.energy->reason;
+    const EnergyUse& use = *record.energy->use;
+    EXPECT_NEAR(use.mean_power_w, 200.0, 60.0);
+    EXPECT_DOUBLE_EQ(use.picojoules_per_flop.value(),
+                     use.joules_per_call * 1e12 / static_cast<double>(record.flops->useful));
+  }
+  work_.problem.pass = Pass::fwd;
+  EXPECT_FALSE(run_one(fake<Fault::wrong_when_repeated>()).energy.has_value());
 }
 
 // What ran before it is recorded, what would come after it is not: nothing on the device can be

@@ -85,6 +85,10 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     for (const RecordJson& record : passes()) ok.push_back(record);
     ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
     ok.back()["config"]["tf32"] = 1;
+    ok.back()["time"]["telemetry"] = {
+        {"median_clock_hz", 1.5e9}, {"cycles", 3e6}, {"settled", true}};
+    ok.back()["energy"] = {
+        {"joules_per_call", 0.5}, {"picojoules_per_flop", 1.5}, {"mean_power_w", 600.0}};
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();

@@ -85,6 +85,13 @@ std::vector<Json> records_of_a_gpu() {
   ours.protocol.regime = Regime::settled;
   ours.time = Timing{.samples_s = {1e-5}, .timer = "events"};
   Record peer = ours;
+  ours.time->telemetry = judge_blocks(
+      {{.samples = 1,
+        .reading = {.multiprocessor_clock_hz = 1.5e9, .throttle_reasons = {"power cap"}}}},
+      1e-5, "");
+  ours.energy = EnergyRecord{.use = EnergyUse{.seconds = 1.0, .launches = 2.5, .joules = 5.0}};
+  peer.time->telemetry = judge_blocks({}, 1e-5, "no NVML");
+  peer.energy = EnergyRecord{.reason = "no NVML"};
   ours.time->graph = GraphTiming{.samples_s = {5e-6}};
   ours.flops = Flops{.executed = 1};
   ours.memory = Memory{.peak_bytes = 1};
@@ -181,6 +188,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json::json_pointer requested("/traffic/requested"), config("/config");
   const std::set<std::string> older_records_lack = {"/input_file",      "/problem/lengths/given",
                                                     "/time/contenders", "/time/graph",
+                                                    "/time/telemetry",  "/energy",
                                                     "/compile",         "/peer",
                                                     "/device/cuda",     "/protocol/warmup_launches",
                                                     "/protocol/cache",  "/protocol/regime"};
@@ -203,6 +211,11 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/compile/0/entries/0/registers", "value": -1}])",
            R"([{"op": "replace", "path": "/time/cache", "value": "warm"}])",
            R"([{"op": "replace", "path": "/time/graph/samples_s", "value": []}])",
+           R"([{"op": "replace", "path": "/time/telemetry/settled", "value": "yes"}])",
+           R"([{"op": "replace", "path": "/time/telemetry/blocks/0/samples", "value": 0}])",
+           R"([{"op": "remove", "path": "/time/telemetry/blocks/0/marked"}])",
+           R"([{"op": "replace", "path": "/energy/joules", "value": "many"}])",
+           R"([{"op": "remove", "path": "/energy/reason"}])",
            R"([{"op": "replace", "path": "/protocol/regime", "value": "cool"}])",
            R"([{"op": "replace", "path": "/flops/executed", "value": null}])",
            R"([{"op": "replace", "path": "/device/cuda/l2_bytes", "value": 1.5}])",

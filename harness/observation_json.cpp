@@ -1,7 +1,6 @@
-#include "harness/record_parts.h"
+#include "harness/record_json.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace attnlab {
 namespace {
@@ -10,10 +9,6 @@ using Json = nlohmann::ordered_json;
 
 bool all_pass(const std::vector<reference::Verdict>& verdicts) {
   return !verdicts.empty() && std::ranges::all_of(verdicts, &reference::Verdict::pass);
-}
-
-Json bytes_json(const std::optional<std::uint64_t>& bytes) {
-  return bytes ? Json(*bytes) : Json(nullptr);
 }
 
 // Of a multiprocessor's cycles with a warp on it, those with a tensor pipe at work.
@@ -36,29 +31,20 @@ const char* to_string(ClaimVerdict verdict) {
   return "?";
 }
 
-Json number_json(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
-
-Json number_json(const std::optional<double>& value) {
-  return value ? number_json(*value) : Json(nullptr);
-}
-
 Json executed_json(const ExecutedKernel& kernel) {
   return {{"symbol", kernel.symbol},
           {"grid", kernel.grid},
           {"block", kernel.block},
           {"registers", kernel.registers},
-          {"static_shared_bytes", bytes_json(kernel.static_shared_bytes)},
-          {"dynamic_shared_bytes", bytes_json(kernel.dynamic_shared_bytes)},
-          {"shared_bytes", bytes_json(kernel.shared_bytes)},
+          {"static_shared_bytes",
+           optional(kernel.static_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"dynamic_shared_bytes",
+           optional(kernel.dynamic_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"shared_bytes", optional(kernel.shared_bytes, [](std::uint64_t b) { return Json(b); })},
           {"launches", kernel.launches}};
 }
 
 Json evidence_json(const Record& record) {
-  if (!record.evidence) return nullptr;
   const Evidence& evidence = *record.evidence;
   const Competitor& competitor = record.point.competitors.at(0);
   Json config = Json::object();
@@ -75,7 +61,7 @@ Json evidence_json(const Record& record) {
             {"backend", to_string(competitor.backend)},
             {"config", config}}},
           {"executed", executed},
-          {"as_asked", evidence.as_asked ? Json(*evidence.as_asked) : Json(nullptr)},
+          {"as_asked", optional(evidence.as_asked, [](bool yes) { return Json(yes); })},
           {"verified", all_pass(record.verify) && all_pass(record.verify_timed)},
           {"timed", record.time.has_value()},
           {"reason", evidence.reason}};
@@ -86,21 +72,20 @@ Json counters_json(const std::optional<Counted>& counted) {
   const HardwareCounts& counts = counted->a_launch;
   return {{"launches", counted->launches},
           {"l2", to_string(counted->l2)},
-          {"tensor_active_percent", number_json(tensor_active_percent(counts))},
-          {"wgmma_flops", number_json(counts.wgmma_flops)},
-          {"mma_sync_flops", number_json(counts.mma_sync_flops)},
-          {"atomic_bytes", number_json(counts.atomic_bytes)},
-          {"reduction_bytes", number_json(counts.reduction_bytes)},
-          {"multiprocessor_clock_hz", number_json(counts.multiprocessor_clock_hz)},
+          {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
+          {"wgmma_flops", optional_number(counts.wgmma_flops)},
+          {"mma_sync_flops", optional_number(counts.mma_sync_flops)},
+          {"atomic_bytes", optional_number(counts.atomic_bytes)},
+          {"reduction_bytes", optional_number(counts.reduction_bytes)},
+          {"multiprocessor_clock_hz", optional_number(counts.multiprocessor_clock_hz)},
           {"metrics", counts.metrics}};
 }
 
-Json cache_claim_json(const std::optional<CacheClaim>& claim) {
-  if (!claim) return nullptr;
-  return {{"claim", to_string(claim->claim)},
-          {"verdict", to_string(claim->verdict)},
-          {"dram_reads_of_compulsory", number_json(claim->dram_reads_of_compulsory)},
-          {"reason", claim->reason}};
+Json cache_claim_json(const CacheClaim& claim) {
+  return {{"claim", to_string(claim.claim)},
+          {"verdict", to_string(claim.verdict)},
+          {"dram_reads_of_compulsory", optional_number(claim.dram_reads_of_compulsory)},
+          {"reason", claim.reason}};
 }
 
 }  // namespace attnlab
