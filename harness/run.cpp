@@ -407,10 +407,7 @@ class CaseRun {
     entrant.prepared.reset();
     entrant.forward.reset();
     entrant.outputs.reset();
-    if (ending.status != Status::ok) {  // of wrong results: no time
-      entrant.record.time.reset();
-      entrant.record.energy.reset();
-    }
+    if (ending.status != Status::ok) entrant.record.time.reset();  // of wrong results: no time
     entrant.record.status = ending.status;
     entrant.record.reason = ending.reason;
     entrant.record.timestamp = utc_now();
