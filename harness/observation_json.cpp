@@ -32,10 +32,11 @@ const char* to_string(ClaimVerdict verdict) {
 }
 
 Json executed_json(const ExecutedKernel& kernel) {
+  const bool has_shape = kernel.grid[0] != 0;  // a peer's operators on a CPU have none
   return {{"symbol", kernel.symbol},
-          {"grid", kernel.grid},
-          {"block", kernel.block},
-          {"registers", kernel.registers},
+          {"grid", has_shape ? Json(kernel.grid) : Json(nullptr)},
+          {"block", has_shape ? Json(kernel.block) : Json(nullptr)},
+          {"registers", has_shape ? Json(kernel.registers) : Json(nullptr)},
           {"static_shared_bytes",
            optional(kernel.static_shared_bytes, [](std::uint64_t b) { return Json(b); })},
           {"dynamic_shared_bytes",

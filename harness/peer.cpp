@@ -31,6 +31,18 @@ T get(const nlohmann::json& answer, const char* key) try {
                                            answer.dump().substr(0, 200)));
 }
 
+ExecutedKernel kernel_of(const nlohmann::json& entry) {
+  using Extent = std::array<std::uint32_t, 3>;
+  ExecutedKernel kernel{.symbol = get<std::string>(entry, "symbol"), .grid = {}, .block = {}};
+  kernel.launches = get<int>(entry, "launches");
+  if (!entry.contains("grid")) return kernel;
+  std::ranges::copy(get<Extent>(entry, "grid"), kernel.grid);
+  std::ranges::copy(get<Extent>(entry, "block"), kernel.block);
+  kernel.registers = get<int>(entry, "registers");
+  kernel.shared_bytes = get<std::uint64_t>(entry, "shared_bytes");
+  return kernel;
+}
+
 // The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
 std::string blind_row(const Problem& problem) {
   const std::vector<std::uint8_t> blocks = make_block_pattern(problem);
@@ -163,7 +175,11 @@ PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& set
   handle_ = get<int>(answer, "handle");
   generation_ = process_.generation();
   inputs_ = &inputs;
-  kernels_ = get<std::vector<std::string>>(answer, "kernels");
+  launch_cost_was_hidden_ = true;
+  kernels_.clear();
+  for (const auto& entry : get<nlohmann::json::array_t>(answer, "kernels")) {
+    kernels_.push_back(kernel_of(entry));
+  }
   peak_bytes_.reset();
   if (answer.contains("peak_bytes") && !answer["peak_bytes"].is_null()) {
     peak_bytes_ = get<std::uint64_t>(answer, "peak_bytes");
@@ -173,7 +189,7 @@ PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& set
 
 double TorchPeer::seconds_of(int launches) {
   const auto answer = call({{"call", "time"}, {"launches", launches}});
-  launch_cost_was_hidden_ = get<bool>(answer, "launch_cost_hidden");
+  if (!get<bool>(answer, "launch_cost_hidden")) launch_cost_was_hidden_ = false;
   return get<double>(answer, "seconds");
 }
 

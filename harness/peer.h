@@ -20,6 +20,7 @@
 #include "harness/exchange_folder.h"
 #include "harness/peer_process.h"
 #include "harness/safetensors.h"
+#include "kernels/api/counters.h"
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
@@ -86,7 +87,7 @@ class TorchPeer {
 
   // All launches together, launch cost left out on a GPU.
   double seconds_of(int launches);
-  // Whether the last seconds_of() could leave out all of it; true on the CPU.
+  // Whether every seconds_of() since prepare() could leave out all of it; true on the CPU.
   bool launch_cost_was_hidden() const { return launch_cost_was_hidden_; }
 
   // Of the last timed launch; with dropout, of another one without it.
@@ -95,8 +96,9 @@ class TorchPeer {
   // Gives the peer's memory back. Nothing if it is not prepared.
   void release() noexcept;
 
-  // Of a prepared one: the symbols that the pass ran (on the CPU, PyTorch's operators), each once.
-  const std::vector<std::string>& kernels() const { return kernels_; }
+  // Of a prepared one: what the pass ran. On the CPU PyTorch's operators, which have no shape: grid
+  // and block are 0.
+  const std::vector<ExecutedKernel>& kernels() const { return kernels_; }
   // Above the inputs, while it ran: what its forward left, outputs, masks apart. Not on the CPU.
   std::optional<std::uint64_t> peak_bytes() const { return peak_bytes_; }
 
@@ -113,7 +115,7 @@ class TorchPeer {
   int handle_ = 0;
   int generation_ = 0;  // of the process that has the handle
   bool launch_cost_was_hidden_ = true;
-  std::vector<std::string> kernels_;
+  std::vector<ExecutedKernel> kernels_;
   std::optional<std::uint64_t> peak_bytes_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
 constexpr const char* kScript = "torch_sdpa.py";
 constexpr double kGraceSeconds = 2.0;
 

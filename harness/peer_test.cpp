@@ -78,7 +78,20 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_TRUE(same(outputs.dv, k_));
   EXPECT_EQ(outputs.lse, nullptr);
   EXPECT_EQ(outputs.q, q_.data());
-  EXPECT_EQ(peer.kernels(), (Texts{"flash_kernel", "cuda:1"}));
+  ASSERT_EQ(peer.kernels().size(), 2u);
+  const ExecutedKernel& kernel = peer.kernels()[0];
+  EXPECT_EQ(kernel.symbol, "flash_kernel");
+  EXPECT_EQ(kernel.grid[0], 4u);
+  EXPECT_EQ(kernel.grid[1], 2u);
+  EXPECT_EQ(kernel.block[0], 128u);
+  EXPECT_EQ(kernel.registers, 40);
+  EXPECT_EQ(kernel.shared_bytes, 2048u);
+  EXPECT_EQ(kernel.static_shared_bytes, std::nullopt);
+  EXPECT_EQ(kernel.launches, 2);
+  const ExecutedKernel& without_a_shape = peer.kernels()[1];
+  EXPECT_EQ(without_a_shape.symbol, "cuda:1");
+  EXPECT_EQ(without_a_shape.grid[0], 0u);
+  EXPECT_EQ(without_a_shape.shared_bytes, std::nullopt);
   EXPECT_EQ(peer.peak_bytes(), 4096u);
 
   EXPECT_TRUE(peer.launch_cost_was_hidden());
@@ -97,11 +110,19 @@ TEST_F(Peer, SeveralShareOneProcess) {
   TorchPeer math(process, "torch:math", kCpu);
   eager.prepare(inputs);
   math.prepare(inputs);
-  EXPECT_EQ(eager.kernels()[0], "eager_kernel");
-  EXPECT_EQ(math.kernels(), (Texts{"math_kernel", "cpu"}));
+  EXPECT_EQ(eager.kernels()[0].symbol, "eager_kernel");
+  EXPECT_EQ(math.kernels()[0].symbol, "math_kernel");
   eager.release();
   EXPECT_DOUBLE_EQ(math.seconds_of(2), 0.002);
   EXPECT_EQ(process.generation(), 1);
+}
+
+TEST_F(Peer, AnotherIdeaOfAKernelIsAnError) {
+  misbehave("prepare:flat");
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer peer(process, "torch:flash", kCuda);
+  EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }), "no proper 'grid'");
 }
 
 TEST_F(Peer, FilesAreGoneWithTheInputs) {

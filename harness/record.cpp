@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -184,11 +185,25 @@ Json compile_json(const std::vector<Compilation>& compilations) {
   return json;
 }
 
-Json peer_json(const PeerEvidence& peer) {
+// Each once, whatever shapes they were launched in.
+Json symbols_json(const std::optional<Evidence>& evidence) {
+  std::vector<std::string> symbols;
+  if (!evidence || !evidence->executed) return symbols;
+  for (const ExecutedKernel& kernel : *evidence->executed) {
+    if (std::ranges::find(symbols, kernel.symbol) == symbols.end()) {
+      symbols.push_back(kernel.symbol);
+    }
+  }
+  return symbols;
+}
+
+Json peer_json(const PeerEvidence& peer, const std::optional<Evidence>& evidence) {
   return {{"version", peer.version},
-          {"kernels", peer.kernels},
+          {"kernels", symbols_json(evidence)},
           {"verified_dropout", number(peer.verified_dropout)},
-          {"peak_bytes", optional(peer.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
+          {"peak_bytes", optional(peer.peak_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"launch_cost_hidden",
+           optional(peer.launch_cost_hidden, [](bool hidden) { return Json(hidden); })}};
 }
 
 Json cuda_json(const Device& device) {
@@ -270,7 +285,8 @@ Json to_json(const Record& record) {
   json["counters"] = counters_json(record.counted);
   json["cache_claim"] = optional(record.cache_claim, cache_claim_json);
   json["evidence"] = record.evidence ? evidence_json(record) : Json();
-  json["peer"] = optional(record.peer, peer_json);
+  json["peer"] = optional(
+      record.peer, [&](const PeerEvidence& peer) { return peer_json(peer, record.evidence); });
   json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);

@@ -66,12 +66,12 @@ struct PatternSummary {
 // What a peer says of itself.
 struct PeerEvidence {
   std::string version;
-  std::vector<std::string> kernels;  // symbols that it ran
-  double verified_dropout = 0.0;     // of what was verified: it draws dropout masks of its own
+  double verified_dropout = 0.0;  // of what was verified: it draws dropout masks of its own
   std::optional<std::uint64_t> peak_bytes;  // beside the inputs
+  std::optional<bool> launch_cost_hidden;   // from all timed launches; empty: not timed
 };
 
-// Which kernels a launch really ran.
+// Which kernels a launch really ran, as the device or the peer says.
 struct Evidence {
   std::optional<std::vector<ExecutedKernel>> executed;  // empty: nobody could see
   std::optional<bool> as_asked;
@@ -113,7 +113,7 @@ struct Record {
   std::optional<std::int64_t> compulsory_bytes;
   std::optional<PatternSummary> pattern;
   std::optional<PeerEvidence> peer;
-  std::optional<Evidence> evidence;  // these three: of points on a GPU that were timed
+  std::optional<Evidence> evidence;  // of peers, and, as the next two, of what a GPU timed
   std::optional<Counted> counted;
   std::optional<CacheClaim> cache_claim;
   std::vector<Compilation> compilations;  // of what ran, with what ran before a backward

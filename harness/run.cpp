@@ -167,9 +167,10 @@ class CaseRun {
     if (!peer_inputs_) peer_inputs_.emplace(problem, inputs_->host());
     const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
     const PeerOutputs outputs = entrant.peer->prepare(*peer_inputs_, {.input_sets = sets});
-    entrant.record.peer = PeerEvidence{.version = entrant.peer->version(),
-                                       .kernels = entrant.peer->kernels(),
-                                       .peak_bytes = entrant.peer->peak_bytes()};
+    entrant.record.peer =
+        PeerEvidence{.version = entrant.peer->version(), .peak_bytes = entrant.peer->peak_bytes()};
+    // It has checked itself that the backend that was asked for ran.
+    entrant.record.evidence = Evidence{.executed = entrant.peer->kernels(), .as_asked = true};
     judge_peer(entrant, outputs, entrant.record.verify);
   }
 
@@ -209,6 +210,9 @@ class CaseRun {
     for (std::size_t i = 0; i < timed.size(); ++i) {
       if (timed[i]->finished) continue;
       attempt(*timed[i], [&] {
+        if (timed[i]->peer) {
+          timed[i]->record.peer->launch_cost_hidden = timed[i]->peer->launch_cost_was_hidden();
+        }
         timed[i]->record.order = measured[i].order;
         timed[i]->record.time = summarize(std::move(measured[i]), runtime.timer());
         timed[i]->record.time->contenders = static_cast<int>(timed.size());

@@ -141,7 +141,8 @@ TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
   TorchPeer peer(process, "torch:eager", kCpu);
   expect_good(problem, host, peer.prepare(inputs));
   const auto ran = [&](const char* kernel) {
-    return std::ranges::find(peer.kernels(), kernel) != peer.kernels().end();
+    return std::ranges::find(peer.kernels(), kernel, &ExecutedKernel::symbol) !=
+           peer.kernels().end();
   };
   EXPECT_TRUE(ran("aten::bernoulli_")) << "the timed launch has no dropout";
   EXPECT_GT(peer.seconds_of(2), 0.0);

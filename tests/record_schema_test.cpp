@@ -103,7 +103,11 @@ std::vector<Json> records_of_a_gpu() {
                         .advisories = {"C7508: ..."}}};
   peer.point.competitors[0].kernel = "torch:flash";
   peer.flops = Flops();
-  peer.peer = PeerEvidence{.version = "torch 2", .kernels = {"fmha"}, .peak_bytes = 1};
+  peer.peer = PeerEvidence{.version = "torch 2", .peak_bytes = 1, .launch_cost_hidden = true};
+  const ExecutedKernel kernel = {
+      .symbol = "fmha", .grid = {8, 2, 1}, .block = {128, 1, 1}, .shared_bytes = 1024};
+  peer.evidence = Evidence{
+      .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}}}}, .as_asked = true};
   return {to_json(ours), to_json(peer)};
 }
 
@@ -186,12 +190,15 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json record = full_record();
   expect_strict(record_schema(), record);
   const Json::json_pointer requested("/traffic/requested"), config("/config");
-  const std::set<std::string> older_records_lack = {"/input_file",      "/problem/lengths/given",
-                                                    "/time/contenders", "/time/graph",
-                                                    "/time/telemetry",  "/energy",
-                                                    "/compile",         "/peer",
-                                                    "/device/cuda",     "/protocol/warmup_launches",
-                                                    "/protocol/cache",  "/protocol/regime"};
+  const std::set<std::string> older_records_lack = {
+      "/input_file",      "/problem/lengths/given",
+      "/time/contenders", "/time/graph",
+      "/time/telemetry",  "/energy",
+      "/counters",        "/cache_claim",
+      "/evidence",        "/traffic/valid",
+      "/compile",         "/peer",
+      "/device/cuda",     "/protocol/cache",
+      "/protocol/regime", "/protocol/warmup_launches"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;
@@ -226,6 +233,12 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/flops/executed", "value": 1}])",
            R"([{"op": "replace", "path": "/peer/verified_dropout", "value": 1}])",
            R"([{"op": "remove", "path": "/peer/kernels"}])",
+           R"([{"op": "replace", "path": "/peer/kernels", "value": ["fmha", "fmha"]}])",
+           R"([{"op": "replace", "path": "/evidence/executed/0/grid", "value": [8, 2]}])",
+           R"([{"op": "replace", "path": "/evidence/executed/0/block", "value": [0, 1, 1]}])",
+           R"([{"op": "replace", "path": "/evidence/executed/0/launches", "value": 0}])",
+           R"([{"op": "remove", "path": "/evidence/executed/0/registers"}])",
+           R"([{"op": "remove", "path": "/evidence/requested/config"}])",
            R"([{"op": "replace", "path": "/kernel", "value": "naive"}])",
        }) {
     EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;

@@ -1,5 +1,8 @@
 """The attention of PyTorch that is measured, who really ran it, and how its time is taken."""
+import json
 import math
+import os
+import tempfile
 import time
 
 import torch
@@ -90,33 +93,53 @@ class Attention:
         return {"o": self.point.heads_first(o.detach())} | self.backward(o, keep=False)
 
 
+def executed(symbols):
+    """Each once, in order, with the number of its launches; a symbol may be with its shape."""
+    counts = {}
+    for symbol in symbols:
+        key = json.dumps(symbol if isinstance(symbol, dict) else {"symbol": symbol})
+        counts[key] = counts.get(key, 0) + 1
+    return [json.loads(key) | {"launches": count} for key, count in counts.items()]
+
+
+def traced_kernels(profiler):
+    """The kernels that ran on a GPU, in order. Their shapes are in the profiler's trace alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "trace.json")
+        profiler.export_chrome_trace(file)
+        with open(file, encoding="utf-8") as text:
+            events = json.load(text)["traceEvents"]
+    kernels = sorted((event for event in events if event.get("cat") == "kernel"),
+                     key=lambda event: event["ts"])
+    return executed({"symbol": kernel["name"], "grid": kernel["args"]["grid"],
+                     "block": kernel["args"]["block"],
+                     "registers": kernel["args"]["registers per thread"],
+                     "shared_bytes": kernel["args"]["shared memory"]} for kernel in kernels)
+
+
 def profiled(action, device):
-    """(symbols of what ran, each once, in order; all operators' names)."""
+    """(what ran, as executed() gives it; all operators' names)."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device != "cpu":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profiler:
         action()
         synchronize(device)
-    on_device, operators = {}, {}
-    for event in profiler.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            if not event.name.startswith(("Memcpy", "Memset")):
-                on_device[event.name] = True
-        elif event.name.startswith("aten::"):
-            operators[event.name] = True
-    if device == "cpu":
-        attention = [name for name in operators if "attention" in name]
-        eager = [name for name in operators if name.removeprefix("aten::") in EAGER_OPERATORS]
-        return attention or eager, list(operators)
-    return list(on_device), list(operators)
+    operators = [event.name for event in profiler.events()
+                 if event.device_type == torch.autograd.DeviceType.CPU
+                 and event.name.startswith("aten::")]
+    if device != "cpu":
+        return traced_kernels(profiler), operators
+    attention = [name for name in operators if "attention" in name]
+    eager = [name for name in operators if name.removeprefix("aten::") in EAGER_OPERATORS]
+    return executed(attention or eager), operators
 
 
 def check_backend(backend, operators):
     """Throws if another backend answered."""
     if backend == "eager" or any(OPERATORS[backend] in name for name in operators):
         return
-    ran = [name for name in operators if "attention" in name]
+    ran = dict.fromkeys(name for name in operators if "attention" in name)
     raise Unsupported(f"PyTorch did not run its {backend} backend but {', '.join(ran) or 'another'}")
 
 

@@ -54,7 +54,7 @@ class Prepared:
         return Attention(self.point, self.backend, 0.0).launch()
 
     def profile(self, attention):
-        """The symbols of the pass; checks the forward of each."""
+        """What the pass runs; checks the forward of each."""
         with torch.set_grad_enabled(self.point.passes != "fwd"):
             forward, operators = profiled(attention.forward, self.device)
         check_backend(self.backend, operators)

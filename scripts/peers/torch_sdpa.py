@@ -13,7 +13,8 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
                              and what its metadata say: pass, layout, mask, lengths, scale, dropout
            sets              copies of the inputs that launches go through in turn (cold caches)
            output            the file to write the outputs of a first launch to
-    ->     handle, kernels (the symbols the pass ran; on the CPU the operators), peak_bytes (of a
+    ->     handle, kernels (what the pass ran: symbol, grid, block, registers of a thread,
+           shared_bytes, launches; on the CPU operators: symbol, launches), peak_bytes (of a
            launch above inputs and masks, with what its forward left), verified_dropout
   time     handle, launches  -> seconds of all together, launch_cost_hidden
   outputs  handle, output    writes the outputs of the last timed launch
@@ -47,7 +48,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)  # attnlab decides when to stop
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
-PROTOCOL = 1
+PROTOCOL = 2
 REMEDY = ("pip install torch for this Python, or set ATTNLAB_PYTHON to one that has it "
           f"(this one is {sys.executable})")
 

@@ -55,6 +55,8 @@ def misbehave():
         return {MISDEED: f"it is an {MISDEED}"}
     if MISDEED == "fatal":
         return {"error": "the device is lost", "fatal": True}
+    if MISDEED == "flat":
+        return {"kernels": [{"symbol": "f", "grid": [1, 2], "launches": 1}]}
     if MISDEED == "old":
         return {"protocol": 0}
     return {}
@@ -66,13 +68,15 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 1, "torch": "9.9.9+fake"} | result
+        return {"protocol": 2, "torch": "9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = request["input"]
         write_outputs(request, request["input"])
-        return {"handle": handle, "kernels": [request["backend"] + "_kernel", request["device"]],
-                "peak_bytes": 4096} | result
+        kernels = [{"symbol": request["backend"] + "_kernel", "grid": [4, 2, 1],
+                    "block": [128, 1, 1], "registers": 40, "shared_bytes": 2048, "launches": 2},
+                   {"symbol": request["device"], "launches": 1}]
+        return {"handle": handle, "kernels": kernels, "peak_bytes": 4096} | result
     if request["handle"] not in handles:
         return {"error": f"there is no handle {request['handle']}"}
     if call == "time":
