@@ -23,6 +23,7 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter =
     "Examples:\n"
+    "  attnlab doctor\n"
     "  attnlab list\n"
     "  attnlab model --seqlen 8k --dtype f16 --mask causal --gpu H100\n"
     "  attnlab run sweeps/quick.json\n"
@@ -116,11 +117,14 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {
-      add_compile_verb(app),       add_list_verb(app),
-      add_model_verb(app),         add_run_verb(app, join_command_line(argc, argv)),
-      add_table_verb(app),         add_verify_verb(app),
-      add_compile_worker_verb(app)};
+  const std::vector<Verb> verbs = {add_compile_verb(app),
+                                   add_doctor_verb(app),
+                                   add_list_verb(app),
+                                   add_model_verb(app),
+                                   add_run_verb(app, join_command_line(argc, argv)),
+                                   add_table_verb(app),
+                                   add_verify_verb(app),
+                                   add_compile_worker_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

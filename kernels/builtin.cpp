@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "kernels/api/counters.h"
+#include "kernels/api/diagnosis.h"
 #include "kernels/api/peaks.h"
 #include "kernels/api/ranges.h"
 #include "kernels/api/registry.h"
@@ -19,6 +20,7 @@
 #if ATTNLAB_WITH_CUDA
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/diagnose.h"
 #include "kernels/cuda/kernel_trace.h"
 #include "kernels/cuda/nvtx.h"
 #include "kernels/cuda/peaks.h"
@@ -99,6 +101,18 @@ Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
   if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
 #endif
   return cpu::telemetry();
+}
+
+std::vector<Diagnosis> diagnose_cuda() {
+#if ATTNLAB_WITH_CUDA
+  return cuda::diagnose();
+#else
+  return {{.what = "CUDA",
+           .health = Health::missing,
+           .finding = "this build has none",
+           .remedy = "run scripts/setup.sh --cuda and build again",
+           .essential = true}};
+#endif
 }
 
 std::vector<Ceiling> measure_peaks(const Device& device,

@@ -24,4 +24,8 @@ struct Diagnosis {
 // permission, NVML, and of each GPU how it is set up. Never throws; without a GPU it says so.
 std::vector<Diagnosis> diagnose_cuda();
 
+// Whether this machine has a GPU that CUDA should show: the driver's module names one, and nobody
+// hid all of them by CUDA_VISIBLE_DEVICES.
+bool expects_gpu();
+
 }  // namespace attnlab

@@ -1,8 +1,10 @@
 // The process's own memory as a device: what a pointer says is there, and launches are done when
 // they return.
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 #include "kernels/api/hash.h"
@@ -10,6 +12,13 @@
 
 namespace attnlab {
 namespace {
+
+// Of a clock that nobody corrects.
+double raw_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 class HostRuntime final : public Runtime {
  public:
@@ -43,7 +52,26 @@ class HostRuntime final : public Runtime {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   std::string timer() const override { return "steady_clock"; }
-  std::string check_timer() override { return ""; }
+
+  // Waits that are measured by another clock. Of several, for one may be interrupted between two
+  // looks at the clocks.
+  std::string check_timer() override {
+    constexpr double kWait = 2e-3;
+    constexpr int kTries = 5;
+    double expected = 0.0;
+    double seconds = 0.0;
+    for (int i = 0; i < kTries; ++i) {
+      seconds = seconds_of(1, [&](int) {
+        const double start = raw_seconds();
+        do {
+          expected = raw_seconds() - start;
+        } while (expected < kWait);
+      });
+      if (std::abs(seconds - expected) <= 0.002 * expected + 1e-6) return "";
+    }
+    return timer() + " says that a wait took " + std::to_string(1e6 * seconds) +
+           " us, CLOCK_MONOTONIC_RAW says " + std::to_string(1e6 * expected) + " us";
+  }
   double graph_seconds_of(int /*launches*/, const Launch& /*launch*/) override { return -1.0; }
   void set_timeout(double /*seconds*/) override {}  // a thread that hangs cannot be ended
 

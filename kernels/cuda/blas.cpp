@@ -20,6 +20,8 @@ struct Cublas {
   decltype(&::cublasGetStatusString) status_string = nullptr;
   decltype(&::cublasGemmStridedBatchedEx_64) gemm = nullptr;
   decltype(&::cublasGemmBatchedEx_64) gemm_of_pointers = nullptr;
+  decltype(&::cublasGetProperty) get_property = nullptr;
+  std::filesystem::path path;
 };
 
 const Cublas& cublas() {
@@ -34,6 +36,8 @@ const Cublas& cublas() {
     library.bind(found.status_string, "cublasGetStatusString");
     library.bind(found.gemm, "cublasGemmStridedBatchedEx_64");
     library.bind(found.gemm_of_pointers, "cublasGemmBatchedEx_64");
+    library.bind(found.get_property, "cublasGetProperty");
+    found.path = library.path();
     return found;
   }();
   return functions;
@@ -72,6 +76,14 @@ cublasComputeType_t compute_type(const GemmTypes& types) {
 }
 
 }  // namespace
+
+BlasLibrary blas_library() {
+  int major = 0;
+  int minor = 0;
+  check(cublas().get_property(MAJOR_VERSION, &major), "its version");
+  check(cublas().get_property(MINOR_VERSION, &minor), "its version");
+  return {.version = std::to_string(major) + "." + std::to_string(minor), .path = cublas().path};
+}
 
 Blas& Blas::of(const Device& device) {
   static std::map<int, Blas> handles;

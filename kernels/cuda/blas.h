@@ -3,6 +3,9 @@
 
 #include <cuda.h>
 
+#include <filesystem>
+#include <string>
+
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 #include "kernels/shared/base.h"
@@ -44,6 +47,13 @@ struct GemmTypes {
   Dtype result = Dtype::f32;  // that of the factors, or f32
   GemmPrecision precision = GemmPrecision::full;
 };
+
+// What is opened, without a GPU. Throws MissingLibrary.
+struct BlasLibrary {
+  std::string version;  // "13.1"
+  std::filesystem::path path;
+};
+BlasLibrary blas_library();
 
 class Blas {
  public:

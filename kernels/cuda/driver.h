@@ -11,7 +11,7 @@ namespace attnlab::cuda {
 // cuda.h hides behind macros.
 // clang-format off
 #define ATTNLAB_DRIVER_FUNCTIONS(X) \
-  X(cuInit) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) \
   X(cuDeviceGetPCIBusId) \
   X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \

@@ -53,7 +53,7 @@ Library::Library(const std::vector<std::string>& names, const std::string& remed
   for (const auto& folder : folders) {
     message += (&folder == &folders[0] ? " " : ", ") + folder.string();
   }
-  throw MissingLibrary(message + complaints + ". " + remedy);
+  throw MissingLibrary(message + complaints, remedy);
 }
 
 void* Library::find(const char* name) const { return dlsym(handle_, name); }

@@ -13,7 +13,17 @@ namespace attnlab::cuda {
 // the remedy.
 class MissingLibrary : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit MissingLibrary(const std::string& finding, const std::string& remedy = "")
+      : std::runtime_error(remedy.empty() ? finding : finding + ". " + remedy),
+        finding_(finding),
+        remedy_(remedy) {}
+  // The message in two.
+  const std::string& finding() const { return finding_; }
+  const std::string& remedy() const { return remedy_; }
+
+ private:
+  std::string finding_;
+  std::string remedy_;
 };
 
 class Library {

@@ -50,6 +50,25 @@ struct NvmlFieldValue {
 };
 static_assert(sizeof(NvmlFieldValue) == 40);
 
+// nvmlProcessInfo_t since version 2.
+struct NvmlProcess {
+  unsigned pid = 0;
+  unsigned long long memory_bytes = 0;  // all bits set: not known
+  unsigned gpu_instance = 0;
+  unsigned compute_instance = 0;
+};
+static_assert(sizeof(NvmlProcess) == 24);
+
+// nvmlUtilization_t: percent of the last sample period, up to a second.
+struct NvmlUtilization {
+  unsigned gpu = 0;
+  unsigned memory = 0;
+};
+
+inline constexpr NvmlReturn kNvmlInsufficientSize = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
+inline constexpr unsigned kNvmlUncorrectedErrors = 1;   // nvmlMemoryErrorType_t
+inline constexpr unsigned kNvmlSinceDriverLoad = 0;     // nvmlEccCounterType_t: volatile
+
 // X(what it returns, name, parameters): without these there is nothing to ask.
 // clang-format off
 #define ATTNLAB_NVML_FUNCTIONS(X) \
@@ -63,7 +82,19 @@ static_assert(sizeof(NvmlFieldValue) == 40);
   X(NvmlReturn, nvmlDeviceGetPowerUsage, (NvmlDevice, unsigned*)) \
   X(NvmlReturn, nvmlDeviceGetFieldValues, (NvmlDevice, int, NvmlFieldValue*)) \
   X(NvmlReturn, nvmlDeviceGetTotalEnergyConsumption, (NvmlDevice, unsigned long long*)) \
-  X(NvmlReturn, nvmlDeviceGetCurrentClocksEventReasons, (NvmlDevice, unsigned long long*))
+  X(NvmlReturn, nvmlDeviceGetCurrentClocksEventReasons, (NvmlDevice, unsigned long long*)) \
+  X(NvmlReturn, nvmlSystemGetDriverVersion, (char*, unsigned)) \
+  X(NvmlReturn, nvmlDeviceGetMigMode, (NvmlDevice, unsigned*, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetComputeRunningProcesses_v3, (NvmlDevice, unsigned*, NvmlProcess*)) \
+  X(NvmlReturn, nvmlDeviceGetUtilizationRates, (NvmlDevice, NvmlUtilization*)) \
+  X(NvmlReturn, nvmlDeviceGetMaxClockInfo, (NvmlDevice, unsigned, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetApplicationsClock, (NvmlDevice, unsigned, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetDefaultApplicationsClock, (NvmlDevice, unsigned, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetPowerManagementDefaultLimit, (NvmlDevice, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetEnforcedPowerLimit, (NvmlDevice, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetEccMode, (NvmlDevice, unsigned*, unsigned*)) \
+  X(NvmlReturn, nvmlDeviceGetTotalEccErrors, \
+    (NvmlDevice, unsigned, unsigned, unsigned long long*))
 // clang-format on
 
 struct Nvml {

@@ -28,6 +28,7 @@ struct Nvrtc {
   std::string version;  // "13.0"
   bool caches = false;  // compiled code, on disk, since CUDA 12.9
   std::string build;
+  std::filesystem::path path;
 };
 
 void check(const Nvrtc& nvrtc, nvrtcResult result, const std::string& what) {
@@ -64,6 +65,7 @@ Nvrtc open_nvrtc() {
   nvrtc.version = std::to_string(major) + "." + std::to_string(minor);
   nvrtc.caches = major > 12 || (major == 12 && minor >= 9);
   preload_builtins(library, nvrtc.version);
+  nvrtc.path = library.path();
   // The third number of the version is nowhere to be asked; patches differ in size.
   std::error_code error;
   nvrtc.build =
@@ -88,6 +90,8 @@ std::string log_of(const Nvrtc& nvrtc, nvrtcProgram program) {
 }  // namespace
 
 std::string nvrtc_version() { return "NVRTC " + the_nvrtc().version; }
+
+std::filesystem::path nvrtc_path() { return the_nvrtc().path; }
 
 std::string nvrtc_build() { return the_nvrtc().build; }
 

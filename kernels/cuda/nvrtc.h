@@ -1,6 +1,7 @@
 // NVRTC, CUDA's compiler as a library, opened when it is first needed.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct NvrtcResult {
 
 // "NVRTC 13.0". Throws MissingLibrary.
 std::string nvrtc_version();
+
+// Of the file that was opened. Throws MissingLibrary.
+std::filesystem::path nvrtc_path();
 
 // The version and what tells two builds of it apart. Throws MissingLibrary.
 std::string nvrtc_build();

@@ -79,6 +79,15 @@ TEST_F(GpuRun, PyTorchCompetes) {
       all, [](const Json& record) { return record.at("kernel") == "torch:flash"; });
   ASSERT_NE(peer, all.end());
   EXPECT_FALSE(peer->at("peer").at("kernels").empty());
+  EXPECT_TRUE(peer->at("peer").at("launch_cost_hidden").is_boolean());
+  const Json& executed = peer->at("evidence").at("executed");
+  EXPECT_FALSE(executed.empty());
+  for (const Json& kernel : executed) {
+    EXPECT_EQ(kernel.at("grid").size(), 3U) << kernel;
+    EXPECT_EQ(kernel.at("block").size(), 3U) << kernel;
+    EXPECT_GT(kernel.at("registers"), 0) << kernel;
+    EXPECT_TRUE(kernel.at("shared_bytes").is_number()) << kernel;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+#include "harness/doctor.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/build_info.h"
+#include "harness/errors.h"
+#include "harness/grid.h"
+#include "harness/test_support.h"
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+namespace {
+
+const Diagnosis kCpu = {.what = "CPU", .finding = "a CPU", .essential = true};
+const Diagnosis kDriver = {.what = "driver", .finding = "580", .essential = true};
+const Diagnosis kNoDriver = {.what = "driver",
+                             .health = Health::missing,
+                             .finding = "there is no libcuda.so.1",
+                             .remedy = "install it",
+                             .essential = true};
+const Diagnosis kNoNvml = {.what = "NVML",
+                           .health = Health::missing,
+                           .finding = "there is no libnvidia-ml.so.1",
+                           .remedy = "install that"};
+const Diagnosis kLowCap = {.what = "GPU 0 power cap",
+                           .health = Health::degraded,
+                           .finding = "400 W",
+                           .remedy = "raise it"};
+
+struct Verdict {
+  BackendChoice asked;
+  bool expects_gpu;
+  Diagnosis cuda;
+  int code;
+};
+
+TEST(Doctor, OnlyWhatIsEssentialAndAskedForIsAnError) {
+  constexpr auto kAuto = BackendChoice::automatic;
+  for (const auto& [asked, expects_gpu, cuda, code] : std::vector<Verdict>{
+           {kAuto, false, kNoDriver, kExitGood},  // a machine without a GPU
+           {kAuto, true, kNoDriver, kExitEnvironment},
+           {kAuto, true, kNoNvml, kExitGood},
+           {kAuto, true, kLowCap, kExitGood},
+           {BackendChoice::cuda, false, kNoDriver, kExitEnvironment},
+           {BackendChoice::cuda, false, kDriver, kExitGood},
+       }) {
+    const Checkup checkup = {
+        .asked = asked, .expects_gpu = expects_gpu, .cpu = {kCpu}, .cuda = {kDriver, cuda}};
+    EXPECT_EQ(exit_code(checkup), code) << cuda.finding << ", " << static_cast<int>(asked);
+  }
+  Diagnosis broken = kCpu;
+  broken.health = Health::missing;
+  EXPECT_EQ(exit_code({.asked = BackendChoice::cpu, .cpu = {broken}}), kExitEnvironment);
+}
+
+TEST(Doctor, ALineSaysStateNameFindingAndRemedy) {
+  const Checkup checkup = {.cpu = {kCpu}, .cuda = {kNoDriver, kLowCap}};
+  EXPECT_EQ(render(checkup),
+            "ok        CPU              a CPU\n"
+            "missing   driver           there is no libcuda.so.1\n"
+            "                           remedy: install it\n"
+            "degraded  GPU 0 power cap  400 W\n"
+            "                           remedy: raise it\n"
+            "\n"
+            "The CPU backend works. The CUDA backend does not work: missing driver. 1 line beside "
+            "that is not ok.\n");
+  EXPECT_EQ(render({.cpu = {kCpu}}),
+            "ok        CPU  a CPU\n\nThe CPU backend works. Nothing else is wanting.\n");
+}
+
+TEST(Doctor, LongFindingsOfSeveralLinesStayInTheirColumn) {
+  Diagnosis line = kNoDriver;
+  line.finding = "first\nsecond";
+  for (int i = 0; i < 40; ++i) line.remedy += " word";
+  const std::string text = render({.cuda = {line}});
+  EXPECT_LE(width(text), kPageWidth) << text;
+  EXPECT_PRED2(contains, text, "missing   driver  first second\n");
+}
+
+TEST(Doctor, JsonHasTheSameLines) {
+  const nlohmann::ordered_json json =
+      to_json({.asked = BackendChoice::cuda, .common = {kLowCap}, .cuda = {kDriver, kNoDriver}});
+  EXPECT_EQ(json["schema"], "attnlab.doctor/1");
+  EXPECT_EQ(json["asked"], "cuda");
+  EXPECT_EQ(json["exit_code"], 3);
+  EXPECT_EQ(json["works"], (nlohmann::ordered_json{{"cpu", nullptr}, {"cuda", false}}));
+  ASSERT_EQ(json["checks"].size(), 3u);
+  EXPECT_EQ(json["checks"][0]["backend"], nullptr);
+  EXPECT_EQ(json["checks"][1]["remedy"], nullptr);
+  EXPECT_EQ(json["checks"][2], (nlohmann::ordered_json{{"backend", "cuda"},
+                                                       {"what", "driver"},
+                                                       {"state", "missing"},
+                                                       {"essential", true},
+                                                       {"finding", "there is no libcuda.so.1"},
+                                                       {"remedy", "install it"}}));
+}
+
+TEST(Doctor, TheCpuOfThisMachineWorks) {
+  const std::vector<Diagnosis> lines = diagnose_cpu(available_devices().back());
+  EXPECT_TRUE(works(lines)) << render({.cpu = lines});
+  EXPECT_GE(lines.size(), 2u);
+}
+
+TEST(Doctor, TheProgramSaysWhetherItIsBuiltForSpeed) {
+  const Diagnosis line = diagnose_build();
+  const std::string flags = build_info().flags;
+  const bool is_fast =
+      (contains(flags, "-O2") || contains(flags, "-O3")) && !contains(flags, "sanitize");
+  EXPECT_EQ(line.health == Health::ok, is_fast) << line.finding;
+  EXPECT_PRED2(contains, line.finding, build_info().commit);
+}
+
+TEST(Doctor, WithoutPyTorchThePeerIsDegraded) {
+  PeerProcess peers({.python = "/nowhere/python3"});
+  const Diagnosis line = diagnose_peer(peers, false);
+  EXPECT_EQ(line.health, Health::degraded);
+  EXPECT_PRED2(contains, line.finding, "/nowhere/python3");
+  EXPECT_PRED2(contains, line.remedy, "ATTNLAB_PYTHON");
+  EXPECT_FALSE(line.essential);
+}
+
+TEST(Doctor, APeerThatSeesNoGpuIsDegradedWhereThereIsOne) {
+  PeerProcess peers({.python = "python3", .script = ATTNLAB_SOURCE_DIR "/tests/data/fake_peer.py"});
+  EXPECT_EQ(diagnose_peer(peers, false).health, Health::ok);
+  const Diagnosis line = diagnose_peer(peers, true);
+  EXPECT_EQ(line.health, Health::degraded);
+  EXPECT_PRED2(contains, line.finding, "torch 9.9.9+fake");
+  EXPECT_NE(line.remedy, "");
+}
+
+TEST(Doctor, InstrumentsThatADeviceLacksAreLinesWithARemedy) {
+  for (const Diagnosis& line : diagnose_instruments(available_devices().back())) {
+    if (line.health == Health::ok) continue;
+    EXPECT_NE(line.finding, "") << line.what;
+    EXPECT_NE(line.remedy, "") << line.what;
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
