@@ -279,7 +279,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Measurement");
   command
       ->add_option("--profile", flags->profile,
-                   "Launch each kernel N times for a profiler; time and record nothing")
+                   "Launch each kernel N times for a profiler; time nothing")
       ->type_name("N")
       ->check(between(1, 1000))
       ->group("Measurement");
