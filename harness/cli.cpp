@@ -30,6 +30,7 @@ constexpr const char* kFooter =
     "  attnlab run --kernel naive,v2 --seqlen 512:4096:x2 --mask none,causal\n"
     "  attnlab verify --kernel v2 --random 500\n"
     "  attnlab compile --arch sm_80,sm_90a\n"
+    "  attnlab peak\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
@@ -117,14 +118,10 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {add_compile_verb(app),
-                                   add_doctor_verb(app),
-                                   add_list_verb(app),
-                                   add_model_verb(app),
-                                   add_run_verb(app, join_command_line(argc, argv)),
-                                   add_table_verb(app),
-                                   add_verify_verb(app),
-                                   add_compile_worker_verb(app)};
+  const std::vector<Verb> verbs = {
+      add_compile_verb(app), add_doctor_verb(app), add_list_verb(app),
+      add_model_verb(app),   add_peak_verb(app),   add_run_verb(app, join_command_line(argc, argv)),
+      add_table_verb(app),   add_verify_verb(app), add_compile_worker_verb(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

@@ -212,6 +212,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                             .peers = &peers,
                             .profile_launches = flags.profile,
                             .measures_energy = flags.energy,
+                            .peaks = known_peaks(device),
                             .memory_limit_bytes = limit,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,

@@ -322,6 +322,18 @@ std::vector<Field> make_fields() {
         return quotient(at(record, {"flops", "useful"}), read_requested_bytes(record));
       });
 
+  add("compulsory_intensity", "FLOP/comp. byte", "FLOP/byte", kMeasure, kSignificant,
+      "useful FLOPs / compulsory bytes", reader({"roof", "intensity_flop_per_byte"}));
+  add("dram_intensity", "FLOP/dram byte", "FLOP/byte", kMeasure, kSignificant,
+      "useful FLOPs / measured bytes of the DRAM",
+      reader({"roof", "dram_intensity_flop_per_byte"}));
+  add("binds", "binds", "", kMeasure, kPlain,
+      "the measured peak that the point is nearer to: compute or memory",
+      reader({"roof", "binds"}));
+  add("pct_peak", "peak %", "%", kMeasure, kSignificant,
+      "rate / settled measured peak of what binds (attnlab peak)",
+      reader({"roof", "percent_of_roof"}));
+
   const auto device = [&add](const char* name, const char* key, const char* summary) {
     add(name, name, "", kIdentity, kPlain, summary, reader({"device", key}));
   };

@@ -78,9 +78,25 @@ std::string plain(std::string_view name) {
   return text;
 }
 
+// Whether a device's name, like "NVIDIA A100-SXM4-80GB", holds the word: an L40 is no L4.
+bool has_word(std::string_view name, std::string_view word) {
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of(" -"), name.size());
+    if (name.substr(0, end) == word) return true;
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const Gpu> gpus() { return kGpus; }
+
+const Gpu* find_gpu(std::string_view device_name) {
+  const auto* row =
+      std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return has_word(device_name, gpu.name); });
+  return row == std::end(kGpus) ? nullptr : row;
+}
 
 std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& where) {
   std::vector<std::string> names;

@@ -35,6 +35,10 @@ struct Gpu {
 
 std::span<const Gpu> gpus();
 
+// The row of a device by the name that its driver gives it, like "NVIDIA H200"; null: there is
+// none.
+const Gpu* find_gpu(std::string_view device_name);
+
 // The rows that a comma list names, each once; case, blanks, '-' and '_' do not matter. Throws
 // UsageError, led by `where`, with the nearest name.
 std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& where);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "harness/gpus.h"
 #include "harness/reference_cache.h"
@@ -26,16 +25,6 @@ constexpr Rates kRates[] = {
     {89, 1024, 512, 256},   // L4
     {90, 4096, 2048, 256},  // H100, H200
 };
-
-// Whether a device's name, like "NVIDIA A100-SXM4-80GB", holds the word: an L40 is no L4.
-bool has_word(std::string_view name, std::string_view word) {
-  while (!name.empty()) {
-    const std::size_t end = std::min(name.find_first_of(" -"), name.size());
-    if (name.substr(0, end) == word) return true;
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -66,9 +55,8 @@ std::string impossible_time(const Record& record) {
     }
   }
   if (record.protocol.cache == CacheState::hot || !record.compulsory_bytes) return "";
-  const auto row =
-      std::ranges::find_if(gpus(), [&](const Gpu& gpu) { return has_word(device.name, gpu.name); });
-  if (row == gpus().end() || !row->memory.bytes_per_s) return "";
+  const Gpu* const row = find_gpu(device.name);
+  if (row == nullptr || !row->memory.bytes_per_s) return "";
   const double floor = static_cast<double>(*record.compulsory_bytes) / *row->memory.bytes_per_s;
   if (seconds >= floor) return "";
   return fmt::format(

@@ -206,6 +206,26 @@ Json peer_json(const PeerEvidence& peer, const std::optional<Evidence>& evidence
            optional(peer.launch_cost_hidden, [](bool hidden) { return Json(hidden); })}};
 }
 
+Json roof_json(const Roof& roof) {
+  const auto source = [](const Roof::Source& from) -> Json {
+    return {{"device", from.device},
+            {"driver", from.driver},
+            {"timestamp", from.timestamp},
+            {"compute", to_string(from.compute)},
+            {"flops_per_s", number(from.peaks.flops_per_s)},
+            {"memory", to_string(from.memory)},
+            {"bytes_per_s", number(from.peaks.bytes_per_s)}};
+  };
+  return {{"intensity_flop_per_byte", optional_number(roof.intensity)},
+          {"dram_intensity_flop_per_byte", optional_number(roof.dram_intensity)},
+          {"binds", optional(roof.binds, [](Limit limit) { return Json(to_string(limit)); })},
+          {"percent_of_compute_peak", optional_number(roof.percent_of_compute_peak)},
+          {"percent_of_memory_peak", optional_number(roof.percent_of_memory_peak)},
+          {"percent_of_roof", optional_number(roof.percent_of_roof)},
+          {"peaks", optional(roof.source, source)},
+          {"reason", roof.reason}};
+}
+
 Json cuda_json(const Device& device) {
   return {{"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},
@@ -287,6 +307,7 @@ Json to_json(const Record& record) {
   json["evidence"] = record.evidence ? evidence_json(record) : Json();
   json["peer"] = optional(
       record.peer, [&](const PeerEvidence& peer) { return peer_json(peer, record.evidence); });
+  json["roof"] = optional(record.roof, roof_json);
   json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);

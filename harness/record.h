@@ -11,6 +11,7 @@
 
 #include "harness/blocks.h"
 #include "harness/energy.h"
+#include "harness/roof.h"
 #include "harness/sweep.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/traffic.h"
@@ -116,6 +117,7 @@ struct Record {
   std::optional<Evidence> evidence;  // of peers, and, as the next two, of what a GPU timed
   std::optional<Counted> counted;
   std::optional<CacheClaim> cache_claim;
+  std::optional<Roof> roof;               // of what was timed
   std::vector<Compilation> compilations;  // of what ran, with what ran before a backward
   Device device;
   Protocol protocol;

@@ -22,6 +22,7 @@
 #include "harness/possible_time.h"
 #include "harness/reference_cache.h"
 #include "harness/repro.h"
+#include "harness/roof.h"
 #include "harness/timing.h"
 #include "kernels/api/ranges.h"
 #include "reference/oracle.h"
@@ -415,6 +416,7 @@ class CaseRun {
     entrant.record.status = ending.status;
     entrant.record.reason = ending.reason;
     entrant.record.timestamp = utc_now();
+    entrant.record.roof = roof_of(entrant.record, context_.peaks);
     if (timing_is_done_) {
       timed_.push_back(entrant.record);
     } else {

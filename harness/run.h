@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/observation.h"
+#include "harness/peaks.h"
 #include "harness/peer_process.h"
 #include "harness/progress.h"
 #include "harness/record.h"
@@ -25,6 +26,7 @@ struct RunContext {
   int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
   Telemetry* telemetry = nullptr;  // of the device; null: clocks and energy are not recorded
   bool measures_energy = false;
+  KnownPeaks peaks = {.reason = "nobody looked for peaks"};  // of the device, for Record::roof
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };

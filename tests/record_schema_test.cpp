@@ -101,6 +101,17 @@ std::vector<Json> records_of_a_gpu() {
                         .compiler = "NVRTC 13.0",
                         .entries = {{.entry = {.name = "softmax", .threads = 256}}},
                         .advisories = {"C7508: ..."}}};
+  ours.roof = Roof{.reason = "not measured"};
+  peer.roof = Roof{.intensity = 1.0,
+                   .dram_intensity = 2.0,
+                   .binds = Limit::memory,
+                   .percent_of_compute_peak = 1.0,
+                   .percent_of_memory_peak = 101.0,
+                   .percent_of_roof = 101.0,
+                   .source = Roof::Source{.device = device.name,
+                                          .driver = device.driver,
+                                          .timestamp = ours.timestamp,
+                                          .peaks = {.flops_per_s = 1e15, .bytes_per_s = 1e12}}};
   peer.point.competitors[0].kernel = "torch:flash";
   peer.flops = Flops();
   peer.peer = PeerEvidence{.version = "torch 2", .peak_bytes = 1, .launch_cost_hidden = true};

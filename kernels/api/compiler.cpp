@@ -1,6 +1,7 @@
 #include "kernels/api/compiler.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "kernels/api/arch.h"
@@ -18,6 +19,18 @@ CompilerSettings& current() {
 void set_compiler(const CompilerSettings& settings) { current() = settings; }
 
 const CompilerSettings& compiler_settings() { return current(); }
+
+std::string cache_folder() {
+  const std::string& set = compiler_settings().cache_folder;
+  if (!set.empty()) return set;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/attnlab";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/attnlab";
+  throw std::runtime_error(
+      "no folder for compiled kernels and measured peaks: neither XDG_CACHE_HOME nor HOME is set; "
+      "name one with --cache-dir DIR");
+}
 
 std::string arch_of(const Device& device) {
   const Arch* arch = find_arch(device.compute_capability);

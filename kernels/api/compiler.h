@@ -74,6 +74,11 @@ struct CompilerSettings {
 void set_compiler(const CompilerSettings& settings);
 const CompilerSettings& compiler_settings();
 
+// Where what is made once for a machine is kept: cache_folder of the settings, else
+// $XDG_CACHE_HOME/attnlab, else ~/.cache/attnlab. Throws std::runtime_error where there is none of
+// them.
+std::string cache_folder();
+
 // "sm_90a" for compute capability 90.
 std::string arch_of(const Device& device);
 

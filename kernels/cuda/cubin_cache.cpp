@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -77,18 +76,6 @@ void write_file(const fs::path& file, const std::string& bytes) {
   check(fsync(descriptor) == 0);
 }
 
-fs::path default_folder() {
-  const std::string& set = compiler_settings().cache_folder;
-  if (!set.empty()) return set;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') return fs::path(cache) / "attnlab";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return fs::path(home) / ".cache/attnlab";
-  throw std::runtime_error(
-      "no folder for compiled kernels: neither XDG_CACHE_HOME nor HOME is set; name one with "
-      "--cache-dir DIR");
-}
-
 [[noreturn]] void fail_to_keep(const fs::path& where, const std::error_code& why) {
   throw std::runtime_error("compiled kernels cannot be kept in " + where.string() + ": " +
                            why.message() +
@@ -97,7 +84,7 @@ fs::path default_folder() {
 
 }  // namespace
 
-CubinCache::CubinCache() : CubinCache(default_folder()) {}
+CubinCache::CubinCache() : CubinCache(cache_folder()) {}
 
 fs::path CubinCache::file_of(const std::string& name, const std::string& key) const {
   std::string leading;
