@@ -13,8 +13,9 @@ namespace {
 constexpr double kSharedBytes = 128, kEx2s = 16, kL1Bytes = 128;
 
 std::optional<double> times_clock(const std::optional<double>& rate, const Device& device) {
-  if (!rate || !(*rate > 0.0)) return std::nullopt;
-  return *rate * device.multiprocessors * device.max_clock_hz;
+  if (!rate) return std::nullopt;
+  const double all = *rate * device.multiprocessors * device.max_clock_hz;
+  return all > 0.0 ? std::optional(all) : std::nullopt;  // not every device tells its clock
 }
 
 std::optional<double> tensor_rate(const Device& device, Dtype dtype, bool tf32) {

@@ -103,7 +103,7 @@ Grid ceilings_grid(const Json& report, Footnotes& footnotes) {
                         {.title = "unit", .left = true},
                         {.title = "burst"},
                         {.title = "settled"},
-                        {.title = "per SM and clock"},
+                        {.title = "per SM and clk"},
                         {.title = "MHz burst"},
                         {.title = "MHz settled"},
                         {.title = "data sheet"},
@@ -136,7 +136,7 @@ Grid memory_grid(const Json& report) {
   Grid grid{.columns = {{.title = "memory", .left = true},
                         {.title = "size"},
                         {.title = "read TB/s"},
-                        {.title = "B per SM and clock"},
+                        {.title = "B per SM and clk"},
                         {.title = "data sheet TB/s"}}};
   for (const Json& level : report["memory"]) {
     grid.rows.push_back({{level["level"].get<std::string>()},

@@ -47,7 +47,37 @@ TEST(PeakReport, WhatIsInvalidOrMissingHasAReasonAndNoRate) {
 TEST(PeakReport, ATableForPeople) {
   const auto report = make_peak_report(h200_peaks(), h200());
   const std::string text = render_peaks(report, TableFormat::table);
-  EXPECT_EQ(text, R"(NVIDIA H200, driver 580.159.04
+  EXPECT_EQ(text, R"(NVIDIA H200, driver 580.159.04, 132 multiprocessors, at most 1980 MHz; measured
+2025-01-01T00:00:00Z. Burst: the first 20 ms after a second of rest; settled: after 1.5 s of the
+same load. Data sheet: H200 SXM 141 GB.
+
+ceiling      unit     burst  settled  per SM and clk  MHz burst  MHz settled  data sheet  settled %
+---------------------------------------------------------------------------------------------------
+tensor_f16   TFLOP/s  800.0    640.0          3232.3       1980         1500       989.4       64.7
+tensor_bf16  TFLOP/s  820.0    660.0          3333.3       1980         1500       989.4       66.7
+tensor_tf32  TFLOP/s  400.0    320.0          1616.2       1980         1500           -          -
+fma_f32      TFLOP/s  60.00    50.00           252.5       1980         1500       66.90       74.7
+hbm_copy     TB/s     4.000    3.900               -       1980         1500       4.800       81.2
+hbm_read     TB/s     4.500    4.000               -       1980         1500       4.800       83.3
+l2_read      TB/s     9.000    8.000            40.4       1980         1500           -          -
+shared_read  TB/s     33.00    23.76           120.0       1980         1500       33.45       71.0
+ex2          Top/s    4.000    2.970            15.0       1980         1500       4.182       71.0
+
+memory              size  read TB/s  B per SM and clk  data sheet TB/s
+----------------------------------------------------------------------
+shared memory   29.3 MiB      23.76             120.0            33.45
+L2              60.0 MiB      8.000              40.4                -
+HBM            139.7 GiB      4.000                 -            4.800
+
+tensor_f16: by a test.
+tensor_bf16: by a test.
+tensor_tf32: by a test.
+fma_f32: by a test.
+hbm_copy: by a test.
+hbm_read: by a test.
+l2_read: by a test.
+shared_read: by a test.
+ex2: by a test.
 )");
 }
 

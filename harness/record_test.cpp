@@ -74,13 +74,14 @@ TEST(Record, HasTheDocumentedShape) {
   const Json json = to_json(full_record());
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  EXPECT_EQ(keys,
-            (std::vector<std::string>{
-                "schema",  "id",      "key",          "sweep",       "kernel",       "backend",
-                "config",  "problem", "input_kind",   "input_file",  "seed",         "status",
-                "reason",  "verify",  "verify_timed", "time",        "energy",       "flops",
-                "memory",  "traffic", "counters",     "cache_claim", "evidence",     "peer",
-                "compile", "device",  "protocol",     "build",       "command_line", "timestamp"}));
+  EXPECT_EQ(
+      keys,
+      (std::vector<std::string>{
+          "schema",       "id",           "key",        "sweep", "kernel",  "backend", "config",
+          "problem",      "input_kind",   "input_file", "seed",  "status",  "reason",  "verify",
+          "verify_timed", "time",         "energy",     "flops", "memory",  "traffic", "counters",
+          "cache_claim",  "evidence",     "peer",       "roof",  "compile", "device",  "protocol",
+          "build",        "command_line", "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],

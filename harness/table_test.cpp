@@ -89,6 +89,10 @@ TEST(Fields, EveryOneIsReadableAndShown) {
         {"median_clock_hz", 1.5e9}, {"cycles", 3e6}, {"settled", true}};
     ok.back()["energy"] = {
         {"joules_per_call", 0.5}, {"picojoules_per_flop", 1.5}, {"mean_power_w", 600.0}};
+    ok.back()["roof"] = {{"intensity_flop_per_byte", 1.5},
+                         {"dram_intensity_flop_per_byte", 1.25},
+                         {"binds", "compute"},
+                         {"percent_of_roof", 50.0}};
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();

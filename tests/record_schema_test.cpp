@@ -59,6 +59,21 @@ std::vector<Json> records_of_broken_kernels() {
   return records;
 }
 
+Roof roof_under(CeilingId compute, CeilingId memory, Limit binds) {
+  return {.intensity = 1.0,
+          .dram_intensity = 2.0,
+          .binds = binds,
+          .percent_of_compute_peak = 1.0,
+          .percent_of_memory_peak = 101.0,
+          .percent_of_roof = 101.0,
+          .source = Roof::Source{.device = "NVIDIA H200",
+                                 .driver = "580.159.04",
+                                 .timestamp = "2025-01-01T00:00:00Z",
+                                 .compute = compute,
+                                 .memory = memory,
+                                 .peaks = {.flops_per_s = 1e15, .bytes_per_s = 1e12}}};
+}
+
 // What a GPU adds: what was compiled, the graph's time, a peer.
 std::vector<Json> records_of_a_gpu() {
   const Device device = {.backend = Backend::cuda,
@@ -102,16 +117,7 @@ std::vector<Json> records_of_a_gpu() {
                         .entries = {{.entry = {.name = "softmax", .threads = 256}}},
                         .advisories = {"C7508: ..."}}};
   ours.roof = Roof{.reason = "not measured"};
-  peer.roof = Roof{.intensity = 1.0,
-                   .dram_intensity = 2.0,
-                   .binds = Limit::memory,
-                   .percent_of_compute_peak = 1.0,
-                   .percent_of_memory_peak = 101.0,
-                   .percent_of_roof = 101.0,
-                   .source = Roof::Source{.device = device.name,
-                                          .driver = device.driver,
-                                          .timestamp = ours.timestamp,
-                                          .peaks = {.flops_per_s = 1e15, .bytes_per_s = 1e12}}};
+  peer.roof = roof_under(CeilingId::tensor_f16, CeilingId::hbm_read, Limit::memory);
   peer.point.competitors[0].kernel = "torch:flash";
   peer.flops = Flops();
   peer.peer = PeerEvidence{.version = "torch 2", .peak_bytes = 1, .launch_cost_hidden = true};
@@ -119,7 +125,13 @@ std::vector<Json> records_of_a_gpu() {
       .symbol = "fmha", .grid = {8, 2, 1}, .block = {128, 1, 1}, .shared_bytes = 1024};
   peer.evidence = Evidence{
       .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}}}}, .as_asked = true};
-  return {to_json(ours), to_json(peer)};
+  std::vector<Json> records = {to_json(ours), to_json(peer)};
+  for (const CeilingId compute :
+       {CeilingId::tensor_bf16, CeilingId::tensor_tf32, CeilingId::fma_f32}) {
+    ours.roof = roof_under(compute, CeilingId::hbm_copy, Limit::compute);
+    records.push_back(to_json(ours));
+  }
+  return records;
 }
 
 class RecordSchema : public Cli {
@@ -201,15 +213,23 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json record = full_record();
   expect_strict(record_schema(), record);
   const Json::json_pointer requested("/traffic/requested"), config("/config");
-  const std::set<std::string> older_records_lack = {
-      "/input_file",      "/problem/lengths/given",
-      "/time/contenders", "/time/graph",
-      "/time/telemetry",  "/energy",
-      "/counters",        "/cache_claim",
-      "/evidence",        "/traffic/valid",
-      "/compile",         "/peer",
-      "/device/cuda",     "/protocol/cache",
-      "/protocol/regime", "/protocol/warmup_launches"};
+  const std::set<std::string> older_records_lack = {"/input_file",
+                                                    "/problem/lengths/given",
+                                                    "/time/contenders",
+                                                    "/time/graph",
+                                                    "/time/telemetry",
+                                                    "/energy",
+                                                    "/counters",
+                                                    "/cache_claim",
+                                                    "/evidence",
+                                                    "/traffic/valid",
+                                                    "/compile",
+                                                    "/peer",
+                                                    "/roof",
+                                                    "/device/cuda",
+                                                    "/protocol/cache",
+                                                    "/protocol/regime",
+                                                    "/protocol/warmup_launches"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;
@@ -251,6 +271,12 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "remove", "path": "/evidence/executed/0/registers"}])",
            R"([{"op": "remove", "path": "/evidence/requested/config"}])",
            R"([{"op": "replace", "path": "/kernel", "value": "naive"}])",
+           R"([{"op": "replace", "path": "/roof/binds", "value": "cache"}])",
+           R"([{"op": "replace", "path": "/roof/peaks", "value": null}])",
+           R"([{"op": "replace", "path": "/roof/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/roof/peaks/flops_per_s", "value": 0}])",
+           R"([{"op": "replace", "path": "/roof/peaks/memory", "value": "l2_read"}])",
+           R"([{"op": "replace", "path": "/roof/intensity_flop_per_byte", "value": -1}])",
        }) {
     EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;
   }
@@ -308,13 +334,14 @@ TEST_F(RecordSchema, WrongRecordsAreRefused) {
 TEST_F(RecordSchema, TheStatusSaysWhichSectionsThereAre) {
   using Names = std::set<std::string>;
   const Names tried = {"flops", "memory", "traffic"};
-  const Names all = {"flops", "memory", "time", "traffic", "verify", "verify_timed"};
+  const Names all = {"flops", "memory", "roof", "time", "traffic", "verify", "verify_timed"};
+  const Names timed = {"roof", "time"};
   const struct {
     const char* status;
     Names needed, refused;
-  } rules[] = {{"ok", all, {}},           {"failed", tried, {"time"}},
-               {"invalid", {}, {"time"}}, {"out_of_memory", {}, {"time"}},
-               {"unsupported", {}, all},  {"skipped", {}, all}};
+  } rules[] = {{"ok", all, {}},          {"failed", tried, timed},
+               {"invalid", {}, timed},   {"out_of_memory", {}, timed},
+               {"unsupported", {}, all}, {"skipped", {}, all}};
   const Json full = full_record();
   for (const auto& [status, needed, refused] : rules) {
     Json record = full;
