@@ -37,7 +37,7 @@ struct Place {
 
 __device__ inline void load(const uint4* from, uint4 (&to)[kLoads]) {
 #pragma unroll
-  for (i32 i = 0; i < kLoads; ++i) to[i] = ptx::ld_global_cg_v4(from + i * kThreads);
+  for (i32 i = 0; i < kLoads; ++i) to[i] = ptx::ld_global_no_allocate_v4(from + i * kThreads);
 }
 
 // Block b reads chunks b, b + stride, ... of `chunks` (modulo their number), `steps` of them.

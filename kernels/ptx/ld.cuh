@@ -6,10 +6,11 @@
 
 namespace attnlab::ptx {
 
-// Past the L1.
-__device__ inline uint4 ld_global_cg_v4(const uint4* from) {
+// Leaves nothing in the L1. Weak, unlike ld.global.cg, which is compiled to a load that is coherent
+// in the whole GPU.
+__device__ inline uint4 ld_global_no_allocate_v4(const uint4* from) {
   uint4 loaded;
-  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(loaded.x), "=r"(loaded.y), "=r"(loaded.z), "=r"(loaded.w)
                : "l"(from));
   return loaded;
