@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string_view>
 
@@ -110,6 +111,7 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
   const int most = is_cold ? std::min(sets, kMostCountedLaunches) : kMostCountedLaunches;
   counted.launches = wanted < most ? std::max(1, static_cast<int>(wanted)) : most;
   counted.l2 = is_cold ? L2State::swept : L2State::steady;
+  const auto start = std::chrono::steady_clock::now();
   try {
     counted.a_launch =
         per_launch(observers.counters->count(
@@ -122,6 +124,7 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
     counted.reason = error.what();
     return;
   }
+  counted.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   counted.valid = observers.wrong_counters.empty();
   counted.reason = observers.wrong_counters;
 }
@@ -213,13 +216,13 @@ std::optional<Observers> open_observers(CounterMode mode, const Device& device) 
     return std::nullopt;
   }
   Observers observers;
+  if (mode == CounterMode::off) {
+    observers.why_no_counters = observers.why_no_trace = "--counters off";
+    return observers;
+  }
   KernelTrace& trace = kernel_trace_of(device);
   observers.why_no_trace = trace.why_not();
   if (observers.why_no_trace.empty()) observers.trace = &trace;
-  if (mode == CounterMode::off) {
-    observers.why_no_counters = "--counters off";
-    return observers;
-  }
   Counters& counters = counters_of(device);
   observers.why_no_counters = counters.why_not();
   if (observers.why_no_counters.empty()) {

@@ -22,6 +22,7 @@ struct Observers {
   bool counts_are_required = false;  // what cannot be counted is invalid
 };
 
+// off: the library that counts is not even loaded, so kernels that ran are not seen either.
 enum class CounterMode : std::uint8_t { automatic, off, require };
 
 // The instruments that the device has; nothing on a CPU. Counters are checked against work of known

@@ -73,6 +73,7 @@ Json counters_json(const std::optional<Counted>& counted) {
   const HardwareCounts& counts = counted->a_launch;
   return {{"launches", counted->launches},
           {"l2", to_string(counted->l2)},
+          {"seconds", number(counted->seconds)},
           {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
           {"wgmma_flops", optional_number(counts.wgmma_flops)},
           {"mma_sync_flops", optional_number(counts.mma_sync_flops)},

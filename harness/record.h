@@ -84,6 +84,7 @@ struct Counted {
   HardwareCounts a_launch;  // the mean of
   int launches = 1;
   L2State l2 = L2State::steady;
+  double seconds = 0.0;  // that it took, launches and all
   bool valid = false;
   std::string reason;  // why it is not valid, or not there at all
 };

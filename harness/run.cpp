@@ -74,17 +74,17 @@ class CaseRun {
     if (!running().empty()) attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
       begin_step("verify again " + entrant->name());
-      attempt(*entrant, [&] { judge_again(*entrant); });
-    }
-    for (Entrant* entrant : running()) {
-      if (observes(*entrant)) {
-        begin_step("observe " + entrant->name());
-        attempt(*entrant, [&] { observe(*entrant, *context_.observers, *context_.device); });
-      }
-      if (context_.measures_energy && !entrant->finished) {
-        begin_step("energy " + entrant->name());
-        attempt(*entrant, [&] { measure_energy_of(*entrant); });
-      }
+      attempt(*entrant, [&] {
+        judge_again(*entrant);
+        if (observes(*entrant)) {
+          begin_step("observe " + entrant->name());
+          observe(*entrant, *context_.observers, *context_.device);
+        }
+        if (context_.measures_energy) {
+          begin_step("energy " + entrant->name());
+          measure_energy_of(*entrant);
+        }
+      });
       if (!entrant->finished) finish(*entrant, {Status::ok, ""});
     }
     if (!timed_.empty()) finished_(timed_);
