@@ -212,16 +212,16 @@ Json roof_json(const Roof& roof) {
             {"driver", from.driver},
             {"timestamp", from.timestamp},
             {"compute", to_string(from.compute)},
-            {"flops_per_s", number(from.peaks.flops_per_s)},
+            {"flops_per_s", number_json(from.peaks.flops_per_s)},
             {"memory", to_string(from.memory)},
-            {"bytes_per_s", number(from.peaks.bytes_per_s)}};
+            {"bytes_per_s", number_json(from.peaks.bytes_per_s)}};
   };
-  return {{"intensity_flop_per_byte", optional_number(roof.intensity)},
-          {"dram_intensity_flop_per_byte", optional_number(roof.dram_intensity)},
+  return {{"intensity_flop_per_byte", number_json(roof.intensity)},
+          {"dram_intensity_flop_per_byte", number_json(roof.dram_intensity)},
           {"binds", optional(roof.binds, [](Limit limit) { return Json(to_string(limit)); })},
-          {"percent_of_compute_peak", optional_number(roof.percent_of_compute_peak)},
-          {"percent_of_memory_peak", optional_number(roof.percent_of_memory_peak)},
-          {"percent_of_roof", optional_number(roof.percent_of_roof)},
+          {"percent_of_compute_peak", number_json(roof.percent_of_compute_peak)},
+          {"percent_of_memory_peak", number_json(roof.percent_of_memory_peak)},
+          {"percent_of_roof", number_json(roof.percent_of_roof)},
           {"peaks", optional(roof.source, source)},
           {"reason", roof.reason}};
 }

@@ -72,9 +72,15 @@ std::optional<Roof> roof_of(const Record& record, const KnownPeaks& known) {
   std::string reason = known.reason;
   std::optional<Roof::Source> source;
   if (known.peaks) source = choose_peaks(*known.peaks, problem.dtype, tf32, reason);
-  const RoofWork work{.flops = static_cast<double>(record.flops->useful),
-                      .bytes = static_cast<double>(compulsory_bytes(problem)),
-                      .seconds = record.time->median_s};
+  RoofWork work{.flops = static_cast<double>(record.flops->useful),
+                .bytes = static_cast<double>(compulsory_bytes(problem)),
+                .seconds = record.time->median_s};
+  if (record.counted && record.counted->valid) {
+    const HardwareCounts& counts = record.counted->a_launch;
+    if (counts.dram_read_bytes && counts.dram_write_bytes) {
+      work.dram_bytes = *counts.dram_read_bytes + *counts.dram_write_bytes;
+    }
+  }
   Roof roof = make_roof(work, source ? std::optional(source->peaks) : std::nullopt);
   roof.source = std::move(source);
   roof.reason = std::move(reason);

@@ -118,6 +118,19 @@ TEST(RoofOfARecord, UsesWhatItHolds) {
   EXPECT_EQ(json["reason"], "");
 }
 
+TEST(RoofOfARecord, TakesCountedBytesThatAreValid) {
+  Record record = timed({.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8});
+  record.counted =
+      Counted{.a_launch = {.dram_read_bytes = 60e9, .dram_write_bytes = 20e9}, .valid = true};
+  const KnownPeaks none = {.reason = "run attnlab peak"};
+  EXPECT_DOUBLE_EQ(roof_of(record, none)->dram_intensity.value(), 4.0);
+  record.counted->valid = false;
+  EXPECT_FALSE(roof_of(record, none)->dram_intensity);
+  record.counted->valid = true;
+  record.counted->a_launch.dram_write_bytes.reset();
+  EXPECT_FALSE(roof_of(record, none)->dram_intensity);
+}
+
 TEST(RoofOfARecord, SaysWhyThereIsNone) {
   const Record record = timed({.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8});
   const Roof roof = roof_of(record, {.reason = "run attnlab peak"}).value();
