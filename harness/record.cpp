@@ -206,26 +206,6 @@ Json peer_json(const PeerEvidence& peer, const std::optional<Evidence>& evidence
            optional(peer.launch_cost_hidden, [](bool hidden) { return Json(hidden); })}};
 }
 
-Json roof_json(const Roof& roof) {
-  const auto source = [](const Roof::Source& from) -> Json {
-    return {{"device", from.device},
-            {"driver", from.driver},
-            {"timestamp", from.timestamp},
-            {"compute", to_string(from.compute)},
-            {"flops_per_s", number_json(from.peaks.flops_per_s)},
-            {"memory", to_string(from.memory)},
-            {"bytes_per_s", number_json(from.peaks.bytes_per_s)}};
-  };
-  return {{"intensity_flop_per_byte", number_json(roof.intensity)},
-          {"dram_intensity_flop_per_byte", number_json(roof.dram_intensity)},
-          {"binds", optional(roof.binds, [](Limit limit) { return Json(to_string(limit)); })},
-          {"percent_of_compute_peak", number_json(roof.percent_of_compute_peak)},
-          {"percent_of_memory_peak", number_json(roof.percent_of_memory_peak)},
-          {"percent_of_roof", number_json(roof.percent_of_roof)},
-          {"peaks", optional(roof.source, source)},
-          {"reason", roof.reason}};
-}
-
 Json cuda_json(const Device& device) {
   return {{"compute_capability", device.compute_capability},
           {"multiprocessors", device.multiprocessors},

@@ -34,5 +34,6 @@ nlohmann::ordered_json evidence_json(const Record& record);  // which has one
 // What was counted, but for the bytes, which stand in `traffic`. Null where nothing was.
 nlohmann::ordered_json counters_json(const std::optional<Counted>& counted);
 nlohmann::ordered_json cache_claim_json(const CacheClaim& claim);
+nlohmann::ordered_json roof_json(const Roof& roof);
 
 }  // namespace attnlab
