@@ -88,6 +88,7 @@ struct RunFlags {
   std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
   std::string counters = "auto";
+  bool further_counters = false;
   std::optional<int> threads, rounds;
   double timeout = kDefaultTimeout;
   int profile = 0;  // launches; 0: not asked for
@@ -221,6 +222,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .shows_progress = !flags.no_progress,
                 .saver = saver ? &*saver : nullptr,
                 .counters = parse_counters(flags.counters),
+                .further_counters = flags.further_counters,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
   if (flags.profile > 0) return profile_sweep(work);
@@ -288,6 +290,10 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->add_option("--counters", flags->counters,
                    "Hardware counters: auto (where there are some), off, require")
       ->type_name("MODE")
+      ->group("Measurement");
+  command
+      ->add_flag("--further-counters", flags->further_counters,
+                 "Also FLOPs by mma.sync, atomics, reductions, in a second pass")
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

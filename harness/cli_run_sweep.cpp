@@ -133,6 +133,7 @@ std::optional<Observers> open_instruments(const SweepRun& run, const std::vector
   if (count_runnable(cases) == 0) return std::nullopt;
   std::optional<Observers> observers = open_observers(run.counters, device);
   if (!observers) return std::nullopt;
+  observers->further_counters = run.further_counters;
   fmt::print(notes, "{}\n", wrap(describe(*observers)));
   std::fflush(notes);
   return observers;

@@ -26,6 +26,7 @@ struct SweepRun {
   bool shows_progress = true;
   TensorSaver* saver = nullptr;  // may be null
   CounterMode counters = CounterMode::automatic;
+  bool further_counters = false;       // CounterRequest::further
   double timeout_s = kDefaultTimeout;  // a launch on a GPU that takes longer hangs
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 // Launches of a counted range: enough for the bytes of one to stand out, few enough to cost
 // nothing. Cold ones are at most as many as there are sets of inputs, so that each reads its own.
-constexpr double kCountedSeconds = 5e-3;
+constexpr double kCountedSeconds = 2e-3;
 constexpr int kMostCountedLaunches = 20;
 
 constexpr double kColdShare = 0.95;  // of the compulsory reads, that a cold launch takes from dram
@@ -113,11 +113,12 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
   counted.l2 = is_cold ? L2State::swept : L2State::steady;
   const auto start = std::chrono::steady_clock::now();
   try {
-    counted.a_launch =
-        per_launch(observers.counters->count(
-                       {.dtype = problem.dtype, .launches = counted.launches, .l2 = counted.l2},
-                       [&](int) { entrant.launch_next(); }),
-                   counted.launches);
+    counted.a_launch = per_launch(observers.counters->count({.dtype = problem.dtype,
+                                                             .launches = counted.launches,
+                                                             .l2 = counted.l2,
+                                                             .further = observers.further_counters},
+                                                            [&](int) { entrant.launch_next(); }),
+                                  counted.launches);
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {

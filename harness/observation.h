@@ -20,6 +20,7 @@ struct Observers {
   std::string why_no_counters = "not asked for";
   std::string wrong_counters;        // what their self-test found; counts are marked invalid
   bool counts_are_required = false;  // what cannot be counted is invalid
+  bool further_counters = false;     // CounterRequest::further
 };
 
 // off: the library that counts is not even loaded, so kernels that ran are not seen either.

@@ -19,9 +19,11 @@ struct HardwareCounts {
   std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
   // Cycles of a multiprocessor, their mean: with a tensor pipe at work; with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
-  std::optional<double> wgmma_flops, mma_sync_flops;    // in the storage type (f32: TF32)
+  std::optional<double> wgmma_flops;              // in the storage type (f32: TF32)
+  std::optional<double> multiprocessor_clock_hz;  // while it was counted
+  // Where CounterRequest::further.
+  std::optional<double> mma_sync_flops;                 // in the storage type (f32: TF32)
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
-  std::optional<double> multiprocessor_clock_hz;        // while it was counted
 
   std::vector<std::string> metrics;  // that were counted, by the library's names
 };
@@ -42,6 +44,7 @@ struct CounterRequest {
   Dtype dtype = Dtype::f16;  // whose matrix operations are counted
   int launches = 1;
   L2State l2 = L2State::steady;
+  bool further = false;  // FLOPs by mma.sync, atomics and reductions, for which it takes two passes
 };
 
 // How the counters did on work of known size.

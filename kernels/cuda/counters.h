@@ -9,6 +9,6 @@ namespace attnlab::cuda {
 Counters& counters_of(const Device& device);
 
 // CUPTI's names of what count() asks for, of which a chip may lack some.
-std::vector<std::string> counted_metrics(Dtype dtype);
+std::vector<std::string> counted_metrics(Dtype dtype, bool further);
 
 }  // namespace attnlab::cuda

@@ -31,12 +31,15 @@ MetricNames of_hopper(MetricNames names) {
   return names;
 }
 
-TEST_F(CounterMetrics, AreTwoPassesOnHopper) {
+TEST_F(CounterMetrics, AreOnePassOnHopperAndTwoWithTheFurtherOnes) {
   for (const Dtype dtype : kDtypes) {
     SCOPED_TRACE(to_string(dtype));
-    const MetricNames names = of_hopper(counted_metrics(dtype));
-    EXPECT_EQ(names.size(), 11U);
-    EXPECT_EQ(passes_on_chip("GH100", names), 2);
+    const MetricNames usual = of_hopper(counted_metrics(dtype, false));
+    EXPECT_EQ(usual.size(), 8U);
+    EXPECT_EQ(passes_on_chip("GH100", usual), 1);
+    const MetricNames all = of_hopper(counted_metrics(dtype, true));
+    EXPECT_EQ(all.size(), 11U);
+    EXPECT_EQ(passes_on_chip("GH100", all), 2);
   }
 }
 

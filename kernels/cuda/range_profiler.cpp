@@ -148,6 +148,7 @@ class RangeProfiler::MetricSet {
   }
 
   bool has(const std::string& metric) const { return host_.has(metric); }
+  int passes() { return count_passes(configuration_); }
 
   std::vector<double> measure(CUpti_RangeProfiler_Object* profiler,
                               const std::function<void()>& before,
@@ -268,13 +269,16 @@ std::vector<double> RangeProfiler::measure(const MetricNames& metrics,
 RangeProfiler::MetricSet& RangeProfiler::activate(const MetricNames& metrics) {
   std::unique_ptr<MetricSet>& set = sets_[metrics];
   if (!set) set = std::make_unique<MetricSet>(chip_, availability_, metrics);
+  const int passes = set->passes();
   // A profiler that has counted one set answers NaN to all others.
-  if (active_ != nullptr && active_ != set.get()) {
-    disable(profiler_);
-    profiler_ = nullptr;
+  const bool is_another = active_ != nullptr && active_ != set.get();
+  if (is_another || passes_ + passes > kMostPasses) {
+    disable(std::exchange(profiler_, nullptr));
     profiler_ = enable();
+    passes_ = 0;
   }
   active_ = set.get();
+  passes_ += passes;
   return *set;
 }
 

@@ -3,6 +3,10 @@
 
 #include <cstdint>
 
+#include "harness/accounting.h"
+#include "harness/arena.h"
+#include "harness/inputs.h"
+#include "harness/statistics.h"
 #include "kernels/cuda/instruments.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -78,6 +82,62 @@ TEST_F(GpuCounters, ReductionsAreCounted) {
   EXPECT_GT(sum, 0.0);
   EXPECT_LE(sum, 32.0 * warps);
   EXPECT_EQ(counts.mma_sync_flops.value(), 0.0);
+}
+
+// More passes than one profiler may make, and other metrics in between: every count is right.
+TEST_F(GpuCounters, CountAsOftenAsAsked) {
+  const std::uint64_t bytes = 4 * kMib;
+  void* const data = runtime().allocate(bytes);
+  instruments().noise(stream(), data, bytes);
+  for (int i = 0; i < 10; ++i) {
+    SCOPED_TRACE(i);
+    const Dtype dtype = i == 4 ? Dtype::bf16 : Dtype::f16;
+    const HardwareCounts counts =
+        counters().count({.dtype = dtype, .further = i % 3 == 2},
+                         [&](int) { instruments().fingerprint(stream(), data, bytes); });
+    EXPECT_NEAR(counts.l2_read_bytes.value(), static_cast<double>(bytes), 0.01 * bytes);
+  }
+  runtime().release(data);
+}
+
+// naive's kernels are short: whatever a launch costs more shows in them first.
+TEST_F(GpuCounters, LeaveTimesAsTheyWere) {
+  const Implementation& naive = *builtin_registry().find("naive", Backend::cuda);
+  const Problem problem = {.dtype = Dtype::f16,
+                           .batch = 4,
+                           .num_heads_q = 4,
+                           .num_heads_kv = 4,
+                           .seqlen_q = 512,
+                           .seqlen_k = 512,
+                           .head_dim = 64,
+                           .layout = Layout::bhsd};
+  Arena arena(runtime());
+  const Inputs inputs(arena, problem, InputKind::normal, 1, gpu().threads);
+  const Config config = default_config(naive);
+  const std::uint64_t workspace_bytes = naive.workspace_bytes(problem, config, gpu());
+  const Arena::Buffer o = arena.allocate("o", bytes_like_q(problem));
+  const Arena::Buffer workspace = arena.allocate("workspace", workspace_bytes);
+  Tensors tensors = inputs.tensors();
+  tensors.o = o.get();
+  tensors.workspace = workspace.get();
+  tensors.workspace_bytes = workspace_bytes;
+  PreparedKernel* const prepared = naive.prepare(problem, config, gpu());
+  const auto launch = [&](int) { naive.launch(prepared, tensors, runtime().queue()); };
+  const auto median_s = [&] {
+    std::vector<double> seconds;
+    for (int i = 0; i < 20; ++i) seconds.push_back(runtime().seconds_of(50, launch));
+    return median(seconds);
+  };
+  median_s();  // warm
+  const double before = median_s();
+  EXPECT_EQ(counters().check().wrong, "");
+  for (int points = 0; points < 12; ++points) {
+    counters().count({.launches = 2}, launch);
+    const double after = median_s();
+    RecordProperty("after_" + std::to_string(points), std::to_string(after / before));
+    EXPECT_NEAR(after, before, 0.01 * before) << "after " << points + 1 << " counts";
+  }
+  naive.release(prepared);
 }
 
 TEST_F(GpuCounters, TheTraceNamesWhatRan) {
