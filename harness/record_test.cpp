@@ -111,7 +111,7 @@ TEST(Record, HasTheDocumentedShape) {
             R"("requested":{"q":{"read_bytes":5,"write_bytes":0},)"
             R"("o":{"read_bytes":0,"write_bytes":6}},)"
             R"("tiles":{"empty":1,"partial":2,"full":3},"l2":null,"dram":null,)"
-            R"("reason":"no hardware counters on the CPU backend"})");
+            R"("valid":false,"reason":"no hardware counters on the CPU backend"})");
   EXPECT_EQ(json["device"].dump(),
             R"({"backend":"cpu","name":"a CPU","isa":"avx2","threads":2,"memory_bytes":99,)"
             R"("cache_bytes":[32768,1048576],"cuda":null})");
@@ -126,7 +126,9 @@ TEST(Record, AbsentSectionsAreNull) {
   record.status = Status::unsupported;
   record.reason = "no such kernel";
   const Json json = to_json(record);
-  for (const char* section : {"verify", "verify_timed", "time", "flops", "memory", "traffic"}) {
+  for (const char* section :
+       {"verify", "verify_timed", "time", "energy", "flops", "memory", "traffic", "counters",
+        "cache_claim", "evidence", "peer", "compile"}) {
     EXPECT_TRUE(json.at(section).is_null()) << section;
   }
   EXPECT_EQ(json["status"], "unsupported");
@@ -142,12 +144,110 @@ TEST(Record, BlockMasksAreRecognisable) {
             R"({"visible_fraction":0.25,"fnv1a":"00000000000000ab"})");
 }
 
-TEST(Record, WhyThereAreNoCountersDependsOnTheBackend) {
+TEST(Record, SaysWhyNothingWasCounted) {
   Record record = full_record();
-  record.point.competitors[0].backend = Backend::cuda;
-  const auto reason = to_json(record)["traffic"]["reason"].get<std::string>();
-  EXPECT_NE(reason.find("CUDA"), std::string::npos) << reason;
-  EXPECT_EQ(reason.find("CPU"), std::string::npos) << reason;
+  const auto reason = [&record] {
+    const Json json = to_json(record);
+    EXPECT_EQ(json["traffic"]["valid"], false);
+    EXPECT_TRUE(json["traffic"]["l2"].is_null() && json["traffic"]["dram"].is_null());
+    EXPECT_TRUE(json["counters"].is_null());
+    return json["traffic"]["reason"].get<std::string>();
+  };
+  EXPECT_EQ(reason(), "no hardware counters on the CPU backend");
+  record.device.backend = Backend::cuda;
+  EXPECT_EQ(reason(), "the point ended before anything was counted");
+  record.counted = Counted{.reason = "no permission"};
+  EXPECT_EQ(reason(), "no permission");
+}
+
+TEST(Record, CountsAreALaunchsMean) {
+  Record record = full_record();
+  record.device.backend = Backend::cuda;
+  record.counted = Counted{.a_launch = {.dram_read_bytes = 100.0,
+                                        .dram_write_bytes = 50.0,
+                                        .l2_read_bytes = 300.0,
+                                        .l2_write_bytes = 150.0,
+                                        .tensor_active_cycles = 250.0,
+                                        .active_cycles = 1000.0,
+                                        .wgmma_flops = 1.0,
+                                        .mma_sync_flops = 2.0,
+                                        .atomic_bytes = 32.0,
+                                        .reduction_bytes = 64.0,
+                                        .multiprocessor_clock_hz = 1.5e9,
+                                        .metrics = {"one", "two"}},
+                           .launches = 7,
+                           .l2 = L2State::swept,
+                           .seconds = 0.5,
+                           .valid = true};
+  const Json json = to_json(record);
+  EXPECT_EQ(json["traffic"]["dram"].dump(), R"({"read_bytes":100.0,"write_bytes":50.0})");
+  EXPECT_EQ(json["traffic"]["l2"].dump(), R"({"read_bytes":300.0,"write_bytes":150.0})");
+  EXPECT_EQ(json["traffic"]["valid"], true);
+  EXPECT_EQ(json["traffic"]["reason"], "");
+  EXPECT_EQ(json["counters"].dump(),
+            R"({"launches":7,"l2":"swept","seconds":0.5,"tensor_active_percent":25.0,)"
+            R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"atomic_bytes":32.0,)"
+            R"("reduction_bytes":64.0,"multiprocessor_clock_hz":1500000000.0,)"
+            R"("metrics":["one","two"]})");
+
+  // A chip that lacks a counter.
+  HardwareCounts& counts = record.counted->a_launch;
+  counts.dram_write_bytes = counts.wgmma_flops = counts.active_cycles = std::nullopt;
+  record.counted->l2 = L2State::steady;
+  const Json lacking = to_json(record);
+  EXPECT_TRUE(lacking["traffic"]["dram"].is_null());
+  EXPECT_FALSE(lacking["traffic"]["l2"].is_null());
+  EXPECT_EQ(lacking["traffic"]["valid"], true);
+  EXPECT_TRUE(lacking["counters"]["wgmma_flops"].is_null());
+  EXPECT_TRUE(lacking["counters"]["tensor_active_percent"].is_null());
+  EXPECT_EQ(lacking["counters"]["l2"], "steady");
+  counts.active_cycles = 0.0;
+  EXPECT_TRUE(to_json(record)["counters"]["tensor_active_percent"].is_null()) << "not infinite";
+}
+
+TEST(Record, AClaimOfCachesHasItsVerdict) {
+  Record record = full_record();
+  record.cache_claim = CacheClaim{.claim = CacheState::cold,
+                                  .verdict = ClaimVerdict::rejected,
+                                  .dram_reads_of_compulsory = 0.5,
+                                  .reason = "a cache"};
+  EXPECT_EQ(to_json(record)["cache_claim"].dump(),
+            R"({"claim":"cold","verdict":"rejected","dram_reads_of_compulsory":0.5,)"
+            R"("reason":"a cache"})");
+  record.cache_claim = CacheClaim{.reason = "not counted"};
+  EXPECT_EQ(to_json(record)["cache_claim"].dump(),
+            R"({"claim":"hot","verdict":"unproved","dram_reads_of_compulsory":null,)"
+            R"("reason":"not counted"})");
+}
+
+TEST(Record, EvidenceIsWhatRanBesideWhatWasAskedFor) {
+  Record record = full_record();
+  record.evidence = Evidence{.executed = {{{.symbol = "softmax",
+                                            .grid = {8, 2, 1},
+                                            .block = {128, 1, 1},
+                                            .registers = 40,
+                                            .static_shared_bytes = 16,
+                                            .dynamic_shared_bytes = 1024,
+                                            .shared_bytes = 1040,
+                                            .launches = 3}}},
+                             .as_asked = true};
+  EXPECT_EQ(to_json(record)["evidence"].dump(),
+            R"({"requested":{"kernel":"v2","backend":"cpu","config":{"block_m":64,"block_n":32}},)"
+            R"("executed":[{"symbol":"softmax","grid":[8,2,1],"block":[128,1,1],"registers":40,)"
+            R"("static_shared_bytes":16,"dynamic_shared_bytes":1024,"shared_bytes":1040,)"
+            R"("launches":3}],"as_asked":true,"verified":true,"timed":true,"reason":""})");
+  record.evidence = Evidence{.reason = "no CUPTI"};
+  record.time.reset();
+  record.verify_timed.clear();
+  const Json unseen = to_json(record)["evidence"];
+  EXPECT_TRUE(unseen["executed"].is_null());
+  EXPECT_TRUE(unseen["as_asked"].is_null());
+  EXPECT_EQ(unseen["verified"], false);
+  EXPECT_EQ(unseen["timed"], false);
+  EXPECT_EQ(unseen["reason"], "no CUPTI");
+  record.verify_timed = record.verify;
+  record.verify_timed[0].pass = false;
+  EXPECT_EQ(to_json(record)["evidence"]["verified"], false);
 }
 
 TEST(Record, OfEachPointTheLast) {

@@ -67,6 +67,15 @@ Records passes() {
   return read_records(ATTNLAB_SOURCE_DIR "/tests/data/passes.jsonl", warnings);
 }
 
+RecordJson counted_traffic() {
+  constexpr double kMib = 1 << 20;
+  return {{"requested_read_bytes", 1.0},
+          {"requested_write_bytes", 1.0},
+          {"l2", {{"read_bytes", 5.0 * kMib}, {"write_bytes", 2.5 * kMib}}},
+          {"dram", {{"read_bytes", 3.0 * kMib}, {"write_bytes", 1.5 * kMib}}},
+          {"valid", true}};
+}
+
 TEST(Fields, EveryOneIsReadableAndShown) {
   const Records records = small();
   for (const FieldHelp& help : field_help()) {
@@ -93,11 +102,35 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                          {"dram_intensity_flop_per_byte", 1.25},
                          {"binds", "compute"},
                          {"percent_of_roof", 50.0}};
+    ok.back()["traffic"] = counted_traffic();
+    ok.back()["counters"] = {{"tensor_active_percent", 12.5}};
+    ok.back()["cache_claim"] = {{"verdict", "proved"}};
+    ok.back()["evidence"] = {{"executed", {{{"symbol", "softmax"}}}}};
     add_speedups(ok);
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();
     }
     EXPECT_TRUE(known) << help.name;
+  }
+}
+
+TEST(Fields, CountedBytesAreThoseOfCountersThatPassedTheirSelfTest) {
+  const auto value_of = [](const RecordJson& traffic, const char* name) {
+    return find_field(name, "").read(RecordJson{{"traffic", traffic}});
+  };
+  const RecordJson traffic = counted_traffic();
+  EXPECT_EQ(value_of(traffic, "l2_mib"), 7.5);
+  EXPECT_EQ(value_of(traffic, "dram_mib"), 4.5);
+  EXPECT_EQ(value_of(traffic, "dram_read_mib"), 3.0);
+  EXPECT_EQ(value_of(traffic, "dram_write_mib"), 1.5);
+  RecordJson invalid = traffic, older = traffic, lacking = traffic;
+  invalid["valid"] = false;
+  older.erase("valid");
+  lacking["l2"] = lacking["dram"] = nullptr;
+  for (const RecordJson& other : {invalid, older, lacking}) {
+    for (const char* name : {"l2_mib", "dram_mib", "dram_read_mib", "dram_write_mib"}) {
+      EXPECT_TRUE(value_of(other, name).is_null()) << name << other;
+    }
   }
 }
 

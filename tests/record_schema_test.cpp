@@ -9,6 +9,7 @@
 #include "harness/fake_kernels.h"
 #include "harness/run.h"
 #include "tests/cli_fixture.h"
+#include "tests/gpu_records.h"
 #include "tests/json_schema.h"
 
 namespace attnlab {
@@ -56,81 +57,6 @@ std::vector<Json> records_of_broken_kernels() {
   run_case(work, context, progress, [&](const std::vector<Record>& finished) {
     for (const Record& record : finished) records.push_back(to_json(record));
   });
-  return records;
-}
-
-Roof roof_under(CeilingId compute, CeilingId memory, Limit binds) {
-  return {.intensity = 1.0,
-          .dram_intensity = 2.0,
-          .binds = binds,
-          .percent_of_compute_peak = 1.0,
-          .percent_of_memory_peak = 101.0,
-          .percent_of_roof = 101.0,
-          .source = Roof::Source{.device = "NVIDIA H200",
-                                 .driver = "580.159.04",
-                                 .timestamp = "2025-01-01T00:00:00Z",
-                                 .compute = compute,
-                                 .memory = memory,
-                                 .peaks = {.flops_per_s = 1e15, .bytes_per_s = 1e12}}};
-}
-
-// What a GPU adds: what was compiled, the graph's time, a peer.
-std::vector<Json> records_of_a_gpu() {
-  const Device device = {.backend = Backend::cuda,
-                         .name = "NVIDIA H200",
-                         .memory_bytes = 1000,
-                         .threads = 16,
-                         .compute_capability = 90,
-                         .multiprocessors = 132,
-                         .l2_bytes = 100,
-                         .max_clock_hz = 1.98e9,
-                         .driver = "580.159.04"};
-  const reference::Verdict verdict = {.tensor = "o", .coverage = 1.0, .pass = true};
-  Record ours = {.point = {.problem = {.dtype = Dtype::f16},
-                           .competitors = {{.kernel = "naive", .backend = Backend::cuda}}},
-                 .sweep = "s",
-                 .verify = {verdict},
-                 .verify_timed = {verdict},
-                 .device = device,
-                 .protocol = default_protocol(Backend::cuda),
-                 .order = {0},
-                 .command_line = "attnlab run",
-                 .timestamp = "2025-01-01T00:00:00Z"};
-  ours.protocol.cache = CacheState::cold;
-  ours.protocol.regime = Regime::settled;
-  ours.time = Timing{.samples_s = {1e-5}, .timer = "events"};
-  Record peer = ours;
-  ours.time->telemetry = judge_blocks(
-      {{.samples = 1,
-        .reading = {.multiprocessor_clock_hz = 1.5e9, .throttle_reasons = {"power cap"}}}},
-      1e-5, "");
-  ours.energy = EnergyRecord{.use = EnergyUse{.seconds = 1.0, .launches = 2.5, .joules = 5.0}};
-  peer.time->telemetry = judge_blocks({}, 1e-5, "no NVML");
-  peer.energy = EnergyRecord{.reason = "no NVML"};
-  ours.time->graph = GraphTiming{.samples_s = {5e-6}};
-  ours.flops = Flops{.executed = 1};
-  ours.memory = Memory{.peak_bytes = 1};
-  ours.requested = Traffic();
-  ours.compilations = {{.unit = "naive-f16",
-                        .arch = "sm_90a",
-                        .compiler = "NVRTC 13.0",
-                        .entries = {{.entry = {.name = "softmax", .threads = 256}}},
-                        .advisories = {"C7508: ..."}}};
-  ours.roof = Roof{.reason = "not measured"};
-  peer.roof = roof_under(CeilingId::tensor_f16, CeilingId::hbm_read, Limit::memory);
-  peer.point.competitors[0].kernel = "torch:flash";
-  peer.flops = Flops();
-  peer.peer = PeerEvidence{.version = "torch 2", .peak_bytes = 1, .launch_cost_hidden = true};
-  const ExecutedKernel kernel = {
-      .symbol = "fmha", .grid = {8, 2, 1}, .block = {128, 1, 1}, .shared_bytes = 1024};
-  peer.evidence = Evidence{
-      .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}}}}, .as_asked = true};
-  std::vector<Json> records = {to_json(ours), to_json(peer)};
-  for (const CeilingId compute :
-       {CeilingId::tensor_bf16, CeilingId::tensor_tf32, CeilingId::fma_f32}) {
-    ours.roof = roof_under(compute, CeilingId::hbm_copy, Limit::compute);
-    records.push_back(to_json(ours));
-  }
   return records;
 }
 
@@ -257,6 +183,39 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/protocol/regime", "value": "cool"}])",
            R"([{"op": "replace", "path": "/flops/executed", "value": null}])",
            R"([{"op": "replace", "path": "/device/cuda/l2_bytes", "value": 1.5}])",
+           // What was counted, and what it proves
+           R"([{"op": "replace", "path": "/traffic/dram", "value": 5}])",
+           R"([{"op": "replace", "path": "/traffic/dram/read_bytes", "value": -1}])",
+           R"([{"op": "remove", "path": "/traffic/l2/write_bytes"}])",
+           R"([{"op": "replace", "path": "/traffic/valid", "value": null}])",
+           R"([{"op": "replace", "path": "/traffic/valid", "value": false}])",
+           R"([{"op": "remove", "path": "/traffic/valid"}])",
+           R"([{"op": "replace", "path": "/traffic/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/counters", "value": null}])",
+           R"([{"op": "replace", "path": "/counters/launches", "value": 0}])",
+           R"([{"op": "replace", "path": "/counters/l2", "value": "clean"}])",
+           R"([{"op": "replace", "path": "/counters/wgmma_flops", "value": "nan"}])",
+           R"([{"op": "replace", "path": "/counters/metrics", "value": []}])",
+           R"([{"op": "replace", "path": "/counters/metrics", "value": ["a", "a"]}])",
+           R"([{"op": "remove", "path": "/counters/atomic_bytes"}])",
+           R"([{"op": "replace", "path": "/backend", "value": "cpu"}])",
+           R"([{"op": "replace", "path": "/kernel", "value": "torch:flash"}])",
+           R"([{"op": "replace", "path": "/cache_claim/claim", "value": "hot"}])",
+           R"([{"op": "replace", "path": "/protocol/cache", "value": "hot"}])",
+           R"([{"op": "replace", "path": "/cache_claim/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/cache_claim/dram_reads_of_compulsory", "value": null}])",
+           R"([{"op": "replace", "path": "/cache_claim/verdict", "value": "rejected"},
+               {"op": "replace", "path": "/cache_claim/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/cache_claim/verdict", "value": "unproved"},
+               {"op": "replace", "path": "/cache_claim/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/evidence/as_asked", "value": false},
+               {"op": "replace", "path": "/evidence/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/evidence/as_asked", "value": null},
+               {"op": "replace", "path": "/evidence/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/evidence/reason", "value": "why"}])",
+           R"([{"op": "replace", "path": "/evidence/executed", "value": null}])",
+           R"([{"op": "replace", "path": "/evidence/verified", "value": false}])",
+           R"([{"op": "replace", "path": "/evidence/timed", "value": false}])",
        }) {
     EXPECT_NE(record_schema().violation(ours.patch(Json::parse(patch))), "") << patch;
   }
