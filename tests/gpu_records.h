@@ -1,11 +1,10 @@
 // Records of points on a GPU, and of a peer, with all that only they have; the figures are made up.
 #pragma once
 
-#include <algorithm>
 #include <functional>
-#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
+#include <string>
 
 #include "harness/record.h"
 #include "harness/roof.h"
@@ -49,26 +48,27 @@ inline void count(Record& record) {
       .claim = CacheState::cold, .verdict = ClaimVerdict::proved, .dram_reads_of_compulsory = 1.0};
 }
 
-// The same point with all that its counters may come to.
-inline std::vector<nlohmann::json> records_of_counters(const Record& counted) {
-  std::vector<nlohmann::json> records;
-  const auto add = [&](const std::function<void(Record&)>& change) {
+// The same point with all that its counters may come to, by name.
+inline std::map<std::string, nlohmann::json> records_of_counters(const Record& counted) {
+  std::map<std::string, nlohmann::json> records;
+  const auto add = [&](const char* name, const std::function<void(Record&)>& change) {
     Record record = counted;
     change(record);
-    records.push_back(to_json(record));
+    records[name] = to_json(record);
   };
-  add([](Record& record) { record.counted->a_launch = {.metrics = {"l1tex__t_bytes.sum"}}; });
-  add([](Record& record) {  // a self-test that failed: figures, and no verdict
+  add("chip lacks them",
+      [](Record& record) { record.counted->a_launch = {.metrics = {"l1tex__t_bytes.sum"}}; });
+  add("self-test failed", [](Record& record) {  // figures, and no verdict
     record.counted->valid = false;
     record.counted->reason = "the counters' self-test failed: ...";
     record.cache_claim = CacheClaim{.claim = CacheState::cold, .reason = record.counted->reason};
   });
-  add([](Record& record) {
+  add("no permission", [](Record& record) {
     record.counted = Counted{.reason = "no permission"};
     record.evidence = Evidence{.reason = "no permission"};
     record.cache_claim = CacheClaim{.claim = CacheState::cold, .reason = "no permission"};
   });
-  add([](Record& record) {
+  add("rejected", [](Record& record) {
     record.status = Status::invalid;
     record.reason = "claims cold caches, but ...";
     record.time.reset();
@@ -77,7 +77,7 @@ inline std::vector<nlohmann::json> records_of_counters(const Record& counted) {
     record.cache_claim->dram_reads_of_compulsory = 0.5;
     record.cache_claim->reason = record.reason;
   });
-  add([](Record& record) {
+  add("not as asked", [](Record& record) {
     record.status = Status::invalid;
     record.reason = "what ran is not what was asked for: ...";
     record.time.reset();
@@ -87,7 +87,7 @@ inline std::vector<nlohmann::json> records_of_counters(const Record& counted) {
     record.counted.reset();
     record.cache_claim.reset();
   });
-  add([](Record& record) {
+  add("hot", [](Record& record) {
     record.protocol.cache = CacheState::hot;
     record.counted->l2 = L2State::steady;
     record.cache_claim =
@@ -96,8 +96,8 @@ inline std::vector<nlohmann::json> records_of_counters(const Record& counted) {
   return records;
 }
 
-// What a GPU adds: what was compiled, the graph's time, a peer, what was counted.
-inline std::vector<nlohmann::json> records_of_a_gpu() {
+// What a GPU adds: what was compiled, the graph's time, a peer, what was counted; by name.
+inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   const Device device = {.backend = Backend::cuda,
                          .name = "NVIDIA H200",
                          .memory_bytes = 1000,
@@ -154,15 +154,16 @@ inline std::vector<nlohmann::json> records_of_a_gpu() {
       .symbol = "fmha", .grid = {8, 2, 1}, .block = {128, 1, 1}, .shared_bytes = 1024};
   peer.evidence = Evidence{
       .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}}}}, .as_asked = true};
-  std::vector<nlohmann::json> records = {to_json(ours), to_json(peer)};
-  std::ranges::move(records_of_counters(ours), std::back_inserter(records));
+  std::map<std::string, nlohmann::json> records = records_of_counters(ours);
+  records["ours"] = to_json(ours);
+  records["peer"] = to_json(peer);
   peer.point.competitors[0].backend = peer.device.backend = Backend::cpu;
   peer.energy.reset();
-  records.push_back(to_json(peer));
+  records["peer on a CPU"] = to_json(peer);
   for (const CeilingId compute :
        {CeilingId::tensor_bf16, CeilingId::tensor_tf32, CeilingId::fma_f32}) {
     ours.roof = roof_under(compute, CeilingId::hbm_copy, Limit::compute);
-    records.push_back(to_json(ours));
+    records[to_string(compute)] = to_json(ours);
   }
   return records;
 }

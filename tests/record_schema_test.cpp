@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -120,7 +121,7 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
     ASSERT_EQ(run(std::string("run --kernel v1 --rounds 2 --out i.jsonl ") + arguments).code, 0);
   }
   for (const Json& record : lines_of(folder_ / "i.jsonl")) all.push_back(record);
-  for (const Json& record : records_of_a_gpu()) all.push_back(record);
+  for (const auto& [name, record] : records_of_a_gpu()) all.push_back(record);
 
   JsonSchema::Parts used;
   for (const Json& record : all) {
@@ -167,8 +168,8 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
 }
 
 TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
-  const std::vector<Json> records = records_of_a_gpu();
-  const Json &ours = records[0], &peer = records[1];
+  const std::map<std::string, Json> records = records_of_a_gpu();
+  const Json &ours = records.at("ours"), &peer = records.at("peer");
   for (const char* patch : {
            R"([{"op": "replace", "path": "/compile", "value": []}])",
            R"([{"op": "replace", "path": "/compile/0/arch", "value": "90"}])",
@@ -203,6 +204,7 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/cache_claim/claim", "value": "hot"}])",
            R"([{"op": "replace", "path": "/protocol/cache", "value": "hot"}])",
            R"([{"op": "replace", "path": "/cache_claim/reason", "value": "why"}])",
+           R"([{"op": "remove", "path": "/cache_claim/reason"}])",
            R"([{"op": "replace", "path": "/cache_claim/dram_reads_of_compulsory", "value": null}])",
            R"([{"op": "replace", "path": "/cache_claim/verdict", "value": "rejected"},
                {"op": "replace", "path": "/cache_claim/reason", "value": "why"}])",
@@ -239,6 +241,48 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
        }) {
     EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;
   }
+}
+
+TEST_F(RecordSchema, WhatNobodyCountedProvesNothing) {
+  const std::map<std::string, Json> records = records_of_a_gpu();
+  const Json& ours = records.at("ours");
+  const Json bytes = {{"read_bytes", 1}, {"write_bytes", 1}};
+  const auto expect_refused = [](Json record, const char* place, const Json& value) {
+    EXPECT_EQ(record_schema().violation(record), "");
+    record[Json::json_pointer(place)] = value;
+    EXPECT_NE(record_schema().violation(record), "") << place << " in " << record["key"];
+  };
+  const Json& uncounted = records.at("no permission");
+  expect_refused(uncounted, "/traffic/l2", bytes);
+  expect_refused(uncounted, "/traffic/dram", bytes);
+  expect_refused(uncounted, "/cache_claim/reason", "");
+  expect_refused(uncounted, "/evidence/reason", "");
+  Json valid = uncounted["traffic"];
+  valid["valid"] = true;
+  valid["reason"] = "";
+  expect_refused(uncounted, "/traffic", valid);
+  expect_refused(uncounted, "/cache_claim", ours["cache_claim"]);
+
+  Json skipped = uncounted;
+  skipped["status"] = "skipped";
+  skipped["reason"] = "why";
+  for (const char* section : {"verify", "verify_timed", "time", "flops", "memory", "traffic",
+                              "roof", "evidence", "cache_claim"}) {
+    skipped[section] = nullptr;
+  }
+  for (const Json& other : {records.at("peer"), full_record(), skipped}) {
+    expect_refused(other, "/counters", ours["counters"]);
+    Json unproved = uncounted["cache_claim"];
+    unproved["claim"] = other["protocol"]["cache"];
+    expect_refused(other, "/cache_claim", unproved);
+  }
+  // A hot claim is never rejected.
+  Json rejected = records.at("rejected");
+  rejected["protocol"]["cache"] = "hot";
+  Json claim = rejected["cache_claim"];
+  rejected["cache_claim"] = nullptr;
+  claim["claim"] = "hot";
+  expect_refused(rejected, "/cache_claim", claim);
 }
 
 TEST_F(RecordSchema, WrongRecordsAreRefused) {
