@@ -203,6 +203,10 @@ int run(const RunFlags& flags, const std::string& command_line) {
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
                                                : default_output(sweep);
+  // What may throw comes before `work`: where an initializer throws, GCC 12 destroys twice the
+  // members of an aggregate that come before it.
+  const CounterMode counters = parse_counters(flags.counters);
+  const KnownPeaks peaks = known_peaks(device);
   PeerProcess peers;
   SweepRun work{.sweep = sweep,
                 .cases = cases,
@@ -213,7 +217,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                             .peers = &peers,
                             .profile_launches = flags.profile,
                             .measures_energy = flags.energy,
-                            .peaks = known_peaks(device),
+                            .peaks = peaks,
                             .memory_limit_bytes = limit,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
@@ -221,7 +225,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
                 .format = format,
                 .shows_progress = !flags.no_progress,
                 .saver = saver ? &*saver : nullptr,
-                .counters = parse_counters(flags.counters),
+                .counters = counters,
                 .further_counters = flags.further_counters,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);

@@ -53,6 +53,9 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --seqlen 4 --threads 0", "--threads"},
       {"run --seqlen 4 --memory-limit many", "--memory-limit: 'many'"},
       {"run --seqlen 4 --format txt", "--format: 'txt'"},
+      {"run --seqlen 4 --counters nonsense",
+       "--counters: 'nonsense' is none of auto, off, require"},
+      {"run --seqlen 4 --counters requir", "did you mean 'require'?"},
       {"run --backend gpu", "--backend: 'gpu'"},
       {"run --heads 8 --heads-kv 3", "heads = 8 is not a multiple of heads_kv = 3"},
       {"run", "nothing to do"},
@@ -196,6 +199,20 @@ TEST_F(Cli, NothingThatCouldRunIsExitThree) {
   const Json record = Json::parse(read(folder_ / "r.jsonl"));
   EXPECT_EQ(record["status"], "unsupported");
   EXPECT_PRED2(contains, record["reason"].get<std::string>(), "cuda");
+}
+
+TEST_F(Cli, CountersThatAreRequiredAndNotThereAreExitThree) {
+  const std::string point = "run --backend cpu --kernel v2 --seqlen 8 --rounds 2 --no-progress ";
+  const Result required = run(point + "--counters require --out r.jsonl");
+  EXPECT_EQ(required.code, 3);
+  EXPECT_PRED2(contains, required.err, "--counters require: ");
+  EXPECT_PRED2(contains, required.err, "; take --backend cuda");
+  EXPECT_EQ(read(folder_ / "r.jsonl"), "") << "nothing was run";
+  for (const char* mode : {"auto", "off"}) {
+    const Result result = run(point + "--counters " + mode);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.out.find("Counters"), std::string::npos) << result.out;
+  }
 }
 
 // Of a record: the names of the tensors that were verified after timing.
