@@ -203,8 +203,8 @@ int run(const RunFlags& flags, const std::string& command_line) {
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
                                                : default_output(sweep);
-  // What may throw comes before `work`: where an initializer throws, GCC 12 destroys twice the
-  // members of an aggregate that come before it.
+  // Not within the braces of `work`: where a later initializer throws, GCC 12 destroys a member
+  // that came from a call, as peaks would, twice.
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
   PeerProcess peers;

@@ -75,6 +75,13 @@ TEST(Contradiction, UnitsMayShareTheNameOfAnEntry) {
   EXPECT_PRED2(contains, contradiction(wrong, units, nullptr), "tile ran with");
 }
 
+TEST(Contradiction, UnitsThatCannotBeToldApartRanTogether) {
+  const Compilation units[] = {{.unit = "dq", .entries = {compiled("tile")}},
+                               {.unit = "dkv", .entries = {compiled("tile")}}};
+  const ExecutedKernel kernels[] = {executed("tile")};
+  EXPECT_EQ(contradiction(kernels, units, nullptr), "");
+}
+
 TEST(Contradiction, SomethingMustHaveRun) {
   const Compilation units[] = {{.unit = "rows", .entries = {compiled("softmax")}}};
   EXPECT_EQ(contradiction({}, units, nullptr), "no kernel ran on the device");
