@@ -1,31 +1,11 @@
-// The kernels of this tree, in priority order, the devices they run on, and what the CUDA side does
-// for all: the only file that includes generations.
-#include <stdexcept>
-
-#include "kernels/api/counters.h"
-#include "kernels/api/diagnosis.h"
-#include "kernels/api/peaks.h"
-#include "kernels/api/ranges.h"
+// The kernels of this tree, in priority order: the only file that includes generations.
 #include "kernels/api/registry.h"
-#include "kernels/api/runtime.h"
-#include "kernels/api/telemetry.h"
-#include "kernels/cpu/backend.h"
-#include "kernels/cpu/no_counters.h"
-#include "kernels/cpu/telemetry.h"
 #include "kernels/minimal/cpu.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v1/cpu.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v3/cpu.h"
 #if ATTNLAB_WITH_CUDA
-#include "kernels/cuda/counters.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/diagnose.h"
-#include "kernels/cuda/kernel_trace.h"
-#include "kernels/cuda/nvtx.h"
-#include "kernels/cuda/peaks.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/telemetry.h"
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
 #endif
@@ -46,82 +26,6 @@ const Registry& builtin_registry() {
   };
   static const Registry registry(kBuiltin);
   return registry;
-}
-
-std::vector<Device> available_devices() {
-#if ATTNLAB_WITH_CUDA
-  std::vector<Device> devices = cuda::devices();
-#else
-  std::vector<Device> devices;
-#endif
-  devices.push_back(cpu::cpu_device());
-  return devices;
-}
-
-std::string why_no_device(Backend backend) {
-  if (backend == Backend::cpu) return "";
-#if ATTNLAB_WITH_CUDA
-  return cuda::why_no_devices();
-#else
-  return "this build has no CUDA: run scripts/setup.sh --cuda and build again";
-#endif
-}
-
-Runtime& runtime_of([[maybe_unused]] const Device& device) {
-#if ATTNLAB_WITH_CUDA
-  if (device.backend == Backend::cuda) return cuda::runtime_of(device);
-#endif
-  return host_runtime();
-}
-
-Counters& counters_of([[maybe_unused]] const Device& device) {
-#if ATTNLAB_WITH_CUDA
-  if (device.backend == Backend::cuda) return cuda::counters_of(device);
-#endif
-  return cpu::counters();
-}
-
-KernelTrace& kernel_trace_of([[maybe_unused]] const Device& device) {
-#if ATTNLAB_WITH_CUDA
-  if (device.backend == Backend::cuda) return cuda::kernel_trace_of(device);
-#endif
-  return cpu::kernel_trace();
-}
-
-#if ATTNLAB_WITH_CUDA
-ProfilerRange::ProfilerRange(const std::string& name) { cuda::push_range(name.c_str()); }
-ProfilerRange::~ProfilerRange() { cuda::pop_range(); }
-#else
-ProfilerRange::ProfilerRange(const std::string&) {}
-ProfilerRange::~ProfilerRange() = default;
-#endif
-
-Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
-#if ATTNLAB_WITH_CUDA
-  if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
-#endif
-  return cpu::telemetry();
-}
-
-std::vector<Diagnosis> diagnose_cuda() {
-#if ATTNLAB_WITH_CUDA
-  return cuda::diagnose();
-#else
-  return {{.what = "CUDA",
-           .health = Health::missing,
-           .finding = "this build has none",
-           .remedy = "run scripts/setup.sh --cuda and build again",
-           .essential = true}};
-#endif
-}
-
-std::vector<Ceiling> measure_peaks(const Device& device,
-                                   [[maybe_unused]] const std::function<void(CeilingId)>& begins) {
-#if ATTNLAB_WITH_CUDA
-  if (device.backend == Backend::cuda) return cuda::measure_peaks(device, begins);
-#endif
-  throw std::runtime_error("the ceilings of a " + std::string(to_string(device.backend)) +
-                           " device are not measured: take a GPU");
 }
 
 }  // namespace attnlab

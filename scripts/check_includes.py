@@ -314,6 +314,8 @@ SNIPPETS = (
     ("kernels/api/problem.h", ONCE + '#include "kernels/cpu/tile.h"\n', "(rule 1)"),
     ("kernels/api/problem.cpp", "#include <fmt/format.h>\n", "fmt"),
     ("kernels/builtin.cpp", '#include "kernels/v2/v2.h"\n', ""),
+    ("kernels/devices.cpp", '#include "kernels/cuda/runtime.h"\n', ""),
+    ("kernels/devices.cpp", '#include "kernels/naive/cuda.h"\n', "only kernels/builtin.cpp"),
     ("kernels/other.cpp", '#include "kernels/v2/v2.h"\n', "only kernels/builtin.cpp"),
     ("kernels/builtin.cpp", '#include "harness/run.h"\n', "(rule 1)"),
     ("reference/oracle.h", ONCE + '#include <Eigen/Core>\n#include "kernels/api/problem.h"\n', ""),

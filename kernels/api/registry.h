@@ -29,7 +29,7 @@ class Registry {
 // The kernels of this tree (kernels/builtin.cpp).
 const Registry& builtin_registry();
 
-// The devices that this machine has, best first; the CPU is always there.
+// The devices that this machine has, best first; the CPU is always there (kernels/devices.cpp).
 std::vector<Device> available_devices();
 
 // Why this machine has no device of the backend, and what to do about it; empty if it has one.
