@@ -1,0 +1,82 @@
+// Fields of what the hardware's counters saw, and of the device's measured peaks.
+#include <utility>
+
+#include "harness/field_list.h"
+
+namespace attnlab {
+namespace {
+
+constexpr NumberFormat kPlain = NumberFormat::plain;
+constexpr NumberFormat kSignificant = NumberFormat::significant;
+
+RecordJson read_executed(const RecordJson& record) {
+  const RecordJson kernels = at(record, {"evidence", "executed"});
+  if (!kernels.is_array()) return nullptr;
+  std::string text;
+  for (const RecordJson& kernel : kernels) {
+    text += (text.empty() ? "" : " ") + at(kernel, {"symbol"}).get<std::string>();
+  }
+  return text;
+}
+
+// Bytes of a counter that passed its self-test, reads and writes of both or of one kind.
+FieldReader counted_mib(const char* memory, std::vector<const char*> kinds) {
+  return [memory, kinds = std::move(kinds)](const RecordJson& record) -> RecordJson {
+    if (at(record, {"traffic", "valid"}) != true) return nullptr;
+    double total = 0.0;
+    for (const char* kind : kinds) {
+      const RecordJson bytes = at(record, {"traffic", memory, kind});
+      if (!bytes.is_number()) return nullptr;
+      total += bytes.get<double>();
+    }
+    return total * kMibPerByte;
+  };
+}
+
+}  // namespace
+
+void add_counter_fields(FieldList& list) {
+  const auto add = [&list](const char* name, const char* title, const char* memory,
+                           std::vector<const char*> kinds, const char* summary) {
+    list.add_measure(name, title, "MiB", kSignificant, summary,
+                     counted_mib(memory, std::move(kinds)));
+  };
+  add("l2_mib", "L2 MiB", "l2", {"read_bytes", "write_bytes"},
+      "what the multiprocessors asked the L2 for (counted)");
+  add("l2_read_mib", "L2 read MiB", "l2", {"read_bytes"}, "of it, reads");
+  add("l2_write_mib", "L2 write MiB", "l2", {"write_bytes"}, "of it, writes");
+  add("dram_mib", "dram MiB", "dram", {"read_bytes", "write_bytes"},
+      "what reached the GPU's memory (counted)");
+  add("dram_read_mib", "dram read MiB", "dram", {"read_bytes"}, "of it, reads");
+  add("dram_write_mib", "dram write MiB", "dram", {"write_bytes"}, "of it, writes");
+  list.add_measure("tensor_pct", "tensor %", "%", kSignificant,
+                   "cycles with a tensor pipe at work, of those with a warp (counted)",
+                   value_at({"counters", "tensor_active_percent"}));
+  list.add_measure("cache_claim", "cache claim", "", kPlain,
+                   "hot or cold caches: proved, unproved or rejected by the counters",
+                   value_at({"cache_claim", "verdict"}));
+  list.add_measure("executed", "executed", "", kPlain, "kernels that really ran, symbols",
+                   read_executed);
+}
+
+void add_roof_fields(FieldList& list) {
+  list.add_measure("intensity", "FLOP/byte", "FLOP/byte", kSignificant,
+                   "arithmetic intensity: useful FLOPs / requested bytes",
+                   [](const RecordJson& record) {
+                     return quotient(at(record, {"flops", "useful"}), read_requested_bytes(record));
+                   });
+  list.add_measure("compulsory_intensity", "FLOP/comp. byte", "FLOP/byte", kSignificant,
+                   "useful FLOPs / compulsory bytes",
+                   value_at({"roof", "intensity_flop_per_byte"}));
+  list.add_measure("dram_intensity", "FLOP/dram byte", "FLOP/byte", kSignificant,
+                   "useful FLOPs / measured bytes of the DRAM",
+                   value_at({"roof", "dram_intensity_flop_per_byte"}));
+  list.add_measure("binds", "binds", "", kPlain,
+                   "the measured peak that the point is nearer to: compute or memory",
+                   value_at({"roof", "binds"}));
+  list.add_measure("pct_peak", "peak %", "%", kSignificant,
+                   "rate / settled measured peak of what binds (attnlab peak)",
+                   value_at({"roof", "percent_of_roof"}));
+}
+
+}  // namespace attnlab

@@ -1,0 +1,88 @@
+// Fields of the time and of what follows from it: rates, clocks, energy.
+#include "harness/field_list.h"
+
+namespace attnlab {
+namespace {
+
+constexpr NumberFormat kPlain = NumberFormat::plain;
+constexpr NumberFormat kSignificant = NumberFormat::significant;
+constexpr NumberFormat kRatio = NumberFormat::ratio;
+
+// Operations per second of the median time, in units of `unit`.
+FieldReader rate(const char* count, double unit) {
+  return [count, unit](const RecordJson& record) -> RecordJson {
+    const RecordJson per_second =
+        quotient(at(record, {"flops", count}), at(record, {"time", "median_s"}));
+    if (per_second.is_null()) return nullptr;
+    return per_second.get<double>() / unit;
+  };
+}
+
+RecordJson read_tokens_per_s(const RecordJson& record) {
+  const RecordJson batch = at(record, {"problem", "batch"});
+  const RecordJson queries = at(record, {"problem", "seqlen_q"});
+  if (!batch.is_number() || !queries.is_number()) return nullptr;
+  return quotient(batch.get<double>() * queries.get<double>(), at(record, {"time", "median_s"}));
+}
+
+// Half the width of the interval, in percent of the median.
+RecordJson read_ci(const RecordJson& record) {
+  const RecordJson interval = at(record, {"time", "ci95_s"});
+  if (!interval.is_array() || interval.size() != 2) return nullptr;
+  if (!interval[0].is_number() || !interval[1].is_number()) return nullptr;
+  const double half = 50.0 * (interval[1].get<double>() - interval[0].get<double>());
+  return quotient(half, at(record, {"time", "median_s"}));
+}
+
+}  // namespace
+
+void add_time_fields(FieldList& list) {
+  const auto add = [&list](const char* name, const char* title, const char* key,
+                           const char* summary) {
+    list.add_measure(name, title, "ms", kSignificant, summary, scaled({"time", key}, 1e3));
+  };
+  add("time_ms", "ms", "median_s", "median time");
+  add("q1_ms", "q1 ms", "q1_s", "first quartile of the time");
+  add("q3_ms", "q3 ms", "q3_s", "third quartile of the time");
+  add("min_ms", "min ms", "min_s", "shortest time");
+  list.add_measure("ci", "ci %", "%", kRatio, "half the 95 % interval of the median, of the median",
+                   read_ci);
+  list.add_measure("n", "n", "", kPlain, "samples of the time", value_at({"time", "n"}));
+}
+
+void add_telemetry_fields(FieldList& list) {
+  list.add_measure("clock_mhz", "MHz", "MHz", kSignificant,
+                   "median clock of a GPU's multiprocessors around the samples",
+                   scaled({"time", "telemetry", "median_clock_hz"}, 1e-6));
+  list.add_measure("cycles", "cycles", "", kSignificant,
+                   "median time x mean clock around the samples",
+                   value_at({"time", "telemetry", "cycles"}));
+  list.add_measure("settled", "settled", "", kPlain,
+                   "false: more than a quarter of the samples' blocks is 5 % off the median clock",
+                   value_at({"time", "telemetry", "settled"}));
+  list.add_measure("energy_j", "J/call", "J", kSignificant,
+                   "energy of a launch, idle power included (run --energy)",
+                   value_at({"energy", "joules_per_call"}));
+  list.add_measure("pj_per_flop", "pJ/FLOP", "pJ", kSignificant,
+                   "energy of a launch / useful FLOPs (run --energy)",
+                   value_at({"energy", "picojoules_per_flop"}));
+  list.add_measure("power_w", "W", "W", kSignificant,
+                   "mean power while the energy was measured (run --energy)",
+                   value_at({"energy", "mean_power_w"}));
+}
+
+void add_rate_fields(FieldList& list) {
+  list.add_measure("gflops", "GFLOP/s", "GFLOP/s", kSignificant, "useful FLOPs / median time",
+                   rate("useful", 1e9));
+  list.add_measure("tflops", "TFLOP/s", "TFLOP/s", kSignificant, "useful FLOPs / median time",
+                   rate("useful", 1e12));
+  list.add_measure("tflops_paper", "paper TFLOP/s", "TFLOP/s", kSignificant,
+                   "the papers' convention: every pair, half of them if causal",
+                   rate("paper", 1e12));
+  list.add_measure("tokens_per_s", "tokens/s", "1/s", kSignificant,
+                   "query rows of all entries / median time", read_tokens_per_s);
+  list.add_measure("speedup", "speedup", "", kRatio, "time of naive on the same case / median time",
+                   value_at({kSpeedupKey}));
+}
+
+}  // namespace attnlab
