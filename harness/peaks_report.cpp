@@ -174,15 +174,11 @@ std::string heading(const Json& report) {
 
 Json make_peak_report(const Peaks& peaks, const Device& device) {
   const Gpu* const sheet = datasheet_of(device);
-  Json report = {{"schema", kPeakReportSchema},
-                 {"device", peaks.device},
-                 {"driver", peaks.driver},
-                 {"multiprocessors", peaks.multiprocessors},
-                 {"max_clock_hz", peaks.max_clock_hz},
-                 {"timestamp", peaks.timestamp},
-                 {"commit", peaks.commit},
-                 {"datasheet", nullptr},
-                 {"ceilings", Json::array()}};
+  Json report = to_json(peaks);  // where and when; the ceilings are said in another way here
+  report.erase("ceilings");
+  report["schema"] = kPeakReportSchema;
+  report["datasheet"] = nullptr;
+  report["ceilings"] = Json::array();
   if (sheet != nullptr) {
     report["datasheet"] = {{"variant", sheet->variant}, {"source", sheet->source}};
   }

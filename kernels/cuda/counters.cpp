@@ -11,6 +11,7 @@
 
 #include "kernels/api/runtime.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/instruments.h"
 #include "kernels/cuda/range_profiler.h"
@@ -85,23 +86,6 @@ void subtract(HardwareCounts& total, const HardwareCounts& sweep,
   }
 }
 
-// Memory of the GPU, as long as the object lives.
-class Buffer {
- public:
-  Buffer(Runtime& runtime, std::uint64_t bytes)
-      : runtime_(runtime), data_(runtime.allocate(bytes)) {
-    runtime_.fill(data_, 1, bytes);
-  }
-  ~Buffer() { runtime_.release(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  void* get() const { return data_; }
-
- private:
-  Runtime& runtime_;
-  void* data_;
-};
-
 class GpuCounters final : public Counters {
  public:
   explicit GpuCounters(const Device& device) : device_(device) {}
@@ -163,8 +147,8 @@ class GpuCounters final : public Counters {
                          const std::function<void()>& work) {
     if (l2 == L2State::steady) return read_range(metrics, work, work);
     // Made here: making one writes it, which would be counted.
-    const Buffer& first = sweep_buffer(first_sweep_);
-    const Buffer& second = sweep_buffer(second_sweep_);
+    const DeviceBuffer& first = sweep_buffer(first_sweep_);
+    const DeviceBuffer& second = sweep_buffer(second_sweep_);
     const auto sweep_before = [&] { read_all(first); };
     const auto sweep_at_end = [&] { read_all(second); };
     auto sweep = sweeps_.find(names_of(metrics));
@@ -195,7 +179,7 @@ class GpuCounters final : public Counters {
   }
 
   std::uint64_t sweep_bytes() const { return kSweepTimesL2 * device_.l2_bytes; }
-  const Buffer& sweep_buffer(std::optional<Buffer>& place) {
+  const DeviceBuffer& sweep_buffer(std::optional<DeviceBuffer>& place) {
     if (!place) {
       place.emplace(*runtime_, sweep_bytes());
       instruments_->noise(stream(), place->get(), sweep_bytes());
@@ -203,7 +187,7 @@ class GpuCounters final : public Counters {
     return *place;
   }
 
-  void read_all(const Buffer& buffer) {
+  void read_all(const DeviceBuffer& buffer) {
     instruments_->fingerprint(stream(), buffer.get(), sweep_bytes());
     runtime_->synchronize();
   }
@@ -212,8 +196,8 @@ class GpuCounters final : public Counters {
   CounterCheck check_now() {
     CounterCheck result;
     {
-      const Buffer from(*runtime_, kCheckBytes);
-      const Buffer to(*runtime_, kCheckBytes);
+      const DeviceBuffer from(*runtime_, kCheckBytes);
+      const DeviceBuffer to(*runtime_, kCheckBytes);
       instruments_->noise(stream(), from.get(), kCheckBytes);
       const CounterRequest request = {.l2 = L2State::swept};
       const HardwareCounts copied = count(
@@ -250,7 +234,7 @@ class GpuCounters final : public Counters {
   Runtime* runtime_ = nullptr;
   std::optional<RangeProfiler> profiler_;
   std::optional<Instruments> instruments_;
-  std::optional<Buffer> first_sweep_, second_sweep_;
+  std::optional<DeviceBuffer> first_sweep_, second_sweep_;
   std::map<MetricNames, HardwareCounts> sweeps_;  // what one counts
   std::optional<CounterCheck> check_;
 };

@@ -10,6 +10,7 @@
 #include "kernels/api/runtime.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/instruments.h"
 #include "kernels/cuda/peak_kernels.h"
@@ -38,22 +39,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-class Buffer {
- public:
-  Buffer(Runtime& runtime, u64 bytes) try : runtime_(runtime), data_(runtime.allocate(bytes)) {
-  } catch (const std::bad_alloc&) {
-    throw std::runtime_error("no " + mib(bytes) +
-                             " of memory are free on the GPU: end what else uses it");
-  }
-  ~Buffer() { runtime_.release(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  void* get() const { return data_; }
-
- private:
-  Runtime& runtime_;
-  void* data_;
-};
+DeviceBuffer allocate(Runtime& runtime, u64 bytes) try {
+  return {runtime, bytes};
+} catch (const std::bad_alloc&) {
+  throw std::runtime_error("no " + mib(bytes) +
+                           " of memory are free on the GPU: end what else uses it");
+}
 
 class Measurement {
  public:
@@ -63,7 +54,7 @@ class Measurement {
         stream_(as_stream(runtime_.queue())),
         clock_(device),
         kernels_(device),
-        results_(runtime_, kernels_.results_bytes()) {}
+        results_(allocate(runtime_, kernels_.results_bytes())) {}
 
   Ceiling measure(CeilingId id) {
     Ceiling ceiling{.id = id};
@@ -98,9 +89,9 @@ class Measurement {
     const auto element_bytes = static_cast<u64>(size_bytes(dtype));
     const u64 rows = product_rows(device_, element_bytes);
     const u64 elements = rows * rows;
-    const Buffer factors(runtime_, 2 * elements * element_bytes);
-    const Buffer result(runtime_, elements * element_bytes);
-    const Buffer workspace(runtime_, Blas::workspace_bytes(device_));
+    const DeviceBuffer factors = allocate(runtime_, 2 * elements * element_bytes);
+    const DeviceBuffer result = allocate(runtime_, elements * element_bytes);
+    const DeviceBuffer workspace = allocate(runtime_, Blas::workspace_bytes(device_));
     kernels_.fill_normal(stream_, dtype, factors.get(), 2 * elements);
     const void* const right = behind(factors.get(), elements * element_bytes);
     Blas& blas = Blas::of(device_);
@@ -148,7 +139,7 @@ class Measurement {
   void read_l2(Ceiling& ceiling) {
     const u64 chunks = cached_chunks(device_);
     const u64 bytes = chunks * kPeakChunkBytes;
-    const Buffer buffer(runtime_, bytes);
+    const DeviceBuffer buffer = allocate(runtime_, bytes);
     kernels_.fill_normal(stream_, Dtype::f32, buffer.get(), bytes / sizeof(float));
     ceiling.how = "a kernel goes round in " + mib(bytes) +
                   ", 16 bytes at a time past the L1, every block at a place of its own";
@@ -159,7 +150,7 @@ class Measurement {
   void read(Ceiling& ceiling) {
     const u64 chunks = streamed_chunks(device_, kernels_.blocks());
     const u64 bytes = chunks * kPeakChunkBytes;
-    const Buffer buffer(runtime_, bytes);
+    const DeviceBuffer buffer = allocate(runtime_, bytes);
     kernels_.fill_normal(stream_, Dtype::f32, buffer.get(), bytes / sizeof(float));
     ceiling.how = "a kernel reads " + mib(bytes) + " once, 16 bytes at a time";
     const auto steps = static_cast<u32>(chunks / kernels_.blocks());
@@ -172,7 +163,8 @@ class Measurement {
   void copy(Ceiling& ceiling) {
     const u64 all = streamed_chunks(device_, 2 * kernels_.blocks());
     const u64 bytes = all / 2 * kPeakChunkBytes;
-    const Buffer from(runtime_, bytes), to(runtime_, bytes);
+    const DeviceBuffer from = allocate(runtime_, bytes);
+    const DeviceBuffer to = allocate(runtime_, bytes);
     kernels_.fill_normal(stream_, Dtype::f32, from.get(), bytes / sizeof(float));
     const auto steps = static_cast<u32>(all / 2 / kernels_.blocks());
     const std::string what = mib(bytes) +
@@ -233,7 +225,7 @@ class Measurement {
   CUstream stream_;
   Instruments clock_;
   PeakKernels kernels_;
-  Buffer results_;
+  DeviceBuffer results_;
 };
 
 }  // namespace
