@@ -62,6 +62,6 @@ inline void check(CUptiResult result, const char* what) {
 // A struct of parameters as CUPTI wants it: all zero but its own size.
 #define ATTNLAB_CUPTI_PARAMS(type, name) \
   type name = {};                        \
-  name.structSize = type##_STRUCT_SIZE
+  (name).structSize = type##_STRUCT_SIZE
 
 }  // namespace attnlab::cuda

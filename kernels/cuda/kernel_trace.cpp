@@ -126,7 +126,8 @@ class GpuKernelTrace final : public KernelTrace {
     auto records = Records::instance().take();
     std::ranges::stable_sort(records, {}, &std::pair<std::uint64_t, ExecutedKernel>::first);
     std::vector<ExecutedKernel> kernels;
-    for (auto& [start, kernel] : records) {
+    for (auto& record : records) {
+      ExecutedKernel& kernel = record.second;
       const auto same = std::ranges::find_if(
           kernels, [&](const ExecutedKernel& other) { return is_same_launch(other, kernel); });
       if (same != kernels.end()) {
