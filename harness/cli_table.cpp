@@ -7,6 +7,7 @@
 
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/evidence_report.h"
 #include "harness/grid.h"
 #include "harness/record.h"
 
@@ -25,6 +26,7 @@ struct TableFlags {
   std::string rows, cols, values;
   std::vector<std::string> where;
   std::string format = "table";
+  bool evidence = false;
 };
 
 std::string footer() {
@@ -40,6 +42,9 @@ std::string footer() {
          "  attnlab table results/*.jsonl --where kernel=v2 --rows seqlen --cols block --value "
          "gflops\n"
          "  attnlab table before.jsonl after.jsonl --cols kernel,commit --value time_ms,ci\n"
+         "  attnlab table results/*.jsonl --rows seqlen,pass --value "
+         "requested_mib,l2_mib,dram_mib\n"
+         "  attnlab table results/quick.jsonl --evidence --where kernel=naive\n"
          "  attnlab table results/quick.jsonl --format csv > quick.csv";
 }
 
@@ -62,6 +67,9 @@ TableOptions make_options(const TableFlags& flags) {
 
 int run(const TableFlags& flags) {
   const TableOptions options = make_options(flags);
+  if (flags.evidence && !(flags.rows + flags.cols + flags.values).empty()) {
+    throw UsageError("--evidence: has columns of its own: leave --rows, --cols and --value out");
+  }
   std::vector<nlohmann::ordered_json> records;
   std::vector<std::string> warnings;
   for (const std::string& file : flags.files) {
@@ -70,7 +78,8 @@ int run(const TableFlags& flags) {
   for (const std::string& warning : warnings) fmt::print(stderr, "attnlab table: {}\n", warning);
   if (records.empty()) throw UsageError("the files hold no records");
   try {
-    fmt::print("{}", render_table(records, options));
+    fmt::print("{}",
+               flags.evidence ? render_evidence(records, options) : render_table(records, options));
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
         fmt::format("a record lacks a field or has it in another form: {}", error.what()));
@@ -98,6 +107,10 @@ Verb add_table_verb(CLI::App& app) {
       ->type_name("FIELD=VALUE,...")
       ->take_all()
       ->expected(1)
+      ->group("Layout");
+  command
+      ->add_flag("--evidence", flags->evidence,
+                 "Which kernels really ran, with their shapes; what was verified and timed")
       ->group("Layout");
   command->add_option("--format", flags->format, "table, markdown, csv or json")
       ->type_name("NAME")

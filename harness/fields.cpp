@@ -52,6 +52,17 @@ const Field& find_field(std::string_view name, std::string_view where) {
   throw UsageError(fmt::format("{}: unknown field '{}'{}", where, name, suggestion(name, names)));
 }
 
+std::vector<RecordJson> choose(std::vector<RecordJson> records, const Conditions& where) {
+  for (const auto& [name, values] : where) {
+    const Field& field = find_field(name, "--where");
+    std::erase_if(records, [&](const RecordJson& record) {
+      return std::ranges::find(values, exact(field.read(record))) == values.end();
+    });
+    if (records.empty()) throw UsageError(fmt::format("--where {}: no record is left", name));
+  }
+  return records;
+}
+
 const std::vector<FieldHelp>& field_help() {
   static const std::vector<FieldHelp> kHelp = [] {
     std::vector<FieldHelp> help;

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace attnlab {
@@ -41,6 +42,11 @@ const std::vector<Field>& fields();
 
 // Throws UsageError, led by `where`, with the nearest name.
 const Field& find_field(std::string_view name, std::string_view where);
+
+// Those whose fields have one of the values (in their exact text), for all conditions. Throws
+// UsageError, naming --where, for an unknown field and where none is left.
+using Conditions = std::vector<std::pair<std::string, std::vector<std::string>>>;
+std::vector<RecordJson> choose(std::vector<RecordJson> records, const Conditions& where);
 
 // What a table shows: "-" for null.
 std::string display(const Field& field, const RecordJson& value);

@@ -274,17 +274,7 @@ std::string render_pivot_csv(const Records& records, const TableOptions& options
 Records select(const Records& records, const TableOptions& options) {
   Records all = records;
   add_speedups(all);
-  for (const auto& condition : options.where) {
-    const Field& field = find_field(condition.first, "--where");
-    std::erase_if(all, [&](const RecordJson& record) {
-      return std::ranges::find(condition.second, exact(field.read(record))) ==
-             condition.second.end();
-    });
-    if (all.empty()) {
-      throw UsageError(fmt::format("--where {}: no record is left", condition.first));
-    }
-  }
-  return all;
+  return choose(std::move(all), options.where);
 }
 
 }  // namespace
