@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -254,19 +255,19 @@ struct PreparedProblem : PreparedKernel {
   Problem problem;
 };
 
+// Until the test ends: what is on a device that is lost is not released.
+std::list<PreparedProblem> prepared;
+
 // A right kernel, run as a case.
 class ObservedCase : public testing::Test {
  protected:
   ObservedCase() {
     kernel_.prepare = [](const Problem& problem, const Config&, const Device&) {
-      return static_cast<PreparedKernel*>(new PreparedProblem(problem));
+      return static_cast<PreparedKernel*>(&prepared.emplace_back(problem));
     };
-    kernel_.launch = [](PreparedKernel* prepared, const Tensors& tensors, void*) {
-      fake::for_each_row(static_cast<PreparedProblem*>(prepared)->problem, tensors,
+    kernel_.launch = [](PreparedKernel* kernel, const Tensors& tensors, void*) {
+      fake::for_each_row(static_cast<PreparedProblem*>(kernel)->problem, tensors,
                          [](const fake::Row& row) { fake::attend(row, row.mask.seqlen_k); });
-    };
-    kernel_.release = [](PreparedKernel* prepared) {
-      delete static_cast<PreparedProblem*>(prepared);
     };
     work_ = {.problem = {.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8},
              .competitors = {{.kernel = "fake", .implementation = &kernel_}}};
@@ -278,6 +279,8 @@ class ObservedCase : public testing::Test {
     trace_.executed = {executed("softmax")};
     counters_.counts = {.dram_read_bytes = 0.0, .metrics = {"dram__bytes_read.sum"}};
   }
+
+  ~ObservedCase() override { prepared.clear(); }
 
   Record run() {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
