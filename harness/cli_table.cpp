@@ -108,9 +108,7 @@ Verb add_table_verb(CLI::App& app) {
       ->take_all()
       ->expected(1)
       ->group("Layout");
-  command
-      ->add_flag("--evidence", flags->evidence,
-                 "Which kernels really ran, with their shapes; what was verified and timed")
+  command->add_flag("--evidence", flags->evidence, "Which kernels really ran, in which shape")
       ->group("Layout");
   command->add_option("--format", flags->format, "table, markdown, csv or json")
       ->type_name("NAME")

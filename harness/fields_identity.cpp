@@ -89,6 +89,14 @@ void add_kernel_fields(FieldList& list) {
 }
 
 void add_origin_fields(FieldList& list) {
+  // Older records were all taken so.
+  list.add_identity("cache", "hot or cold caches, as the protocol asks",
+                    [](const RecordJson& record) {
+                      const RecordJson cache = at(record, {"protocol", "cache"});
+                      return cache.is_null() ? RecordJson("hot") : cache;
+                    });
+  list.add_identity("regime", "burst or settled, as the protocol asks",
+                    value_at({"protocol", "regime"}));
   list.add_identity("device", "where it ran", value_at({"device", "name"}));
   list.add_identity("isa", "instruction set that the CPU kernels used",
                     value_at({"device", "isa"}));

@@ -18,7 +18,7 @@ namespace {
 
 // Launches of a counted range: enough for the bytes of one to stand out, few enough to cost
 // nothing. Cold ones are at most as many as there are sets of inputs, so that each reads its own.
-constexpr double kCountedSeconds = 2e-3;
+constexpr double kCountedSeconds = 5e-3;
 constexpr int kMostCountedLaunches = 20;
 
 constexpr double kColdShare = 0.95;  // of the compulsory reads, that a cold launch takes from dram

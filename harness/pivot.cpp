@@ -148,8 +148,9 @@ std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& recor
   std::vector<std::string> differing;
   for (const Field& field : fields()) {
     const std::string name = field.name;
-    const bool tells_apart =
-        field.kind == FieldKind::axis || name == "kernel" || name == "backend" || name == "config";
+    const bool tells_apart = field.kind == FieldKind::axis || name == "kernel" ||
+                             name == "backend" || name == "config" || name == "cache" ||
+                             name == "regime";
     const bool implied = name == "seqlen";  // by seqlen_q and seqlen_k
     if (tells_apart && !implied && field.read(a) != field.read(b)) differing.push_back(name);
   }

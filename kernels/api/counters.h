@@ -19,13 +19,13 @@ struct HardwareCounts {
   std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
   // Cycles of a multiprocessor, their mean: with a tensor pipe at work; with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
-  std::optional<double> wgmma_flops;              // in the storage type (f32: TF32)
-  std::optional<double> multiprocessor_clock_hz;  // while it was counted
+  std::optional<double> wgmma_flops;  // in the storage type (f32: TF32)
   // Where CounterRequest::further.
   std::optional<double> mma_sync_flops;                 // in the storage type (f32: TF32)
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
 
-  std::vector<std::string> metrics;  // that were counted, by the library's names
+  std::optional<double> multiprocessor_clock_hz;  // while it was counted
+  std::vector<std::string> metrics;               // that were counted, by the library's names
 };
 
 // What the L2 holds when a range begins and when it ends. Its dirty lines reach DRAM when others
