@@ -75,14 +75,18 @@ MetricNames names_of(const std::vector<Metric>& metrics) {
   return names;
 }
 
-// Everything of `total` that is a sum over the range, less what the sweep in it counted.
+// Everything of `total` that is a sum over the range, less what the sweep in it counted. A sweep
+// writes nothing: what is written while it runs are dirty lines that were there before, some MB of
+// which survive any sweep, and are found before the range as well as left behind it.
 void subtract(HardwareCounts& total, const HardwareCounts& sweep,
               const std::vector<Metric>& metrics) {
   for (const Metric& metric : metrics) {
     std::optional<double>& value = total.*metric.field;
     const std::optional<double>& of_sweep = sweep.*metric.field;
-    const bool is_rate = metric.field == &HardwareCounts::multiprocessor_clock_hz;
-    if (value && of_sweep && !is_rate) *value = std::max(0.0, *value - *of_sweep);
+    const bool stays = metric.field == &HardwareCounts::dram_write_bytes ||
+                       metric.field == &HardwareCounts::l2_write_bytes ||
+                       metric.field == &HardwareCounts::multiprocessor_clock_hz;
+    if (value && of_sweep && !stays) *value = std::max(0.0, *value - *of_sweep);
   }
 }
 

@@ -74,7 +74,7 @@ TEST_F(GpuCounters, ReductionsAreCounted) {
   void* const data = runtime().allocate(bytes);
   instruments().noise(stream(), data, bytes);
   const HardwareCounts counts = counters().count(
-      {.launches = 1}, [&](int) { instruments().fingerprint(stream(), data, bytes); });
+      {.further = true}, [&](int) { instruments().fingerprint(stream(), data, bytes); });
   runtime().release(data);
   // One addition a warp to one word, whose result nobody reads: a sector each.
   const double warps = 4.0 * gpu().multiprocessors * 256 / 32;
