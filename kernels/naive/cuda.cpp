@@ -252,8 +252,23 @@ void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
 
 void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
 
+// As on the CPU, but that rows which no block holds in registers are read twice: S for its softmax,
+// P and dP for that of the backward.
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
-  return count_passes(problem, WritesLse::in_f32);
+  Traffic counted = count_passes(problem, WritesLse::in_f32);
+  if (row_class(problem.seqlen_k).chunks > 0) return counted;
+  std::int64_t elements = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const bool is_packed = problem.layout == Layout::packed;
+    elements += problem.queries(b) * (is_packed ? problem.keys(b) : problem.seqlen_k);
+  }
+  const std::int64_t matrix_bytes = elements * problem.num_heads_q * size_bytes(problem.dtype);
+  if (runs_forward(problem)) counted[Operand::s].read_bytes += matrix_bytes;
+  if (runs_backward(problem)) {
+    counted[Operand::p].read_bytes += matrix_bytes;
+    counted[Operand::dp].read_bytes += matrix_bytes;
+  }
+  return counted;
 }
 
 }  // namespace

@@ -127,5 +127,20 @@ TEST_F(NaiveCudaCompiles, CleanlyForAllStorageTypes) {
   }
 }
 
+TEST(NaiveCudaTraffic, RowsThatNoBlockHoldsAreReadTwice) {
+  Problem problem = {.dtype = Dtype::f16, .num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 4};
+  const auto extra = [&](Pass pass, std::int64_t keys, Operand operand) {
+    problem.pass = pass;
+    problem.seqlen_k = keys;
+    const Traffic gpu = kCuda.traffic(problem, default_config(kCuda));
+    return gpu[operand].read_bytes - count_passes(problem, WritesLse::in_f32)[operand].read_bytes;
+  };
+  EXPECT_EQ(extra(Pass::fwd, 8192, Operand::s), 0);
+  EXPECT_EQ(extra(Pass::fwd, 8193, Operand::s), 2 * 4 * 8193 * 2);
+  EXPECT_EQ(extra(Pass::bwd, 8193, Operand::s), 0);
+  EXPECT_EQ(extra(Pass::bwd, 8193, Operand::p), 2 * 4 * 8193 * 2);
+  EXPECT_EQ(extra(Pass::fwdbwd, 8193, Operand::dp), 2 * 4 * 8193 * 2);
+}
+
 }  // namespace
 }  // namespace attnlab::naive
