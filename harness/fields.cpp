@@ -53,12 +53,15 @@ const Field& find_field(std::string_view name, std::string_view where) {
 }
 
 std::vector<RecordJson> choose(std::vector<RecordJson> records, const Conditions& where) {
-  for (const auto& [name, values] : where) {
-    const Field& field = find_field(name, "--where");
+  for (const auto& condition : where) {
+    const Field& field = find_field(condition.first, "--where");
     std::erase_if(records, [&](const RecordJson& record) {
-      return std::ranges::find(values, exact(field.read(record))) == values.end();
+      return std::ranges::find(condition.second, exact(field.read(record))) ==
+             condition.second.end();
     });
-    if (records.empty()) throw UsageError(fmt::format("--where {}: no record is left", name));
+    if (records.empty()) {
+      throw UsageError(fmt::format("--where {}: no record is left", condition.first));
+    }
   }
   return records;
 }
