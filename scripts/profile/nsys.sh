@@ -2,7 +2,7 @@
 # Nsight Systems on a point: what the queue did when, with the ranges of attnlab over it.
 #
 #   scripts/profile/nsys.sh POINT... [-- OPTIONS OF NSYS PROFILE...]
-#   scripts/profile/nsys.sh --kernel naive,minimal --seqlen 1k --dtype f16
+#   scripts/profile/nsys.sh --kernel naive,minimal --seqlen 1k --dtype f32
 #
 # POINT is what `attnlab run` takes. Each kernel is launched 20 times in the NVTX range
 # attnlab@profile. The trace goes to attnlab.nsys-rep, or where --output says; open it in Nsight's
