@@ -27,7 +27,8 @@ function(attnlab_find_cuda_headers result)
   endif()
   set(folders)
   foreach(root ${roots})
-    list(APPEND folders ${root}/include ${root}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/include)
+    list(APPEND folders ${root}/include ${root}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/include
+         ${root}/extras/CUPTI/include)
   endforeach()
   foreach(folder ${site_packages})
     file(GLOB found LIST_DIRECTORIES true ${folder}/nvidia/cu1*/include ${folder}/nvidia/*/include)
@@ -37,7 +38,8 @@ function(attnlab_find_cuda_headers result)
     list(APPEND folders /usr/include)  # Debian's nvidia-cuda-dev
   endif()
   set(include)
-  foreach(header cuda.h nvrtc.h cublas_v2.h crt/host_defines.h nvtx3/nvToolsExt.h)
+  foreach(header cuda.h nvrtc.h cublas_v2.h crt/host_defines.h nvtx3/nvToolsExt.h
+          cupti_range_profiler.h)
     foreach(folder ${folders})
       if(EXISTS ${folder}/${header})
         list(APPEND include ${folder})
@@ -58,14 +60,15 @@ if(ATTNLAB_CUDA)
   file(CONFIGURE OUTPUT ${test_source} CONTENT "#include <cublas_v2.h>
 #include <cuda.h>
 #include <nvrtc.h>
+#include <cupti_range_profiler.h>
 #include <nvtx3/nvToolsExt.h>
-static_assert(CUDA_VERSION >= 12000);
+static_assert(CUDA_VERSION >= 12060);
 int main() { return sizeof(CUtensorMap) == 128 ? 0 : 1; }
 ")
   try_compile(found ${PROJECT_BINARY_DIR}/generated/cuda_headers ${test_source}
     CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${cuda_include}"
     OUTPUT_VARIABLE words)
-  set(why "no cuda.h, nvrtc.h, cublas_v2.h and nvtx3 of CUDA 12 or newer were found")
+  set(why "no cuda.h, nvrtc.h, cublas_v2.h, nvtx3 and CUPTI of CUDA 12.6 or newer were found")
   if(found AND NOT cuda_include)  # the compiler knows a folder that we do not
     set(cuda_where "where the compiler finds them by itself")
     if(ATTNLAB_CUDA_ROOT)

@@ -26,7 +26,8 @@ headers=(valijson/validator.hpp)
 # Of one release, which CUDA's driver 580 and newer run.
 cuda_packages=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88
                nvidia-cublas==13.1.0.3 nvidia-cuda-cupti==13.0.85 nvidia-nvtx==13.0.85)
-cuda_files=(include/{cuda.h,nvrtc.h,cublas_v2.h,cupti.h,crt/host_defines.h,nvtx3/nvToolsExt.h}
+cuda_files=(include/{cuda.h,nvrtc.h,cublas_v2.h,cupti_range_profiler.h,crt/host_defines.h}
+            include/nvtx3/nvToolsExt.h
             lib/{libnvrtc.so,libnvrtc-builtins.so,libcublas.so,libcublasLt.so,libcupti.so})
 
 with_cuda=
