@@ -28,7 +28,10 @@ struct Counters final : attnlab::Counters {
     raise(trouble, "cannot count");
     return counts;
   }
-  const CounterCheck& check() override { return self_test; }
+  const CounterCheck& check() override {
+    raise(trouble, "cannot count");
+    return self_test;
+  }
 
   HardwareCounts counts;  // of all launches together
   Trouble trouble = Trouble::none;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <string_view>
 
 #include "harness/accounting.h"
@@ -147,6 +148,23 @@ void judge_claim(Entrant& entrant, const Device& device) {
   if (claim.verdict == ClaimVerdict::rejected) throw Ending{Status::invalid, claim.reason};
 }
 
+// Counters whose self-test cannot run are as good as none; those that fail it are kept and marked.
+void check_counters(Counters& counters, Observers& observers) {
+  try {
+    const std::string& wrong = counters.check().wrong;
+    if (!wrong.empty()) observers.wrong_counters = "the counters' self-test failed: " + wrong;
+    observers.counters = &counters;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    observers.why_no_counters =
+        "the counters' self-test needs a GiB of the GPU's memory, which is not free";
+  } catch (const std::exception& error) {
+    observers.why_no_counters =
+        fmt::format("the counters' self-test could not run: {}", error.what());
+  }
+}
+
 }  // namespace
 
 std::string contradiction(std::span<const ExecutedKernel> executed,
@@ -216,22 +234,18 @@ std::optional<Observers> open_observers(CounterMode mode, const Device& device) 
     }
     return std::nullopt;
   }
-  Observers observers;
   if (mode == CounterMode::off) {
-    observers.why_no_counters = observers.why_no_trace = "--counters off";
-    return observers;
+    return Observers{.why_no_trace = "--counters off", .why_no_counters = "--counters off"};
   }
-  KernelTrace& trace = kernel_trace_of(device);
+  return choose_observers(mode, counters_of(device), kernel_trace_of(device));
+}
+
+Observers choose_observers(CounterMode mode, Counters& counters, KernelTrace& trace) {
+  Observers observers;
   observers.why_no_trace = trace.why_not();
   if (observers.why_no_trace.empty()) observers.trace = &trace;
-  Counters& counters = counters_of(device);
   observers.why_no_counters = counters.why_not();
-  if (observers.why_no_counters.empty()) {
-    observers.counters = &counters;
-    if (const std::string& wrong = counters.check().wrong; !wrong.empty()) {
-      observers.wrong_counters = "the counters' self-test failed: " + wrong;
-    }
-  }
+  if (observers.why_no_counters.empty()) check_counters(counters, observers);
   observers.counts_are_required = mode == CounterMode::require;
   const std::string& lack =
       observers.counters == nullptr ? observers.why_no_counters : observers.wrong_counters;

@@ -29,6 +29,8 @@ enum class CounterMode : std::uint8_t { automatic, off, require };
 // The instruments that the device has; nothing on a CPU. Counters are checked against work of known
 // size. Throws std::runtime_error where they are required and are not there, or count wrongly.
 std::optional<Observers> open_observers(CounterMode mode, const Device& device);
+// The same of these instruments; the mode is not off.
+Observers choose_observers(CounterMode mode, Counters& counters, KernelTrace& trace);
 
 // One sentence for people: how the counters did in their self-test, or why there are none.
 std::string describe(const Observers& observers);

@@ -155,6 +155,31 @@ TEST(OpenObservers, OffLoadsNothing) {
   EXPECT_EQ(describe(*observers), "Counters: none: --counters off.");
 }
 
+TEST(OpenObservers, ASelfTestThatCannotRunLeavesNoCounters) {
+  fake::Counters counters;
+  fake::KernelTrace trace;
+  counters.trouble = fake::Trouble::error;
+  const Observers observers = choose_observers(CounterMode::automatic, counters, trace);
+  EXPECT_EQ(observers.counters, nullptr);
+  EXPECT_NE(observers.why_no_counters.find("cannot count"), std::string::npos);
+  EXPECT_EQ(observers.trace, &trace);
+  EXPECT_THROW(choose_observers(CounterMode::require, counters, trace), std::runtime_error);
+  counters.trouble = fake::Trouble::lost_device;
+  EXPECT_THROW(choose_observers(CounterMode::automatic, counters, trace), DeviceLost);
+}
+
+TEST(OpenObservers, ASelfTestThatFailsMarksTheCounters) {
+  fake::Counters counters;
+  fake::KernelTrace trace;
+  counters.self_test.wrong = "too few";
+  const Observers observers = choose_observers(CounterMode::automatic, counters, trace);
+  EXPECT_EQ(observers.counters, &counters);
+  EXPECT_NE(observers.wrong_counters.find("too few"), std::string::npos);
+  EXPECT_THROW(choose_observers(CounterMode::require, counters, trace), std::runtime_error);
+  counters.self_test.wrong.clear();
+  EXPECT_EQ(choose_observers(CounterMode::require, counters, trace).wrong_counters, "");
+}
+
 TEST(OpenObservers, TheSelfTestIsDescribed) {
   fake::Counters counters;
   counters.self_test.lines = {{"dram read of a copy", 1000.0, 1001.0},

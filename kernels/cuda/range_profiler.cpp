@@ -273,7 +273,7 @@ RangeProfiler::MetricSet& RangeProfiler::activate(const MetricNames& metrics) {
   // A profiler that has counted one set answers NaN to all others.
   const bool is_another = active_ != nullptr && active_ != set.get();
   if (is_another || passes_ + passes > kMostPasses) {
-    disable(std::exchange(profiler_, nullptr));
+    if (profiler_ != nullptr) disable(std::exchange(profiler_, nullptr));
     profiler_ = enable();
     passes_ = 0;
   }
