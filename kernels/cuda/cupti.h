@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cupti_activity.h>
-#include <cupti_callbacks.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
