@@ -72,7 +72,7 @@ void add_roof_fields(FieldList& list) {
                    "useful FLOPs / measured bytes of the DRAM",
                    value_at({"roof", "dram_intensity_flop_per_byte"}));
   list.add_measure("binds", "binds", "", kPlain,
-                   "the measured peak that the point is nearer to: compute or memory",
+                   "the peak that binds useful FLOPs and compulsory bytes: compute or memory",
                    value_at({"roof", "binds"}));
   list.add_measure("pct_peak", "peak %", "%", kSignificant,
                    "rate / settled measured peak of what binds (attnlab peak)",
