@@ -17,8 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kDeviceLost = "device lost";
-
 // One command that makes this check again. Everything that its problem, inputs and config depend on
 // is in the name and the flags.
 std::string repro_of(const Check& check, const Options& options) {

@@ -46,6 +46,9 @@ struct Options {
       kLongestSeqlen;  // shapes and random problems with longer ones are left out
 };
 
+// The check that failed where the device is gone: nothing after it can be checked.
+inline constexpr const char* kDeviceLost = "device lost";
+
 // What became of one check of one kernel.
 struct Result {
   // "v2/random/7/13/bwd": kernel, part, and what tells it from the others of the part. No two
@@ -56,7 +59,7 @@ struct Result {
   Part part = Part::shapes;
   Outcome outcome = Outcome::passed;
   // Of a failure, what caught it: "oracle: dq", "guards", "inputs unchanged", "property:
-  // causal-prefix", "repeats", "exception", "device lost" (then the last result).
+  // causal-prefix", "repeats", "exception", kDeviceLost (then the last result).
   std::string check;
   // Of a failure: coordinate, got, want, bound, Problem::id(), config. Skipped: the reason.
   std::string message;

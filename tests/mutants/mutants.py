@@ -3,14 +3,19 @@
 
 mutants.json lists faults: a name, the kernel, what is wrong, and for each backend the edits that
 make it so (in `file` the text `find`, which must be there exactly once, becomes `replace`; a list
-stands for lines). The build makes of each a program of its own: the verifier, and a library in
-which that kernel is wrong. `run` lets every one judge itself and prints who was caught by what.
+stands for lines). On a CPU the build makes of each a program of its own: the verifier, and a
+library in which that kernel is wrong. On a GPU one program serves all: it hands the compiler a copy
+of the kernels' texts with the edit. `run` lets every one be judged and prints who was caught by
+what.
 
   mutants.py plan                       the CMake calls that build the programs
-  mutants.py apply NAME --output DIR    the mutant's sources, under DIR
-  mutants.py run --programs DIR [...]   the kill table; build/.../attnlab_mutants calls this
+  mutants.py apply NAME --output DIR    the mutant's sources, under DIR; with --backend cuda a tree
+                                        for attnlab's --kernel-sources
+  mutants.py check [...]                whether the edits fit, and compile for a GPU; needs none
+  mutants.py run --build DIR [...]      the kill table; build/.../attnlab_mutants calls this
 
-Exit: 0 all are caught, 1 a mutant survived or the unmutated kernels fail, 2 wrong usage.
+Exit: 0 all are caught, 1 a mutant survived or the unmutated kernels fail, 2 wrong usage or edits,
+3 there is no GPU (run) or no NVRTC (check) here.
 """
 
 import argparse
@@ -20,9 +25,11 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -38,6 +45,10 @@ SHARED_WITH_ORACLE = ("kernels/shared/philox.h", "kernels/shared/convert.h", "ke
 
 class Wrong(Exception):
     """What a user can mend: a fault in the list, an unknown name, a program that is not built."""
+
+
+class Unavailable(Exception):
+    """Nothing can be said on this machine."""
 
 
 # The list.
@@ -86,6 +97,13 @@ def load():
     return mutants
 
 
+def of_backend(backend):
+    mutants = [mutant for mutant in load() if backend in mutant.edits]
+    if not mutants:
+        raise Wrong(f"no mutant has edits for {backend} yet")
+    return mutants
+
+
 def find(mutants, name):
     for mutant in mutants:
         if mutant.name == name:
@@ -93,11 +111,11 @@ def find(mutants, name):
     raise Wrong(f"no mutant '{name}'; attnlab_mutants --list names them")
 
 
-# Building.
+# Sources.
 
 
-def edited_files(mutant):
-    return list(dict.fromkeys(edit.file for edit in mutant.edits.get("cpu", [])))
+def edited_files(mutant, backend):
+    return list(dict.fromkeys(edit.file for edit in mutant.edits[backend]))
 
 
 def included_headers(path, seen):
@@ -112,7 +130,7 @@ def included_headers(path, seen):
 
 def units_of(mutant):
     """The sources that see the edits: of the kernel and of what all kernels share."""
-    edited = edited_files(mutant)
+    edited = edited_files(mutant, "cpu")
     for file in edited:
         if file.endswith(".h") and file.startswith(SHARED_WITH_ORACLE):
             raise Wrong(f"mutant {mutant.name}: the oracle includes {file}, too")
@@ -127,16 +145,28 @@ def units_of(mutant):
     return units
 
 
+def check_compiler_sees(mutant):
+    """NVRTC gets what the kernel's .cuh files include, and nothing else."""
+    device_code = (ROOT / "kernels" / mutant.kernel).glob("*.cuh")
+    seen = {path.relative_to(ROOT).as_posix() for path in device_code}
+    for path in sorted(seen):
+        included_headers(path, seen)
+    for file in edited_files(mutant, "cuda"):
+        if file not in seen:
+            raise Wrong(f"mutant {mutant.name}: no CUDA kernel of {mutant.kernel} includes {file}")
+
+
 def plan():
     for mutant in load():
         if "cpu" in mutant.edits:
-            files, units = " ".join(edited_files(mutant)), " ".join(units_of(mutant))
+            files, units = " ".join(edited_files(mutant, "cpu")), " ".join(units_of(mutant))
             print(f"attnlab_mutant({mutant.name} EDITED {files} UNITS {units})")
 
 
-def apply(mutant, output):
+def apply(mutant, backend, output):
+    """Writes the files that the mutant changes."""
     texts = {}
-    for edit in mutant.edits["cpu"]:
+    for edit in mutant.edits[backend]:
         text = texts.get(edit.file) or (ROOT / edit.file).read_text(encoding="utf-8")
         count = text.count(edit.find)
         if count != 1:
@@ -146,10 +176,59 @@ def apply(mutant, output):
             )
         texts[edit.file] = text.replace(edit.find, edit.replace)
     for file, text in texts.items():
-        copy = pathlib.Path(output) / file
+        copy = output / file
         copy.parent.mkdir(parents=True, exist_ok=True)
         line = f'#line 1 "{file} (mutant {mutant.name})"\n'
         copy.write_text(line + text, encoding="utf-8")
+
+
+def copy_kernels(output):
+    """All texts that NVRTC may ask for."""
+    without_sources = shutil.ignore_patterns("*.cpp")
+    shutil.copytree(ROOT / "kernels", output / "kernels", ignore=without_sources)
+
+
+def write(mutant, backend, output):
+    """What makes the mutant: for a CPU its own files, for a GPU a tree for --kernel-sources."""
+    if backend == "cuda":
+        check_compiler_sees(mutant)
+        copy_kernels(output)
+    apply(mutant, backend, output)
+
+
+# Checking the list, without a GPU.
+
+# What every mutant is compiled for: types and passes have units of their own.
+COMPILED = ("--arch", "sm_90a", "--dtype", "f32,f16", "--head-dim", "64")
+
+
+def check_compiles(mutant, kernels, attnlab, cache):
+    command = [attnlab, "compile", "--kernel", mutant.kernel, "--kernel-sources", kernels]
+    command += [*COMPILED, "--cache-dir", cache, "--no-progress", "--format", "json"]
+    compiled = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if compiled.returncode == 3:
+        raise Unavailable(compiled.stderr.strip().removeprefix("attnlab: "))
+    if compiled.returncode != 0:
+        errors = [entry["error"] for entry in json.loads(compiled.stdout or "[]")]
+        said = "\n".join(dict.fromkeys(errors)) or compiled.stderr
+        raise Wrong(f"mutant {mutant.name} does not compile, which proves nothing\n{said}")
+    units = {entry["unit"] for entry in json.loads(compiled.stdout)}
+    if not units:
+        raise Wrong(f"mutant {mutant.name}: {mutant.kernel} has nothing to compile")
+    return len(units)
+
+
+def check(arguments):
+    mutants = of_backend(arguments.backend)
+    with tempfile.TemporaryDirectory() as folder:
+        for mutant in mutants:
+            output = pathlib.Path(folder) / mutant.name
+            write(mutant, arguments.backend, output)
+            if arguments.backend == "cuda" and arguments.attnlab:
+                units = check_compiles(mutant, output, arguments.attnlab, arguments.cache or folder)
+                print(f"{mutant.name:<32} {mutant.kernel:<8} {units} units compile")
+    print(f"{len(mutants)} mutants: every edit fits its source")
+    return 0
 
 
 # Running. A program says when a check begins and ends (judge.cpp).
@@ -224,13 +303,15 @@ def how_it_died(process, stderr):
     return f"{name}: {said[-1]}" if said else name
 
 
-def judge(program, kernel, backend, every_step):
+def judge(program, kernel, backend, every_step, environment=None):
     """Runs one program."""
     if not program.is_file():
-        raise Wrong(f"{program} is not built: build the target of its name, or all")
+        raise Wrong(f"{program} is not built: build the target mutant_{program.name}, or all")
     command = [program, kernel, backend] + (["all"] if every_step else [])
     judged, under_way, start = Judged([]), None, time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     watch = Watch(process)
     stderr = []
     reader = threading.Thread(target=lambda: stderr.append(process.stderr.read()))
@@ -251,7 +332,9 @@ def judge(program, kernel, backend, every_step):
     watch.end()
     reader.join()
     judged.seconds = time.monotonic() - start
-    if process.returncode != 0:
+    if process.returncode == 3:
+        raise Unavailable(stderr[0].strip().removeprefix("judge: "))
+    if process.returncode != 0 and (under_way or not judged.caught):  # caught, it may hang
         if under_way is None:
             how = how_it_died(process, stderr[0])
             raise Wrong(f"{program.name} ended outside of a check: {how}")
@@ -282,11 +365,11 @@ def text(caught, kernel):
 
 def print_mutant(mutant, backend, judged):
     seconds = f"{judged.seconds:.1f}"
-    files = ", ".join(dict.fromkeys(edit.file for edit in mutant.edits[backend]))
+    files = ", ".join(edited_files(mutant, backend))
     first, *others = judged.caught or [None]
     print(COLUMNS.format(mutant.name, mutant.kernel, seconds, text(first, mutant.kernel)))
     print_indented(f"{files}: {mutant.what}")
-    if first and first.by in ("crash", "hang"):
+    if first and first.by in ("crash", "hang", "device lost"):
         print_indented(first.message)
     for other in others:
         print(f"    in {other.step}: {text(other, mutant.kernel)}")
@@ -303,7 +386,7 @@ def print_control(kernel, judged):
     sys.stdout.flush()
 
 
-def print_summary(results, every_step):
+def print_summary(results, backend, every_step):
     steps = {}
     for judged in results.values():
         for caught in judged.caught:
@@ -317,14 +400,35 @@ def print_summary(results, every_step):
         head = f"  {'caught' if every_step else 'first caught'} in {step}: "
         print(textwrap.fill(f"{head}{len(by)} ({kinds})", 100, subsequent_indent="    "))
     for name in survivors:
-        print(f"SURVIVED: {name}: the verifier lacks a check. attnlab_mutants --only {name}")
+        only = f"attnlab_mutants --backend {backend} --only {name}"
+        print(f"SURVIVED: {name}: the verifier lacks a check. {only}")
     return survivors
 
 
+def judge_mutant(mutant, kernel, arguments, folder):
+    """Of the kernel without a fault where the mutant is None."""
+    programs = pathlib.Path(arguments.build) / "programs"
+    name = mutant.name if mutant else "control"
+    if arguments.backend == "cpu":
+        return judge(programs / name, kernel, "cpu", arguments.every_step)
+    kernels = pathlib.Path(folder) / f"{kernel}-{name}"
+    if mutant:
+        write(mutant, "cuda", kernels)
+    else:
+        copy_kernels(kernels)
+    environment = os.environ | {
+        "ATTNLAB_KERNEL_SOURCES": str(kernels),
+        "XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache"),
+    }
+    judged = judge(programs / "control", kernel, "cuda", arguments.every_step, environment)
+    for caught in judged.caught:
+        if mutant and "does not compile" in caught.message:
+            raise Wrong(f"mutant {name}: {caught.message}")
+    return judged
+
+
 def run(arguments):
-    mutants = [mutant for mutant in load() if arguments.backend in mutant.edits]
-    if not mutants:
-        raise Wrong(f"no mutant has edits for {arguments.backend} yet")
+    mutants = of_backend(arguments.backend)
     if arguments.only:
         mutants = [find(mutants, arguments.only)]
     if arguments.list:
@@ -332,24 +436,27 @@ def run(arguments):
             print(f"{mutant.name:<32} {mutant.kernel:<8} {mutant.what}")
         return 0
 
-    def judged(program, kernel):
-        program = pathlib.Path(arguments.programs) / program
-        return judge(program, kernel, arguments.backend, arguments.every_step)
-
     print_head()
     results, controls_fail = {}, False
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+
+        def judged(mutant, kernel):
+            return judge_mutant(mutant, kernel, arguments, folder)
+
         kernels = [kernel for kernel in KERNELS if any(m.kernel == kernel for m in mutants)]
-        for kernel, result in zip(kernels, pool.map(lambda k: judged("control", k), kernels)):
+        for kernel, result in zip(kernels, pool.map(lambda k: judged(None, k), kernels)):
             print_control(kernel, result)
             controls_fail |= bool(result.caught) or result.passed == 0
         if controls_fail:
             print("\nThe kernels fail without a fault: nothing can be said of mutants.")
             return 1
-        for mutant, result in zip(mutants, pool.map(lambda m: judged(m.name, m.kernel), mutants)):
+        for mutant, result in zip(mutants, pool.map(lambda m: judged(m, m.kernel), mutants)):
             print_mutant(mutant, arguments.backend, result)
             results[mutant.name] = result
-    return 1 if print_summary(results, arguments.every_step) else 0
+    return 1 if print_summary(results, arguments.backend, arguments.every_step) else 0
 
 
 def main():
@@ -361,6 +468,9 @@ def main():
     applying = verbs.add_parser("apply", help="write a mutant's sources")
     applying.add_argument("name")
     applying.add_argument("--output", metavar="DIR", required=True)
+    checking = verbs.add_parser("check", help="whether the edits fit the sources, and compile")
+    checking.add_argument("--attnlab", metavar="FILE", help="compile those of cuda with this")
+    checking.add_argument("--cache", metavar="DIR", help="where compiled kernels stay")
     running = verbs.add_parser(
         "run",
         prog="attnlab_mutants",
@@ -369,13 +479,13 @@ def main():
         epilog="examples:\n"
         "  attnlab_mutants                           the kill table\n"
         "  attnlab_mutants --list\n"
+        "  attnlab_mutants --backend cuda            on a GPU\n"
         "  attnlab_mutants --only mask_off_by_one --every-step",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    running.add_argument("--programs", metavar="DIR", required=True, help=argparse.SUPPRESS)
+    running.add_argument("--build", metavar="DIR", required=True, help=argparse.SUPPRESS)
     running.add_argument("--list", action="store_true", help="name the mutants and run none")
     running.add_argument("--only", metavar="NAME", help="this mutant alone")
-    running.add_argument("--backend", choices=BACKENDS, default="cpu", help="(default: cpu)")
     running.add_argument(
         "--every-step",
         action="store_true",
@@ -383,20 +493,30 @@ def main():
         "properties, repeats, long shapes), each to its own first failure",
     )
     running.add_argument(
-        "--jobs", metavar="N", type=int, default=2, help="programs side by side (default: 2)"
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=min(8, max(2, (os.cpu_count() or 1) // 4)),  # a program has four threads
+        help="programs side by side (default: %(default)s)",
     )
+    for verb in (applying, checking, running):
+        verb.add_argument("--backend", choices=BACKENDS, default="cpu", help="(default: cpu)")
     arguments = parser.parse_args()
     try:
         if arguments.verb == "plan":
             plan()
             return 0
         if arguments.verb == "apply":
-            apply(find(load(), arguments.name), arguments.output)
+            mutant = find(of_backend(arguments.backend), arguments.name)
+            write(mutant, arguments.backend, pathlib.Path(arguments.output))
             return 0
-        return run(arguments)
+        return check(arguments) if arguments.verb == "check" else run(arguments)
     except Wrong as wrong:
         print(f"mutants: {wrong}", file=sys.stderr)
         return 2
+    except Unavailable as unavailable:
+        print(f"skipped: {unavailable}", file=sys.stderr)
+        return 3
 
 
 if __name__ == "__main__":
