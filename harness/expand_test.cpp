@@ -279,5 +279,17 @@ TEST(Expand, AnExclusionWithoutAPointIsAnError) {
   EXPECT_PRED2(contains, error_of(sweep), "did you mean 'naive'?");
 }
 
+TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
+  const auto cases = expanded(read_sweep(ATTNLAB_SOURCE_DIR "/sweeps/fa2.json"));
+  std::set<std::string> ids;
+  for (const Case& point : cases) {
+    const Problem& problem = point.problem;
+    EXPECT_EQ(problem.batch * problem.seqlen_q, 16384) << problem.id();
+    EXPECT_EQ(problem.num_heads_q * problem.head_dim, 2048) << problem.id();
+    ids.insert(problem.id());
+  }
+  EXPECT_EQ(ids.size(), 2u * 2 * 3 * 2 * 6);  // pass, dtype, head_dim, mask, seqlen
+}
+
 }  // namespace
 }  // namespace attnlab
