@@ -76,7 +76,10 @@ Problem forward_of(Problem problem) {
 
 std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& competitor) {
   if (problem.pass == Pass::fwd) return 0;
-  return competitor.implementation->saved_bytes(problem, competitor.config);
+  const Implementation& kernel = *competitor.implementation;
+  return kernel.saved_bytes(problem, problem.pass == Pass::bwd
+                                         ? forward_config(kernel, competitor.config)
+                                         : competitor.config);
 }
 
 Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device) {
@@ -102,7 +105,9 @@ Memory memory_needed(const Problem& problem, const Competitor& competitor, const
 std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& competitor,
                                       const Device& device) {
   if (problem.pass != Pass::bwd) return 0;
-  return competitor.implementation->workspace_bytes(forward_of(problem), competitor.config, device);
+  const Implementation& kernel = *competitor.implementation;
+  return kernel.workspace_bytes(forward_of(problem), forward_config(kernel, competitor.config),
+                                device);
 }
 
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,

@@ -110,6 +110,34 @@ TEST(Accounting, MemoryByPass) {
   }
 }
 
+// What a backward finds was left by a forward with a config of its own.
+TEST(Accounting, TheForwardBeforeABackwardHasItsOwnConfig) {
+  static constexpr Implementation kKernel = [] {
+    Implementation kernel = fake::kTiled;
+    kernel.saved_bytes = [](const Problem&, const Config& config) {
+      return static_cast<std::uint64_t>(config.get("block_m"));
+    };
+    kernel.workspace_bytes = [](const Problem&, const Config& config, const Device&) {
+      return static_cast<std::uint64_t>(100 * config.get("block_m"));
+    };
+    kernel.forward_config = [](const Config& config) {
+      Config forward = config;
+      forward.set("block_m", 128);
+      return forward;
+    };
+    return kernel;
+  }();
+  const Competitor competitor = {
+      .kernel = "v2", .implementation = &kKernel, .config = default_config(kKernel)};
+  Problem problem = small_problem();
+  problem.pass = Pass::bwd;
+  EXPECT_EQ(kernel_saved_bytes(problem, competitor), 128u);
+  EXPECT_EQ(memory_needed(problem, competitor, fake::cpu()).workspace_bytes, 6400u);
+  EXPECT_EQ(forward_workspace_bytes(problem, competitor, fake::cpu()), 12800u);
+  problem.pass = Pass::fwdbwd;
+  EXPECT_EQ(kernel_saved_bytes(problem, competitor), 64u);
+}
+
 TEST(Accounting, PatternsAreSummarised) {
   Problem problem = {.seqlen_q = 8, .seqlen_k = 8, .mask = parse_mask("blocks:local:0:4x2")};
   EXPECT_FALSE(summarize_pattern({}).has_value());

@@ -25,14 +25,16 @@ std::string identity(const CompileJob& job) {
 void CompileJobs::add(const Problem& problem, const Competitor& competitor, const Device& device) {
   const Implementation* const implementation = competitor.implementation;
   if (implementation == nullptr || implementation->units == nullptr) return;  // or a peer
-  const auto add_units = [&](const Problem& of) {
-    for (KernelUnit& unit : implementation->units(of, competitor.config, device)) {
+  const auto add_units = [&](const Problem& of, const Config& config) {
+    for (KernelUnit& unit : implementation->units(of, config, device)) {
       CompileJob job{.unit = std::move(unit), .arch = arch_of(device)};
       if (known_.insert(identity(job)).second) jobs_.push_back(std::move(job));
     }
   };
-  if (problem.pass == Pass::bwd) add_units(forward_of(problem));
-  add_units(problem);
+  if (problem.pass == Pass::bwd) {
+    add_units(forward_of(problem), forward_config(*implementation, competitor.config));
+  }
+  add_units(problem, competitor.config);
 }
 
 void CompileJobs::add(const std::vector<Case>& cases, const Device& device) {

@@ -49,6 +49,20 @@ TEST(CompileJobs, ABackwardAlsoCompilesTheForwardBeforeIt) {
   EXPECT_EQ(names(of_both), Texts{"sm_90a fwdbwd-f32"}) << "its forward is part of it";
 }
 
+TEST(CompileJobs, TheForwardBeforeABackwardHasItsOwnConfig) {
+  Implementation kernel = kCompiled;
+  kernel.forward_config = [](const Config& config) {
+    Config forward = config;
+    forward.set("stages", 1);
+    return forward;
+  };
+  CompileJobs jobs;
+  jobs.add({.pass = Pass::bwd}, competitor(kernel), kHopper);
+  ASSERT_EQ(names(jobs), (Texts{"sm_90a fwd-f32", "sm_90a bwd-f32"}));
+  EXPECT_EQ(jobs.all()[0].unit.options, Texts{"block_m=64,block_n=32,stages=1"});
+  EXPECT_EQ(jobs.all()[1].unit.options, Texts{"block_m=64,block_n=32,stages=2"});
+}
+
 TEST(CompileJobs, EachJobOnce) {
   CompileJobs jobs;
   for (int time = 0; time < 2; ++time) {

@@ -38,7 +38,9 @@ std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Dev
   given.dout = nullptr;
   given.workspace = workspace.get();
   given.workspace_bytes = bytes;
-  const Prepared prepared_forward = prepare(forward_problem, device);
+  const Config config = forward_config(kernel(), competitor->config);
+  const Prepared prepared_forward{kernel().prepare(forward_problem, config, device),
+                                  {competitor->implementation}};
   kernel().launch(prepared_forward.get(), given, arena.runtime().queue());
   forward->seal();
   return arena.restore_guards();

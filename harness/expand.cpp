@@ -169,6 +169,33 @@ std::vector<Competitor> make_competitors(const Axes& axes, const Registry& regis
   return competitors;
 }
 
+// Adds those of `more` that are not there yet.
+void add_competitors(std::vector<Competitor>& competitors, const std::vector<Competitor>& more) {
+  for (const Competitor& other : more) {
+    const bool is_there =
+        std::any_of(competitors.begin(), competitors.end(), [&](const Competitor& competitor) {
+          return competitor.kernel == other.kernel && competitor.config == other.config;
+        });
+    if (!is_there) competitors.push_back(other);
+  }
+}
+
+// On this problem: a config that leaves values open becomes the one that runs, so that two ways to
+// ask for it are one competitor.
+std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> competitors,
+                               const Device& device) {
+  for (Competitor& competitor : competitors) {
+    if (competitor.implementation == nullptr) continue;
+    const Implementation& kernel = *competitor.implementation;
+    competitor.unsupported = why_unsupported(kernel, competitor.config, problem, device);
+    if (!competitor.unsupported.empty()) continue;
+    competitor.config = resolved(kernel, problem, competitor.config);
+  }
+  std::vector<Competitor> different;
+  add_competitors(different, competitors);
+  return different;
+}
+
 bool matches(const Exclusion& exclusion, const Case& point, const Competitor& competitor) {
   return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
     const auto& [axis, values] = condition;
@@ -210,12 +237,7 @@ std::vector<Case> expand_product(const Axes& axes, const Registry& registry, con
     if (const std::string reason = invalid(problem); !reason.empty()) {
       throw UsageError(fmt::format("axes: {} (in {})", in_words_of_axes(reason), problem.id()));
     }
-    point.competitors = competitors;
-    for (Competitor& competitor : point.competitors) {
-      if (competitor.implementation == nullptr) continue;
-      competitor.unsupported =
-          why_unsupported(*competitor.implementation, competitor.config, problem, device);
-    }
+    point.competitors = put_to(problem, competitors, device);
   }
   return cases;
 }
@@ -253,17 +275,6 @@ class CaseList {
   std::vector<Case> take() { return std::move(cases_); }
 
  private:
-  static void add_competitors(std::vector<Competitor>& competitors,
-                              const std::vector<Competitor>& more) {
-    for (const Competitor& other : more) {
-      const bool is_there =
-          std::any_of(competitors.begin(), competitors.end(), [&](const Competitor& competitor) {
-            return competitor.kernel == other.kernel && competitor.config == other.config;
-          });
-      if (!is_there) competitors.push_back(other);
-    }
-  }
-
   std::vector<Case> cases_;
   std::map<std::string, std::size_t> places_;
 };

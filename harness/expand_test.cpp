@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "harness/fake_kernels.h"
 #include "harness/sweep.h"
@@ -86,6 +87,53 @@ TEST(Expand, ConfigAxesAreProjectedOnWhatAKernelDeclares) {
   const auto excluded = expanded(sweep);
   EXPECT_EQ(excluded.at(0).competitors.at(1).skipped, "");
   EXPECT_EQ(excluded.at(0).competitors.at(2).skipped, "two are enough");
+}
+
+// A kernel that chooses its tile by head_dim where it is left open.
+constexpr ConfigAxis kOpenBlocks[] = {{"block_m", "query rows", 0, 0, 256},
+                                      {"block_n", "keys", 0, 0, 256}};
+Config with_chosen_block(const Problem& problem, const Config& config) {
+  if (problem.pass != Pass::fwd) throw std::logic_error("asked of what is unsupported");
+  Config chosen = config;
+  if (config.get("block_m") == 0) chosen.set("block_m", problem.head_dim <= 64 ? 128 : 64);
+  if (config.get("block_n") == 0) chosen.set("block_n", 64);
+  return chosen;
+}
+Registry choosing_registry() {
+  static constexpr Implementation kChooses = [] {
+    Implementation kernel = fake::make("chooses", Backend::cpu, true);
+    kernel.axes = kOpenBlocks;
+    kernel.num_axes = 2;
+    kernel.resolved = with_chosen_block;
+    return kernel;
+  }();
+  Registry registry;
+  registry.add(kChooses);
+  return registry;
+}
+
+TEST(Expand, WhatAConfigLeavesOpenIsFilledInForTheProblem) {
+  const Sweep sweep =
+      sweep_of({{"kernel", "chooses"}, {"head_dim", "64,128"}, {"block", "0x0,128x64,128x0"}});
+  const Registry registry = choosing_registry();
+  const auto cases = expand(sweep, registry, fake::cpu());
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_EQ(names(cases[0]), Texts{"chooses block_m=128,block_n=64"}) << "three ways to say it";
+  EXPECT_EQ(names(cases[1]),
+            (Texts{"chooses block_m=64,block_n=64", "chooses block_m=128,block_n=64"}));
+  Sweep by_default = sweep_of({{"kernel", "chooses"}, {"head_dim", "128"}});
+  by_default.axes.push_back(sweep_of({{"head_dim", "128"}, {"block", "64x64"}}).axes.front());
+  EXPECT_EQ(names(expand(by_default, registry, fake::cpu()).at(0)),
+            Texts{"chooses block_m=64,block_n=64"});
+}
+
+TEST(Expand, NothingIsFilledInForWhatIsUnsupported) {
+  const Sweep sweep = sweep_of({{"kernel", "chooses"}, {"pass", "bwd"}, {"block", "0x0,300x64"}});
+  const auto competitors = expand(sweep, choosing_registry(), fake::cpu()).at(0).competitors;
+  ASSERT_EQ(competitors.size(), 2u);
+  EXPECT_EQ(competitors[0].config.to_string(), "block_m=0,block_n=0");
+  EXPECT_EQ(competitors[0].unsupported, "no backward");
+  EXPECT_EQ(competitors[1].unsupported, "block_m = 300 is outside chooses's [0, 256]");
 }
 
 TEST(Expand, WhatCannotRunIsUnsupportedWithItsReason) {

@@ -28,9 +28,11 @@ Json saved_json(const Problem& problem, const Competitor& competitor, const Devi
   Problem both = problem;
   both.pass = Pass::fwdbwd;
   const Implementation& kernel = *competitor.implementation;
-  if (!kernel.unsupported(both, competitor.config, device).empty()) return nullptr;
-  return lse_bytes(problem) +
-         static_cast<std::int64_t>(kernel.saved_bytes(both, competitor.config));
+  // Not with the competitor's config, which may be one that forwards alone have.
+  if (!kernel.unsupported(both, default_config(kernel), device).empty()) return nullptr;
+  const Config config =
+      problem.pass == Pass::bwd ? forward_config(kernel, competitor.config) : competitor.config;
+  return lse_bytes(problem) + static_cast<std::int64_t>(kernel.saved_bytes(both, config));
 }
 
 // Why a kernel's schedule is not gone through, or empty.

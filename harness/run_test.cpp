@@ -324,6 +324,25 @@ TEST_F(RunCase, TheForwardBeforeABackwardIsWatchedToo) {
                  "wrote outside workspace, 0 bytes past its last byte");
 }
 
+TEST_F(RunCase, TheForwardBeforeABackwardRunsWithItsOwnConfig) {
+  using F = Fake<Fault::none, 1000>;
+  Implementation kernel = *fake<Fault::none>();
+  kernel.forward_config = [](const Config&) { return Config(); };
+  kernel.prepare = [](const Problem& problem, const Config& config, const Device& device) {
+    const bool is_forward = problem.pass == Pass::fwd;
+    if (config.to_string() != (is_forward ? "default" : "block_m=64")) {
+      throw std::runtime_error("the config of the other pass");
+    }
+    return F::prepare(problem, config, device);
+  };
+  work_.problem.pass = Pass::bwd;
+  Competitor tiled = competitor("fake", &kernel);
+  tiled.config.set("block_m", 64);
+  const Record record = run({tiled}).at(0);
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  EXPECT_EQ(record.point.competitors.at(0).config.to_string(), "block_m=64");
+}
+
 TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
   work_.problem.pass = Pass::bwd;
   expect_failure(run_one(fake<Fault::changes_o_in_backward>()), "the backward changed o, ");

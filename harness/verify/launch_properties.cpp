@@ -63,6 +63,7 @@ Property backward_reads_only(const Scene& scene, Dtype dtype) {
   property.check = [subject](const Setup& setup, const Relation& relation) {
     Setup forward = setup;
     forward.pass = Pass::fwd;
+    forward.config = forward_config(*setup.kernel, setup.config);
     const Run before = run(*subject, forward, Bounds::none);
     const Run after = run(*subject, setup, Bounds::none);
     for (const Output output : {Output::o, Output::lse}) {

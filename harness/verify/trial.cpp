@@ -46,10 +46,11 @@ bool has_fixed_order(const Setup& setup) {
 Trial::Trial(Subject& subject, const Setup& setup)
     : subject_(subject), setup_(setup), problem_(subject.problem()) {
   problem_.pass = setup.pass;
+  setup_.config = resolved(*setup.kernel, problem_, setup.config);  // as messages name it
   competitor_ = {.kernel = setup.kernel->name,
                  .backend = setup.kernel->backend,
                  .implementation = setup.kernel,
-                 .config = setup.config};
+                 .config = setup_.config};
   entrant_.competitor = &competitor_;
   entrant_.record.memory = memory_needed(problem_, competitor_, setup.device);
   const Tensors& inputs = subject.inputs().tensors();

@@ -344,6 +344,39 @@ TEST(Verifier, DropsAKernelAfterItsFirstFailureAndGoesOnWithTheOthers) {
   EXPECT_EQ(ended.size(), results.size());
 }
 
+TEST(Verifier, AFailureNamesTheConfigThatRan) {
+  Implementation kernel = kFake<Fault::dropped_key>;
+  kernel.resolved = [](const Problem&, const Config& config) {
+    Config chosen = config;
+    chosen.set("deterministic", 1);
+    return chosen;
+  };
+  const std::vector<Result> results = run(kernel, "fake/shapes/unequal/65x200/none/f32/fwdbwd");
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_TRUE(results[0].message.ends_with("; fake deterministic=1, none, 2 threads"))
+      << results[0].message;
+}
+
+TEST(Verifier, TheForwardBesideABackwardHasItsOwnConfig) {
+  using F = Fake<Fault::none>;
+  Implementation kernel = kFake<Fault::none>;
+  kernel.forward_config = [](const Config& config) {
+    Config forward = config;
+    forward.set("deterministic", 0);
+    return forward;
+  };
+  kernel.prepare = [](const Problem& problem, const Config& config, const Device& device) {
+    const bool is_forward = problem.pass == Pass::fwd;
+    if (is_forward == (config.get("deterministic") != 0)) {
+      throw std::runtime_error("the config of the other pass");
+    }
+    return F::prepare(problem, config, device);
+  };
+  for (const Result& result : run(kernel, "*/backward-leaves-o-and-lse/f32")) {
+    EXPECT_EQ(result.outcome, Outcome::passed) << result.message;
+  }
+}
+
 TEST(Verifier, SaysWhyItSkips) {
   const Device cpu = device();
   const Implementation elsewhere = fake::kOwn;

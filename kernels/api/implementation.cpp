@@ -14,6 +14,15 @@ bool writes_lse(const Implementation& implementation, const Problem& problem) {
   return implementation.writes_lse == nullptr || implementation.writes_lse(problem);
 }
 
+Config resolved(const Implementation& implementation, const Problem& problem,
+                const Config& config) {
+  return implementation.resolved == nullptr ? config : implementation.resolved(problem, config);
+}
+
+Config forward_config(const Implementation& implementation, const Config& config) {
+  return implementation.forward_config == nullptr ? config : implementation.forward_config(config);
+}
+
 std::string invalid(const Config& config, const Implementation& implementation) {
   for (const auto& [name, value] : config.values()) {
     const ConfigAxis* axis = nullptr;

@@ -55,7 +55,7 @@ struct Implementation {
   PreparedKernel* (*prepare)(const Problem& problem, const Config& config, const Device& device);
 
   // Runs problem.pass: forward, backward (from the o, lse and `saved` of this implementation's own
-  // forward with the same config), or one after the other. With Pass::fwd and tensors.saved set,
+  // forward with its forward_config), or one after the other. With Pass::fwd and tensors.saved set,
   // saves for a backward. Asynchronous (the CPU backend returns when done), allocates nothing, and
   // idempotent: it zeroes what it accumulates into. `stream` is the device's queue
   // (Runtime::queue(): a CUstream), null on the CPU.
@@ -68,6 +68,15 @@ struct Implementation {
 
   // Whose kernels launch() runs beside those of units(): "cuBLAS"; null: nobody's.
   const char* library = nullptr;
+
+  // The config with what it leaves open (0) filled in with what the kernel takes for this problem;
+  // null: nothing is ever open. Asked for what is supported alone. What runs is the same with the
+  // config as it was and with the one returned.
+  Config (*resolved)(const Problem& problem, const Config& config) = nullptr;
+
+  // Of the forward whose o, lse and `saved` a Pass::bwd of this config takes; null: the same. That
+  // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
+  Config (*forward_config)(const Config& config) = nullptr;
 };
 
 // The axes' defaults.
@@ -75,6 +84,12 @@ Config default_config(const Implementation& implementation);
 
 // Whether the kernel's forward writes lse.
 bool writes_lse(const Implementation& implementation, const Problem& problem);
+
+// What the kernel makes of a config that leaves values open; the config itself if it never does.
+Config resolved(const Implementation& implementation, const Problem& problem, const Config& config);
+
+// The config of the forward before a Pass::bwd of this one.
+Config forward_config(const Implementation& implementation, const Config& config);
 
 // Empty if every value of `config` names an axis of the implementation and lies in its range.
 std::string invalid(const Config& config, const Implementation& implementation);
