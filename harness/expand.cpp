@@ -189,7 +189,7 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
     const Implementation& kernel = *competitor.implementation;
     competitor.unsupported = why_unsupported(kernel, competitor.config, problem, device);
     if (!competitor.unsupported.empty()) continue;
-    competitor.config = resolved(kernel, problem, competitor.config);
+    competitor.config = resolved(kernel, problem, competitor.config, device);
   }
   std::vector<Competitor> different;
   add_competitors(different, competitors);

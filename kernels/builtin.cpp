@@ -8,6 +8,7 @@
 #if ATTNLAB_WITH_CUDA
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
+#include "kernels/v2/cuda.h"
 #endif
 
 namespace attnlab {
@@ -22,6 +23,7 @@ const Registry& builtin_registry() {
 #if ATTNLAB_WITH_CUDA
     &naive::kCuda,
     &minimal::kCuda,
+    &v2::kCuda,
 #endif
   };
   static const Registry registry(kBuiltin);

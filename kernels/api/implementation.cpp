@@ -14,9 +14,10 @@ bool writes_lse(const Implementation& implementation, const Problem& problem) {
   return implementation.writes_lse == nullptr || implementation.writes_lse(problem);
 }
 
-Config resolved(const Implementation& implementation, const Problem& problem,
-                const Config& config) {
-  return implementation.resolved == nullptr ? config : implementation.resolved(problem, config);
+Config resolved(const Implementation& implementation, const Problem& problem, const Config& config,
+                const Device& device) {
+  if (implementation.resolved == nullptr) return config;
+  return implementation.resolved(problem, config, device);
 }
 
 Config forward_config(const Implementation& implementation, const Config& config) {

@@ -72,7 +72,7 @@ struct Implementation {
   // The config with what it leaves open (0) filled in with what the kernel takes for this problem;
   // null: nothing is ever open. Asked for what is supported alone. What runs is the same with the
   // config as it was and with the one returned.
-  Config (*resolved)(const Problem& problem, const Config& config) = nullptr;
+  Config (*resolved)(const Problem& problem, const Config& config, const Device& device) = nullptr;
 
   // Of the forward whose o, lse and `saved` a Pass::bwd of this config takes; null: the same. That
   // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
@@ -86,7 +86,8 @@ Config default_config(const Implementation& implementation);
 bool writes_lse(const Implementation& implementation, const Problem& problem);
 
 // What the kernel makes of a config that leaves values open; the config itself if it never does.
-Config resolved(const Implementation& implementation, const Problem& problem, const Config& config);
+Config resolved(const Implementation& implementation, const Problem& problem, const Config& config,
+                const Device& device);
 
 // The config of the forward before a Pass::bwd of this one.
 Config forward_config(const Implementation& implementation, const Config& config);

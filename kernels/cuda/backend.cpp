@@ -23,4 +23,13 @@ Params make_params(const Problem& problem, const Tensors& tensors) {
           .cu_seqlens_k = problem.layout == Layout::packed ? tensors.cu_seqlens_k : nullptr};
 }
 
+const char* storage_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: break;
+    case Dtype::f16: return "device::F16";
+    case Dtype::bf16: return "device::Bf16";
+  }
+  return "device::F32";
+}
+
 }  // namespace attnlab::cuda

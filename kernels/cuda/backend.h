@@ -16,6 +16,9 @@ std::string unsupported(const Problem& problem, const Device& device);
 // Lengths and block pattern are where `tensors` says.
 Params make_params(const Problem& problem, const Tensors& tensors);
 
+// A type of kernels/device/storage.cuh, for the text of a unit: "device::F16".
+const char* storage_type(Dtype dtype);
+
 // Implementation::launch()'s stream.
 inline CUstream as_stream(void* stream) { return static_cast<CUstream>(stream); }
 

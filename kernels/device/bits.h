@@ -31,6 +31,35 @@ ATTNLAB_HD constexpr u32 visible_bits(const Mask& mask, Range seen, i64 row, i64
   return bits;
 }
 
+// Bit i: row first + i sees key `key`, for i < kRows. `seeing` is band_rows(mask, key).
+template <i32 kRows>
+ATTNLAB_HD constexpr u32 seeing_bits(const Mask& mask, Range seeing, i64 key, i64 first) {
+  static_assert(kRows >= 1 && kRows <= 32, "a word has 32 bits");
+  const i32 begin = static_cast<i32>(min<i64>(kRows, max<i64>(0, seeing.begin - first)));
+  const i32 end = static_cast<i32>(min<i64>(kRows, max<i64>(0, seeing.end - first)));
+  u32 bits = low_bits(end) & ~low_bits(begin);
+  if (mask.blocks.visible == nullptr || bits == 0) return bits;
+  const u32 block_q = static_cast<u32>(mask.blocks.block_q);
+  const u32 block_k = static_cast<u32>(mask.blocks.block_k);
+  const u8* blocks = mask.blocks.visible + static_cast<u32>(key) / block_k;
+  i64 block = static_cast<u32>(first + begin) / block_q;
+  for (i32 i = begin; i < end; ++block) {
+    const i32 next = static_cast<i32>(min<i64>(end, (block + 1) * block_q - first));
+    if (blocks[block * mask.blocks.blocks_k] == 0) bits &= ~(low_bits(next) & ~low_bits(i));
+    i = next;
+  }
+  return bits;
+}
+
+// Bit h: the element h of a Philox call (dropout.h) is kept.
+ATTNLAB_HD constexpr u32 kept_of_call(const Dropout& dropout, const PhiloxCounter& words) {
+  u32 bits = 0;
+  for (u32 h = 0; h < 8; ++h) {
+    bits |= (select_half(words, h) >= dropout.threshold ? 1u : 0u) << h;
+  }
+  return bits;
+}
+
 // Bit i: dropout keeps (row, first + i), for i < 32. `first` is a multiple of 16. Half of what the
 // eight Philox calls give belongs to another row and is lost.
 ATTNLAB_HD constexpr u32 kept_bits_of_row(const Dropout& dropout, i64 slice, i64 row, i64 first) {

@@ -22,9 +22,25 @@ void expect_visible_bits(const Mask& mask) {
   }
 }
 
+template <i32 kRows>
+void expect_seeing_bits(const Mask& mask) {
+  for (i64 c = 0; c < mask.seqlen_k; ++c) {
+    for (i64 first = 0; first < mask.seqlen_q; first += kRows) {
+      const u32 bits = seeing_bits<kRows>(mask, band_rows(mask, c), c, first);
+      for (i64 i = 0; i < kRows; ++i) {
+        const bool want = first + i < mask.seqlen_q && is_visible(mask, first + i, c);
+        ASSERT_EQ(bits >> i & 1, want ? 1U : 0U) << first + i << " " << c;
+      }
+      ASSERT_EQ(bits & ~low_bits(kRows), 0U);
+    }
+  }
+}
+
 void expect_bits_of_all_widths(const Mask& mask) {
   expect_visible_bits<8>(mask);
   expect_visible_bits<32>(mask);
+  expect_seeing_bits<16>(mask);
+  expect_seeing_bits<32>(mask);
 }
 
 TEST(VisibleBits, Band) {
@@ -102,6 +118,21 @@ TEST(KeptShare, LanesOfAPair) {
           }
           ASSERT_EQ(lane.own & other.neighbour, 0U);
         }
+      }
+    }
+  }
+}
+
+// Element h of a call is the one that dropout.h says.
+TEST(KeptOfCall, AreTheElementsOfTheCall) {
+  const Dropout dropout = make_dropout(0.4, 99);
+  for (const i64 row : {32, 35, 39}) {
+    for (const i64 column : {48, 50, 54}) {
+      const u32 bits =
+          kept_of_call(dropout, philox(dropout_counter(3, row, column), dropout.key));
+      for (i64 h = 0; h < 8; ++h) {
+        const i64 of_row = row + 8 * (h / 2 % 2), of_column = column + 8 * (h / 4) + h % 2;
+        EXPECT_EQ((bits >> h & 1) != 0, is_kept(dropout, 3, of_row, of_column)) << h;
       }
     }
   }

@@ -1,16 +1,9 @@
 #include "kernels/naive/cuda_units.h"
 
+#include "kernels/cuda/backend.h"
+
 namespace attnlab::naive {
 namespace {
-
-const char* storage_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32: break;
-    case Dtype::f16: return "F16";
-    case Dtype::bf16: return "Bf16";
-  }
-  return "F32";
-}
 
 // A kernel of a unit: its parameters, and how it calls the function in the header that does the
 // work.
@@ -27,8 +20,8 @@ class Unit {
               .source = "#include \"kernels/naive/" + direction +
                         ".cuh\"\n"
                         "using namespace attnlab;\n"
-                        "using T = device::" +
-                        storage_type(dtype) + ";\n"} {}
+                        "using T = " +
+                        cuda::storage_type(dtype) + ";\n"} {}
 
   void add(const Kernel& kernel) {
     define(pass_entry(kernel.name), kernel.parameters,

@@ -29,16 +29,20 @@ ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
   return grid.batch * grid.heads * grid.blocks;
 }
 
+// A launch has less than 2^31 items, so all fits 32 bits, whose divisions a GPU does in a quarter
+// of the time.
 ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
-  const i64 section = index / (grid.section * grid.blocks);
-  const i64 begin = section * grid.section;
-  const i64 slices = min(grid.section, grid.batch * grid.heads - begin);
-  const i64 within = index - begin * grid.blocks;
-  const i64 slice = begin + within % slices;
-  const i64 place = within / slices;
-  return {.batch = slice / grid.heads,
-          .head = slice % grid.heads,
-          .block = grid.last_block_first ? grid.blocks - 1 - place : place};
+  const u32 blocks = static_cast<u32>(grid.blocks), heads = static_cast<u32>(grid.heads);
+  const u32 all_slices = static_cast<u32>(grid.batch) * heads;
+  const u32 section_slices = static_cast<u32>(grid.section);
+  const u32 begin = static_cast<u32>(index) / (section_slices * blocks) * section_slices;
+  const u32 slices = min(section_slices, all_slices - begin);
+  const u32 within = static_cast<u32>(index) - begin * blocks;
+  const u32 place = within / slices;
+  const u32 slice = begin + (within - place * slices);
+  return {.batch = slice / heads,
+          .head = slice % heads,
+          .block = grid.last_block_first ? blocks - 1 - place : place};
 }
 
 }  // namespace attnlab

@@ -130,6 +130,21 @@ ATTNLAB_HD constexpr Range m_block_range(const Mask& mask, Range keys, i64 block
   return {rows.begin / block_m, ceil_div(rows.end, block_m)};
 }
 
+// Of n_block_range() those tiles that are full, where there is no block pattern.
+ATTNLAB_HD constexpr Range full_n_block_range(const Mask& mask, Range rows, i64 block_n) {
+  if (rows.empty()) return {};
+  const Range seen_by_all = {band(mask, rows.end - 1).begin, band(mask, rows.begin).end};
+  return {ceil_div(seen_by_all.begin, block_n), seen_by_all.end / block_n};
+}
+
+// Of m_block_range() those tiles that are full, where there is no block pattern and `keys` lie
+// inside valid_k. A last tile that seqlen_q cuts off is not among them.
+ATTNLAB_HD constexpr Range full_m_block_range(const Mask& mask, Range keys, i64 block_m) {
+  if (keys.empty()) return {};
+  const Range see_all = {band_rows(mask, keys.end - 1).begin, band_rows(mask, keys.begin).end};
+  return {ceil_div(see_all.begin, block_m), see_all.end / block_m};
+}
+
 // The first key tile from n_block `from` on that is not empty for `rows`, or a number past the
 // tiles of n_block_range(): the order in which key tiles contribute to a tile of rows.
 ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {

@@ -9,6 +9,7 @@
 #include "kernels/shared/grid.h"
 #include "kernels/shared/mask.h"
 #include "kernels/shared/shape.h"
+#include "kernels/shared/tile.h"
 
 namespace attnlab::v2 {
 
@@ -27,5 +28,187 @@ ATTNLAB_HD constexpr Grid key_grid(const Shape& shape, const Tiling& tiling) {
   return {
       .batch = shape.batch, .heads = shape.num_heads_kv, .blocks = tiling.n_blocks(shape.seqlen_k)};
 }
+
+// The tiles that a work item on a GPU passes over, in their order: of keys for a tile of query
+// rows, or of query rows for a tile of keys. A window's borders are known beforehand; the classes
+// under a block pattern are looked up.
+struct TileSpan {
+  i32 begin = 0;
+  i32 end = 0;
+  i32 full_begin = 0;  // without a pattern: tiles in [full_begin, full_end) are full
+  i32 full_end = 0;
+  const TileClass* classes = nullptr;  // with a pattern: of every tile
+
+  // The first tile from `block` on that is not empty; `end` or more: there is none.
+  ATTNLAB_HD constexpr i32 not_empty(i32 block) const {
+    if (classes == nullptr) return block;
+    while (block < end && classes[block] == TileClass::empty) ++block;
+    return block;
+  }
+  ATTNLAB_HD constexpr bool is_partial(i32 block) const {
+    if (classes != nullptr) return classes[block] == TileClass::partial;
+    return block < full_begin || block >= full_end;
+  }
+};
+
+ATTNLAB_HD constexpr TileSpan make_span(Range all, Range full, const TileClass* classes) {
+  TileSpan span = {.begin = static_cast<i32>(all.begin),
+                   .end = static_cast<i32>(all.end),
+                   .full_begin = static_cast<i32>(full.begin),
+                   .full_end = static_cast<i32>(full.end),
+                   .classes = classes};
+  span.begin = span.not_empty(span.begin);
+  return span;
+}
+
+// In which order the classes of tiles lie: those of a tile of rows one after the other, or those of
+// a tile of keys.
+enum class TileOrder : i32 { rows_first, keys_first };
+
+// What a forward kernel on a GPU is compiled for.
+struct ForwardConfig {
+  i32 head_dim = 64;  // of the tiles: that of the problem, and columns of zeros
+  i32 block_m = 128;
+  i32 block_n = 64;
+  i32 warps = 4;
+  i32 stages = 2;        // 1: K and V have one tile each, and arrive while the other is used
+  bool keeps_q = false;  // in registers
+  bool dropout = false;
+  i32 blocks = 1;  // that a multiprocessor shall hold at once
+};
+
+// What all threads of a block know of its work. It lies in shared memory, because registers are for
+// accumulators, which take 192 of the 255 that a thread can have.
+struct ForwardBlock {
+  Mask mask;
+  Range rows;
+  TileSpan tiles;  // of keys
+  i64 slice = 0;
+  i64 row_offset = 0;  // of the first row in q and o
+  i64 lse_offset = 0;
+  i64 key_offset = 0;  // of the first key in k and v
+};
+
+// The shared memory of a block, byte offsets.
+struct ForwardTiles {
+  TileShape q;   // and O
+  TileShape kv;  // of a stage, K and V each
+  i32 stages = 0;
+
+  ATTNLAB_HD constexpr i32 q_tile() const { return 0; }
+  ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q.bytes() + stage * 2 * kv.bytes(); }
+  ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stage) + kv.bytes(); }
+  ATTNLAB_HD constexpr i32 block() const { return k_tile(stages); }  // ForwardBlock
+  ATTNLAB_HD constexpr i32 bytes() const {
+    return block() + static_cast<i32>(sizeof(ForwardBlock));
+  }
+};
+
+ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
+  return {.q = {.rows = config.block_m, .columns = config.head_dim},
+          .kv = {.rows = config.block_n, .columns = config.head_dim},
+          .stages = config.stages};
+}
+
+// How warps divide a matrix among themselves.
+struct WarpGrid {
+  i32 rows = 0;  // warps one below the other
+  i32 columns = 0;
+};
+
+// The grid of warps over rows x columns that reads least from shared memory: for each step of 16 of
+// a product a warp reads its rows of the left factor and its columns of the right one. A warp has
+// whole multiples of 16 of both; of equal grids the one with more rows a warp, which reads the
+// right factor less often. No grid: {0, 0}.
+ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
+  WarpGrid best;
+  i32 least = 0;
+  for (i32 below = 1; below <= warps; ++below) {
+    const i32 beside = warps / below;
+    if (below * beside != warps || rows % (16 * below) != 0 || columns % (16 * beside) != 0)
+      continue;
+    const i32 read = rows / below + columns / beside;
+    if (best.rows == 0 || read < least) {
+      best = {.rows = below, .columns = beside};
+      least = read;
+    }
+  }
+  return best;
+}
+
+// What the backward kernels on a GPU are compiled for.
+struct BackwardConfig {
+  i32 head_dim = 64;  // of the tiles
+  i32 block_m = 64;
+  i32 block_n = 128;
+  i32 warps = 4;
+  i32 stages = 2;
+  // Each warp has all scores of its keys, whose P and dS then are left factors in its registers;
+  // else the warps share P and dS in shared memory.
+  bool keeps_p = false;
+  bool dropout = false;
+  i32 blocks = 1;
+};
+
+// What all threads of a block know of its work (as ForwardBlock).
+struct BackwardBlock {
+  Mask mask;
+  Range keys;
+  TileSpan tiles;                   // of query rows
+  const i32* turn_after = nullptr;  // of each of them
+  i32 n_block = 0;
+  i32 heads = 0;       // query heads that share the block's K and V
+  i64 first_head = 0;  // of them, over the batch: the slice
+  i64 row_offset = 0;  // of the first head's first row in q, o, dO
+  i64 key_offset = 0;  // of the first key in k and v
+};
+
+// The shared memory of a block, byte offsets.
+struct BackwardTiles {
+  TileShape kv;  // K and V; dK and dV on their way out
+  TileShape q;   // of a stage, Q and dO each
+  TileShape p;   // keys x rows: dS, and P unless it is kept in registers
+  i32 block_m = 0;
+  i32 stages = 0;
+  i32 p_tiles = 0;
+
+  ATTNLAB_HD constexpr i32 k() const { return 0; }
+  ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
+  ATTNLAB_HD constexpr i32 q_of(i32 stage) const { return 2 * kv.bytes() + stage * 2 * q.bytes(); }
+  ATTNLAB_HD constexpr i32 dout_of(i32 stage) const { return q_of(stage) + q.bytes(); }
+  ATTNLAB_HD constexpr i32 ds() const { return q_of(stages); }
+  ATTNLAB_HD constexpr i32 p_shared() const { return ds() + p.bytes(); }
+  ATTNLAB_HD constexpr i32 lse_of(i32 stage) const {
+    return ds() + p_tiles * p.bytes() + stage * 2 * block_m * 4;
+  }
+  ATTNLAB_HD constexpr i32 delta_of(i32 stage) const { return lse_of(stage) + block_m * 4; }
+  ATTNLAB_HD constexpr i32 block() const { return lse_of(stages); }  // BackwardBlock
+  ATTNLAB_HD constexpr i32 bytes() const {
+    return block() + static_cast<i32>(sizeof(BackwardBlock));
+  }
+};
+
+ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
+  return {.kv = {.rows = config.block_n, .columns = config.head_dim},
+          .q = {.rows = config.block_m, .columns = config.head_dim},
+          .p = {.rows = config.block_n, .columns = config.block_m},
+          .block_m = config.block_m,
+          .stages = config.stages,
+          .p_tiles = config.keeps_p ? 1 : 2};
+}
+
+// What the backward's kernels share in device memory.
+struct BackwardWorkspace {
+  float* delta = nullptr;    // (batch, num_heads_q, seqlen_q)
+  float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see backward.cuh
+  // (batch, n_blocks, m_blocks); null: there is no block pattern.
+  TileClass* classes = nullptr;
+  // Where dQ is summed in a fixed order, else null.
+  i32* turns = nullptr;   // (batch, num_heads_q, m_blocks): which tile of keys adds next
+  u32* ticket = nullptr;  // how many blocks have started
+  // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the next, because no
+  // block pattern leaves any out.
+  i32* turn_after = nullptr;
+};
 
 }  // namespace attnlab::v2

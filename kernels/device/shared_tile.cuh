@@ -1,0 +1,109 @@
+// Tiles of 16-bit values in shared memory: how they lie there, how they come and go, and how a warp
+// reads 16x16 pieces of them for its products.
+//
+// Rows follow one another; within a row the 16-byte chunks are permuted by the row, so that the
+// eight rows of a chunk column, which one ldmatrix phase reads, lie in all banks. The permutation
+// is an exclusive or inside groups of 8 chunks (128 bytes), or of 4 or 2 where rows are shorter,
+// with the bits of the row that choose among lines of 128 bytes.
+#pragma once
+
+#include "kernels/device/storage.cuh"
+#include "kernels/device/team.cuh"
+#include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/cvta.cuh"
+#include "kernels/ptx/ldmatrix.cuh"
+#include "kernels/shared/base.h"
+#include "kernels/shared/tile.h"
+
+namespace attnlab::device {
+
+// All kThreads threads start to copy `rows` rows from gRows on to the tile at address `tile`; the
+// other rows of the tile, and columns past head_dim (a multiple of 8), become zero. Every thread
+// has its chunks in one column of each group, neighbours in memory by neighbouring threads.
+template <TileShape kTile, i32 kThreads, class T>
+__device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim, u32 tile) {
+  constexpr i32 kGroup = kTile.swizzle_chunks();
+  constexpr i32 kGroups = kTile.chunks() / kGroup;
+  constexpr i32 kRowsOfPass = kThreads / kGroup;
+  static_assert(kRowsOfPass % 8 == 0, "the swizzle must not change from pass to pass");
+  i32 thread = static_cast<i32>(threadIdx.x);
+  asm volatile("" : "+r"(thread));  // worked out anew each time, rather than kept in registers
+  const i32 first_row = thread / kGroup;
+  const i32 first_chunk = thread % kGroup;
+  const T* from = gRows + first_row * row_stride + first_chunk * kChunk;
+  u32 to = tile + static_cast<u32>(tile_offset(kTile, first_row, first_chunk));
+#pragma unroll
+  for (i32 pass = 0; pass < ceil_div(kTile.rows, kRowsOfPass); ++pass) {
+    const i32 row = first_row + pass * kRowsOfPass;
+    if (kTile.rows % kRowsOfPass == 0 || row < kTile.rows) {
+#pragma unroll
+      for (i32 group = 0; group < kGroups; ++group) {
+        const bool exists = row < rows && (group * kGroup + first_chunk) * kChunk < head_dim;
+        ptx::cp_async_cg_16(to + static_cast<u32>(group * kGroup * kChunkBytes),
+                            from + group * kGroup * kChunk, exists ? 16 : 0);
+      }
+    }
+    from += kRowsOfPass * row_stride;
+    to += static_cast<u32>(kRowsOfPass * kTile.row_bytes());
+  }
+}
+
+// In which order a lane gets the four 8x8 quarters of a 16x16 piece. The tensor cores want factors
+// in neighbouring registers, so a factor that is the transposed of what the tile holds comes in the
+// other order: else every register is copied once.
+enum class Quarters { by_columns, by_rows };  // left column first, or upper row first
+
+// Where a lane reads 16x16 pieces of a tile. One address for each pair of chunks that the swizzle
+// tells apart; all else is a constant that ldmatrix adds by itself.
+template <TileShape kTile, Quarters kQuarters>
+class Pieces {
+ public:
+  // From (row, column) of the tile at address `tile` on, multiples of 16.
+  __device__ Pieces(u32 tile, i32 row, i32 column) {
+    i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+    asm volatile("" : "+r"(lane));  // as in load_tile
+    constexpr bool kByColumns = kQuarters == Quarters::by_columns;
+    const i32 own_row = kByColumns ? lane % 16 : lane / 16 * 8 + lane % 8;
+    const i32 right = kByColumns ? lane / 16 : lane / 8 % 2;
+    const u32 first = tile + static_cast<u32>(row * kTile.row_bytes()) +
+                      static_cast<u32>(own_row * kTile.row_bytes());
+    const u32 turned = static_cast<u32>((kTile.turn(own_row) ^ right) * kChunkBytes);
+#pragma unroll
+    for (i32 i = 0; i < kAddresses; ++i) {
+      const i32 chunk = column / kChunk + 2 * i;
+      addresses_[i] = first + (turned ^ static_cast<u32>(chunk * kChunkBytes));
+      // Else the compiler keeps a sum for each piece in a register of its own.
+      asm volatile("" : "+r"(addresses_[i]));
+    }
+  }
+
+  // For ldmatrix: of the piece whose first element is (row, column) from there, multiples of 16.
+  __device__ u32 address(i32 row, i32 column) const {
+    constexpr i32 kGroup = kTile.swizzle_chunks();
+    const i32 chunk = column / kChunk;
+    return addresses_[chunk % kGroup / 2] +
+           static_cast<u32>(row * kTile.row_bytes() + chunk / kGroup * kGroup * kChunkBytes);
+  }
+
+ private:
+  static constexpr i32 kAddresses = kTile.swizzle_chunks() / 2;
+  u32 addresses_[kAddresses];
+};
+
+// A warp stores `rows` rows of a tile, from `first_row` on, to as many rows in global memory.
+template <TileShape kTile, class T>
+__device__ void store_rows(const u8* sTile, i32 first_row, i32 rows, T* gRows, i64 row_stride,
+                           i32 head_dim) {
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 chunks = head_dim / kChunk;
+  for (i32 row = lane / kTile.swizzle_chunks(); row < rows; row += kWarp / kTile.swizzle_chunks()) {
+    for (i32 chunk = lane % kTile.swizzle_chunks(); chunk < chunks;
+         chunk += kTile.swizzle_chunks()) {
+      const uint4 values =
+          *reinterpret_cast<const uint4*>(sTile + tile_offset(kTile, first_row + row, chunk));
+      *reinterpret_cast<uint4*>(gRows + row * row_stride + chunk * kChunk) = values;
+    }
+  }
+}
+
+}  // namespace attnlab::device

@@ -1,0 +1,23 @@
+// sm_80 (sm_90: four values in one instruction). PTX ISA: red. Additions in global memory whose
+// result nobody asks for.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::ptx {
+
+// to[i] += values[i]; aligned to 16 bytes.
+__device__ inline void red_add_v4_f32(float* to, const float (&values)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values[0]),
+               "f"(values[1]), "f"(values[2]), "f"(values[3])
+               : "memory");
+#else
+#pragma unroll
+  for (i32 i = 0; i < 4; ++i) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to + i), "f"(values[i]) : "memory");
+  }
+#endif
+}
+
+}  // namespace attnlab::ptx

@@ -1,0 +1,36 @@
+// How a tile of 16-bit values lies in shared memory: rows follow one another, and within a row the
+// 16-byte chunks are permuted by the row, so that eight rows of one chunk column touch all banks.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab {
+
+constexpr i32 kChunkBytes = 16;  // eight values: the widest load
+
+struct TileShape {
+  i32 rows = 0;
+  i32 columns = 0;  // a multiple of 16
+
+  ATTNLAB_HD constexpr i32 chunks() const { return columns / 8; }
+  ATTNLAB_HD constexpr i32 row_bytes() const { return columns * 2; }
+  ATTNLAB_HD constexpr i32 bytes() const { return rows * row_bytes(); }
+  // Chunks that change places among themselves: 8 of a line of 128 bytes, or 4 or 2 where a row has
+  // no whole number of lines.
+  ATTNLAB_HD constexpr i32 swizzle_chunks() const {
+    return chunks() % 8 == 0 ? 8 : chunks() % 4 == 0 ? 4 : 2;
+  }
+  // What a chunk's index is XORed with in a row: rows that begin at the same bank differ in it.
+  ATTNLAB_HD constexpr i32 turn(i32 row) const {
+    const i32 rows_of_one = 8 / swizzle_chunks();  // consecutive rows that begin at different banks
+    return row / rows_of_one % swizzle_chunks();
+  }
+  ATTNLAB_HD friend constexpr bool operator==(const TileShape&, const TileShape&) = default;
+};
+
+// Bytes from the tile's begin to a chunk.
+ATTNLAB_HD constexpr i32 tile_offset(const TileShape& tile, i32 row, i32 chunk) {
+  return row * tile.row_bytes() + (chunk ^ tile.turn(row)) * kChunkBytes;
+}
+
+}  // namespace attnlab

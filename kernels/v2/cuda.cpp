@@ -1,0 +1,306 @@
+// v2 on a GPU: one kernel forward, three backward; under a block pattern one more before each pass,
+// which finds the classes of its tiles.
+#include "kernels/v2/cuda.h"
+
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/v2/cpu.h"
+#include "kernels/v2/cuda_tiles.h"
+#include "kernels/v2/cuda_units.h"
+
+namespace attnlab::v2 {
+namespace {
+
+constexpr ConfigAxis kAxes[] = {
+    {"block_m", "query rows of a tile; 0: the kernel's own choice", 0, 0, 256},
+    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 256},
+    {"warps", "warps of a thread block; 0: the kernel's own choice", 0, 0, 16},
+    {"stages", "tiles of K and V on chip, one of them in use; 0: the kernel's own choice", 0, 0, 4},
+    {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
+};
+
+bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
+bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
+bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
+
+template <class KernelConfig>
+Tiling tiling_of(const KernelConfig& config) {
+  return {.block_m = config.block_m, .block_n = config.block_n};
+}
+
+i64 num_tiles(const Problem& problem, const Tiling& tiling) {
+  return problem.batch * tiling.m_blocks(problem.seqlen_q) * tiling.n_blocks(problem.seqlen_k);
+}
+
+// Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
+// causal mask, and are not read from DRAM for it.
+i64 section(const Shape& shape) {
+  constexpr i64 kBytes = i64{32} << 20;  // of an L2 of 40 MiB and more
+  const i64 of_head = shape.seqlen_k * shape.head_dim * 2 * 2;
+  const i64 slices = max<i64>(1, kBytes / of_head) * shape.sharing();
+  return min(slices, shape.batch * shape.num_heads_q);
+}
+
+Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
+  const bool is_causal = problem.mask.right() >= 0;
+  Grid grid = row_grid(shape, tiling_of(config), is_causal);
+  if (is_causal) grid.section = section(shape);
+  return grid;
+}
+
+// The parts of the workspace, in order; bytes of each, whole multiples of 256. The forward uses the
+// first alone.
+struct Parts {
+  u64 classes = 0;  // of the pass with more tiles
+  u64 turn_after = 0;
+  u64 delta = 0;
+  u64 dq_sums = 0;
+  u64 turns = 0;
+  u64 ticket = 0;
+  u64 total() const { return classes + turn_after + delta + dq_sums + turns + ticket; }
+};
+
+Parts parts_of(const Problem& problem, const Config& config, const Device& device) {
+  const auto bytes = [](i64 elements, u64 size) {
+    return round_up<u64>(static_cast<u64>(elements) * size, 256);
+  };
+  Parts parts;
+  if (has_pattern(problem) && runs_forward(problem)) {
+    const Tiling tiling = tiling_of(forward_config_of(problem, config, device));
+    parts.classes = bytes(num_tiles(problem, tiling), sizeof(TileClass));
+  }
+  if (!runs_backward(problem)) return parts;
+  const bool deterministic = config.get("deterministic") != 0;
+  const BackwardConfig kernel = backward_config_of(problem, config, device);
+  const Tiling tiling = tiling_of(kernel);
+  if (has_pattern(problem)) {
+    const i64 tiles = num_tiles(problem, tiling);
+    parts.classes = max(parts.classes, bytes(tiles, sizeof(TileClass)));
+    if (deterministic) parts.turn_after = bytes(tiles, sizeof(i32));
+  }
+  const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
+  parts.delta = bytes(problem.elements_lse(), sizeof(float));
+  parts.dq_sums = bytes(row_tiles * kernel.block_m * kernel.head_dim, sizeof(float));
+  if (deterministic) {
+    parts.turns = bytes(row_tiles, sizeof(i32));
+    parts.ticket = bytes(1, sizeof(u32));
+  }
+  return parts;
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
+  if (device.compute_capability < 80) {
+    return "it needs compute capability 8.0 or higher, this device has " +
+           std::to_string(device.compute_capability / 10) + "." +
+           std::to_string(device.compute_capability % 10);
+  }
+  if (problem.dtype == Dtype::f32) return "it multiplies in 16 bits: dtype f16 or bf16";
+  if (problem.head_dim > kLargestHeadDim) return "head_dim is above 256";
+  if (problem.head_dim % 8 != 0) return "head_dim must be a multiple of 8: rows of 16-byte chunks";
+  if (runs_forward(problem)) {
+    const std::string reason = unfit(forward_config_of(problem, config, device), device);
+    if (!reason.empty()) return reason;
+  }
+  if (runs_backward(problem)) {
+    const std::string reason = unfit(backward_config_of(problem, config, device), device);
+    if (!reason.empty()) return reason;
+  }
+  return cuda::unsupported(problem, device);
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
+  return parts_of(problem, config, device).total();
+}
+
+std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+
+std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
+  std::vector<KernelUnit> needed;
+  if (runs_forward(problem)) {
+    needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
+  }
+  if (runs_backward(problem)) {
+    needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
+  }
+  if (has_pattern(problem)) needed.push_back(tile_classes_unit());
+  return needed;
+}
+
+// Everything that a launch needs but the tensors.
+class Prepared : public PreparedKernel {
+ public:
+  Prepared(const Problem& problem, const Config& config, const Device& device)
+      : problem_(problem),
+        deterministic_(config.get("deterministic") != 0),
+        parts_(parts_of(problem, config, device)) {
+    if (runs_forward(problem)) {
+      forward_config_ = forward_config_of(problem, config, device);
+      const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
+      forward_module_ = cuda::load(unit, device);
+      forward_ = {*forward_module_, unit.entries[0]};
+    }
+    if (runs_backward(problem)) {
+      backward_config_ = backward_config_of(problem, config, device);
+      const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
+      backward_module_ = cuda::load(unit, device);
+      prepare_rows_ = {*backward_module_, unit.entries[0]};
+      backward_ = {*backward_module_, unit.entries[1]};
+      finish_rows_ = {*backward_module_, unit.entries[2]};
+    }
+    if (has_pattern(problem)) {
+      const KernelUnit unit = tile_classes_unit();
+      classes_module_ = cuda::load(unit, device);
+      classify_tiles_ = {*classes_module_, unit.entries[0]};
+    }
+  }
+
+  void launch(const Tensors& tensors, CUstream stream) const {
+    const Params params = cuda::make_params(problem_, tensors);
+    if (runs_forward(problem_)) forward(params, tensors, stream);
+    if (runs_backward(problem_)) backward(params, tensors, stream);
+  }
+
+ private:
+  void forward(const Params& params, const Tensors& tensors, CUstream stream) const {
+    TileClass* const classes = classes_of(tensors);
+    classify(params, tiling_of(forward_config_), TileOrder::rows_first, classes, nullptr, stream);
+    const Grid grid = forward_grid(problem_, params.shape, forward_config_);
+    forward_(stream, blocks_of(grid), params, grid, classes, tensors.q, tensors.k, tensors.v,
+             tensors.o, tensors.lse);
+  }
+
+  void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
+    const Tiling tiling = tiling_of(backward_config_);
+    const Grid rows = row_grid(params.shape, tiling, false);
+    const Grid keys = key_grid(params.shape, tiling);
+    const BackwardWorkspace workspace = workspace_of(tensors);
+    classify(params, tiling, TileOrder::keys_first, workspace.classes, workspace.turn_after, stream);
+    prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout);
+    backward_(stream, blocks_of(keys), params, keys, workspace, tensors.q, tensors.k, tensors.v,
+              tensors.dout, tensors.lse, tensors.dk, tensors.dv);
+    finish_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.dq);
+  }
+
+  void classify(const Params& params, const Tiling& tiling, TileOrder order, TileClass* classes,
+                i32* turn_after, CUstream stream) const {
+    if (classes == nullptr) return;
+    const i64 blocks = ceil_div<i64>(num_tiles(problem_, tiling), kClassifyThreads);
+    classify_tiles_(stream, static_cast<u64>(blocks), params, tiling, order, classes, turn_after);
+  }
+
+  static u64 blocks_of(const Grid& grid) { return static_cast<u64>(work_items(grid)); }
+
+  TileClass* classes_of(const Tensors& tensors) const {
+    return parts_.classes == 0 ? nullptr : static_cast<TileClass*>(tensors.workspace);
+  }
+
+  BackwardWorkspace workspace_of(const Tensors& tensors) const {
+    void* const turn_after = cuda::behind(tensors.workspace, parts_.classes);
+    void* const delta = cuda::behind(turn_after, parts_.turn_after);
+    void* const dq_sums = cuda::behind(delta, parts_.delta);
+    void* const turns = cuda::behind(dq_sums, parts_.dq_sums);
+    void* const ticket = cuda::behind(turns, parts_.turns);
+    BackwardWorkspace workspace = {.delta = static_cast<float*>(delta),
+                             .dq_sums = static_cast<float*>(dq_sums),
+                             .classes = classes_of(tensors)};
+    if (deterministic_) {
+      workspace.turns = static_cast<i32*>(turns);
+      workspace.ticket = static_cast<u32*>(ticket);
+      if (has_pattern(problem_)) workspace.turn_after = static_cast<i32*>(turn_after);
+    }
+    return workspace;
+  }
+
+  Problem problem_;
+  bool deterministic_;
+  Parts parts_;
+  ForwardConfig forward_config_;
+  BackwardConfig backward_config_;
+  std::shared_ptr<const cuda::Module> forward_module_, backward_module_, classes_module_;
+  cuda::Kernel<Params, Grid, const TileClass*, const void*, const void*, const void*, void*, float*>
+      forward_;
+  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*> prepare_rows_;
+  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,
+               const float*, void*, void*>
+      backward_;
+  cuda::Kernel<Params, Grid, BackwardWorkspace, void*> finish_rows_;
+  cuda::Kernel<Params, Tiling, TileOrder, TileClass*, i32*> classify_tiles_;
+};
+
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
+}
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
+  static_cast<const Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
+}
+
+void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+
+// What the kernels take is said of one pass; where both run, each has its own.
+Config resolved(const Problem& problem, const Config& config, const Device& device) {
+  Config filled = config;
+  const auto fill = [&filled](const auto& kernel) {
+    filled.set("block_m", kernel.block_m);
+    filled.set("block_n", kernel.block_n);
+    filled.set("warps", kernel.warps);
+    filled.set("stages", kernel.stages);
+  };
+  if (problem.pass == Pass::fwd) fill(forward_config_of(problem, config, device));
+  if (problem.pass == Pass::bwd) fill(backward_config_of(problem, config, device));
+  return filled;
+}
+
+// A tile of the backward is none of its forward.
+Config forward_config(const Config& config) {
+  Config open = config;
+  for (const char* axis : {"block_m", "block_n", "warps", "stages"}) open.set(axis, 0);
+  return open;
+}
+
+// The schedule of the CPU side with each pass's own tile; what is left open is what a device takes
+// on which all fits.
+Traffic traffic(const Problem& problem, const Config& config) {
+  const Device device = device_of_arch("sm_90a");
+  Traffic all;
+  const auto add = [&](Pass pass, const auto& kernel) {
+    Config schedule = default_config(kCpu);
+    schedule.set("block_m", kernel.block_m);
+    schedule.set("block_n", kernel.block_n);
+    schedule.set("deterministic", config.get("deterministic"));
+    Problem of_pass = problem;
+    of_pass.pass = pass;
+    all += kCpu.traffic(of_pass, schedule);
+  };
+  if (runs_forward(problem)) add(Pass::fwd, forward_config_of(problem, config, device));
+  if (runs_backward(problem)) add(Pass::bwd, backward_config_of(problem, config, device));
+  return all;
+}
+
+}  // namespace
+
+constexpr Implementation kCuda = {
+    .api_version = kApiVersion,
+    .name = "v2",
+    .backend = Backend::cuda,
+    .summary = "FlashAttention-2 with mma.sync and cp.async: query tiles outside, warps split rows",
+    .axes = kAxes,
+    .num_axes = static_cast<int>(std::size(kAxes)),
+    .unsupported = unsupported,
+    .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
+    .units = units,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
+    .traffic = traffic,
+    .resolved = resolved,
+    .forward_config = forward_config,
+};
+
+}  // namespace attnlab::v2

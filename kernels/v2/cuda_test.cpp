@@ -1,0 +1,218 @@
+// v2 on a GPU, as far as no GPU is needed: what it refuses and what it chooses, its memory and
+// traffic, its units.
+#include "kernels/v2/cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "kernels/cuda/jit.h"
+#include "kernels/cuda/test_support.h"
+#include "kernels/v2/cpu.h"
+#include "kernels/v2/cuda_tiles.h"
+#include "kernels/v2/cuda_units.h"
+
+namespace attnlab::v2 {
+namespace {
+
+Problem make_problem(Pass pass, i64 head_dim) {
+  return {.pass = pass,
+          .dtype = Dtype::f16,
+          .batch = 2,
+          .num_heads_q = 4,
+          .num_heads_kv = 2,
+          .seqlen_q = 300,
+          .seqlen_k = 300,
+          .head_dim = head_dim};
+}
+
+Device hopper() { return device_of_arch("sm_90a"); }
+
+Config config_of(std::initializer_list<std::pair<const char*, i64>> values) {
+  Config config = default_config(kCuda);
+  for (const auto& [name, value] : values) config.set(name, value);
+  return config;
+}
+
+std::string reason(const Problem& problem, const Config& config, const Device& device = hopper()) {
+  return kCuda.unsupported(problem, config, device);
+}
+
+void expect_reason(const Problem& problem, const Config& config, const std::string& words) {
+  const std::string why = reason(problem, config);
+  EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
+}
+
+TEST(V2Cuda, RunsEveryHeadDimOfWholeChunksInBothPasses) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+      EXPECT_EQ(reason(make_problem(pass, head_dim), default_config(kCuda)), "") << head_dim;
+    }
+  }
+}
+
+TEST(V2Cuda, RefusesWithAReason) {
+  const Config open = default_config(kCuda);
+  expect_reason(make_problem(Pass::fwd, 68), open, "multiple of 8");
+  expect_reason(make_problem(Pass::fwd, 264), open, "above 256");
+  Problem problem = make_problem(Pass::fwd, 64);
+  problem.dtype = Dtype::f32;
+  expect_reason(problem, open, "f16 or bf16");
+  EXPECT_NE(reason(make_problem(Pass::fwd, 64), open, device_of_arch("sm_75")).find("8.0"),
+            std::string::npos);
+}
+
+TEST(V2Cuda, SaysWhyATileDoesNotFit) {
+  const Problem forward = make_problem(Pass::fwd, 128), backward = make_problem(Pass::bwd, 128);
+  const auto tile = [](i64 block_m, i64 block_n, i64 warps, i64 stages) {
+    return config_of(
+        {{"block_m", block_m}, {"block_n", block_n}, {"warps", warps}, {"stages", stages}});
+  };
+  EXPECT_EQ(reason(forward, tile(64, 32, 4, 3)), "");
+  expect_reason(forward, tile(60, 32, 4, 2), "multiples of 16");
+  expect_reason(forward, tile(64, 32, 3, 2), "2, 4, 8 or 16");
+  expect_reason(forward, tile(64, 32, 8, 2), "multiple of 128");
+  expect_reason(forward, tile(128, 128, 4, 1), "registers a thread");
+  expect_reason(forward, tile(64, 256, 4, 4), "shared memory");
+  expect_reason(forward, tile(256, 16, 16, 2), "registers, a multiprocessor has");
+  EXPECT_EQ(reason(backward, tile(32, 64, 8, 2)), "");
+  expect_reason(backward, tile(64, 128, 8, 3), "stages = 3");
+  expect_reason(backward, tile(16, 16, 16, 2), "take fewer");
+  expect_reason(backward, tile(256, 128, 8, 2), "shared memory");
+  expect_reason(backward, tile(64, 128, 4, 2), "registers a thread");
+}
+
+// What is chosen is what the same values asked for give, and a backward's forward has its own tile.
+TEST(V2Cuda, TheOpenConfigIsFilledIn) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    for (const i64 head_dim : {24, 64, 80, 128, 160, 256}) {
+      for (const char* mask : {"none", "causal"}) {
+        Problem problem = make_problem(pass, head_dim);
+        problem.mask = parse_mask(mask);
+        const Config open = default_config(kCuda);
+        const Config filled = kCuda.resolved(problem, open, hopper());
+        EXPECT_GT(filled.get("block_m") * filled.get("block_n"), 0);
+        EXPECT_EQ(kCuda.resolved(problem, filled, hopper()), filled);
+        EXPECT_EQ(reason(problem, filled), "");
+        const auto units_of = [&](const Config& config) {
+          return kCuda.units(problem, config, hopper()).front().source;
+        };
+        EXPECT_EQ(units_of(filled), units_of(open)) << problem.id();
+        EXPECT_EQ(kCuda.forward_config(filled), open);
+      }
+    }
+  }
+}
+
+// Chips with less shared memory get other tiles, down to what no tile fits.
+TEST(V2Cuda, OtherChipsGetTilesThatFitThem) {
+  for (const i64 head_dim : {64, 128, 256}) {
+    for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+      EXPECT_EQ(
+          reason(make_problem(pass, head_dim), default_config(kCuda), device_of_arch("sm_80")), "");
+    }
+  }
+  const auto block_m = [](const char* arch) {
+    return kCuda.resolved(make_problem(Pass::bwd, 256), default_config(kCuda), device_of_arch(arch))
+        .get("block_m");
+  };
+  EXPECT_EQ(block_m("sm_90a"), 64);
+  EXPECT_EQ(block_m("sm_80"), 32);
+}
+
+TEST(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
+  for (const char* mask : {"none", "causal"}) {
+    Problem problem = make_problem(Pass::fwdbwd, 64);
+    problem.mask = parse_mask(mask);
+    const Config open = default_config(kCuda);
+    Traffic both;
+    for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+      Problem of_pass = problem;
+      of_pass.pass = pass;
+      const Config filled = kCuda.resolved(of_pass, open, hopper());
+      Config schedule = default_config(kCpu);
+      schedule.set("block_m", filled.get("block_m"));
+      schedule.set("block_n", filled.get("block_n"));
+      const Traffic want = kCpu.traffic(of_pass, schedule);
+      EXPECT_EQ(kCuda.traffic(of_pass, filled), want) << of_pass.id();
+      both += want;
+    }
+    EXPECT_EQ(kCuda.traffic(problem, open), both);
+  }
+}
+
+// delta, sums of dQ for whole tiles, turns; linear in the rows, whatever the keys.
+TEST(V2Cuda, WorkspaceIsLinearInTheRows) {
+  Problem problem = make_problem(Pass::bwd, 64);
+  const Config open = default_config(kCuda), ordered = config_of({{"deterministic", 1}});
+  const auto bytes = [&](const Config& config) {
+    return kCuda.workspace_bytes(problem, config, hopper());
+  };
+  problem.seqlen_q = 640;
+  const u64 rows = u64{2} * 4 * 640;
+  EXPECT_EQ(bytes(open), rows * 4 + rows * 64 * 4);
+  EXPECT_EQ(bytes(ordered), bytes(open) + round_up<u64>(u64{2} * 4 * 10 * 4, 256) + 256);
+  problem.seqlen_k *= 7;
+  EXPECT_EQ(bytes(open), rows * 4 + rows * 64 * 4);
+  problem.pass = Pass::fwd;
+  EXPECT_EQ(bytes(open), 0U);
+  EXPECT_EQ(kCuda.saved_bytes(problem, open), 0U);
+}
+
+TEST(V2Cuda, APatternAddsTheClassesOfItsTiles) {
+  Problem problem = make_problem(Pass::fwd, 64);
+  problem.mask = parse_mask("blocks:butterfly:64x64");
+  const Config config = config_of({{"block_m", 128}, {"block_n", 64}});
+  EXPECT_EQ(kCuda.workspace_bytes(problem, config, hopper()), round_up<u64>(u64{2} * 3 * 5, 256));
+  EXPECT_EQ(kCuda.units(problem, config, hopper()).size(), 2U);
+}
+
+// As many as are compiled for all random problems of a pass (harness/verify/draw.h).
+TEST(V2Cuda, FewUnitsServeAllProblems) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    std::set<std::string> names;
+    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+      for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+        for (const double dropout : {0.0, 0.1}) {
+          Problem problem = make_problem(pass, head_dim);
+          problem.dtype = dtype;
+          problem.dropout = dropout;
+          for (const char* mask : {"none", "causal", "window:3:4", "padding"}) {
+            problem.mask = parse_mask(mask);
+            const auto units = kCuda.units(problem, default_config(kCuda), hopper());
+            for (const KernelUnit& unit : units) names.insert(unit.name);
+          }
+        }
+      }
+    }
+    EXPECT_LE(names.size(), pass == Pass::fwd ? 32U : 24U);
+  }
+}
+
+class V2CudaCompiles : public cuda::CompilerTest {
+ protected:
+  static void expect_clean(const KernelUnit& unit, const char* arch) {
+    const Compilation made = cuda::compile(unit, arch).compilation;
+    EXPECT_EQ(made.error, "") << unit.name << " for " << arch;
+    for (const CompiledEntry& entry : made.entries) {
+      EXPECT_EQ(entry.spill_store_bytes + entry.spill_load_bytes, 0) << unit.name;
+    }
+  }
+};
+
+// The tiles that are taken by default must not spill; a few of the others stand for all.
+TEST_F(V2CudaCompiles, WithoutSpillsInDefaultTiles) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    for (const i64 head_dim : {64, 128, 256}) {
+      for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+        const Problem problem = make_problem(pass, head_dim);
+        const auto units = kCuda.units(problem, default_config(kCuda), device_of_arch(arch));
+        for (const KernelUnit& unit : units) expect_clean(unit, arch);
+      }
+    }
+  }
+  expect_clean(tile_classes_unit(), "sm_90a");
+}
+
+}  // namespace
+}  // namespace attnlab::v2

@@ -1,0 +1,28 @@
+// Which tiles v2's kernels take on a GPU, and whether a tile that somebody asks for fits.
+#pragma once
+
+#include <string>
+
+#include "kernels/api/config.h"
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+#include "kernels/v2/schedule.h"
+
+namespace attnlab::v2 {
+
+inline constexpr int kLargestHeadDim = 256;
+
+// The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
+i32 padded_head_dim(i64 head_dim);
+
+// What the config asks for; what it leaves open (0) is what was measured to be fastest for this
+// head_dim, of what fits the device (HACKING.md, "v2's tiles").
+ForwardConfig forward_config_of(const Problem& problem, const Config& config, const Device& device);
+BackwardConfig backward_config_of(const Problem& problem, const Config& config,
+                                  const Device& device);
+
+// Why such a kernel cannot run on this device, in one sentence; empty: it can.
+std::string unfit(const ForwardConfig& config, const Device& device);
+std::string unfit(const BackwardConfig& config, const Device& device);
+
+}  // namespace attnlab::v2

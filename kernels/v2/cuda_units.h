@@ -1,0 +1,17 @@
+// The translation units of v2's kernels on a GPU.
+#pragma once
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/problem.h"
+#include "kernels/v2/schedule.h"
+
+namespace attnlab::v2 {
+
+KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);    // forward
+KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config);  // prepare_rows, backward,
+                                                                      // finish_rows
+KernelUnit tile_classes_unit();                                       // classify_tiles
+
+inline constexpr int kClassifyThreads = 128;
+
+}  // namespace attnlab::v2

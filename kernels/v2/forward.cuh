@@ -1,0 +1,261 @@
+// v2's forward on a GPU: FlashAttention-2's work partitioning with mma.sync and cp.async.
+//
+// Against v1 the loops are swapped. A thread block owns block_m query rows and passes over the
+// keys, so O, the row maxima and the row sums never leave registers until they are complete, blocks
+// need nothing of each other, and a batch of one still fills the GPU. Inside the block the warps
+// split the rows, not the keys: each warp takes its rows past all keys, so a row's maximum and sum
+// are in four lanes of one warp, and warps exchange nothing (v1 adds up the parts of O that its
+// warps have of the same rows). O stays unnormalised until one final scale. Tiles that nobody sees
+// are never loaded, and only those on the border of the mask pay for masking.
+//
+// K and V of the next tiles are on their way (cp.async) while a tile is computed; one barrier a
+// tile says both that they have arrived and that all warps are done with the stage to be
+// overwritten.
+//
+// The maximum that exponentials are relative to is raised only when a row's own has left it behind
+// by more than kSlack: P may then be up to 2^kSlack, which f16 and bf16 hold as exactly as 1, and
+// most tiles spare the rescaling of O. Source: the idea is FlashAttention-4's.
+#pragma once
+
+#include "kernels/device/fragments.cuh"
+#include "kernels/ptx/ex2.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/shared/softmax.h"
+#include "kernels/v2/schedule.h"
+
+namespace attnlab::v2 {
+
+constexpr float kSlack = 8.0f;  // log2
+
+// The online softmax of a lane's rows: the maximum is the same in the four lanes of a row, the sum
+// is over the lane's own columns until the end.
+template <i32 kRows>
+struct RowStates {
+  OnlineSoftmax at[kRows][2];
+};
+
+// Scores become exp2(softmax_scale_log2 * score - reference), O follows the reference.
+template <i32 kRows, i32 kKeys, i32 kColumns>
+__device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums<kRows, kKeys>& rS,
+                             device::Sums<kRows, kColumns>& rO) {
+  float tile_max[kRows][2];
+  bool raises = false;
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      float largest = -kInfinity;
+#pragma unroll
+      for (i32 c = 0; c < kKeys; ++c) {
+        largest = fmaxf(largest, fmaxf(rS.at[r][c][2 * half], rS.at[r][c][2 * half + 1]));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
+      tile_max[r][half] = largest * scale;
+      raises |= tile_max[r][half] > states.at[r][half].max + kSlack;
+    }
+  }
+  if (__any_sync(0xFFFFFFFFu, raises)) {
+#pragma unroll
+    for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (i32 half = 0; half < 2; ++half) {
+        const float factor = raise_max(states.at[r][half], tile_max[r][half]);
+#pragma unroll
+        for (i32 c = 0; c < kColumns; ++c) {
+          rO.at[r][c][2 * half] *= factor;
+          rO.at[r][c][2 * half + 1] *= factor;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      const float reference = finite_max(states.at[r][half].max);
+      float sum = 0.0f;
+#pragma unroll
+      for (i32 c = 0; c < kKeys; ++c) {
+#pragma unroll
+        for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
+          rS.at[r][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[r][c][i], scale, -reference));
+          sum += rS.at[r][c][i];
+        }
+      }
+      states.at[r][half].sum += sum;
+    }
+  }
+}
+
+// What block `index` of the grid has to do.
+__device__ inline ForwardBlock forward_block(const Params& params, const Grid& grid,
+                                             const ForwardConfig& config, const TileClass* classes,
+                                             i64 index) {
+  const Shape& shape = params.shape;
+  const WorkItem item = work_item(grid, index);
+  const BatchEntry entry = batch_entry(params, item.batch);
+  const Range rows = tile_range(item.block, config.block_m, entry.mask.seqlen_q);
+  const i64 first_class =
+      (item.batch * grid.blocks + item.block) * ceil_div<i64>(shape.seqlen_k, config.block_n);
+  return {.mask = entry.mask,
+          .rows = rows,
+          .tiles = make_span(n_block_range(entry.mask, rows, config.block_n),
+                             full_n_block_range(entry.mask, rows, config.block_n),
+                             classes == nullptr ? nullptr : classes + first_class),
+          .slice = item.batch * shape.num_heads_q + item.head,
+          .row_offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin),
+          .lse_offset = shape.row_statistic_offset(item.batch, item.head, rows.begin),
+          .key_offset = shape.k.offset(item.batch, shape.kv_head(item.head), entry.first_key)};
+}
+
+template <class T, ForwardConfig kConfig>
+__device__ void forward(const Params& params, const Grid& grid, const TileClass* classes,
+                        const T* gQ, const T* gK, const T* gV, T* gO, float* gLse) {
+  using namespace device;
+  constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+  constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;
+  constexpr i32 kRows = kWarpRows / 16;            // pieces of a warp's rows
+  constexpr i32 kKeys = kConfig.block_n / 16;      // pieces of a tile's keys
+  constexpr i32 kColumns = kConfig.head_dim / 16;  // pieces of a head
+  constexpr i32 kThreads = kConfig.warps * kWarp;
+
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const u32 shared = ptx::cvta_to_shared(shared_memory);
+  const auto at = [&](i32 offset) { return shared + static_cast<u32>(offset); };
+  const u32 sQ = at(kTiles.q_tile());
+  auto& sBlock = *reinterpret_cast<ForwardBlock*>(shared_memory + kTiles.block());
+
+  // Which rows the block has, and which key tiles they see.
+  const Shape& shape = params.shape;
+  if (threadIdx.x == 0) sBlock = forward_block(params, grid, kConfig, classes, blockIdx.x);
+  __syncthreads();
+  if (sBlock.rows.empty()) return;  // a packed entry shorter than the longest
+  const i32 head_dim = static_cast<i32>(shape.head_dim);
+  const auto load = [&](const T* gKeys, i32 block, i32 tile) {  // of K or V
+    const i32 first = block * kConfig.block_n;
+    const i32 valid = static_cast<i32>(sBlock.mask.valid_k) - first;
+    load_tile<kTiles.kv, kThreads>(gKeys + sBlock.key_offset + first * shape.k.row, shape.k.row,
+                                   valid, head_dim, at(tile));
+  };
+
+  // This warp's rows, and this lane's first of them.
+  const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 warp_row = warp * kWarpRows;
+  RowStates<kRows> states;
+  Sums<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
+  rO.clear();
+
+  const LeftPieces<kTiles.q> q(sQ, warp_row, 0);
+  LeftPiece rQ[kRows][kConfig.keeps_q ? kColumns : 1];
+
+  // As many tiles on their way as there are stages, less the one that is computed.
+  load_tile<kTiles.q, kThreads>(gQ + sBlock.row_offset, shape.q.row,
+                                static_cast<i32>(sBlock.rows.size()), head_dim, sQ);
+  i32 ahead = sBlock.tiles.begin;
+  const auto load_ahead = [&](i32 stage) {
+    if (ahead < sBlock.tiles.end) {
+      load(gK, ahead, kTiles.k_tile(stage));
+      load(gV, ahead, kTiles.v_tile(stage));
+      ahead = sBlock.tiles.not_empty(ahead + 1);
+    }
+    ptx::cp_async_commit_group();  // also an empty one: groups are counted
+  };
+#pragma unroll
+  for (i32 stage = 0; stage < kConfig.stages - 1; ++stage) load_ahead(stage);
+  if constexpr (kConfig.stages == 1) {
+    if (ahead < sBlock.tiles.end) load(gK, ahead, kTiles.k_tile(0));
+    ptx::cp_async_commit_group();
+  }
+
+  i32 stage = 0;
+  for (i32 block = sBlock.tiles.begin; block < sBlock.tiles.end;
+       block = sBlock.tiles.not_empty(block + 1)) {
+    ptx::cp_async_wait_group<max(0, kConfig.stages - 2)>();
+    __syncthreads();  // the tile is there for all, and all are done with the one before
+    if constexpr (kConfig.stages == 1) {
+      load(gV, block, kTiles.v_tile(0));
+      ptx::cp_async_commit_group();
+    } else {
+      load_ahead(stage == 0 ? kConfig.stages - 1 : stage - 1);
+    }
+
+    if constexpr (kConfig.keeps_q) {
+      if (block == sBlock.tiles.begin) {
+#pragma unroll
+        for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+          for (i32 k = 0; k < kColumns; ++k) rQ[r][k] = left_piece(q, 16 * r, 16 * k);
+        }
+      }
+    }
+    const RightPiecesTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
+    Sums<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
+    rS.clear();
+    multiply_add<T, kColumns>(  // S = Q K^T
+        rS,
+        [&](i32 r, i32 k) {
+          if constexpr (kConfig.keeps_q) return rQ[r][k];
+          return left_piece(q, 16 * r, 16 * k);
+        },
+        [&](i32 k, i32 c) { return right_piece(keys, 16 * k, 16 * c); });
+    if constexpr (kConfig.stages == 1) {
+      ptx::cp_async_wait_group<0>();
+      __syncthreads();  // V is there for all, and all are done with K
+      ahead = sBlock.tiles.not_empty(block + 1);
+      if (ahead < sBlock.tiles.end) load(gK, ahead, kTiles.k_tile(0));
+      ptx::cp_async_commit_group();
+    }
+    const i64 first_key = static_cast<i64>(block) * kConfig.block_n;
+    if (sBlock.tiles.is_partial(block)) {
+      for_hidden<kRows, 2 * kKeys>(sBlock.mask, sBlock.rows.begin + warp_row, first_key,
+                                   [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
+    }
+    softmax_step(shape.softmax_scale_log2, states, rS, rO);  // P = exp(S - max)
+    if constexpr (kConfig.dropout) {
+#pragma unroll
+      for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (i32 c = 0; c < kKeys; ++c) {
+          const i64 row = sBlock.rows.begin + warp_row + 16 * r;
+          clear_dropped(rS, r, c, kept_bits(params.dropout, sBlock.slice, row, first_key + 16 * c));
+        }
+      }
+    }
+    const RightPieces<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
+    multiply_add<T, kKeys>(  // O += P V
+        rO, [&](i32 r, i32 k) { return left_piece<T>(rS, r, k); },
+        [&](i32 k, i32 c) { return right_piece(values, 16 * k, 16 * c); });
+    stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
+  }
+
+  // O / sum, and lse.
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      OnlineSoftmax& state = states.at[r][half];
+      state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
+      state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
+      const float scale = final_scale(state) * params.dropout.keep_scale;
+#pragma unroll
+      for (i32 c = 0; c < 2 * kColumns; ++c) {
+        rO.at[r][c][2 * half] *= scale;
+        rO.at[r][c][2 * half + 1] *= scale;
+      }
+      const i32 row = warp_row + 16 * r + 8 * half + lane / 4;
+      if (lane % 4 == 0 && row < sBlock.rows.size()) gLse[sBlock.lse_offset + row] = lse(state);
+    }
+  }
+  // By way of the warp's own rows of Q, which nobody else reads.
+  ptx::cp_async_wait_group<0>();  // of a block that sees nothing, Q may still be on its way
+  __syncwarp();
+  store_sums<T, kTiles.q>(rO, sQ, warp_row, 0);
+  __syncwarp();
+  const i32 exist = static_cast<i32>(min<i64>(kWarpRows, sBlock.rows.size() - warp_row));
+  store_rows<kTiles.q>(shared_memory, warp_row, exist,
+                       gO + sBlock.row_offset + warp_row * shape.q.row, shape.q.row, head_dim);
+}
+
+}  // namespace attnlab::v2
