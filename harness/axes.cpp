@@ -112,8 +112,9 @@ std::vector<AxisGrammar> make_axis_grammars() {
               parse_seeds, [](C c, K) { return c.seed; }),
       grammar({"kernel", "naive,v2", "what competes (default: every kernel of the backend)"},
               &Axes::kernel, parse_kernel, [](C, K k) { return k.kernel; }),
-      grammar({"block", "64x64,128x128", "query rows x keys of a tile, of kernels that have tiles"},
-              &Axes::block, parse_block, [](C, K k) { return block_of(k); }),
+      grammar(
+          {"block", "64x64,128x128", "query rows x keys of a tile; 0x0: the kernel's own choice"},
+          &Axes::block, parse_block, [](C, K k) { return block_of(k); }),
   };
   for (const ConfigAxisRow& row : config_axis_rows()) rows.push_back(config_grammar(row));
   return rows;
@@ -139,9 +140,12 @@ const std::vector<ConfigAxisRow>& config_axis_rows() {
       {{"sram", "16384,65536", "elements of on-chip memory that tiles are cut for (v1)"},
        &Axes::sram,
        parse_sizes},
-      {{"stages", "2,3", "stages of the ring between producer and consumers (v3)"},
+      {{"warps", "4,8", "warps of a block (v2 on a GPU); 0: the kernel's own choice"},
+       &Axes::warps,
+       parse_counts},
+      {{"stages", "2,3", "tiles of K and V in flight (v2, v3); 0: v2's own choice"},
        &Axes::stages,
-       parse_sizes},
+       parse_counts},
       {{"deterministic", "0,1", "1: backward sums dQ in a fixed order (v2, v3)"},
        &Axes::deterministic,
        parse_flag},

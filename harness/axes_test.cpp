@@ -102,7 +102,10 @@ TEST(Axes, ConfigAxes) {
   EXPECT_EQ(values_of("tf32", "0,1"), (Texts{"0", "1"}));
   EXPECT_PRED2(contains, error_of("tf32", "2"), "test: '2' is neither 0 nor 1");
   EXPECT_PRED2(contains, error_of("deterministic", "2"), "test: '2' is neither 0 nor 1");
-  EXPECT_PRED2(contains, error_of("stages", "0"), "0 is outside");
+  EXPECT_EQ(values_of("stages", "0,2"), (Texts{"0", "2"})) << "0: the kernel's own choice";
+  EXPECT_EQ(values_of("warps", "0,4:8:x2"), (Texts{"0", "4", "8"}));
+  EXPECT_PRED2(contains, error_of("sram", "0"), "0 is outside");
+  EXPECT_PRED2(contains, error_of("warps", "-1"), "-1 is outside [0, 2147483648]");
 }
 
 TEST(Axes, Lengths) {

@@ -54,6 +54,7 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
       .layout = Layout::packed};
   Competitor competitor{.kernel = "v1"};
   competitor.config.set("sram", 8192);
+  competitor.config.set("warps", 4);
   competitor.config.set("stages", 3);
   competitor.config.set("deterministic", 1);
   competitor.config.set("schedule_seed", 9);
@@ -61,9 +62,9 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
   const std::string command = repro_command(
       work, competitor, {}, {.min_rounds = 3, .warmup_seconds = 0.5, .verify_multiply_adds = 99});
   EXPECT_PRED2(contains, command, " --lengths 3x5+4 ");
-  EXPECT_TRUE(
-      command.ends_with(" --sram 8192 --stages 3 --deterministic 1 --schedule-seed 9 --tf32 1 "
-                        "--protocol min_rounds=3,warmup_seconds=0.5,verify_multiply_adds=99"))
+  EXPECT_TRUE(command.ends_with(
+      " --sram 8192 --warps 4 --stages 3 --deterministic 1 --schedule-seed 9 "
+      "--tf32 1 --protocol min_rounds=3,warmup_seconds=0.5,verify_multiply_adds=99"))
       << command;
 }
 

@@ -93,6 +93,7 @@ struct Axes {
   // Of the kernels' configs; empty: their defaults.
   std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n
   std::vector<std::int64_t> sram;
+  std::vector<std::int64_t> warps;
   std::vector<std::int64_t> stages;
   std::vector<std::int64_t> deterministic;
   std::vector<std::int64_t> schedule_seed;

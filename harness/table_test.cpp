@@ -94,6 +94,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     for (const RecordJson& record : passes()) ok.push_back(record);
     ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
     ok.back()["config"]["tf32"] = 1;
+    ok.back()["config"]["warps"] = 4;
     ok.back()["protocol"]["regime"] = "settled";
     ok.back()["time"]["telemetry"] = {
         {"median_clock_hz", 1.5e9}, {"cycles", 3e6}, {"settled", true}};
