@@ -184,8 +184,10 @@ int run(const VerifyFlags& flags) {
   }
   fmt::print("{}", verify::render_summary(results, format));
   std::fflush(stdout);
-  const std::string skipped = verify::render_skipped(results);
-  if (!skipped.empty()) fmt::print(notes, "\n{}", skipped);
+  for (const std::string& note :
+       {verify::render_random(results), verify::render_skipped(results)}) {
+    if (!note.empty()) fmt::print(notes, "\n{}", note);
+  }
   fmt::print(notes, "{}", verify::render_failures(results, kMostFailures));
   if (!flags.junit.empty()) {
     junit << verify::render_junit(results) << std::flush;

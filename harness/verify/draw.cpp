@@ -204,6 +204,8 @@ Config draw_config(const Implementation& kernel, const Problem& problem, std::ui
   Config config = default_config(kernel);
   for (int i = 0; i < kernel.num_axes; ++i) {
     const ConfigAxis& axis = kernel.axes[i];
+    const bool yes_or_no = axis.minimum == 0 && axis.maximum == 1;
+    if (kernel.units != nullptr && !yes_or_no) continue;
     const std::int64_t drawn = random.logarithmic(least(axis, problem), axis.maximum);
     if (random.chance(70)) config.set(axis.name, drawn);
   }

@@ -21,7 +21,11 @@ struct RandomProblem {
 // and odd, one in seven long, none longer than `longest`.
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
-// Every axis of the kernel's at its default, or anywhere in its range, small values as likely as
+// Of a kernel that is compiled for its config (Implementation::units), only axes of 0 and 1 are
+// drawn: with all others at their defaults it is compiled as often as there are head dims, not as
+// often as there are problems.
+//
+// Of any other, every axis at its default, or anywhere in its range, small values as likely as
 // large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile is
 // one addition to a row's sum in fp32, and equal scores (inputs of few values) round the same way
 // every time: with tiles of one key, v3's lse of 2796 keys was off by four times its bound. Tiles

@@ -85,6 +85,24 @@ TEST(DrawConfig, CoversTheRangesOfTheAxes) {
   EXPECT_GT(*values["block_m"].rbegin(), 220);
 }
 
+TEST(DrawConfig, WhatIsCompiledIsCompiledForFewConfigs) {
+  static constexpr ConfigAxis kAxes[] = {{"block_m", "query rows", 0, 0, 256},
+                                         {"stages", "tiles in flight", 0, 0, 2},
+                                         {"deterministic", "1: in a fixed order", 0, 0, 1}};
+  Implementation kernel = fake::kOwn;
+  kernel.axes = kAxes;
+  kernel.num_axes = 3;
+  kernel.units = [](const Problem&, const Config&, const Device&) {
+    return std::vector<KernelUnit>();
+  };
+  std::set<std::string> configs;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    configs.insert(draw_config(kernel, {}, seed).to_string());
+  }
+  EXPECT_EQ(configs, (std::set<std::string>{"block_m=0,stages=0,deterministic=0",
+                                            "block_m=0,stages=0,deterministic=1"}));
+}
+
 TEST(DrawConfig, TilesAreNotTooManyForSumsInFp32) {
   const Problem problem = {.seqlen_q = 10, .seqlen_k = 4224};
   for (std::uint64_t seed = 0; seed < 300; ++seed) {

@@ -42,6 +42,7 @@ void Plan::add(const Setup& setup, Part part, const std::string& rest, double we
   Check check{.kernel = setup.kernel,
               .part = part,
               .name = name_of(*setup.kernel, part, rest),
+              .pass = setup.pass,
               .weight = weight,
               .run = std::move(run)};
   if (wants(check.name)) checks_.push_back(std::move(check));

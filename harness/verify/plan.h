@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ struct Check {
   const Implementation* kernel = nullptr;
   Part part = Part::shapes;
   std::string name;
+  std::optional<Pass> pass;   // of what runs
   double weight = 0.0;        // estimated cost, in FLOPs
   std::function<void()> run;  // throws Failure; empty: skipped
   std::string skipped;        // why

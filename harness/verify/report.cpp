@@ -94,6 +94,23 @@ std::string render_summary(const std::vector<Result>& results, TableFormat forma
   return render_plain(make_grid(results));
 }
 
+std::string render_random(const std::vector<Result>& results) {
+  constexpr Pass kPasses[] = {Pass::fwd, Pass::bwd, Pass::fwdbwd};
+  Grid grid{.columns = {{"", "kernel", true}}, .rows = {}};
+  for (const Pass pass : kPasses) grid.columns.push_back({.title = to_string(pass)});
+  for (const Row& row : count(results)) {
+    if (!row.parts.contains(Part::random)) continue;
+    std::vector<GridCell>& cells = grid.rows.emplace_back();
+    cells.push_back({row.kernel});
+    for (const Pass pass : kPasses) {
+      cells.push_back({std::to_string(std::ranges::count_if(results, [&](const Result& result) {
+        return result.kernel == row.kernel && result.part == Part::random && result.pass == pass;
+      }))});
+    }
+  }
+  return grid.rows.empty() ? "" : "Random problems judged, by pass:\n" + render_plain(grid);
+}
+
 std::string render_skipped(const std::vector<Result>& results) {
   std::vector<std::pair<std::string, std::size_t>> reasons;
   for (const Result& result : results) {

@@ -12,6 +12,9 @@ namespace attnlab::verify {
 // Kernels by parts: how many checks passed, failed and were skipped. In json: every result.
 std::string render_summary(const std::vector<Result>& results, TableFormat format);
 
+// How many random problems each kernel was judged on, by pass; "" if none were.
+std::string render_random(const std::vector<Result>& results);
+
 // One line for each reason why checks were skipped, with the kernel and how many; "" if none were.
 std::string render_skipped(const std::vector<Result>& results);
 

@@ -23,6 +23,7 @@ std::vector<Result> results() {
   Result failed = {.name = "minimal/random/7/13/fwd",
                    .kernel = "minimal",
                    .part = Part::random,
+                   .pass = Pass::fwd,
                    .outcome = Outcome::failed,
                    .check = "exception"};
   failed.message = "threw '<a & \"b\">'\x01\x1B[31m\n\ttab, \xC3\xA9, \xFF end";
@@ -45,6 +46,22 @@ TEST(VerifyReport, CountsKernelsByParts) {
   ASSERT_EQ(json.size(), 4u);
   EXPECT_EQ(json[1]["reason"], "has no tiles to choose");
   EXPECT_EQ(json[3]["repro"], "attnlab verify --only 'x y'");
+}
+
+TEST(VerifyReport, CountsRandomProblemsByPass) {
+  EXPECT_EQ(render_random({{.name = "v2/shapes/a", .kernel = "v2", .pass = Pass::fwd}}), "");
+  std::vector<Result> all = results();
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwd}) {
+    all.push_back({.kernel = "v2", .part = Part::random, .pass = pass});
+  }
+  all.back().outcome = Outcome::failed;  // judged as well
+  all.push_back({.kernel = "v2", .part = Part::random, .outcome = Outcome::skipped});
+  EXPECT_EQ(render_random(all),
+            "Random problems judged, by pass:\n"
+            "kernel   fwd  bwd  fwdbwd\n"
+            "-------------------------\n"
+            "v2         2    1       0\n"
+            "minimal    1    0       0\n");
 }
 
 TEST(VerifyReport, CutsTooManyFailuresWithACount) {

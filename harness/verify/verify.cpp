@@ -55,7 +55,8 @@ Result run(const Check& check, const Options& options) {
   Result result{.name = check.name,
                 .kernel = check.kernel->name,
                 .backend = check.kernel->backend,
-                .part = check.part};
+                .part = check.part,
+                .pass = check.pass};
   if (!check.run) {
     result.outcome = Outcome::skipped;
     result.message = check.skipped;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct Result {
   std::string kernel;
   Backend backend = Backend::cpu;
   Part part = Part::shapes;
+  std::optional<Pass> pass;  // that was launched, if something was
   Outcome outcome = Outcome::passed;
   // Of a failure, what caught it: "oracle: dq", "guards", "inputs unchanged", "property:
   // causal-prefix", "repeats", "exception", kDeviceLost (then the last result).

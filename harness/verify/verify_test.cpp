@@ -397,6 +397,24 @@ TEST(Verifier, SaysWhyItSkips) {
   }
 }
 
+// It has f32 alone, a third of the problems: others are drawn in place of what it does not take.
+TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
+  const Device cpu = device();
+  const auto names = [&](const std::string& pass) {
+    return list({.kernels = {&kFake<Fault::none>},
+                 .device = &cpu,
+                 .parts = {Part::random},
+                 .random = 40,
+                 .seed = 1,
+                 .only = "*/" + pass});
+  };
+  for (const char* pass : {"fwd", "bwd", "fwdbwd"}) {
+    const std::vector<std::string> problems = names(pass);
+    EXPECT_EQ(problems.size(), 40u) << pass;
+    EXPECT_NE(problems.back(), "fake/random/1/39/" + std::string(pass));
+  }
+}
+
 TEST(Verifier, NamesAreUnique) {
   const Device cpu = device();
   std::vector<std::string> names = list({.kernels = {&kFake<Fault::none>}, .device = &cpu});
