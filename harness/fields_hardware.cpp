@@ -52,6 +52,15 @@ void add_counter_fields(FieldList& list) {
   list.add_measure("tensor_pct", "tensor %", "%", kSignificant,
                    "cycles with a tensor pipe at work, of those with a warp (counted)",
                    value_at({"counters", "tensor_active_percent"}));
+  list.add_measure("shared_wavefronts", "smem wavefronts", "", kSignificant,
+                   "wavefronts of shared memory (--further-counters)",
+                   value_at({"counters", "shared_wavefronts"}));
+  list.add_measure("shared_conflicts_ld", "smem ld confl.", "", kSignificant,
+                   "bank conflicts of loads from shared memory (--further-counters)",
+                   value_at({"counters", "shared_load_conflicts"}));
+  list.add_measure("shared_conflicts_st", "smem st confl.", "", kSignificant,
+                   "bank conflicts of stores to shared memory (--further-counters)",
+                   value_at({"counters", "shared_store_conflicts"}));
   list.add_measure("cache_claim", "cache claim", "", kPlain,
                    "hot or cold caches: proved, unproved or rejected by the counters",
                    value_at({"cache_claim", "verdict"}));

@@ -79,6 +79,9 @@ Json counters_json(const std::optional<Counted>& counted) {
           {"mma_sync_flops", optional_number(counts.mma_sync_flops)},
           {"atomic_bytes", optional_number(counts.atomic_bytes)},
           {"reduction_bytes", optional_number(counts.reduction_bytes)},
+          {"shared_wavefronts", optional_number(counts.shared_wavefronts)},
+          {"shared_load_conflicts", optional_number(counts.shared_load_conflicts)},
+          {"shared_store_conflicts", optional_number(counts.shared_store_conflicts)},
           {"multiprocessor_clock_hz", optional_number(counts.multiprocessor_clock_hz)},
           {"metrics", counts.metrics}};
 }

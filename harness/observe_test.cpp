@@ -82,6 +82,9 @@ TEST_F(Observe, CountsAreDividedByTheLaunches) {
                       .mma_sync_flops = 70.0,
                       .atomic_bytes = 80.0,
                       .reduction_bytes = 90.0,
+                      .shared_wavefronts = 100.0,
+                      .shared_load_conflicts = 110.0,
+                      .shared_store_conflicts = 120.0,
                       .multiprocessor_clock_hz = 1.5e9,
                       .metrics = {"a"}};
   record().point.problem.dtype = Dtype::bf16;
@@ -108,6 +111,9 @@ TEST_F(Observe, CountsAreDividedByTheLaunches) {
   EXPECT_EQ(one.mma_sync_flops, 14.0);
   EXPECT_EQ(one.atomic_bytes, 16.0);
   EXPECT_EQ(one.reduction_bytes, 18.0);
+  EXPECT_EQ(one.shared_wavefronts, 20.0);
+  EXPECT_EQ(one.shared_load_conflicts, 22.0);
+  EXPECT_EQ(one.shared_store_conflicts, 24.0);
   EXPECT_EQ(one.multiprocessor_clock_hz, 1.5e9) << "a rate";
   EXPECT_EQ(one.metrics, (std::vector<std::string>{"a"}));
   EXPECT_EQ(record().cache_claim.value().verdict, ClaimVerdict::proved);

@@ -173,6 +173,9 @@ TEST(Record, CountsAreALaunchsMean) {
                                         .mma_sync_flops = 2.0,
                                         .atomic_bytes = 32.0,
                                         .reduction_bytes = 64.0,
+                                        .shared_wavefronts = 900.0,
+                                        .shared_load_conflicts = 8.0,
+                                        .shared_store_conflicts = 0.0,
                                         .multiprocessor_clock_hz = 1.5e9,
                                         .metrics = {"one", "two"}},
                            .launches = 7,
@@ -187,7 +190,8 @@ TEST(Record, CountsAreALaunchsMean) {
   EXPECT_EQ(json["counters"].dump(),
             R"({"launches":7,"l2":"swept","seconds":0.5,"tensor_active_percent":25.0,)"
             R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"atomic_bytes":32.0,)"
-            R"("reduction_bytes":64.0,"multiprocessor_clock_hz":1500000000.0,)"
+            R"("reduction_bytes":64.0,"shared_wavefronts":900.0,"shared_load_conflicts":8.0,)"
+            R"("shared_store_conflicts":0.0,"multiprocessor_clock_hz":1500000000.0,)"
             R"("metrics":["one","two"]})");
 
   // A chip that lacks a counter.

@@ -105,7 +105,10 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                          {"binds", "compute"},
                          {"percent_of_roof", 50.0}};
     ok.back()["traffic"] = counted_traffic();
-    ok.back()["counters"] = {{"tensor_active_percent", 12.5}};
+    ok.back()["counters"] = {{"tensor_active_percent", 12.5},
+                             {"shared_wavefronts", 900.0},
+                             {"shared_load_conflicts", 8.0},
+                             {"shared_store_conflicts", 0.0}};
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
     ok.back()["evidence"] = {{"executed", {{{"symbol", "softmax"}}}}};
     add_speedups(ok);

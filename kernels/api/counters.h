@@ -23,6 +23,9 @@ struct HardwareCounts {
   // Where CounterRequest::further.
   std::optional<double> mma_sync_flops;                 // in the storage type (f32: TF32)
   std::optional<double> atomic_bytes, reduction_bytes;  // at the L2, sectors of 32 bytes
+  // Of shared memory: all wavefronts, and the bank conflicts of loads (ldmatrix among them) and of
+  // stores.
+  std::optional<double> shared_wavefronts, shared_load_conflicts, shared_store_conflicts;
 
   std::optional<double> multiprocessor_clock_hz;  // while it was counted
   std::vector<std::string> metrics;               // that were counted, by the library's names
@@ -44,7 +47,8 @@ struct CounterRequest {
   Dtype dtype = Dtype::f16;  // whose matrix operations are counted
   int launches = 1;
   L2State l2 = L2State::steady;
-  bool further = false;  // FLOPs by mma.sync, atomics and reductions, for which it takes two passes
+  // FLOPs by mma.sync, atomics and reductions, shared memory, for which it takes two passes.
+  bool further = false;
 };
 
 // How the counters did on work of known size.

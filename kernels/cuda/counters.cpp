@@ -65,6 +65,13 @@ std::vector<Metric> metrics_of(Dtype dtype, bool further) {
     metrics.push_back({&C::mma_sync_flops, tensor_operations("hmma", dtype)});
     metrics.push_back({&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes});
     metrics.push_back({&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes});
+    // By CUPTI's descriptions wavefronts are those of loads, stores, atomics, cp.async and, on a
+    // GH100, wgmma; conflicts "op_ld" of ld and ldmatrix, "op_st" of st and stmatrix. Those of
+    // cp.async are in neither: what would count them needs a third pass.
+    const std::string conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_";
+    metrics.push_back({&C::shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"});
+    metrics.push_back({&C::shared_load_conflicts, conflicts + "ld.sum"});
+    metrics.push_back({&C::shared_store_conflicts, conflicts + "st.sum"});
   }
   return metrics;
 }

@@ -38,7 +38,7 @@ TEST_F(CounterMetrics, AreOnePassOnHopperAndTwoWithTheFurtherOnes) {
     EXPECT_EQ(usual.size(), 8U);
     EXPECT_EQ(passes_on_chip("GH100", usual), 1);
     const MetricNames all = of_hopper(counted_metrics(dtype, true));
-    EXPECT_EQ(all.size(), 11U);
+    EXPECT_EQ(all.size(), 14U);
     EXPECT_EQ(passes_on_chip("GH100", all), 2);
   }
 }
