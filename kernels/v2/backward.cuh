@@ -259,7 +259,6 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
   }
   ptx::cp_async_commit_group();
 
-  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   for (i32 stage = 0; step.exists(sBlock); step.advance(sBlock), stage ^= 1) {
     ptx::cp_async_wait_group<0>();
     __syncthreads();  // the rows are there for all, and all are done with the step before
@@ -282,11 +281,13 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
             [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
       };
+      multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
       multiply_transposed(sK, sQ, rP);  // S^T = K Q^T
+      const i32 lane_row = own_row + 2 * (static_cast<i32>(threadIdx.x) % 4);  // of its pairs
 #pragma unroll
       for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
         const float2 lse = *reinterpret_cast<const float2*>(shared_memory + kTiles.lse_of(stage) +
-                                                            4 * (own_row + 8 * c + 2 * (lane % 4)));
+                                                            4 * (lane_row + 8 * c));
         const float references[2] = {lse.x * kLog2E, lse.y * kLog2E};
 #pragma unroll
         for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
@@ -302,7 +303,6 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
             sBlock.mask, first_row + own_row, sBlock.keys.begin + Scores::row(),
             [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
       }
-      multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
                                           // dS^T = P^T (Z dP^T - delta)
 #pragma unroll
       for (i32 c = 0; c < kSlice / 16; ++c) {
@@ -311,7 +311,7 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
         for (i32 half = 0; half < 2; ++half) {
           deltas[half] =
               *reinterpret_cast<const float2*>(shared_memory + kTiles.delta_of(stage) +
-                                               4 * (own_row + 16 * c + 8 * half + 2 * (lane % 4)));
+                                               4 * (lane_row + 16 * c + 8 * half));
         }
 #pragma unroll
         for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {

@@ -185,7 +185,7 @@ TEST(V2Cuda, FewUnitsServeAllProblems) {
         }
       }
     }
-    EXPECT_LE(names.size(), pass == Pass::fwd ? 32U : 24U);
+    EXPECT_LE(names.size(), 24U);
   }
 }
 

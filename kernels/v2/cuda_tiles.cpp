@@ -13,6 +13,10 @@ constexpr i32 kRegistersOfThread = 255;
 // Beside accumulators: pieces on their way to the tensor cores, addresses, the softmax's state.
 constexpr i32 kOtherRegisters = 60;
 
+bool drops(const Problem& problem) {
+  return make_dropout(problem.dropout, problem.seed).threshold > 0;
+}
+
 u64 shared_bytes(const ForwardConfig& config) {
   return static_cast<u64>(forward_tiles(config).bytes());
 }
@@ -61,7 +65,7 @@ KernelConfig best_of(const std::vector<KernelConfig>& candidates, const Device& 
 }
 
 ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
-  const i32 head_dim = padded_head_dim(problem.head_dim);
+  const i32 head_dim = padded_head_dim(problem);
   const auto tile = [&](i32 block_m, i32 block_n, i32 stages) {
     return ForwardConfig{.head_dim = head_dim,
                          .block_m = block_m,
@@ -73,7 +77,7 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
   };
   // Under a window the border costs half a tile of keys, so they are smaller there.
   const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
-  if (head_dim <= 64 && !has_border) return best_of<ForwardConfig>({tile(128, 128, 1)}, device);
+  if (head_dim == 64 && !has_border && !drops(problem)) return best_of<ForwardConfig>({tile(128, 128, 1)}, device);
   if (head_dim <= 128) {
     return best_of<ForwardConfig>({tile(128, 64, 2), tile(128, 64, 1)}, device);
   }
@@ -87,7 +91,7 @@ bool can_keep_p(const BackwardConfig& config) {
 }
 
 BackwardConfig fastest_backward(const Problem& problem, const Device& device) {
-  const i32 head_dim = padded_head_dim(problem.head_dim);
+  const i32 head_dim = padded_head_dim(problem);
   const auto tile = [&](i32 block_m, i32 block_n, i32 warps, i32 blocks) {
     BackwardConfig config = {.head_dim = head_dim,
                              .block_m = block_m,
@@ -157,9 +161,10 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
 
 }  // namespace
 
-i32 padded_head_dim(i64 head_dim) {
+i32 padded_head_dim(const Problem& problem) {
+  const i32 smallest = drops(problem) ? 64 : 32;  // one kernel fewer of each type
   for (const i32 padded : {32, 64, 96, 128, 192}) {
-    if (head_dim <= padded) return padded;
+    if (padded >= smallest && problem.head_dim <= padded) return padded;
   }
   return kLargestHeadDim;
 }
@@ -167,7 +172,7 @@ i32 padded_head_dim(i64 head_dim) {
 ForwardConfig forward_config_of(const Problem& problem, const Config& config,
                                 const Device& device) {
   ForwardConfig kernel = fastest_forward(problem, device);
-  kernel.dropout = make_dropout(problem.dropout, problem.seed).threshold > 0;
+  kernel.dropout = drops(problem);
   if (take_tile(config, kernel)) {
     kernel.keeps_q = kernel.head_dim <= 64;
     if (registers(kernel) > kRegistersOfThread) kernel.keeps_q = false;
@@ -179,7 +184,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device) {
   BackwardConfig kernel = fastest_backward(problem, device);
-  kernel.dropout = make_dropout(problem.dropout, problem.seed).threshold > 0;
+  kernel.dropout = drops(problem);
   if (take_tile(config, kernel)) kernel.keeps_p = can_keep_p(kernel);
   kernel.blocks = max(1, blocks_that_fit(kernel, device));
   return kernel;

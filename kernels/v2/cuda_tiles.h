@@ -13,7 +13,7 @@ namespace attnlab::v2 {
 inline constexpr int kLargestHeadDim = 256;
 
 // The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
-i32 padded_head_dim(i64 head_dim);
+i32 padded_head_dim(const Problem& problem);
 
 // What the config asks for; what it leaves open (0) is what was measured to be fastest for this
 // head_dim, of what fits the device (HACKING.md, "v2's tiles").
