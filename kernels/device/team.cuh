@@ -7,6 +7,14 @@ namespace attnlab::device {
 
 constexpr i32 kWarp = 32;
 
+// The lane, worked out at each call, and with it what follows from it: else the compiler keeps all
+// that in registers throughout a loop.
+__device__ inline i32 lane_anew() {
+  i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  asm volatile("" : "+r"(lane));
+  return lane;
+}
+
 struct Sum {
   static constexpr float kNothing = 0.0f;
   static __device__ float of(float a, float b) { return a + b; }

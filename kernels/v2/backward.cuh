@@ -274,8 +274,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
       const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
       Slice rP, rDS;                                          // (own keys, slice)
       const auto multiply_transposed = [&](u32 left, u32 right, Slice& sums) {
-        const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0);
-        const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0);
+        const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0, lane_anew());
+        const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0, lane_anew());
         sums.clear();
         multiply_add<T, kConfig.head_dim / 16>(
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
@@ -337,7 +337,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
         }
       }
       if constexpr (kConfig.keeps_p) {
-        const RightPieces<kTiles.q> dO(sDO, own_row, 0), q(sQ, own_row, 0);
+        const RightPieces<kTiles.q> dO(sDO, own_row, 0, lane_anew());
+        const RightPieces<kTiles.q> q(sQ, own_row, 0, lane_anew());
         multiply_add<T, kSlice / 16>(  // dV += P^T dO
             rDV, [&](i32 r, i32 k) { return left_piece<T>(rP, r, k); },
             [&](i32 k, i32 c) { return right_piece(dO, 16 * k, 16 * c); });
@@ -354,8 +355,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
 
     if constexpr (!kConfig.keeps_p) {
       const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Sums& sums) {
-        const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0);
-        const RightPieces<kTiles.q> rights(right, 0, Keys::column());
+        const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0, lane_anew());
+        const RightPieces<kTiles.q> rights(right, 0, Keys::column(), lane_anew());
         multiply_add<T, kConfig.block_m / 16>(
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
             [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
@@ -365,8 +366,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
     }
     typename Rows::Sums rDQ;  // (own rows, own columns)
     rDQ.clear();
-    const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row());
-    const RightPieces<kTiles.kv> k_columns(sK, 0, Rows::column());
+    const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row(), lane_anew());
+    const RightPieces<kTiles.kv> k_columns(sK, 0, Rows::column(), lane_anew());
     multiply_add<T, kConfig.block_n / 16>(  // dQ = dS K
         rDQ, [&](i32 r, i32 k) { return left_piece(ds, 16 * r, 16 * k); },
         [&](i32 k, i32 c) { return right_piece(k_columns, 16 * k, 16 * c); });

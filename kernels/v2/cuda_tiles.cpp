@@ -75,11 +75,16 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
                          .keeps_q = head_dim <= 64 && block_n <= 64,
                          .blocks = 2};
   };
-  // Under a window the border costs half a tile of keys, so they are smaller there.
-  const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
-  if (head_dim == 64 && !has_border && !drops(problem)) return best_of<ForwardConfig>({tile(128, 128, 1)}, device);
+  if (head_dim == 64 && !drops(problem)) {
+    return best_of<ForwardConfig>({tile(128, 128, 1), tile(128, 64, 1)}, device);
+  }
   if (head_dim <= 128) {
     return best_of<ForwardConfig>({tile(128, 64, 2), tile(128, 64, 1)}, device);
+  }
+  // Under a window the border costs half a tile of keys, so they are smaller there.
+  const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
+  if (head_dim == 256 && !has_border && !drops(problem)) {
+    return best_of<ForwardConfig>({tile(64, 80, 1), tile(64, 64, 1)}, device);
   }
   return best_of<ForwardConfig>({tile(64, 64, 1)}, device);
 }
