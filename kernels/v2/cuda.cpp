@@ -179,7 +179,8 @@ class Prepared : public PreparedKernel {
     const Grid rows = row_grid(params.shape, tiling, false);
     const Grid keys = key_grid(params.shape, tiling);
     const BackwardWorkspace workspace = workspace_of(tensors);
-    classify(params, tiling, TileOrder::keys_first, workspace.classes, workspace.turn_after, stream);
+    classify(params, tiling, TileOrder::keys_first, workspace.classes, workspace.turn_after,
+             stream);
     prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout);
     backward_(stream, blocks_of(keys), params, keys, workspace, tensors.q, tensors.k, tensors.v,
               tensors.dout, tensors.lse, tensors.dk, tensors.dv);
@@ -206,8 +207,8 @@ class Prepared : public PreparedKernel {
     void* const turns = cuda::behind(dq_sums, parts_.dq_sums);
     void* const ticket = cuda::behind(turns, parts_.turns);
     BackwardWorkspace workspace = {.delta = static_cast<float*>(delta),
-                             .dq_sums = static_cast<float*>(dq_sums),
-                             .classes = classes_of(tensors)};
+                                   .dq_sums = static_cast<float*>(dq_sums),
+                                   .classes = classes_of(tensors)};
     if (deterministic_) {
       workspace.turns = static_cast<i32*>(turns);
       workspace.ticket = static_cast<u32*>(ticket);

@@ -81,18 +81,19 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
   if (head_dim <= 128) {
     return best_of<ForwardConfig>({tile(128, 64, 2), tile(128, 64, 1)}, device);
   }
-  // Under a window the border costs half a tile of keys, so they are smaller there.
+  // Where a tile of keys is cut off, by a window or by the end of a short sequence, smaller ones
+  // waste less.
   const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
-  if (head_dim == 256 && !has_border && !drops(problem)) {
+  if (head_dim == 256 && !has_border && problem.seqlen_k >= 1024 && !drops(problem)) {
     return best_of<ForwardConfig>({tile(64, 80, 1), tile(64, 64, 1)}, device);
   }
   return best_of<ForwardConfig>({tile(64, 64, 1)}, device);
 }
 
+// 32 keys a warp, and room for their dK and dV beside S and dP. With 16 keys, a warp's factors from
+// shared memory serve half as many products, and sharing P is faster.
 bool can_keep_p(const BackwardConfig& config) {
-  const i32 own_keys = config.block_n / config.warps;
-  return config.block_n % config.warps == 0 && (own_keys == 16 || own_keys == 32) &&
-         own_keys * config.head_dim <= 32 * 64 && config.block_m % 16 == 0;
+  return config.block_n == 32 * config.warps && config.head_dim <= 64 && config.block_m % 16 == 0;
 }
 
 BackwardConfig fastest_backward(const Problem& problem, const Device& device) {

@@ -81,7 +81,8 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
                  "const T* gK, const T* gV, const T* gDO, const float* gLse, T* gDK, T* gDV",
                  "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, gDO, gLse, gDK, "
                  "gDV)") +
-          kernel(finish, 1, "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, T* gDQ",
+          kernel(finish, 1,
+                 "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, T* gDQ",
                  "v2::finish_rows<T, kConfig>(params, grid, workspace, gDQ)"),
       .entries = {prepare, main, finish}};
 }

@@ -1,5 +1,5 @@
-// What v2's kernels on a GPU take from the schedule: spans of tiles against their definition, grids of
-// warps, maps of shared memory.
+// What v2's kernels on a GPU take from the schedule: spans of tiles against their definition, grids
+// of warps, maps of shared memory.
 #include "kernels/v2/schedule.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,9 @@ TEST(TileSpan, OfKeysHasTheClassesOfTheMask) {
             classify(mask, rows, {n_block * kTiling.block_n, (n_block + 1) * kTiling.block_n});
         const bool inside = n_block >= span.begin && n_block < span.end;
         ASSERT_EQ(inside, want != TileClass::empty);
-        if (inside) ASSERT_EQ(span.is_partial(n_block), want == TileClass::partial);
+        if (inside) {
+          ASSERT_EQ(span.is_partial(n_block), want == TileClass::partial);
+        }
       }
     }
   });
@@ -54,9 +56,9 @@ TEST(TileSpan, OfRowsHasTheClassesOfTheMask) {
     for (i64 n_block = 0; n_block < kTiling.n_blocks(mask.seqlen_k); ++n_block) {
       const Range keys = tile_range(n_block, kTiling.block_n, mask.seqlen_k);
       const bool all_exist = (n_block + 1) * kTiling.block_n <= mask.valid_k;
-      const TileSpan span = make_span(
-          m_block_range(mask, keys, kTiling.block_m),
-          all_exist ? full_m_block_range(mask, keys, kTiling.block_m) : Range{}, nullptr);
+      const TileSpan span =
+          make_span(m_block_range(mask, keys, kTiling.block_m),
+                    all_exist ? full_m_block_range(mask, keys, kTiling.block_m) : Range{}, nullptr);
       for (i32 m_block = 0; m_block < kTiling.m_blocks(mask.seqlen_q); ++m_block) {
         const Range rows = tile_range(m_block, kTiling.block_m, mask.seqlen_q);
         const TileClass want =
@@ -73,8 +75,8 @@ TEST(TileSpan, OfRowsHasTheClassesOfTheMask) {
 }
 
 TEST(TileSpan, EmptyTilesOfAPatternAreSkipped) {
-  const std::vector<TileClass> classes = {TileClass::empty,   TileClass::partial, TileClass::empty,
-                                          TileClass::empty,   TileClass::full,    TileClass::empty};
+  const std::vector<TileClass> classes = {TileClass::empty, TileClass::partial, TileClass::empty,
+                                          TileClass::empty, TileClass::full,    TileClass::empty};
   const TileSpan span = make_span({0, 6}, {}, classes.data());
   EXPECT_EQ(span.begin, 1);
   EXPECT_TRUE(span.is_partial(1));
