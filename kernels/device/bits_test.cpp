@@ -128,8 +128,7 @@ TEST(KeptOfCall, AreTheElementsOfTheCall) {
   const Dropout dropout = make_dropout(0.4, 99);
   for (const i64 row : {32, 35, 39}) {
     for (const i64 column : {48, 50, 54}) {
-      const u32 bits =
-          kept_of_call(dropout, philox(dropout_counter(3, row, column), dropout.key));
+      const u32 bits = kept_of_call(dropout, philox(dropout_counter(3, row, column), dropout.key));
       for (i64 h = 0; h < 8; ++h) {
         const i64 of_row = row + 8 * (h / 2 % 2), of_column = column + 8 * (h / 4) + h % 2;
         EXPECT_EQ((bits >> h & 1) != 0, is_kept(dropout, 3, of_row, of_column)) << h;

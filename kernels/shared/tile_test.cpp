@@ -1,4 +1,5 @@
-// The swizzle of tiles: a permutation within rows, and no two rows of an ldmatrix phase in one bank.
+// The swizzle of tiles: a permutation within rows, and no two rows of an ldmatrix phase in one
+// bank.
 #include "kernels/shared/tile.h"
 
 #include <gtest/gtest.h>

@@ -72,8 +72,8 @@ __device__ i32 dq_place(i32 r, i32 c) {
 // delta of a tile of rows; its sums of dQ become zero, and the first turn at them is that of the
 // first tile of keys that the rows see. Eight lanes a row.
 template <class T, BackwardConfig kConfig>
-__device__ void prepare_rows(const Params& params, const Grid& grid, const BackwardWorkspace& workspace,
-                             const T* gO, const T* gDO) {
+__device__ void prepare_rows(const Params& params, const Grid& grid,
+                             const BackwardWorkspace& workspace, const T* gO, const T* gDO) {
   using namespace device;
   constexpr i32 kLanes = 8;
   constexpr i32 kThreads = kConfig.warps * kWarp;
@@ -281,8 +281,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
             [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
       };
-      multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
-      multiply_transposed(sK, sQ, rP);  // S^T = K Q^T
+      multiply_transposed(sV, sDO, rDS);                                       // dP^T = V dO^T
+      multiply_transposed(sK, sQ, rP);                                         // S^T = K Q^T
       const i32 lane_row = own_row + 2 * (static_cast<i32>(threadIdx.x) % 4);  // of its pairs
 #pragma unroll
       for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
@@ -303,15 +303,14 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
             sBlock.mask, first_row + own_row, sBlock.keys.begin + Scores::row(),
             [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
       }
-                                          // dS^T = P^T (Z dP^T - delta)
+      // dS^T = P^T (Z dP^T - delta)
 #pragma unroll
       for (i32 c = 0; c < kSlice / 16; ++c) {
         float2 deltas[2];
 #pragma unroll
         for (i32 half = 0; half < 2; ++half) {
-          deltas[half] =
-              *reinterpret_cast<const float2*>(shared_memory + kTiles.delta_of(stage) +
-                                               4 * (lane_row + 16 * c + 8 * half));
+          deltas[half] = *reinterpret_cast<const float2*>(shared_memory + kTiles.delta_of(stage) +
+                                                          4 * (lane_row + 16 * c + 8 * half));
         }
 #pragma unroll
         for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
@@ -412,8 +411,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
 
 // dQ = softmax_scale * sum, of a tile of rows.
 template <class T, BackwardConfig kConfig>
-__device__ void finish_rows(const Params& params, const Grid& grid, const BackwardWorkspace& workspace,
-                            T* gDQ) {
+__device__ void finish_rows(const Params& params, const Grid& grid,
+                            const BackwardWorkspace& workspace, T* gDQ) {
   using namespace device;
   using Part = typename BackwardParts<kConfig>::Rows;
   constexpr TileShape kTile = backward_tiles(kConfig).q;
