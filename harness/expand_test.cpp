@@ -92,7 +92,7 @@ TEST(Expand, ConfigAxesAreProjectedOnWhatAKernelDeclares) {
 // A kernel that chooses its tile by head_dim where it is left open.
 constexpr ConfigAxis kOpenBlocks[] = {{"block_m", "query rows", 0, 0, 256},
                                       {"block_n", "keys", 0, 0, 256}};
-Config with_chosen_block(const Problem& problem, const Config& config) {
+Config with_chosen_block(const Problem& problem, const Config& config, const Device& /*device*/) {
   if (problem.pass != Pass::fwd) throw std::logic_error("asked of what is unsupported");
   Config chosen = config;
   if (config.get("block_m") == 0) chosen.set("block_m", problem.head_dim <= 64 ? 128 : 64);

@@ -46,7 +46,8 @@ bool has_fixed_order(const Setup& setup) {
 Trial::Trial(Subject& subject, const Setup& setup)
     : subject_(subject), setup_(setup), problem_(subject.problem()) {
   problem_.pass = setup.pass;
-  setup_.config = resolved(*setup.kernel, problem_, setup.config, setup.device);  // as messages name it
+  setup_.config =
+      resolved(*setup.kernel, problem_, setup.config, setup.device);  // as messages name it
   competitor_ = {.kernel = setup.kernel->name,
                  .backend = setup.kernel->backend,
                  .implementation = setup.kernel,

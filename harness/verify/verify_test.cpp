@@ -346,7 +346,7 @@ TEST(Verifier, DropsAKernelAfterItsFirstFailureAndGoesOnWithTheOthers) {
 
 TEST(Verifier, AFailureNamesTheConfigThatRan) {
   Implementation kernel = kFake<Fault::dropped_key>;
-  kernel.resolved = [](const Problem&, const Config& config) {
+  kernel.resolved = [](const Problem&, const Config& config, const Device&) {
     Config chosen = config;
     chosen.set("deterministic", 1);
     return chosen;

@@ -177,8 +177,7 @@ template <class Part>
 __device__ void add_dq_in_turn(const typename Part::Sums& rDQ, float* gSums, i32* turn, i32 own,
                                i32 next) {
   if (threadIdx.x == 0) {
-    while (ptx::ld_acquire_gpu_global(turn) != own) {
-    }
+    while (ptx::ld_acquire_gpu_global(turn) != own) __nanosleep(100);
   }
   __syncthreads();
 #pragma unroll

@@ -249,8 +249,8 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
     }
   }
   // By way of the warp's own rows of Q, which nobody else reads.
-  ptx::cp_async_wait_group<0>();  // of a block that sees nothing, Q may still be on its way
-  __syncwarp();
+  ptx::cp_async_wait_group<0>();
+  __syncthreads();  // rows that see no key have not waited yet for Q, which all threads load
   store_sums<T, kTiles.q>(rO, sQ, warp_row, 0);
   __syncwarp();
   const i32 exist = static_cast<i32>(min<i64>(kWarpRows, sBlock.rows.size() - warp_row));
