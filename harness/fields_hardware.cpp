@@ -50,7 +50,7 @@ void add_counter_fields(FieldList& list) {
   add("dram_read_mib", "dram read MiB", "dram", {"read_bytes"}, "of it, reads");
   add("dram_write_mib", "dram write MiB", "dram", {"write_bytes"}, "of it, writes");
   list.add_measure("tensor_pct", "tensor %", "%", kSignificant,
-                   "cycles with a tensor pipe at work, of those with a warp (counted)",
+                   "cycles with a tensor pipe at work, of those with a warp (mma.sync: of 400)",
                    value_at({"counters", "tensor_active_percent"}));
   list.add_measure("shared_wavefronts", "smem wavefronts", "", kSignificant,
                    "wavefronts of shared memory (--further-counters)",
