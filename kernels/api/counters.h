@@ -17,8 +17,8 @@ namespace attnlab {
 struct HardwareCounts {
   std::optional<double> dram_read_bytes, dram_write_bytes;
   std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
-  // Cycles of a multiprocessor, their mean: with a tensor pipe at work (of mma.sync, as it seems, the
-  // sum over its four pipes); with any warp on it.
+  // Cycles of a multiprocessor, their mean: with a tensor pipe at work (of mma.sync, as it seems,
+  // the sum over its four pipes); with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
   std::optional<double> wgmma_flops;  // in the storage type (f32: TF32)
   // Where CounterRequest::further.
