@@ -10,7 +10,8 @@
 //
 // K and V of the next tiles are on their way (cp.async) while a tile is computed; one barrier a
 // tile says both that they have arrived and that all warps are done with the stage to be
-// overwritten.
+// overwritten. With stages = 1, K and V have one place each: V arrives during S = Q K^T, the next K
+// during all else, for a second barrier.
 //
 // The maximum that exponentials are relative to is raised only when a row's own has left it behind
 // by more than kSlack: P may then be up to 2^kSlack, which f16 and bf16 hold as exactly as 1, and
@@ -139,7 +140,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
                                    valid, head_dim, at(tile));
   };
 
-  // This warp's rows, and this lane's first of them.
+  // This warp's rows.
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 warp_row = warp * kWarpRows;
@@ -150,7 +151,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
   const LeftPieces<kTiles.q> q(sQ, warp_row, 0, lane_anew());
   LeftPiece rQ[kRows][kConfig.keeps_q ? kColumns : 1];
 
-  // As many tiles on their way as there are stages, less the one that is computed.
+  // As many tiles on their way as there are stages, less the one that is computed; of one stage, K.
   load_tile<kTiles.q, kThreads>(gQ + sBlock.row_offset, shape.q.row,
                                 static_cast<i32>(sBlock.rows.size()), head_dim, sQ);
   i32 ahead = sBlock.tiles.begin;
