@@ -58,9 +58,9 @@ enum class Quarters { by_columns, by_rows };  // left column first, or upper row
 template <TileShape kTile, Quarters kQuarters>
 class Pieces {
  public:
-  // From (row, column) of the tile at address `tile` on, multiples of 16. `lane` is this
-  // lane, or lane_anew() where registers are scarce.
-  __device__ Pieces(u32 tile, i32 row, i32 column, i32 lane) {
+  // From (row, column) of the tile at address `tile` on, multiples of 16.
+  __device__ Pieces(u32 tile, i32 row, i32 column) {
+    const i32 lane = lane_anew();
     constexpr bool kByColumns = kQuarters == Quarters::by_columns;
     const i32 own_row = kByColumns ? lane % 16 : lane / 16 * 8 + lane % 8;
     const i32 right = kByColumns ? lane / 16 : lane / 8 % 2;

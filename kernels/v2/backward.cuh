@@ -209,8 +209,9 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   constexpr i32 kThreads = kConfig.warps * kWarp;
   // Rows that a warp takes at once: all of its part, or, where it has all rows, some of them.
-  constexpr i32 kSlice = kConfig.keeps_p ? min(32, kConfig.block_m) : Scores::kOwnColumns;
+  constexpr i32 kSlice = kConfig.keeps_p ? slice_rows(kConfig.block_m) : Scores::kOwnColumns;
   using Slice = Sums<Scores::kOwnRows / 16, kSlice / 8>;
+  static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
   static_assert(kConfig.stages == 2, "Q and dO of the next step arrive during a step");
 
   extern __shared__ __align__(128) u8 shared_memory[];
@@ -273,8 +274,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
       const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
       Slice rP, rDS;                                          // (own keys, slice)
       const auto multiply_transposed = [&](u32 left, u32 right, Slice& sums) {
-        const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0, lane_anew());
-        const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0, lane_anew());
+        const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0);
+        const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0);
         sums.clear();
         multiply_add<T, kConfig.head_dim / 16>(
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
@@ -335,8 +336,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
         }
       }
       if constexpr (kConfig.keeps_p) {
-        const RightPieces<kTiles.q> dO(sDO, own_row, 0, lane_anew());
-        const RightPieces<kTiles.q> q(sQ, own_row, 0, lane_anew());
+        const RightPieces<kTiles.q> dO(sDO, own_row, 0);
+        const RightPieces<kTiles.q> q(sQ, own_row, 0);
         multiply_add<T, kSlice / 16>(  // dV += P^T dO
             rDV, [&](i32 r, i32 k) { return left_piece<T>(rP, r, k); },
             [&](i32 k, i32 c) { return right_piece(dO, 16 * k, 16 * c); });
@@ -353,8 +354,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
 
     if constexpr (!kConfig.keeps_p) {
       const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Sums& sums) {
-        const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0, lane_anew());
-        const RightPieces<kTiles.q> rights(right, 0, Keys::column(), lane_anew());
+        const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0);
+        const RightPieces<kTiles.q> rights(right, 0, Keys::column());
         multiply_add<T, kConfig.block_m / 16>(
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
             [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
@@ -364,8 +365,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
     }
     typename Rows::Sums rDQ;  // (own rows, own columns)
     rDQ.clear();
-    const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row(), lane_anew());
-    const RightPieces<kTiles.kv> k_columns(sK, 0, Rows::column(), lane_anew());
+    const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row());
+    const RightPieces<kTiles.kv> k_columns(sK, 0, Rows::column());
     multiply_add<T, kConfig.block_n / 16>(  // dQ = dS K
         rDQ, [&](i32 r, i32 k) { return left_piece(ds, 16 * r, 16 * k); },
         [&](i32 k, i32 c) { return right_piece(k_columns, 16 * k, 16 * c); });

@@ -82,6 +82,20 @@ TEST(V2Cuda, SaysWhyATileDoesNotFit) {
   expect_reason(backward, tile(64, 128, 4, 2), "registers a thread");
 }
 
+// A warp that keeps P takes 32 rows at once: of a tile of 48 the last 16 would be left out. Shared,
+// P and dS of such a tile need more registers than there are.
+TEST(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
+  const auto kernel = [](i64 block_m) {
+    return backward_config_of(make_problem(Pass::bwd, 64),
+                              config_of({{"block_m", block_m}, {"block_n", 128}, {"warps", 4}}),
+                              hopper());
+  };
+  EXPECT_TRUE(kernel(16).keeps_p);
+  EXPECT_TRUE(kernel(96).keeps_p);
+  EXPECT_FALSE(kernel(48).keeps_p);
+  EXPECT_NE(unfit(kernel(48), hopper()), "");
+}
+
 // What is chosen is what the same values asked for give, and a backward's forward has its own tile.
 TEST(V2Cuda, TheOpenConfigIsFilledIn) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {

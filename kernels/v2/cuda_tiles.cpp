@@ -33,7 +33,7 @@ i32 registers(const ForwardConfig& config) {
 i32 registers(const BackwardConfig& config) {
   const i32 threads = config.warps * 32;
   const i32 of_keys = 2 * config.block_n * config.head_dim / threads;  // dK, dV
-  const i32 slice = config.keeps_p ? min(32, config.block_m) : config.block_m;
+  const i32 slice = config.keeps_p ? slice_rows(config.block_m) : config.block_m;
   const i32 of_scores = 2 * config.block_n * slice / threads;      // S and dP
   const i32 of_rows = config.block_m * config.head_dim / threads;  // dQ
   return of_keys + max(of_scores, of_rows) + kOtherRegisters;
@@ -93,7 +93,8 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
 // 32 keys a warp, and room for their dK and dV beside S and dP. With 16 keys, a warp's factors from
 // shared memory serve half as many products, and sharing P is faster.
 bool can_keep_p(const BackwardConfig& config) {
-  return config.block_n == 32 * config.warps && config.head_dim <= 64 && config.block_m % 16 == 0;
+  return config.block_n == 32 * config.warps && config.head_dim <= 64 &&
+         config.block_m % slice_rows(config.block_m) == 0;
 }
 
 BackwardConfig fastest_backward(const Problem& problem, const Device& device) {

@@ -148,7 +148,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
   Sums<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
   rO.clear();
 
-  const LeftPieces<kTiles.q> q(sQ, warp_row, 0, lane_anew());
+  const LeftPieces<kTiles.q> q(sQ, warp_row, 0);
   LeftPiece rQ[kRows][kConfig.keeps_q ? kColumns : 1];
 
   // As many tiles on their way as there are stages, less the one that is computed; of one stage, K.
@@ -191,7 +191,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
         }
       }
     }
-    const RightPiecesTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0, lane_anew());
+    const RightPiecesTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
     Sums<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
     rS.clear();
     multiply_add<T, kColumns>(  // S = Q K^T
@@ -224,7 +224,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
         }
       }
     }
-    const RightPieces<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0, lane_anew());
+    const RightPieces<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
     multiply_add<T, kKeys>(  // O += P V
         rO, [&](i32 r, i32 k) { return left_piece<T>(rS, r, k); },
         [&](i32 k, i32 c) { return right_piece(values, 16 * k, 16 * c); });

@@ -150,6 +150,9 @@ struct BackwardConfig {
   i32 blocks = 1;
 };
 
+// Rows that a warp which keeps P takes at once; block_m must be a multiple of them.
+ATTNLAB_HD constexpr i32 slice_rows(i32 block_m) { return min(32, block_m); }
+
 // What all threads of a block know of its work (as ForwardBlock).
 struct BackwardBlock {
   Mask mask;
