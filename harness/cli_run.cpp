@@ -297,7 +297,7 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Measurement");
   command
       ->add_flag("--further-counters", flags->further_counters,
-                 "Also FLOPs by mma.sync, atomics, shared memory, in a second pass")
+                 "Also FLOPs by mma.sync, atomics, shared memory: three passes")
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

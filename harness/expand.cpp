@@ -189,7 +189,8 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
     const Implementation& kernel = *competitor.implementation;
     competitor.unsupported = why_unsupported(kernel, competitor.config, problem, device);
     if (!competitor.unsupported.empty()) continue;
-    competitor.config = resolved(kernel, problem, competitor.config, device);
+    const Config filled = resolved(kernel, problem, competitor.config, device);
+    if (filled != competitor.config) competitor.asked = std::exchange(competitor.config, filled);
   }
   std::vector<Competitor> different;
   add_competitors(different, competitors);

@@ -121,6 +121,15 @@ TEST(Expand, WhatAConfigLeavesOpenIsFilledInForTheProblem) {
   EXPECT_EQ(names(cases[0]), Texts{"chooses block_m=128,block_n=64"}) << "three ways to say it";
   EXPECT_EQ(names(cases[1]),
             (Texts{"chooses block_m=64,block_n=64", "chooses block_m=128,block_n=64"}));
+  const auto asked = [&](std::size_t point) {
+    Texts texts;
+    for (const Competitor& competitor : cases[point].competitors) {
+      texts.push_back(competitor.asked.to_string());
+    }
+    return texts;
+  };
+  EXPECT_EQ(asked(0), Texts{"block_m=0,block_n=0"});
+  EXPECT_EQ(asked(1), (Texts{"block_m=0,block_n=0", "default"})) << "nothing was left open";
   Sweep by_default = sweep_of({{"kernel", "chooses"}, {"head_dim", "128"}});
   by_default.axes.push_back(sweep_of({{"head_dim", "128"}, {"block", "64x64"}}).axes.front());
   EXPECT_EQ(names(expand(by_default, registry, fake::cpu()).at(0)),

@@ -33,6 +33,17 @@ FieldReader counted_mib(const char* memory, std::vector<const char*> kinds) {
   };
 }
 
+// What the multiprocessors asked the L2 for. Their reads of the same lines at the same time are
+// merged on the way, so the L2 may see less.
+RecordJson asked_mib(const RecordJson& record) {
+  const RecordJson read = at(record, {"counters", "sm_read_bytes"});
+  const RecordJson written = at(record, {"traffic", "l2", "write_bytes"});
+  if (at(record, {"traffic", "valid"}) != true || !read.is_number() || !written.is_number()) {
+    return nullptr;
+  }
+  return (read.get<double>() + written.get<double>()) * kMibPerByte;
+}
+
 }  // namespace
 
 void add_counter_fields(FieldList& list) {
@@ -41,8 +52,11 @@ void add_counter_fields(FieldList& list) {
     list.add_measure(name, title, "MiB", kSignificant, summary,
                      counted_mib(memory, std::move(kinds)));
   };
+  list.add_measure("sm_mib", "SM MiB", "MiB", kSignificant,
+                   "what they asked for: reads counted where they arrive, writes at the L2",
+                   asked_mib);
   add("l2_mib", "L2 MiB", "l2", {"read_bytes", "write_bytes"},
-      "what the multiprocessors asked the L2 for (counted)");
+      "what the multiprocessors read and wrote, counted at the L2");
   add("l2_read_mib", "L2 read MiB", "l2", {"read_bytes"}, "of it, reads");
   add("l2_write_mib", "L2 write MiB", "l2", {"write_bytes"}, "of it, writes");
   add("dram_mib", "dram MiB", "dram", {"read_bytes", "write_bytes"},

@@ -24,14 +24,17 @@ RecordJson read_seqlen(const RecordJson& record) {
   return queries == at(record, {"problem", "seqlen_k"}) ? queries : RecordJson();
 }
 
-RecordJson read_config(const RecordJson& record) {
-  const RecordJson config = at(record, {"config"});
-  if (!config.is_object() || config.empty()) return nullptr;
-  std::string text;
-  for (const auto& [name, value] : config.items()) {
-    text += (text.empty() ? "" : ",") + name + "=" + exact(value);
-  }
-  return text;
+// Of the config under `key`.
+FieldReader config_text_at(const char* key) {
+  return [key](const RecordJson& record) -> RecordJson {
+    const RecordJson config = at(record, {key});
+    if (!config.is_object() || config.empty()) return nullptr;
+    std::string text;
+    for (const auto& [name, value] : config.items()) {
+      text += (text.empty() ? "" : ",") + name + "=" + exact(value);
+    }
+    return text;
+  };
 }
 
 RecordJson read_block(const RecordJson& record) {
@@ -78,7 +81,9 @@ void add_problem_fields(FieldList& list) {
 void add_kernel_fields(FieldList& list) {
   list.add_identity("kernel", "the kernel's name", value_at({"kernel"}));
   list.add_identity("backend", "cpu or cuda", value_at({"backend"}));
-  list.add_identity("config", "all values of the kernel's config axes", read_config);
+  list.add_identity("config", "all values of the kernel's config axes", config_text_at("config"));
+  list.add_identity("config_asked", "the same as asked for, where the kernel chose some of them",
+                    config_text_at("config_asked"));
   list.add_identity("block", "tile: block_m x block_n", read_block);
   for (const ConfigAxisRow& row : config_axis_rows()) {
     list.add_identity(row.help.name, row.help.summary, value_at({"config", row.help.name}));

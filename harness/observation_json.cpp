@@ -74,6 +74,7 @@ Json counters_json(const std::optional<Counted>& counted) {
   return {{"launches", counted->launches},
           {"l2", to_string(counted->l2)},
           {"seconds", number(counted->seconds)},
+          {"sm_read_bytes", optional_number(counts.sm_read_bytes)},
           {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
           {"wgmma_flops", optional_number(counts.wgmma_flops)},
           {"mma_sync_flops", optional_number(counts.mma_sync_flops)},

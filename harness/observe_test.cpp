@@ -74,6 +74,7 @@ class Observe : public testing::Test {
 TEST_F(Observe, CountsAreDividedByTheLaunches) {
   counters_.counts = {.dram_read_bytes = 0.0,
                       .dram_write_bytes = 10.0,
+                      .sm_read_bytes = 15.0,
                       .l2_read_bytes = 20.0,
                       .l2_write_bytes = 30.0,
                       .tensor_active_cycles = 40.0,
@@ -103,6 +104,7 @@ TEST_F(Observe, CountsAreDividedByTheLaunches) {
   const HardwareCounts& one = counted.a_launch;
   EXPECT_EQ(one.dram_read_bytes, 0.0);
   EXPECT_EQ(one.dram_write_bytes, 2.0);
+  EXPECT_EQ(one.sm_read_bytes, 3.0);
   EXPECT_EQ(one.l2_read_bytes, 4.0);
   EXPECT_EQ(one.l2_write_bytes, 6.0);
   EXPECT_EQ(one.tensor_active_cycles, 8.0);

@@ -50,15 +50,61 @@ std::string kernel_of(const RecordJson& record) {
   return exact(at(record, {"backend"})) + " " + exact(at(record, {"kernel"}));
 }
 
-// The config fields with several values for one kernel; `config` itself where two configs differ in
-// nothing that has a field of its own.
-Fields varying_config(const Records& records) {
-  std::vector<const Field*> candidates = {&find_field("block", "")};
+// As it was asked for: what the kernel chose is open again. Older records do not tell.
+RecordJson asked_config(const RecordJson& record) {
+  const RecordJson asked = at(record, {"config_asked"});
+  return asked.is_object() ? asked : at(record, {"config"});
+}
+
+// What tells the configs of a kernel apart; the last one always does.
+Fields config_fields() {
+  Fields found = {&find_field("block", "")};
   for (const ConfigAxisRow& row : config_axis_rows()) {
-    candidates.push_back(&find_field(row.help.name, ""));
+    found.push_back(&find_field(row.help.name, ""));
   }
+  found.push_back(&find_field("config", ""));
+  return found;
+}
+
+// The same fields, read from the config as it was asked for.
+Fields asked_fields() {
+  static const std::vector<Field> kFields = [] {
+    std::vector<Field> asked;
+    for (const Field* field : config_fields()) {
+      asked.push_back(*field);
+      asked.back().read = [field](const RecordJson& record) {
+        return field->read(RecordJson{{"config", asked_config(record)}});
+      };
+    }
+    return asked;
+  }();
+  Fields found;
+  for (const Field& field : kFields) found.push_back(&field);
+  return found;
+}
+
+// Whether a kernel that was asked for the same on the same problem chose differently, as on another
+// device, and `told_apart` does not tell these points apart: then what it chose must.
+bool chose_differently(const Records& records, const Fields& told_apart) {
+  std::map<std::string, RecordJson> chosen;  // by the point as it was asked for
+  return std::any_of(records.begin(), records.end(), [&](const RecordJson& record) {
+    if (!at(record, {"config_asked"}).is_object()) return false;  // nothing was left to choose
+    RecordJson asked = record;
+    asked["config"] = asked_config(record);
+    std::string key = record_key(asked);
+    for (const Field* field : told_apart) key += " " + exact(field->read(record));
+    const RecordJson config = at(record, {"config"});
+    return chosen.emplace(key, config).first->second != config;
+  });
+}
+
+// Those of the fields that have several values for one kernel; the last one where two configs
+// differ in nothing that has a field of its own.
+Fields varying_config(const Records& records, Fields fields) {
+  const Field* const config = fields.back();
+  fields.pop_back();
   Fields varying;
-  for (const Field* field : candidates) {
+  for (const Field* field : fields) {
     std::map<std::string, std::set<std::string>> values;  // of each kernel
     for (const RecordJson& record : records) {
       values[kernel_of(record)].insert(exact(field->read(record)));
@@ -67,21 +113,24 @@ Fields varying_config(const Records& records) {
                                     [](const auto& kernel) { return kernel.second.size() > 1; });
     if (varies) varying.push_back(field);
   }
-  const Field& config = find_field("config", "");
   std::map<std::string, std::string> config_of;  // by kernel and varying values
   for (const RecordJson& record : records) {
     std::string key = kernel_of(record);
     for (const Field* field : varying) key += " " + exact(field->read(record));
-    const std::string text = exact(config.read(record));
-    if (config_of.emplace(key, text).first->second != text) return {&config};
+    const std::string text = exact(config->read(record));
+    if (config_of.emplace(key, text).first->second != text) return {config};
   }
   return varying;
 }
 
-// A kernel's tiles (or other parts of its config) tell its columns apart where it ran with several.
+// A kernel's tiles (or other parts of its config) tell its columns apart where it was asked for
+// several.
 void add_varying_config(const Records& records, const Fields& rows, Fields& cols) {
   if (!holds(cols, "kernel") || holds(rows, "config") || holds(cols, "config")) return;
-  for (const Field* field : varying_config(records)) {
+  Fields told_apart = rows;
+  told_apart.insert(told_apart.end(), cols.begin(), cols.end());
+  const bool by_choice = chose_differently(records, told_apart);
+  for (const Field* field : varying_config(records, by_choice ? config_fields() : asked_fields())) {
     if (!holds(rows, field->name) && !holds(cols, field->name)) cols.push_back(field);
   }
 }

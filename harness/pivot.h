@@ -27,9 +27,9 @@ struct Pivot {
 bool is_constant(const Field& field, const std::vector<RecordJson>& records);
 
 // Fills what `options` leaves empty: rows are the problem's axes that vary; cols the kernel; values
-// time, rate and speedup. A kernel among the cols is split by block or config if one of them ran
-// with several and neither is a row or column yet. The records
-// must outlive the result. Throws UsageError where different points share a cell.
+// time, rate and speedup. A kernel among the cols is split by block or config if one of them was
+// asked for several and neither is a row or column yet; what a kernel chose itself does not split
+// it. The records must outlive the result. Throws UsageError where different points share a cell.
 Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& options);
 
 // The same cells with the fields of the columns moved behind those of the rows.

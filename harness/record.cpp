@@ -22,6 +22,11 @@ Json config_json(const Config& config) {
   return json;
 }
 
+// Null: the config is as it was asked for.
+Json config_asked_json(const Competitor& competitor) {
+  return competitor.asked.values().empty() ? Json() : config_json(competitor.asked);
+}
+
 Json pattern_json(const PatternSummary& pattern) {
   return {{"visible_fraction", pattern.visible_fraction},
           {"fnv1a", fmt::format("{:016x}", pattern.hash)}};
@@ -267,6 +272,7 @@ Json to_json(const Record& record) {
                {"kernel", competitor.kernel},
                {"backend", to_string(competitor.backend)},
                {"config", config_json(competitor.config)},
+               {"config_asked", config_asked_json(competitor)},
                {"problem", problem_json(point.problem, record.pattern)},
                {"input_kind", to_string(point.input_kind)},
                {"input_file", input_file_json(point)},

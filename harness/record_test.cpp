@@ -70,23 +70,36 @@ Record full_record() {
   return record;
 }
 
+TEST(Record, SaysWhatWasAskedForWhereTheKernelChose) {
+  Record record = full_record();
+  Config& asked = record.point.competitors.front().asked;
+  asked.set("block_m", 64);
+  asked.set("block_n", 0);
+  const Json json = to_json(record);
+  EXPECT_EQ(json["config_asked"].dump(), R"({"block_m":64,"block_n":0})");
+  EXPECT_EQ(json["config"].dump(), R"({"block_m":64,"block_n":32})");
+  EXPECT_EQ(json["key"], to_json(full_record())["key"])
+      << "the same point, however it was asked for";
+}
+
 TEST(Record, HasTheDocumentedShape) {
   const Json json = to_json(full_record());
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  EXPECT_EQ(
-      keys,
-      (std::vector<std::string>{
-          "schema",       "id",           "key",        "sweep", "kernel",  "backend", "config",
-          "problem",      "input_kind",   "input_file", "seed",  "status",  "reason",  "verify",
-          "verify_timed", "time",         "energy",     "flops", "memory",  "traffic", "counters",
-          "cache_claim",  "evidence",     "peer",       "roof",  "compile", "device",  "protocol",
-          "build",        "command_line", "timestamp"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{
+                      "schema",       "id",       "key",          "sweep",    "kernel",
+                      "backend",      "config",   "config_asked", "problem",  "input_kind",
+                      "input_file",   "seed",     "status",       "reason",   "verify",
+                      "verify_timed", "time",     "energy",       "flops",    "memory",
+                      "traffic",      "counters", "cache_claim",  "evidence", "peer",
+                      "roof",         "compile",  "device",       "protocol", "build",
+                      "command_line", "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],
             json["id"].get<std::string>() + "/v2/cpu/block_m=64,block_n=32/normal/seed9/hot");
   EXPECT_EQ(json["config"].dump(), R"({"block_m":64,"block_n":32})");
+  EXPECT_TRUE(json["config_asked"].is_null());
   EXPECT_EQ(json["problem"].dump(),
             R"({"pass":"fwd","dtype":"f32","layout":"bshd","batch":2,"num_heads_q":4,)"
             R"("num_heads_kv":2,"seqlen_q":16,"seqlen_k":32,"head_dim":4,)"
@@ -165,6 +178,7 @@ TEST(Record, CountsAreALaunchsMean) {
   record.device.backend = Backend::cuda;
   record.counted = Counted{.a_launch = {.dram_read_bytes = 100.0,
                                         .dram_write_bytes = 50.0,
+                                        .sm_read_bytes = 400.0,
                                         .l2_read_bytes = 300.0,
                                         .l2_write_bytes = 150.0,
                                         .tensor_active_cycles = 250.0,
@@ -188,7 +202,8 @@ TEST(Record, CountsAreALaunchsMean) {
   EXPECT_EQ(json["traffic"]["valid"], true);
   EXPECT_EQ(json["traffic"]["reason"], "");
   EXPECT_EQ(json["counters"].dump(),
-            R"({"launches":7,"l2":"swept","seconds":0.5,"tensor_active_percent":25.0,)"
+            R"({"launches":7,"l2":"swept","seconds":0.5,"sm_read_bytes":400.0,)"
+            R"("tensor_active_percent":25.0,)"
             R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"atomic_bytes":32.0,)"
             R"("reduction_bytes":64.0,"shared_wavefronts":900.0,"shared_load_conflicts":8.0,)"
             R"("shared_store_conflicts":0.0,"multiprocessor_clock_hz":1500000000.0,)"

@@ -127,7 +127,8 @@ struct Competitor {
   Backend backend = Backend::cpu;
   // Null: a peer, or no such kernel on this backend.
   const Implementation* implementation = nullptr;
-  Config config;
+  Config config;  // that runs
+  Config asked;   // as it was asked for, where `config` fills in what it leaves open; else empty
   std::string unsupported;  // not empty: recorded as `unsupported`
   std::string skipped;      // not empty: recorded as `skipped` (an exclusion's reason)
 };

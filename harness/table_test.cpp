@@ -93,6 +93,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     Records ok = records;
     for (const RecordJson& record : passes()) ok.push_back(record);
     ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
+    ok.back()["config_asked"] = ok.back()["config"];
     ok.back()["config"]["tf32"] = 1;
     ok.back()["config"]["warps"] = 4;
     ok.back()["protocol"]["regime"] = "settled";
@@ -105,7 +106,8 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                          {"binds", "compute"},
                          {"percent_of_roof", 50.0}};
     ok.back()["traffic"] = counted_traffic();
-    ok.back()["counters"] = {{"tensor_active_percent", 12.5},
+    ok.back()["counters"] = {{"sm_read_bytes", 4096.0},
+                             {"tensor_active_percent", 12.5},
                              {"shared_wavefronts", 900.0},
                              {"shared_load_conflicts", 8.0},
                              {"shared_store_conflicts", 0.0}};
@@ -323,6 +325,67 @@ TEST(Table, ConfigsThatVaryTellColumnsApart) {
   records.push_back(records.front());
   records.back()["config"]["mystery"] = 2;
   EXPECT_PRED2(contains, render_table(records, {}), "mystery=2");
+}
+
+// v2 at two lengths, for which it chose the tile 64x64 at the short one and 32x32 at the long one.
+Records chosen_tiles() {
+  Records records = small();
+  Records chosen = {point(records, "64x64", "causal", 64), point(records, "32x32", "causal", 128)};
+  for (RecordJson& record : chosen) record["config_asked"] = {{"block_m", 0}, {"block_n", 0}};
+  return chosen;
+}
+
+RecordJson with_tile(RecordJson record, int block_m, int block_n) {
+  record["config"] = {{"block_m", block_m}, {"block_n", block_n}};
+  record["config_asked"] = nullptr;
+  return record;
+}
+
+TEST(Table, WhatAKernelChoseDoesNotTellItsColumnsApart) {
+  Records records = chosen_tiles();
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "-- v2 --");
+  EXPECT_FALSE(contains(table, "32x32")) << table;
+  EXPECT_PRED2(contains, render_table(records, {.values = {"block"}}), "64x64");
+  EXPECT_PRED2(contains, render_table(records, {.cols = {"kernel", "block"}}), "v2 64x64");
+  for (RecordJson& record : records) record.erase("config_asked");
+  EXPECT_PRED2(contains, render_table(records, {}), "v2 64x64") << "older records";
+}
+
+TEST(Table, WhatWasAskedForTellsColumnsApart) {
+  Records records = chosen_tiles();
+  records.push_back(with_tile(records[0], 16, 16));
+  records.push_back(with_tile(records[1], 16, 16));
+  // Both passes in one go have a tile each: what is open stays so.
+  records.push_back(with_tile(records[0], 0, 0));
+  records.back()["id"] = "fwdbwd";
+  records.back()["problem"]["pass"] = "fwdbwd";
+  TableOptions options;
+  options.cols = {"kernel"};
+  options.format = TableFormat::json;
+  const RecordJson rows = RecordJson::parse(render_table(records, options));
+  ASSERT_EQ(rows.size(), 3U);
+  for (const RecordJson& row : rows) {
+    EXPECT_TRUE(row["cells"][0]["block"].is_null()) << row;
+    if (row["pass"] == "fwdbwd") continue;
+    EXPECT_EQ(row["cells"][1]["block"], "16x16") << row;
+  }
+}
+
+// On another device, say: both are shown, told apart by what there is to tell them apart.
+TEST(Table, DifferentChoicesForOneProblemShareNoCell) {
+  Records records = chosen_tiles();
+  records.push_back(records.front());
+  records.back()["config"] = {{"block_m", 16}, {"block_n", 16}};
+  records.back()["device"]["name"] = "another";
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "v2 64x64");
+  EXPECT_PRED2(contains, table, "v2 16x16");
+  TableOptions options;
+  options.cols = {"kernel", "device"};
+  const std::string by_device = render_table(records, options);
+  EXPECT_PRED2(contains, by_device, "v2 another");
+  EXPECT_FALSE(contains(by_device, "16x16")) << by_device;
 }
 
 TEST(Table, LargeRatesAreTeraflops) {

@@ -49,9 +49,12 @@ std::vector<Json> records_of_broken_kernels() {
                               .sweep_name = "broken",
                               .command_line = "attnlab run",
                               .memory_limit_bytes = std::uint64_t{1} << 30};
-  const Case work = {.problem = {.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8},
-                     .competitors = {{.kernel = "nothing", .implementation = &kNothing},
-                                     {.kernel = "throws", .implementation = &kThrows}}};
+  Config asked;
+  asked.set("block_m", 0);
+  const Case work = {
+      .problem = {.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8},
+      .competitors = {{.kernel = "nothing", .implementation = &kNothing, .asked = asked},
+                      {.kernel = "throws", .implementation = &kThrows}}};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   Progress progress(file.get(), case_weight(work));
   std::vector<Json> records;
@@ -140,7 +143,8 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json record = full_record();
   expect_strict(record_schema(), record);
   const Json::json_pointer requested("/traffic/requested"), config("/config");
-  const std::set<std::string> older_records_lack = {"/input_file",
+  const std::set<std::string> older_records_lack = {"/config_asked",
+                                                    "/input_file",
                                                     "/problem/lengths/given",
                                                     "/time/contenders",
                                                     "/time/graph",

@@ -16,7 +16,10 @@ namespace attnlab {
 // nobody asked for it.
 struct HardwareCounts {
   std::optional<double> dram_read_bytes, dram_write_bytes;
-  std::optional<double> l2_read_bytes, l2_write_bytes;  // that the multiprocessors asked the L2 for
+  // What the multiprocessors read from the L2, counted where it reaches them; reads of the same
+  // lines by several of them at once are merged on the way.
+  std::optional<double> sm_read_bytes;
+  std::optional<double> l2_read_bytes, l2_write_bytes;  // of the multiprocessors, at the L2
   // Cycles of a multiprocessor, their mean: with a tensor pipe at work (of mma.sync, as it seems,
   // the sum over its four pipes); with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
@@ -48,7 +51,7 @@ struct CounterRequest {
   Dtype dtype = Dtype::f16;  // whose matrix operations are counted
   int launches = 1;
   L2State l2 = L2State::steady;
-  // FLOPs by mma.sync, atomics and reductions, shared memory, for which it takes two passes.
+  // FLOPs by mma.sync, atomics and reductions, shared memory, for which it takes three passes.
   bool further = false;
 };
 

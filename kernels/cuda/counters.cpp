@@ -44,9 +44,11 @@ std::string tensor_operations(const std::string& instruction, Dtype dtype) {
   return name;
 }
 
-// One pass of a GH100, and two with the further ones (counters_test.cpp). lts__t_bytes is not among
-// them: it counts what crosses between the halves of the L2 as well, and is three times what the
-// multiprocessors ask for.
+// One pass of a GH100, of bf16 and f32 two, and three with the further ones (counters_test.cpp).
+// lts__t_bytes is not among them: it counts what crosses between the halves of the L2 as well, and
+// is three times what the multiprocessors ask for. Between the multiprocessors and the L2 lies a
+// coalescer (lrc__ among CUPTI's names), which merges reads of the same lines by blocks in step:
+// what arrives at the L1s is what a schedule asks for, and what leaves the L2 may be less.
 std::vector<Metric> metrics_of(Dtype dtype, bool further) {
   using C = HardwareCounts;
   std::vector<Metric> metrics = {
@@ -54,6 +56,7 @@ std::vector<Metric> metrics_of(Dtype dtype, bool further) {
       {&C::dram_read_bytes, "dram__bytes_op_read.sum"},  // on some Blackwell chips
       {&C::dram_write_bytes, "dram__bytes_write.sum"},
       {&C::dram_write_bytes, "dram__bytes_op_write.sum"},
+      {&C::sm_read_bytes, "l1tex__m_xbar2l1tex_read_sectors.sum", kSectorBytes},
       {&C::l2_read_bytes, "lts__t_sectors_srcunit_tex_op_read.sum", kSectorBytes},
       {&C::l2_write_bytes, "lts__t_sectors_srcunit_tex_op_write.sum", kSectorBytes},
       {&C::tensor_active_cycles, "sm__pipe_tensor_cycles_active.avg"},
@@ -67,7 +70,7 @@ std::vector<Metric> metrics_of(Dtype dtype, bool further) {
     metrics.push_back({&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes});
     // By CUPTI's descriptions wavefronts are those of loads, stores, atomics, cp.async and, on a
     // GH100, wgmma; conflicts "op_ld" of ld and ldmatrix, "op_st" of st and stmatrix. Those of
-    // cp.async are in neither: what would count them needs a third pass.
+    // cp.async are in neither: what would count them needs a pass more.
     const std::string conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_";
     metrics.push_back({&C::shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"});
     metrics.push_back({&C::shared_load_conflicts, conflicts + "ld.sum"});
@@ -215,11 +218,13 @@ class GpuCounters final : public Counters {
           request, [&](int) { instruments_->copy(stream(), from.get(), to.get(), kCheckBytes); });
       add_line(result, "dram read of a copy", kCheckBytes, copied.dram_read_bytes);
       add_line(result, "dram write of a copy", kCheckBytes, copied.dram_write_bytes);
+      add_line(result, "multiprocessors' read of a copy", kCheckBytes, copied.sm_read_bytes);
       add_line(result, "L2 read of a copy", kCheckBytes, copied.l2_read_bytes);
       add_line(result, "L2 write of a copy", kCheckBytes, copied.l2_write_bytes);
       const HardwareCounts read = count(
           request, [&](int) { instruments_->fingerprint(stream(), from.get(), kCheckBytes); });
       add_line(result, "dram read of a read", kCheckBytes, read.dram_read_bytes);
+      add_line(result, "multiprocessors' read of a read", kCheckBytes, read.sm_read_bytes);
       add_line(result, "L2 read of a read", kCheckBytes, read.l2_read_bytes);
     }
     if (result.lines.empty()) result.wrong = "this chip has none of the metrics of bytes";

@@ -55,15 +55,13 @@ CUfunction Module::function(const std::string& entry) const {
 }
 
 std::shared_ptr<const Module> load(const KernelUnit& unit, const Device& device) {
+  // Nothing is unloaded: CUPTI goes on calling a function by the name of one that had its handle
+  // before, of a module that is gone (seen with CUDA 13.0: a forward was traced as "backward").
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<const Module>> loaded;
+  static std::map<std::string, std::shared_ptr<const Module>> loaded;
   const std::lock_guard lock(mutex);
-  std::weak_ptr<const Module>& known = loaded[identity(unit, device)];
-  std::shared_ptr<const Module> module = known.lock();
-  if (module == nullptr) {
-    module = load_now(unit, device);
-    known = module;
-  }
+  std::shared_ptr<const Module>& module = loaded[identity(unit, device)];
+  if (module == nullptr) module = load_now(unit, device);
   return module;
 }
 

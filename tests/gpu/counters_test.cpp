@@ -49,6 +49,7 @@ TEST_F(GpuCounters, WhatStaysInTheL2ReachesNoDram) {
   });
   runtime().release(data);
   const auto all = static_cast<double>(5 * bytes);
+  EXPECT_NEAR(counts.sm_read_bytes.value(), all, 0.01 * all);
   EXPECT_NEAR(counts.l2_read_bytes.value(), all, 0.01 * all);
   EXPECT_LT(counts.dram_read_bytes.value(), 0.02 * all);
   EXPECT_LT(counts.dram_write_bytes.value(), 0.02 * all);
