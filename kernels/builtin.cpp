@@ -8,6 +8,7 @@
 #if ATTNLAB_WITH_CUDA
 #include "kernels/minimal/cuda.h"
 #include "kernels/naive/cuda.h"
+#include "kernels/v1/cuda.h"
 #include "kernels/v2/cuda.h"
 #endif
 
@@ -23,6 +24,7 @@ const Registry& builtin_registry() {
 #if ATTNLAB_WITH_CUDA
     &naive::kCuda,
     &minimal::kCuda,
+    &v1::kCuda,
     &v2::kCuda,
 #endif
   };

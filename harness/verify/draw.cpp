@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/verify/compiled_tiles.h"
 #include "harness/verify/subject.h"
 
 namespace attnlab::verify {
@@ -162,6 +163,20 @@ std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
   return std::min(minimum, axis.maximum);
 }
 
+// Those of compiled_tiles() that the problem may be given.
+std::vector<Config> tiles_for(const Implementation& kernel, const Problem& problem) {
+  std::vector<Config> tiles;
+  for (const CompiledTiles& group : compiled_tiles()) {
+    if (group.suit(problem)) tiles = group.of(kernel);
+  }
+  std::erase_if(tiles, [&](const Config& tile) {
+    return std::any_of(kernel.axes, kernel.axes + kernel.num_axes, [&](const ConfigAxis& axis) {
+      return tile.contains(axis.name) && tile.get(axis.name) < least(axis, problem);
+    });
+  });
+  return tiles;
+}
+
 // The head_dim of kRareHeadDims that is nearest from above: a kernel that is compiled for its
 // head_dim is compiled for 24 of them in all, however many problems there are.
 std::int64_t one_of_few(std::int64_t head_dim) {
@@ -209,6 +224,12 @@ Config draw_config(const Implementation& kernel, const Problem& problem, std::ui
     const std::int64_t drawn = random.logarithmic(least(axis, problem), axis.maximum);
     if (random.chance(70)) config.set(axis.name, drawn);
   }
+  if (kernel.units == nullptr || !random.chance(70)) return config;
+  const std::vector<Config> tiles = tiles_for(kernel, problem);
+  if (tiles.empty()) return config;
+  const auto drawn = random.whole(0, static_cast<std::int64_t>(tiles.size()) - 1);
+  for (const auto& [name, value] : tiles[static_cast<std::size_t>(drawn)].values())
+    config.set(name, value);
   return config;
 }
 

@@ -21,9 +21,9 @@ struct RandomProblem {
 // and odd, one in seven long, none longer than `longest`.
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
-// Of a kernel that is compiled for its config (Implementation::units), only axes of 0 and 1 are
-// drawn: with all others at their defaults it is compiled as often as there are head dims, not as
-// often as there are problems.
+// Of a kernel that is compiled for its config (Implementation::units), axes of 0 and 1 are drawn,
+// and compiled_tiles() where they suit the problem; all others are at their defaults. So it is
+// compiled as often as there are head dims and such tiles, not as often as there are problems.
 //
 // Of any other, every axis at its default, or anywhere in its range, small values as likely as
 // large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile is

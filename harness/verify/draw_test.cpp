@@ -85,9 +85,10 @@ TEST(DrawConfig, CoversTheRangesOfTheAxes) {
   EXPECT_GT(*values["block_m"].rbegin(), 220);
 }
 
-TEST(DrawConfig, WhatIsCompiledIsCompiledForFewConfigs) {
+// The configs that are drawn for a problem of a kernel that is compiled for them.
+std::set<std::string> compiled_configs(const Problem& problem) {
   static constexpr ConfigAxis kAxes[] = {{"block_m", "query rows", 0, 0, 256},
-                                         {"stages", "tiles in flight", 0, 0, 2},
+                                         {"stages", "tiles in flight", 0, 0, 4},
                                          {"deterministic", "1: in a fixed order", 0, 0, 1}};
   Implementation kernel = fake::kOwn;
   kernel.axes = kAxes;
@@ -97,10 +98,31 @@ TEST(DrawConfig, WhatIsCompiledIsCompiledForFewConfigs) {
   };
   std::set<std::string> configs;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    configs.insert(draw_config(kernel, {}, seed).to_string());
+    configs.insert(draw_config(kernel, problem, seed).to_string());
   }
-  EXPECT_EQ(configs, (std::set<std::string>{"block_m=0,stages=0,deterministic=0",
-                                            "block_m=0,stages=0,deterministic=1"}));
+  return configs;
+}
+
+TEST(DrawConfig, WhatIsCompiledIsCompiledForFewConfigs) {
+  for (const Problem& problem :
+       {Problem{.dtype = Dtype::f16, .head_dim = 80}, Problem{.dtype = Dtype::f32, .head_dim = 64},
+        Problem{.dtype = Dtype::bf16, .head_dim = 128, .dropout = 0.5}}) {
+    EXPECT_EQ(compiled_configs(problem),
+              (std::set<std::string>{"block_m=0,stages=0,deterministic=0",
+                                     "block_m=0,stages=0,deterministic=1"}))
+        << problem.id();
+  }
+}
+
+// Also what the kernel itself chooses.
+TEST(DrawConfig, WhatIsCompiledHasTheTilesOfTheFixedShapes) {
+  const auto configs = compiled_configs({.dtype = Dtype::bf16, .head_dim = 64, .dropout = 0.5});
+  for (const char* config :
+       {"block_m=0,stages=0,deterministic=0", "block_m=64,stages=2,deterministic=0",
+        "block_m=64,stages=2,deterministic=1", "block_m=96,stages=0,deterministic=0"}) {
+    EXPECT_TRUE(configs.contains(config)) << config;
+  }
+  EXPECT_EQ(configs.size(), 6U);
 }
 
 TEST(DrawConfig, TilesAreNotTooManyForSumsInFp32) {
@@ -108,6 +130,10 @@ TEST(DrawConfig, TilesAreNotTooManyForSumsInFp32) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     EXPECT_GE(draw_config(fake::kTiled, problem, seed).get("block_n"), 32);
   }
+  const Problem compiled = {.dtype = Dtype::f16, .seqlen_q = 4224, .seqlen_k = 10, .head_dim = 64};
+  const std::set<std::string> configs = compiled_configs(compiled);
+  EXPECT_TRUE(configs.contains("block_m=64,stages=2,deterministic=0"));
+  EXPECT_FALSE(configs.contains("block_m=16,stages=0,deterministic=0"));
 }
 
 }  // namespace

@@ -39,6 +39,9 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
   if (!plan.wants(Plan::name_of(kernel, Part::properties, rest))) return;
   setup = in_fixed_order(block_m != 0 ? with_blocks(setup, block_m, block_n)
                                       : small_tiles(setup, property.subjects.front()->problem()));
+  if (const std::string reason = reason_of(setup); !reason.empty()) {
+    return plan.skip(kernel, Part::properties, rest, reason);
+  }
   double weight = 0.0;
   for (const auto& subject : property.subjects) {
     if (setup.pass != Pass::fwd) subject->wants_backward();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/verify/compiled_tiles.h"
 #include "harness/verify/plan.h"
 #include "harness/verify/values.h"
 
@@ -224,6 +225,7 @@ void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>
   if (shape.launches == Launches::also_apart) add(alone, "");
 }
 
+// Tiles of every size, one row and one key among them. A kernel that is compiled for each has few.
 void plan_every_tile(Plan& plan) {
   Shape shape = {.name = "tiles", .problem = make_problem(150, 170, "causal", 40)};
   shape.problem.dropout = 0.2;
@@ -233,11 +235,49 @@ void plan_every_tile(Plan& plan) {
       plan.skip(*kernel, Part::shapes, "tiles", "has no tiles to choose");
       continue;
     }
+    if (kernel->units != nullptr) continue;  // plan_compiled_tiles()
     const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
     for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
       for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
         plan.add_judged(with_blocks(setup, block_m, block_n), Part::shapes,
                         fmt::format("tiles/{}x{}", block_m, block_n), subject);
+      }
+    }
+  }
+}
+
+// Several tiles each way, cut off by masks, by lengths and by a pattern.
+std::vector<Shape> shapes_for(const CompiledTiles& group) {
+  std::vector<Shape> shapes = {
+      {.name = "causal", .problem = make_problem(300, 330, "causal")},
+      {.name = "packed",
+       .problem = make_packed({70, 0, 290, 40, 31}, {55, 70, 310, 0, 31}, "window:60:20")},
+      {.name = "blocks", .problem = make_problem(300, 300, "padding+blocks:bigbird:1:1:2:16x16")}};
+  for (Shape& shape : shapes) {
+    shape.name = fmt::format("tiles/{}/d{}", shape.name, group.head_dim);
+    shape.problem.head_dim = group.head_dim;
+    shape.problem.dropout = group.dropout;
+  }
+  return shapes;
+}
+
+// Forward and backward apart: a tile that both can take is rare.
+void plan_compiled_tiles(Plan& plan) {
+  for (const CompiledTiles& group : compiled_tiles()) {
+    for (const Shape& shape : shapes_for(group)) {
+      const auto subject = make_subject(plan, shape, group.dtype);
+      for (const Implementation* kernel : plan.kernels()) {
+        if (kernel->units == nullptr || !has_blocks(*kernel)) continue;  // plan_every_tile()
+        for (const Config& tile : group.of(*kernel)) {
+          for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+            Setup setup = default_setup(*kernel, plan.device(), pass);
+            for (const auto& [name, value] : tile.values()) setup.config.set(name, value);
+            plan.add_judged(setup, Part::shapes,
+                            fmt::format("{}/{}/{}/{}", shape.name, tile.to_string(),
+                                        to_string(group.dtype), to_string(pass)),
+                            subject);
+          }
+        }
       }
     }
   }
@@ -315,6 +355,7 @@ void plan_shapes(Plan& plan) {
     }
   }
   plan_every_tile(plan);
+  plan_compiled_tiles(plan);
   plan_many_tiles(plan);
   plan_every_isa(plan);
 }

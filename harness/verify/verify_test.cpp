@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -394,6 +395,70 @@ TEST(Verifier, SaysWhyItSkips) {
   ASSERT_EQ(of_other.size(), 4u);
   for (const Result& result : of_other) {
     EXPECT_EQ(result.message, "runs on cuda, and the device is cpu");
+  }
+}
+
+// As a kernel of a GPU: pieces of 16x16, compiled for each tile. It refuses all but f32, so that
+// what it was asked stands in the reason.
+constexpr ConfigAxis kPieces[] = {{"block_m", "query rows", 64, 16, 256},
+                                  {"block_n", "keys", 64, 16, 256},
+                                  {"warps", "warps", 4, 1, 16}};
+
+Implementation compiled_kernel() {
+  Implementation kernel = kFake<Fault::none>;
+  kernel.axes = kPieces;
+  kernel.num_axes = 3;
+  kernel.unsupported = [](const Problem& problem, const Config& config, const Device&) {
+    if (problem.dtype != Dtype::f32) return config.to_string();
+    const bool whole = config.get("block_m") % 16 == 0 && config.get("block_n") % 16 == 0;
+    return std::string(whole ? "" : "pieces of 16x16");
+  };
+  kernel.units = [](const Problem&, const Config&, const Device&) {
+    return std::vector<KernelUnit>();
+  };
+  return kernel;
+}
+
+TEST(Verifier, WhatIsCompiledForItsTilesHasFewOfWholePieces) {
+  const std::vector<Result> results = run(compiled_kernel(), "*/shapes/tiles/*");
+  std::set<std::string> configs, passes, head_dims;
+  for (const Result& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::skipped);
+    configs.insert(result.message);
+    passes.insert(result.name.substr(result.name.rfind('/') + 1));
+    head_dims.insert(result.name.find("/d128/") == std::string::npos ? "64" : "128");
+  }
+  EXPECT_EQ(results.size(), configs.size() * passes.size() * 3) << "each on three problems";
+  EXPECT_EQ(passes, (std::set<std::string>{"fwd", "bwd"}));
+  EXPECT_EQ(head_dims, (std::set<std::string>{"64", "128"}));
+  EXPECT_GE(configs.size(), 8U);
+  EXPECT_LE(configs.size(), 12U);
+  for (const char* config : {"block_m=16,block_n=16,warps=4", "block_m=32,block_n=48,warps=2",
+                             "block_m=64,block_n=80,warps=4", "block_m=96,block_n=32,warps=2"}) {
+    EXPECT_TRUE(configs.contains(config)) << config;
+  }
+}
+
+TEST(Verifier, OddTilesAreForKernelsThatTakeThem) {
+  const Device cpu = device();
+  const Implementation compiled = compiled_kernel();
+  Implementation free = compiled;
+  free.units = nullptr;
+  const auto names = [&](const Implementation& kernel) {
+    return list({.kernels = {&kernel}, .device = &cpu, .only = "*/shapes/tiles/*"});
+  };
+  EXPECT_EQ(std::ranges::count(names(free), "fake/shapes/tiles/30x50"), 1);
+  EXPECT_EQ(std::ranges::count(names(compiled), "fake/shapes/tiles/30x50"), 0);
+}
+
+TEST(Verifier, ATileThatIsRefusedIsSkippedWithTheReason) {
+  const Implementation kernel = compiled_kernel();
+  for (const char* name : {"fake/shapes/lengths/65/none/f32/fwdbwd/48x17",
+                           "fake/properties/dropout-mask/0.3/30x50/f32"}) {
+    const std::vector<Result> results = run(kernel, name);
+    ASSERT_EQ(results.size(), 1U) << name;
+    EXPECT_EQ(results[0].outcome, Outcome::skipped);
+    EXPECT_EQ(results[0].message, "pieces of 16x16");
   }
 }
 

@@ -152,7 +152,7 @@ copy_tile(const __grid_constant__ TensorMap map, u32 bytes, u32* to, i32 c0, i32
 // follower writes when it begins, waits for the leader and doubles *value.
 inline KernelUnit launch_attributes_unit() {
   return {.name = "launch-attributes",
-          .source = R"(#include "kernels/device/instruments.cuh"
+          .source = R"(#include "kernels/ptx/globaltimer.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 using namespace attnlab;
 
@@ -164,15 +164,15 @@ extern "C" __global__ void cluster_sizes(u32* to) {
 
 extern "C" __global__ void leader(u32* value, u64* end) {
   ptx::griddepcontrol_launch_dependents();
-  const u64 begin = instruments::global_nanoseconds();
-  while (instruments::global_nanoseconds() - begin < 1000000) {
+  const u64 begin = ptx::globaltimer();
+  while (ptx::globaltimer() - begin < 1000000) {
   }
   *value = 21;
-  *end = instruments::global_nanoseconds();
+  *end = ptx::globaltimer();
 }
 
 extern "C" __global__ void follower(u32* value, u64* begin) {
-  *begin = instruments::global_nanoseconds();
+  *begin = ptx::globaltimer();
   ptx::griddepcontrol_wait();
   *value *= 2;
 }

@@ -1,6 +1,7 @@
 // Kernels that are no attention: what the runtime measures and compares with.
 #pragma once
 
+#include "kernels/ptx/globaltimer.cuh"
 #include "kernels/shared/base.h"
 
 namespace attnlab::instruments {
@@ -12,21 +13,15 @@ struct SpinReport {
   u32 ended;        // 1 once it has: what was queued behind it before that waited
 };
 
-__device__ inline u64 global_nanoseconds() {
-  u64 now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
 // Keeps the queue busy for at least `nanoseconds` (and `cycles`), so that the host can queue work
 // behind it. One thread.
 __device__ inline void spin(u64 nanoseconds, u64 cycles, SpinReport* report) {
-  const u64 begin = global_nanoseconds();
+  const u64 begin = ptx::globaltimer();
   const u64 begin_cycles = static_cast<u64>(clock64());
   u64 now = begin;
   u64 now_cycles = begin_cycles;
   while (now - begin < nanoseconds || now_cycles - begin_cycles < cycles) {
-    now = global_nanoseconds();
+    now = ptx::globaltimer();
     now_cycles = static_cast<u64>(clock64());
   }
   report->cycles = now_cycles - begin_cycles;

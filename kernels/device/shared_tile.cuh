@@ -17,16 +17,16 @@
 
 namespace attnlab::device {
 
-// All kThreads threads start to copy `rows` rows from gRows on to the tile at address `tile`; the
-// other rows of the tile, and columns past head_dim (a multiple of 8), become zero. Every thread
-// has its chunks in one column of each group, neighbours in memory by neighbouring threads.
+// kThreads threads, of which this is number `thread`, start to copy `rows` rows from gRows on to
+// the tile at address `tile`; the other rows of the tile, and columns past head_dim (a multiple of
+// 8), become zero. Every thread has its chunks in one column of each group, neighbours in memory by
+// neighbouring threads.
 template <TileShape kTile, i32 kThreads, class T>
-__device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim, u32 tile) {
+__device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim, u32 tile,
+                          i32 thread = static_cast<i32>(threadIdx.x)) {
   constexpr i32 kGroup = kTile.swizzle_chunks();
   constexpr i32 kGroups = kTile.chunks() / kGroup;
   constexpr i32 kRowsOfPass = kThreads / kGroup;
-  static_assert(kRowsOfPass % 8 == 0, "the swizzle must not change from pass to pass");
-  i32 thread = static_cast<i32>(threadIdx.x);
   asm volatile("" : "+r"(thread));  // worked out anew each time, rather than kept in registers
   const i32 first_row = thread / kGroup;
   const i32 first_chunk = thread % kGroup;
@@ -44,7 +44,11 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
       }
     }
     from += kRowsOfPass * row_stride;
-    to += static_cast<u32>(kRowsOfPass * kTile.row_bytes());
+    if constexpr (kRowsOfPass % 8 == 0) {  // the swizzle does not change from pass to pass
+      to += static_cast<u32>(kRowsOfPass * kTile.row_bytes());
+    } else {
+      to = tile + static_cast<u32>(tile_offset(kTile, row + kRowsOfPass, first_chunk));
+    }
   }
 }
 

@@ -24,6 +24,16 @@ struct Sums {
       }
     }
   }
+  __device__ void scale(float factor) {
+#pragma unroll
+    for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+        for (i32 i = 0; i < 4; ++i) at[r][c][i] *= factor;
+      }
+    }
+  }
 };
 
 // A 16x16 piece of a left factor.

@@ -157,4 +157,16 @@ ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n,
   return n_block;
 }
 
+// The last key tile from n_block `from` down that is not empty for `rows`, or a number before the
+// tiles of n_block_range().
+ATTNLAB_HD constexpr i64 previous_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {
+  const Range n_blocks = n_block_range(mask, rows, block_n);
+  i64 n_block = min(from, n_blocks.end - 1);
+  while (n_block >= n_blocks.begin &&
+         classify(mask, rows, {n_block * block_n, (n_block + 1) * block_n}) == TileClass::empty) {
+    --n_block;
+  }
+  return n_block;
+}
+
 }  // namespace attnlab

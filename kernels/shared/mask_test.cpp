@@ -124,6 +124,12 @@ std::string wrong_tiles(const Mask& mask, const std::vector<std::uint64_t>& visi
       if (want < non_empty.end ? next != want : next < max(want, got.end)) {
         return "next_n_block of m_block " + std::to_string(m) + " from " + std::to_string(from);
       }
+      i64 want_before = std::min(from, non_empty.end - 1);  // the last that is not empty, or none
+      while (want_before >= non_empty.begin && (seen_by[want_before] >> m & 1) == 0) --want_before;
+      const i64 before = previous_n_block(mask, rows, tiling.block_n, from);
+      if (want_before >= non_empty.begin ? before != want_before : before >= got.begin) {
+        return "previous_n_block of m_block " + std::to_string(m) + " from " + std::to_string(from);
+      }
     }
   }
   for (i64 n = 0; n < tiling.n_blocks(mask.seqlen_k); ++n) {

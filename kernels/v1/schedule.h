@@ -7,6 +7,9 @@
 
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
+#include "kernels/shared/tile.h"
+#include "kernels/shared/tile_span.h"
+#include "kernels/shared/warp_grid.h"
 
 namespace attnlab::v1 {
 
@@ -33,6 +36,28 @@ ATTNLAB_HD constexpr Tiling make_tiling(i64 sram, i64 head_dim, AskedBlocks aske
 // anything at all; from n_block + 1: whether n_block is not the last step of their O or dQ.
 ATTNLAB_HD constexpr bool sees_keys(const Mask& mask, Range rows, i64 block_n, i64 from) {
   return next_n_block(mask, rows, block_n, from) < n_block_range(mask, rows, block_n).end;
+}
+
+// The tiles of keys by which a tile of rows is visited first and last; first > last: by none. At
+// the first visit there is no O, l, m or dQ to load yet, at the last one they are complete.
+struct RowVisits {
+  i32 first = 0;
+  i32 last = -1;
+  ATTNLAB_HD constexpr bool any() const { return first <= last; }
+};
+
+ATTNLAB_HD constexpr RowVisits row_visits_of(const Mask& mask, Range rows, i64 block_n) {
+  const i64 end = n_block_range(mask, rows, block_n).end;
+  return {.first = static_cast<i32>(next_n_block(mask, rows, block_n, 0)),
+          .last = static_cast<i32>(previous_n_block(mask, rows, block_n, end))};
+}
+
+// The tiles of rows that see a tile of keys; `classes` are theirs, or null.
+ATTNLAB_HD constexpr TileSpan rows_of_keys(const Mask& mask, Range keys, i64 block_m,
+                                           const TileClass* classes) {
+  return make_span(m_block_range(mask, keys, block_m),
+                   keys.end <= mask.valid_k ? full_m_block_range(mask, keys, block_m) : Range{},
+                   classes);
 }
 
 // Elements that cross the border to HBM, in closed form.
@@ -67,5 +92,147 @@ ATTNLAB_HD constexpr Elements backward_elements(i64 seqlen_q, i64 seqlen_k, i64 
   return {.read = 2 * seqlen_k * head_dim + sharing * visits * (4 * head_dim + 2),
           .written = 2 * seqlen_k * head_dim + sharing * (visits + seqlen_q) * head_dim};
 }
+
+// What the forward kernel is compiled for. A thread block has one (batch, head). Its warps form
+// teams; each team takes a tile of rows at a time, a slice of it after the other, and its `splits`
+// warps split the keys of the tile of keys among themselves.
+struct ForwardConfig {
+  i32 head_dim = 64;  // of the tiles: that of the problem, and columns of zeros
+  i32 block_m = 32;
+  i32 block_n = 256;
+  i32 teams = 4;
+  i32 splits = 2;
+  i32 slice_rows = 32;  // 16 or 32
+  i32 columns = 16;     // of O that are combined at once: a chunk
+  bool dropout = false;
+
+  ATTNLAB_HD constexpr i32 warps() const { return teams * splits; }
+  ATTNLAB_HD constexpr i32 warp_keys() const { return block_n / splits; }
+  ATTNLAB_HD constexpr i32 chunks() const { return head_dim / columns; }
+  // Places for the splits' softmaxes, by turns; with several chunks a barrier of the others lies
+  // between reading one and writing the next.
+  ATTNLAB_HD constexpr i32 softmax_places() const { return chunks() > 1 ? 1 : 2; }
+};
+
+// What all threads of a block know of its work. It lies in shared memory, because registers are for
+// scores.
+struct ForwardBlock {
+  Mask mask;
+  const RowVisits* visits = nullptr;  // of the batch entry
+  i32 m_blocks = 0;                   // of the longest batch entry
+  i64 slice = 0;
+  i64 row_offset = 0;  // of the slice's first row in q and o
+  i64 statistics = 0;  // of its first row in l, m and lse
+  // Of the tile of keys that is on chip.
+  i32 n_block = 0;
+  i64 first_key = 0;
+  i64 key_offset = 0;  // in k and v
+  TileSpan tiles;      // of rows that see it
+};
+
+// The shared memory of a block, byte offsets: K and V, then what each team has for itself.
+struct ForwardTiles {
+  TileShape kv;  // K and V each
+  TileShape q;   // of this step and of the next; the rows of O on their way out
+  i32 teams = 0;
+  i32 parts = 0;      // slice_rows x columns of all splits, twice, fp32
+  i32 softmaxes = 0;  // slice_rows of all splits: OnlineSoftmax
+
+  ATTNLAB_HD constexpr i32 k() const { return 0; }
+  ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
+  ATTNLAB_HD constexpr i32 team_bytes() const {
+    return 2 * q.bytes() + 2 * q.bytes() + parts + softmaxes;  // Q twice, O in fp32
+  }
+  ATTNLAB_HD constexpr i32 q_of(i32 team, i32 stage) const {
+    return 2 * kv.bytes() + team * team_bytes() + stage * q.bytes();
+  }
+  ATTNLAB_HD constexpr i32 o_of(i32 team) const { return q_of(team, 2); }  // fp32
+  ATTNLAB_HD constexpr i32 parts_of(i32 team) const { return o_of(team) + 2 * q.bytes(); }
+  ATTNLAB_HD constexpr i32 softmaxes_of(i32 team) const { return parts_of(team) + parts; }
+  ATTNLAB_HD constexpr i32 block() const { return q_of(teams, 0); }  // ForwardBlock
+  ATTNLAB_HD constexpr i32 bytes() const {
+    return block() + static_cast<i32>(sizeof(ForwardBlock));
+  }
+};
+
+ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
+  return {.kv = {.rows = config.block_n, .columns = config.head_dim},
+          .q = {.rows = config.block_m, .columns = config.head_dim},
+          .teams = config.teams,
+          .parts = 2 * config.splits * config.slice_rows * config.columns * 4,
+          .softmaxes = config.softmax_places() * config.splits * config.slice_rows * 8};
+}
+
+constexpr i32 kBackwardWarps = 8;
+
+// What the backward kernel is compiled for.
+struct BackwardConfig {
+  i32 head_dim = 64;  // of the tiles
+  i32 block_m = 64;
+  i32 block_n = 128;
+  bool dropout = false;
+};
+
+// What all threads of a block know of its work: a K/V head and the query heads that share it. It
+// lies in shared memory, because registers are for accumulators.
+struct BackwardBlock {
+  Mask mask;
+  const RowVisits* visits = nullptr;  // of the batch entry
+  i32 heads = 0;
+  i32 m_blocks = 0;     // of the longest batch entry
+  i64 first_slice = 0;  // of the query heads, over the batch
+  i64 row_offset = 0;   // of the first head's first row in q, o, dO, dQ
+  i64 statistics = 0;   // of the first head's first row in l and m
+  // Of the tile of keys that is on chip.
+  i32 n_block = 0;
+  i64 first_key = 0;
+  i64 key_offset = 0;  // in k, v, dK, dV
+  TileSpan tiles;      // of rows that see it
+};
+
+// The shared memory of a block, byte offsets.
+struct BackwardTiles {
+  TileShape kv;  // K and V; dK and dV on their way out
+  TileShape q;   // Q and dO of a stage, and O; dQ on its way out in the place of Q
+  TileShape p;   // keys x rows: P, and dS
+  static constexpr i32 kStages = 2;
+
+  ATTNLAB_HD constexpr i32 statistic() const { return q.rows * 4; }
+  ATTNLAB_HD constexpr i32 k() const { return 0; }
+  ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
+  ATTNLAB_HD constexpr i32 q_of(i32 stage) const { return 2 * kv.bytes() + stage * 2 * q.bytes(); }
+  ATTNLAB_HD constexpr i32 dout_of(i32 stage) const { return q_of(stage) + q.bytes(); }
+  ATTNLAB_HD constexpr i32 o() const { return q_of(kStages); }
+  ATTNLAB_HD constexpr i32 p_tile() const { return o() + q.bytes(); }
+  ATTNLAB_HD constexpr i32 ds_tile() const { return p_tile() + p.bytes(); }
+  ATTNLAB_HD constexpr i32 m_of(i32 stage) const {
+    return ds_tile() + p.bytes() + stage * 2 * statistic();
+  }
+  ATTNLAB_HD constexpr i32 l_of(i32 stage) const { return m_of(stage) + statistic(); }
+  ATTNLAB_HD constexpr i32 lse() const { return m_of(kStages); }  // of the step, units of log2
+  ATTNLAB_HD constexpr i32 delta() const { return lse() + statistic(); }
+  ATTNLAB_HD constexpr i32 block() const { return delta() + statistic(); }
+  ATTNLAB_HD constexpr i32 bytes() const {
+    return block() + static_cast<i32>(sizeof(BackwardBlock));
+  }
+};
+
+ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
+  return {.kv = {.rows = config.block_n, .columns = config.head_dim},
+          .q = {.rows = config.block_m, .columns = config.head_dim},
+          .p = {.rows = config.block_n, .columns = config.block_m}};
+}
+
+// What v1 keeps in device memory between its steps.
+struct Workspace {
+  const RowVisits* visits = nullptr;   // (batch, m_blocks)
+  const TileClass* classes = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
+  float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
+  float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
+  // (batch, num_heads_q, m_blocks, block_m * head_dim): O or dQ while they are being summed, as the
+  // tensor cores leave sums: see forward.cuh, backward.cuh.
+  float* sums = nullptr;
+  bool saves = false;  // a backward follows, which wants m and l
+};
 
 }  // namespace attnlab::v1

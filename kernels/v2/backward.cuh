@@ -3,8 +3,11 @@
 // Against v1 a thread block owns one tile of keys for good, so blocks run side by side along the
 // keys, and dK and dV never leave registers until they are complete. Only dQ belongs to somebody
 // else: it is summed in fp32 in device memory, by atomic additions in whatever order the blocks
-// come, or, deterministic, in turns by ascending keys. Three kernels: prepare_rows (delta =
-// rowsum(dO * O), clears the sums), backward, and finish_rows (sums to dQ).
+// come, or, deterministic, in turns by descending keys: under a causal mask or a window the first
+// rows that a tile of keys meets are then those whose turns begin with it, so that all blocks go on
+// side by side; by ascending keys each would wait for the last step of its neighbour. Three
+// kernels: prepare_rows (delta = rowsum(dO * O), clears the sums), backward, and finish_rows (sums
+// to dQ).
 //
 // Scores are kept transposed, keys x rows. Then P^T and dS^T, which dV += P^T dO and dK += dS^T Q
 // take as left factors, lie in registers just as the tensor cores want them. Where a warp has all
@@ -19,6 +22,7 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
+#include "kernels/device/warp_part.cuh"
 #include "kernels/ptx/acquire_release.cuh"
 #include "kernels/ptx/ex2.cuh"
 #include "kernels/ptx/red.cuh"
@@ -26,19 +30,6 @@
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
-
-// The part of a warp in a matrix of kRows x kColumns that a grid of warps divides.
-template <WarpGrid kGrid, i32 kRows, i32 kColumns>
-struct WarpPart {
-  static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into pieces of 16x16");
-  static constexpr i32 kOwnRows = kRows / kGrid.rows;
-  static constexpr i32 kOwnColumns = kColumns / kGrid.columns;
-  using Sums = device::Sums<kOwnRows / 16, kOwnColumns / 8>;
-
-  static __device__ i32 warp() { return static_cast<i32>(threadIdx.x) / device::kWarp; }
-  static __device__ i32 row() { return warp() / kGrid.columns * kOwnRows; }
-  static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
-};
 
 // Which warp has which part of the products.
 template <BackwardConfig kConfig>
@@ -49,9 +40,9 @@ struct BackwardParts {
   static constexpr WarpGrid kKeys =
       kConfig.keeps_p ? kScores : warp_grid(kConfig.warps, kConfig.block_n, kConfig.head_dim);
   static constexpr WarpGrid kRows = warp_grid(kConfig.warps, kConfig.block_m, kConfig.head_dim);
-  using Scores = WarpPart<kScores, kConfig.block_n, kConfig.block_m>;  // S^T, dP^T
-  using Keys = WarpPart<kKeys, kConfig.block_n, kConfig.head_dim>;     // dK, dV
-  using Rows = WarpPart<kRows, kConfig.block_m, kConfig.head_dim>;     // dQ
+  using Scores = device::WarpPart<kScores, kConfig.block_n, kConfig.block_m>;  // S^T, dP^T
+  using Keys = device::WarpPart<kKeys, kConfig.block_n, kConfig.head_dim>;     // dK, dV
+  using Rows = device::WarpPart<kRows, kConfig.block_m, kConfig.head_dim>;     // dQ
 };
 
 // Of the tile of rows m_block of a slice.
@@ -60,17 +51,8 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * kConfig.block_m * kConfig.head_dim;
 }
 
-// Where a lane's four values of block (r, c) lie among the sums of a tile.
-template <class Part>
-__device__ i32 dq_place(i32 r, i32 c) {
-  constexpr i32 kColumns = Part::kOwnColumns / 8;
-  constexpr i32 kBlocks = Part::kOwnRows / 16 * kColumns;
-  const i32 lane = static_cast<i32>(threadIdx.x) % device::kWarp;
-  return ((Part::warp() * kBlocks + r * kColumns + c) * device::kWarp + lane) * 4;
-}
-
 // delta of a tile of rows; its sums of dQ become zero, and the first turn at them is that of the
-// first tile of keys that the rows see. Eight lanes a row.
+// last tile of keys that the rows see. Eight lanes a row.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const Params& params, const Grid& grid,
                              const BackwardWorkspace& workspace, const T* gO, const T* gDO) {
@@ -112,7 +94,9 @@ __device__ void prepare_rows(const Params& params, const Grid& grid,
     sums[i] = {0.0f, 0.0f, 0.0f, 0.0f};
   }
   if (workspace.turns != nullptr && thread == 0) {
-    workspace.turns[tile] = static_cast<i32>(next_n_block(entry.mask, rows, kConfig.block_n, 0));
+    const i64 last = ceil_div<i64>(shape.seqlen_k, kConfig.block_n) - 1;
+    workspace.turns[tile] =
+        static_cast<i32>(previous_n_block(entry.mask, rows, kConfig.block_n, last));
   }
 }
 
@@ -167,7 +151,7 @@ __device__ void add_dq(const typename Part::Sums& rDQ, float* gSums) {
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      ptx::red_add_v4_f32(gSums + dq_place<Part>(r, c), rDQ.at[r][c]);
+      ptx::red_add_v4_f32(gSums + device::place_in_sums<Part>(r, c), rDQ.at[r][c]);
     }
   }
 }
@@ -184,7 +168,7 @@ __device__ void add_dq_in_turn(const typename Part::Sums& rDQ, float* gSums, i32
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      float4* const place = reinterpret_cast<float4*>(gSums + dq_place<Part>(r, c));
+      float4* const place = reinterpret_cast<float4*>(gSums + device::place_in_sums<Part>(r, c));
       float4 sum = __ldcg(place);  // the L1 may have what it was before the others' turns
       sum.x += rDQ.at[r][c][0];
       sum.y += rDQ.at[r][c][1];
@@ -375,7 +359,7 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
     float* const gSums = dq_sums_of<kConfig>(workspace, tile);
     if (workspace.turns != nullptr) {
       const i32 next =
-          sBlock.turn_after == nullptr ? sBlock.n_block + 1 : sBlock.turn_after[step.m_block];
+          sBlock.turn_after == nullptr ? sBlock.n_block - 1 : sBlock.turn_after[step.m_block];
       add_dq_in_turn<Rows>(rDQ, gSums, workspace.turns + tile, sBlock.n_block, next);
     } else {
       add_dq<Rows>(rDQ, gSums);
@@ -384,18 +368,8 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
 
   // dK and dV by way of the tiles of K and V.
   __syncthreads();  // all are done with them
-  const auto scale = [](typename Keys::Sums& sums, float factor) {
-#pragma unroll
-    for (i32 r = 0; r < Keys::kOwnRows / 16; ++r) {
-#pragma unroll
-      for (i32 c = 0; c < Keys::kOwnColumns / 8; ++c) {
-#pragma unroll
-        for (i32 i = 0; i < 4; ++i) sums.at[r][c][i] *= factor;
-      }
-    }
-  };
-  scale(rDK, shape.softmax_scale);
-  scale(rDV, params.dropout.keep_scale);
+  rDK.scale(shape.softmax_scale);
+  rDV.scale(params.dropout.keep_scale);
   store_sums<T, kTiles.kv>(rDK, sK, Keys::row(), Keys::column());
   store_sums<T, kTiles.kv>(rDV, sV, Keys::row(), Keys::column());
   __syncthreads();
@@ -430,7 +404,7 @@ __device__ void finish_rows(const Params& params, const Grid& grid,
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      const auto sum = *reinterpret_cast<const float4*>(gSums + dq_place<Part>(r, c));
+      const auto sum = *reinterpret_cast<const float4*>(gSums + device::place_in_sums<Part>(r, c));
       const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
       for (i32 i = 0; i < 4; ++i) rDQ.at[r][c][i] = sums[i] * shape.softmax_scale;

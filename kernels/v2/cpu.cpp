@@ -73,7 +73,7 @@ void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
                           Executor& executor) {
     dq_sums.prepare_rows(slice, m_block, row_tiles(carve(carver)), executor);
   });
-  runner.groups(key_grid(work.shape, work.tiling),
+  runner.groups(key_grid(work.shape, work.tiling, false),
                 [&](std::span<const cpu::SliceTensors> group, i64 n_block, cpu::TileCarver carver,
                     Executor& executor) {
                   backward(work, dq_sums, group, n_block, carve(carver), executor);

@@ -8,6 +8,8 @@
 
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v2/cuda_tiles.h"
 #include "kernels/v2/cuda_units.h"
@@ -30,10 +32,6 @@ bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(
 template <class KernelConfig>
 Tiling tiling_of(const KernelConfig& config) {
   return {.block_m = config.block_m, .block_n = config.block_n};
-}
-
-i64 num_tiles(const Problem& problem, const Tiling& tiling) {
-  return problem.batch * tiling.m_blocks(problem.seqlen_q) * tiling.n_blocks(problem.seqlen_k);
 }
 
 // Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
@@ -71,14 +69,14 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   Parts parts;
   if (has_pattern(problem) && runs_forward(problem)) {
     const Tiling tiling = tiling_of(forward_config_of(problem, config, device));
-    parts.classes = bytes(num_tiles(problem, tiling), sizeof(TileClass));
+    parts.classes = bytes(cuda::num_tiles(problem, tiling), sizeof(TileClass));
   }
   if (!runs_backward(problem)) return parts;
   const bool deterministic = config.get("deterministic") != 0;
   const BackwardConfig kernel = backward_config_of(problem, config, device);
   const Tiling tiling = tiling_of(kernel);
   if (has_pattern(problem)) {
-    const i64 tiles = num_tiles(problem, tiling);
+    const i64 tiles = cuda::num_tiles(problem, tiling);
     parts.classes = max(parts.classes, bytes(tiles, sizeof(TileClass)));
     if (deterministic) parts.turn_after = bytes(tiles, sizeof(i32));
   }
@@ -94,14 +92,9 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
-  if (device.compute_capability < 80) {
-    return "it needs compute capability 8.0 or higher, this device has " +
-           std::to_string(device.compute_capability / 10) + "." +
-           std::to_string(device.compute_capability % 10);
+  if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
+    return reason;
   }
-  if (problem.dtype == Dtype::f32) return "it multiplies in 16 bits: dtype f16 or bf16";
-  if (problem.head_dim > kLargestHeadDim) return "head_dim is above 256";
-  if (problem.head_dim % 8 != 0) return "head_dim must be a multiple of 8: rows of 16-byte chunks";
   if (runs_forward(problem)) {
     const std::string reason = unfit(forward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
@@ -110,7 +103,7 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
     const std::string reason = unfit(backward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
   }
-  return cuda::unsupported(problem, device);
+  return "";
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
@@ -127,7 +120,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config, cons
   if (runs_backward(problem)) {
     needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
   }
-  if (has_pattern(problem)) needed.push_back(tile_classes_unit());
+  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
   return needed;
 }
 
@@ -152,11 +145,7 @@ class Prepared : public PreparedKernel {
       backward_ = {*backward_module_, unit.entries[1]};
       finish_rows_ = {*backward_module_, unit.entries[2]};
     }
-    if (has_pattern(problem)) {
-      const KernelUnit unit = tile_classes_unit();
-      classes_module_ = cuda::load(unit, device);
-      classify_tiles_ = {*classes_module_, unit.entries[0]};
-    }
+    if (has_pattern(problem)) classify_tiles_.emplace(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) const {
@@ -168,7 +157,10 @@ class Prepared : public PreparedKernel {
  private:
   void forward(const Params& params, const Tensors& tensors, CUstream stream) const {
     TileClass* const classes = classes_of(tensors);
-    classify(params, tiling_of(forward_config_), TileOrder::rows_first, classes, nullptr, stream);
+    if (classify_tiles_) {
+      (*classify_tiles_)(stream, params, tiling_of(forward_config_), TileOrder::rows_first, classes,
+                         nullptr);
+    }
     const Grid grid = forward_grid(problem_, params.shape, forward_config_);
     forward_(stream, blocks_of(grid), params, grid, classes, tensors.q, tensors.k, tensors.v,
              tensors.o, tensors.lse);
@@ -177,21 +169,16 @@ class Prepared : public PreparedKernel {
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
     const Tiling tiling = tiling_of(backward_config_);
     const Grid rows = row_grid(params.shape, tiling, false);
-    const Grid keys = key_grid(params.shape, tiling);
+    const Grid keys = key_grid(params.shape, tiling, deterministic_);
     const BackwardWorkspace workspace = workspace_of(tensors);
-    classify(params, tiling, TileOrder::keys_first, workspace.classes, workspace.turn_after,
-             stream);
+    if (classify_tiles_) {
+      (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.classes,
+                         workspace.turn_after);
+    }
     prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout);
     backward_(stream, blocks_of(keys), params, keys, workspace, tensors.q, tensors.k, tensors.v,
               tensors.dout, tensors.lse, tensors.dk, tensors.dv);
     finish_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.dq);
-  }
-
-  void classify(const Params& params, const Tiling& tiling, TileOrder order, TileClass* classes,
-                i32* turn_after, CUstream stream) const {
-    if (classes == nullptr) return;
-    const i64 blocks = ceil_div<i64>(num_tiles(problem_, tiling), kClassifyThreads);
-    classify_tiles_(stream, static_cast<u64>(blocks), params, tiling, order, classes, turn_after);
   }
 
   static u64 blocks_of(const Grid& grid) { return static_cast<u64>(work_items(grid)); }
@@ -222,7 +209,7 @@ class Prepared : public PreparedKernel {
   Parts parts_;
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
-  std::shared_ptr<const cuda::Module> forward_module_, backward_module_, classes_module_;
+  std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
   cuda::Kernel<Params, Grid, const TileClass*, const void*, const void*, const void*, void*, float*>
       forward_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*> prepare_rows_;
@@ -230,7 +217,7 @@ class Prepared : public PreparedKernel {
                const float*, void*, void*>
       backward_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, void*> finish_rows_;
-  cuda::Kernel<Params, Tiling, TileOrder, TileClass*, i32*> classify_tiles_;
+  std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
 PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/jit.h"
 #include "kernels/cuda/test_support.h"
+#include "kernels/cuda/tile_classes.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v2/cuda_tiles.h"
 #include "kernels/v2/cuda_units.h"
@@ -225,7 +226,7 @@ TEST_F(V2CudaCompiles, WithoutSpillsInDefaultTiles) {
       }
     }
   }
-  expect_clean(tile_classes_unit(), "sm_90a");
+  expect_clean(cuda::tile_classes_unit(), "sm_90a");
 }
 
 }  // namespace

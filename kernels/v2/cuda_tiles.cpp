@@ -2,20 +2,19 @@
 
 #include <vector>
 
-#include "kernels/shared/dropout.h"
+#include "kernels/cuda/mma_sync.h"
 
 namespace attnlab::v2 {
 namespace {
 
+using cuda::drops;
+using cuda::kRegistersOfThread;
+using cuda::padded_head_dim;
+
 constexpr u64 kReservedBytes = 1024;  // of shared memory, by the system, for each block
 constexpr i32 kRegisters = 65536;     // of a multiprocessor
-constexpr i32 kRegistersOfThread = 255;
 // Beside accumulators: pieces on their way to the tensor cores, addresses, the softmax's state.
 constexpr i32 kOtherRegisters = 60;
-
-bool drops(const Problem& problem) {
-  return make_dropout(problem.dropout, problem.seed).threshold > 0;
-}
 
 u64 shared_bytes(const ForwardConfig& config) {
   return static_cast<u64>(forward_tiles(config).bytes());
@@ -167,14 +166,6 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
 }
 
 }  // namespace
-
-i32 padded_head_dim(const Problem& problem) {
-  const i32 smallest = drops(problem) ? 64 : 32;  // one kernel fewer of each type
-  for (const i32 padded : {32, 64, 96, 128, 192}) {
-    if (padded >= smallest && problem.head_dim <= padded) return padded;
-  }
-  return kLargestHeadDim;
-}
 
 ForwardConfig forward_config_of(const Problem& problem, const Config& config,
                                 const Device& device) {

@@ -10,11 +10,6 @@
 
 namespace attnlab::v2 {
 
-inline constexpr int kLargestHeadDim = 256;
-
-// The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
-i32 padded_head_dim(const Problem& problem);
-
 // What the config asks for; what it leaves open (0) is what was measured to be fastest for this
 // head_dim, of what fits the device (HACKING.md, "v2's tiles").
 ForwardConfig forward_config_of(const Problem& problem, const Config& config, const Device& device);

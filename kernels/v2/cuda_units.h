@@ -10,8 +10,5 @@ namespace attnlab::v2 {
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);    // forward
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config);  // prepare_rows, backward,
                                                                       // finish_rows
-KernelUnit tile_classes_unit();                                       // classify_tiles
-
-inline constexpr int kClassifyThreads = 128;
 
 }  // namespace attnlab::v2

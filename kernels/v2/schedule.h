@@ -10,6 +10,8 @@
 #include "kernels/shared/mask.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/tile.h"
+#include "kernels/shared/tile_span.h"
+#include "kernels/shared/warp_grid.h"
 
 namespace attnlab::v2 {
 
@@ -23,47 +25,13 @@ ATTNLAB_HD constexpr Grid row_grid(const Shape& shape, const Tiling& tiling, boo
 }
 
 // Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
-// mask, go first; so they do in the order of turns at dQ.
-ATTNLAB_HD constexpr Grid key_grid(const Shape& shape, const Tiling& tiling) {
-  return {
-      .batch = shape.batch, .heads = shape.num_heads_kv, .blocks = tiling.n_blocks(shape.seqlen_k)};
+// mask, go first, unless turns at dQ begin with the last one.
+ATTNLAB_HD constexpr Grid key_grid(const Shape& shape, const Tiling& tiling, bool last_first) {
+  return {.batch = shape.batch,
+          .heads = shape.num_heads_kv,
+          .blocks = tiling.n_blocks(shape.seqlen_k),
+          .last_block_first = last_first};
 }
-
-// The tiles that a work item on a GPU passes over, in their order: of keys for a tile of query
-// rows, or of query rows for a tile of keys. A window's borders are known beforehand; the classes
-// under a block pattern are looked up.
-struct TileSpan {
-  i32 begin = 0;
-  i32 end = 0;
-  i32 full_begin = 0;  // without a pattern: tiles in [full_begin, full_end) are full
-  i32 full_end = 0;
-  const TileClass* classes = nullptr;  // with a pattern: of every tile
-
-  // The first tile from `block` on that is not empty; `end` or more: there is none.
-  ATTNLAB_HD constexpr i32 not_empty(i32 block) const {
-    if (classes == nullptr) return block;
-    while (block < end && classes[block] == TileClass::empty) ++block;
-    return block;
-  }
-  ATTNLAB_HD constexpr bool is_partial(i32 block) const {
-    if (classes != nullptr) return classes[block] == TileClass::partial;
-    return block < full_begin || block >= full_end;
-  }
-};
-
-ATTNLAB_HD constexpr TileSpan make_span(Range all, Range full, const TileClass* classes) {
-  TileSpan span = {.begin = static_cast<i32>(all.begin),
-                   .end = static_cast<i32>(all.end),
-                   .full_begin = static_cast<i32>(full.begin),
-                   .full_end = static_cast<i32>(full.end),
-                   .classes = classes};
-  span.begin = span.not_empty(span.begin);
-  return span;
-}
-
-// In which order the classes of tiles lie: those of a tile of rows one after the other, or those of
-// a tile of keys.
-enum class TileOrder : i32 { rows_first, keys_first };
 
 // What a forward kernel on a GPU is compiled for.
 struct ForwardConfig {
@@ -108,32 +76,6 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
   return {.q = {.rows = config.block_m, .columns = config.head_dim},
           .kv = {.rows = config.block_n, .columns = config.head_dim},
           .stages = config.stages};
-}
-
-// How warps divide a matrix among themselves.
-struct WarpGrid {
-  i32 rows = 0;  // warps one below the other
-  i32 columns = 0;
-};
-
-// The grid of warps over rows x columns that reads least from shared memory: for each step of 16 of
-// a product a warp reads its rows of the left factor and its columns of the right one. A warp has
-// whole multiples of 16 of both; of equal grids the one with more rows a warp, which reads the
-// right factor less often. No grid: {0, 0}.
-ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
-  WarpGrid best;
-  i32 least = 0;
-  for (i32 below = 1; below <= warps; ++below) {
-    const i32 beside = warps / below;
-    if (below * beside != warps || rows % (16 * below) != 0 || columns % (16 * beside) != 0)
-      continue;
-    const i32 read = rows / below + columns / beside;
-    if (best.rows == 0 || read < least) {
-      best = {.rows = below, .columns = beside};
-      least = read;
-    }
-  }
-  return best;
 }
 
 // What the backward kernels on a GPU are compiled for.
@@ -209,8 +151,8 @@ struct BackwardWorkspace {
   // Where dQ is summed in a fixed order, else null.
   i32* turns = nullptr;   // (batch, num_heads_q, m_blocks): which tile of keys adds next
   u32* ticket = nullptr;  // how many blocks have started
-  // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the next, because no
-  // block pattern leaves any out.
+  // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the one before it,
+  // because no block pattern leaves any out.
   i32* turn_after = nullptr;
 };
 

@@ -5,6 +5,7 @@
 
 #include "harness/verify/draw.h"
 #include "harness/verify/trial.h"
+#include "kernels/shared/base.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace attnlab {
@@ -14,15 +15,20 @@ constexpr std::uint64_t kSeed = 17;  // masks of every kind, dropout, packed bat
 constexpr int kProblems = 8;
 constexpr std::int64_t kLongest = 257;
 
+const std::map<Pass, int> kEveryProblem = {
+    {Pass::fwd, kProblems}, {Pass::bwd, kProblems}, {Pass::fwdbwd, kProblems}};
+
 class GpuVerify : public GpuTest {
  protected:
   // Judges what the kernel supports, with its default config; returns how many launches that were,
-  // of each pass.
-  std::map<Pass, int> judge_problems(const Implementation& kernel, Dtype dtype) {
+  // of each pass. Head dims are rounded up to a multiple that the kernel takes.
+  std::map<Pass, int> judge_problems(const Implementation& kernel, Dtype dtype,
+                                     std::int64_t head_dim_multiple = 1) {
     std::map<Pass, int> judged;
     for (int index = 0; index < kProblems; ++index) {
       verify::RandomProblem drawn = verify::draw_problem(kSeed, index, kLongest);
       drawn.problem.dtype = dtype;
+      drawn.problem.head_dim = round_up(drawn.problem.head_dim, head_dim_multiple);
       verify::Subject subject(drawn.problem, drawn.kind, drawn.seed, gpu());
       const auto setup_of = [&](Pass pass) {
         return verify::Setup{&kernel, default_config(kernel), gpu(), pass};
@@ -37,6 +43,15 @@ class GpuVerify : public GpuTest {
       }
     }
     return judged;
+  }
+
+  // Of a kernel on mma.sync, which takes head dims of whole chunks of 16 bytes.
+  void judge_16_bit_types(const char* name) {
+    const Implementation& kernel = *builtin_registry().find(name, Backend::cuda);
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      SCOPED_TRACE(to_string(dtype));
+      EXPECT_EQ(judge_problems(kernel, dtype, 8), kEveryProblem);
+    }
   }
 
  private:
@@ -55,10 +70,7 @@ TEST_F(GpuVerify, NaiveOnEveryPassAndType) {
   const Implementation& naive = *builtin_registry().find("naive", Backend::cuda);
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
     SCOPED_TRACE(to_string(dtype));
-    const std::map<Pass, int> judged = judge_problems(naive, dtype);
-    EXPECT_EQ(judged,
-              (std::map<Pass, int>{
-                  {Pass::fwd, kProblems}, {Pass::bwd, kProblems}, {Pass::fwdbwd, kProblems}}));
+    EXPECT_EQ(judge_problems(naive, dtype), kEveryProblem);
   }
 }
 
@@ -66,6 +78,9 @@ TEST_F(GpuVerify, MinimalForwardInF32) {
   const Implementation& minimal = *builtin_registry().find("minimal", Backend::cuda);
   EXPECT_EQ(judge_problems(minimal, Dtype::f32), (std::map<Pass, int>{{Pass::fwd, kProblems}}));
 }
+
+TEST_F(GpuVerify, V1OnEveryPassAndType) { judge_16_bit_types("v1"); }
+TEST_F(GpuVerify, V2OnEveryPassAndType) { judge_16_bit_types("v2"); }
 
 }  // namespace
 }  // namespace attnlab

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "kernels/shared/params.h"
-#include "kernels/v2/schedule.h"
+#include "kernels/shared/tile_span.h"
 
-namespace attnlab::v2 {
+namespace attnlab::device {
 
-// classes, and where it is not null turn_after (BackwardWorkspace): (batch, m_blocks, n_blocks), or
-// (batch, n_blocks, m_blocks). A thread a tile.
+// classes, and where it is not null turn_after, the tile of keys that the rows see before this one
+// (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A thread a tile.
 __device__ inline void classify_tiles(const Params& params, const Tiling& tiling, TileOrder order,
                                       TileClass* classes, i32* turn_after) {
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
@@ -25,7 +25,7 @@ __device__ inline void classify_tiles(const Params& params, const Tiling& tiling
   const Range rows = tile_range(m_block, tiling.block_m, mask.seqlen_q);
   classes[index] = classify(mask, rows, {n_block * tiling.block_n, (n_block + 1) * tiling.block_n});
   if (turn_after == nullptr) return;
-  turn_after[index] = static_cast<i32>(next_n_block(mask, rows, tiling.block_n, n_block + 1));
+  turn_after[index] = static_cast<i32>(previous_n_block(mask, rows, tiling.block_n, n_block - 1));
 }
 
-}  // namespace attnlab::v2
+}  // namespace attnlab::device

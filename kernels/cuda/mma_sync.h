@@ -1,0 +1,25 @@
+// What the kernels on mma.sync, cp.async and ldmatrix share (v1, v2): which problems they take, and
+// the head_dim of their tiles.
+#pragma once
+
+#include <string>
+
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+#include "kernels/shared/base.h"
+
+namespace attnlab::cuda {
+
+inline constexpr i32 kLargestHeadDim = 256;
+inline constexpr i32 kRegistersOfThread = 255;
+
+// The reason why they do not run this, or empty.
+std::string unsupported_by_mma_sync(const Problem& problem, const Device& device);
+
+// Whether dropout drops anything: kernels without it are units of their own.
+bool drops(const Problem& problem);
+
+// The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
+i32 padded_head_dim(const Problem& problem);
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,40 @@
+#include "kernels/cuda/tile_classes.h"
+
+#include "kernels/cuda/unit_text.h"
+
+namespace attnlab::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+}  // namespace
+
+KernelUnit tile_classes_unit() {
+  const KernelEntry entry = {.name = "classify_tiles", .threads = kThreads};
+  return {.name = "tile-classes",
+          .source = "#include \"kernels/device/tile_classes.cuh\"\nusing namespace attnlab;\n" +
+                    kernel_text(entry, 1,
+                                "Tiling tiling, TileOrder order, TileClass* classes, "
+                                "i32* turn_after",
+                                "device::classify_tiles(params, tiling, order, classes, "
+                                "turn_after)"),
+          .entries = {entry}};
+}
+
+i64 num_tiles(const Problem& problem, const Tiling& tiling) {
+  return problem.batch * tiling.m_blocks(problem.seqlen_q) * tiling.n_blocks(problem.seqlen_k);
+}
+
+TileClassifier::TileClassifier(const Device& device)
+    : module_(load(tile_classes_unit(), device)),
+      classify_tiles_(*module_, tile_classes_unit().entries.front()) {}
+
+void TileClassifier::operator()(CUstream stream, const Params& params, const Tiling& tiling,
+                                TileOrder order, TileClass* classes, i32* turn_after) const {
+  const Shape& shape = params.shape;
+  const i64 tiles = shape.batch * tiling.m_blocks(shape.seqlen_q) * tiling.n_blocks(shape.seqlen_k);
+  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(tiles, kThreads)), params, tiling, order,
+                  classes, turn_after);
+}
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,33 @@
+// The classes of all tiles under a block pattern, found by a kernel before the pass that asks.
+#pragma once
+
+#include <memory>
+
+#include "kernels/api/problem.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/shared/layout.h"
+#include "kernels/shared/params.h"
+#include "kernels/shared/tile_span.h"
+
+namespace attnlab::cuda {
+
+KernelUnit tile_classes_unit();
+
+// How many tiles the problem has of that tiling, in all batch entries.
+i64 num_tiles(const Problem& problem, const Tiling& tiling);
+
+class TileClassifier {
+ public:
+  // Compiles, or takes from the cache. Throws as load().
+  explicit TileClassifier(const Device& device);
+
+  // Asynchronous. See kernels/device/tile_classes.cuh; turn_after may be null.
+  void operator()(CUstream stream, const Params& params, const Tiling& tiling, TileOrder order,
+                  TileClass* classes, i32* turn_after) const;
+
+ private:
+  std::shared_ptr<const Module> module_;
+  Kernel<Params, Tiling, TileOrder, TileClass*, i32*> classify_tiles_;
+};
+
+}  // namespace attnlab::cuda

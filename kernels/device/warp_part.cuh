@@ -1,0 +1,33 @@
+// The part that a warp has of a product which all warps of a block divide.
+#pragma once
+
+#include "kernels/device/team.cuh"
+#include "kernels/device/warp_product.cuh"
+#include "kernels/shared/warp_grid.h"
+
+namespace attnlab::device {
+
+// The part of a warp in a matrix of kRows x kColumns that a grid of warps divides.
+template <WarpGrid kGrid, i32 kRows, i32 kColumns>
+struct WarpPart {
+  static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into pieces of 16x16");
+  static constexpr i32 kOwnRows = kRows / kGrid.rows;
+  static constexpr i32 kOwnColumns = kColumns / kGrid.columns;
+  using Sums = device::Sums<kOwnRows / 16, kOwnColumns / 8>;
+
+  static __device__ i32 warp() { return static_cast<i32>(threadIdx.x) / kWarp; }
+  static __device__ i32 row() { return warp() / kGrid.columns * kOwnRows; }
+  static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
+};
+
+// Where a lane's four values of block (r, c) lie, in fp32, where the sums of a whole tile are
+// stored as the tensor cores leave them: a warp moves 512 consecutive bytes with one instruction.
+template <class Part>
+__device__ i32 place_in_sums(i32 r, i32 c) {
+  constexpr i32 kColumns = Part::kOwnColumns / 8;
+  constexpr i32 kBlocks = Part::kOwnRows / 16 * kColumns;
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  return ((Part::warp() * kBlocks + r * kColumns + c) * kWarp + lane) * 4;
+}
+
+}  // namespace attnlab::device

@@ -1,0 +1,34 @@
+// How the warps of a thread block divide a product among themselves.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab {
+
+// How warps divide a matrix among themselves.
+struct WarpGrid {
+  i32 rows = 0;  // warps one below the other
+  i32 columns = 0;
+};
+
+// The grid of warps over rows x columns that reads least from shared memory: for each step of 16 of
+// a product a warp reads its rows of the left factor and its columns of the right one. A warp has
+// whole multiples of 16 of both; of equal grids the one with more rows a warp, which reads the
+// right factor less often. No grid: {0, 0}.
+ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
+  WarpGrid best;
+  i32 least = 0;
+  for (i32 below = 1; below <= warps; ++below) {
+    const i32 beside = warps / below;
+    if (below * beside != warps || rows % (16 * below) != 0 || columns % (16 * beside) != 0)
+      continue;
+    const i32 read = rows / below + columns / beside;
+    if (best.rows == 0 || read < least) {
+      best = {.rows = below, .columns = beside};
+      least = read;
+    }
+  }
+  return best;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,315 @@
+// v1 on a GPU: a kernel forward and one backward. Before each, one finds which tile of keys visits
+// which rows first and last, and, under a block pattern, one the classes of its tiles.
+#include "kernels/v1/cuda.h"
+
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
+#include "kernels/v1/cpu.h"
+#include "kernels/v1/cuda_tiles.h"
+#include "kernels/v1/cuda_units.h"
+
+namespace attnlab::v1 {
+namespace {
+
+constexpr ConfigAxis kAxes[] = {
+    {"block_m", "query rows of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256},
+    {"block_n", "keys of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256},
+    {"sram",
+     "M, on-chip elements: min(ceil(M / 4d), d) rows, ceil(M / 4d) keys, in whole 16s, up to 256; "
+     "0: the kernel's own choice",
+     0, 0, 1 << 20},
+};
+
+bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
+bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
+bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
+
+template <class KernelConfig>
+Tiling tiling_of(const KernelConfig& config) {
+  return {.block_m = config.block_m, .block_n = config.block_n};
+}
+
+u64 bytes_of(i64 elements, u64 size) {
+  return round_up<u64>(static_cast<u64>(elements) * size, 256);
+}
+
+// m, or l.
+u64 statistic_bytes(const Problem& problem) {
+  return bytes_of(problem.elements_lse(), sizeof(float));
+}
+
+// The parts of the workspace, in order; each has what the pass that needs more of it needs.
+struct Parts {
+  u64 visits = 0;
+  u64 classes = 0;
+  u64 statistics = 0;  // m and l, where no backward follows that they are saved for
+  u64 sums = 0;
+  u64 total() const { return visits + classes + statistics + sums; }
+};
+
+template <class KernelConfig>
+void add_pass(const Problem& problem, const KernelConfig& kernel, Parts& parts) {
+  const Tiling tiling = tiling_of(kernel);
+  const i64 m_blocks = tiling.m_blocks(problem.seqlen_q);
+  parts.visits = max(parts.visits, bytes_of(problem.batch * m_blocks, sizeof(RowVisits)));
+  if (has_pattern(problem)) {
+    parts.classes =
+        max(parts.classes, bytes_of(cuda::num_tiles(problem, tiling), sizeof(TileClass)));
+  }
+  if (tiling.n_blocks(problem.seqlen_k) == 1) return;  // rows are finished when they are visited
+  const i64 rows = problem.batch * problem.num_heads_q * m_blocks * kernel.block_m;
+  parts.sums = max(parts.sums, bytes_of(rows * kernel.head_dim, sizeof(float)));
+  if (problem.pass == Pass::fwd) parts.statistics = 2 * statistic_bytes(problem);
+}
+
+Parts parts_of(const Problem& problem, const Config& config, const Device& device) {
+  Parts parts;
+  if (runs_forward(problem)) add_pass(problem, forward_config_of(problem, config, device), parts);
+  if (runs_backward(problem)) add_pass(problem, backward_config_of(problem, config, device), parts);
+  return parts;
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
+  if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
+    return reason;
+  }
+  if (runs_forward(problem)) {
+    const std::string reason = unfit(forward_config_of(problem, config, device), device);
+    if (!reason.empty()) return reason;
+  }
+  if (runs_backward(problem)) {
+    const std::string reason = unfit(backward_config_of(problem, config, device), device);
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
+  return parts_of(problem, config, device).total();
+}
+
+// Algorithm 4 computes P again from m and l.
+std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
+  return problem.pass == Pass::fwd ? 0 : 2 * statistic_bytes(problem);
+}
+
+std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
+  std::vector<KernelUnit> needed = {row_visits_unit()};
+  if (runs_forward(problem)) {
+    needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
+  }
+  if (runs_backward(problem)) {
+    needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
+  }
+  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
+  return needed;
+}
+
+// Everything that a launch needs but the tensors.
+class Prepared : public PreparedKernel {
+ public:
+  Prepared(const Problem& problem, const Config& config, const Device& device)
+      : problem_(problem),
+        parts_(parts_of(problem, config, device)),
+        visits_module_(cuda::load(row_visits_unit(), device)),
+        find_visits_(*visits_module_, row_visits_unit().entries.front()) {
+    if (runs_forward(problem)) {
+      forward_config_ = forward_config_of(problem, config, device);
+      const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
+      forward_module_ = cuda::load(unit, device);
+      forward_ = {*forward_module_, unit.entries.front()};
+    }
+    if (runs_backward(problem)) {
+      backward_config_ = backward_config_of(problem, config, device);
+      const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
+      backward_module_ = cuda::load(unit, device);
+      backward_ = {*backward_module_, unit.entries.front()};
+    }
+    if (has_pattern(problem)) classify_tiles_.emplace(device);
+  }
+
+  void launch(const Tensors& tensors, CUstream stream) const {
+    const Params params = cuda::make_params(problem_, tensors);
+    const auto heads = [&](i64 of_an_entry) {
+      return static_cast<u64>(problem_.batch * of_an_entry);
+    };
+    if (runs_forward(problem_)) {
+      forward_(stream, heads(problem_.num_heads_q), params,
+               workspace_of(tensors, params, tiling_of(forward_config_), stream), tensors.q,
+               tensors.k, tensors.v, tensors.o, tensors.lse);
+    }
+    if (runs_backward(problem_)) {
+      backward_(stream, heads(problem_.num_heads_kv), params,
+                workspace_of(tensors, params, tiling_of(backward_config_), stream), tensors.q,
+                tensors.k, tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
+    }
+  }
+
+ private:
+  // The workspace of a pass, with what is found before it.
+  Workspace workspace_of(const Tensors& tensors, const Params& params, const Tiling& tiling,
+                         CUstream stream) const {
+    auto* const visits = static_cast<RowVisits*>(tensors.workspace);
+    void* const classes = cuda::behind(visits, parts_.visits);
+    void* const statistics = cuda::behind(classes, parts_.classes);
+    void* const sums = cuda::behind(statistics, parts_.statistics);
+    const i64 row_tiles = problem_.batch * tiling.m_blocks(problem_.seqlen_q);
+    find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsThreads)), params, tiling,
+                 visits);
+    Workspace workspace = {
+        .visits = visits, .sums = static_cast<float*>(sums), .saves = tensors.saved != nullptr};
+    if (classify_tiles_) {
+      auto* const of_tiles = static_cast<TileClass*>(classes);
+      (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, of_tiles, nullptr);
+      workspace.classes = of_tiles;
+    }
+    void* const m = workspace.saves ? tensors.saved : statistics;
+    workspace.m = static_cast<float*>(m);
+    workspace.l = static_cast<float*>(cuda::behind(m, statistic_bytes(problem_)));
+    return workspace;
+  }
+
+  Problem problem_;
+  Parts parts_;
+  ForwardConfig forward_config_;
+  BackwardConfig backward_config_;
+  std::shared_ptr<const cuda::Module> visits_module_, forward_module_, backward_module_;
+  cuda::Kernel<Params, Tiling, RowVisits*> find_visits_;
+  cuda::Kernel<Params, Workspace, const void*, const void*, const void*, void*, float*> forward_;
+  cuda::Kernel<Params, Workspace, const void*, const void*, const void*, const void*, const void*,
+               void*, void*, void*>
+      backward_;
+  std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
+};
+
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
+}
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
+  static_cast<const Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
+}
+
+void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+
+// What the kernels take is said of one pass; where both run, each has its own.
+Config resolved(const Problem& problem, const Config& config, const Device& device) {
+  Config filled = config;
+  const auto fill = [&filled](const auto& kernel) {
+    filled.set("block_m", kernel.block_m);
+    filled.set("block_n", kernel.block_n);
+  };
+  if (problem.pass == Pass::fwd) fill(forward_config_of(problem, config, device));
+  if (problem.pass == Pass::bwd) fill(backward_config_of(problem, config, device));
+  return filled;
+}
+
+// A tile of the backward is none of its forward.
+Config forward_config(const Config& config) {
+  Config open = config;
+  for (const char* axis : {"block_m", "block_n", "sram"}) open.set(axis, 0);
+  return open;
+}
+
+// Query rows of one head, over the batch: all, and those in tiles that some tile of keys visits.
+struct Rows {
+  i64 all = 0;
+  i64 visited = 0;
+};
+
+Rows rows_of(const Problem& problem, const Tiling& tiling) {
+  const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
+  const BlockPattern blocks = view_block_pattern(problem, pattern.data());
+  Rows rows;
+  for (i64 b = 0; b < problem.batch; ++b) {
+    const Mask mask = make_mask(problem, b, blocks);
+    rows.all += mask.seqlen_q;
+    for (i64 m_block = 0; m_block < tiling.m_blocks(mask.seqlen_q); ++m_block) {
+      const Range tile = tile_range(m_block, tiling.block_m, mask.seqlen_q);
+      if (row_visits_of(mask, tile, tiling.block_n).any()) rows.visited += tile.size();
+    }
+  }
+  return rows;
+}
+
+// The sums of O or dQ, of `head_dim` columns: not set to zero at first, so that the first visit
+// finds none; and stored in the columns of a tile, `padded`, until the last visit.
+void count_sums(OperandTraffic& output, const Rows& rows, i64 head_dim, i64 padded) {
+  constexpr i64 kSumBytes = sizeof(float), kOutputBytes = 2;
+  const i64 final_bytes = rows.all * head_dim * kOutputBytes;
+  const i64 zeros = rows.visited * head_dim * kSumBytes;
+  output.read_bytes = (output.read_bytes - zeros) / head_dim * padded;
+  output.write_bytes = final_bytes + (output.write_bytes - final_bytes - zeros) / head_dim * padded;
+}
+
+// As the CPU side counts each pass with its own tile, but for what is left out at a row's first
+// visit and, unless a backward follows, at its last one. What is left open is what a device takes
+// on which all fits.
+Traffic traffic(const Problem& problem, const Config& config) {
+  const Device device = device_of_arch("sm_90a");
+  const auto count = [&](Pass pass, const auto& kernel) {
+    Config schedule = default_config(kCpu);
+    schedule.set("block_m", kernel.block_m);
+    schedule.set("block_n", kernel.block_n);
+    Problem of_pass = problem;
+    of_pass.pass = pass;
+    return kCpu.traffic(of_pass, schedule);
+  };
+  const auto rows_of_heads = [&](const auto& kernel) {
+    const Rows rows = rows_of(problem, tiling_of(kernel));
+    return Rows{.all = rows.all * problem.num_heads_q,
+                .visited = rows.visited * problem.num_heads_q};
+  };
+  Traffic all;
+  if (runs_forward(problem)) {
+    const ForwardConfig kernel = forward_config_of(problem, config, device);
+    Traffic forward = count(Pass::fwd, kernel);
+    const Rows rows = rows_of_heads(kernel);
+    count_sums(forward[Operand::o], rows, problem.head_dim, kernel.head_dim);
+    const bool saves = problem.pass != Pass::fwd;
+    for (const Operand statistic : {Operand::m, Operand::l}) {
+      OperandTraffic& bytes = forward[statistic];
+      bytes.read_bytes -= rows.visited * 4;
+      bytes.write_bytes -= (saves ? rows.visited : rows.all + rows.visited) * 4;
+    }
+    all += forward;
+  }
+  if (runs_backward(problem)) {
+    const BackwardConfig kernel = backward_config_of(problem, config, device);
+    Traffic backward = count(Pass::bwd, kernel);
+    count_sums(backward[Operand::dq], rows_of_heads(kernel), problem.head_dim, kernel.head_dim);
+    all += backward;
+  }
+  return all;
+}
+
+}  // namespace
+
+constexpr Implementation kCuda = {
+    .api_version = kApiVersion,
+    .name = "v1",
+    .backend = Backend::cuda,
+    .summary =
+        "FlashAttention (2022) with mma.sync and cp.async: key tiles outside, warps split keys",
+    .axes = kAxes,
+    .num_axes = static_cast<int>(std::size(kAxes)),
+    .unsupported = unsupported,
+    .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
+    .units = units,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
+    .traffic = traffic,
+    .resolved = resolved,
+    .forward_config = forward_config,
+};
+
+}  // namespace attnlab::v1

@@ -1,0 +1,165 @@
+#include "kernels/v1/cuda_tiles.h"
+
+#include "kernels/cuda/mma_sync.h"
+
+namespace attnlab::v1 {
+namespace {
+
+using cuda::drops;
+using cuda::kRegistersOfThread;
+using cuda::padded_head_dim;
+
+constexpr i32 kBackwardThreads = kBackwardWarps * 32;
+constexpr i32 kRegisters = 65536;  // of a multiprocessor
+// Beside accumulators: pieces on their way to the tensor cores, addresses, weights.
+constexpr i32 kOtherRegisters = 60;
+constexpr i32 kOtherRegistersForward = 70;
+constexpr i32 kLargestBlock = 256;
+
+u64 shared_bytes(const ForwardConfig& config) {
+  return static_cast<u64>(forward_tiles(config).bytes());
+}
+u64 shared_bytes(const BackwardConfig& config) {
+  return static_cast<u64>(backward_tiles(config).bytes());
+}
+template <class KernelConfig>
+bool fits_shared(const KernelConfig& config, const Device& device) {
+  return shared_bytes(config) <= device.shared_memory_per_block_bytes;
+}
+
+// Registers of a thread, estimated.
+i32 registers(const ForwardConfig& config) {
+  const i32 s = config.slice_rows * config.warp_keys() / 32;
+  const i32 pv = config.slice_rows * config.columns / 32;
+  return max(s, s / 2 + pv) + kOtherRegistersForward;
+}
+i32 registers(const BackwardConfig& config) {
+  const i32 of_keys = 2 * config.block_n * config.head_dim / kBackwardThreads;   // dK, dV
+  const i32 of_scores = 2 * config.block_n * config.block_m / kBackwardThreads;  // S and dP
+  const i32 of_rows = config.block_m * config.head_dim / kBackwardThreads;       // dQ
+  return of_keys + max(of_scores, of_rows) + kOtherRegisters;
+}
+
+i32 whole_pieces(i64 elements) {
+  return static_cast<i32>(min<i64>(kLargestBlock, max<i64>(16, elements / 16 * 16)));
+}
+
+// What the config says of the tile; 0: nothing.
+AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
+  AskedBlocks asked = {.block_m = config.get("block_m"), .block_n = config.get("block_n")};
+  if (config.get("sram") == 0) return asked;
+  const Tiling paper = make_tiling(config.get("sram"), problem.head_dim);
+  if (asked.block_m == 0) asked.block_m = whole_pieces(paper.block_m);
+  if (asked.block_n == 0) asked.block_n = whole_pieces(paper.block_n);
+  return asked;
+}
+
+// Everything that follows from the tile. Two warps split its keys: with four, more parts of P V
+// pass through shared memory (HACKING.md). As many teams as there are memory and registers for.
+ForwardConfig complete(ForwardConfig config, const Device& device) {
+  config.splits = config.block_n % 32 == 0 ? 2 : 1;
+  for (const i32 slice_rows : {32, 16}) {
+    if (config.block_m % slice_rows != 0) continue;
+    config.slice_rows = slice_rows;
+    for (config.teams = 4; config.teams >= 1; --config.teams) {
+      const i32 threads = config.warps() * 32;
+      if (registers(config) > min(kRegistersOfThread, kRegisters / threads)) continue;
+      for (const i32 columns : {32, 16}) {
+        config.columns = columns;
+        const bool is_slow = columns == 32 && slice_rows == 32 && config.head_dim <= 64;
+        if (!is_slow && fits_shared(config, device)) return config;
+      }
+    }
+  }
+  config.teams = 1;
+  return config;
+}
+
+std::string number(i64 value) { return std::to_string(value); }
+
+template <class KernelConfig>
+std::string unfit_tile(const KernelConfig& config) {
+  if (config.block_m % 16 == 0 && config.block_n % 16 == 0) return "";
+  return "tiles are made of pieces of 16x16: block_m = " + number(config.block_m) +
+         " and block_n = " + number(config.block_n) + " must be multiples of 16";
+}
+
+template <class KernelConfig>
+std::string unfit_resources(const KernelConfig& config, const Device& device) {
+  const std::string tile = "a tile of " + number(config.block_m) + "x" + number(config.block_n) +
+                           " at head_dim " + number(config.head_dim) + " needs ";
+  if (!fits_shared(config, device)) {
+    return tile + std::to_string(shared_bytes(config)) +
+           " bytes of shared memory, a block has at most " +
+           std::to_string(device.shared_memory_per_block_bytes);
+  }
+  if (const i32 needed = registers(config); needed > kRegistersOfThread) {
+    return tile + "about " + number(needed) + " registers a thread, which has at most " +
+           number(kRegistersOfThread);
+  }
+  return "";
+}
+
+// The first of tiles, rows x keys, that fits.
+template <class KernelConfig, class Complete>
+KernelConfig first_that_fits(KernelConfig config, std::initializer_list<Tiling> tiles,
+                             const AskedBlocks& asked, const Device& device,
+                             const Complete& complete) {
+  for (const Tiling& tile : tiles) {
+    config.block_m = asked.block_m != 0 ? static_cast<i32>(asked.block_m) : tile.block_m;
+    config.block_n = asked.block_n != 0 ? static_cast<i32>(asked.block_n) : tile.block_n;
+    config = complete(config);
+    if (unfit(config, device).empty()) break;
+  }
+  return config;
+}
+
+}  // namespace
+
+ForwardConfig forward_config_of(const Problem& problem, const Config& config,
+                                const Device& device) {
+  const ForwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
+  const AskedBlocks asked = asked_blocks(problem, config);
+  const auto fit = [&](std::initializer_list<Tiling> tiles) {
+    return first_that_fits(open, tiles, asked, device,
+                           [&](const ForwardConfig& tile) { return complete(tile, device); });
+  };
+  if (open.head_dim <= 64) return fit({{32, 256}, {32, 128}, {16, 64}, {16, 16}});
+  if (open.head_dim <= 128) return fit({{32, 128}, {32, 64}, {16, 64}, {16, 16}});
+  return fit({{16, 64}, {16, 32}, {16, 16}});
+}
+
+BackwardConfig backward_config_of(const Problem& problem, const Config& config,
+                                  const Device& device) {
+  const BackwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
+  const AskedBlocks asked = asked_blocks(problem, config);
+  const auto fit = [&](std::initializer_list<Tiling> tiles) {
+    return first_that_fits(open, tiles, asked, device,
+                           [](const BackwardConfig& tile) { return tile; });
+  };
+  if (open.head_dim <= 64) return fit({{128, 128}, {64, 128}, {32, 64}, {64, 32}});
+  if (open.head_dim <= 128) return fit({{64, 128}, {32, 128}, {32, 64}, {64, 32}, {16, 128}});
+  return fit({{32, 64}, {64, 32}, {16, 128}});
+}
+
+std::string unfit(const ForwardConfig& config, const Device& device) {
+  if (std::string reason = unfit_tile(config); !reason.empty()) return reason;
+  return unfit_resources(config, device);
+}
+
+std::string unfit(const BackwardConfig& config, const Device& device) {
+  if (std::string reason = unfit_tile(config); !reason.empty()) return reason;
+  const auto divides = [](i32 rows, i32 columns) {
+    return warp_grid(kBackwardWarps, rows, columns).rows > 0;
+  };
+  if (!divides(config.block_n, config.block_m) || !divides(config.block_n, config.head_dim) ||
+      !divides(config.block_m, config.head_dim)) {
+    return "its " + number(kBackwardWarps) + " warps cannot divide a tile of " +
+           number(config.block_m) + "x" + number(config.block_n) + " at head_dim " +
+           number(config.head_dim) +
+           " into pieces of 16x16 for each: take more rows or keys, or multiples of 32";
+  }
+  return unfit_resources(config, device);
+}
+
+}  // namespace attnlab::v1

@@ -1,0 +1,16 @@
+// The translation units of v1's kernels on a GPU.
+#pragma once
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/problem.h"
+#include "kernels/v1/schedule.h"
+
+namespace attnlab::v1 {
+
+KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);    // forward
+KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config);  // backward
+KernelUnit row_visits_unit();                                         // find_visits
+
+inline constexpr int kVisitsThreads = 128;
+
+}  // namespace attnlab::v1

@@ -1,0 +1,427 @@
+// v1's forward on a GPU: FlashAttention's Algorithm 1 with the masks and dropout of Algorithm 2 and
+// the empty tiles of Algorithm 5, with mma.sync and cp.async. Line numbers are those of
+// Algorithm 1.
+//
+// Against naive, S and P never leave the chip. A thread block has one (batch, head). Outside it
+// passes over tiles of K and V, which stay on chip while all query rows pass by; a row is finished
+// only when the last of them is, so its O, l and m go to device memory in fp32 and come back at
+// each step. (Not so at a row's first visit, when there is nothing yet, and where one tile has all
+// keys.)
+//
+// The warps of a team split the keys of the tile ("sliced K"): each has the scores of a slice of
+// rows with its own keys, their maximum and sum, and a P V of its own, and the parts are combined
+// through shared memory with what came back from device memory. That exchange at every step, O's
+// way to memory and back, and a parallelism of batch x heads alone are what this design costs; v2
+// swaps the loops and has none of the three.
+//
+// Several teams share the rows, each at its own pace: while one combines, the others multiply. Q of
+// the next step, and O, l and m of this one, are on their way meanwhile.
+#pragma once
+
+#include "kernels/device/fragments.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/ex2.cuh"
+#include "kernels/ptx/rcp.cuh"
+#include "kernels/shared/softmax.h"
+#include "kernels/v1/row_visits.cuh"
+
+namespace attnlab::v1 {
+
+// Scores become exp2(softmax_scale_log2 * score - maximum over these keys); `rows` get that maximum
+// and the sum, the same in the four lanes of a row.
+template <i32 kRows, i32 kKeys>
+__device__ void softmax_of_keys(float scale, device::Sums<kRows, kKeys>& rS,
+                                OnlineSoftmax (&rows)[kRows][2]) {
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      float largest = -kInfinity;
+#pragma unroll
+      for (i32 c = 0; c < kKeys; ++c) {
+        largest = fmaxf(largest, fmaxf(rS.at[r][c][2 * half], rS.at[r][c][2 * half + 1]));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
+      rows[r][half].max = largest * scale;
+    }
+  }
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      const float reference = finite_max(rows[r][half].max);
+      float sum = 0.0f;
+#pragma unroll
+      for (i32 c = 0; c < kKeys; ++c) {
+#pragma unroll
+        for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
+          rS.at[r][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[r][c][i], scale, -reference));
+          sum += rS.at[r][c][i];
+        }
+      }
+      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+      rows[r][half].sum = sum;
+    }
+  }
+}
+
+// What of a row goes into its new O: of the old O, and of each split's P V.
+template <i32 kSplits>
+struct Weights {
+  float old;
+  float part[kSplits];
+};
+
+// Lines 11 and 12 for one row: its old state and those of the splits become the new one.
+template <i32 kSplits>
+__device__ Weights<kSplits> combine(OnlineSoftmax& state, const OnlineSoftmax (&parts)[kSplits],
+                                    float keep_scale) {
+  Weights<kSplits> weights;
+  float largest = state.max;
+#pragma unroll
+  for (const OnlineSoftmax& part : parts) largest = fmaxf(largest, part.max);
+  const float reference = finite_max(largest);
+  weights.old = state.sum * ptx::ex2_approx_ftz_f32(state.max - reference);
+  float sum = weights.old;
+#pragma unroll
+  for (i32 split = 0; split < kSplits; ++split) {
+    weights.part[split] = ptx::ex2_approx_ftz_f32(parts[split].max - reference);
+    sum += parts[split].sum * weights.part[split];
+  }
+  state = {.max = largest, .sum = sum};
+  const float scale = sum == 0.0f ? 0.0f : ptx::rcp_approx_ftz_f32(sum);
+  weights.old *= scale;
+#pragma unroll
+  for (float& weight : weights.part) weight *= scale * keep_scale;
+  return weights;
+}
+
+__device__ inline ForwardBlock forward_block(const Params& params, const Workspace& workspace,
+                                             const ForwardConfig& config) {
+  const Shape& shape = params.shape;
+  const i64 batch = blockIdx.x / static_cast<u32>(shape.num_heads_q);
+  const i64 head = blockIdx.x % static_cast<u32>(shape.num_heads_q);
+  const i32 m_blocks = static_cast<i32>(ceil_div<i64>(shape.seqlen_q, config.block_m));
+  const BatchEntry entry = batch_entry(params, batch);
+  return {
+      .mask = entry.mask,
+      .visits = workspace.visits + batch * m_blocks,
+      .m_blocks = m_blocks,
+      .slice = blockIdx.x,
+      .row_offset = shape.q.offset(batch, head, entry.first_row),
+      .statistics = shape.row_statistic_offset(batch, head, 0),
+      .n_block = -1,
+      .first_key = -config.block_n,
+      .key_offset = shape.k.offset(batch, shape.kv_head(head), entry.first_key - config.block_n)};
+}
+
+template <class T, ForwardConfig kConfig>
+__device__ void forward(const Params& params, const Workspace& workspace, const T* gQ, const T* gK,
+                        const T* gV, T* gO, float* gLse) {
+  using namespace device;
+  constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+  constexpr i32 kThreads = kConfig.warps() * kWarp;
+  constexpr i32 kSplits = kConfig.splits;
+  constexpr i32 kTeamThreads = kSplits * kWarp;
+  constexpr i32 kRows = kConfig.slice_rows / 16;   // pieces of a slice's rows
+  constexpr i32 kKeys = kConfig.warp_keys() / 16;  // pieces of a warp's keys
+  constexpr i32 kPieces = kConfig.head_dim / 16;   // pieces of a head
+  constexpr i32 kBlocks = kConfig.columns / 8;     // blocks of columns that are combined at once
+  constexpr i32 kPartBytes = kConfig.slice_rows * kConfig.columns * 4;  // of a split
+  // What a warp combines of kRows x kBlocks.
+  constexpr i32 kOwnRows = max(1, kRows / kSplits);
+  constexpr i32 kOwnBlocks = kRows * kBlocks / (kSplits * kOwnRows);
+  static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks, "warps combine alike much");
+
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const u32 shared = ptx::cvta_to_shared(shared_memory);
+  const auto at = [&](i32 offset) { return shared + static_cast<u32>(offset); };
+  auto& sBlock = *reinterpret_cast<ForwardBlock*>(shared_memory + kTiles.block());
+  const Shape& shape = params.shape;
+  const i32 head_dim = static_cast<i32>(shape.head_dim);
+  if (threadIdx.x == 0) sBlock = forward_block(params, workspace, kConfig);
+  __syncthreads();
+  finish_unseen<kConfig.warps()>(sBlock.visits, sBlock.mask, kConfig.block_m,
+                                 gO + sBlock.row_offset, shape.q.row, head_dim, [&](i64 row) {
+                                   gLse[sBlock.statistics + row] = -kInfinity;
+                                   if (!workspace.saves) return;
+                                   // Tiles of the backward may have such rows.
+                                   workspace.m[sBlock.statistics + row] = -kInfinity;
+                                   workspace.l[sBlock.statistics + row] = 0.0f;
+                                 });
+
+  const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 team = warp / kSplits;
+  const i32 split = warp % kSplits;
+  const i32 team_thread = split * kWarp + lane;
+  const i32 team_shift = team * kTiles.team_bytes();  // from the places of team 0
+  u8* const team_memory = shared_memory + team_shift;
+  const auto team_at = [&](i32 offset) { return at(offset) + static_cast<u32>(team_shift); };
+  const auto team_sync = [&] {
+    if constexpr (kSplits == 1) {
+      __syncwarp();
+    } else {
+      ptx::barrier_sync(1 + team, kTeamThreads);
+    }
+  };
+  // What this warp combines of a slice, from there on; and where block (r, c) of 16x8 lies among
+  // the sums of a tile, which are stored as the tensor cores leave them, 512 bytes a block.
+  const i32 own_row = 16 * (split * kRows / kSplits);
+  const i32 own_block = split * kOwnRows * kOwnBlocks % kBlocks;
+  const auto place_of = [](i32 r, i32 c) { return (r * (kConfig.head_dim / 8) + c) * kWarp * 4; };
+  const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
+
+  i32 turn = 0;       // of the places for parts and their softmaxes, at each slice the other one
+  for (;;) {          // line 5
+    __syncthreads();  // all are done with the tile of keys before
+    if (threadIdx.x == 0) {
+      const i64 heads = shape.num_heads_q;
+      next_keys(params, workspace, kConfig, blockIdx.x / static_cast<u32>(heads), sBlock);
+    }
+    __syncthreads();
+    if (sBlock.first_key >= sBlock.mask.valid_k) break;
+    if (sBlock.tiles.begin >= sBlock.tiles.end) continue;
+    const auto next_of_team = [&](i32 m_block) {
+      return sBlock.tiles.not_empty(m_block + kConfig.teams, kConfig.teams);
+    };
+    const auto load_q = [&](i32 m_block, i32 stage) {
+      const i32 first_row = m_block * kConfig.block_m;
+      load_tile<kTiles.q, kTeamThreads>(gQ + sBlock.row_offset + first_row * shape.q.row,
+                                        shape.q.row,
+                                        static_cast<i32>(sBlock.mask.seqlen_q) - first_row,
+                                        head_dim, team_at(kTiles.q_of(0, stage)), team_thread);
+    };
+
+    // Line 6: K and V, and the team's first Q. A team has each tile of rows that is its own among
+    // as many, under every tile of keys: what it wrote of O it reads back itself.
+    const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sBlock.first_key);
+    load_tile<kTiles.kv, kThreads>(gK + sBlock.key_offset, shape.k.row, valid, head_dim,
+                                   at(kTiles.k()));
+    load_tile<kTiles.kv, kThreads>(gV + sBlock.key_offset, shape.k.row, valid, head_dim,
+                                   at(kTiles.v()));
+    const i32 begin = sBlock.tiles.begin;
+    const i32 to_own = (team - begin % kConfig.teams + kConfig.teams) % kConfig.teams;
+    i32 ahead = sBlock.tiles.not_empty(begin + to_own, kConfig.teams);
+    RowVisits ahead_visits;
+    if (ahead < sBlock.tiles.end) {
+      load_q(ahead, 0);
+      ahead_visits = sBlock.visits[ahead];
+    }
+    ptx::cp_async_commit_group();
+    ptx::cp_async_wait_group<0>();
+    __syncthreads();
+    const RightPiecesTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
+    const RightPieces<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0);
+
+    for (i32 stage = 0; ahead < sBlock.tiles.end; stage ^= 1) {  // line 7
+      const i32 m_block = ahead;
+      const i32 first_row = m_block * kConfig.block_m;
+      const bool is_first = ahead_visits.first == sBlock.n_block;
+      const bool is_last = ahead_visits.last == sBlock.n_block;
+      float* const gSums = workspace.sums + (sBlock.slice * sBlock.m_blocks + m_block) *
+                                                (kConfig.block_m * kConfig.head_dim);
+      // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
+      // that of the next step.
+      if (!is_first) {
+#pragma unroll
+        for (i32 slice = 0; slice < kConfig.block_m / kConfig.slice_rows; ++slice) {
+#pragma unroll
+          for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+            for (i32 c = 0; c < kConfig.head_dim / 8; c += kBlocks) {
+#pragma unroll
+              for (i32 block = 0; block < kOwnBlocks; ++block) {
+                const i32 place = own_place + place_of(slice * kRows + r, c + block);
+                ptx::cp_async_cg_16(team_at(kTiles.o_of(0)) + 4 * place, gSums + place, 16);
+              }
+            }
+          }
+        }
+      }
+      ptx::cp_async_commit_group();
+      ahead = next_of_team(m_block);
+      if (ahead < sBlock.tiles.end) {
+        load_q(ahead, stage ^ 1);
+        ahead_visits = sBlock.visits[ahead];
+      }
+      ptx::cp_async_commit_group();
+
+#pragma unroll 1
+      for (i32 row = 0; row < kConfig.block_m; row += kConfig.slice_rows) {
+        const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first_row - row;
+        if (exist <= 0) break;
+
+        OnlineSoftmax states[kOwnRows][2];
+        const i64 statistics = sBlock.statistics + first_row + row + own_row + lane / 4;
+#pragma unroll
+        for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+          for (i32 half = 0; half < 2; ++half) {
+            const i32 below = 16 * r + 8 * half;
+            if (is_first || own_row + below + lane / 4 >= exist) continue;
+            states[r][half] = {.max = workspace.m[statistics + below],
+                               .sum = workspace.l[statistics + below]};
+          }
+        }
+
+        // Lines 9 and 10, of this warp's keys.
+        const LeftPieces<kTiles.q> q(team_at(kTiles.q_of(0, stage)), row, 0);
+        Sums<kRows, 2 * kKeys> rS;
+        rS.clear();
+        multiply_add<T, kPieces>(  // S = Q K^T
+            rS, [&](i32 r, i32 piece) { return left_piece(q, 16 * r, 16 * piece); },
+            [&](i32 piece, i32 key) { return right_piece(k, 16 * piece, 16 * key); });
+        const i64 warp_key = sBlock.first_key + split * kConfig.warp_keys();
+        if (sBlock.tiles.is_partial(m_block)) {
+          for_hidden<kRows, 2 * kKeys>(sBlock.mask, first_row + row, warp_key,
+                                       [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
+        }
+        OnlineSoftmax own[kRows][2];
+        softmax_of_keys(shape.softmax_scale_log2, rS, own);
+        auto* const sSoftmaxes =
+            reinterpret_cast<OnlineSoftmax*>(team_memory + kTiles.softmaxes_of(0)) +
+            turn % kConfig.softmax_places() * kSplits * kConfig.slice_rows + lane / 4;
+        if (lane % 4 == 0) {
+#pragma unroll
+          for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+            for (i32 half = 0; half < 2; ++half) {
+              sSoftmaxes[split * kConfig.slice_rows + 16 * r + 8 * half] = own[r][half];
+            }
+          }
+        }
+        if constexpr (kConfig.dropout) {
+#pragma unroll
+          for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+            for (i32 c = 0; c < kKeys; ++c) {
+              clear_dropped(rS, r, c,
+                            kept_bits(params.dropout, sBlock.slice, first_row + row + 16 * r,
+                                      warp_key + 16 * c));
+            }
+          }
+        }
+        LeftPiece rP[kRows][kKeys];
+#pragma unroll
+        for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+          for (i32 key = 0; key < kKeys; ++key) rP[r][key] = left_piece<T>(rS, r, key);
+        }
+
+        Weights<kSplits> weights[kOwnRows][2];
+#pragma unroll
+        for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
+          Sums<kRows, kBlocks> rPV;
+          rPV.clear();
+          multiply_add<T, kKeys>(  // P V
+              rPV, [&](i32 r, i32 key) { return rP[r][key]; },
+              [&](i32 key, i32 c) { return right_piece(v, 16 * key, column + 16 * c); });
+          constexpr i32 kChunks = kConfig.chunks();
+          const i32 chunk = column / kConfig.columns;
+          const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
+          u8* const sParts =
+              team_memory + kTiles.parts_of(0) + part * kSplits * kPartBytes + lane * 16;
+#pragma unroll
+          for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+            for (i32 c = 0; c < kBlocks; ++c) {
+              const float(&sums)[4] = rPV.at[r][c];
+              *reinterpret_cast<float4*>(sParts + split * kPartBytes +
+                                         (r * kBlocks + c) * kWarp * 16) = {sums[0], sums[1],
+                                                                            sums[2], sums[3]};
+            }
+          }
+          // O; and at last Q of the next step, which the barrier then shows to the team.
+          if (chunk == 0) ptx::cp_async_wait_group<1>();
+          if (chunk == kChunks - 1) ptx::cp_async_wait_group<0>();
+          team_sync();  // the parts of all splits are there
+          if (column == 0) {
+#pragma unroll
+            for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+              for (i32 half = 0; half < 2; ++half) {
+                const i32 of_slice = own_row + 16 * r + 8 * half;
+                OnlineSoftmax parts[kSplits];
+#pragma unroll
+                for (i32 other = 0; other < kSplits; ++other) {
+                  parts[other] = sSoftmaxes[other * kConfig.slice_rows + of_slice];
+                }
+                weights[r][half] = combine(states[r][half], parts, params.dropout.keep_scale);
+              }
+            }
+          }
+          // Line 12, of this warp's share.
+          Sums<kOwnRows, kOwnBlocks> rO;
+#pragma unroll
+          for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+            for (i32 block = 0; block < kOwnBlocks; ++block) {
+              const i32 place = own_place + place_of(row / 16 + r, column / 8 + block);
+              float(&o)[4] = rO.at[r][block];
+#pragma unroll
+              for (float& value : o) value = 0.0f;
+              if (!is_first) {
+                const auto old =
+                    *reinterpret_cast<const float4*>(team_memory + kTiles.o_of(0) + 4 * place);
+                o[0] = old.x * weights[r][0].old;
+                o[1] = old.y * weights[r][0].old;
+                o[2] = old.z * weights[r][1].old;
+                o[3] = old.w * weights[r][1].old;
+              }
+#pragma unroll
+              for (i32 other = 0; other < kSplits; ++other) {
+                const auto pv = *reinterpret_cast<const float4*>(
+                    sParts + other * kPartBytes +
+                    ((own_row / 16 + r) * kBlocks + own_block + block) * kWarp * 16);
+                o[0] += pv.x * weights[r][0].part[other];
+                o[1] += pv.y * weights[r][0].part[other];
+                o[2] += pv.z * weights[r][1].part[other];
+                o[3] += pv.w * weights[r][1].part[other];
+              }
+              if (!is_last) {
+                *reinterpret_cast<float4*>(gSums + place) = {o[0], o[1], o[2], o[3]};
+              }
+            }
+          }
+          // By way of the rows of Q, which the team has used.
+          if (is_last) {
+            store_sums<T, kTiles.q>(rO, team_at(kTiles.q_of(0, stage)), row + own_row,
+                                    column + 8 * own_block);
+          }
+        }
+
+        // Line 13, by the first of the warps that combine the same rows.
+        if (split * kRows % kSplits == 0 && lane % 4 == 0) {
+#pragma unroll
+          for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+            for (i32 half = 0; half < 2; ++half) {
+              const i32 below = 16 * r + 8 * half;
+              if (own_row + below + lane / 4 >= exist) continue;
+              if (!is_last || workspace.saves) {
+                workspace.m[statistics + below] = states[r][half].max;
+                workspace.l[statistics + below] = states[r][half].sum;
+              }
+              if (is_last) gLse[statistics + below] = lse(states[r][half]);
+            }
+          }
+        }
+        turn ^= 1;
+        if (is_last) {
+          team_sync();  // O of all columns is there
+          constexpr i32 kWarpRows = kConfig.slice_rows / kSplits;
+          const i32 first = row + split * kWarpRows;
+          store_rows<kTiles.q>(
+              team_memory + kTiles.q_of(0, stage), first, min(kWarpRows, exist - split * kWarpRows),
+              gO + sBlock.row_offset + (first_row + first) * shape.q.row, shape.q.row, head_dim);
+          team_sync();  // Q of the step after the next comes to the same place
+        }
+      }
+    }
+  }
+}
+
+}  // namespace attnlab::v1

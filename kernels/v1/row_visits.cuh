@@ -1,0 +1,57 @@
+// How a pass goes through the tiles of keys: by which a tile of rows is visited first and last,
+// found before it; the rows that none visits; the step from one to the next.
+#pragma once
+
+#include "kernels/device/storage.cuh"
+#include "kernels/device/team.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/v1/schedule.h"
+
+namespace attnlab::v1 {
+
+// visits (batch, m_blocks): a thread a tile of rows.
+__device__ inline void find_visits(const Params& params, const Tiling& tiling, RowVisits* visits) {
+  const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
+  const u32 index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= static_cast<u32>(params.shape.batch) * m_blocks) return;
+  const Mask mask = batch_entry(params, index / m_blocks).mask;
+  const Range rows = tile_range(index % m_blocks, tiling.block_m, mask.seqlen_q);
+  visits[index] = row_visits_of(mask, rows, tiling.block_n);
+}
+
+// O or dQ of rows in tiles that nobody visits is 0; each warp of the block looks after some of
+// them. gRows is the slice's first row; finish(row) does what else is to be done for it.
+template <i32 kWarps, class T, class Finish>
+__device__ void finish_unseen(const RowVisits* visits, const Mask& mask, i32 block_m, T* gRows,
+                              i64 row_stride, i32 head_dim, const Finish& finish) {
+  using namespace device;
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 chunks = head_dim / kChunk;
+  const i32 m_blocks = static_cast<i32>(ceil_div<i64>(mask.seqlen_q, block_m));
+  for (i32 m_block = static_cast<i32>(threadIdx.x) / kWarp; m_block < m_blocks; m_block += kWarps) {
+    if (visits[m_block].any()) continue;
+    const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
+    for (i64 row = rows.begin + lane; row < rows.end; row += kWarp) {
+      for (i32 chunk = 0; chunk < chunks; ++chunk) {
+        *reinterpret_cast<uint4*>(gRows + row * row_stride + chunk * kChunk) = {0, 0, 0, 0};
+      }
+      finish(row);
+    }
+  }
+}
+
+// Goes on to the next tile of keys. `block` is what all threads know of the work, of either pass.
+template <class Config, class Block>
+__device__ void next_keys(const Params& params, const Workspace& workspace, const Config& config,
+                          i64 batch, Block& block) {
+  ++block.n_block;
+  block.first_key += config.block_n;
+  block.key_offset += config.block_n * params.shape.k.row;
+  const i64 n_blocks = ceil_div<i64>(params.shape.seqlen_k, config.block_n);
+  const i64 first_class = (batch * n_blocks + block.n_block) * block.m_blocks;
+  block.tiles =
+      rows_of_keys(block.mask, {block.first_key, block.first_key + config.block_n}, config.block_m,
+                   workspace.classes == nullptr ? nullptr : workspace.classes + first_class);
+}
+
+}  // namespace attnlab::v1

@@ -1,0 +1,78 @@
+// What GPU kernels make of the tiles that the verifier has for them; nothing is launched.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "harness/verify/compiled_tiles.h"
+#include "kernels/api/compiler.h"
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+namespace {
+
+using Values = std::set<std::int64_t>;
+
+// What one pass takes.
+struct Taken {
+  int tiles = 0;
+  std::map<std::string, Values> values;  // of each axis, filled in
+  std::set<std::string> units;
+};
+
+Taken taken_by(const Implementation& kernel, Pass pass, const Device& device) {
+  Taken taken;
+  for (const verify::CompiledTiles& group : verify::compiled_tiles()) {
+    const Problem problem = {.pass = pass,
+                             .dtype = group.dtype,
+                             .seqlen_q = 300,
+                             .seqlen_k = 300,
+                             .head_dim = group.head_dim,
+                             .dropout = group.dropout};
+    for (const Config& tile : group.of(kernel)) {
+      Config config = default_config(kernel);
+      for (const auto& [name, value] : tile.values()) config.set(name, value);
+      if (!kernel.unsupported(problem, config, device).empty()) continue;
+      ++taken.tiles;
+      const Config filled = resolved(kernel, problem, config, device);
+      for (const auto& [name, value] : filled.values()) taken.values[name].insert(value);
+      for (const KernelUnit& unit : kernel.units(problem, config, device)) {
+        taken.units.insert(unit.name);
+      }
+    }
+  }
+  return taken;
+}
+
+// Among them one that follows from sram.
+TEST(CompiledTiles, BothPassesOfV1TakeSeveralAndFewAreCompiled) {
+  const Implementation& v1 = *builtin_registry().find("v1", Backend::cuda);
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    const Taken forward = taken_by(v1, Pass::fwd, device_of_arch(arch));
+    EXPECT_GE(forward.tiles, 12) << arch;
+    EXPECT_GT(*forward.values.at("sram").rbegin(), 0);
+    const Taken backward = taken_by(v1, Pass::bwd, device_of_arch(arch));
+    EXPECT_GE(backward.tiles, 5) << arch;
+    EXPECT_GT(*backward.values.at("sram").rbegin(), 0);
+    EXPECT_LE(forward.units.size() + backward.units.size(), 22U);
+  }
+}
+
+TEST(CompiledTiles, BothPassesOfV2TakeSeveralAndFewAreCompiled) {
+  const Implementation& v2 = *builtin_registry().find("v2", Backend::cuda);
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    const Taken forward = taken_by(v2, Pass::fwd, device_of_arch(arch));
+    EXPECT_GE(forward.tiles, 6) << arch;
+    EXPECT_EQ(forward.values.at("warps"), (Values{2, 4, 8, 16}));
+    EXPECT_EQ(forward.values.at("stages"), (Values{1, 2, 3, 4}));
+    const Taken backward = taken_by(v2, Pass::bwd, device_of_arch(arch));
+    EXPECT_GE(backward.tiles, 6) << arch;
+    EXPECT_EQ(backward.values.at("warps"), (Values{2, 4, 8}));
+    EXPECT_EQ(backward.values.at("stages"), Values{2});
+    EXPECT_LE(forward.units.size() + backward.units.size(), 16U);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
