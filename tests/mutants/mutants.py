@@ -431,6 +431,8 @@ def run(arguments):
     mutants = of_backend(arguments.backend)
     if arguments.only:
         mutants = [find(mutants, arguments.only)]
+    if arguments.kernel:
+        mutants = [mutant for mutant in mutants if mutant.kernel == arguments.kernel]
     if arguments.list:
         for mutant in mutants:
             print(f"{mutant.name:<32} {mutant.kernel:<8} {mutant.what}")
@@ -486,6 +488,7 @@ def main():
     running.add_argument("--build", metavar="DIR", required=True, help=argparse.SUPPRESS)
     running.add_argument("--list", action="store_true", help="name the mutants and run none")
     running.add_argument("--only", metavar="NAME", help="this mutant alone")
+    running.add_argument("--kernel", choices=KERNELS, help="those of this kernel alone")
     running.add_argument(
         "--every-step",
         action="store_true",
