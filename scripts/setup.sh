@@ -3,8 +3,8 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and NumPy,
-#                             without which some tests are skipped
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and NumPy and
+#                             Boost.Context, without which some tests are skipped or left out
 #   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
 #                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
 #                             PyPI into .cuda, where the build and the program find them (1 GB; no
@@ -35,7 +35,8 @@ for argument in "$@"; do
   case $argument in
     --cuda) with_cuda=yes ;;
     --dev)
-      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev python3-numpy)
+      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev python3-numpy
+                 libboost-context-dev)
       commands+=(clang-format-14 clang-tidy-14 clang++-14)
       ;;
     -h | --help)

@@ -1,0 +1,176 @@
+// What the emulated GPU must notice, each on a kernel that does it; and that right kernels run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/registry.h"
+#include "kernels/api/runtime.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/test_support.h"
+
+namespace attnlab::cuda {
+namespace {
+
+constexpr int kThreads = 64;
+constexpr int kTries = 20;  // of what goes wrong in some orders only
+
+class Emulator : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const Device& device : available_devices()) {
+      if (device.name == "emulated GPU") gpu_ = device;
+    }
+    ASSERT_EQ(gpu_.name, "emulated GPU") << why_no_device(Backend::cuda);
+    set_compiler({.cache_folder = cache_.path().string()});
+    y_ = runtime().allocate(kThreads * sizeof(float));
+  }
+  void TearDown() override {
+    if (y_ != nullptr) runtime().release(y_);
+    set_compiler({});
+  }
+
+  Runtime& runtime() { return runtime_of(gpu_); }
+
+  // Launches a block of 64 threads of a kernel (float* y) with this body; y[i] comes back.
+  std::vector<float> run(const std::string& body, u64 shared_bytes = 1024) {
+    const KernelEntry entry = {
+        .name = "kernel", .threads = kThreads, .dynamic_shared_bytes = shared_bytes};
+    const KernelUnit unit = {.name = "kernel",
+                             .source =
+                                 "#include \"kernels/ptx/barrier.cuh\"\n"
+                                 "#include \"kernels/ptx/cp_async.cuh\"\n"
+                                 "#include \"kernels/ptx/cvta.cuh\"\n"
+                                 "#include \"kernels/ptx/mbarrier.cuh\"\n"
+                                 "#include \"kernels/ptx/st.cuh\"\n"
+                                 "using namespace attnlab;\n"
+                                 "__device__ float source[64];\n"
+                                 "extern \"C\" __global__ void __launch_bounds__(64)\n"
+                                 "kernel(float* y) {\n"
+                                 "  extern __shared__ u8 memory[];\n"
+                                 "  const u32 i = threadIdx.x;\n" +
+                                 body + "}\n",
+                             .entries = {entry}};
+    const std::shared_ptr<const Module> module = load(unit, gpu_);
+    const Kernel<void*> kernel(*module, entry);
+    kernel(as_stream(runtime().queue()), 1, y_);
+    runtime().synchronize();
+    std::vector<float> y(kThreads);
+    runtime().read(y.data(), y_, y.size() * sizeof(float));
+    return y;
+  }
+
+  std::string failure_of(const std::string& body) {
+    try {
+      run(body);
+      return "";
+    } catch (const DeviceLost& lost) {
+      return lost.what();
+    }
+  }
+
+  // How many of some launches leave a y that is not i.
+  int wrong_launches(const std::string& body) {
+    int wrong = 0;
+    for (int i = 0; i < kTries; ++i) {
+      bool is_right = true;
+      const std::vector<float> y = run(body);
+      for (int j = 0; j < kThreads; ++j) {
+        is_right = is_right && y[static_cast<std::size_t>(j)] == static_cast<float>(j);
+      }
+      wrong += is_right ? 0 : 1;
+    }
+    return wrong;
+  }
+
+  Device gpu_;
+  TestFolder cache_;
+  void* y_ = nullptr;
+};
+
+// A thread's number by way of its neighbour's place in shared memory.
+std::string exchange(const std::string& barrier) {
+  return "float* const sI = reinterpret_cast<float*>(memory);\n"
+         "sI[63 - i] = static_cast<float>(63 - i);\n" +
+         barrier + "y[i] = sI[i];\n";
+}
+
+TEST_F(Emulator, ThreadsMeetAtABarrier) {
+  EXPECT_EQ(wrong_launches(exchange("__syncthreads();\n")), 0);
+  EXPECT_EQ(wrong_launches(exchange("ptx::barrier_sync(3, 64);\n")), 0);
+}
+
+TEST_F(Emulator, AMissingBarrierShows) { EXPECT_GT(wrong_launches(exchange("")), 0); }
+
+// 16 threads copy, by cp.async, what they have written to global memory.
+std::string copy(const std::string& wait) {
+  return "source[i] = static_cast<float>(i);\n"
+         "__syncthreads();\n"
+         "const u32 to = ptx::cvta_to_shared(memory) + i * 16;\n"
+         "if (i < 16) ptx::cp_async_cg_16(to, source + 4 * i, 16);\n"
+         "ptx::cp_async_commit_group();\n" +
+         wait +
+         "__syncthreads();\n"
+         "y[i] = reinterpret_cast<const float*>(memory)[i];\n";
+}
+
+TEST_F(Emulator, CopiesHaveArrivedWhereOneHasWaited) {
+  EXPECT_EQ(wrong_launches(copy("ptx::cp_async_wait_group<0>();\n")), 0);
+}
+
+TEST_F(Emulator, AMissingWaitShows) {
+  EXPECT_GT(wrong_launches(copy("")), 0);
+  EXPECT_GT(wrong_launches(copy("ptx::cp_async_wait_group<1>();\n")), 0);
+}
+
+TEST_F(Emulator, SharedMemoryBeginsAsNoNumber) {
+  const std::vector<float> y = run("y[i] = reinterpret_cast<const float*>(memory)[i];\n");
+  for (const float value : y) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Emulator, LanesAtDifferentStepsFail) {
+  const std::string words = failure_of(
+      "if (i % 2 == 0) { __syncwarp(); } else { y[i] = __shfl_xor_sync(0xFFFFFFFFu, 1.0f, 1); }\n");
+  EXPECT_NE(words.find("while others of its group are at"), std::string::npos) << words;
+}
+
+TEST_F(Emulator, ABarrierThatNotAllReachIsADeadlock) {
+  const std::string words = failure_of("if (i < 32) ptx::barrier_sync(1, 64);\ny[i] = 0;\n");
+  EXPECT_NE(words.find("deadlock: warp 0 waits at a named barrier, warp 1 has ended"),
+            std::string::npos)
+      << words;
+}
+
+TEST_F(Emulator, APhaseThatNobodyEndsIsADeadlock) {
+  const std::string words = failure_of(
+      "const u32 barrier = ptx::cvta_to_shared(memory);\n"
+      "if (i == 0) ptx::mbarrier_init(barrier, 1);\n"
+      "__syncthreads();\n"
+      "while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}\n");
+  EXPECT_NE(words.find("deadlock: warp 0 waits at an mbarrier"), std::string::npos) << words;
+}
+
+TEST_F(Emulator, ABarrierForOtherNumbersFails) {
+  const std::string words = failure_of("ptx::barrier_sync(1, i < 32 ? 64 : 96);\n");
+  EXPECT_NE(words.find("at barrier 1 for"), std::string::npos) << words;
+}
+
+TEST_F(Emulator, TheEndOfSharedMemoryIsGuarded) {
+  const std::string words =
+      failure_of("ptx::st_shared_u32(ptx::cvta_to_shared(memory) + 1020 + 4 * (i == 5), 1u);\n");
+  EXPECT_NE(words.find("over the end of its 1024 bytes of shared memory (block 0, thread 5)"),
+            std::string::npos)
+      << words;
+}
+
+TEST_F(Emulator, AnAddressThatIsNotAlignedFails) {
+  const std::string words =
+      failure_of("ptx::cp_async_cg_16(ptx::cvta_to_shared(memory) + 8, source, 16);\n");
+  EXPECT_NE(words.find("not aligned to 16"), std::string::npos) << words;
+}
+
+}  // namespace
+}  // namespace attnlab::cuda

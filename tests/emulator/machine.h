@@ -1,0 +1,74 @@
+// What the instructions of the emulated GPU (overlay/) ask of the machine that runs them. All
+// functions are called by a thread of a kernel, which is a fiber of the emulator.
+//
+// Addresses in shared memory are the low 32 bits of the host's: a block's memory lies close enough
+// together that they say which.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::emulator {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+struct Place {
+  Index thread, block, block_size, grid_size;
+};
+const Place& place();
+
+// Ends the launch: the caller's fiber never comes back. printf-like.
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// A step that all threads of a group of neighbours take together. The last one to come does `work`
+// with everybody's arguments, in the order of the threads, null for those that do not exist. Fails
+// where threads of a group meet at steps of different names.
+using Work = void (*)(void* const* arguments);
+void together(int threads, const char* step, void* argument, Work work);
+
+// One of the block's 16 barriers; 0 threads: all of the block.
+void barrier_sync(int barrier, int threads);
+void barrier_arrive(int barrier, int threads);
+
+// Lets other threads go on, until something has happened in this block (or, where the thread waits
+// for memory that other blocks write, at any time). Called in loops that wait.
+void wait_for_event(const char* what);
+void wait_for_memory(const char* what);
+// Says that something has happened which a thread may be waiting for.
+void note_event();
+u64 nanoseconds();
+
+u8* dynamic_shared();
+u32 to_shared(const void* address);
+// Fails unless so many bytes there are the block's, and aligned to `alignment`.
+u8* from_shared(u32 address, u32 bytes, u32 alignment);
+
+// An asynchronous copy takes place at once or as late as it may, by the toss of a coin: between the
+// two lie all places where hardware may do it.
+struct Copy {
+  u8* to = nullptr;
+  const u8* from = nullptr;  // null: zeros
+  u32 bytes = 0;
+};
+void start_copy(const Copy& copy);  // of cp.async
+void commit_copies();
+void wait_for_copies(int pending);
+
+// The 8 bytes of an mbarrier.
+void mbarrier_init(u32 barrier, u32 arrivals);
+void mbarrier_arrive(u32 barrier, u32 arrivals, u32 expected_bytes);
+bool mbarrier_phase_is_over(u32 barrier, u32 parity);
+
+// A bulk tensor copy of up to five coordinates; `map` is what the emulated driver made.
+void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, u32 barrier);
+
+// What tensor cores do: the sums of one thread, and those of mma.m16n8k16 for a warp.
+enum class Half : u8 { f16, bf16 };
+struct WarpProduct {
+  float* d;
+  const u32* a;
+  u32 b0, b1;
+};
+void multiply_m16n8k16(Half type, void* const* products);  // WarpProduct of 32 lanes
+
+}  // namespace attnlab::emulator

@@ -1,0 +1,10 @@
+// Emulated: see kernels/ptx/barrier.cuh.
+#pragma once
+
+#include "tests/emulator/machine.h"
+
+namespace attnlab::ptx {
+
+inline void barrier_sync(i32 barrier, i32 threads) { emulator::barrier_sync(barrier, threads); }
+
+}  // namespace attnlab::ptx

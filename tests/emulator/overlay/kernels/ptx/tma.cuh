@@ -1,0 +1,21 @@
+// Emulated: see kernels/ptx/tma.cuh.
+#pragma once
+
+#include "kernels/shared/tensor_map.h"
+#include "tests/emulator/machine.h"
+
+namespace attnlab::ptx {
+
+inline void cp_async_bulk_tensor_4d(u32 to, const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3,
+                                    u32 barrier) {
+  const i32 first[] = {c0, c1, c2, c3};
+  emulator::start_box(to, &map, first, 4, barrier);
+}
+
+inline void cp_async_bulk_tensor_5d(u32 to, const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3,
+                                    i32 c4, u32 barrier) {
+  const i32 first[] = {c0, c1, c2, c3, c4};
+  emulator::start_box(to, &map, first, 5, barrier);
+}
+
+}  // namespace attnlab::ptx

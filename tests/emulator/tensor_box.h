@@ -1,0 +1,42 @@
+// Tensor maps of the emulated driver, and the boxes that bulk copies take of their tensors.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::emulator {
+
+constexpr int kMostDimensions = 5;
+
+// Lies in the 128 bytes of a CUtensorMap.
+struct TensorMapBits {
+  u64 magic;
+  u64 data;
+  u32 dimensions;
+  u32 element_bytes;
+  u32 swizzle_bytes;  // 0: none
+  u32 extents[kMostDimensions];
+  u64 strides[kMostDimensions - 1];  // bytes
+  u16 box[kMostDimensions];
+};
+static_assert(sizeof(TensorMapBits) <= 128, "a tensor map has 128 bytes");
+constexpr u64 kTensorMapMagic = 0x70616d726f736e65;
+
+struct TensorBox {
+  TensorMapBits map;
+  std::array<i32, kMostDimensions> first{};  // element
+  u32 bytes = 0;                             // in shared memory
+  std::string error;                         // why there is none
+};
+
+// `map` as the kernel holds it.
+TensorBox box_of(const void* map, const i32* coordinates, int dimensions);
+
+// Global to shared: what lies outside the tensor is zero. The swizzle goes by the address.
+void copy_box(const TensorBox& box, u8* to);
+// Shared to global: what lies outside is left out.
+void store_box(const TensorBox& box, const u8* from);
+
+}  // namespace attnlab::emulator
