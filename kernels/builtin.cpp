@@ -10,6 +10,7 @@
 #include "kernels/naive/cuda.h"
 #include "kernels/v1/cuda.h"
 #include "kernels/v2/cuda.h"
+#include "kernels/v3/cuda.h"
 #endif
 
 namespace attnlab {
@@ -26,6 +27,7 @@ const Registry& builtin_registry() {
     &minimal::kCuda,
     &v1::kCuda,
     &v2::kCuda,
+    &v3::kCuda,
 #endif
   };
   static const Registry registry(kBuiltin);

@@ -26,4 +26,25 @@ __device__ inline void cp_async_bulk_tensor_5d(u32 to, const TensorMap& map, i32
       : "memory");
 }
 
+// From shared memory to the tensor; what lies outside of it is left out. The thread waits for its
+// groups of such stores.
+__device__ inline void cp_async_bulk_tensor_4d_store(const TensorMap& map, i32 c0, i32 c1, i32 c2,
+                                                     i32 c3, u32 from) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+          &map),
+      "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(from)
+      : "memory");
+}
+
+__device__ inline void cp_async_bulk_commit_group() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until all but kPending of the thread's last groups have read what they store.
+template <i32 kPending>
+__device__ void cp_async_bulk_wait_group_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
 }  // namespace attnlab::ptx

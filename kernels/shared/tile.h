@@ -33,4 +33,22 @@ ATTNLAB_HD constexpr i32 tile_offset(const TileShape& tile, i32 row, i32 chunk) 
   return row * tile.row_bytes() + (chunk ^ tile.turn(row)) * kChunkBytes;
 }
 
+// A tile as bulk copies with the swizzle of 128 bytes bring it and wgmma reads it: slabs of 64
+// columns one behind the other, within a slab 128 bytes a row. Aligned to 1024 bytes.
+struct SlabTile {
+  i32 rows = 0;     // a multiple of 8
+  i32 columns = 0;  // a multiple of 64
+
+  static constexpr i32 kColumns = 64;  // of a slab
+  static constexpr i32 kRowBytes = 128;
+  ATTNLAB_HD constexpr i32 slabs() const { return columns / kColumns; }
+  ATTNLAB_HD constexpr i32 slab_bytes() const { return rows * kRowBytes; }
+  ATTNLAB_HD constexpr i32 bytes() const { return slabs() * slab_bytes(); }
+  // Bytes from the tile's begin to a chunk.
+  ATTNLAB_HD constexpr i32 offset(i32 row, i32 chunk) const {
+    return chunk / 8 * slab_bytes() + row * kRowBytes + (chunk % 8 ^ row % 8) * kChunkBytes;
+  }
+  ATTNLAB_HD friend constexpr bool operator==(const SlabTile&, const SlabTile&) = default;
+};
+
 }  // namespace attnlab

@@ -10,6 +10,10 @@
 #include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
+#include "kernels/shared/shape.h"
+#include "kernels/shared/tensor_map.h"
+#include "kernels/shared/tile.h"
+#include "kernels/shared/tile_span.h"
 
 namespace attnlab::v3 {
 
@@ -94,5 +98,77 @@ class QueryTiles {
   i64 heads_;
   Range m_blocks_;
 };
+
+// What the forward kernel on a GPU is compiled for. There a work item is a tile of query rows of
+// one (batch, head), 64 rows for each consumer.
+struct ForwardConfig {
+  i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
+  i32 consumers = 2;   // warpgroups that compute
+  i32 block_n = 128;
+  i32 stages = 2;         // of K and of V
+  i32 q_stages = 2;       // 2: the next item's Q arrives during this one
+  bool overlap = true;    // S of the next tile is multiplied during the softmax of this one
+  bool ping_pong = true;  // consumers take turns at the tensor cores
+  bool pattern = false;   // the mask has a block pattern
+  bool dropout = false;
+
+  ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
+  ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers); }
+  // Of a thread: the producer gives what consumers take. A multiprocessor has 65536.
+  ATTNLAB_HD constexpr i32 producer_registers() const { return consumers == 2 ? 40 : 32; }
+  ATTNLAB_HD constexpr i32 consumer_registers() const { return consumers == 2 ? 232 : 160; }
+};
+
+// How bulk copies see the tensors: 4-D, slabs of 64 columns; of o 16 rows at a time.
+struct ForwardMaps {
+  TensorMap q, k, v, o;
+};
+
+// What all roles know of a work item. The producer finds it out for all.
+struct ForwardBlock {
+  Mask mask;
+  Range rows;
+  TileSpan tiles;     // of keys
+  bool ends = false;  // there are no more items
+  i64 slice = 0;
+  i64 row_offset = 0;  // of the first row in o
+  i64 lse_offset = 0;
+  // Coordinates in the maps.
+  i32 batch = 0;
+  i32 head = 0;
+  i32 kv_head = 0;
+  i32 first_row = 0;
+  i32 first_key = 0;  // of the batch entry
+};
+
+constexpr i32 kBlockStages = 2;  // work items known at once
+
+// The shared memory of a block, byte offsets.
+struct ForwardTiles {
+  SlabTile q;   // and O
+  SlabTile kv;  // of a stage, K and V each
+  i32 stages = 0;
+  i32 q_stages = 0;
+
+  ATTNLAB_HD constexpr i32 q_tile(i32 stage) const { return stage * q.bytes(); }
+  ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q_tile(q_stages) + stage * kv.bytes(); }
+  ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stages) + stage * kv.bytes(); }
+  ATTNLAB_HD constexpr i32 block(i32 stage) const {  // ForwardBlock
+    return v_tile(stages) + stage * static_cast<i32>(sizeof(ForwardBlock));
+  }
+  // Of each ring two for each stage.
+  ATTNLAB_HD constexpr i32 q_ring() const { return round_up(block(kBlockStages), 8); }
+  ATTNLAB_HD constexpr i32 k_ring() const { return q_ring() + 16 * q_stages; }
+  ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 block_ring() const { return v_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return block_ring() + 16 * kBlockStages; }
+};
+
+ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
+  return {.q = {.rows = config.block_m(), .columns = config.head_dim},
+          .kv = {.rows = config.block_n, .columns = config.head_dim},
+          .stages = config.stages,
+          .q_stages = config.q_stages};
+}
 
 }  // namespace attnlab::v3

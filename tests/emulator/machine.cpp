@@ -37,6 +37,40 @@ constexpr double kPatience = 20.0;  // seconds that a block waits for others
 // Thrown through a kernel's frames where a launch has failed.
 struct Failed {};
 
+// A bulk copy from shared memory to a tensor.
+struct Store {
+  TensorBox box;
+  const u8* from;
+};
+
+void make(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+void make(const Store& store) { store_box(store.box, store.from); }
+
+// What has been started and not yet been done: groups, and what no group has yet.
+template <class Work>
+struct Late {
+  std::vector<Work> open;
+  std::vector<std::vector<Work>> groups;
+
+  void commit() {
+    groups.push_back(std::move(open));
+    open.clear();
+  }
+  // Until at most `pending` groups are left.
+  void wait(int pending) {
+    while (static_cast<int>(groups.size()) > pending) {
+      for (const Work& work : groups.front()) make(work);
+      groups.erase(groups.begin());
+    }
+  }
+};
+
 struct Thread {
   enum class State : u8 { ready, blocked, waits_for_event, waits_for_memory, done };
   Place place;
@@ -44,11 +78,19 @@ struct Thread {
   State state = State::ready;
   u64 seen_events = 0;  // when it began to wait
   const char* waits_for = "";
-  std::vector<Copy> uncommitted;
-  std::vector<std::vector<Copy>> groups;  // of copies that are still to be made
+  Late<Copy> copies;
+  Late<Store> stores;
 };
 
+// A product of a warpgroup on its way: what each thread holds.
+struct Product {
+  Half type;
+  std::array<WarpgroupProduct, 128> threads;
+};
+void make(const Product& product);
+
 struct Group {  // of threads that take steps together
+  Late<Product> products;
   int arrived = 0;
   const char* step = nullptr;
   std::array<void*, kLargestGroup> arguments{};
@@ -117,6 +159,8 @@ class Block {
         scheduler_ = std::move(scheduler);
         try {
           launch_.entry(launch_.parameters);
+          thread.stores.commit();
+          thread.stores.wait(0);  // a kernel ends when all has been stored
         } catch (const Failed&) {
         }
         thread.state = Thread::State::done;
@@ -196,6 +240,11 @@ class Block {
     for (Thread* waiting : barrier.waiting) waiting->state = Thread::State::ready;
     barrier.waiting.clear();
     barrier.arrived = 0;
+  }
+
+  // The products of the warpgroup of the thread that runs.
+  Late<Product>& products() {
+    return warpgroups_[static_cast<std::size_t>(current_->place.thread.x / 128)].products;
   }
 
   void add_box(const Box& box) {
@@ -358,12 +407,14 @@ class Block {
 
 Block& block() { return *running_block; }
 
-void make(const Copy& copy) {
-  if (copy.from == nullptr) {
-    std::memset(copy.to, 0, copy.bytes);
-  } else {
-    std::memcpy(copy.to, copy.from, copy.bytes);
-  }
+// The low 16 bits.
+float value_of(Half type, u32 bits) {
+  static const std::vector<float> f16 = [] {
+    std::vector<float> values(1 << 16);
+    for (u32 i = 0; i < values.size(); ++i) values[i] = f32_from_f16(static_cast<u16>(i));
+    return values;
+  }();
+  return type == Half::f16 ? f16[bits & 0xFFFF] : f32_from_bf16(static_cast<u16>(bits));
 }
 
 // The shared memory of the blocks that a thread of the host runs, one after another.
@@ -450,27 +501,23 @@ u8* from_shared(u32 address, u32 bytes, u32 alignment) {
   return block().from_shared(address, bytes, alignment);
 }
 
-void start_copy(const Copy& copy) {
+namespace {
+
+// At once, or later, by the toss of a coin.
+template <class Work>
+void start(Late<Work>& late, const Work& work) {
   if (block().coin(2) == 0) {
-    make(copy);
+    make(work);
   } else {
-    block().current().uncommitted.push_back(copy);
+    late.open.push_back(work);
   }
 }
 
-void commit_copies() {
-  Thread& self = block().current();
-  self.groups.push_back(std::move(self.uncommitted));
-  self.uncommitted.clear();
-}
+}  // namespace
 
-void wait_for_copies(int pending) {
-  std::vector<std::vector<Copy>>& groups = block().current().groups;
-  while (static_cast<int>(groups.size()) > pending) {
-    for (const Copy& copy : groups.front()) make(copy);
-    groups.erase(groups.begin());
-  }
-}
+void start_copy(const Copy& copy) { start(block().current().copies, copy); }
+void commit_copies() { block().current().copies.commit(); }
+void wait_for_copies(int pending) { block().current().copies.wait(pending); }
 
 void mbarrier_init(u32 barrier, u32 arrivals) {
   const u64 bits = packed({.arrivals = arrivals, .pending = arrivals, .bytes = 0, .phase = 0});
@@ -494,17 +541,47 @@ void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, 
   block().add_box({box, from_shared(to, box.bytes, 128), barrier});
 }
 
-void multiply_m16n8k16(Half type, void* const* products) {
-  static const std::vector<float> f16 = [] {
-    std::vector<float> values(1 << 16);
-    for (u32 bits = 0; bits < values.size(); ++bits) {
-      values[bits] = f32_from_f16(static_cast<u16>(bits));
+void start_store(const void* map, const i32* coordinates, int dimensions, u32 from) {
+  const TensorBox box = box_of(map, coordinates, dimensions);
+  if (!box.error.empty()) fail("%s", box.error.c_str());
+  start(block().current().stores, Store{box, from_shared(from, box.bytes, 128)});
+}
+void start_product(Half type, const WarpgroupProduct& own) {
+  struct Argument {
+    Half type;
+    WarpgroupProduct own;
+  } argument = {type, own};
+  block().together(128, "wgmma", &argument, [](void* const* arguments) {
+    Product product;
+    for (std::size_t i = 0; i < 128; ++i) {
+      if (arguments[i] == nullptr) fail("wgmma of a warpgroup that has not all its threads");
+      product.threads[i] = static_cast<const Argument*>(arguments[i])->own;
     }
-    return values;
-  }();
-  const auto decode = [type](u32 bits) {
-    return type == Half::f16 ? f16[bits & 0xFFFF] : f32_from_bf16(static_cast<u16>(bits));
-  };
+    product.type = static_cast<const Argument*>(arguments[0])->type;
+    Late<Product>& late = block().products();
+    late.open.push_back(product);
+    if (block().coin(2) == 0) {  // products take place in their order
+      late.wait(0);
+      for (const Product& earlier : late.open) make(earlier);
+      late.open.clear();
+    }
+  });
+}
+void commit_products() {
+  block().together(128, "wgmma.commit_group", nullptr,
+                   [](void* const*) { block().products().commit(); });
+}
+void wait_for_products(int pending) {
+  block().together(128, "wgmma.wait_group", &pending, [](void* const* arguments) {
+    block().products().wait(*static_cast<const int*>(arguments[0]));
+  });
+}
+
+void commit_stores() { block().current().stores.commit(); }
+void wait_for_stores(int pending) { block().current().stores.wait(pending); }
+
+void multiply_m16n8k16(Half type, void* const* products) {
+  const auto decode = [type](u32 bits) { return value_of(type, bits); };
   float a[16][16], b[16][8], d[16][8];
   for (int lane = 0; lane < 32; ++lane) {
     const auto& own = *static_cast<const WarpProduct*>(products[lane]);
@@ -530,5 +607,86 @@ void multiply_m16n8k16(Half type, void* const* products) {
     for (int i = 0; i < 4; ++i) own[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
   }
 }
+
+namespace {
+
+// Where descriptors of wgmma say that 16-bit elements lie, under the swizzle of 128 bytes. Source:
+// PTX ISA, matrix descriptor and the canonical layouts of wgmma.
+class Factor {
+ public:
+  explicit Factor(u64 descriptor)
+      : start_(static_cast<u32>(descriptor & 0x3FFF) << 4),
+        leading_(static_cast<u32>(descriptor >> 16 & 0x3FFF) << 4),
+        stride_(static_cast<u32>(descriptor >> 32 & 0x3FFF) << 4) {
+    if (descriptor >> 62 != 1) fail("a descriptor with another swizzle than that of 128 bytes");
+    if ((descriptor >> 49 & 7) != 0) fail("a descriptor with a base offset");
+    // Of the address it has 18 bits, which are enough for a block's shared memory.
+    const auto base = static_cast<u32>(reinterpret_cast<u64>(dynamic_shared()));
+    start_ = base + ((start_ - base) & 0x3FFFF);
+  }
+
+  // Along the sum one behind the other: row of the left factor, column of the right one.
+  u32 k_major(int row, int k) const {
+    return at(static_cast<u32>(row / 8) * stride_ + static_cast<u32>(row % 8 * 128 + k * 2));
+  }
+  u32 mn_major(int column, int k) const {
+    return at(static_cast<u32>(column / 64) * leading_ + static_cast<u32>(k / 8) * stride_ +
+              static_cast<u32>(k % 8 * 128 + column % 64 * 2));
+  }
+
+ private:
+  u32 at(u32 offset) const {
+    const u32 address = start_ + offset;
+    const u32 place = address ^ (address >> 7 & 7) << 4;
+    return u32{*reinterpret_cast<const u16*>(from_shared(place, 2, 2))};
+  }
+
+  u32 start_, leading_, stride_;
+};
+
+void make(const Product& product) {
+  const WarpgroupProduct& first = product.threads[0];
+  const auto columns = static_cast<std::size_t>(first.columns);
+  const Factor right(first.descriptor_b);
+  std::vector<float> b(16 * columns);
+  for (int k = 0; k < 16; ++k) {
+    for (int n = 0; n < first.columns; ++n) {
+      const u32 bits = first.transposed_b ? right.mn_major(n, k) : right.k_major(n, k);
+      b[static_cast<std::size_t>(k) * columns + static_cast<std::size_t>(n)] =
+          value_of(product.type, bits);
+    }
+  }
+  for (int row = 0; row < 64; ++row) {
+    const int first_thread = row / 16 * 32 + row % 8 * 4;  // of the four that hold the row
+    const int half = row / 8 % 2;
+    float a[16];
+    for (int k = 0; k < 16; ++k) {
+      u32 bits = 0;
+      if (first.a == nullptr) {
+        bits = Factor(first.descriptor_a).k_major(row, k);
+      } else {
+        const auto thread = static_cast<std::size_t>(first_thread + k % 8 / 2);
+        bits = product.threads[thread].a[half + k / 8 * 2] >> (k % 2 * 16);
+      }
+      a[k] = value_of(product.type, bits);
+    }
+    std::vector<float> d(columns);
+    const auto place = [&](int n) -> float& {
+      const auto thread = static_cast<std::size_t>(first_thread + n % 8 / 2);
+      return product.threads[thread].d[n / 8 * 4 + half * 2 + n % 2];
+    };
+    if (first.adds) {
+      for (int n = 0; n < first.columns; ++n) d[static_cast<std::size_t>(n)] = place(n);
+    }
+    for (int k = 0; k < 16; ++k) {
+      for (std::size_t n = 0; n < columns; ++n) {
+        d[n] += a[k] * b[static_cast<std::size_t>(k) * columns + n];
+      }
+    }
+    for (int n = 0; n < first.columns; ++n) place(n) = d[static_cast<std::size_t>(n)];
+  }
+}
+
+}  // namespace
 
 }  // namespace attnlab::emulator

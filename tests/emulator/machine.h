@@ -62,13 +62,32 @@ bool mbarrier_phase_is_over(u32 barrier, u32 parity);
 // A bulk tensor copy of up to five coordinates; `map` is what the emulated driver made.
 void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, u32 barrier);
 
-// What tensor cores do: the sums of one thread, and those of mma.m16n8k16 for a warp.
+// The same way back; by whom, in groups, as with copies.
+void start_store(const void* map, const i32* coordinates, int dimensions, u32 from);
+void commit_stores();
+void wait_for_stores(int pending);
+
 enum class Half : u8 { f16, bf16 };
+
+// mma.m16n8k16: what a lane holds.
 struct WarpProduct {
   float* d;
   const u32* a;
   u32 b0, b1;
 };
 void multiply_m16n8k16(Half type, void* const* products);  // WarpProduct of 32 lanes
+
+// wgmma.m64nNk16: what a thread of a warpgroup holds. The product takes place, like a copy, at once
+// or as late as it may, and reads and writes where these point to then.
+struct WarpgroupProduct {
+  float* d;      // columns / 2 sums
+  const u32* a;  // null: in shared memory
+  u64 descriptor_a, descriptor_b;
+  i32 columns;
+  bool transposed_b, adds;
+};
+void start_product(Half type, const WarpgroupProduct& own);
+void commit_products();
+void wait_for_products(int pending);
 
 }  // namespace attnlab::emulator

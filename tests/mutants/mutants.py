@@ -200,11 +200,15 @@ def write(mutant, backend, output):
 
 # What every mutant is compiled for: types and passes have units of their own.
 COMPILED = ("--arch", "sm_90a", "--dtype", "f32,f16", "--head-dim", "64")
+PASSES = {"forward.cuh": "fwd", "backward.cuh": "bwd"}  # that see such a file; others: both
 
 
 def check_compiles(mutant, kernels, attnlab, cache):
     command = [attnlab, "compile", "--kernel", mutant.kernel, "--kernel-sources", kernels]
     command += [*COMPILED, "--cache-dir", cache, "--no-progress", "--format", "json"]
+    edited = {PASSES.get(pathlib.Path(edit.file).name) for edit in mutant.edits["cuda"]}
+    if len(edited) == 1 and None not in edited:
+        command += ["--pass", *edited]
     compiled = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if compiled.returncode == 3:
         raise Unavailable(compiled.stderr.strip().removeprefix("attnlab: "))

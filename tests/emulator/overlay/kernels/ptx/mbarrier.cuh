@@ -9,6 +9,8 @@ inline void mbarrier_init(u32 barrier, u32 arrivals) { emulator::mbarrier_init(b
 
 inline void fence_mbarrier_init() {}
 
+inline void mbarrier_arrive(u32 barrier) { emulator::mbarrier_arrive(barrier, 1, 0); }
+
 inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
   emulator::mbarrier_arrive(barrier, 1, bytes);
 }

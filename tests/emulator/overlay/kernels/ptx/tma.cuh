@@ -18,4 +18,17 @@ inline void cp_async_bulk_tensor_5d(u32 to, const TensorMap& map, i32 c0, i32 c1
   emulator::start_box(to, &map, first, 5, barrier);
 }
 
+inline void cp_async_bulk_tensor_4d_store(const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3,
+                                          u32 from) {
+  const i32 first[] = {c0, c1, c2, c3};
+  emulator::start_store(&map, first, 4, from);
+}
+
+inline void cp_async_bulk_commit_group() { emulator::commit_stores(); }
+
+template <i32 kPending>
+void cp_async_bulk_wait_group_read() {
+  emulator::wait_for_stores(kPending);
+}
+
 }  // namespace attnlab::ptx

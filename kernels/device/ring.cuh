@@ -1,0 +1,42 @@
+// Barriers of rings of stages (kernels/shared/pipeline.h) in shared memory: bulk copies fill a
+// stage and say so to one of them, those who have read it say so to another.
+#pragma once
+
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/shared/pipeline.h"
+
+namespace attnlab::device {
+
+// Until the phase of that parity is over.
+__device__ inline void wait(u32 barrier, u32 phase) {
+  while (!ptx::mbarrier_try_wait_parity(barrier, phase)) {
+  }
+}
+
+// The barriers of a ring, two of 8 bytes a stage; `barriers` is the address of the first.
+template <i32 kStages>
+struct Ring {
+  u32 barriers;
+
+  __device__ u32 full(i32 stage) const { return barriers + static_cast<u32>(8 * stage); }
+  __device__ u32 empty(i32 stage) const { return full(kStages + stage); }
+
+  // One thread, before all others use it. A stage is empty once so many have said so.
+  __device__ void init(u32 readers) const {
+    for (i32 stage = 0; stage < kStages; ++stage) {
+      ptx::mbarrier_init(full(stage), 1);
+      ptx::mbarrier_init(empty(stage), readers);
+    }
+  }
+  __device__ void wait_full(const PipelineState& state) const {
+    wait(full(state.stage), state.phase);
+  }
+  __device__ void wait_empty(const PipelineState& state) const {
+    wait(empty(state.stage), state.phase);
+  }
+  __device__ void release(const PipelineState& state) const {
+    ptx::mbarrier_arrive(empty(state.stage));
+  }
+};
+
+}  // namespace attnlab::device

@@ -1,0 +1,13 @@
+// sm_90. PTX ISA: fence.proxy.async. Bulk copies and wgmma see shared memory by a way of their own.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::ptx {
+
+// What this thread has written to shared memory is seen there, once they are told by a barrier.
+__device__ inline void fence_proxy_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace attnlab::ptx

@@ -1,0 +1,237 @@
+// v3 on a GPU: one kernel forward; under a block pattern one before it, which finds the classes of
+// its tiles.
+#include "kernels/v3/cuda.h"
+
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/tile_classes.h"
+#include "kernels/v3/cpu.h"
+#include "kernels/v3/cuda_tiles.h"
+#include "kernels/v3/cuda_units.h"
+
+namespace attnlab::v3 {
+namespace {
+
+constexpr ConfigAxis kAxes[] = {
+    {"consumers", "warpgroups that compute, 64 query rows each; 0: the kernel's own choice", 0, 0,
+     3},
+    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 192},
+    {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4},
+    {"overlap", "1: the next S is multiplied during a softmax; -1: the kernel's own choice", -1, -1,
+     1},
+    {"ping_pong", "1: consumers take turns at the tensor cores; -1: the kernel's own choice", -1,
+     -1, 1},
+};
+
+bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
+
+// Whether items differ in length, so that who is done takes the next one. Else each block takes
+// every so many-th.
+bool is_uneven(const Problem& problem) {
+  return has_pattern(problem) || problem.mask.left() >= 0 || problem.mask.right() >= 0 ||
+         problem.lengths.kind != LengthsKind::dense;
+}
+
+Tiling tiling_of(const ForwardConfig& config) {
+  return {.block_m = config.block_m(), .block_n = config.block_n};
+}
+
+Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
+  constexpr i64 kBytes = i64{32} << 20;  // of an L2 of 50 MiB and more
+  const bool is_causal = problem.mask.right() >= 0;
+  Grid grid = {.batch = shape.batch,
+               .heads = shape.num_heads_q,
+               .blocks = tiling_of(config).m_blocks(shape.seqlen_q),
+               .last_block_first = is_causal};
+  if (is_causal) {
+    const i64 slices =
+        section_size(kBytes, shape.seqlen_k * shape.head_dim * 2 * 2, shape.sharing());
+    grid.section = min(slices, shape.batch * shape.num_heads_q);
+  }
+  return grid;
+}
+
+// The parts of the workspace, in order; bytes of each, whole multiples of 256.
+struct Parts {
+  u64 classes = 0;
+  u64 next_item = 0;
+  u64 total() const { return classes + next_item; }
+};
+
+Parts parts_of(const Problem& problem, const Config& config) {
+  Parts parts;
+  if (has_pattern(problem)) {
+    const i64 tiles = cuda::num_tiles(problem, tiling_of(forward_config_of(problem, config)));
+    parts.classes = round_up<u64>(static_cast<u64>(tiles) * sizeof(TileClass), 256);
+  }
+  if (is_uneven(problem)) parts.next_item = 256;
+  return parts;
+}
+
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
+  if (problem.pass != Pass::fwd) return "v3 has no backward pass on a GPU yet";
+  if (std::getenv("ATTNLAB_UNTRIED") == nullptr) {
+    return "its kernel has run on the emulated GPU alone so far, on no real one: "
+           "ATTNLAB_UNTRIED=1 runs it";
+  }
+  if (device.compute_capability != 90) {
+    return "it needs wgmma and bulk copies, which compute capability 9.0 has; this device has " +
+           std::to_string(device.compute_capability / 10) + "." +
+           std::to_string(device.compute_capability % 10);
+  }
+  if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
+    return reason;
+  }
+  return unfit(forward_config_of(problem, config), device);
+}
+
+std::uint64_t workspace_bytes(const Problem& problem, const Config& config,
+                              const Device& /*device*/) {
+  return parts_of(problem, config).total();
+}
+
+std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+
+std::vector<KernelUnit> units(const Problem& problem, const Config& config,
+                              const Device& /*device*/) {
+  std::vector<KernelUnit> needed = {
+      forward_unit(problem.dtype, forward_config_of(problem, config))};
+  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
+  return needed;
+}
+
+// Everything that a launch needs but the tensors.
+class Prepared : public PreparedKernel {
+ public:
+  Prepared(const Problem& problem, const Config& config, const Device& device)
+      : problem_(problem),
+        parts_(parts_of(problem, config)),
+        config_(forward_config_of(problem, config)),
+        multiprocessors_(static_cast<u64>(device.multiprocessors)) {
+    const KernelUnit unit = forward_unit(problem.dtype, config_);
+    module_ = cuda::load(unit, device);
+    forward_ = {*module_, unit.entries[0]};
+    if (has_pattern(problem)) classify_tiles_.emplace(device);
+  }
+
+  void launch(const Tensors& tensors, CUstream stream) const {
+    const Params params = cuda::make_params(problem_, tensors);
+    auto* const classes =
+        parts_.classes == 0 ? nullptr : static_cast<TileClass*>(tensors.workspace);
+    if (classify_tiles_) {
+      (*classify_tiles_)(stream, params, tiling_of(config_), TileOrder::rows_first, classes,
+                         nullptr);
+    }
+    u32* next_item = nullptr;
+    if (parts_.next_item != 0) {
+      next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.classes));
+      cuda::check(
+          cuda::driver().cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(next_item), 0, 1, stream),
+          "clearing a counter");
+    }
+    const Grid grid = forward_grid(problem_, params.shape, config_);
+    const u64 blocks = min(static_cast<u64>(work_items(grid)), multiprocessors_);
+    forward_(stream, blocks, params, grid, maps_of(params, tensors), classes, next_item, tensors.o,
+             tensors.lse);
+  }
+
+ private:
+  ForwardMaps maps_of(const Params& params, const Tensors& tensors) const {
+    const Shape& shape = params.shape;
+    const bool packed = problem_.layout == Layout::packed;
+    const auto map = [&](const void* data, const Strides& strides, i64 heads, i64 rows,
+                         i64 elements, i64 tile_rows) {
+      return cuda::make_tensor_map(
+          cuda::slab_of({.dtype = problem_.dtype,
+                         .data = data,
+                         .strides = strides,
+                         .batch = packed ? 1 : shape.batch,
+                         .heads = heads,
+                         .rows = packed ? elements / (heads * shape.head_dim) : rows,
+                         .head_dim = shape.head_dim,
+                         .tile_rows = tile_rows}));
+    };
+    const auto of_rows = [&](const void* data, i64 tile_rows) {
+      return map(data, shape.q, shape.num_heads_q, shape.seqlen_q, problem_.elements_q(),
+                 tile_rows);
+    };
+    const auto of_keys = [&](const void* data) {
+      return map(data, shape.k, shape.num_heads_kv, shape.seqlen_k, problem_.elements_k(),
+                 config_.block_n);
+    };
+    return {.q = of_rows(tensors.q, config_.block_m()),
+            .k = of_keys(tensors.k),
+            .v = of_keys(tensors.v),
+            .o = of_rows(tensors.o, 16)};  // of a warp
+  }
+
+  Problem problem_;
+  Parts parts_;
+  ForwardConfig config_;
+  u64 multiprocessors_;
+  std::shared_ptr<const cuda::Module> module_;
+  cuda::Kernel<Params, Grid, ForwardMaps, const TileClass*, u32*, void*, float*> forward_;
+  std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
+};
+
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
+}
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
+  static_cast<const Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
+}
+
+void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
+
+Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
+  const ForwardConfig kernel = forward_config_of(problem, config);
+  Config filled = config;
+  filled.set("consumers", kernel.consumers);
+  filled.set("block_n", kernel.block_n);
+  filled.set("stages", kernel.stages);
+  filled.set("overlap", kernel.overlap ? 1 : 0);
+  filled.set("ping_pong", kernel.ping_pong ? 1 : 0);
+  return filled;
+}
+
+// The schedule of the CPU side, a pair of whose tiles are as many rows as an item's here.
+Traffic traffic(const Problem& problem, const Config& config) {
+  const ForwardConfig kernel = forward_config_of(problem, config);
+  Config schedule = default_config(kCpu);
+  schedule.set("block_m", kernel.block_m() / kConsumers);
+  schedule.set("block_n", kernel.block_n);
+  return kCpu.traffic(problem, schedule);
+}
+
+}  // namespace
+
+constexpr Implementation kCuda = {
+    .api_version = kApiVersion,
+    .name = "v3",
+    .backend = Backend::cuda,
+    .summary =
+        "FlashAttention-3's forward: producer and consumer warpgroups, wgmma and bulk copies",
+    .axes = kAxes,
+    .num_axes = static_cast<int>(std::size(kAxes)),
+    .unsupported = unsupported,
+    .workspace_bytes = workspace_bytes,
+    .saved_bytes = saved_bytes,
+    .units = units,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
+    .traffic = traffic,
+    .resolved = resolved,
+};
+
+}  // namespace attnlab::v3

@@ -1,0 +1,12 @@
+// The text of v3's kernels for NVRTC: one unit a pass, type and tile.
+#pragma once
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/problem.h"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);
+
+}  // namespace attnlab::v3

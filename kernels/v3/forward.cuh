@@ -1,0 +1,491 @@
+// v3's forward on a GPU: FlashAttention-3's roles with wgmma and bulk copies (TMA), sm_90a.
+//
+// Against v2 a thread block does not wait for its own loads. Of one warpgroup, the producer, one
+// thread starts bulk copies of Q, K and V, into rings of stages with two barriers each, and another
+// finds out what is to be done next; the other warpgroups, the consumers, multiply what has
+// arrived, 64 query rows each, and give a stage back once their products have read it. The producer
+// needs few registers and hands the rest to them. Products run beside the threads that start them,
+// which leaves time for two overlaps:
+//
+//   within a consumer   S of the next tile is under way while P V of this one is, and the softmax
+//   of
+//                       the next tile runs while P V still does (overlap)
+//   between consumers   they take turns at starting products, so that the softmax of one runs while
+//                       the tensor cores work for the other (ping_pong)
+//
+// P never leaves registers: sums of S, rounded, lie as the left factor of P V must. A block stays
+// and takes one work item after the other; the producer is ahead of the consumers, so that the next
+// item's tiles arrive while this one's O is stored. O goes through the place of the item's Q.
+// Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2, section 3.
+#pragma once
+
+#include "kernels/device/fragments.cuh"
+#include "kernels/device/ring.cuh"
+#include "kernels/device/warpgroup_product.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/ptx/ex2.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/setmaxnreg.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/shared/softmax.h"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+// Named barriers of a block; 0 is __syncthreads().
+template <ForwardConfig kConfig>
+struct NamedBarriers {
+  static __device__ i32 turn(i32 consumer) { return 1 + consumer; }
+  static __device__ i32 of_consumer(i32 consumer) { return 1 + kConfig.consumers + consumer; }
+};
+
+// A block's shared memory as its roles see it.
+template <ForwardConfig kConfig>
+struct ForwardMemory {
+  u8* memory;
+  u32 shared;  // its address
+  device::Ring<kConfig.q_stages> q_ring;
+  device::Ring<kConfig.stages> k_ring, v_ring;
+  device::Ring<kBlockStages> block_ring;
+
+  __device__ explicit ForwardMemory(u8* place)
+      : memory(place),
+        shared(ptx::cvta_to_shared(place)),
+        q_ring{at(forward_tiles(kConfig).q_ring())},
+        k_ring{at(forward_tiles(kConfig).k_ring())},
+        v_ring{at(forward_tiles(kConfig).v_ring())},
+        block_ring{at(forward_tiles(kConfig).block_ring())} {}
+
+  __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
+  __device__ ForwardBlock& block(i32 stage) const {
+    constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+    return *reinterpret_cast<ForwardBlock*>(memory + kTiles.block(stage));
+  }
+};
+
+// What work item `index` has to do. Field by field into shared memory, and read from there: the
+// scheduler has few registers.
+__device__ inline void find_block(const Params& params, const Grid& grid,
+                                  const ForwardConfig& config, const TileClass* classes, i64 index,
+                                  ForwardBlock& sBlock) {
+  const Shape& shape = params.shape;
+  const auto settle = [] { asm volatile("" ::: "memory"); };
+  i32 block;
+  {
+    const WorkItem item = work_item(grid, index);
+    block = static_cast<i32>(item.block);
+    sBlock.head = static_cast<i32>(item.head);
+    sBlock.kv_head = static_cast<i32>(shape.kv_head(item.head));
+    sBlock.batch = static_cast<i32>(item.batch);
+  }
+  settle();
+  {
+    const BatchEntry entry = batch_entry(params, sBlock.batch);
+    sBlock.mask = entry.mask;
+    sBlock.first_row = static_cast<i32>(entry.first_row) + block * config.block_m();
+    sBlock.first_key = static_cast<i32>(entry.first_key);
+  }
+  settle();
+  sBlock.rows = tile_range(block, config.block_m(), sBlock.mask.seqlen_q);
+  settle();
+  sBlock.row_offset = shape.q.offset(sBlock.batch, sBlock.head, sBlock.first_row);
+  settle();
+  sBlock.lse_offset = shape.row_statistic_offset(sBlock.batch, sBlock.head, sBlock.rows.begin);
+  sBlock.slice = sBlock.batch * shape.num_heads_q + sBlock.head;
+  settle();
+  {
+    const i64 n_blocks = ceil_div<i64>(shape.seqlen_k, config.block_n);
+    const TileClass* const own_classes =
+        classes == nullptr ? nullptr : classes + (sBlock.batch * grid.blocks + block) * n_blocks;
+    const Range all = n_block_range(sBlock.mask, sBlock.rows, config.block_n);
+    sBlock.tiles = {.begin = static_cast<i32>(all.begin),
+                    .end = static_cast<i32>(all.end),
+                    .classes = own_classes};
+  }
+  settle();
+  {
+    const Range full = full_n_block_range(sBlock.mask, sBlock.rows, config.block_n);
+    sBlock.tiles.full_begin = static_cast<i32>(full.begin);
+    sBlock.tiles.full_end = static_cast<i32>(full.end);
+  }
+  settle();
+  sBlock.tiles.begin = sBlock.tiles.not_empty(sBlock.tiles.begin);
+  if (params.cu_seqlens_q != nullptr) sBlock.batch = 0;  // a packed tensor has one
+}
+
+// The scheduler: one thread of the producer. It says which work items the block has, ahead of those
+// who work on them. next_item counts the items that blocks have taken beyond their first ones;
+// null: each takes every so many-th.
+template <ForwardConfig kConfig>
+__device__ void schedule(const Params& params, const Grid& grid, const TileClass* classes,
+                         u32* next_item, const ForwardMemory<kConfig>& memory) {
+  PipelineState stage = producer_start();
+  const u32 items = static_cast<u32>(work_items(grid));
+  for (u32 item = blockIdx.x;; stage.advance(kBlockStages)) {
+    memory.block_ring.wait_empty(stage);
+    ForwardBlock& sBlock = memory.block(stage.stage);
+    sBlock.ends = item >= items;
+    if (!sBlock.ends) find_block(params, grid, kConfig, classes, item, sBlock);
+    ptx::mbarrier_arrive(memory.block_ring.full(stage.stage));
+    if (item >= items) break;
+    item = next_item == nullptr ? item + gridDim.x : gridDim.x + atomicAdd(next_item, 1u);
+  }
+}
+
+// The loader: another thread of the producer. It starts the copies of all tiles, in the order in
+// which consumers need them: the first K and Q, then always the next K before this V.
+template <ForwardConfig kConfig>
+__device__ void load(const ForwardMaps& maps, const ForwardMemory<kConfig>& memory) {
+  constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+  const auto load_tile = [](const SlabTile& tile, const TensorMap& map, u32 to, u32 barrier,
+                            i32 row, i32 head, i32 batch) {
+    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<u32>(tile.bytes()));
+    for (i32 slab = 0; slab < tile.slabs(); ++slab) {
+      ptx::cp_async_bulk_tensor_4d(to + static_cast<u32>(slab * tile.slab_bytes()), map,
+                                   slab * SlabTile::kColumns, row, head, batch, barrier);
+    }
+  };
+  PipelineState q = producer_start(), k = producer_start(), v = producer_start();
+  PipelineState stage = consumer_start();
+  for (;; stage.advance(kBlockStages)) {
+    memory.block_ring.wait_full(stage);
+    const ForwardBlock& sBlock = memory.block(stage.stage);
+    if (sBlock.ends) break;
+    const auto load_keys = [&](const TensorMap& map, i32 block, i32 tile, u32 barrier) {
+      load_tile(kTiles.kv, map, memory.at(tile), barrier,
+                sBlock.first_key + block * kConfig.block_n, sBlock.kv_head, sBlock.batch);
+    };
+    const auto load_v = [&](i32 block) {
+      memory.v_ring.wait_empty(v);
+      load_keys(maps.v, block, kTiles.v_tile(v.stage), memory.v_ring.full(v.stage));
+      v.advance(kConfig.stages);
+    };
+    const i32 begin = sBlock.tiles.begin;
+    i32 before = begin;
+    for (i32 block = begin; block < sBlock.tiles.end; block = sBlock.tiles.not_empty(block + 1)) {
+      memory.k_ring.wait_empty(k);
+      load_keys(maps.k, block, kTiles.k_tile(k.stage), memory.k_ring.full(k.stage));
+      k.advance(kConfig.stages);
+      if (block == begin) {
+        memory.q_ring.wait_empty(q);
+        load_tile(kTiles.q, maps.q, memory.at(kTiles.q_tile(q.stage)), memory.q_ring.full(q.stage),
+                  sBlock.first_row, sBlock.head, sBlock.batch);
+        q.advance(kConfig.q_stages);
+      } else {
+        load_v(before);
+      }
+      before = block;
+    }
+    if (begin < sBlock.tiles.end) load_v(before);
+    memory.block_ring.release(stage);
+  }
+}
+
+// Hides what the rows of a lane may not see, without a branch: products may be under way. (row,
+// key) is the first of the warp's sums.
+template <i32 kColumns>
+__device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
+                                  device::Sums<1, kColumns>& rS) {
+  const i32 lane = static_cast<i32>(threadIdx.x) % device::kWarp;
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    // Rows past the last one are never stored: they may see what it sees.
+    const i64 own_row = min<i64>(row + 8 * half + lane / 4, mask.seqlen_q - 1);
+    const Range seen = band(mask, own_row);
+    const i64 first = key + 2 * (lane % 4);
+    const i32 begin = static_cast<i32>(max<i64>(-1, seen.begin - first));
+    const i32 end = static_cast<i32>(min<i64>(8 * kColumns, max<i64>(-1, seen.end - first)));
+#pragma unroll
+    for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+      for (i32 i = 0; i < 2; ++i) {
+        float& score = rS.at[0][c][2 * half + i];
+        score = 8 * c + i < begin || 8 * c + i >= end ? -kInfinity : score;
+      }
+    }
+  }
+}
+
+// Scores become exp2(softmax_scale_log2 * score - maximum); O must follow by `factors`. The maximum
+// of a row is the same in its four lanes, the sum is over the lane's own columns until the end.
+template <i32 kColumns>
+__device__ void softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums<1, kColumns>& rS,
+                             float (&factors)[2]) {
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    float largest = -kInfinity;
+#pragma unroll
+    for (i32 c = 0; c < kColumns; ++c) {
+      largest = fmaxf(largest, fmaxf(rS.at[0][c][2 * half], rS.at[0][c][2 * half + 1]));
+    }
+    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
+    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
+    factors[half] = raise_max(rows[half], largest * scale);
+  }
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    const float reference = finite_max(rows[half].max);
+    float sum = 0.0f;
+#pragma unroll
+    for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+      for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
+        rS.at[0][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[0][c][i], scale, -reference));
+        sum += rS.at[0][c][i];
+      }
+    }
+    rows[half].sum += sum;
+  }
+}
+
+template <i32 kColumns>
+__device__ void scale_rows(device::Sums<1, kColumns>& rO, const float (&factors)[2]) {
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) rO.at[0][c][i] *= factors[i / 2];
+  }
+}
+
+// What is the same for all lanes, and said to be: the compiler keeps it once for the warp, and
+// knows that nobody goes another way.
+__device__ inline i32 of_warp(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
+__device__ inline bool of_warp(bool value) { return __any_sync(0xFFFFFFFFu, value); }
+
+template <bool kValue>
+struct Truth {
+  static constexpr bool value = kValue;
+};
+
+// A consumer: its warpgroup.
+template <class T, ForwardConfig kConfig>
+__device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, float* gLse,
+                        const ForwardMemory<kConfig>& memory) {
+  using namespace device;
+  using Named = NamedBarriers<kConfig>;
+  constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+  constexpr i32 kKeys = kConfig.block_n / 16;      // pieces of a tile's keys
+  constexpr i32 kColumns = kConfig.head_dim / 16;  // pieces of a head
+  constexpr i32 kTurnThreads = 2 * kWarpgroup;     // who waits for a turn, and who gives it
+
+  const i32 consumer = of_warp(static_cast<i32>(threadIdx.x) / kWarpgroup - 1);
+  const i32 first_row = 64 * consumer;  // of the tile
+  const i32 warp_row = first_row + of_warp(static_cast<i32>(threadIdx.x) % kWarpgroup / kWarp * 16);
+  const auto is_first_thread = [&] { return warp_row == first_row && lane_anew() == 0; };
+  const float scale = params.shape.softmax_scale_log2;
+  if (kConfig.ping_pong && consumer == kConfig.consumers - 1) {
+    ptx::barrier_arrive(Named::turn(0), kTurnThreads);  // the first turn
+  }
+
+  Sums<1, 2 * kKeys> rS;
+  Sums<1, 2 * kColumns> rO;
+  LeftFactor<kKeys> rP;
+  PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
+  PipelineState stage = consumer_start();
+  for (;; stage.advance(kBlockStages)) {
+    memory.block_ring.wait_full(stage);
+    const ForwardBlock& sBlock = memory.block(stage.stage);
+    if (of_warp(sBlock.ends)) break;
+    // Of the warp's rows, looked up when they are needed: registers are for sums.
+    const auto rows_exist = [&] {
+      return static_cast<i32>(max<i64>(0, min<i64>(16, sBlock.rows.size() - warp_row)));
+    };
+    const auto store_chunks = [&](auto chunk_of) {
+      const i32 chunks = static_cast<i32>(params.shape.head_dim) / kChunk;
+      T* const gRows = gO + sBlock.row_offset + warp_row * params.shape.q.row;
+      for (i32 i = lane_anew(); i < rows_exist() * chunks; i += kWarp) {
+        const i32 row = i / chunks, chunk = i % chunks;
+        *reinterpret_cast<uint4*>(gRows + row * params.shape.q.row + chunk * kChunk) =
+            chunk_of(row, chunk);
+      }
+    };
+    const auto next_item = [&] {  // once the warp has read all of sBlock
+      __syncwarp();
+      if (lane_anew() == 0) memory.block_ring.release(stage);
+    };
+
+    const i32 end = of_warp(sBlock.tiles.end);
+    if (of_warp(sBlock.tiles.begin) >= end) {  // rows that see no key
+      store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
+      const i32 row = lane_anew();
+      if (row < rows_exist()) gLse[sBlock.lse_offset + warp_row + row] = -kInfinity;
+      next_item();
+      continue;
+    }
+
+    OnlineSoftmax rows[2];
+    rO.clear();
+    memory.q_ring.wait_full(q);
+    const AlongRows<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
+
+    // O += P V, of which the tile of V is the ring's next. The last keys of a tile may be none of
+    // this batch entry, and hold anything: 0 times that must be 0.
+    const auto start_values = [&] {
+      memory.v_ring.wait_full(v);
+      hold(rO);
+      hold(rP);
+      ptx::wgmma_fence();
+      start_product<T>(rO, rP, AcrossRows<kTiles.kv>(memory.at(kTiles.v_tile(v.stage))));
+    };
+    const auto end_values = [&] {
+      ptx::wgmma_wait_group<0>();
+      hold(rO);
+      hold(rP);
+      if (is_first_thread()) memory.v_ring.release(v);
+      v.advance(kConfig.stages);
+    };
+    const auto clear_values_past = [&](i32 tile) {
+      const i64 valid = sBlock.mask.valid_k - static_cast<i64>(tile) * kConfig.block_n;
+      if (valid >= kConfig.block_n) return;
+      memory.v_ring.wait_full(v);
+      u8* const sV = memory.memory + kTiles.v_tile(v.stage);
+      constexpr i32 kChunks = kConfig.head_dim / kChunk;
+      const i32 thread = static_cast<i32>(threadIdx.x) % kWarpgroup;
+      for (i32 i = static_cast<i32>(valid) * kChunks + thread; i < kConfig.block_n * kChunks;
+           i += kWarpgroup) {
+        *reinterpret_cast<uint4*>(sV + kTiles.kv.offset(i / kChunks, i % kChunks)) = {0, 0, 0, 0};
+      }
+      ptx::fence_proxy_async_shared();
+      ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
+    };
+
+    // One tile of keys: S, P, and O += P V of this tile or, with overlap, of the one before.
+    const auto step = [&](auto is_first, auto is_partial, i32 tile) {
+      constexpr bool kBefore = kConfig.overlap && !decltype(is_first)::value;
+      constexpr bool kTurns = kConfig.ping_pong && !decltype(is_first)::value;
+      // Masks come after the products where they take branches, as those that look up a pattern do,
+      // or registers that three consumers do not have.
+      constexpr bool kEndsEarly =
+          decltype(is_partial)::value && (kConfig.pattern || kConfig.consumers == 3);
+      memory.k_ring.wait_full(k);
+      if constexpr (kTurns) ptx::barrier_sync(Named::turn(consumer), kTurnThreads);
+      ptx::wgmma_fence();
+      start_product<T, kColumns>(
+          rS, sQ, AlongRows<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));  // S = Q K^T
+      if constexpr (kBefore) start_values();
+      if constexpr (kTurns) {
+        ptx::barrier_arrive(Named::turn(next_in_turn(consumer, kConfig.consumers)), kTurnThreads);
+      }
+      ptx::wgmma_wait_group<kBefore ? 1 : 0>();
+      hold(rS);
+      if (is_first_thread()) memory.k_ring.release(k);
+      k.advance(kConfig.stages);
+      if constexpr (kBefore && kEndsEarly) end_values();
+
+      const i64 row = sBlock.rows.begin + warp_row;
+      const i64 key = static_cast<i64>(tile) * kConfig.block_n;
+      if constexpr (kConfig.pattern && decltype(is_partial)::value) {
+        for_hidden<1, 2 * kKeys>(sBlock.mask, row, key,
+                                 [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
+      } else if constexpr (decltype(is_partial)::value) {
+        hide_outside_band(sBlock.mask, row, key, rS);
+      }
+      float factors[2];
+      softmax_step(scale, rows, rS, factors);  // P = exp(S - max)
+      if constexpr (kConfig.dropout) {
+#pragma unroll
+        for (i32 c = 0; c < kKeys; ++c) {
+          clear_dropped(rS, 0, c, kept_bits(params.dropout, sBlock.slice, row, key + 16 * c));
+        }
+      }
+      if constexpr (kBefore && !kEndsEarly) end_values();
+      scale_rows(rO, factors);
+      round_to<T>(rP, rS);
+      if constexpr (!kConfig.overlap) {
+        clear_values_past(tile);
+        start_values();
+        end_values();
+      }
+    };
+    const auto one_tile = [&](auto is_first, i32 tile) {
+      if (of_warp(sBlock.tiles.is_partial(tile))) {
+        step(is_first, Truth<true>{}, tile);
+      } else {
+        step(is_first, Truth<false>{}, tile);
+      }
+    };
+    i32 tile = of_warp(sBlock.tiles.begin);
+    one_tile(Truth<true>{}, tile);
+    for (i32 next = of_warp(sBlock.tiles.not_empty(tile + 1)); next < end;
+         next = of_warp(sBlock.tiles.not_empty(next + 1))) {
+      tile = next;
+      one_tile(Truth<false>{}, tile);
+    }
+    if constexpr (kConfig.overlap) {
+      clear_values_past(tile);
+      start_values();
+      end_values();
+    }
+
+    // O / sum, and lse.
+    const i32 lane = lane_anew();
+    float scales[2];
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) {
+      rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 2);
+      rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 1);
+      scales[half] = final_scale(rows[half]) * params.dropout.keep_scale;
+      const i32 row = 8 * half + lane / 4;
+      if (lane % 4 == 0 && row < rows_exist()) {
+        gLse[sBlock.lse_offset + warp_row + row] = lse(rows[half]);
+      }
+    }
+    scale_rows(rO, scales);
+    // By way of the warp's own rows of Q, once all four warps have done with Q.
+    ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
+    const i32 q_tile = kTiles.q_tile(q.stage);
+    store_sums_of_warp<T, kTiles.q>(rO, memory.at(q_tile), warp_row);
+    if (params.cu_seqlens_q != nullptr) {  // the next rows are those of another batch entry
+      __syncwarp();
+      const u8* const sO = memory.memory + q_tile;
+      store_chunks([&](i32 row, i32 chunk) {
+        return *reinterpret_cast<const uint4*>(sO + kTiles.q.offset(warp_row + row, chunk));
+      });
+    } else {
+      ptx::fence_proxy_async_shared();
+      __syncwarp();
+      if (lane == 0) {
+        for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
+          ptx::cp_async_bulk_tensor_4d_store(
+              maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
+              sBlock.batch,
+              memory.at(q_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
+        }
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group_read<0>();
+      }
+    }
+    next_item();
+    if (lane_anew() == 0) memory.q_ring.release(q);
+    q.advance(kConfig.q_stages);
+  }
+}
+
+template <class T, ForwardConfig kConfig>
+__device__ void forward(const Params& params, const Grid& grid, const ForwardMaps& maps,
+                        const TileClass* classes, u32* next_item, T* gO, float* gLse) {
+  extern __shared__ __align__(1024) u8 shared_memory[];
+  const ForwardMemory<kConfig> memory(shared_memory);
+  if (threadIdx.x == 0) {
+    memory.q_ring.init(4 * kConfig.consumers);  // each warp
+    memory.k_ring.init(kConfig.consumers);      // a thread for its warpgroup
+    memory.v_ring.init(kConfig.consumers);
+    memory.block_ring.init(4 * kConfig.consumers + 1);  // and the loader
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < device::kWarpgroup) {
+    ptx::setmaxnreg_dec<kConfig.producer_registers()>();
+    if (threadIdx.x == 0) {
+      load<kConfig>(maps, memory);
+    } else if (threadIdx.x == device::kWarp) {
+      schedule<kConfig>(params, grid, classes, next_item, memory);
+    }
+  } else {
+    ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
+    consume<T, kConfig>(params, maps, gO, gLse, memory);
+  }
+}
+
+}  // namespace attnlab::v3
