@@ -3,6 +3,7 @@
 // integers, so every sum is exact.
 #include <cstdint>
 #include <optional>
+#include <ostream>
 #include <random>
 
 #include "harness/arena.h"
@@ -125,6 +126,10 @@ struct Maps {
 struct Size {
   i64 keys, head_dim;
 };
+
+void PrintTo(const Size& size, std::ostream* stream) {
+  *stream << size.keys << "x" << size.head_dim;
+}
 
 class WarpgroupProduct : public GpuTest, public testing::WithParamInterface<Size> {
  protected:
