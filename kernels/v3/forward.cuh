@@ -38,6 +38,7 @@ template <ForwardConfig kConfig>
 struct NamedBarriers {
   static __device__ i32 turn(i32 consumer) { return 1 + consumer; }
   static __device__ i32 of_consumer(i32 consumer) { return 1 + kConfig.consumers + consumer; }
+  static __device__ i32 of_all_consumers() { return 1 + 2 * kConfig.consumers; }
 };
 
 // A block's shared memory as its roles see it.
@@ -319,8 +320,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     memory.q_ring.wait_full(q);
     const AlongRows<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // O += P V, of which the tile of V is the ring's next. The last keys of a tile may be none of
-    // this batch entry, and hold anything: 0 times that must be 0.
+    // O += P V, of which the tile of V is the ring's next.
     const auto start_values = [&] {
       memory.v_ring.wait_full(v);
       hold(rO);
@@ -335,19 +335,22 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       if (is_first_thread()) memory.v_ring.release(v);
       v.advance(kConfig.stages);
     };
+    // The last keys of a tile may be none of this batch entry, and hold anything: 0 times that must
+    // be 0. (What lies outside the tensor is 0 anyway.)
     const auto clear_values_past = [&](i32 tile) {
+      if (params.keys == nullptr && params.cu_seqlens_k == nullptr) return;
       const i64 valid = sBlock.mask.valid_k - static_cast<i64>(tile) * kConfig.block_n;
       if (valid >= kConfig.block_n) return;
       memory.v_ring.wait_full(v);
       u8* const sV = memory.memory + kTiles.v_tile(v.stage);
       constexpr i32 kChunks = kConfig.head_dim / kChunk;
-      const i32 thread = static_cast<i32>(threadIdx.x) % kWarpgroup;
-      for (i32 i = static_cast<i32>(valid) * kChunks + thread; i < kConfig.block_n * kChunks;
-           i += kWarpgroup) {
+      constexpr i32 kThreads = kConfig.consumers * kWarpgroup;
+      for (i32 i = static_cast<i32>(valid) * kChunks + static_cast<i32>(threadIdx.x) - kWarpgroup;
+           i < kConfig.block_n * kChunks; i += kThreads) {
         *reinterpret_cast<uint4*>(sV + kTiles.kv.offset(i / kChunks, i % kChunks)) = {0, 0, 0, 0};
       }
       ptx::fence_proxy_async_shared();
-      ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
+      ptx::barrier_sync(Named::of_all_consumers(), kThreads);
     };
 
     // One tile of keys: S, P, and O += P V of this tile or, with overlap, of the one before.

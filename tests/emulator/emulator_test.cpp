@@ -71,6 +71,12 @@ class Emulator : public testing::Test {
       return lost.what();
     }
   }
+  // What is said of the first of some launches that fails.
+  std::string first_failure_of(const std::string& body) {
+    std::string words;
+    for (int i = 0; i < kTries && words.empty(); ++i) words = failure_of(body);
+    return words;
+  }
 
   // How many of some launches leave a y that is not i.
   int wrong_launches(const std::string& body) {
@@ -103,7 +109,15 @@ TEST_F(Emulator, ThreadsMeetAtABarrier) {
   EXPECT_EQ(wrong_launches(exchange("ptx::barrier_sync(3, 64);\n")), 0);
 }
 
-TEST_F(Emulator, AMissingBarrierShows) { EXPECT_GT(wrong_launches(exchange("")), 0); }
+TEST_F(Emulator, AMissingBarrierIsARace) {
+  const std::string words = first_failure_of(exchange(""));
+  EXPECT_NE(words.find("a race for the word at "), std::string::npos) << words;
+}
+
+TEST_F(Emulator, BarriersOfOthersOrderNothing) {
+  const std::string words = first_failure_of(exchange("ptx::barrier_sync(1 + i / 32, 32);\n"));
+  EXPECT_NE(words.find("no barrier orders that after warp "), std::string::npos) << words;
+}
 
 // 16 threads copy, by cp.async, what they have written to global memory.
 std::string copy(const std::string& wait) {
@@ -121,9 +135,37 @@ TEST_F(Emulator, CopiesHaveArrivedWhereOneHasWaited) {
   EXPECT_EQ(wrong_launches(copy("ptx::cp_async_wait_group<0>();\n")), 0);
 }
 
-TEST_F(Emulator, AMissingWaitShows) {
-  EXPECT_GT(wrong_launches(copy("")), 0);
-  EXPECT_GT(wrong_launches(copy("ptx::cp_async_wait_group<1>();\n")), 0);
+TEST_F(Emulator, AMissingWaitIsARace) {
+  for (const char* wait : {"", "ptx::cp_async_wait_group<1>();\n"}) {
+    const std::string words = first_failure_of(copy(wait));
+    EXPECT_NE(words.find("no barrier orders that after a copy of warp 0's write"),
+              std::string::npos)
+        << words;
+  }
+}
+
+// A phase that somebody has ended orders what was before it in front of what is behind.
+std::string hand_over(const std::string& wait) {
+  return "const u32 barrier = ptx::cvta_to_shared(memory) + 512;\n"
+         "float* const sI = reinterpret_cast<float*>(memory);\n"
+         "if (i == 0) ptx::mbarrier_init(barrier, 32);\n"
+         "__syncthreads();\n"
+         "y[i] = static_cast<float>(i);\n"
+         "if (i < 32) {\n"
+         "  sI[i] = static_cast<float>(i + 32);\n"
+         "  ptx::mbarrier_arrive(barrier);\n"
+         "} else {\n" +
+         wait +
+         "  y[i] = sI[i - 32];\n"
+         "}\n";
+}
+
+TEST_F(Emulator, APhaseOrdersWhatIsHandedOver) {
+  EXPECT_EQ(wrong_launches(hand_over("while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}\n")),
+            0);
+  const std::string words =
+      first_failure_of(hand_over("while (!ptx::mbarrier_try_wait_parity(barrier, 1)) {}\n"));
+  EXPECT_NE(words.find("a race for the word at "), std::string::npos) << words;
 }
 
 TEST_F(Emulator, SharedMemoryBeginsAsNoNumber) {

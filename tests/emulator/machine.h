@@ -40,8 +40,10 @@ u64 nanoseconds();
 
 u8* dynamic_shared();
 u32 to_shared(const void* address);
-// Fails unless so many bytes there are the block's, and aligned to `alignment`.
-u8* from_shared(u32 address, u32 bytes, u32 alignment);
+// Fails unless so many bytes there are the block's, and aligned to `alignment`. What the thread
+// that runs does with them: nothing now, or what may race with others.
+enum class Touch : u8 { nothing, reads, writes };
+u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touch = Touch::nothing);
 
 // An asynchronous copy takes place at once or as late as it may, by the toss of a coin: between the
 // two lie all places where hardware may do it.

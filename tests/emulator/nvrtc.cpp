@@ -111,11 +111,14 @@ bool compile(Program& program) {
   const fs::path words = folder.path() / "words";
   write(file, source);
   const fs::path tree = ATTNLAB_SOURCE_DIR;
+  const fs::path object = folder.path() / "unit.o";
+  // As for ThreadSanitizer, but linked without it: machine.cpp hears of the accesses.
   const std::string command =
-      ATTNLAB_CXX " -std=c++20 -O1 -w -fPIC -shared -fno-strict-aliasing -include " +
+      ATTNLAB_CXX " -std=c++20 -O1 -w -fPIC -fno-strict-aliasing -fsanitize=thread -include " +
       quoted(tree / "tests/emulator/prelude.h") + " -I " + quoted(tree / "tests/emulator/overlay") +
-      " -I " + quoted(headers) + " -I " + quoted(tree) + " " + quoted(file) + " -o " +
-      quoted(library) + " " + quoted(driver_path()) + " 2>" + quoted(words);
+      " -I " + quoted(headers) + " -I " + quoted(tree) + " -c " + quoted(file) + " -o " +
+      quoted(object) + " 2>" + quoted(words) + " && " ATTNLAB_CXX " -shared " + quoted(object) +
+      " -o " + quoted(library) + " " + quoted(driver_path()) + " 2>>" + quoted(words);
   const bool compiled = std::system(command.c_str()) == 0;
   if (compiled) {
     program.library = read(library);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -27,6 +28,12 @@ inline const Device& gpu() {
   return gpus.at(0);
 }
 
+// Where compiled kernels stay: another folder where another compiler stands for NVRTC.
+inline std::string gpu_test_cache() {
+  const char* const folder = std::getenv("ATTNLAB_GPU_TEST_CACHE");
+  return folder == nullptr ? ATTNLAB_GPU_TEST_CACHE : folder;
+}
+
 // A GPU in this process. Its kernels come from a cache that all tests share and that stays, so only
 // the first run compiles.
 class GpuTest : public testing::Test {
@@ -34,7 +41,7 @@ class GpuTest : public testing::Test {
   void SetUp() override {
     const std::string why = why_no_device(Backend::cuda);
     if (!why.empty()) GTEST_SKIP() << why;
-    set_compiler({.cache_folder = ATTNLAB_GPU_TEST_CACHE});
+    set_compiler({.cache_folder = gpu_test_cache()});
     runtime().set_timeout(20.0);  // seconds
   }
   void TearDown() override { set_compiler({}); }
@@ -55,7 +62,7 @@ class GpuCli : public Cli {
 
   // attnlab run on short points of two heads, timed as briefly as possible; records to r.jsonl.
   Result run_points(const std::string& arguments, const std::string& protocol = "",
-                    const std::string& cache = ATTNLAB_GPU_TEST_CACHE) const {
+                    const std::string& cache = gpu_test_cache()) const {
     return run("run --backend cuda --heads 2 --rounds 1 --no-progress --cache-dir '" + cache +
                "' --protocol warmup_seconds=0,warmup_launches=1" +
                (protocol.empty() ? "" : "," + protocol) + " " + arguments);

@@ -19,7 +19,9 @@ void ldmatrix(void* const* arguments) {
   for (i32 i = 0; i < 4; ++i) {
     u16 matrix[8][8];
     for (i32 row = 0; row < 8; ++row) {
-      __builtin_memcpy(matrix[row], emulator::from_shared(lane(8 * i + row).address, 16, 16), 16);
+      __builtin_memcpy(
+          matrix[row],
+          emulator::from_shared(lane(8 * i + row).address, 16, 16, emulator::Touch::reads), 16);
     }
     for (i32 l = 0; l < 32; ++l) {
       const i32 row = l / 4, column = l % 4 * 2;

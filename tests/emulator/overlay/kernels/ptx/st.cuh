@@ -6,7 +6,7 @@
 namespace attnlab::ptx {
 
 inline void st_shared_u32(u32 to, u32 value) {
-  *reinterpret_cast<u32*>(emulator::from_shared(to, 4, 4)) = value;
+  *reinterpret_cast<u32*>(emulator::from_shared(to, 4, 4, emulator::Touch::writes)) = value;
 }
 
 }  // namespace attnlab::ptx

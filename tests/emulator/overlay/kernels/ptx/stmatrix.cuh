@@ -20,7 +20,9 @@ inline void stmatrix_x4(u32 address, const u32 (&from)[4]) {
       for (i32 row = 0; row < 8; ++row) {
         u32 pairs[4];
         for (i32 t = 0; t < 4; ++t) pairs[t] = lane(4 * row + t).from[i];
-        __builtin_memcpy(emulator::from_shared(lane(8 * i + row).address, 16, 16), pairs, 16);
+        __builtin_memcpy(
+            emulator::from_shared(lane(8 * i + row).address, 16, 16, emulator::Touch::writes),
+            pairs, 16);
       }
     }
   });

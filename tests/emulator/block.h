@@ -1,0 +1,213 @@
+// A block of threads of a launch: fibers that one thread of the host runs in an order drawn by lot,
+// what they wait for, and what they have started that goes on beside them.
+#pragma once
+
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <chrono>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/emulator/launch.h"
+#include "tests/emulator/machine.h"
+#include "tests/emulator/races.h"
+#include "tests/emulator/tensor_box.h"
+
+namespace attnlab::emulator {
+
+constexpr int kBarriers = 16;
+constexpr int kLargestGroup = 128;
+
+// A bulk copy from shared memory to a tensor.
+struct Store {
+  TensorBox box;
+  const u8* from;
+};
+
+// What has been started and not yet been waited for: groups, and what no group has yet.
+template <class Work>
+struct Late {
+  struct Started {
+    std::vector<Work> undone;
+    VectorClock clock;  // of all, also what is done
+  };
+  Started open;
+  std::vector<Started> groups;
+
+  void commit() {
+    groups.push_back(std::move(open));
+    open = {};
+  }
+};
+
+struct Thread {
+  enum class State : u8 { ready, blocked, waits_for_event, waits_for_memory, done };
+  Place place;
+  boost::context::fiber fiber;
+  State state = State::ready;
+  u64 seen_events = 0;  // when it began to wait
+  const char* waits_for = "";
+  Late<Copy> copies;
+  Late<Store> stores;
+};
+
+// A product of a warpgroup on its way: what each thread holds.
+struct Product {
+  Half type;
+  std::array<WarpgroupProduct, 128> threads;
+};
+
+struct Group {  // of threads that take steps together
+  Late<Product> products;
+  int arrived = 0;
+  const char* step = nullptr;
+  std::array<void*, kLargestGroup> arguments{};
+};
+
+struct Barrier {
+  VectorClock clock;  // of those who have arrived
+  int arrived = 0;
+  int threads = 0;  // that it is for, this time
+  std::vector<Thread*> waiting;
+};
+
+struct Box {  // a bulk copy under way
+  TensorBox box;
+  u8* to;
+  u32 barrier;
+  int agent;
+  VectorClock clock;
+};
+
+// What those know who have arrived at an mbarrier, and who did in its phases before.
+struct MbarrierClocks {
+  VectorClock open;
+  std::array<VectorClock, 2> over;  // by parity
+};
+
+// The block that this thread of the host runs.
+class Block;
+Block& block();
+
+// A block of threads that runs to its end on one thread of the host.
+class Block {
+ public:
+  Block(const Launch& launch, u64 index, u8* shared, std::string& error);
+
+  void run();
+
+  Thread& current() { return *current_; }
+  u8* shared() { return shared_; }
+  void note_event() { ++events_; }
+
+  // What the thread that runs asks for: see machine.h.
+
+  // Back to the scheduler, until the thread is ready again.
+  void pause(Thread::State state, const char* what);
+
+  [[noreturn]] void fail(const std::string& words);
+  void together(int size, const char* step, void* argument, Work work);
+  void barrier(int number, int size, bool waits);
+
+  // The products of the warpgroup of the thread that runs.
+  Late<Product>& products() { return warpgroups_[static_cast<std::size_t>(warp() / 4)].products; }
+
+  // Something that takes place at once or later, by the toss of a coin; a product is started by the
+  // last thread of its warpgroup.
+  void start(Late<Copy>& late, const Copy& copy);
+  void start(Late<Store>& late, const Store& store);
+  void start(const Product& product);
+  void start(const TensorBox& box, u32 to, u32 barrier);
+
+  // Until at most `pending` groups are left.
+  template <class Work>
+  void finish(Late<Work>& late, int pending) {
+    while (static_cast<int>(late.groups.size()) > pending) {
+      make_all(late.groups.front());
+      races_.know(warp(), late.groups.front().clock);
+      late.groups.erase(late.groups.begin());
+    }
+  }
+  void finish_products(int pending);
+
+  // An access of the thread that runs, by an instruction or by plain C++.
+  void touch(const u8* at, u64 bytes, Access kind) {
+    report(races_.access(warp(), at, bytes, kind));
+  }
+  // An access of the product that is being made.
+  void touch_by_product(const u8* at, u64 bytes);
+
+  void arrive_at_mbarrier(u32 address, u32 arrivals, i32 expected);
+  // Of a phase that is over, by its parity: the thread knows what those who arrived did before.
+  void know_phase(u32 address, u32 parity);
+
+  u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touched = Touch::nothing);
+
+ private:
+  int num_threads() const { return static_cast<int>(threads_.size()); }
+  Thread& thread(int i) { return threads_[static_cast<std::size_t>(i)]; }
+  int coin(int sides) { return static_cast<int>(random_() % static_cast<u32>(sides)); }
+  static int warp_of(const Thread& thread) { return static_cast<int>(thread.place.thread.x / 32); }
+  int warp() const { return warp_of(*current_); }
+
+  // The first thing that is wrong; the launch ends at the next step.
+  void report(const std::string& words) {
+    if (!words.empty() && error_.empty()) error_ = words + where();
+  }
+
+  template <class Work>
+  void start_soon(Late<Work>& late, const Work& work) {
+    if (coin(2) == 0) {
+      make(work, late.open.clock);
+    } else {
+      late.open.undone.push_back(work);
+    }
+  }
+  template <class Started>
+  void make_all(Started& started) {
+    for (const auto& work : started.undone) make(work, started.clock);
+    started.undone.clear();
+  }
+  void make(const Copy& copy, const VectorClock& clock);
+  void make(const Store& store, const VectorClock& clock);
+  void make(const Product& product, const VectorClock& clock);
+
+  void change_mbarrier(u32 address, u32 arrivals, i32 expected, i32 arrived_bytes);
+
+  std::string where() const;
+  bool is_ready(const Thread& thread) const;
+  void resume(Thread& thread);
+  void deliver(const Box& box);
+  void deliver_one();  // of those under way, drawn by lot
+
+  // One warp, drawn by lot, goes on until it can no more, or for a while.
+  void step();
+  bool run_warp(int warp);  // whether any of its threads could go on
+
+  // Nobody here can go on. Where a thread waits for memory, another block may help.
+  void wait_for_other_blocks();
+
+  std::string all_waits() const;
+
+  const Launch& launch_;
+  u8* shared_;
+  std::string& error_;
+  std::mt19937 random_;
+  std::vector<Thread> threads_;
+  std::vector<Group> warps_, warpgroups_;
+  std::array<Barrier, kBarriers> barriers_;
+  std::vector<Box> boxes_;
+  Races races_;
+  std::map<u32, MbarrierClocks> mbarriers_;  // by address
+  const VectorClock* product_clock_ = nullptr;
+  boost::context::fiber scheduler_;
+  Thread* current_ = nullptr;
+  int live_ = 0;
+  u64 events_ = 0;
+  u64 idle_events_ = 0;
+  std::chrono::steady_clock::time_point idle_since_{};
+};
+
+}  // namespace attnlab::emulator

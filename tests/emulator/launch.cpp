@@ -1,0 +1,58 @@
+#include "tests/emulator/launch.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/emulator/block.h"
+
+namespace attnlab::emulator {
+namespace {
+
+// The shared memory of the blocks that a thread of the host runs, one after another.
+class SharedMemory {
+ public:
+  SharedMemory()
+      : bytes_(static_cast<u8*>(mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedMemory() { munmap(bytes_, kSharedBytes); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  u8* get() const { return bytes_; }
+
+ private:
+  u8* bytes_;
+};
+
+}  // namespace
+
+std::string run(const Launch& launch) {
+  std::atomic<u64> next = 0;
+  std::mutex mutex;
+  std::string error;
+  const auto work = [&] {
+    const SharedMemory shared;
+    for (u64 index = next++; index < launch.blocks; index = next++) {
+      std::string own_error;
+      Block(launch, index, shared.get(), own_error).run();
+      if (own_error.empty()) continue;
+      const std::lock_guard lock(mutex);
+      if (error.empty()) error = own_error;
+      next = launch.blocks;
+    }
+  };
+  const u64 workers =
+      std::min<u64>(launch.blocks, std::max(1u, std::thread::hardware_concurrency()));
+  // Never on the caller's own thread, whose thread-local __shared__ variables lie far from all
+  // else.
+  std::vector<std::thread> threads;
+  for (u64 i = 0; i < workers; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  return error;
+}
+
+}  // namespace attnlab::emulator

@@ -1,0 +1,10 @@
+// What tensor cores compute, on the registers and the shared memory of those who ask.
+#pragma once
+
+#include "tests/emulator/block.h"
+
+namespace attnlab::emulator {
+
+void multiply(const Product& product);
+
+}  // namespace attnlab::emulator
