@@ -19,6 +19,7 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/ex2.cuh"
 #include "kernels/ptx/rcp.cuh"
@@ -36,30 +37,14 @@ __device__ void softmax_of_keys(float scale, device::Sums<kRows, kKeys>& rS,
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      float largest = -kInfinity;
-#pragma unroll
-      for (i32 c = 0; c < kKeys; ++c) {
-        largest = fmaxf(largest, fmaxf(rS.at[r][c][2 * half], rS.at[r][c][2 * half + 1]));
-      }
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
-      rows[r][half].max = largest * scale;
+      rows[r][half].max = device::row_maximum(rS, r, half) * scale;
     }
   }
 #pragma unroll
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      const float reference = finite_max(rows[r][half].max);
-      float sum = 0.0f;
-#pragma unroll
-      for (i32 c = 0; c < kKeys; ++c) {
-#pragma unroll
-        for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
-          rS.at[r][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[r][c][i], scale, -reference));
-          sum += rS.at[r][c][i];
-        }
-      }
+      float sum = device::exponentiate_row(rS, r, half, scale, finite_max(rows[r][half].max));
       sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
       sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
       rows[r][half].sum = sum;

@@ -19,7 +19,7 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
-#include "kernels/ptx/ex2.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/softmax.h"
 #include "kernels/v2/schedule.h"
@@ -45,14 +45,7 @@ __device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      float largest = -kInfinity;
-#pragma unroll
-      for (i32 c = 0; c < kKeys; ++c) {
-        largest = fmaxf(largest, fmaxf(rS.at[r][c][2 * half], rS.at[r][c][2 * half + 1]));
-      }
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
-      tile_max[r][half] = largest * scale;
+      tile_max[r][half] = device::row_maximum(rS, r, half) * scale;
       raises |= tile_max[r][half] > states.at[r][half].max + kSlack;
     }
   }
@@ -74,17 +67,8 @@ __device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      const float reference = finite_max(states.at[r][half].max);
-      float sum = 0.0f;
-#pragma unroll
-      for (i32 c = 0; c < kKeys; ++c) {
-#pragma unroll
-        for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
-          rS.at[r][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[r][c][i], scale, -reference));
-          sum += rS.at[r][c][i];
-        }
-      }
-      states.at[r][half].sum += sum;
+      OnlineSoftmax& state = states.at[r][half];
+      state.sum += device::exponentiate_row(rS, r, half, scale, finite_max(state.max));
     }
   }
 }

@@ -21,9 +21,9 @@
 
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/ring.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/device/warpgroup_product.cuh"
 #include "kernels/ptx/barrier.cuh"
-#include "kernels/ptx/ex2.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
@@ -215,28 +215,11 @@ __device__ void softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums
                              float (&factors)[2]) {
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    float largest = -kInfinity;
-#pragma unroll
-    for (i32 c = 0; c < kColumns; ++c) {
-      largest = fmaxf(largest, fmaxf(rS.at[0][c][2 * half], rS.at[0][c][2 * half + 1]));
-    }
-    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
-    factors[half] = raise_max(rows[half], largest * scale);
+    factors[half] = raise_max(rows[half], device::row_maximum(rS, 0, half) * scale);
   }
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    const float reference = finite_max(rows[half].max);
-    float sum = 0.0f;
-#pragma unroll
-    for (i32 c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (i32 i = 2 * half; i < 2 * half + 2; ++i) {
-        rS.at[0][c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[0][c][i], scale, -reference));
-        sum += rS.at[0][c][i];
-      }
-    }
-    rows[half].sum += sum;
+    rows[half].sum += device::exponentiate_row(rS, 0, half, scale, finite_max(rows[half].max));
   }
 }
 
