@@ -7,11 +7,10 @@
 // needs few registers and hands the rest to them. Products run beside the threads that start them,
 // which leaves time for two overlaps:
 //
-//   within a consumer   S of the next tile is under way while P V of this one is, and the softmax
-//   of
-//                       the next tile runs while P V still does (overlap)
-//   between consumers   they take turns at starting products, so that the softmax of one runs while
-//                       the tensor cores work for the other (ping_pong)
+// - within a consumer S of the next tile is under way while P V of this one is, and the softmax of
+//   the next tile runs while P V still does (overlap);
+// - between consumers turns are taken at starting products, so that the softmax of one runs while
+//   the tensor cores work for another (ping_pong).
 //
 // P never leaves registers: sums of S, rounded, lie as the left factor of P V must. A block stays
 // and takes one work item after the other; the producer is ahead of the consumers, so that the next
@@ -422,25 +421,22 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
     const i32 q_tile = kTiles.q_tile(q.stage);
     store_sums_of_warp<T, kTiles.q>(rO, memory.at(q_tile), warp_row);
+    ptx::fence_proxy_async_shared();  // bulk copies read it now, or overwrite it later
+    __syncwarp();
     if (params.cu_seqlens_q != nullptr) {  // the next rows are those of another batch entry
-      __syncwarp();
       const u8* const sO = memory.memory + q_tile;
       store_chunks([&](i32 row, i32 chunk) {
         return *reinterpret_cast<const uint4*>(sO + kTiles.q.offset(warp_row + row, chunk));
       });
-    } else {
-      ptx::fence_proxy_async_shared();
-      __syncwarp();
-      if (lane == 0) {
-        for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
-          ptx::cp_async_bulk_tensor_4d_store(
-              maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
-              sBlock.batch,
-              memory.at(q_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
-        }
-        ptx::cp_async_bulk_commit_group();
-        ptx::cp_async_bulk_wait_group_read<0>();
+    } else if (lane == 0) {
+      for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
+        ptx::cp_async_bulk_tensor_4d_store(
+            maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
+            sBlock.batch,
+            memory.at(q_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
+      ptx::cp_async_bulk_commit_group();
+      ptx::cp_async_bulk_wait_group_read<0>();
     }
     next_item();
     if (lane_anew() == 0) memory.q_ring.release(q);
