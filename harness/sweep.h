@@ -95,6 +95,9 @@ struct Axes {
   std::vector<std::int64_t> sram;
   std::vector<std::int64_t> warps;
   std::vector<std::int64_t> stages;
+  std::vector<std::int64_t> consumers;
+  std::vector<std::int64_t> overlap;
+  std::vector<std::int64_t> ping_pong;
   std::vector<std::int64_t> deterministic;
   std::vector<std::int64_t> schedule_seed;
   std::vector<std::int64_t> tf32;

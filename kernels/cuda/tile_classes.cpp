@@ -14,9 +14,9 @@ KernelUnit tile_classes_unit() {
   return {.name = "tile-classes",
           .source = "#include \"kernels/device/tile_classes.cuh\"\nusing namespace attnlab;\n" +
                     kernel_text(entry, 1,
-                                "Tiling tiling, TileOrder order, TileClass* classes, "
+                                "Tiling tiling, TileOrder order, TileEntry* entries, "
                                 "i32* turn_after",
-                                "device::classify_tiles(params, tiling, order, classes, "
+                                "device::classify_tiles(params, tiling, order, entries, "
                                 "turn_after)"),
           .entries = {entry}};
 }
@@ -30,11 +30,13 @@ TileClassifier::TileClassifier(const Device& device)
       classify_tiles_(*module_, tile_classes_unit().entries.front()) {}
 
 void TileClassifier::operator()(CUstream stream, const Params& params, const Tiling& tiling,
-                                TileOrder order, TileClass* classes, i32* turn_after) const {
+                                TileOrder order, TileEntry* entries, i32* turn_after) const {
   const Shape& shape = params.shape;
-  const i64 tiles = shape.batch * tiling.m_blocks(shape.seqlen_q) * tiling.n_blocks(shape.seqlen_k);
-  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(tiles, kThreads)), params, tiling, order,
-                  classes, turn_after);
+  const i64 rows_of_tiles =
+      shape.batch * (order == TileOrder::rows_first ? tiling.m_blocks(shape.seqlen_q)
+                                                    : tiling.n_blocks(shape.seqlen_k));
+  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(32 * rows_of_tiles, kThreads)), params,
+                  tiling, order, entries, turn_after);
 }
 
 }  // namespace attnlab::cuda

@@ -1,4 +1,4 @@
-// The classes of all tiles under a block pattern, found by a kernel before the pass that asks.
+// What is looked up of tiles under a block pattern, found by a kernel before the pass that asks.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,11 @@ class TileClassifier {
 
   // Asynchronous. See kernels/device/tile_classes.cuh; turn_after may be null.
   void operator()(CUstream stream, const Params& params, const Tiling& tiling, TileOrder order,
-                  TileClass* classes, i32* turn_after) const;
+                  TileEntry* entries, i32* turn_after) const;
 
  private:
   std::shared_ptr<const Module> module_;
-  Kernel<Params, Tiling, TileOrder, TileClass*, i32*> classify_tiles_;
+  Kernel<Params, Tiling, TileOrder, TileEntry*, i32*> classify_tiles_;
 };
 
 }  // namespace attnlab::cuda

@@ -93,19 +93,27 @@ class Pieces {
   u32 addresses_[kAddresses];
 };
 
-// A warp stores `rows` rows of a tile, from `first_row` on, to as many rows in global memory.
-template <TileShape kTile, class T>
+// A warp stores `rows` rows of a tile, at most kRows, from `first_row` on, to as many rows in
+// global memory.
+template <TileShape kTile, i32 kRows, class T>
 __device__ void store_rows(const u8* sTile, i32 first_row, i32 rows, T* gRows, i64 row_stride,
                            i32 head_dim) {
+  constexpr i32 kGroup = kTile.swizzle_chunks();
+  constexpr i32 kRowsOfPass = kWarp / kGroup;
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
-  const i32 chunks = head_dim / kChunk;
-  for (i32 row = lane / kTile.swizzle_chunks(); row < rows; row += kWarp / kTile.swizzle_chunks()) {
-    for (i32 chunk = lane % kTile.swizzle_chunks(); chunk < chunks;
-         chunk += kTile.swizzle_chunks()) {
-      const uint4 values =
+  const i32 own_row = lane / kGroup, own_chunk = lane % kGroup;
+  T* to = gRows + own_row * row_stride + own_chunk * kChunk;
+#pragma unroll 1
+  for (i32 pass = 0; pass < ceil_div(kRows, kRowsOfPass); ++pass) {
+    const i32 row = own_row + pass * kRowsOfPass;
+    if (row >= rows) break;
+#pragma unroll
+    for (i32 chunk = own_chunk; chunk < kTile.chunks(); chunk += kGroup) {
+      if (chunk * kChunk >= head_dim) break;
+      *reinterpret_cast<uint4*>(to + (chunk - own_chunk) * kChunk) =
           *reinterpret_cast<const uint4*>(sTile + tile_offset(kTile, first_row + row, chunk));
-      *reinterpret_cast<uint4*>(gRows + row * row_stride + chunk * kChunk) = values;
     }
+    to += kRowsOfPass * row_stride;
   }
 }
 

@@ -4,8 +4,15 @@
 
 #include "kernels/device/warp_product.cuh"
 #include "kernels/ptx/ex2.cuh"
+#include "kernels/ptx/rcp.cuh"
+#include "kernels/shared/softmax.h"
 
 namespace attnlab::device {
+
+// The maximum that exponentials are relative to is raised only when a row's own has left it behind
+// by more than this many powers of two: P may then be up to 2^kSlack, which f16 and bf16 hold as
+// exactly as 1, and most tiles spare the rescaling of O. Source: the idea is FlashAttention-4's.
+constexpr float kSlack = 8.0f;
 
 // The row's largest score, in all of its four lanes.
 template <i32 kRows, i32 kColumns>
@@ -33,6 +40,29 @@ __device__ float exponentiate_row(Sums<kRows, kColumns>& scores, i32 r, i32 half
     }
   }
   return sum;
+}
+
+// Calls visit(row, state) once for each of the warp's rows, counted from its first: four lanes have
+// a row's state, and each of them looks after another row.
+template <i32 kRows, class Visit>
+__device__ void for_rows(const OnlineSoftmax (&states)[kRows][2], const Visit& visit) {
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 quarter = lane % 4;
+#pragma unroll
+  for (i32 r = 0; r < kRows; r += 2) {
+    OnlineSoftmax own = states[r][0];
+#pragma unroll
+    for (i32 i = 1; i < min(4, 2 * (kRows - r)); ++i) {
+      if (quarter == i) own = states[r + i / 2][i % 2];
+    }
+    const i32 own_r = r + quarter / 2;
+    if (own_r < kRows) visit(16 * own_r + 8 * (quarter % 2) + lane / 4, own);
+  }
+}
+
+// attnlab::final_scale, an ulp off at the most.
+__device__ inline float final_scale(const OnlineSoftmax& state) {
+  return state.sum == 0.0f ? 0.0f : ptx::rcp_approx_ftz_f32(state.sum);
 }
 
 }  // namespace attnlab::device

@@ -1,31 +1,51 @@
-// The classes of all tiles under a block pattern, found before a pass that asks for them: what one
-// thread does here once, every thread of a pass would do anew for each tile.
+// What a pass looks up of tiles under a block pattern, found before it: what one thread does here
+// once, every thread of a pass would do anew for each tile.
 #pragma once
 
+#include "kernels/device/warp_product.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/tile_span.h"
 
 namespace attnlab::device {
 
-// classes, and where it is not null turn_after, the tile of keys that the rows see before this one
-// (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A thread a tile.
+// entries, and where it is not null turn_after, the tile of keys that the rows see before this one
+// (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A warp has a row
+// of them, and goes through it from its end, 32 tiles at a time.
 __device__ inline void classify_tiles(const Params& params, const Tiling& tiling, TileOrder order,
-                                      TileClass* classes, i32* turn_after) {
+                                      TileEntry* entries, i32* turn_after) {
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
   const u32 n_blocks = static_cast<u32>(tiling.n_blocks(params.shape.seqlen_k));
-  const u64 index = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const u64 batch = index / (static_cast<u64>(m_blocks) * n_blocks);
-  if (batch >= static_cast<u64>(params.shape.batch)) return;
-  const u32 inner = order == TileOrder::rows_first ? n_blocks : m_blocks;
-  const u32 within = static_cast<u32>(index - batch * m_blocks * n_blocks);
-  const i64 outer_block = within / inner, inner_block = within % inner;
-  const i64 m_block = order == TileOrder::rows_first ? outer_block : inner_block;
-  const i64 n_block = order == TileOrder::rows_first ? inner_block : outer_block;
-  const Mask mask = batch_entry(params, static_cast<i64>(batch)).mask;
-  const Range rows = tile_range(m_block, tiling.block_m, mask.seqlen_q);
-  classes[index] = classify(mask, rows, {n_block * tiling.block_n, (n_block + 1) * tiling.block_n});
-  if (turn_after == nullptr) return;
-  turn_after[index] = static_cast<i32>(previous_n_block(mask, rows, tiling.block_n, n_block - 1));
+  const bool rows_first = order == TileOrder::rows_first;
+  const u32 outer = rows_first ? m_blocks : n_blocks;
+  const i32 inner = static_cast<i32>(rows_first ? n_blocks : m_blocks);
+  const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const u32 batch = warp / outer;
+  if (batch >= static_cast<u32>(params.shape.batch)) return;
+  const i64 outer_block = warp % outer;
+  const Mask mask = batch_entry(params, batch).mask;
+
+  i32 next_seen = inner;
+  for (i32 first = round_up(inner, kWarp) - kWarp; first >= 0; first -= kWarp) {
+    const i32 tile = first + lane;
+    const i64 m_block = rows_first ? outer_block : tile;
+    const i64 n_block = rows_first ? tile : outer_block;
+    const Range rows = tile_range(m_block, tiling.block_m, mask.seqlen_q);
+    const Range keys = {n_block * tiling.block_n, (n_block + 1) * tiling.block_n};
+    const TileClass own = tile < inner ? classify(mask, rows, keys) : TileClass::empty;
+    const u32 seen = __ballot_sync(0xFFFFFFFFu, own != TileClass::empty);
+    if (tile < inner) {
+      const i64 index = static_cast<i64>(warp) * inner + tile;
+      const u32 from_here = seen >> lane;
+      const i32 next = from_here == 0 ? next_seen : tile + __ffs(static_cast<i32>(from_here)) - 1;
+      entries[index] = {next - tile, own == TileClass::partial};
+      if (turn_after != nullptr) {
+        turn_after[index] =
+            static_cast<i32>(previous_n_block(mask, rows, tiling.block_n, n_block - 1));
+      }
+    }
+    if (seen != 0) next_seen = first + __ffs(static_cast<i32>(seen)) - 1;
+  }
 }
 
 }  // namespace attnlab::device

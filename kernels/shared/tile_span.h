@@ -5,39 +5,67 @@
 
 namespace attnlab {
 
+// What a kernel finds out about a tile under a block pattern before the pass that asks, in a byte.
+class TileEntry {
+ public:
+  static constexpr i32 kFar = 127;
+
+  TileEntry() = default;
+  // to_seen: how many tiles further on there is one that is not empty (0: this one is not), or
+  // where that is too far, a tile on the way.
+  ATTNLAB_HD constexpr TileEntry(i32 to_seen, bool is_partial)
+      : bits_(static_cast<u8>(min(to_seen, kFar) * 2 + (is_partial ? 1 : 0))) {}
+
+  ATTNLAB_HD constexpr i32 to_seen() const { return bits_ >> 1; }
+  ATTNLAB_HD constexpr bool is_partial() const { return (bits_ & 1) != 0; }
+
+ private:
+  u8 bits_ = 0;
+};
+
 // The tiles that a work item on a GPU passes over, in their order: of keys for a tile of query
-// rows, or of query rows for a tile of keys. A window's borders are known beforehand; the classes
-// under a block pattern are looked up.
+// rows, or of query rows for a tile of keys. A window's borders are known beforehand; what
+// a block pattern hides is looked up.
 struct TileSpan {
   i32 begin = 0;
   i32 end = 0;
   i32 full_begin = 0;  // without a pattern: tiles in [full_begin, full_end) are full
   i32 full_end = 0;
-  const TileClass* classes = nullptr;  // with a pattern: of every tile
+  const TileEntry* entries = nullptr;  // with a pattern: of every tile
 
   // The first tile of `block`, block + stride, ... that is not empty; `end` or more: there is none.
   ATTNLAB_HD constexpr i32 not_empty(i32 block, i32 stride = 1) const {
-    if (classes == nullptr) return block;
-    while (block < end && classes[block] == TileClass::empty) block += stride;
+    if (entries == nullptr) return block;
+    while (block < end) {
+      const i32 step = entries[block].to_seen();
+      if (step == 0) break;
+      block += round_up(step, stride);
+    }
     return block;
   }
+  // The end of the tiles from `block`, which is not empty, on that are of its class for sure.
+  ATTNLAB_HD constexpr i32 run_end(i32 block) const {
+    if (entries != nullptr) return block + 1;
+    if (block < full_begin) return min(full_begin, end);
+    return block < full_end ? min(full_end, end) : end;
+  }
   ATTNLAB_HD constexpr bool is_partial(i32 block) const {
-    if (classes != nullptr) return classes[block] == TileClass::partial;
+    if (entries != nullptr) return entries[block].is_partial();
     return block < full_begin || block >= full_end;
   }
 };
 
-ATTNLAB_HD constexpr TileSpan make_span(Range all, Range full, const TileClass* classes) {
+ATTNLAB_HD constexpr TileSpan make_span(Range all, Range full, const TileEntry* entries) {
   TileSpan span = {.begin = static_cast<i32>(all.begin),
                    .end = static_cast<i32>(all.end),
                    .full_begin = static_cast<i32>(full.begin),
                    .full_end = static_cast<i32>(full.end),
-                   .classes = classes};
+                   .entries = entries};
   span.begin = span.not_empty(span.begin);
   return span;
 }
 
-// In which order the classes of tiles lie: those of a tile of rows one after the other, or those of
+// In which order the entries of tiles lie: those of a tile of rows one after the other, or those of
 // a tile of keys.
 enum class TileOrder : i32 { rows_first, keys_first };
 

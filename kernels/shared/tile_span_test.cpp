@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/shared/layout.h"
+#include "kernels/shared/tile_entries.h"
 
 namespace attnlab {
 namespace {
@@ -45,6 +46,12 @@ TEST(TileSpan, OfKeysHasTheClassesOfTheMask) {
         ASSERT_EQ(inside, want != TileClass::empty);
         if (inside) {
           ASSERT_EQ(span.is_partial(n_block), want == TileClass::partial);
+          const i32 run_end = span.run_end(n_block);
+          ASSERT_GT(run_end, n_block);
+          ASSERT_LE(run_end, span.end);
+          for (i32 other = n_block; other < run_end; ++other) {
+            ASSERT_EQ(span.is_partial(other), span.is_partial(n_block));
+          }
         }
       }
     }
@@ -76,14 +83,18 @@ TEST(TileSpan, OfRowsHasTheClassesOfTheMask) {
 }
 
 TEST(TileSpan, EmptyTilesOfAPatternAreSkipped) {
-  const std::vector<TileClass> classes = {TileClass::empty, TileClass::partial, TileClass::empty,
-                                          TileClass::empty, TileClass::full,    TileClass::empty};
-  const TileSpan span = make_span({0, 6}, {}, classes.data());
+  const std::vector<TileEntry> entries =
+      entries_of({TileClass::empty, TileClass::partial, TileClass::empty, TileClass::empty,
+                  TileClass::full, TileClass::empty});
+  const TileSpan span = make_span({0, 6}, {}, entries.data());
   EXPECT_EQ(span.begin, 1);
   EXPECT_TRUE(span.is_partial(1));
   EXPECT_EQ(span.not_empty(2), 4);
   EXPECT_FALSE(span.is_partial(4));
   EXPECT_EQ(span.not_empty(5), 6);
+  EXPECT_EQ(span.not_empty(0, 2), 4);  // of 0, 2 and 4
+  EXPECT_EQ(span.not_empty(1, 2), 1);
+  EXPECT_GE(span.not_empty(3, 2), 6);
 }
 
 }  // namespace

@@ -297,7 +297,7 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
         constexpr i32 kWarpRows = kConfig.block_m / kBackwardWarps;
         const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
         const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first_row - own;
-        store_rows<kTiles.q>(
+        store_rows<kTiles.q, kWarpRows>(
             shared_memory + kTiles.q_of(stage), own, min(kWarpRows, exist),
             gDQ + sBlock.row_offset + step.head * shape.q.head + (first_row + own) * shape.q.row,
             shape.q.row, head_dim);
@@ -314,10 +314,12 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
     constexpr i32 kWarpKeys = kConfig.block_n / kBackwardWarps;
     const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpKeys;
     const i32 exist = static_cast<i32>(sBlock.mask.seqlen_k - sBlock.first_key) - own;
-    store_rows<kTiles.kv>(shared_memory + kTiles.k(), own, min(kWarpKeys, exist),
-                          gDK + sBlock.key_offset + own * shape.k.row, shape.k.row, head_dim);
-    store_rows<kTiles.kv>(shared_memory + kTiles.v(), own, min(kWarpKeys, exist),
-                          gDV + sBlock.key_offset + own * shape.k.row, shape.k.row, head_dim);
+    store_rows<kTiles.kv, kWarpKeys>(shared_memory + kTiles.k(), own, min(kWarpKeys, exist),
+                                     gDK + sBlock.key_offset + own * shape.k.row, shape.k.row,
+                                     head_dim);
+    store_rows<kTiles.kv, kWarpKeys>(shared_memory + kTiles.v(), own, min(kWarpKeys, exist),
+                                     gDV + sBlock.key_offset + own * shape.k.row, shape.k.row,
+                                     head_dim);
   }
 }
 

@@ -47,10 +47,10 @@ u64 statistic_bytes(const Problem& problem) {
 // The parts of the workspace, in order; each has what the pass that needs more of it needs.
 struct Parts {
   u64 visits = 0;
-  u64 classes = 0;
+  u64 entries = 0;
   u64 statistics = 0;  // m and l, where no backward follows that they are saved for
   u64 sums = 0;
-  u64 total() const { return visits + classes + statistics + sums; }
+  u64 total() const { return visits + entries + statistics + sums; }
 };
 
 template <class KernelConfig>
@@ -59,8 +59,8 @@ void add_pass(const Problem& problem, const KernelConfig& kernel, Parts& parts) 
   const i64 m_blocks = tiling.m_blocks(problem.seqlen_q);
   parts.visits = max(parts.visits, bytes_of(problem.batch * m_blocks, sizeof(RowVisits)));
   if (has_pattern(problem)) {
-    parts.classes =
-        max(parts.classes, bytes_of(cuda::num_tiles(problem, tiling), sizeof(TileClass)));
+    parts.entries =
+        max(parts.entries, bytes_of(cuda::num_tiles(problem, tiling), sizeof(TileEntry)));
   }
   if (tiling.n_blocks(problem.seqlen_k) == 1) return;  // rows are finished when they are visited
   const i64 rows = problem.batch * problem.num_heads_q * m_blocks * kernel.block_m;
@@ -157,8 +157,8 @@ class Prepared : public PreparedKernel {
   Workspace workspace_of(const Tensors& tensors, const Params& params, const Tiling& tiling,
                          CUstream stream) const {
     auto* const visits = static_cast<RowVisits*>(tensors.workspace);
-    void* const classes = cuda::behind(visits, parts_.visits);
-    void* const statistics = cuda::behind(classes, parts_.classes);
+    void* const entries = cuda::behind(visits, parts_.visits);
+    void* const statistics = cuda::behind(entries, parts_.entries);
     void* const sums = cuda::behind(statistics, parts_.statistics);
     const i64 row_tiles = problem_.batch * tiling.m_blocks(problem_.seqlen_q);
     find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsThreads)), params, tiling,
@@ -166,9 +166,9 @@ class Prepared : public PreparedKernel {
     Workspace workspace = {
         .visits = visits, .sums = static_cast<float*>(sums), .saves = tensors.saved != nullptr};
     if (classify_tiles_) {
-      auto* const of_tiles = static_cast<TileClass*>(classes);
+      auto* const of_tiles = static_cast<TileEntry*>(entries);
       (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, of_tiles, nullptr);
-      workspace.classes = of_tiles;
+      workspace.entries = of_tiles;
     }
     void* const m = workspace.saves ? tensors.saved : statistics;
     workspace.m = static_cast<float*>(m);

@@ -399,7 +399,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
           team_sync();  // O of all columns is there
           constexpr i32 kWarpRows = kConfig.slice_rows / kSplits;
           const i32 first = row + split * kWarpRows;
-          store_rows<kTiles.q>(
+          store_rows<kTiles.q, kWarpRows>(
               team_memory + kTiles.q_of(0, stage), first, min(kWarpRows, exist - split * kWarpRows),
               gO + sBlock.row_offset + (first_row + first) * shape.q.row, shape.q.row, head_dim);
           team_sync();  // Q of the step after the next comes to the same place

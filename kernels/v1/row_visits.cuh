@@ -48,10 +48,10 @@ __device__ void next_keys(const Params& params, const Workspace& workspace, cons
   block.first_key += config.block_n;
   block.key_offset += config.block_n * params.shape.k.row;
   const i64 n_blocks = ceil_div<i64>(params.shape.seqlen_k, config.block_n);
-  const i64 first_class = (batch * n_blocks + block.n_block) * block.m_blocks;
+  const i64 first_entry = (batch * n_blocks + block.n_block) * block.m_blocks;
   block.tiles =
       rows_of_keys(block.mask, {block.first_key, block.first_key + config.block_n}, config.block_m,
-                   workspace.classes == nullptr ? nullptr : workspace.classes + first_class);
+                   workspace.entries == nullptr ? nullptr : workspace.entries + first_entry);
 }
 
 }  // namespace attnlab::v1

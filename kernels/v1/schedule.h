@@ -52,12 +52,12 @@ ATTNLAB_HD constexpr RowVisits row_visits_of(const Mask& mask, Range rows, i64 b
           .last = static_cast<i32>(previous_n_block(mask, rows, block_n, end))};
 }
 
-// The tiles of rows that see a tile of keys; `classes` are theirs, or null.
+// The tiles of rows that see a tile of keys; `entries` are theirs, or null.
 ATTNLAB_HD constexpr TileSpan rows_of_keys(const Mask& mask, Range keys, i64 block_m,
-                                           const TileClass* classes) {
+                                           const TileEntry* entries) {
   return make_span(m_block_range(mask, keys, block_m),
                    keys.end <= mask.valid_k ? full_m_block_range(mask, keys, block_m) : Range{},
-                   classes);
+                   entries);
 }
 
 // Elements that cross the border to HBM, in closed form.
@@ -226,7 +226,7 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
 // What v1 keeps in device memory between its steps.
 struct Workspace {
   const RowVisits* visits = nullptr;   // (batch, m_blocks)
-  const TileClass* classes = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
+  const TileEntry* entries = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
   float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
   float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
   // (batch, num_heads_q, m_blocks, block_m * head_dim): O or dQ while they are being summed, as the

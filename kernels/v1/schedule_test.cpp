@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "kernels/shared/tile_entries.h"
+
 namespace attnlab::v1 {
 namespace {
 
@@ -84,8 +86,9 @@ TEST(RowsOfKeys, AreTheTilesOfRowsThatSeeThem) {
             classify(mask, tile_range(m_block, kTiling.block_m, mask.seqlen_q), keys));
         if (class_of(mask, m_block, n_block) != TileClass::empty) want.push_back(m_block);
       }
+      const std::vector<TileEntry> entries = entries_of(classes);
       const TileSpan span =
-          rows_of_keys(mask, keys, kTiling.block_m, has_pattern ? classes.data() : nullptr);
+          rows_of_keys(mask, keys, kTiling.block_m, has_pattern ? entries.data() : nullptr);
       for (i32 m_block = span.begin; m_block < span.end; m_block = span.not_empty(m_block + 1)) {
         visited.push_back(m_block);
         if (has_pattern) continue;

@@ -117,7 +117,7 @@ __device__ inline BackwardBlock backward_block(const Params& params, const Grid&
       .keys = keys,
       .tiles = make_span(m_block_range(entry.mask, keys, config.block_m),
                          all_exist ? full_m_block_range(entry.mask, keys, config.block_m) : Range{},
-                         workspace.classes == nullptr ? nullptr : workspace.classes + first_tile),
+                         workspace.entries == nullptr ? nullptr : workspace.entries + first_tile),
       .turn_after = workspace.turn_after == nullptr ? nullptr : workspace.turn_after + first_tile,
       .n_block = static_cast<i32>(item.block),
       .heads = static_cast<i32>(heads),
@@ -377,10 +377,10 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
   const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
   const i32 exist = static_cast<i32>(min<i64>(kWarpRows, sBlock.keys.size() - own));
   const i64 offset = sBlock.key_offset + own * shape.k.row;
-  store_rows<kTiles.kv>(shared_memory + kTiles.k(), own, exist, gDK + offset, shape.k.row,
-                        head_dim);
-  store_rows<kTiles.kv>(shared_memory + kTiles.v(), own, exist, gDV + offset, shape.k.row,
-                        head_dim);
+  store_rows<kTiles.kv, kWarpRows>(shared_memory + kTiles.k(), own, exist, gDK + offset,
+                                   shape.k.row, head_dim);
+  store_rows<kTiles.kv, kWarpRows>(shared_memory + kTiles.v(), own, exist, gDV + offset,
+                                   shape.k.row, head_dim);
 }
 
 // dQ = softmax_scale * sum, of a tile of rows.
@@ -416,8 +416,8 @@ __device__ void finish_rows(const Params& params, const Grid& grid,
   const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
   const i32 exist = static_cast<i32>(min<i64>(kWarpRows, rows.size() - own));
   const i64 offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin + own);
-  store_rows<kTile>(shared_memory, own, exist, gDQ + offset, shape.q.row,
-                    static_cast<i32>(shape.head_dim));
+  store_rows<kTile, kWarpRows>(shared_memory, own, exist, gDQ + offset, shape.q.row,
+                               static_cast<i32>(shape.head_dim));
 }
 
 }  // namespace attnlab::v2

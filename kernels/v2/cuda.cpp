@@ -53,13 +53,13 @@ Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfi
 // The parts of the workspace, in order; bytes of each, whole multiples of 256. The forward uses the
 // first alone.
 struct Parts {
-  u64 classes = 0;  // of the pass with more tiles
+  u64 entries = 0;  // of the pass with more tiles
   u64 turn_after = 0;
   u64 delta = 0;
   u64 dq_sums = 0;
   u64 turns = 0;
   u64 ticket = 0;
-  u64 total() const { return classes + turn_after + delta + dq_sums + turns + ticket; }
+  u64 total() const { return entries + turn_after + delta + dq_sums + turns + ticket; }
 };
 
 Parts parts_of(const Problem& problem, const Config& config, const Device& device) {
@@ -69,7 +69,7 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   Parts parts;
   if (has_pattern(problem) && runs_forward(problem)) {
     const Tiling tiling = tiling_of(forward_config_of(problem, config, device));
-    parts.classes = bytes(cuda::num_tiles(problem, tiling), sizeof(TileClass));
+    parts.entries = bytes(cuda::num_tiles(problem, tiling), sizeof(TileEntry));
   }
   if (!runs_backward(problem)) return parts;
   const bool deterministic = config.get("deterministic") != 0;
@@ -77,7 +77,7 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   const Tiling tiling = tiling_of(kernel);
   if (has_pattern(problem)) {
     const i64 tiles = cuda::num_tiles(problem, tiling);
-    parts.classes = max(parts.classes, bytes(tiles, sizeof(TileClass)));
+    parts.entries = max(parts.entries, bytes(tiles, sizeof(TileEntry)));
     if (deterministic) parts.turn_after = bytes(tiles, sizeof(i32));
   }
   const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
@@ -156,13 +156,13 @@ class Prepared : public PreparedKernel {
 
  private:
   void forward(const Params& params, const Tensors& tensors, CUstream stream) const {
-    TileClass* const classes = classes_of(tensors);
+    TileEntry* const entries = entries_of(tensors);
     if (classify_tiles_) {
-      (*classify_tiles_)(stream, params, tiling_of(forward_config_), TileOrder::rows_first, classes,
+      (*classify_tiles_)(stream, params, tiling_of(forward_config_), TileOrder::rows_first, entries,
                          nullptr);
     }
     const Grid grid = forward_grid(problem_, params.shape, forward_config_);
-    forward_(stream, blocks_of(grid), params, grid, classes, tensors.q, tensors.k, tensors.v,
+    forward_(stream, blocks_of(grid), params, grid, entries, tensors.q, tensors.k, tensors.v,
              tensors.o, tensors.lse);
   }
 
@@ -172,7 +172,7 @@ class Prepared : public PreparedKernel {
     const Grid keys = key_grid(params.shape, tiling, deterministic_);
     const BackwardWorkspace workspace = workspace_of(tensors);
     if (classify_tiles_) {
-      (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.classes,
+      (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.entries,
                          workspace.turn_after);
     }
     prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout);
@@ -183,19 +183,19 @@ class Prepared : public PreparedKernel {
 
   static u64 blocks_of(const Grid& grid) { return static_cast<u64>(work_items(grid)); }
 
-  TileClass* classes_of(const Tensors& tensors) const {
-    return parts_.classes == 0 ? nullptr : static_cast<TileClass*>(tensors.workspace);
+  TileEntry* entries_of(const Tensors& tensors) const {
+    return parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
   }
 
   BackwardWorkspace workspace_of(const Tensors& tensors) const {
-    void* const turn_after = cuda::behind(tensors.workspace, parts_.classes);
+    void* const turn_after = cuda::behind(tensors.workspace, parts_.entries);
     void* const delta = cuda::behind(turn_after, parts_.turn_after);
     void* const dq_sums = cuda::behind(delta, parts_.delta);
     void* const turns = cuda::behind(dq_sums, parts_.dq_sums);
     void* const ticket = cuda::behind(turns, parts_.turns);
     BackwardWorkspace workspace = {.delta = static_cast<float*>(delta),
                                    .dq_sums = static_cast<float*>(dq_sums),
-                                   .classes = classes_of(tensors)};
+                                   .entries = entries_of(tensors)};
     if (deterministic_) {
       workspace.turns = static_cast<i32*>(turns);
       workspace.ticket = static_cast<u32*>(ticket);
@@ -210,7 +210,7 @@ class Prepared : public PreparedKernel {
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
-  cuda::Kernel<Params, Grid, const TileClass*, const void*, const void*, const void*, void*, float*>
+  cuda::Kernel<Params, Grid, const TileEntry*, const void*, const void*, const void*, void*, float*>
       forward_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*> prepare_rows_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,

@@ -77,6 +77,9 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
   if (head_dim == 64 && !drops(problem)) {
     return best_of<ForwardConfig>({tile(128, 128, 1), tile(128, 64, 1)}, device);
   }
+  if (head_dim == 128 && drops(problem)) {  // with 64 keys registers spill
+    return best_of<ForwardConfig>({tile(128, 48, 2), tile(128, 48, 1)}, device);
+  }
   if (head_dim <= 128) {
     return best_of<ForwardConfig>({tile(128, 64, 2), tile(128, 64, 1)}, device);
   }

@@ -35,9 +35,9 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
                 ", .stages = " + number(config.stages) + ", .keeps_q = " + truth(config.keeps_q) +
                 ", .dropout = " + truth(config.dropout) + "};\n" +
                 kernel_text(entry, config.blocks,
-                            "Grid grid, const TileClass* classes, const T* gQ, const T* gK, "
+                            "Grid grid, const TileEntry* entries, const T* gQ, const T* gK, "
                             "const T* gV, T* gO, float* gLse",
-                            "v2::forward<T, kConfig>(params, grid, classes, gQ, gK, gV, gO, gLse)"),
+                            "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, gLse)"),
       .entries = {entry}};
 }
 

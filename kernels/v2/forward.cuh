@@ -13,9 +13,7 @@
 // overwritten. With stages = 1, K and V have one place each: V arrives during S = Q K^T, the next K
 // during all else, for a second barrier.
 //
-// The maximum that exponentials are relative to is raised only when a row's own has left it behind
-// by more than kSlack: P may then be up to 2^kSlack, which f16 and bf16 hold as exactly as 1, and
-// most tiles spare the rescaling of O. Source: the idea is FlashAttention-4's.
+// O is rescaled only where the maximum has grown by much (kSlack in kernels/device/softmax.cuh).
 #pragma once
 
 #include "kernels/device/fragments.cuh"
@@ -25,8 +23,6 @@
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
-
-constexpr float kSlack = 8.0f;  // log2
 
 // The online softmax of a lane's rows: the maximum is the same in the four lanes of a row, the sum
 // is over the lane's own columns until the end.
@@ -46,7 +42,7 @@ __device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
       tile_max[r][half] = device::row_maximum(rS, r, half) * scale;
-      raises |= tile_max[r][half] > states.at[r][half].max + kSlack;
+      raises |= tile_max[r][half] > states.at[r][half].max + device::kSlack;
     }
   }
   if (__any_sync(0xFFFFFFFFu, raises)) {
@@ -75,19 +71,19 @@ __device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums
 
 // What block `index` of the grid has to do.
 __device__ inline ForwardBlock forward_block(const Params& params, const Grid& grid,
-                                             const ForwardConfig& config, const TileClass* classes,
+                                             const ForwardConfig& config, const TileEntry* entries,
                                              i64 index) {
   const Shape& shape = params.shape;
   const WorkItem item = work_item(grid, index);
   const BatchEntry entry = batch_entry(params, item.batch);
   const Range rows = tile_range(item.block, config.block_m, entry.mask.seqlen_q);
-  const i64 first_class =
+  const i64 first_entry =
       (item.batch * grid.blocks + item.block) * ceil_div<i64>(shape.seqlen_k, config.block_n);
   return {.mask = entry.mask,
           .rows = rows,
           .tiles = make_span(n_block_range(entry.mask, rows, config.block_n),
                              full_n_block_range(entry.mask, rows, config.block_n),
-                             classes == nullptr ? nullptr : classes + first_class),
+                             entries == nullptr ? nullptr : entries + first_entry),
           .slice = item.batch * shape.num_heads_q + item.head,
           .row_offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin),
           .lse_offset = shape.row_statistic_offset(item.batch, item.head, rows.begin),
@@ -95,7 +91,7 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Grid& g
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const Params& params, const Grid& grid, const TileClass* classes,
+__device__ void forward(const Params& params, const Grid& grid, const TileEntry* entries,
                         const T* gQ, const T* gK, const T* gV, T* gO, float* gLse) {
   using namespace device;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
@@ -113,7 +109,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
 
   // Which rows the block has, and which key tiles they see.
   const Shape& shape = params.shape;
-  if (threadIdx.x == 0) sBlock = forward_block(params, grid, kConfig, classes, blockIdx.x);
+  if (threadIdx.x == 0) sBlock = forward_block(params, grid, kConfig, entries, blockIdx.x);
   __syncthreads();
   if (sBlock.rows.empty()) return;  // a packed entry shorter than the longest
   const i32 head_dim = static_cast<i32>(shape.head_dim);
@@ -126,7 +122,6 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
 
   // This warp's rows.
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
-  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 warp_row = warp * kWarpRows;
   RowStates<kRows> states;
   Sums<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
@@ -156,7 +151,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
 
   i32 stage = 0;
   for (i32 block = sBlock.tiles.begin; block < sBlock.tiles.end;
-       block = sBlock.tiles.not_empty(block + 1)) {
+       block = kConfig.stages == 1 ? ahead : sBlock.tiles.not_empty(block + 1)) {
     ptx::cp_async_wait_group<max(0, kConfig.stages - 2)>();
     __syncthreads();  // the tile is there for all, and all are done with the one before
     if constexpr (kConfig.stages == 1) {
@@ -223,24 +218,28 @@ __device__ void forward(const Params& params, const Grid& grid, const TileClass*
       OnlineSoftmax& state = states.at[r][half];
       state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
       state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
-      const float scale = final_scale(state) * params.dropout.keep_scale;
+      const float scale = device::final_scale(state) * params.dropout.keep_scale;
 #pragma unroll
       for (i32 c = 0; c < 2 * kColumns; ++c) {
         rO.at[r][c][2 * half] *= scale;
         rO.at[r][c][2 * half + 1] *= scale;
       }
-      const i32 row = warp_row + 16 * r + 8 * half + lane / 4;
-      if (lane % 4 == 0 && row < sBlock.rows.size()) gLse[sBlock.lse_offset + row] = lse(state);
     }
   }
+  for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
+    if (warp_row + row < sBlock.rows.size()) {
+      gLse[sBlock.lse_offset + warp_row + row] = lse(state);
+    }
+  });
   // By way of the warp's own rows of Q, which nobody else reads.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // rows that see no key have not waited yet for Q, which all threads load
   store_sums<T, kTiles.q>(rO, sQ, warp_row, 0);
   __syncwarp();
   const i32 exist = static_cast<i32>(min<i64>(kWarpRows, sBlock.rows.size() - warp_row));
-  store_rows<kTiles.q>(shared_memory, warp_row, exist,
-                       gO + sBlock.row_offset + warp_row * shape.q.row, shape.q.row, head_dim);
+  store_rows<kTiles.q, kWarpRows>(shared_memory, warp_row, exist,
+                                  gO + sBlock.row_offset + warp_row * shape.q.row, shape.q.row,
+                                  head_dim);
 }
 
 }  // namespace attnlab::v2

@@ -147,7 +147,7 @@ struct BackwardWorkspace {
   float* delta = nullptr;    // (batch, num_heads_q, seqlen_q)
   float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see backward.cuh
   // (batch, n_blocks, m_blocks); null: there is no block pattern.
-  TileClass* classes = nullptr;
+  TileEntry* entries = nullptr;
   // Where dQ is summed in a fixed order, else null.
   i32* turns = nullptr;   // (batch, num_heads_q, m_blocks): which tile of keys adds next
   u32* ticket = nullptr;  // how many blocks have started

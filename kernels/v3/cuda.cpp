@@ -2,7 +2,6 @@
 // its tiles.
 #include "kernels/v3/cuda.h"
 
-#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -21,9 +20,11 @@ namespace attnlab::v3 {
 namespace {
 
 constexpr ConfigAxis kAxes[] = {
+    {"block_m", "query rows of a tile, 64 for each consumer; 0: the kernel's own choice", 0, 0,
+     192},
+    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 192},
     {"consumers", "warpgroups that compute, 64 query rows each; 0: the kernel's own choice", 0, 0,
      3},
-    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 192},
     {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4},
     {"overlap", "1: the next S is multiplied during a softmax; -1: the kernel's own choice", -1, -1,
      1},
@@ -61,16 +62,16 @@ Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfi
 
 // The parts of the workspace, in order; bytes of each, whole multiples of 256.
 struct Parts {
-  u64 classes = 0;
+  u64 entries = 0;
   u64 next_item = 0;
-  u64 total() const { return classes + next_item; }
+  u64 total() const { return entries + next_item; }
 };
 
 Parts parts_of(const Problem& problem, const Config& config) {
   Parts parts;
   if (has_pattern(problem)) {
     const i64 tiles = cuda::num_tiles(problem, tiling_of(forward_config_of(problem, config)));
-    parts.classes = round_up<u64>(static_cast<u64>(tiles) * sizeof(TileClass), 256);
+    parts.entries = round_up<u64>(static_cast<u64>(tiles) * sizeof(TileEntry), 256);
   }
   if (is_uneven(problem)) parts.next_item = 256;
   return parts;
@@ -79,10 +80,6 @@ Parts parts_of(const Problem& problem, const Config& config) {
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
   if (problem.pass != Pass::fwd) return "v3 has no backward pass on a GPU yet";
-  if (std::getenv("ATTNLAB_UNTRIED") == nullptr) {
-    return "its kernel has run on the emulated GPU alone so far, on no real one: "
-           "ATTNLAB_UNTRIED=1 runs it";
-  }
   if (device.compute_capability != 90) {
     return "it needs wgmma and bulk copies, which compute capability 9.0 has; this device has " +
            std::to_string(device.compute_capability / 10) + "." +
@@ -91,7 +88,12 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
     return reason;
   }
-  return unfit(forward_config_of(problem, config), device);
+  const ForwardConfig kernel = forward_config_of(problem, config);
+  if (const i64 block_m = config.get("block_m"); block_m != 0 && block_m != kernel.block_m()) {
+    return "block_m = " + std::to_string(block_m) +
+           ": it must be 64 for each consumer, 64, 128 or 192";
+  }
+  return unfit(kernel, device);
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config,
@@ -116,7 +118,7 @@ class Prepared : public PreparedKernel {
       : problem_(problem),
         parts_(parts_of(problem, config)),
         config_(forward_config_of(problem, config)),
-        multiprocessors_(static_cast<u64>(device.multiprocessors)) {
+        places_(static_cast<u64>(device.multiprocessors * config_.blocks)) {
     const KernelUnit unit = forward_unit(problem.dtype, config_);
     module_ = cuda::load(unit, device);
     forward_ = {*module_, unit.entries[0]};
@@ -125,22 +127,22 @@ class Prepared : public PreparedKernel {
 
   void launch(const Tensors& tensors, CUstream stream) const {
     const Params params = cuda::make_params(problem_, tensors);
-    auto* const classes =
-        parts_.classes == 0 ? nullptr : static_cast<TileClass*>(tensors.workspace);
+    auto* const entries =
+        parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
     if (classify_tiles_) {
-      (*classify_tiles_)(stream, params, tiling_of(config_), TileOrder::rows_first, classes,
+      (*classify_tiles_)(stream, params, tiling_of(config_), TileOrder::rows_first, entries,
                          nullptr);
     }
     u32* next_item = nullptr;
     if (parts_.next_item != 0) {
-      next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.classes));
+      next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
       cuda::check(
           cuda::driver().cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(next_item), 0, 1, stream),
           "clearing a counter");
     }
     const Grid grid = forward_grid(problem_, params.shape, config_);
-    const u64 blocks = min(static_cast<u64>(work_items(grid)), multiprocessors_);
-    forward_(stream, blocks, params, grid, maps_of(params, tensors), classes, next_item, tensors.o,
+    const u64 blocks = min(static_cast<u64>(work_items(grid)), places_);
+    forward_(stream, blocks, params, grid, maps_of(params, tensors), entries, next_item, tensors.o,
              tensors.lse);
   }
 
@@ -177,9 +179,9 @@ class Prepared : public PreparedKernel {
   Problem problem_;
   Parts parts_;
   ForwardConfig config_;
-  u64 multiprocessors_;
+  u64 places_;  // blocks that the device holds at once
   std::shared_ptr<const cuda::Module> module_;
-  cuda::Kernel<Params, Grid, ForwardMaps, const TileClass*, u32*, void*, float*> forward_;
+  cuda::Kernel<Params, Grid, ForwardMaps, const TileEntry*, u32*, void*, float*> forward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
@@ -196,6 +198,7 @@ void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared)
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
   const ForwardConfig kernel = forward_config_of(problem, config);
   Config filled = config;
+  filled.set("block_m", kernel.block_m());
   filled.set("consumers", kernel.consumers);
   filled.set("block_n", kernel.block_n);
   filled.set("stages", kernel.stages);

@@ -9,6 +9,8 @@ namespace {
 
 // Those for which there is a wgmma (kernels/ptx/wgmma.cuh).
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
+constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
+constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
 // Of a consumer's thread, beside sums and P: addresses, the softmax's state, what is on its way.
 constexpr i32 kOtherRegisters = 24;
 
@@ -27,7 +29,6 @@ ForwardConfig fastest_forward(const Problem& problem) {
     config.block_n = 80;
     config.ping_pong = false;
   }
-  if (config.head_dim > 128) config.q_stages = 1;
   return config;
 }
 
@@ -43,22 +44,36 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   const auto take = [&config](const char* name, i32& value) {
     if (config.get(name) != 0) value = static_cast<i32>(config.get(name));
   };
+  if (config.get("block_m") != 0) kernel.consumers = static_cast<i32>(config.get("block_m")) / 64;
   take("consumers", kernel.consumers);
   take("block_n", kernel.block_n);
   take("stages", kernel.stages);
+  if (kernel.consumers == 1) kernel.ping_pong = false;
   const auto take_truth = [&config](const char* name, bool& value) {
     if (config.get(name) >= 0) value = config.get(name) != 0;
   };
   take_truth("overlap", kernel.overlap);
   take_truth("ping_pong", kernel.ping_pong);
+  // Two blocks of one consumer share a multiprocessor where they fit.
+  const auto fits = [&kernel](i32 blocks) {
+    return blocks * (forward_tiles(kernel).bytes() + kReservedBytes) <=
+           kSharedBytes + kReservedBytes;
+  };
+  const i32 blocks = kernel.consumers == 1 ? 2 : 1;
+  if (!fits(blocks)) kernel.q_stages = 1;
+  kernel.blocks = fits(blocks) ? blocks : 1;
+  kernel.left = problem.mask.left() >= 0;
   kernel.pattern = problem.mask.blocks.has_value();
   kernel.dropout = cuda::drops(problem);
   return kernel;
 }
 
 std::string unfit(const ForwardConfig& config, const Device& device) {
-  if (config.consumers != 2 && config.consumers != 3) {
-    return "consumers = " + number(config.consumers) + ": there must be 2 or 3";
+  if (config.consumers < 1 || config.consumers > 3) {
+    return "consumers = " + number(config.consumers) + ": there must be 1, 2 or 3";
+  }
+  if (config.consumers == 1 && config.ping_pong) {
+    return "ping_pong = 1: one consumer has nobody to take turns with";
   }
   bool exists = false;
   for (const i32 block_n : kBlockN) exists = exists || block_n == config.block_n;

@@ -17,6 +17,7 @@ std::string unit_name(Dtype dtype, const ForwardConfig& config) {
                      number(config.block_n) + "-s" + number(config.stages);
   if (config.overlap) name += "-overlap";
   if (config.ping_pong) name += "-pingpong";
+  if (config.left) name += "-left";
   if (config.pattern) name += "-pattern";
   if (config.dropout) name += "-dropout";
   return name;
@@ -34,15 +35,17 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
               cuda::unit_header("kernels/v3/forward.cuh", dtype) +
               "constexpr v3::ForwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
               ", .consumers = " + number(config.consumers) +
-              ", .block_n = " + number(config.block_n) + ", .stages = " + number(config.stages) +
-              ", .q_stages = " + number(config.q_stages) + ", .overlap = " + truth(config.overlap) +
-              ", .ping_pong = " + truth(config.ping_pong) + ", .pattern = " +
-              truth(config.pattern) + ", .dropout = " + truth(config.dropout) + "};\n" +
+              ", .blocks = " + number(config.blocks) + ", .block_n = " + number(config.block_n) +
+              ", .stages = " + number(config.stages) + ", .q_stages = " + number(config.q_stages) +
+              ", .overlap = " + truth(config.overlap) +
+              ", .ping_pong = " + truth(config.ping_pong) + ", .left = " + truth(config.left) +
+              ", .pattern = " + truth(config.pattern) + ", .dropout = " + truth(config.dropout) +
+              "};\n" +
               cuda::kernel_text(
-                  entry, 1,
+                  entry, config.blocks,
                   "Grid grid, const __grid_constant__ v3::ForwardMaps maps, "
-                  "const TileClass* classes, u32* next_item, T* gO, float* gLse",
-                  "v3::forward<T, kConfig>(params, grid, maps, classes, next_item, gO, gLse)"),
+                  "const TileEntry* entries, u32* next_item, T* gO, float* gLse",
+                  "v3::forward<T, kConfig>(params, grid, maps, entries, next_item, gO, gLse)"),
           .entries = {entry},
           .options = {"--device-as-default-execution-space"}};  // of lambdas with auto parameters
 }

@@ -67,7 +67,7 @@ struct ForwardMemory {
 // What work item `index` has to do. Field by field into shared memory, and read from there: the
 // scheduler has few registers.
 __device__ inline void find_block(const Params& params, const Grid& grid,
-                                  const ForwardConfig& config, const TileClass* classes, i64 index,
+                                  const ForwardConfig& config, const TileEntry* entries, i64 index,
                                   ForwardBlock& sBlock) {
   const Shape& shape = params.shape;
   const auto settle = [] { asm volatile("" ::: "memory"); };
@@ -96,12 +96,12 @@ __device__ inline void find_block(const Params& params, const Grid& grid,
   settle();
   {
     const i64 n_blocks = ceil_div<i64>(shape.seqlen_k, config.block_n);
-    const TileClass* const own_classes =
-        classes == nullptr ? nullptr : classes + (sBlock.batch * grid.blocks + block) * n_blocks;
+    const TileEntry* const own_entries =
+        entries == nullptr ? nullptr : entries + (sBlock.batch * grid.blocks + block) * n_blocks;
     const Range all = n_block_range(sBlock.mask, sBlock.rows, config.block_n);
     sBlock.tiles = {.begin = static_cast<i32>(all.begin),
                     .end = static_cast<i32>(all.end),
-                    .classes = own_classes};
+                    .entries = own_entries};
   }
   settle();
   {
@@ -118,7 +118,7 @@ __device__ inline void find_block(const Params& params, const Grid& grid,
 // who work on them. next_item counts the items that blocks have taken beyond their first ones;
 // null: each takes every so many-th.
 template <ForwardConfig kConfig>
-__device__ void schedule(const Params& params, const Grid& grid, const TileClass* classes,
+__device__ void schedule(const Params& params, const Grid& grid, const TileEntry* entries,
                          u32* next_item, const ForwardMemory<kConfig>& memory) {
   PipelineState stage = producer_start();
   const u32 items = static_cast<u32>(work_items(grid));
@@ -126,7 +126,7 @@ __device__ void schedule(const Params& params, const Grid& grid, const TileClass
     memory.block_ring.wait_empty(stage);
     ForwardBlock& sBlock = memory.block(stage.stage);
     sBlock.ends = item >= items;
-    if (!sBlock.ends) find_block(params, grid, kConfig, classes, item, sBlock);
+    if (!sBlock.ends) find_block(params, grid, kConfig, entries, item, sBlock);
     ptx::mbarrier_arrive(memory.block_ring.full(stage.stage));
     if (item >= items) break;
     item = next_item == nullptr ? item + gridDim.x : gridDim.x + atomicAdd(next_item, 1u);
@@ -182,9 +182,14 @@ __device__ void load(const ForwardMaps& maps, const ForwardMemory<kConfig>& memo
   }
 }
 
+// What is the same for all lanes, and said to be: the compiler keeps it once for the warp, and
+// knows that nobody goes another way.
+__device__ inline i32 of_warp(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
+__device__ inline bool of_warp(bool value) { return __any_sync(0xFFFFFFFFu, value); }
+
 // Hides what the rows of a lane may not see, without a branch: products may be under way. (row,
-// key) is the first of the warp's sums.
-template <i32 kColumns>
+// key) is the first of the warp's sums; unless kLeft, the band has no left border.
+template <bool kLeft, i32 kColumns>
 __device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
                                   device::Sums<1, kColumns>& rS) {
   const i32 lane = static_cast<i32>(threadIdx.x) % device::kWarp;
@@ -194,7 +199,7 @@ __device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
     const i64 own_row = min<i64>(row + 8 * half + lane / 4, mask.seqlen_q - 1);
     const Range seen = band(mask, own_row);
     const i64 first = key + 2 * (lane % 4);
-    const i32 begin = static_cast<i32>(max<i64>(-1, seen.begin - first));
+    const i32 begin = kLeft ? static_cast<i32>(max<i64>(-1, seen.begin - first)) : -1;
     const i32 end = static_cast<i32>(min<i64>(8 * kColumns, max<i64>(-1, seen.end - first)));
 #pragma unroll
     for (i32 c = 0; c < kColumns; ++c) {
@@ -207,19 +212,27 @@ __device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
   }
 }
 
-// Scores become exp2(softmax_scale_log2 * score - maximum); O must follow by `factors`. The maximum
-// of a row is the same in its four lanes, the sum is over the lane's own columns until the end.
+// Scores become exp2(softmax_scale_log2 * score - reference). Returns whether the reference of any
+// row of the warp was raised: O must then follow by `factors`. (No branch: products are under way.)
+// The maximum of a row is the same in its four lanes, the sum is over the lane's own columns until
+// the end.
 template <i32 kColumns>
-__device__ void softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums<1, kColumns>& rS,
+__device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums<1, kColumns>& rS,
                              float (&factors)[2]) {
+  float tile_max[2];
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
+  const bool raises = of_warp(tile_max[0] > rows[0].max + device::kSlack ||
+                              tile_max[1] > rows[1].max + device::kSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    factors[half] = raise_max(rows[half], device::row_maximum(rS, 0, half) * scale);
+    factors[half] = raise_max(rows[half], raises ? tile_max[half] : -kInfinity);
   }
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     rows[half].sum += device::exponentiate_row(rS, 0, half, scale, finite_max(rows[half].max));
   }
+  return raises;
 }
 
 template <i32 kColumns>
@@ -230,11 +243,6 @@ __device__ void scale_rows(device::Sums<1, kColumns>& rO, const float (&factors)
     for (i32 i = 0; i < 4; ++i) rO.at[0][c][i] *= factors[i / 2];
   }
 }
-
-// What is the same for all lanes, and said to be: the compiler keeps it once for the warp, and
-// knows that nobody goes another way.
-__device__ inline i32 of_warp(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
-__device__ inline bool of_warp(bool value) { return __any_sync(0xFFFFFFFFu, value); }
 
 template <bool kValue>
 struct Truth {
@@ -302,9 +310,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     memory.q_ring.wait_full(q);
     const AlongRows<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // O += P V, of which the tile of V is the ring's next.
+    // O += P V, of which the tile of V is the ring's next and has arrived.
     const auto start_values = [&] {
-      memory.v_ring.wait_full(v);
       hold(rO);
       hold(rP);
       ptx::wgmma_fence();
@@ -344,6 +351,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       constexpr bool kEndsEarly =
           decltype(is_partial)::value && (kConfig.pattern || kConfig.consumers == 3);
       memory.k_ring.wait_full(k);
+      if constexpr (kBefore) memory.v_ring.wait_full(v);  // not between products
       if constexpr (kTurns) ptx::barrier_sync(Named::turn(consumer), kTurnThreads);
       ptx::wgmma_fence();
       start_product<T, kColumns>(
@@ -364,10 +372,10 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         for_hidden<1, 2 * kKeys>(sBlock.mask, row, key,
                                  [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
       } else if constexpr (decltype(is_partial)::value) {
-        hide_outside_band(sBlock.mask, row, key, rS);
+        hide_outside_band<kConfig.left>(sBlock.mask, row, key, rS);
       }
       float factors[2];
-      softmax_step(scale, rows, rS, factors);  // P = exp(S - max)
+      const bool raises = softmax_step(scale, rows, rS, factors);  // P = exp(S - max)
       if constexpr (kConfig.dropout) {
 #pragma unroll
         for (i32 c = 0; c < kKeys; ++c) {
@@ -375,30 +383,40 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         }
       }
       if constexpr (kBefore && !kEndsEarly) end_values();
-      scale_rows(rO, factors);
+      if (!decltype(is_first)::value && raises) scale_rows(rO, factors);
       round_to<T>(rP, rS);
       if constexpr (!kConfig.overlap) {
         clear_values_past(tile);
+        memory.v_ring.wait_full(v);
         start_values();
         end_values();
       }
     };
-    const auto one_tile = [&](auto is_first, i32 tile) {
+    // Runs of tiles of one class, so that little is looked up between two tiles: the tensor cores
+    // may be waiting.
+    const auto run = [&](auto is_first, auto is_partial, i32 tile, i32 run_end) {
+      do {
+        step(is_first, is_partial, tile);
+      } while (++tile < run_end);
+    };
+    const auto run_of_class = [&](auto is_first, i32 tile, i32 run_end) {
       if (of_warp(sBlock.tiles.is_partial(tile))) {
-        step(is_first, Truth<true>{}, tile);
+        run(is_first, Truth<true>{}, tile, run_end);
       } else {
-        step(is_first, Truth<false>{}, tile);
+        run(is_first, Truth<false>{}, tile, run_end);
       }
     };
-    i32 tile = of_warp(sBlock.tiles.begin);
-    one_tile(Truth<true>{}, tile);
-    for (i32 next = of_warp(sBlock.tiles.not_empty(tile + 1)); next < end;
-         next = of_warp(sBlock.tiles.not_empty(next + 1))) {
-      tile = next;
-      one_tile(Truth<false>{}, tile);
+    i32 last = of_warp(sBlock.tiles.begin);
+    run_of_class(Truth<true>{}, last, last + 1);
+    for (i32 tile = of_warp(sBlock.tiles.not_empty(last + 1)); tile < end;
+         tile = of_warp(sBlock.tiles.not_empty(last + 1))) {
+      const i32 run_end = of_warp(sBlock.tiles.run_end(tile));
+      run_of_class(Truth<false>{}, tile, run_end);
+      last = run_end - 1;
     }
     if constexpr (kConfig.overlap) {
-      clear_values_past(tile);
+      clear_values_past(last);
+      memory.v_ring.wait_full(v);
       start_values();
       end_values();
     }
@@ -410,7 +428,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     for (i32 half = 0; half < 2; ++half) {
       rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 2);
       rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 1);
-      scales[half] = final_scale(rows[half]) * params.dropout.keep_scale;
+      scales[half] = device::final_scale(rows[half]) * params.dropout.keep_scale;
       const i32 row = 8 * half + lane / 4;
       if (lane % 4 == 0 && row < rows_exist()) {
         gLse[sBlock.lse_offset + warp_row + row] = lse(rows[half]);
@@ -446,7 +464,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
 
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const Params& params, const Grid& grid, const ForwardMaps& maps,
-                        const TileClass* classes, u32* next_item, T* gO, float* gLse) {
+                        const TileEntry* entries, u32* next_item, T* gO, float* gLse) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const ForwardMemory<kConfig> memory(shared_memory);
   if (threadIdx.x == 0) {
@@ -462,7 +480,7 @@ __device__ void forward(const Params& params, const Grid& grid, const ForwardMap
     if (threadIdx.x == 0) {
       load<kConfig>(maps, memory);
     } else if (threadIdx.x == device::kWarp) {
-      schedule<kConfig>(params, grid, classes, next_item, memory);
+      schedule<kConfig>(params, grid, entries, next_item, memory);
     }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();

@@ -104,19 +104,24 @@ class QueryTiles {
 struct ForwardConfig {
   i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
   i32 consumers = 2;   // warpgroups that compute
+  i32 blocks = 1;      // that a multiprocessor shall hold at once
   i32 block_n = 128;
   i32 stages = 2;         // of K and of V
   i32 q_stages = 2;       // 2: the next item's Q arrives during this one
   bool overlap = true;    // S of the next tile is multiplied during the softmax of this one
   bool ping_pong = true;  // consumers take turns at the tensor cores
+  bool left = false;      // the mask has a window with a left border
   bool pattern = false;   // the mask has a block pattern
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers); }
-  // Of a thread: the producer gives what consumers take. A multiprocessor has 65536.
-  ATTNLAB_HD constexpr i32 producer_registers() const { return consumers == 2 ? 40 : 32; }
-  ATTNLAB_HD constexpr i32 consumer_registers() const { return consumers == 2 ? 232 : 160; }
+  // Of a thread: the producer gives what consumers take. A multiprocessor has 65536, for two blocks
+  // where each has one consumer.
+  ATTNLAB_HD constexpr i32 producer_registers() const { return consumers == 3 ? 32 : 40; }
+  ATTNLAB_HD constexpr i32 consumer_registers() const {
+    return consumers == 3 ? 160 : consumers == 2 ? 232 : 216;
+  }
 };
 
 // How bulk copies see the tensors: 4-D, slabs of 64 columns; of o 16 rows at a time.

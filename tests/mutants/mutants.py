@@ -509,7 +509,6 @@ def main():
     for verb in (applying, checking, running):
         verb.add_argument("--backend", choices=BACKENDS, default="cpu", help="(default: cpu)")
     arguments = parser.parse_args()
-    os.environ["ATTNLAB_UNTRIED"] = "1"  # kernels that no GPU has run yet, too
     try:
         if arguments.verb == "plan":
             plan()
