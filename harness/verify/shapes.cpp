@@ -133,6 +133,16 @@ void add_head_dims(std::vector<Shape>& shapes) {
   add(256, make_problem(65, 129, "none", 256));
 }
 
+// More work items than a GPU has places for blocks: who is done takes another one.
+void add_many_items(std::vector<Shape>& shapes) {
+  for (const char* mask : {"none", "causal"}) {
+    Problem problem = make_problem(33, 33, mask, 8);
+    problem.batch = 5;
+    problem.num_heads_q = problem.num_heads_kv = 60;
+    shapes.push_back({.name = fmt::format("items/5x60/{}", mask), .problem = problem});
+  }
+}
+
 // Query heads for each K/V head: 1, 4, 8, all.
 void add_heads(std::vector<Shape>& shapes) {
   for (const Layout layout : {Layout::bshd, Layout::bhsd}) {
@@ -339,6 +349,7 @@ void plan_shapes(Plan& plan) {
   add_packed(shapes);
   add_head_dims(shapes);
   add_heads(shapes);
+  add_many_items(shapes);
   add_kinds_of_inputs(shapes);
   for (const Shape& shape : shapes) {
     const std::int64_t longest = std::max(shape.problem.seqlen_q, shape.problem.seqlen_k);

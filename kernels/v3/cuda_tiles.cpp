@@ -22,13 +22,15 @@ i32 padded_head_dim(const Problem& problem) {
 
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
-  // Dropout's numbers are more than the registers that three leave to each.
-  if (config.head_dim == 64 && !cuda::drops(problem)) config.consumers = 3;
-  if (config.head_dim == 192) config.block_n = 96;
-  if (config.head_dim == 256) {
-    config.block_n = 80;
-    config.ping_pong = false;
+  if (config.head_dim == 64) {
+    // Three consumers have no registers for dropout's numbers; and where a causal mask leaves few
+    // keys to see, smaller tiles waste less.
+    const bool few_keys = problem.mask.right() >= 0 && problem.seqlen_k <= 1024;
+    config.consumers = cuda::drops(problem) || few_keys ? 2 : 3;
+    config.ping_pong = config.consumers == 3;
   }
+  if (config.head_dim == 192) config.block_n = 96;
+  if (config.head_dim == 256) config.block_n = 64;
   return config;
 }
 
