@@ -146,7 +146,7 @@ const std::vector<ConfigAxisRow>& config_axis_rows() {
       {{"stages", "2,3", "tiles of K and V in flight (v2, v3); 0: the kernel's own choice"},
        &Axes::stages,
        parse_counts},
-      {{"consumers", "2,3", "warpgroups that compute (v3 on a GPU); 0: the kernel's own choice"},
+      {{"consumers", "2,3", "warpgroups that compute (v3 on a GPU); 0: its own choice"},
        &Axes::consumers,
        parse_counts},
       {{"overlap", "0,1", "1: the next S is multiplied during a softmax (v3 on a GPU)"},

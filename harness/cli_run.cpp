@@ -59,6 +59,10 @@ is noted. Kernels of a case are recorded together; where FILE has only some, the
 without them, and time.contenders of a record says with how many it took turns. Last come the table
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 
+--tune times the tiles (and warps, stages, turns) that a kernel names and can take on the problem,
+beside its own choice, and prints for each problem the fastest first, with registers, spills and
+shared memory; what spills is recorded as invalid. An axis that is given is not tried.
+
 For Nsight all of a case lies in an NVTX range named by its id, in the domain attnlab, with a range
 a step inside and one a kernel inside of that; scripts/profile/ starts Nsight on a point. --profile
 N is for it: N launches of each kernel in the range "profile", and no timing, which it would upset.
@@ -75,6 +79,7 @@ Examples:
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
   attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require
   attnlab run --backend cuda --kernel naive --seqlen 1k:4k:x2 --protocol regime=settled --energy
+  attnlab run --backend cuda --kernel v3 --dtype f16 --head-dim 128 --seqlen 4k --tune
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
@@ -94,6 +99,7 @@ struct RunFlags {
   int profile = 0;  // launches; 0: not asked for
   std::optional<double> max_seconds;
   bool energy = false;
+  bool tune = false;
   bool dry_run = false;
   bool no_progress = false;
 };
@@ -101,6 +107,7 @@ struct RunFlags {
 Sweep make_sweep(const RunFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
   apply_input(sweep, flags.sweep);
+  sweep.tune = flags.tune;
   if (!flags.peer.empty()) sweep.peers = parse_peers(flags.peer);
   if (!flags.protocol.empty()) set_protocol(sweep, flags.protocol, "--protocol");
   if (flags.rounds) {
@@ -298,6 +305,10 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command
       ->add_flag("--further-counters", flags->further_counters,
                  "Also FLOPs by mma.sync, atomics, shared memory: three passes")
+      ->group("Measurement");
+  command
+      ->add_flag("--tune", flags->tune,
+                 "Time every tile that a kernel can take, where axes leave it open")
       ->group("Measurement");
   command
       ->add_option("--protocol", flags->protocol,

@@ -20,6 +20,7 @@
 #include "harness/repro.h"
 #include "harness/restart.h"
 #include "harness/resume.h"
+#include "harness/tuning_report.h"
 #include "kernels/api/ranges.h"
 #include "kernels/api/runtime.h"
 
@@ -231,9 +232,13 @@ int run_sweep(const SweepRun& run) {
     std::fflush(nullptr);
     restart_to_resume(run.records);
   }
-  TableOptions options;
-  options.format = run.format;
-  fmt::print("{}", render_table(records, options));
+  if (run.sweep.tune && run.format == TableFormat::table) {
+    fmt::print("{}", render_tuning(records));
+  } else {
+    TableOptions options;
+    options.format = run.format;
+    fmt::print("{}", render_table(records, options));
+  }
   std::fflush(stdout);
   if (!records.empty()) print_other_views(run, notes);
   if (run.saver != nullptr) fmt::print(notes, "\n{}", run.saver->report(added));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "harness/axes.h"
 #include "harness/errors.h"
@@ -141,8 +142,28 @@ std::vector<Config> make_configs(const Axes& axes, const Implementation& impleme
   return configs;
 }
 
+// The configs that tuning tries: what `configs` leave open takes each value that the kernel wants
+// tried, all with all.
+std::vector<Config> add_tried(std::vector<Config> configs, const Implementation& implementation) {
+  for (int i = 0; i < implementation.num_axes; ++i) {
+    const ConfigAxis& axis = implementation.axes[i];
+    if (axis.tried.empty()) continue;
+    std::vector<Config> more;
+    for (const Config& config : configs) {
+      const bool open = config.get(axis.name) == axis.default_value;
+      const std::vector<std::int64_t> own = {config.get(axis.name)};
+      for (const std::int64_t value : open ? axis.tried : std::span<const std::int64_t>(own)) {
+        more.push_back(config);
+        more.back().set(axis.name, value);
+      }
+    }
+    configs = std::move(more);
+  }
+  return configs;
+}
+
 // All that might compete, whatever the problem.
-std::vector<Competitor> make_competitors(const Axes& axes, const Registry& registry,
+std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Registry& registry,
                                          const Device& device) {
   const std::vector<std::string> available = kernels_of(registry, device.backend);
   std::vector<std::string> names = axes.kernel;
@@ -161,7 +182,14 @@ std::vector<Competitor> make_competitors(const Axes& axes, const Registry& regis
       competitors.push_back(competitor);
       continue;
     }
-    for (const Config& config : make_configs(axes, *competitor.implementation)) {
+    const std::vector<Config> configs = make_configs(axes, *competitor.implementation);
+    for (const Config& config : configs) {
+      competitor.config = config;
+      competitors.push_back(competitor);
+    }
+    if (!tune) continue;
+    competitor.tried = true;
+    for (const Config& config : add_tried(configs, *competitor.implementation)) {
       competitor.config = config;
       competitors.push_back(competitor);
     }
@@ -192,6 +220,10 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
     const Config filled = resolved(kernel, problem, competitor.config, device);
     if (filled != competitor.config) competitor.asked = std::exchange(competitor.config, filled);
   }
+  // Nobody asked for what was only to be tried.
+  std::erase_if(competitors, [](const Competitor& competitor) {
+    return competitor.tried && !competitor.unsupported.empty();
+  });
   std::vector<Competitor> different;
   add_competitors(different, competitors);
   return different;
@@ -229,9 +261,10 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
 }
 
 // The cases of one product.
-std::vector<Case> expand_product(const Axes& axes, const Registry& registry, const Device& device) {
+std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& registry,
+                                 const Device& device) {
   std::vector<Case> cases = multiply_axes(axes);
-  const std::vector<Competitor> competitors = make_competitors(axes, registry, device);
+  const std::vector<Competitor> competitors = make_competitors(axes, tune, registry, device);
   for (Case& point : cases) {
     Problem& problem = point.problem;
     problem.lengths = make_lengths(problem);
@@ -283,7 +316,7 @@ class CaseList {
 std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
                                   const Device& device) {
   CaseList list;
-  for (const Axes& axes : sweep.axes) list.add(expand_product(axes, registry, device));
+  for (const Axes& axes : sweep.axes) list.add(expand_product(axes, sweep.tune, registry, device));
   std::vector<Case> cases = list.take();
   for (Case& point : cases) point.input = sweep.input;
   add_peers(cases, sweep.peers, device);

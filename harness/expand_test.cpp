@@ -348,5 +348,36 @@ TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
   EXPECT_EQ(ids.size(), 2u * 2 * 3 * 2 * 6);  // pass, dtype, head_dim, mask, seqlen
 }
 
+// What tuning tries: every combination that the kernel can take, beside its own choice.
+TEST(Expand, TuningTriesWhatIsOpen) {
+  static constexpr std::int64_t kTriedRows[] = {64, 128};
+  static constexpr std::int64_t kTriedStages[] = {1, 4};
+  static constexpr ConfigAxis kAxes[] = {{"block_m", "query rows", 64, 16, 256, kTriedRows},
+                                         {"block_n", "keys", 32, 16, 256},
+                                         {"stages", "tiles in flight", 2, 1, 4, kTriedStages}};
+  static constexpr Implementation kTuned = [] {
+    Implementation kernel = fake::kTiled;
+    kernel.axes = kAxes;
+    kernel.unsupported = [](const Problem&, const Config& config, const Device&) -> std::string {
+      return config.get("block_m") * config.get("stages") > 256 ? "too large" : "";
+    };
+    return kernel;
+  }();
+  static constexpr const Implementation* kAll[] = {&kTuned};
+  Sweep sweep = sweep_of({{"kernel", "v2"}});
+  sweep.tune = true;
+  const auto tried = expand(sweep, Registry(kAll), fake::cpu());
+  EXPECT_EQ(names(tried.at(0)),
+            (Texts{"v2 block_m=64,block_n=32,stages=2",  // its own choice
+                   "v2 block_m=64,block_n=32,stages=1", "v2 block_m=64,block_n=32,stages=4",
+                   "v2 block_m=128,block_n=32,stages=1"}));
+
+  sweep = sweep_of({{"kernel", "v2"}, {"stages", "1"}});
+  sweep.tune = true;
+  const auto given = expand(sweep, Registry(kAll), fake::cpu());
+  EXPECT_EQ(names(given.at(0)),
+            (Texts{"v2 block_m=64,block_n=32,stages=1", "v2 block_m=128,block_n=32,stages=1"}));
+}
+
 }  // namespace
 }  // namespace attnlab

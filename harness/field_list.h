@@ -48,6 +48,7 @@ void add_problem_fields(FieldList& list);    // what was computed, of which inpu
 void add_kernel_fields(FieldList& list);     // by which kernel, and how it ended
 void add_time_fields(FieldList& list);       // the median time and its spread
 void add_telemetry_fields(FieldList& list);  // clocks and energy
+void add_compile_fields(FieldList& list);    // registers and shared memory
 void add_rate_fields(FieldList& list);       // work over time
 void add_error_fields(FieldList& list);      // against the oracle
 void add_memory_fields(FieldList& list);     // allocated, and moved according to the schedule

@@ -32,6 +32,7 @@ const std::vector<Field>& fields() {
     add_kernel_fields(list);
     add_time_fields(list);
     add_telemetry_fields(list);
+    add_compile_fields(list);
     add_rate_fields(list);
     add_error_fields(list);
     add_memory_fields(list);

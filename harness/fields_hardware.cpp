@@ -1,4 +1,5 @@
 // Fields of what the hardware's counters saw, and of the device's measured peaks.
+#include <algorithm>
 #include <utility>
 
 #include "harness/field_list.h"
@@ -44,7 +45,34 @@ RecordJson asked_mib(const RecordJson& record) {
   return (read.get<double>() + written.get<double>()) * kMibPerByte;
 }
 
+// The most that a kernel of the point takes of something, as its compiler said.
+FieldReader most_of_kernels(std::vector<const char*> keys, double factor) {
+  return [keys, factor](const RecordJson& record) -> RecordJson {
+    RecordJson most;
+    for (const RecordJson& unit : at(record, {"compile"})) {
+      for (const RecordJson& entry : unit.value("entries", RecordJson::array())) {
+        double sum = 0.0;
+        for (const char* key : keys) sum += factor * entry.value(key, 0.0);
+        most = most.is_null() ? sum : std::max(sum, most.get<double>());
+      }
+    }
+    return most;
+  };
+}
+
 }  // namespace
+
+void add_compile_fields(FieldList& list) {
+  list.add_measure("registers", "registers", "", NumberFormat::plain,
+                   "of a thread: the most of the point's GPU kernels",
+                   most_of_kernels({"registers"}, 1.0));
+  list.add_measure("spill_bytes", "spill B", "B", NumberFormat::plain,
+                   "spilled registers of a thread, bytes stored and loaded",
+                   most_of_kernels({"spill_store_bytes", "spill_load_bytes"}, 1.0));
+  list.add_measure("shared_kib", "shared KiB", "KiB", NumberFormat::significant,
+                   "shared memory of a block: the most of the point's GPU kernels",
+                   most_of_kernels({"static_shared_bytes", "dynamic_shared_bytes"}, 0x1p-10));
+}
 
 void add_counter_fields(FieldList& list) {
   const auto add = [&list](const char* name, const char* title, const char* memory,

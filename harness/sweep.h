@@ -119,6 +119,7 @@ struct Sweep {
   std::vector<Axes> axes = {Axes{}};  // the union of their products
   std::vector<std::string> peers;     // that compete with the kernels on every case
   std::vector<Exclusion> exclude;
+  bool tune = false;  // every config that a kernel wants tried, where axes leave its values open
   bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
   ProtocolSettings protocol;
   std::shared_ptr<const QkvTensors> input;  // not null: of all cases (use_input_file() sets it)
@@ -134,6 +135,7 @@ struct Competitor {
   Config asked;   // as it was asked for, where `config` fills in what it leaves open; else empty
   std::string unsupported;  // not empty: recorded as `unsupported`
   std::string skipped;      // not empty: recorded as `skipped` (an exclusion's reason)
+  bool tried = false;       // for tuning; nobody asked for it
 };
 
 // One problem with one set of inputs, and all that compete on it, interleaved.

@@ -42,6 +42,7 @@ constexpr Group kGroups[] = {
     {"PackedBatches", "*/shapes/packed/*"},
     {"EveryHeadDim", "*/shapes/head_dim/*"},
     {"HeadsBatchesAndLayouts", "*/shapes/heads/*"},
+    {"MoreItemsThanPlaces", "*/shapes/items/*"},
     {"KindsOfInputs", "*/shapes/inputs/*"},
     {"EveryTileSize", "*/shapes/tiles*"},
     {"ManyTiles", "*/shapes/many-tiles*"},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@ struct ConfigAxis {
   std::int64_t default_value;
   std::int64_t minimum;
   std::int64_t maximum;
+  // What tuning tries instead of the default; empty: nothing.
+  std::span<const std::int64_t> tried = {};
 };
 
 class Config {

@@ -1,19 +1,19 @@
-// For tests: entries of tiles by their definition.
+// For tests: the entries of a row of tiles by their definition.
 #pragma once
-
-#include <vector>
 
 #include "kernels/shared/tile_span.h"
 
 namespace attnlab {
 
-inline std::vector<TileEntry> entries_of(const std::vector<TileClass>& classes) {
-  std::vector<TileEntry> entries(classes.size());
-  auto next = static_cast<i32>(classes.size());
-  for (auto tile = static_cast<i32>(classes.size()) - 1; tile >= 0; --tile) {
-    const TileClass own = classes[static_cast<std::size_t>(tile)];
-    if (own != TileClass::empty) next = tile;
-    entries[static_cast<std::size_t>(tile)] = {next - tile, own == TileClass::partial};
+template <class Entries, class Classes>
+Entries entries_of(const Classes& classes) {
+  const i32 tiles = static_cast<i32>(classes.size());
+  Entries entries(classes.size());
+  i32 seen = tiles;
+  for (i32 tile = tiles - 1; tile >= 0; --tile) {
+    if (classes[static_cast<u64>(tile)] != TileClass::empty) seen = tile;
+    entries[static_cast<u64>(tile)] = {seen - tile,
+                                       classes[static_cast<u64>(tile)] == TileClass::partial};
   }
   return entries;
 }

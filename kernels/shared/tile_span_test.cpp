@@ -83,9 +83,9 @@ TEST(TileSpan, OfRowsHasTheClassesOfTheMask) {
 }
 
 TEST(TileSpan, EmptyTilesOfAPatternAreSkipped) {
-  const std::vector<TileEntry> entries =
-      entries_of({TileClass::empty, TileClass::partial, TileClass::empty, TileClass::empty,
-                  TileClass::full, TileClass::empty});
+  const std::vector<TileClass> classes = {TileClass::empty, TileClass::partial, TileClass::empty,
+                                          TileClass::empty, TileClass::full,    TileClass::empty};
+  const auto entries = entries_of<std::vector<TileEntry>>(classes);
   const TileSpan span = make_span({0, 6}, {}, entries.data());
   EXPECT_EQ(span.begin, 1);
   EXPECT_TRUE(span.is_partial(1));
@@ -95,6 +95,20 @@ TEST(TileSpan, EmptyTilesOfAPatternAreSkipped) {
   EXPECT_EQ(span.not_empty(0, 2), 4);  // of 0, 2 and 4
   EXPECT_EQ(span.not_empty(1, 2), 1);
   EXPECT_GE(span.not_empty(3, 2), 6);
+}
+
+// More than an entry can say: the way goes by tiles in between.
+TEST(TileSpan, FarTilesAreFound) {
+  std::vector<TileClass> classes(1000, TileClass::empty);
+  classes[3] = TileClass::full;
+  classes[997] = TileClass::partial;
+  const auto entries = entries_of<std::vector<TileEntry>>(classes);
+  const TileSpan span = make_span({0, 1000}, {}, entries.data());
+  EXPECT_EQ(span.begin, 3);
+  EXPECT_EQ(span.not_empty(4), 997);
+  EXPECT_EQ(span.not_empty(5, 4), 997);
+  EXPECT_GE(span.not_empty(4, 4), 1000);
+  EXPECT_GE(span.not_empty(998), 1000);
 }
 
 }  // namespace

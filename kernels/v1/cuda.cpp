@@ -17,9 +17,13 @@
 namespace attnlab::v1 {
 namespace {
 
+constexpr std::int64_t kTriedRows[] = {16, 32, 64, 128};
+constexpr std::int64_t kTriedKeys[] = {32, 64, 128, 256};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256},
-    {"block_n", "keys of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256},
+    {"block_m", "query rows of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256,
+     kTriedRows},
+    {"block_n", "keys of a tile; 0: by sram, or the kernel's own choice", 0, 0, 256, kTriedKeys},
     {"sram",
      "M, on-chip elements: min(ceil(M / 4d), d) rows, ceil(M / 4d) keys, in whole 16s, up to 256; "
      "0: the kernel's own choice",

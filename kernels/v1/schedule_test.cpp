@@ -86,7 +86,7 @@ TEST(RowsOfKeys, AreTheTilesOfRowsThatSeeThem) {
             classify(mask, tile_range(m_block, kTiling.block_m, mask.seqlen_q), keys));
         if (class_of(mask, m_block, n_block) != TileClass::empty) want.push_back(m_block);
       }
-      const std::vector<TileEntry> entries = entries_of(classes);
+      const auto entries = entries_of<std::vector<TileEntry>>(classes);
       const TileSpan span =
           rows_of_keys(mask, keys, kTiling.block_m, has_pattern ? entries.data() : nullptr);
       for (i32 m_block = span.begin; m_block < span.end; m_block = span.not_empty(m_block + 1)) {

@@ -17,11 +17,17 @@
 namespace attnlab::v2 {
 namespace {
 
+constexpr std::int64_t kTriedRows[] = {32, 64, 128, 256};
+constexpr std::int64_t kTriedKeys[] = {32, 64, 80, 96, 128};
+constexpr std::int64_t kTriedWarps[] = {4, 8};
+constexpr std::int64_t kTriedStages[] = {1, 2};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile; 0: the kernel's own choice", 0, 0, 256},
-    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 256},
-    {"warps", "warps of a thread block; 0: the kernel's own choice", 0, 0, 16},
-    {"stages", "tiles of K and V on chip, one of them in use; 0: the kernel's own choice", 0, 0, 4},
+    {"block_m", "query rows of a tile; 0: the kernel's own choice", 0, 0, 256, kTriedRows},
+    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 256, kTriedKeys},
+    {"warps", "warps of a thread block; 0: the kernel's own choice", 0, 0, 16, kTriedWarps},
+    {"stages", "tiles of K and V on chip, one of them in use; 0: the kernel's own choice", 0, 0, 4,
+     kTriedStages},
     {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
 };
 

@@ -19,17 +19,22 @@
 namespace attnlab::v3 {
 namespace {
 
+constexpr std::int64_t kTriedRows[] = {64, 128, 192};
+constexpr std::int64_t kTriedKeys[] = {64, 80, 96, 112, 128, 144, 160, 176, 192};
+constexpr std::int64_t kTriedStages[] = {2, 3};
+constexpr std::int64_t kTriedTurns[] = {0, 1};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile, 64 for each consumer; 0: the kernel's own choice", 0, 0,
-     192},
-    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 192},
+    {"block_m", "query rows of a tile, 64 for each consumer; 0: the kernel's own choice", 0, 0, 192,
+     kTriedRows},
+    {"block_n", "keys of a tile; 0: the kernel's own choice", 0, 0, 192, kTriedKeys},
     {"consumers", "warpgroups that compute, 64 query rows each; 0: the kernel's own choice", 0, 0,
      3},
-    {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4},
+    {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4, kTriedStages},
     {"overlap", "1: the next S is multiplied during a softmax; -1: the kernel's own choice", -1, -1,
      1},
     {"ping_pong", "1: consumers take turns at the tensor cores; -1: the kernel's own choice", -1,
-     -1, 1},
+     -1, 1, kTriedTurns},
 };
 
 bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }

@@ -1,0 +1,57 @@
+#include "harness/tuning_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/record.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<nlohmann::ordered_json>;
+
+// v1 with four configs of one problem, and others.
+Records records_of_v1() {
+  std::vector<std::string> warnings;
+  Records own;
+  for (const auto& record : read_records(ATTNLAB_SOURCE_DIR "/tests/data/passes.jsonl", warnings)) {
+    if (record["kernel"] == "v1") own.push_back(record);
+  }
+  return own;
+}
+
+TEST(TuningReport, TheFastestComesFirstAndWhatFailedLast) {
+  Records records = records_of_v1();
+  ASSERT_EQ(records.size(), 4u);
+  const double seconds[] = {4e-3, 1e-3, 3e-3, 2e-3};
+  for (std::size_t i = 0; i < 4; ++i) {
+    records[i]["config"]["block_m"] = 16 * (i + 1);
+    records[i]["time"]["median_s"] = seconds[i];
+    records[i]["compile"] = {{{"entries", {{{"registers", 100 + i}}}}}};
+  }
+  records[3]["status"] = "invalid";
+  records[3]["reason"] = "registers spill";
+  const std::string text = render_tuning(records);
+  std::size_t place = 0;
+  for (const char* row : {"32x", "48x", "16x", "64x"}) {
+    const std::size_t next = text.find(row, place);
+    ASSERT_NE(next, std::string::npos) << row << " in\n" << text;
+    place = next;
+  }
+  EXPECT_NE(text.find("101"), std::string::npos) << text;
+  EXPECT_NE(text.find("registers spill"), std::string::npos) << text;
+}
+
+TEST(TuningReport, EveryProblemHasItsTable) {
+  Records records = records_of_v1();
+  records[2]["problem"]["seqlen_k"] = 4096;
+  records[3]["problem"]["seqlen_k"] = 4096;
+  const std::string text = render_tuning(records);
+  const std::size_t first = text.find("registers");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_NE(text.find("registers", first + 1), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace attnlab
