@@ -60,8 +60,9 @@ without them, and time.contenders of a record says with how many it took turns. 
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 
 --tune times the tiles (and warps, stages, turns) that a kernel names and can take on the problem,
-beside its own choice, and prints for each problem the fastest first, with registers, spills and
-shared memory; what spills is recorded as invalid. An axis that is given is not tried.
+beside its own choice, and prints for each problem the tile with the fastest config first, with
+registers, spills and shared memory; what spills is recorded as invalid, which is no failure here.
+An axis that is given is not tried.
 
 For Nsight all of a case lies in an NVTX range named by its id, in the domain attnlab, with a range
 a step inside and one a kernel inside of that; scripts/profile/ starts Nsight on a point. --profile

@@ -253,6 +253,7 @@ int run_sweep(const SweepRun& run) {
                describe_end(run, fmt::format("The GPU was lost ({})", lost->what()), finished));
     return kExitEnvironment;
   }
+  if (run.sweep.tune) records = without_spilling(records);
   return exit_code(last_of_each_point(records));
 }
 

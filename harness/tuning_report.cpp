@@ -1,6 +1,7 @@
 #include "harness/tuning_report.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -44,7 +45,24 @@ std::string table_of(std::vector<RecordJson> records) {
   return render_table(records, options);
 }
 
+bool spills(const RecordJson& record) {
+  for (const RecordJson& unit : record.value("compile", RecordJson::array())) {
+    for (const RecordJson& entry : unit.value("entries", RecordJson::array())) {
+      if (entry.value("spill_store_bytes", 0) + entry.value("spill_load_bytes", 0) > 0) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+std::vector<RecordJson> without_spilling(const std::vector<RecordJson>& records) {
+  std::vector<RecordJson> others;
+  std::copy_if(
+      records.begin(), records.end(), std::back_inserter(others),
+      [](const RecordJson& record) { return record.at("status") != "invalid" || !spills(record); });
+  return others;
+}
 
 std::string render_tuning(const std::vector<RecordJson>& records) {
   std::vector<std::pair<std::string, std::vector<RecordJson>>> problems;

@@ -8,7 +8,12 @@
 namespace attnlab {
 
 // A table for each problem, in the order of the records: what tells its configs apart, time, rate,
-// registers, spills and shared memory. Those that are not ok come last.
+// registers, spills and shared memory. The tile with the fastest config comes first, with its other
+// configs behind it.
 std::string render_tuning(const std::vector<nlohmann::ordered_json>& records);
+
+// Those that say how a tuning run went: a config that was tried and spills registers is no failure.
+std::vector<nlohmann::ordered_json> without_spilling(
+    const std::vector<nlohmann::ordered_json>& records);
 
 }  // namespace attnlab

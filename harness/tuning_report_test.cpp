@@ -43,6 +43,20 @@ TEST(TuningReport, TheFastestComesFirstAndWhatFailedLast) {
   EXPECT_NE(text.find("registers spill"), std::string::npos) << text;
 }
 
+TEST(TuningReport, AConfigThatSpillsIsNoFailure) {
+  Records records = records_of_v1();
+  const auto compiled = [](int spilled) -> nlohmann::ordered_json {
+    return {{{"entries", {{{"spill_store_bytes", spilled}, {"spill_load_bytes", 0}}}}}};
+  };
+  records[1]["status"] = records[2]["status"] = "invalid";
+  records[1]["compile"] = compiled(8);
+  records[2]["compile"] = compiled(0);
+  records[3]["compile"] = compiled(8);  // and ok
+  const Records others = without_spilling(records);
+  ASSERT_EQ(others.size(), 3u);
+  EXPECT_EQ(others[1]["compile"], compiled(0));
+}
+
 TEST(TuningReport, EveryProblemHasItsTable) {
   Records records = records_of_v1();
   records[2]["problem"]["seqlen_k"] = 4096;
