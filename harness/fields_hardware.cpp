@@ -45,14 +45,21 @@ RecordJson asked_mib(const RecordJson& record) {
   return (read.get<double>() + written.get<double>()) * kMibPerByte;
 }
 
-// The most that a kernel of the point takes of something, as its compiler said.
+// The most that a kernel of the point takes of something, as its compiler said: the sum of `keys`.
 FieldReader most_of_kernels(std::vector<const char*> keys, double factor) {
-  return [keys, factor](const RecordJson& record) -> RecordJson {
+  return [keys = std::move(keys), factor](const RecordJson& record) -> RecordJson {
     RecordJson most;
-    for (const RecordJson& unit : at(record, {"compile"})) {
-      for (const RecordJson& entry : unit.value("entries", RecordJson::array())) {
+    const RecordJson units = at(record, {"compile"});
+    if (!units.is_array()) return most;
+    for (const RecordJson& unit : units) {
+      const RecordJson entries = at(unit, {"entries"});
+      if (!entries.is_array()) continue;
+      for (const RecordJson& entry : entries) {
         double sum = 0.0;
-        for (const char* key : keys) sum += factor * entry.value(key, 0.0);
+        for (const char* key : keys) {
+          const RecordJson value = at(entry, {key});
+          if (value.is_number()) sum += factor * value.get<double>();
+        }
         most = most.is_null() ? sum : std::max(sum, most.get<double>());
       }
     }

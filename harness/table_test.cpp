@@ -123,6 +123,25 @@ TEST(Fields, EveryOneIsReadableAndShown) {
   }
 }
 
+TEST(Fields, WhatKernelsTakeIsTheMostOfAll) {
+  const auto kernel = [](int registers, int stored, int loaded, int fixed, int dynamic) {
+    return RecordJson{{"registers", registers},
+                      {"spill_store_bytes", stored},
+                      {"spill_load_bytes", loaded},
+                      {"static_shared_bytes", fixed},
+                      {"dynamic_shared_bytes", dynamic}};
+  };
+  const RecordJson record = {
+      {"compile",
+       {{{"entries", {kernel(32, 0, 0, 1024, 0), kernel(168, 8, 4, 512, 2048)}}},
+        {{"entries", {kernel(40, 0, 0, 0, 1024)}}}}}};
+  EXPECT_EQ(value(record, "registers"), "168");
+  EXPECT_EQ(value(record, "spill_bytes"), "12");
+  EXPECT_EQ(value(record, "shared_kib"), "2.5");
+  EXPECT_EQ(value({{"compile", nullptr}}, "registers"), "");
+  EXPECT_EQ(value({{"compile", {1, "two"}}}, "registers"), "");
+}
+
 TEST(Fields, CountedBytesAreThoseOfCountersThatPassedTheirSelfTest) {
   const auto value_of = [](const RecordJson& traffic, const char* name) {
     return find_field(name, "").read(RecordJson{{"traffic", traffic}});

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/axes.h"
+#include "harness/fields.h"
 #include "harness/table.h"
 
 namespace attnlab {
@@ -46,12 +47,8 @@ std::string table_of(std::vector<RecordJson> records) {
 }
 
 bool spills(const RecordJson& record) {
-  for (const RecordJson& unit : record.value("compile", RecordJson::array())) {
-    for (const RecordJson& entry : unit.value("entries", RecordJson::array())) {
-      if (entry.value("spill_store_bytes", 0) + entry.value("spill_load_bytes", 0) > 0) return true;
-    }
-  }
-  return false;
+  const RecordJson bytes = find_field("spill_bytes", "").read(record);
+  return bytes.is_number() && bytes.get<double>() > 0.0;
 }
 
 }  // namespace

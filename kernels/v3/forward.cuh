@@ -12,10 +12,12 @@
 // - between consumers turns are taken at starting products, so that the softmax of one runs while
 //   the tensor cores work for another (ping_pong).
 //
-// P never leaves registers: sums of S, rounded, lie as the left factor of P V must. A block stays
-// and takes one work item after the other; the producer is ahead of the consumers, so that the next
-// item's tiles arrive while this one's O is stored. O goes through the place of the item's Q.
-// Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2, section 3.
+// O is rescaled only where a row's maximum has grown by much (kSlack in
+// kernels/device/softmax.cuh). P never leaves registers: sums of S, rounded, lie as the left factor
+// of P V must. A block stays and takes one work item after the other; the producer is ahead of the
+// consumers, so that the next item's tiles arrive while this one's O is stored. O goes through the
+// place of the item's Q. Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2,
+// section 3.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
