@@ -6,6 +6,7 @@ namespace attnlab::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr i64 kWarp = 32;
 
 }  // namespace
 
@@ -35,7 +36,7 @@ void TileClassifier::operator()(CUstream stream, const Params& params, const Til
   const i64 rows_of_tiles =
       shape.batch * (order == TileOrder::rows_first ? tiling.m_blocks(shape.seqlen_q)
                                                     : tiling.n_blocks(shape.seqlen_k));
-  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(32 * rows_of_tiles, kThreads)), params,
+  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(kWarp * rows_of_tiles, kThreads)), params,
                   tiling, order, entries, turn_after);
 }
 

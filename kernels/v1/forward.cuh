@@ -22,7 +22,6 @@
 #include "kernels/device/softmax.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/ex2.cuh"
-#include "kernels/ptx/rcp.cuh"
 #include "kernels/shared/softmax.h"
 #include "kernels/v1/row_visits.cuh"
 
@@ -76,7 +75,7 @@ __device__ Weights<kSplits> combine(OnlineSoftmax& state, const OnlineSoftmax (&
     sum += parts[split].sum * weights.part[split];
   }
   state = {.max = largest, .sum = sum};
-  const float scale = sum == 0.0f ? 0.0f : ptx::rcp_approx_ftz_f32(sum);
+  const float scale = device::final_scale(state);
   weights.old *= scale;
 #pragma unroll
   for (float& weight : weights.part) weight *= scale * keep_scale;

@@ -3,11 +3,11 @@
 
 mutants.json lists faults: a name, the kernel, what is wrong, and for each backend the edits that
 make it so (in `file` the text `find`, which must be there exactly once, becomes `replace`; a list
-stands for lines). One that is a `race` may come to nothing on a real GPU, which is always in time;
-the emulated GPU (tests/emulator) must catch it. On a CPU the build makes of each a program of its own: the verifier, and a
+stands for lines). On a CPU the build makes of each a program of its own: the verifier, and a
 library in which that kernel is wrong. On a GPU one program serves all: it hands the compiler a copy
-of the kernels' texts with the edit. `run` lets every one be judged and prints who was caught by
-what.
+of the kernels' texts with the edit. One that is a `race` may come to nothing on a real GPU, which
+is in time; the emulated one (tests/emulator) must catch it. `run` lets every one be judged and
+prints who was caught by what.
 
   mutants.py plan                       the CMake calls that build the programs
   mutants.py apply NAME --output DIR    the mutant's sources, under DIR; with --backend cuda a tree
@@ -413,7 +413,7 @@ def print_summary(results, mutants, backend, every_step):
     for name in survivors:
         only = f"attnlab_mutants --backend {backend} --only {name}"
         if may_survive and find(mutants, name).race:
-            print(f"NOT LOST: {name}: a race that this GPU wins. The emulated GPU: emulated {only}")
+            print(f"RACE: {name}: this GPU wins it; the emulated one must not: emulated {only}")
         else:
             print(f"SURVIVED: {name}: the verifier lacks a check. {only}")
             wrongly.append(name)
