@@ -84,14 +84,18 @@ __device__ void wgmma(Bf16, float (&d)[kColumns][4], const Left& a, u64 b, bool 
   ptx::wgmma_m64k16_f32_bf16<kTransposed>(d, a, b, adds);
 }
 
-// Start sums = left right, over kSteps pieces of 16; the group is committed.
+// What a product adds to.
+enum class Onto : u8 { zero, sums };
+
+// Start sums = left right, or sums += left right, over kSteps pieces of 16; the group is committed.
 template <class T, i32 kSteps, i32 kColumns, class Left, class Right>
-__device__ void start_product(Sums<1, kColumns>& sums, const Left& left, const Right& right) {
+__device__ void start_product(Sums<1, kColumns>& sums, const Left& left, const Right& right,
+                              Onto onto = Onto::zero) {
   const Descriptor a = left.first.anew(), b = right.first.anew();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
     wgmma<Right::kTransposed>(T{}, sums.at[0], a.behind(Left::offset(k)),
-                              b.behind(Right::offset(k)), k > 0);
+                              b.behind(Right::offset(k)), k > 0 || onto == Onto::sums);
   }
   ptx::wgmma_commit_group();
 }
