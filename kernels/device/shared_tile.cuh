@@ -12,6 +12,7 @@
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/cvta.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
+#include "kernels/ptx/prefetch.cuh"
 #include "kernels/shared/base.h"
 #include "kernels/shared/tile.h"
 
@@ -48,6 +49,23 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
       to += static_cast<u32>(kRowsOfPass * kTile.row_bytes());
     } else {
       to = tile + static_cast<u32>(tile_offset(kTile, row + kRowsOfPass, first_chunk));
+    }
+  }
+}
+
+// kThreads threads ask that the rows which load_tile would copy come to the L2, for one who soon
+// will. `rows` may be negative.
+template <TileShape kTile, i32 kThreads, class T>
+__device__ void prefetch_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim) {
+  constexpr i32 kLine = 128 / static_cast<i32>(sizeof(T));  // values of a line of the L2
+  constexpr i32 kLines = ceil_div(kTile.columns, kLine);    // of a row
+  i32 thread = static_cast<i32>(threadIdx.x);
+  asm volatile("" : "+r"(thread));  // worked out anew each time, rather than kept in registers
+#pragma unroll 1
+  for (i32 i = thread; i < kTile.rows * kLines; i += kThreads) {
+    const i32 row = i / kLines, column = i % kLines * kLine;
+    if (row < rows && column < head_dim) {
+      ptx::prefetch_global_l2(gRows + row * row_stride + column);
     }
   }
 }

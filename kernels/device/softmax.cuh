@@ -4,6 +4,7 @@
 
 #include "kernels/device/warp_product.cuh"
 #include "kernels/ptx/ex2.cuh"
+#include "kernels/ptx/lg2.cuh"
 #include "kernels/ptx/rcp.cuh"
 #include "kernels/shared/softmax.h"
 
@@ -58,6 +59,11 @@ __device__ void for_rows(const OnlineSoftmax (&states)[kRows][2], const Visit& v
     const i32 own_r = r + quarter / 2;
     if (own_r < kRows) visit(16 * own_r + 8 * (quarter % 2) + lane / 4, own);
   }
+}
+
+// attnlab::lse with the GPU's own logarithm, within 2^-22 of it or of 1.
+__device__ inline float lse(const OnlineSoftmax& state) {
+  return (state.max + ptx::lg2_approx_ftz_f32(state.sum)) * kLn2;
 }
 
 // attnlab::final_scale, an ulp off at the most.

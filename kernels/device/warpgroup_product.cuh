@@ -100,14 +100,15 @@ __device__ void start_product(Sums<1, kColumns>& sums, const Left& left, const R
   ptx::wgmma_commit_group();
 }
 
-// Start sums += left right.
+// The same with the left factor in registers.
 template <class T, i32 kSteps, i32 kColumns, class Right>
 __device__ void start_product(Sums<1, kColumns>& sums, const LeftFactor<kSteps>& left,
-                              const Right& right) {
+                              const Right& right, Onto onto) {
   const Descriptor b = right.first.anew();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)), true);
+    wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)),
+                              k > 0 || onto == Onto::sums);
   }
   ptx::wgmma_commit_group();
 }

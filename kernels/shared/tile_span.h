@@ -44,13 +44,16 @@ struct TileSpan {
     return block;
   }
   // The end of the tiles from `block`, which is not empty, on that are of its class for sure.
+  // Where it is known beforehand that there is no pattern, nobody looks.
+  template <bool kPattern = true>
   ATTNLAB_HD constexpr i32 run_end(i32 block) const {
-    if (entries != nullptr) return block + 1;
+    if (kPattern && entries != nullptr) return block + 1;
     if (block < full_begin) return min(full_begin, end);
     return block < full_end ? min(full_end, end) : end;
   }
+  template <bool kPattern = true>
   ATTNLAB_HD constexpr bool is_partial(i32 block) const {
-    if (entries != nullptr) return entries[block].is_partial();
+    if (kPattern && entries != nullptr) return entries[block].is_partial();
     return block < full_begin || block >= full_end;
   }
 };

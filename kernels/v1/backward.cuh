@@ -85,12 +85,11 @@ __device__ inline BackwardBlock backward_block(const Params& params, const Works
           .visits = workspace.visits + batch * m_blocks,
           .heads = heads,
           .m_blocks = m_blocks,
+          .batch = batch,
           .first_slice = batch * shape.num_heads_q + head * heads,
           .row_offset = shape.q.offset(batch, head * heads, entry.first_row),
-          .statistics = shape.row_statistic_offset(batch, head * heads, 0),
-          .n_block = -1,
-          .first_key = -config.block_n,
-          .key_offset = shape.k.offset(batch, head, entry.first_key - config.block_n)};
+          .key_offset = shape.k.offset(batch, head, entry.first_key),
+          .statistics = shape.row_statistic_offset(batch, head * heads, 0)};
 }
 
 template <class T, BackwardConfig kConfig>
@@ -113,7 +112,10 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
   auto& sBlock = *reinterpret_cast<BackwardBlock*>(shared_memory + kTiles.block());
   const Shape& shape = params.shape;
   const i32 head_dim = static_cast<i32>(shape.head_dim);
-  if (threadIdx.x == 0) sBlock = backward_block(params, workspace, kConfig);
+  if (threadIdx.x == 0) {
+    sBlock = backward_block(params, workspace, kConfig);
+    sBlock.keys = key_tile(params, workspace, kConfig, sBlock, 0);
+  }
   __syncthreads();
   for (i32 head = 0; head < sBlock.heads; ++head) {
     finish_unseen<kBackwardWarps>(sBlock.visits, sBlock.mask, kConfig.block_m,
@@ -121,14 +123,8 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
                                   head_dim, [](i64) {});
   }
 
-  for (;;) {          // line 6
-    __syncthreads();  // all are done with the tile of keys before, and have written dQ
-    if (threadIdx.x == 0) {
-      const i64 heads = shape.num_heads_kv;
-      next_keys(params, workspace, kConfig, blockIdx.x / static_cast<u32>(heads), sBlock);
-    }
-    __syncthreads();
-    if (sBlock.first_key >= sBlock.mask.seqlen_k) break;
+  const KeyTile& sKeys = sBlock.keys;
+  while (sKeys.first_key < sBlock.mask.seqlen_k) {  // line 6
     // Line 10, but for O, which has one place: it is done with before P is formed.
     const auto load_tile_of_rows = [&](const BackwardStep& step, const T* gRows, i32 tile) {
       const i32 first_row = step.m_block * kConfig.block_m;
@@ -148,25 +144,29 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
       }
     };
 
-    BackwardStep step = {.m_block = sBlock.tiles.begin,
-                         .head = sBlock.tiles.begin < sBlock.tiles.end ? 0 : sBlock.heads};
+    BackwardStep step = {.m_block = sKeys.tiles.begin,
+                         .head = sKeys.tiles.begin < sKeys.tiles.end ? 0 : sBlock.heads};
     if (step.head < sBlock.heads) {  // line 7
-      const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sBlock.first_key);
-      load_tile<kTiles.kv, kThreads>(gK + sBlock.key_offset, shape.k.row, valid, head_dim, sK);
-      load_tile<kTiles.kv, kThreads>(gV + sBlock.key_offset, shape.k.row, valid, head_dim, sV);
+      const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sKeys.first_key);
+      load_tile<kTiles.kv, kThreads>(gK + sKeys.key_offset, shape.k.row, valid, head_dim, sK);
+      load_tile<kTiles.kv, kThreads>(gV + sKeys.key_offset, shape.k.row, valid, head_dim, sV);
       load_rows(step, 0);
       load_tile_of_rows(step, gO, kTiles.o());
     }
     ptx::cp_async_commit_group();
+    // Meanwhile what is known of the next tile of keys.
+    if (threadIdx.x == 0) {
+      sBlock.next_keys = key_tile(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
+    }
     typename Keys::Sums rDK, rDV;  // line 8
     rDK.clear();
     rDV.clear();
 
     for (i32 stage = 0; step.head < sBlock.heads;
-         step = step.next(sBlock.tiles), stage ^= 1) {  // line 9
+         step = step.next(sKeys.tiles), stage ^= 1) {  // line 9
       ptx::cp_async_wait_group<0>();
       __syncthreads();  // the rows are there for all, and all are done with the step before
-      if (const BackwardStep ahead = step.next(sBlock.tiles); ahead.head < sBlock.heads) {
+      if (const BackwardStep ahead = step.next(sKeys.tiles); ahead.head < sBlock.heads) {
         load_rows(ahead, stage ^ 1);
       }
       ptx::cp_async_commit_group();
@@ -188,7 +188,7 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
       multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
       multiply_transposed(sK, sQ, rP);    // S^T = K Q^T
       __syncthreads();                    // lse and D of all rows: O has been used
-      if (const BackwardStep ahead = step.next(sBlock.tiles); ahead.head < sBlock.heads) {
+      if (const BackwardStep ahead = step.next(sKeys.tiles); ahead.head < sBlock.heads) {
         load_tile_of_rows(ahead, gO, kTiles.o());
       }
       ptx::cp_async_commit_group();
@@ -208,9 +208,9 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
           }
         }
       }
-      if (sBlock.tiles.is_partial(step.m_block)) {
+      if (sKeys.tiles.is_partial(step.m_block)) {
         for_hidden_transposed<Scores::kOwnRows / 16, Scores::kOwnColumns / 8>(
-            sBlock.mask, first_row + Scores::column(), sBlock.first_key + Scores::row(),
+            sBlock.mask, first_row + Scores::column(), sKeys.first_key + Scores::row(),
             [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
       }
       // dS^T = P^T (Z dP^T - D)
@@ -224,7 +224,7 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
           if constexpr (kConfig.dropout) {
             kept =
                 kept_bits_transposed(params.dropout, slice, first_row + Scores::column() + 16 * c,
-                                     sBlock.first_key + Scores::row() + 16 * r);
+                                     sKeys.first_key + Scores::row() + 16 * r);
           }
 #pragma unroll
           for (i32 h = 0; h < 8; ++h) {
@@ -245,8 +245,8 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
       store_sums<T, kTiles.p>(rDS, sDS, Scores::row(), Scores::column());
 
       // dQ as it was, on its way while dV and dK are computed.
-      const bool is_first = sBlock.visits[step.m_block].first == sBlock.n_block;
-      const bool is_last = sBlock.visits[step.m_block].last == sBlock.n_block;
+      const bool is_first = sBlock.visits[step.m_block].first == sKeys.n_block;
+      const bool is_last = sBlock.visits[step.m_block].last == sKeys.n_block;
       float* const gSums = workspace.sums + (slice * sBlock.m_blocks + step.m_block) *
                                                 (kConfig.block_m * kConfig.head_dim);
       typename Rows::Sums rDQ;
@@ -313,13 +313,16 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
     __syncthreads();
     constexpr i32 kWarpKeys = kConfig.block_n / kBackwardWarps;
     const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpKeys;
-    const i32 exist = static_cast<i32>(sBlock.mask.seqlen_k - sBlock.first_key) - own;
+    const i32 exist = static_cast<i32>(sBlock.mask.seqlen_k - sKeys.first_key) - own;
     store_rows<kTiles.kv, kWarpKeys>(shared_memory + kTiles.k(), own, min(kWarpKeys, exist),
-                                     gDK + sBlock.key_offset + own * shape.k.row, shape.k.row,
+                                     gDK + sKeys.key_offset + own * shape.k.row, shape.k.row,
                                      head_dim);
     store_rows<kTiles.kv, kWarpKeys>(shared_memory + kTiles.v(), own, min(kWarpKeys, exist),
-                                     gDV + sBlock.key_offset + own * shape.k.row, shape.k.row,
+                                     gDV + sKeys.key_offset + own * shape.k.row, shape.k.row,
                                      head_dim);
+    __syncthreads();  // all are done with the tile of keys, and have written dQ
+    if (threadIdx.x == 0) sBlock.keys = sBlock.next_keys;
+    __syncthreads();
   }
 }
 

@@ -93,12 +93,21 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Workspa
       .mask = entry.mask,
       .visits = workspace.visits + batch * m_blocks,
       .m_blocks = m_blocks,
+      .batch = batch,
       .slice = blockIdx.x,
       .row_offset = shape.q.offset(batch, head, entry.first_row),
-      .statistics = shape.row_statistic_offset(batch, head, 0),
-      .n_block = -1,
-      .first_key = -config.block_n,
-      .key_offset = shape.k.offset(batch, shape.kv_head(head), entry.first_key - config.block_n)};
+      .key_offset = shape.k.offset(batch, shape.kv_head(head), entry.first_key),
+      .statistics = shape.row_statistic_offset(batch, head, 0)};
+}
+
+// The first tile of keys from n_block on that any row sees, or the one past the last.
+__device__ inline KeyTile seen_keys(const Params& params, const Workspace& workspace,
+                                    const ForwardConfig& config, const ForwardBlock& block,
+                                    i32 n_block) {
+  for (;; ++n_block) {
+    const KeyTile keys = key_tile(params, workspace, config, block, n_block);
+    if (keys.tiles.begin < keys.tiles.end || keys.first_key >= block.mask.valid_k) return keys;
+  }
 }
 
 template <class T, ForwardConfig kConfig>
@@ -125,7 +134,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   auto& sBlock = *reinterpret_cast<ForwardBlock*>(shared_memory + kTiles.block());
   const Shape& shape = params.shape;
   const i32 head_dim = static_cast<i32>(shape.head_dim);
-  if (threadIdx.x == 0) sBlock = forward_block(params, workspace, kConfig);
+  if (threadIdx.x == 0) {
+    sBlock = forward_block(params, workspace, kConfig);
+    sBlock.keys[0] = seen_keys(params, workspace, kConfig, sBlock, 0);
+  }
   __syncthreads();
   finish_unseen<kConfig.warps()>(sBlock.visits, sBlock.mask, kConfig.block_m,
                                  gO + sBlock.row_offset, shape.q.row, head_dim, [&](i64 row) {
@@ -158,18 +170,12 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const auto place_of = [](i32 r, i32 c) { return (r * (kConfig.head_dim / 8) + c) * kWarp * 4; };
   const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
 
-  i32 turn = 0;       // of the places for parts and their softmaxes, at each slice the other one
-  for (;;) {          // line 5
-    __syncthreads();  // all are done with the tile of keys before
-    if (threadIdx.x == 0) {
-      const i64 heads = shape.num_heads_q;
-      next_keys(params, workspace, kConfig, blockIdx.x / static_cast<u32>(heads), sBlock);
-    }
-    __syncthreads();
-    if (sBlock.first_key >= sBlock.mask.valid_k) break;
-    if (sBlock.tiles.begin >= sBlock.tiles.end) continue;
+  i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
+  for (i32 own_keys = 0;; own_keys ^= 1) {  // line 5
+    const KeyTile& sKeys = sBlock.keys[own_keys];
+    if (sKeys.first_key >= sBlock.mask.valid_k) break;
     const auto next_of_team = [&](i32 m_block) {
-      return sBlock.tiles.not_empty(m_block + kConfig.teams, kConfig.teams);
+      return sKeys.tiles.not_empty(m_block + kConfig.teams, kConfig.teams);
     };
     const auto load_q = [&](i32 m_block, i32 stage) {
       const i32 first_row = m_block * kConfig.block_m;
@@ -181,30 +187,38 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 
     // Line 6: K and V, and the team's first Q. A team has each tile of rows that is its own among
     // as many, under every tile of keys: what it wrote of O it reads back itself.
-    const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sBlock.first_key);
-    load_tile<kTiles.kv, kThreads>(gK + sBlock.key_offset, shape.k.row, valid, head_dim,
+    const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sKeys.first_key);
+    load_tile<kTiles.kv, kThreads>(gK + sKeys.key_offset, shape.k.row, valid, head_dim,
                                    at(kTiles.k()));
-    load_tile<kTiles.kv, kThreads>(gV + sBlock.key_offset, shape.k.row, valid, head_dim,
+    load_tile<kTiles.kv, kThreads>(gV + sKeys.key_offset, shape.k.row, valid, head_dim,
                                    at(kTiles.v()));
-    const i32 begin = sBlock.tiles.begin;
+    const i32 begin = sKeys.tiles.begin;
     const i32 to_own = (team - begin % kConfig.teams + kConfig.teams) % kConfig.teams;
-    i32 ahead = sBlock.tiles.not_empty(begin + to_own, kConfig.teams);
+    i32 ahead = sKeys.tiles.not_empty(begin + to_own, kConfig.teams);
     RowVisits ahead_visits;
-    if (ahead < sBlock.tiles.end) {
+    if (ahead < sKeys.tiles.end) {
       load_q(ahead, 0);
       ahead_visits = sBlock.visits[ahead];
     }
     ptx::cp_async_commit_group();
+    // Meanwhile the next tile of keys: what is known of it, and its way to the L2.
+    if (threadIdx.x == 0) {
+      sBlock.keys[own_keys ^ 1] =
+          seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
+    }
+    const i64 next = sKeys.key_offset + kConfig.block_n * shape.k.row;
+    prefetch_tile<kTiles.kv, kThreads>(gK + next, shape.k.row, valid - kConfig.block_n, head_dim);
+    prefetch_tile<kTiles.kv, kThreads>(gV + next, shape.k.row, valid - kConfig.block_n, head_dim);
     ptx::cp_async_wait_group<0>();
     __syncthreads();
     const RightPiecesTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
     const RightPieces<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0);
 
-    for (i32 stage = 0; ahead < sBlock.tiles.end; stage ^= 1) {  // line 7
+    for (i32 stage = 0; ahead < sKeys.tiles.end; stage ^= 1) {  // line 7
       const i32 m_block = ahead;
       const i32 first_row = m_block * kConfig.block_m;
-      const bool is_first = ahead_visits.first == sBlock.n_block;
-      const bool is_last = ahead_visits.last == sBlock.n_block;
+      const bool is_first = ahead_visits.first == sKeys.n_block;
+      const bool is_last = ahead_visits.last == sKeys.n_block;
       float* const gSums = workspace.sums + (sBlock.slice * sBlock.m_blocks + m_block) *
                                                 (kConfig.block_m * kConfig.head_dim);
       // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
@@ -227,7 +241,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
       }
       ptx::cp_async_commit_group();
       ahead = next_of_team(m_block);
-      if (ahead < sBlock.tiles.end) {
+      if (ahead < sKeys.tiles.end) {
         load_q(ahead, stage ^ 1);
         ahead_visits = sBlock.visits[ahead];
       }
@@ -258,8 +272,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         multiply_add<T, kPieces>(  // S = Q K^T
             rS, [&](i32 r, i32 piece) { return left_piece(q, 16 * r, 16 * piece); },
             [&](i32 piece, i32 key) { return right_piece(k, 16 * piece, 16 * key); });
-        const i64 warp_key = sBlock.first_key + split * kConfig.warp_keys();
-        if (sBlock.tiles.is_partial(m_block)) {
+        const i64 warp_key = sKeys.first_key + split * kConfig.warp_keys();
+        if (sKeys.tiles.is_partial(m_block)) {
           for_hidden<kRows, 2 * kKeys>(sBlock.mask, first_row + row, warp_key,
                                        [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
         }
@@ -389,7 +403,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
                 workspace.m[statistics + below] = states[r][half].max;
                 workspace.l[statistics + below] = states[r][half].sum;
               }
-              if (is_last) gLse[statistics + below] = lse(states[r][half]);
+              if (is_last) gLse[statistics + below] = device::lse(states[r][half]);
             }
           }
         }
@@ -405,6 +419,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         }
       }
     }
+    __syncthreads();  // all are done with the tile of keys
   }
 }
 

@@ -1,5 +1,5 @@
 // How a pass goes through the tiles of keys: by which a tile of rows is visited first and last,
-// found before it; the rows that none visits; the step from one to the next.
+// found before it; the rows that none visits; what is known of each.
 #pragma once
 
 #include "kernels/device/storage.cuh"
@@ -40,18 +40,19 @@ __device__ void finish_unseen(const RowVisits* visits, const Mask& mask, i32 blo
   }
 }
 
-// Goes on to the next tile of keys. `block` is what all threads know of the work, of either pass.
+// The tile of keys n_block. `block` is what all threads know of the work, of either pass.
 template <class Config, class Block>
-__device__ void next_keys(const Params& params, const Workspace& workspace, const Config& config,
-                          i64 batch, Block& block) {
-  ++block.n_block;
-  block.first_key += config.block_n;
-  block.key_offset += config.block_n * params.shape.k.row;
+__device__ KeyTile key_tile(const Params& params, const Workspace& workspace, const Config& config,
+                            const Block& block, i32 n_block) {
   const i64 n_blocks = ceil_div<i64>(params.shape.seqlen_k, config.block_n);
-  const i64 first_entry = (batch * n_blocks + block.n_block) * block.m_blocks;
-  block.tiles =
-      rows_of_keys(block.mask, {block.first_key, block.first_key + config.block_n}, config.block_m,
-                   workspace.entries == nullptr ? nullptr : workspace.entries + first_entry);
+  const i64 first_entry = (block.batch * n_blocks + n_block) * block.m_blocks;
+  const i64 first_key = static_cast<i64>(n_block) * config.block_n;
+  return {.n_block = n_block,
+          .first_key = first_key,
+          .key_offset = block.key_offset + first_key * params.shape.k.row,
+          .tiles = rows_of_keys(
+              block.mask, {first_key, first_key + config.block_n}, config.block_m,
+              workspace.entries == nullptr ? nullptr : workspace.entries + first_entry)};
 }
 
 }  // namespace attnlab::v1

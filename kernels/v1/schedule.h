@@ -114,20 +114,26 @@ struct ForwardConfig {
   ATTNLAB_HD constexpr i32 softmax_places() const { return chunks() > 1 ? 1 : 2; }
 };
 
+// A tile of keys that a block passes by.
+struct KeyTile {
+  i32 n_block = 0;
+  i64 first_key = 0;
+  i64 key_offset = 0;  // in k, v, dK, dV
+  TileSpan tiles;      // of rows that see it
+};
+
 // What all threads of a block know of its work. It lies in shared memory, because registers are for
 // scores.
 struct ForwardBlock {
   Mask mask;
   const RowVisits* visits = nullptr;  // of the batch entry
   i32 m_blocks = 0;                   // of the longest batch entry
+  i64 batch = 0;
   i64 slice = 0;
   i64 row_offset = 0;  // of the slice's first row in q and o
+  i64 key_offset = 0;  // of its first key in k and v
   i64 statistics = 0;  // of its first row in l, m and lse
-  // Of the tile of keys that is on chip.
-  i32 n_block = 0;
-  i64 first_key = 0;
-  i64 key_offset = 0;  // in k and v
-  TileSpan tiles;      // of rows that see it
+  KeyTile keys[2];     // the tile that is on chip and the next, by turns
 };
 
 // The shared memory of a block, byte offsets: K and V, then what each team has for itself.
@@ -179,15 +185,14 @@ struct BackwardBlock {
   Mask mask;
   const RowVisits* visits = nullptr;  // of the batch entry
   i32 heads = 0;
-  i32 m_blocks = 0;     // of the longest batch entry
+  i32 m_blocks = 0;  // of the longest batch entry
+  i64 batch = 0;
   i64 first_slice = 0;  // of the query heads, over the batch
   i64 row_offset = 0;   // of the first head's first row in q, o, dO, dQ
+  i64 key_offset = 0;   // of the first key in k, v, dK, dV
   i64 statistics = 0;   // of the first head's first row in l and m
-  // Of the tile of keys that is on chip.
-  i32 n_block = 0;
-  i64 first_key = 0;
-  i64 key_offset = 0;  // in k, v, dK, dV
-  TileSpan tiles;      // of rows that see it
+  KeyTile keys;         // the tile that is on chip
+  KeyTile next_keys;
 };
 
 // The shared memory of a block, byte offsets.

@@ -228,7 +228,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileEntry*
   }
   for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
     if (warp_row + row < sBlock.rows.size()) {
-      gLse[sBlock.lse_offset + warp_row + row] = lse(state);
+      gLse[sBlock.lse_offset + warp_row + row] = device::lse(state);
     }
   });
   // By way of the warp's own rows of Q, which nobody else reads.

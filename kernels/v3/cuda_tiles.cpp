@@ -62,6 +62,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
            kSharedBytes + kReservedBytes;
   };
   const i32 blocks = kernel.consumers == 1 ? 2 : 1;
+  if (!fits(blocks)) kernel.own_o = false;
   if (!fits(blocks)) kernel.q_stages = 1;
   kernel.blocks = fits(blocks) ? blocks : 1;
   kernel.left = problem.mask.left() >= 0;

@@ -37,6 +37,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
               ", .consumers = " + number(config.consumers) +
               ", .blocks = " + number(config.blocks) + ", .block_n = " + number(config.block_n) +
               ", .stages = " + number(config.stages) + ", .q_stages = " + number(config.q_stages) +
+              ", .own_o = " + truth(config.own_o) +
               ", .overlap = " + truth(config.overlap) +
               ", .ping_pong = " + truth(config.ping_pong) + ", .left = " + truth(config.left) +
               ", .pattern = " + truth(config.pattern) + ", .dropout = " + truth(config.dropout) +

@@ -91,6 +91,20 @@ __device__ inline void find_block(const Params& params, const Grid& grid,
   settle();
   sBlock.rows = tile_range(block, config.block_m(), sBlock.mask.seqlen_q);
   settle();
+  sBlock.num_rows = static_cast<i32>(sBlock.rows.size());
+  settle();
+  {
+    // Of the first row, as far as 32 bits go; no sequence is so long.
+    constexpr i64 kFar = i64{1} << 30;
+    const Mask& mask = sBlock.mask;
+    const i64 diagonal = sBlock.rows.begin + mask.seqlen_k - mask.seqlen_q;
+    const i64 begin = mask.left < 0 ? -kFar : max<i64>(-kFar, diagonal - mask.left);
+    const i64 end = mask.right < 0 ? kFar : min<i64>(kFar, diagonal + mask.right + 1);
+    sBlock.band_begin = static_cast<i32>(begin);
+    sBlock.band_end = static_cast<i32>(end);
+    sBlock.valid_k = static_cast<i32>(mask.valid_k);
+  }
+  settle();
   sBlock.row_offset = shape.q.offset(sBlock.batch, sBlock.head, sBlock.first_row);
   settle();
   sBlock.lse_offset = shape.row_statistic_offset(sBlock.batch, sBlock.head, sBlock.rows.begin);
@@ -189,26 +203,39 @@ __device__ void load(const ForwardMaps& maps, const ForwardMemory<kConfig>& memo
 __device__ inline i32 of_warp(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 __device__ inline bool of_warp(bool value) { return __any_sync(0xFFFFFFFFu, value); }
 
-// Hides what the rows of a lane may not see, without a branch: products may be under way. (row,
-// key) is the first of the warp's sums; unless kLeft, the band has no left border.
+// The lowest `count` of 32 bits.
+__device__ inline u32 lowest_bits(i32 count) {
+  return count >= 32 ? ~0u : (1u << max(count, 0)) - 1;
+}
+
+// Hides what the rows of a lane may not see, without a branch: products may be under way. The
+// warp's sums are of rows from `row` of the block on and keys from `key` on; unless kLeft, the band
+// has no left border. What a row sees of its lane's columns becomes bits, of which an instruction
+// brings several to predicates. (Rows past the last one are never stored.)
 template <bool kLeft, i32 kColumns>
-__device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
+__device__ void hide_outside_band(const ForwardBlock& sBlock, i32 row, i32 key,
                                   device::Sums<1, kColumns>& rS) {
+  constexpr i32 kWord = 16;  // pieces of two columns
   const i32 lane = static_cast<i32>(threadIdx.x) % device::kWarp;
+  const i32 first = key + 2 * (lane % 4);
+  // How many of the lane's columns, two of eight, lie before a border.
+  const auto columns_before = [&](i32 border) {
+    const i32 columns = min(8 * kColumns, max(0, border - first));
+    return columns / 8 * 2 + min(columns % 8, 2);
+  };
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    // Rows past the last one are never stored: they may see what it sees.
-    const i64 own_row = min<i64>(row + 8 * half + lane / 4, mask.seqlen_q - 1);
-    const Range seen = band(mask, own_row);
-    const i64 first = key + 2 * (lane % 4);
-    const i32 begin = kLeft ? static_cast<i32>(max<i64>(-1, seen.begin - first)) : -1;
-    const i32 end = static_cast<i32>(min<i64>(8 * kColumns, max<i64>(-1, seen.end - first)));
+    const i32 own_row = row + 8 * half + lane / 4;
+    const i32 begin = kLeft ? columns_before(sBlock.band_begin + own_row) : 0;
+    const i32 end = columns_before(min(sBlock.band_end + own_row, sBlock.valid_k));
 #pragma unroll
-    for (i32 c = 0; c < kColumns; ++c) {
+    for (i32 c = 0; c < kColumns; c += kWord) {
+      u32 seen = lowest_bits(end - 2 * c);
+      if constexpr (kLeft) seen &= ~lowest_bits(begin - 2 * c);
 #pragma unroll
-      for (i32 i = 0; i < 2; ++i) {
-        float& score = rS.at[0][c][2 * half + i];
-        score = 8 * c + i < begin || 8 * c + i >= end ? -kInfinity : score;
+      for (i32 i = 0; i < 2 * min(kWord, kColumns - c); ++i) {
+        float& score = rS.at[0][c + i / 2][2 * half + i % 2];
+        score = (seen & 1u << i) != 0 ? score : -kInfinity;
       }
     }
   }
@@ -217,8 +244,8 @@ __device__ void hide_outside_band(const Mask& mask, i64 row, i64 key,
 // Scores become exp2(softmax_scale_log2 * score - reference). Returns whether the reference of any
 // row of the warp was raised: O must then follow by `factors`. (No branch: products are under way.)
 // The maximum of a row is the same in its four lanes, the sum is over the lane's own columns until
-// the end.
-template <i32 kColumns>
+// the end. Unless kHides, the tile is one of which rows see all.
+template <bool kHides, i32 kColumns>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums<1, kColumns>& rS,
                              float (&factors)[2]) {
   float tile_max[2];
@@ -228,11 +255,13 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums
                               tile_max[1] > rows[1].max + device::kSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    factors[half] = raise_max(rows[half], raises ? tile_max[half] : -kInfinity);
-  }
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    rows[half].sum += device::exponentiate_row(rS, 0, half, scale, finite_max(rows[half].max));
+    OnlineSoftmax& row = rows[half];
+    const float old_max = row.max;
+    row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
+    const float reference = kHides ? finite_max(row.max) : row.max;
+    factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
+    row.sum = row.sum * factors[half] +
+              device::exponentiate_row(rS, 0, half, scale, reference);
   }
   return raises;
 }
@@ -265,7 +294,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
   const i32 consumer = of_warp(static_cast<i32>(threadIdx.x) / kWarpgroup - 1);
   const i32 first_row = 64 * consumer;  // of the tile
   const i32 warp_row = first_row + of_warp(static_cast<i32>(threadIdx.x) % kWarpgroup / kWarp * 16);
-  const auto is_first_thread = [&] { return warp_row == first_row && lane_anew() == 0; };
+  const bool is_first_thread = threadIdx.x % kWarpgroup == 0;
   const float scale = params.shape.softmax_scale_log2;
   if (kConfig.ping_pong && consumer == kConfig.consumers - 1) {
     ptx::barrier_arrive(Named::turn(0), kTurnThreads);  // the first turn
@@ -275,19 +304,17 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
   Sums<1, 2 * kColumns> rO;
   LeftFactor<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
-  PipelineState stage = consumer_start();
+  PipelineState stage = consumer_start();  // of the block ring
+
   for (;; stage.advance(kBlockStages)) {
     memory.block_ring.wait_full(stage);
     const ForwardBlock& sBlock = memory.block(stage.stage);
     if (of_warp(sBlock.ends)) break;
-    // Of the warp's rows, looked up when they are needed: registers are for sums.
-    const auto rows_exist = [&] {
-      return static_cast<i32>(max<i64>(0, min<i64>(16, sBlock.rows.size() - warp_row)));
-    };
+    const i32 num_rows = of_warp(sBlock.num_rows);
     const auto store_chunks = [&](auto chunk_of) {
       const i32 chunks = static_cast<i32>(params.shape.head_dim) / kChunk;
       T* const gRows = gO + sBlock.row_offset + warp_row * params.shape.q.row;
-      for (i32 i = lane_anew(); i < rows_exist() * chunks; i += kWarp) {
+      for (i32 i = lane_anew(); i < min(16, num_rows - warp_row) * chunks; i += kWarp) {
         const i32 row = i / chunks, chunk = i % chunks;
         *reinterpret_cast<uint4*>(gRows + row * params.shape.q.row + chunk * kChunk) =
             chunk_of(row, chunk);
@@ -299,16 +326,17 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     };
 
     const i32 end = of_warp(sBlock.tiles.end);
-    if (of_warp(sBlock.tiles.begin) >= end) {  // rows that see no key
+    const i32 begin = of_warp(sBlock.tiles.begin);
+    if (begin >= end) {  // rows that see no key
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
-      const i32 row = lane_anew();
-      if (row < rows_exist()) gLse[sBlock.lse_offset + warp_row + row] = -kInfinity;
+      const i32 row = warp_row + lane_anew();
+      if (row < min(warp_row + 16, num_rows)) gLse[sBlock.lse_offset + row] = -kInfinity;
       next_item();
       continue;
     }
 
     OnlineSoftmax rows[2];
-    rO.clear();
+    Onto onto = Onto::zero;  // of the item's next P V
     memory.q_ring.wait_full(q);
     const AlongRows<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
@@ -317,13 +345,14 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       hold(rO);
       hold(rP);
       ptx::wgmma_fence();
-      start_product<T>(rO, rP, AcrossRows<kTiles.kv>(memory.at(kTiles.v_tile(v.stage))));
+      start_product<T>(rO, rP, AcrossRows<kTiles.kv>(memory.at(kTiles.v_tile(v.stage))), onto);
+      onto = Onto::sums;
     };
     const auto end_values = [&] {
       ptx::wgmma_wait_group<0>();
       hold(rO);
       hold(rP);
-      if (is_first_thread()) memory.v_ring.release(v);
+      if (is_first_thread) memory.v_ring.release(v);
       v.advance(kConfig.stages);
     };
     // The last keys of a tile may be none of this batch entry, and hold anything: 0 times that must
@@ -364,7 +393,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       }
       ptx::wgmma_wait_group<kBefore ? 1 : 0>();
       hold(rS);
-      if (is_first_thread()) memory.k_ring.release(k);
+      if (is_first_thread) memory.k_ring.release(k);
       k.advance(kConfig.stages);
       if constexpr (kBefore && kEndsEarly) end_values();
 
@@ -374,10 +403,10 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         for_hidden<1, 2 * kKeys>(sBlock.mask, row, key,
                                  [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
       } else if constexpr (decltype(is_partial)::value) {
-        hide_outside_band<kConfig.left>(sBlock.mask, row, key, rS);
+        hide_outside_band<kConfig.left>(sBlock, warp_row, tile * kConfig.block_n, rS);
       }
       float factors[2];
-      const bool raises = softmax_step(scale, rows, rS, factors);  // P = exp(S - max)
+      const bool raises = softmax_step<decltype(is_partial)::value>(scale, rows, rS, factors);
       if constexpr (kConfig.dropout) {
 #pragma unroll
         for (i32 c = 0; c < kKeys; ++c) {
@@ -385,7 +414,9 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         }
       }
       if constexpr (kBefore && !kEndsEarly) end_values();
-      if (!decltype(is_first)::value && raises) scale_rows(rO, factors);
+      if constexpr (!decltype(is_first)::value) {
+        if (raises) scale_rows(rO, factors);
+      }
       round_to<T>(rP, rS);
       if constexpr (!kConfig.overlap) {
         clear_values_past(tile);
@@ -402,28 +433,32 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       } while (++tile < run_end);
     };
     const auto run_of_class = [&](auto is_first, i32 tile, i32 run_end) {
-      if (of_warp(sBlock.tiles.is_partial(tile))) {
+      if (of_warp(sBlock.tiles.template is_partial<kConfig.pattern>(tile))) {
         run(is_first, Truth<true>{}, tile, run_end);
       } else {
         run(is_first, Truth<false>{}, tile, run_end);
       }
     };
-    i32 last = of_warp(sBlock.tiles.begin);
-    run_of_class(Truth<true>{}, last, last + 1);
-    for (i32 tile = of_warp(sBlock.tiles.not_empty(last + 1)); tile < end;
-         tile = of_warp(sBlock.tiles.not_empty(last + 1))) {
-      const i32 run_end = of_warp(sBlock.tiles.run_end(tile));
+    const auto next_tile = [&](i32 tile) {
+      return kConfig.pattern ? of_warp(sBlock.tiles.not_empty(tile)) : tile;
+    };
+    run_of_class(Truth<true>{}, begin, begin + 1);
+    i32 last = begin;
+    for (i32 tile = next_tile(last + 1); tile < end; tile = next_tile(last + 1)) {
+      const i32 run_end = of_warp(sBlock.tiles.template run_end<kConfig.pattern>(tile));
       run_of_class(Truth<false>{}, tile, run_end);
       last = run_end - 1;
+    }
+    if constexpr (kConfig.own_o) {
+      if (lane_anew() == 0) memory.q_ring.release(q);
     }
     if constexpr (kConfig.overlap) {
       clear_values_past(last);
       memory.v_ring.wait_full(v);
       start_values();
-      end_values();
     }
 
-    // O / sum, and lse.
+    // Meanwhile lse, of whose rows each lane looks after one, and what O is multiplied with.
     const i32 lane = lane_anew();
     float scales[2];
 #pragma unroll
@@ -431,20 +466,27 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 2);
       rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 1);
       scales[half] = device::final_scale(rows[half]) * params.dropout.keep_scale;
-      const i32 row = 8 * half + lane / 4;
-      if (lane % 4 == 0 && row < rows_exist()) {
-        gLse[sBlock.lse_offset + warp_row + row] = lse(rows[half]);
-      }
     }
+    const i32 half = lane % 2;
+    const i32 row = warp_row + 8 * half + lane / 4;
+    const float own_lse = device::lse(half == 0 ? rows[0] : rows[1]);
+    if (lane % 4 < 2 && row < num_rows) gLse[sBlock.lse_offset + row] = own_lse;
+    if constexpr (kConfig.overlap) end_values();
     scale_rows(rO, scales);
-    // By way of the warp's own rows of Q, once all four warps have done with Q.
-    ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
-    const i32 q_tile = kTiles.q_tile(q.stage);
-    store_sums_of_warp<T, kTiles.q>(rO, memory.at(q_tile), warp_row);
+
+    // O, by way of the warp's own rows of its place.
+    const i32 o_tile = kTiles.o_tile(q.stage);
+    if constexpr (kConfig.own_o) {
+      if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();  // what left it last
+      __syncwarp();
+    } else {
+      ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all four have done with Q
+    }
+    store_sums_of_warp<T, kTiles.q>(rO, memory.at(o_tile), warp_row);
     ptx::fence_proxy_async_shared();  // bulk copies read it now, or overwrite it later
     __syncwarp();
     if (params.cu_seqlens_q != nullptr) {  // the next rows are those of another batch entry
-      const u8* const sO = memory.memory + q_tile;
+      const u8* const sO = memory.memory + o_tile;
       store_chunks([&](i32 row, i32 chunk) {
         return *reinterpret_cast<const uint4*>(sO + kTiles.q.offset(warp_row + row, chunk));
       });
@@ -453,15 +495,18 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         ptx::cp_async_bulk_tensor_4d_store(
             maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
             sBlock.batch,
-            memory.at(q_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
+            memory.at(o_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
       ptx::cp_async_bulk_commit_group();
-      ptx::cp_async_bulk_wait_group_read<0>();
+      if constexpr (!kConfig.own_o) ptx::cp_async_bulk_wait_group_read<0>();
     }
     next_item();
-    if (lane_anew() == 0) memory.q_ring.release(q);
+    if constexpr (!kConfig.own_o) {
+      if (lane_anew() == 0) memory.q_ring.release(q);
+    }
     q.advance(kConfig.q_stages);
   }
+  if (lane_anew() == 0) ptx::cp_async_bulk_wait_group_read<0>();  // the block's memory ends with it
 }
 
 template <class T, ForwardConfig kConfig>

@@ -108,6 +108,7 @@ struct ForwardConfig {
   i32 block_n = 128;
   i32 stages = 2;         // of K and of V
   i32 q_stages = 2;       // 2: the next item's Q arrives during this one
+  bool own_o = true;      // O has a place of its own on its way out, not that of the item's Q
   bool overlap = true;    // S of the next tile is multiplied during the softmax of this one
   bool ping_pong = true;  // consumers take turns at the tensor cores
   bool left = false;      // the mask has a window with a left border
@@ -133,6 +134,12 @@ struct ForwardMaps {
 struct ForwardBlock {
   Mask mask;
   Range rows;
+  i32 num_rows = 0;
+  // The keys that the mask lets the first row see, [band_begin, band_end), one further to the right
+  // for each row below; and those that there are.
+  i32 band_begin = 0;
+  i32 band_end = 0;
+  i32 valid_k = 0;
   TileSpan tiles;     // of keys
   bool ends = false;  // there are no more items
   i64 slice = 0;
@@ -150,16 +157,21 @@ constexpr i32 kBlockStages = 2;  // work items known at once
 
 // The shared memory of a block, byte offsets.
 struct ForwardTiles {
-  SlabTile q;   // and O
+  SlabTile q;   // and O, in a place of its own or in that of Q
   SlabTile kv;  // of a stage, K and V each
   i32 stages = 0;
   i32 q_stages = 0;
+  bool own_o = false;
 
   ATTNLAB_HD constexpr i32 q_tile(i32 stage) const { return stage * q.bytes(); }
   ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q_tile(q_stages) + stage * kv.bytes(); }
   ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stages) + stage * kv.bytes(); }
+  ATTNLAB_HD constexpr i32 o_tile(i32 q_stage) const {
+    return own_o ? v_tile(stages) : q_tile(q_stage);
+  }
   ATTNLAB_HD constexpr i32 block(i32 stage) const {  // ForwardBlock
-    return v_tile(stages) + stage * static_cast<i32>(sizeof(ForwardBlock));
+    return v_tile(stages) + (own_o ? q.bytes() : 0) +
+           stage * static_cast<i32>(sizeof(ForwardBlock));
   }
   // Of each ring two for each stage.
   ATTNLAB_HD constexpr i32 q_ring() const { return round_up(block(kBlockStages), 8); }
@@ -173,7 +185,8 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
   return {.q = {.rows = config.block_m(), .columns = config.head_dim},
           .kv = {.rows = config.block_n, .columns = config.head_dim},
           .stages = config.stages,
-          .q_stages = config.q_stages};
+          .q_stages = config.q_stages,
+          .own_o = config.own_o};
 }
 
 }  // namespace attnlab::v3
