@@ -98,6 +98,7 @@ TEST(Axes, ConfigAxes) {
   EXPECT_EQ(values_of("sram", "1k,100"), (Texts{"1024", "100"}));
   EXPECT_EQ(values_of("stages", "2:4:+1"), (Texts{"2", "3", "4"}));
   EXPECT_EQ(values_of("consumers", "2,3"), (Texts{"2", "3"}));
+  EXPECT_EQ(values_of("producer", "0,1"), (Texts{"0", "1"}));
   EXPECT_EQ(values_of("overlap", "0,1"), (Texts{"0", "1"}));
   EXPECT_EQ(values_of("ping_pong", "0,1"), (Texts{"0", "1"}));
   EXPECT_EQ(values_of("deterministic", "0,1"), (Texts{"0", "1"}));

@@ -57,6 +57,7 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
   competitor.config.set("warps", 4);
   competitor.config.set("stages", 3);
   competitor.config.set("consumers", 2);
+  competitor.config.set("producer", 1);
   competitor.config.set("overlap", 0);
   competitor.config.set("ping_pong", 1);
   competitor.config.set("deterministic", 1);
@@ -66,8 +67,8 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
       work, competitor, {}, {.min_rounds = 3, .warmup_seconds = 0.5, .verify_multiply_adds = 99});
   EXPECT_PRED2(contains, command, " --lengths 3x5+4 ");
   EXPECT_TRUE(command.ends_with(
-      " --sram 8192 --warps 4 --stages 3 --consumers 2 --overlap 0 --ping-pong 1 --deterministic 1 "
-      "--schedule-seed 9 --tf32 1 --protocol "
+      " --sram 8192 --warps 4 --stages 3 --consumers 2 --producer 1 --overlap 0 --ping-pong 1 "
+      "--deterministic 1 --schedule-seed 9 --tf32 1 --protocol "
       "min_rounds=3,warmup_seconds=0.5,verify_multiply_adds=99"))
       << command;
 }

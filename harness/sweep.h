@@ -96,6 +96,7 @@ struct Axes {
   std::vector<std::int64_t> warps;
   std::vector<std::int64_t> stages;
   std::vector<std::int64_t> consumers;
+  std::vector<std::int64_t> producer;
   std::vector<std::int64_t> overlap;
   std::vector<std::int64_t> ping_pong;
   std::vector<std::int64_t> deterministic;

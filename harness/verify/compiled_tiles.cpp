@@ -23,11 +23,12 @@ Config tile_of_sram(std::int64_t sram) {
 
 // Of kernels whose warpgroups have roles, and of them alone.
 Config tile_of_roles(std::int64_t consumers, std::int64_t block_n, std::int64_t stages,
-                     bool overlap, bool ping_pong) {
+                     bool overlap, bool ping_pong, bool producer = true) {
   Config config;
   config.set("consumers", consumers);
   config.set("block_n", block_n);
   config.set("stages", stages);
+  config.set("producer", producer ? 1 : 0);
   config.set("overlap", overlap ? 1 : 0);
   config.set("ping_pong", ping_pong ? 1 : 0);
   return config;
@@ -68,7 +69,8 @@ const std::vector<CompiledTiles>& compiled_tiles() {
       {.head_dim = 128,
        .dtype = Dtype::bf16,
        .tiles = {tile(64, 32, 4, 1), tile(128, 48, 8, 3), tile(64, 48, 4, 2),
-                 tile_of_roles(1, 96, 2, true, false), tile_of_roles(2, 112, 2, false, false)}},
+                 tile_of_roles(1, 96, 2, true, false), tile_of_roles(2, 112, 2, false, false),
+                 tile_of_roles(2, 96, 2, true, false, false)}},
       {.head_dim = 64,
        .dtype = Dtype::bf16,
        .dropout = 0.2,

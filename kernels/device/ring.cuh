@@ -7,9 +7,17 @@
 
 namespace attnlab::device {
 
-// Until the phase of that parity is over.
-__device__ inline void wait(u32 barrier, u32 phase) {
-  while (!ptx::mbarrier_try_wait_parity(barrier, phase)) {
+// A phase of a barrier, named by its parity.
+struct Phase {
+  u32 barrier;
+  u32 parity;
+};
+
+__device__ inline bool is_over(const Phase& phase) {
+  return ptx::mbarrier_test_wait_parity(phase.barrier, phase.parity);
+}
+__device__ inline void wait(const Phase& phase) {
+  while (!ptx::mbarrier_try_wait_parity(phase.barrier, phase.parity)) {
   }
 }
 
@@ -28,12 +36,15 @@ struct Ring {
       ptx::mbarrier_init(empty(stage), readers);
     }
   }
-  __device__ void wait_full(const PipelineState& state) const {
-    wait(full(state.stage), state.phase);
+  // What a reader waits for, and what a writer waits for.
+  __device__ Phase when_full(const PipelineState& state) const {
+    return {full(state.stage), state.phase};
   }
-  __device__ void wait_empty(const PipelineState& state) const {
-    wait(empty(state.stage), state.phase);
+  __device__ Phase when_empty(const PipelineState& state) const {
+    return {empty(state.stage), state.phase};
   }
+  __device__ void wait_full(const PipelineState& state) const { wait(when_full(state)); }
+  __device__ void wait_empty(const PipelineState& state) const { wait(when_empty(state)); }
   __device__ void release(const PipelineState& state) const {
     ptx::mbarrier_arrive(empty(state.stage));
   }

@@ -42,4 +42,19 @@ __device__ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   return complete != 0;
 }
 
+// The same at once.
+__device__ inline bool mbarrier_test_wait_parity(u32 barrier, u32 parity) {
+  u32 complete;
+  asm volatile(
+      "{\n"
+      ".reg .pred complete;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, complete;\n"
+      "}"
+      : "=r"(complete)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return complete != 0;
+}
+
 }  // namespace attnlab::ptx

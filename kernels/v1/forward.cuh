@@ -89,15 +89,14 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Workspa
   const i64 head = blockIdx.x % static_cast<u32>(shape.num_heads_q);
   const i32 m_blocks = static_cast<i32>(ceil_div<i64>(shape.seqlen_q, config.block_m));
   const BatchEntry entry = batch_entry(params, batch);
-  return {
-      .mask = entry.mask,
-      .visits = workspace.visits + batch * m_blocks,
-      .m_blocks = m_blocks,
-      .batch = batch,
-      .slice = blockIdx.x,
-      .row_offset = shape.q.offset(batch, head, entry.first_row),
-      .key_offset = shape.k.offset(batch, shape.kv_head(head), entry.first_key),
-      .statistics = shape.row_statistic_offset(batch, head, 0)};
+  return {.mask = entry.mask,
+          .visits = workspace.visits + batch * m_blocks,
+          .m_blocks = m_blocks,
+          .batch = batch,
+          .slice = blockIdx.x,
+          .row_offset = shape.q.offset(batch, head, entry.first_row),
+          .key_offset = shape.k.offset(batch, shape.kv_head(head), entry.first_key),
+          .statistics = shape.row_statistic_offset(batch, head, 0)};
 }
 
 // The first tile of keys from n_block on that any row sees, or the one past the last.
@@ -203,8 +202,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
     ptx::cp_async_commit_group();
     // Meanwhile the next tile of keys: what is known of it, and its way to the L2.
     if (threadIdx.x == 0) {
-      sBlock.keys[own_keys ^ 1] =
-          seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
+      sBlock.keys[own_keys ^ 1] = seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
     }
     const i64 next = sKeys.key_offset + kConfig.block_n * shape.k.row;
     prefetch_tile<kTiles.kv, kThreads>(gK + next, shape.k.row, valid - kConfig.block_n, head_dim);

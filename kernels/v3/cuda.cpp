@@ -31,6 +31,8 @@ constexpr ConfigAxis kAxes[] = {
     {"consumers", "warpgroups that compute, 64 query rows each; 0: the kernel's own choice", 0, 0,
      3},
     {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4, kTriedStages},
+    {"producer", "1: a warpgroup only loads, 0: consumers load; -1: the kernel's own choice", -1,
+     -1, 1},
     {"overlap", "1: the next S is multiplied during a softmax; -1: the kernel's own choice", -1, -1,
      1},
     {"ping_pong", "1: consumers take turns at the tensor cores; -1: the kernel's own choice", -1,
@@ -207,6 +209,7 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
   filled.set("consumers", kernel.consumers);
   filled.set("block_n", kernel.block_n);
   filled.set("stages", kernel.stages);
+  filled.set("producer", kernel.producer ? 1 : 0);
   filled.set("overlap", kernel.overlap ? 1 : 0);
   filled.set("ping_pong", kernel.ping_pong ? 1 : 0);
   return filled;

@@ -29,7 +29,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
     config.consumers = cuda::drops(problem) || few_keys ? 2 : 3;
     config.ping_pong = config.consumers == 3;
   }
-  if (config.head_dim == 192) config.block_n = 96;
+  if (config.head_dim == 192) config.block_n = 112;
   if (config.head_dim == 256) config.block_n = 64;
   return config;
 }
@@ -50,10 +50,11 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   take("consumers", kernel.consumers);
   take("block_n", kernel.block_n);
   take("stages", kernel.stages);
-  if (kernel.consumers == 1) kernel.ping_pong = false;
   const auto take_truth = [&config](const char* name, bool& value) {
     if (config.get(name) >= 0) value = config.get(name) != 0;
   };
+  take_truth("producer", kernel.producer);
+  if (kernel.consumers == 1 || !kernel.producer) kernel.ping_pong = false;
   take_truth("overlap", kernel.overlap);
   take_truth("ping_pong", kernel.ping_pong);
   // Two blocks of one consumer share a multiprocessor where they fit.
@@ -77,6 +78,12 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
   }
   if (config.consumers == 1 && config.ping_pong) {
     return "ping_pong = 1: one consumer has nobody to take turns with";
+  }
+  if (!config.producer && config.ping_pong) {
+    return "ping_pong = 1 with producer = 0: who waits for a turn cannot load for the others";
+  }
+  if (!config.producer && !config.overlap) {
+    return "overlap = 0 with producer = 0: ptxas would let no product run beside its threads";
   }
   bool exists = false;
   for (const i32 block_n : kBlockN) exists = exists || block_n == config.block_n;

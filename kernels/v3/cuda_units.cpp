@@ -15,6 +15,7 @@ std::string unit_name(Dtype dtype, const ForwardConfig& config) {
   std::string name = std::string("v3-forward-") + to_string(dtype) + "-d" +
                      number(config.head_dim) + "-" + number(config.block_m()) + "x" +
                      number(config.block_n) + "-s" + number(config.stages);
+  if (!config.producer) name += "-alone";
   if (config.overlap) name += "-overlap";
   if (config.ping_pong) name += "-pingpong";
   if (config.left) name += "-left";
@@ -37,7 +38,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
               ", .consumers = " + number(config.consumers) +
               ", .blocks = " + number(config.blocks) + ", .block_n = " + number(config.block_n) +
               ", .stages = " + number(config.stages) + ", .q_stages = " + number(config.q_stages) +
-              ", .own_o = " + truth(config.own_o) +
+              ", .own_o = " + truth(config.own_o) + ", .producer = " + truth(config.producer) +
               ", .overlap = " + truth(config.overlap) +
               ", .ping_pong = " + truth(config.ping_pong) + ", .left = " + truth(config.left) +
               ", .pattern = " + truth(config.pattern) + ", .dropout = " + truth(config.dropout) +

@@ -21,7 +21,6 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
-#include "kernels/device/ring.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warpgroup_product.cuh"
 #include "kernels/ptx/barrier.cuh"
@@ -30,7 +29,7 @@
 #include "kernels/ptx/tma.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/softmax.h"
-#include "kernels/v3/schedule.h"
+#include "kernels/v3/producer.cuh"
 
 namespace attnlab::v3 {
 
@@ -41,162 +40,6 @@ struct NamedBarriers {
   static __device__ i32 of_consumer(i32 consumer) { return 1 + kConfig.consumers + consumer; }
   static __device__ i32 of_all_consumers() { return 1 + 2 * kConfig.consumers; }
 };
-
-// A block's shared memory as its roles see it.
-template <ForwardConfig kConfig>
-struct ForwardMemory {
-  u8* memory;
-  u32 shared;  // its address
-  device::Ring<kConfig.q_stages> q_ring;
-  device::Ring<kConfig.stages> k_ring, v_ring;
-  device::Ring<kBlockStages> block_ring;
-
-  __device__ explicit ForwardMemory(u8* place)
-      : memory(place),
-        shared(ptx::cvta_to_shared(place)),
-        q_ring{at(forward_tiles(kConfig).q_ring())},
-        k_ring{at(forward_tiles(kConfig).k_ring())},
-        v_ring{at(forward_tiles(kConfig).v_ring())},
-        block_ring{at(forward_tiles(kConfig).block_ring())} {}
-
-  __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
-  __device__ ForwardBlock& block(i32 stage) const {
-    constexpr ForwardTiles kTiles = forward_tiles(kConfig);
-    return *reinterpret_cast<ForwardBlock*>(memory + kTiles.block(stage));
-  }
-};
-
-// What work item `index` has to do. Field by field into shared memory, and read from there: the
-// scheduler has few registers.
-__device__ inline void find_block(const Params& params, const Grid& grid,
-                                  const ForwardConfig& config, const TileEntry* entries, i64 index,
-                                  ForwardBlock& sBlock) {
-  const Shape& shape = params.shape;
-  const auto settle = [] { asm volatile("" ::: "memory"); };
-  i32 block;
-  {
-    const WorkItem item = work_item(grid, index);
-    block = static_cast<i32>(item.block);
-    sBlock.head = static_cast<i32>(item.head);
-    sBlock.kv_head = static_cast<i32>(shape.kv_head(item.head));
-    sBlock.batch = static_cast<i32>(item.batch);
-  }
-  settle();
-  {
-    const BatchEntry entry = batch_entry(params, sBlock.batch);
-    sBlock.mask = entry.mask;
-    sBlock.first_row = static_cast<i32>(entry.first_row) + block * config.block_m();
-    sBlock.first_key = static_cast<i32>(entry.first_key);
-  }
-  settle();
-  sBlock.rows = tile_range(block, config.block_m(), sBlock.mask.seqlen_q);
-  settle();
-  sBlock.num_rows = static_cast<i32>(sBlock.rows.size());
-  settle();
-  {
-    // Of the first row, as far as 32 bits go; no sequence is so long.
-    constexpr i64 kFar = i64{1} << 30;
-    const Mask& mask = sBlock.mask;
-    const i64 diagonal = sBlock.rows.begin + mask.seqlen_k - mask.seqlen_q;
-    const i64 begin = mask.left < 0 ? -kFar : max<i64>(-kFar, diagonal - mask.left);
-    const i64 end = mask.right < 0 ? kFar : min<i64>(kFar, diagonal + mask.right + 1);
-    sBlock.band_begin = static_cast<i32>(begin);
-    sBlock.band_end = static_cast<i32>(end);
-    sBlock.valid_k = static_cast<i32>(mask.valid_k);
-  }
-  settle();
-  sBlock.row_offset = shape.q.offset(sBlock.batch, sBlock.head, sBlock.first_row);
-  settle();
-  sBlock.lse_offset = shape.row_statistic_offset(sBlock.batch, sBlock.head, sBlock.rows.begin);
-  sBlock.slice = sBlock.batch * shape.num_heads_q + sBlock.head;
-  settle();
-  {
-    const i64 n_blocks = ceil_div<i64>(shape.seqlen_k, config.block_n);
-    const TileEntry* const own_entries =
-        entries == nullptr ? nullptr : entries + (sBlock.batch * grid.blocks + block) * n_blocks;
-    const Range all = n_block_range(sBlock.mask, sBlock.rows, config.block_n);
-    sBlock.tiles = {.begin = static_cast<i32>(all.begin),
-                    .end = static_cast<i32>(all.end),
-                    .entries = own_entries};
-  }
-  settle();
-  {
-    const Range full = full_n_block_range(sBlock.mask, sBlock.rows, config.block_n);
-    sBlock.tiles.full_begin = static_cast<i32>(full.begin);
-    sBlock.tiles.full_end = static_cast<i32>(full.end);
-  }
-  settle();
-  sBlock.tiles.begin = sBlock.tiles.not_empty(sBlock.tiles.begin);
-  if (params.cu_seqlens_q != nullptr) sBlock.batch = 0;  // a packed tensor has one
-}
-
-// The scheduler: one thread of the producer. It says which work items the block has, ahead of those
-// who work on them. next_item counts the items that blocks have taken beyond their first ones;
-// null: each takes every so many-th.
-template <ForwardConfig kConfig>
-__device__ void schedule(const Params& params, const Grid& grid, const TileEntry* entries,
-                         u32* next_item, const ForwardMemory<kConfig>& memory) {
-  PipelineState stage = producer_start();
-  const u32 items = static_cast<u32>(work_items(grid));
-  for (u32 item = blockIdx.x;; stage.advance(kBlockStages)) {
-    memory.block_ring.wait_empty(stage);
-    ForwardBlock& sBlock = memory.block(stage.stage);
-    sBlock.ends = item >= items;
-    if (!sBlock.ends) find_block(params, grid, kConfig, entries, item, sBlock);
-    ptx::mbarrier_arrive(memory.block_ring.full(stage.stage));
-    if (item >= items) break;
-    item = next_item == nullptr ? item + gridDim.x : gridDim.x + atomicAdd(next_item, 1u);
-  }
-}
-
-// The loader: another thread of the producer. It starts the copies of all tiles, in the order in
-// which consumers need them: the first K and Q, then always the next K before this V.
-template <ForwardConfig kConfig>
-__device__ void load(const ForwardMaps& maps, const ForwardMemory<kConfig>& memory) {
-  constexpr ForwardTiles kTiles = forward_tiles(kConfig);
-  const auto load_tile = [](const SlabTile& tile, const TensorMap& map, u32 to, u32 barrier,
-                            i32 row, i32 head, i32 batch) {
-    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<u32>(tile.bytes()));
-    for (i32 slab = 0; slab < tile.slabs(); ++slab) {
-      ptx::cp_async_bulk_tensor_4d(to + static_cast<u32>(slab * tile.slab_bytes()), map,
-                                   slab * SlabTile::kColumns, row, head, batch, barrier);
-    }
-  };
-  PipelineState q = producer_start(), k = producer_start(), v = producer_start();
-  PipelineState stage = consumer_start();
-  for (;; stage.advance(kBlockStages)) {
-    memory.block_ring.wait_full(stage);
-    const ForwardBlock& sBlock = memory.block(stage.stage);
-    if (sBlock.ends) break;
-    const auto load_keys = [&](const TensorMap& map, i32 block, i32 tile, u32 barrier) {
-      load_tile(kTiles.kv, map, memory.at(tile), barrier,
-                sBlock.first_key + block * kConfig.block_n, sBlock.kv_head, sBlock.batch);
-    };
-    const auto load_v = [&](i32 block) {
-      memory.v_ring.wait_empty(v);
-      load_keys(maps.v, block, kTiles.v_tile(v.stage), memory.v_ring.full(v.stage));
-      v.advance(kConfig.stages);
-    };
-    const i32 begin = sBlock.tiles.begin;
-    i32 before = begin;
-    for (i32 block = begin; block < sBlock.tiles.end; block = sBlock.tiles.not_empty(block + 1)) {
-      memory.k_ring.wait_empty(k);
-      load_keys(maps.k, block, kTiles.k_tile(k.stage), memory.k_ring.full(k.stage));
-      k.advance(kConfig.stages);
-      if (block == begin) {
-        memory.q_ring.wait_empty(q);
-        load_tile(kTiles.q, maps.q, memory.at(kTiles.q_tile(q.stage)), memory.q_ring.full(q.stage),
-                  sBlock.first_row, sBlock.head, sBlock.batch);
-        q.advance(kConfig.q_stages);
-      } else {
-        load_v(before);
-      }
-      before = block;
-    }
-    if (begin < sBlock.tiles.end) load_v(before);
-    memory.block_ring.release(stage);
-  }
-}
 
 // What is the same for all lanes, and said to be: the compiler keeps it once for the warp, and
 // knows that nobody goes another way.
@@ -260,8 +103,7 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2], device::Sums
     row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
     const float reference = kHides ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    row.sum = row.sum * factors[half] +
-              device::exponentiate_row(rS, 0, half, scale, reference);
+    row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
   }
   return raises;
 }
@@ -280,10 +122,10 @@ struct Truth {
   static constexpr bool value = kValue;
 };
 
-// A consumer: its warpgroup.
-template <class T, ForwardConfig kConfig>
+// A consumer: its warpgroup. Where there is no producer, one thread calls help() now and then.
+template <class T, ForwardConfig kConfig, class Help>
 __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, float* gLse,
-                        const ForwardMemory<kConfig>& memory) {
+                        const ForwardMemory<kConfig>& memory, const Help& help) {
   using namespace device;
   using Named = NamedBarriers<kConfig>;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
@@ -291,7 +133,16 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
   constexpr i32 kColumns = kConfig.head_dim / 16;  // pieces of a head
   constexpr i32 kTurnThreads = 2 * kWarpgroup;     // who waits for a turn, and who gives it
 
-  const i32 consumer = of_warp(static_cast<i32>(threadIdx.x) / kWarpgroup - 1);
+  const auto wait = [&](const Phase& phase) {
+    if constexpr (kConfig.producer) {
+      device::wait(phase);
+    } else {
+      while (!is_over(phase)) help();
+      __syncwarp();
+    }
+  };
+  const i32 consumer =
+      of_warp(static_cast<i32>(threadIdx.x) / kWarpgroup - (kConfig.producer ? 1 : 0));
   const i32 first_row = 64 * consumer;  // of the tile
   const i32 warp_row = first_row + of_warp(static_cast<i32>(threadIdx.x) % kWarpgroup / kWarp * 16);
   const bool is_first_thread = threadIdx.x % kWarpgroup == 0;
@@ -307,7 +158,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
   PipelineState stage = consumer_start();  // of the block ring
 
   for (;; stage.advance(kBlockStages)) {
-    memory.block_ring.wait_full(stage);
+    wait(memory.block_ring.when_full(stage));
     const ForwardBlock& sBlock = memory.block(stage.stage);
     if (of_warp(sBlock.ends)) break;
     const i32 num_rows = of_warp(sBlock.num_rows);
@@ -337,7 +188,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
 
     OnlineSoftmax rows[2];
     Onto onto = Onto::zero;  // of the item's next P V
-    memory.q_ring.wait_full(q);
+    wait(memory.q_ring.when_full(q));
     const AlongRows<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
     // O += P V, of which the tile of V is the ring's next and has arrived.
@@ -361,12 +212,13 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       if (params.keys == nullptr && params.cu_seqlens_k == nullptr) return;
       const i64 valid = sBlock.mask.valid_k - static_cast<i64>(tile) * kConfig.block_n;
       if (valid >= kConfig.block_n) return;
-      memory.v_ring.wait_full(v);
+      wait(memory.v_ring.when_full(v));
       u8* const sV = memory.memory + kTiles.v_tile(v.stage);
       constexpr i32 kChunks = kConfig.head_dim / kChunk;
       constexpr i32 kThreads = kConfig.consumers * kWarpgroup;
-      for (i32 i = static_cast<i32>(valid) * kChunks + static_cast<i32>(threadIdx.x) - kWarpgroup;
-           i < kConfig.block_n * kChunks; i += kThreads) {
+      const i32 thread = static_cast<i32>(threadIdx.x) - (kConfig.producer ? kWarpgroup : 0);
+      for (i32 i = static_cast<i32>(valid) * kChunks + thread; i < kConfig.block_n * kChunks;
+           i += kThreads) {
         *reinterpret_cast<uint4*>(sV + kTiles.kv.offset(i / kChunks, i % kChunks)) = {0, 0, 0, 0};
       }
       ptx::fence_proxy_async_shared();
@@ -381,8 +233,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       // or registers that three consumers do not have.
       constexpr bool kEndsEarly =
           decltype(is_partial)::value && (kConfig.pattern || kConfig.consumers == 3);
-      memory.k_ring.wait_full(k);
-      if constexpr (kBefore) memory.v_ring.wait_full(v);  // not between products
+      wait(memory.k_ring.when_full(k));
+      if constexpr (kBefore) wait(memory.v_ring.when_full(v));  // not between products
       if constexpr (kTurns) ptx::barrier_sync(Named::turn(consumer), kTurnThreads);
       ptx::wgmma_fence();
       start_product<T, kColumns>(
@@ -420,10 +272,11 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       round_to<T>(rP, rS);
       if constexpr (!kConfig.overlap) {
         clear_values_past(tile);
-        memory.v_ring.wait_full(v);
+        wait(memory.v_ring.when_full(v));
         start_values();
         end_values();
       }
+      if constexpr (!kConfig.producer) help();  // no product is under way
     };
     // Runs of tiles of one class, so that little is looked up between two tiles: the tensor cores
     // may be waiting.
@@ -454,7 +307,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     }
     if constexpr (kConfig.overlap) {
       clear_values_past(last);
-      memory.v_ring.wait_full(v);
+      wait(memory.v_ring.when_full(v));
       start_values();
     }
 
@@ -522,16 +375,24 @@ __device__ void forward(const Params& params, const Grid& grid, const ForwardMap
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  if (threadIdx.x < device::kWarpgroup) {
+  if constexpr (!kConfig.producer) {
+    Scheduler<kConfig> scheduler(params, grid, entries, next_item, memory);
+    Loader<kConfig> loader(maps, memory);
+    consume<T, kConfig>(params, maps, gO, gLse, memory, [&] {
+      if (threadIdx.x != 0) return;
+      work_if_ready(scheduler);
+      work_if_ready(loader);
+    });
+  } else if (threadIdx.x < device::kWarpgroup) {
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
     if (threadIdx.x == 0) {
-      load<kConfig>(maps, memory);
+      work(Loader<kConfig>(maps, memory));
     } else if (threadIdx.x == device::kWarp) {
-      schedule<kConfig>(params, grid, entries, next_item, memory);
+      work(Scheduler<kConfig>(params, grid, entries, next_item, memory));
     }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
-    consume<T, kConfig>(params, maps, gO, gLse, memory);
+    consume<T, kConfig>(params, maps, gO, gLse, memory, [] {});
   }
 }
 

@@ -109,6 +109,7 @@ struct ForwardConfig {
   i32 stages = 2;         // of K and of V
   i32 q_stages = 2;       // 2: the next item's Q arrives during this one
   bool own_o = true;      // O has a place of its own on its way out, not that of the item's Q
+  bool producer = true;   // a warpgroup loads; else a thread of a consumer does
   bool overlap = true;    // S of the next tile is multiplied during the softmax of this one
   bool ping_pong = true;  // consumers take turns at the tensor cores
   bool left = false;      // the mask has a window with a left border
@@ -116,11 +117,12 @@ struct ForwardConfig {
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
-  ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers); }
+  ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Of a thread: the producer gives what consumers take. A multiprocessor has 65536, for two blocks
   // where each has one consumer.
   ATTNLAB_HD constexpr i32 producer_registers() const { return consumers == 3 ? 32 : 40; }
   ATTNLAB_HD constexpr i32 consumer_registers() const {
+    if (!producer) return consumers == 3 ? 168 : 255;  // nobody gives any
     return consumers == 3 ? 160 : consumers == 2 ? 232 : 216;
   }
 };
