@@ -112,7 +112,8 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                              {"shared_load_conflicts", 8.0},
                              {"shared_store_conflicts", 0.0}};
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
-    ok.back()["config"].update({{"consumers", 2}, {"overlap", 1}, {"ping_pong", 0}});
+    ok.back()["config"].update(
+        {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}});
     ok.back()["evidence"] = {{"executed", {{{"symbol", "softmax"}}}}};
     ok.back()["compile"] = {{{"entries", {{{"registers", 168}, {"dynamic_shared_bytes", 2048}}}}}};
     add_speedups(ok);

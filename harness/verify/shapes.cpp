@@ -135,12 +135,16 @@ void add_head_dims(std::vector<Shape>& shapes) {
 
 // More work items than a GPU has places for blocks: who is done takes another one.
 void add_many_items(std::vector<Shape>& shapes) {
-  for (const char* mask : {"none", "causal"}) {
-    Problem problem = make_problem(33, 33, mask, 8);
+  const auto add = [&shapes](const char* mask, std::int64_t head_dim) {
+    Problem problem = make_problem(33, 33, mask, head_dim);
     problem.batch = 5;
     problem.num_heads_q = problem.num_heads_kv = 60;
-    shapes.push_back({.name = fmt::format("items/5x60/{}", mask), .problem = problem});
-  }
+    shapes.push_back(
+        {.name = fmt::format("items/5x60/{}/d{}", mask, head_dim), .problem = problem});
+  };
+  add("none", 8);
+  add("causal", 8);
+  add("none", 256);  // where places on chip are few
 }
 
 // Query heads for each K/V head: 1, 4, 8, all.

@@ -120,10 +120,14 @@ struct ForwardConfig {
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Of a thread: the producer gives what consumers take. A multiprocessor has 65536, for two blocks
   // where each has one consumer.
-  ATTNLAB_HD constexpr i32 producer_registers() const { return consumers == 3 ? 32 : 40; }
+  // The producer wants 40; three consumers leave it 32 where their tile is large.
+  ATTNLAB_HD constexpr i32 producer_registers() const {
+    return consumers == 3 && block_n >= 128 ? 32 : 40;
+  }
   ATTNLAB_HD constexpr i32 consumer_registers() const {
     if (!producer) return consumers == 3 ? 168 : 255;  // nobody gives any
-    return consumers == 3 ? 160 : consumers == 2 ? 232 : 216;
+    if (consumers == 3) return block_n >= 128 ? 160 : 152;
+    return consumers == 2 ? 232 : 216;
   }
 };
 

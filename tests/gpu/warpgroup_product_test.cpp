@@ -92,7 +92,7 @@ products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) 
   hold(rO);
   hold(rP);
   ptx::wgmma_fence();
-  start_product<F16>(rO, rP, AcrossRows<kKv>(sV));
+  start_product<F16>(rO, rP, AcrossRows<kKv>(sV), Onto::sums);
   ptx::wgmma_wait_group<0>();
   hold(rO);
   hold(rP);

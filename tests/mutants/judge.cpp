@@ -38,7 +38,7 @@ constexpr int kThreads = 4;
 // "head_dim" and "tiles" are left out.
 constexpr int kRandom = 24, kRandomOnGpu = 8;
 constexpr const char* kShapesOnGpu[] = {"lengths", "unequal", "blocks", "dropout",
-                                        "packed",  "heads",   "inputs"};
+                                        "packed",  "heads",   "inputs", "items"};
 
 // Of one launch, which takes milliseconds. Less than mutants.py waits, so that the verifier says
 // itself that a kernel hangs.
