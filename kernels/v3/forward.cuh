@@ -15,9 +15,9 @@
 // O is rescaled only where a row's maximum has grown by much (kSlack in
 // kernels/device/softmax.cuh). P never leaves registers: sums of S, rounded, lie as the left factor
 // of P V must. A block stays and takes one work item after the other; the producer is ahead of the
-// consumers, so that the next item's tiles arrive while this one's O is stored. O goes through the
-// place of the item's Q. Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2,
-// section 3.
+// consumers, so that the next item's tiles arrive while this one's O is stored. O goes out through
+// a place of its own or, where there is no room, that of the item's Q. Source: Shah et al.,
+// FlashAttention-3 (2024), Algorithms 1 and 2, section 3.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
@@ -258,7 +258,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
         hide_outside_band<kConfig.left>(sBlock, warp_row, tile * kConfig.block_n, rS);
       }
       float factors[2];
-      const bool raises = softmax_step<decltype(is_partial)::value>(scale, rows, rS, factors);
+      const bool raises =  // P = exp(S - max)
+          softmax_step<decltype(is_partial)::value>(scale, rows, rS, factors);
       if constexpr (kConfig.dropout) {
 #pragma unroll
         for (i32 c = 0; c < kKeys; ++c) {
