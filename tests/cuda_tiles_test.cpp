@@ -74,5 +74,29 @@ TEST(CompiledTiles, BothPassesOfV2TakeSeveralAndFewAreCompiled) {
   }
 }
 
+TEST(CompiledTiles, V3TakesSeveralWithAndWithoutAProducer) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Taken forward = taken_by(v3, Pass::fwd, device_of_arch("sm_90a"));
+  EXPECT_GE(forward.tiles, 8);
+  EXPECT_EQ(forward.values.at("consumers"), (Values{1, 2, 3}));
+  EXPECT_EQ(forward.values.at("producer"), (Values{0, 1}));
+  EXPECT_EQ(forward.values.at("overlap"), (Values{0, 1}));
+  EXPECT_EQ(forward.values.at("ping_pong"), (Values{0, 1}));
+}
+
+TEST(CompiledTiles, WithoutAProducerV3HasNoTurnsAndAlwaysOverlaps) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Problem problem = {.dtype = Dtype::f16, .seqlen_q = 300, .seqlen_k = 300, .head_dim = 128};
+  const auto why_not = [&](const char* axis, std::int64_t value) {
+    Config config = default_config(v3);
+    config.set("producer", 0);
+    config.set(axis, value);
+    return v3.unsupported(problem, config, device_of_arch("sm_90a"));
+  };
+  EXPECT_EQ(why_not("overlap", 1), "");
+  EXPECT_NE(why_not("ping_pong", 1).find("ping_pong = 1 with producer = 0"), std::string::npos);
+  EXPECT_NE(why_not("overlap", 0).find("overlap = 0 with producer = 0"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace attnlab

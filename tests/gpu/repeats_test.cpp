@@ -104,6 +104,13 @@ TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
 
   PreparedKernel* const prepared = kernel->prepare(problem, config, gpu());
   MemoryLoad load(arena);
+  const auto fingerprints = [&] {
+    std::vector<std::uint64_t> prints;
+    for (const auto& [buffer, bytes] : outputs) {
+      prints.push_back(runtime().fingerprint(buffer.get(), bytes));
+    }
+    return prints;
+  };
   std::vector<std::uint64_t> first;
   int under_load = 0, different = 0;
   for (int launch = 0; launch < kLaunches; ++launch) {
@@ -111,14 +118,16 @@ TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
     load.keep_busy();
     kernel->launch(prepared, tensors, runtime().queue());
     under_load += load.keep_busy() ? 1 : 0;
-    std::vector<std::uint64_t> prints;
-    for (const auto& [buffer, bytes] : outputs) {
-      prints.push_back(runtime().fingerprint(buffer.get(), bytes));
-    }
+    const std::vector<std::uint64_t> prints = fingerprints();
     if (launch == 0) first = prints;
     different += prints == first ? 0 : 1;
   }
   kernel->release(prepared);
+  for (const auto& [buffer, bytes] : outputs) runtime().fill(buffer.get(), 0xFF, bytes);
+  const std::vector<std::uint64_t> untouched = fingerprints();
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_NE(first[i], untouched[i]) << "output " << i << " was not written";
+  }
   std::cout << kLaunches << " launches, " << under_load << " of them beside a copy, " << different
             << " with other bits than the first\n";
   EXPECT_EQ(different, 0);
