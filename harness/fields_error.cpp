@@ -37,6 +37,9 @@ void add_error_fields(FieldList& list) {
   list.add_measure("ratio_to_twin", "err/twin", "", NumberFormat::ratio,
                    "largest error / that of a materialized computation in the same precision",
                    worst_verdict("ratio_to_twin"));
+  list.add_measure("rms_to_twin", "rms/twin", "", NumberFormat::ratio,
+                   "root mean square of errors / that of a materialized computation",
+                   worst_verdict("rms_to_twin"));
   list.add_measure("worst_tensor", "worst", "", NumberFormat::plain,
                    "the tensor with the largest err/twin", read_worst_tensor);
   list.add_measure("max_abs", "max abs err", "", NumberFormat::scientific, "largest absolute error",

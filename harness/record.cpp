@@ -70,6 +70,7 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
                   {"max_abs", number(verdict.max_abs)},
                   {"rel_fro", number(verdict.rel_fro)},
                   {"ratio_to_twin", number(verdict.ratio_to_twin)},
+                  {"rms_to_twin", optional_number(verdict.rms_to_twin)},
                   {"bound", number(verdict.bound)},
                   {"coverage", number(verdict.coverage)},
                   {"pass", verdict.pass}};

@@ -33,6 +33,7 @@ Record full_record() {
                     .max_abs = 1e-7,
                     .rel_fro = 2e-7,
                     .ratio_to_twin = 1.5,
+                    .rms_to_twin = 0.5,
                     .bound = 3e-7,
                     .coverage = 0.5,
                     .pass = true}};
@@ -108,7 +109,7 @@ TEST(Record, HasTheDocumentedShape) {
             R"("dropout":0.0,"softmax_scale":0.5})");
   EXPECT_EQ(json["verify"].dump(),
             R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
-            R"("bound":3e-07,"coverage":0.5,"pass":true}])");
+            R"("rms_to_twin":0.5,"bound":3e-07,"coverage":0.5,"pass":true}])");
   EXPECT_EQ(json["verify_timed"], json["verify"]);
   EXPECT_EQ(
       json["time"].dump(),

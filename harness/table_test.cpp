@@ -111,6 +111,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                              {"shared_wavefronts", 900.0},
                              {"shared_load_conflicts", 8.0},
                              {"shared_store_conflicts", 0.0}};
+    ok.back()["verify"][0]["rms_to_twin"] = 0.5;
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
     ok.back()["config"].update(
         {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}});
@@ -182,6 +183,9 @@ TEST(Fields, AnErrorThatIsNoNumberIsTheWorst) {
   RecordJson& record = point(records, "32x32", "causal", 128);
   record["verify_timed"][0]["ratio_to_twin"] = "nan";
   EXPECT_EQ(value(record, "ratio_to_twin"), "nan");
+  record["verify"][0]["rms_to_twin"] = 0.75;
+  record["verify_timed"][0]["rms_to_twin"] = 0.5;
+  EXPECT_EQ(value(record, "rms_to_twin"), "0.75");
 }
 
 TEST(Fields, OfABackward) {

@@ -65,6 +65,7 @@ Verdict judge_output(const Problem& problem, Products products, const Output& ou
   Verdict verdict = {.tensor = output.name, .max_abs = all.kernel.largest};
   verdict.rel_fro = ratio(all.kernel.norm(), norm, 0.0);
   verdict.ratio_to_twin = ratio(all.kernel.largest, std::max(all.twin.largest, all.unit), 1.0);
+  verdict.rms_to_twin = ratio(all.kernel.norm(), all.twin.norm(), 1.0);
   verdict.bound = output.max_factor * all.twin.largest + 2.0 * all.unit +
                   kMaxFloor * all.largest_size + few_rows + kDeltaFactor * all.delta.largest;
   verdict.coverage = coverage(problem, side, rows.size());

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -266,6 +267,29 @@ TEST(Tolerance, MaximumMeanAndNormEachDecide) {
   EXPECT_NE(mean.find("mean"), std::string::npos) << mean;
   const std::string norm = judge_with_errors([](auto i) { return i % 6 == 0 ? 0.9 : 0.0; });
   EXPECT_NE(norm.find("Frobenius"), std::string::npos) << norm;
+}
+
+TEST(Tolerance, RootMeanSquareIsOfAllErrorsOverTheTwins) {
+  TestProblem test({.seqlen_q = 64, .seqlen_k = 50, .head_dim = 32});
+  test.fill_normal(5);
+  run_forward(test, Fault::none);
+  const References references = all_references(test);
+  const Expected& o = references.rows[0].o;
+  const auto store = [&](auto&& value) {
+    for (std::int64_t i = 0; i < 64 * 32; ++i) {
+      test.o.set(0, 0, i / 32, i % 32, static_cast<float>(value(i, i / 32, i % 32)));
+    }
+    return judge(test.problem, test.tensors(), references);
+  };
+  const auto twin = store([&](auto, auto row, auto d) { return o.twin(row, d); });
+  EXPECT_EQ(twin[0].rms_to_twin, 1.0);
+  EXPECT_FALSE(twin[1].rms_to_twin.has_value());
+
+  const auto spoilt = store([&](auto i, auto row, auto d) {  // one element in four
+    return o.value(row, d) + (i % 4 == 0 ? 1e-2 : 0.0);
+  });
+  const double twin_rms = (o.twin.cast<double>() - o.value).norm() / std::sqrt(64.0 * 32.0);
+  EXPECT_NEAR(spoilt[0].rms_to_twin.value() * twin_rms, 0.5e-2, 1e-7);
 }
 
 TEST(Tolerance, NothingComparedIsNoPass) {

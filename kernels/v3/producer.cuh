@@ -155,7 +155,6 @@ class Loader {
     const ForwardBlock& sBlock = memory_.block(stage_.stage);
     if (next_ == Next::item) {
       tile_ = sBlock.tiles.begin;
-      is_first_ = true;
       next_ = Next::k;
       if (sBlock.ends) {
         next_ = Next::nothing;
@@ -165,12 +164,11 @@ class Loader {
     } else if (next_ == Next::k) {
       load_keys(sBlock, maps_.k, tile_, kTiles.k_tile(k_.stage), memory_.k_ring.full(k_.stage));
       k_.advance(kConfig.stages);
-      next_ = is_first_ ? Next::q : Next::v;
+      next_ = tile_ == sBlock.tiles.begin ? Next::q : Next::v;
     } else if (next_ == Next::q) {
       load(kTiles.q, maps_.q, kTiles.q_tile(q_.stage), memory_.q_ring.full(q_.stage),
            sBlock.first_row, sBlock.head, sBlock.batch);
       q_.advance(kConfig.q_stages);
-      is_first_ = false;
       go_on(sBlock);
     } else {
       load_keys(sBlock, maps_.v, before_, kTiles.v_tile(v_.stage), memory_.v_ring.full(v_.stage));
@@ -221,9 +219,8 @@ class Loader {
   PipelineState q_ = producer_start(), k_ = producer_start(), v_ = producer_start();
   PipelineState stage_ = consumer_start();
   Next next_ = Next::item;
-  i32 tile_ = 0;           // of the last K
-  i32 before_ = 0;         // of the next V
-  bool is_first_ = false;  // K of its item
+  i32 tile_ = 0;    // of the last K
+  i32 before_ = 0;  // of the next V
 };
 
 // A worker's steps until all is done.

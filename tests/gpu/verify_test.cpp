@@ -1,5 +1,6 @@
 // Every CUDA kernel on a few random problems of each pass and type, judged by the oracle. All else
 // that it is held to is what attnlab verify does.
+#include <iostream>
 #include <map>
 #include <memory>
 
@@ -81,6 +82,41 @@ TEST_F(GpuVerify, MinimalForwardInF32) {
 
 TEST_F(GpuVerify, V1OnEveryPassAndType) { judge_16_bit_types("v1"); }
 TEST_F(GpuVerify, V2OnEveryPassAndType) { judge_16_bit_types("v2"); }
+
+TEST_F(GpuVerify, V3ForwardInBothTypes) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    SCOPED_TRACE(to_string(dtype));
+    EXPECT_EQ(judge_problems(v3, dtype, 8), (std::map<Pass, int>{{Pass::fwd, kProblems}}));
+  }
+}
+
+// Scores stay in fp32, and P is rounded before it is divided by its sum: that is more exact than a
+// materialized computation, also where a few elements are ten times as large as the others.
+TEST_F(GpuVerify, V3HasSmallerErrorsThanTheTwin) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    for (const InputKind kind : {InputKind::normal, InputKind::outlier}) {
+      for (const std::int64_t head_dim : {64, 128, 256}) {
+        const Problem problem = {.dtype = dtype,
+                                 .num_heads_q = 2,
+                                 .num_heads_kv = 2,
+                                 .seqlen_q = 512,
+                                 .seqlen_k = 512,
+                                 .head_dim = head_dim};
+        SCOPED_TRACE(problem.id() + " " + to_string(kind));
+        verify::Subject subject(problem, kind, kSeed, gpu());
+        const verify::Setup setup = {&v3, default_config(v3), gpu(), Pass::fwd};
+        verify::Trial trial(subject, setup);
+        trial.launch();
+        const reference::Verdict o = trial.judge().front();
+        EXPECT_LE(o.rms_to_twin.value(), 1.0);
+        std::cout << subject.problem().id() << " " << to_string(kind) << ": rms "
+                  << o.rms_to_twin.value() << " of the twin's\n";
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace attnlab
