@@ -84,6 +84,40 @@ TEST(CompiledTiles, V3TakesSeveralWithAndWithoutAProducer) {
   EXPECT_EQ(forward.values.at("ping_pong"), (Values{0, 1}));
 }
 
+TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Problem whole = {
+      .dtype = Dtype::f16, .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = 64, .mask = {}};
+  const auto choice = [&](const char* mask, auto... edits) {
+    Problem problem = whole;
+    problem.mask = parse_mask(mask);
+    (edits(problem), ...);
+    const KernelUnit unit = v3.units(problem, default_config(v3), device_of_arch("sm_90a")).front();
+    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
+    const auto blocks = unit.source.find(".blocks = ");
+    return tile.substr(0, tile.find("-s")) + " " + unit.source.substr(blocks + 10, 1);
+  };
+  const auto wide = [](Problem& problem) { problem.head_dim = 128; };
+  const auto drops = [](Problem& problem) { problem.dropout = 0.1; };
+  const auto short_keys = [](Problem& problem) { problem.seqlen_k = 1024; };
+  const auto few_rows = [](Problem& problem) { problem.seqlen_q = 64; };
+
+  EXPECT_EQ(choice("none"), "d64-192x128 1");
+  EXPECT_EQ(choice("causal"), "d64-192x128 1");
+  EXPECT_EQ(choice("causal", short_keys), "d64-64x64 3");
+  EXPECT_EQ(choice("window:1000:0"), "d64-64x64 3");
+  EXPECT_EQ(choice("window:1024:0"), "d64-192x128 1");
+  EXPECT_EQ(choice("window:9:-1"), "d64-192x128 1");
+  EXPECT_EQ(choice("causal", short_keys, drops), "d64-128x128 1");
+  EXPECT_EQ(choice("none", few_rows), "d64-64x128 2");
+  EXPECT_EQ(choice("none", wide), "d128-192x80 1");
+  EXPECT_EQ(choice("none", wide, short_keys), "d128-128x128 1");
+  EXPECT_EQ(choice("none", wide, few_rows), "d128-128x128 1");
+  EXPECT_EQ(choice("none", wide, drops), "d128-128x128 1");
+  EXPECT_EQ(choice("causal", wide), "d128-128x128 1");
+  EXPECT_EQ(choice("blocks:butterfly:128x128", wide), "d128-128x128 1");
+}
+
 TEST(CompiledTiles, WithoutAProducerV3HasNoTurnsAndAlwaysOverlaps) {
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const Problem problem = {.dtype = Dtype::f16, .seqlen_q = 300, .seqlen_k = 300, .head_dim = 128};

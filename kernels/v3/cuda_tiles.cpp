@@ -11,8 +11,10 @@ namespace {
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
 constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
 constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
-// Of a consumer's thread, beside sums and P: addresses, the softmax's state, what is on its way.
+// Of a consumer's thread, beside sums and P: addresses, the softmax's state, what is on its way;
+// and dropout's numbers.
 constexpr i32 kOtherRegisters = 24;
+constexpr i32 kDropoutRegisters = 24;
 
 std::string number(i64 value) { return std::to_string(value); }
 
@@ -20,23 +22,57 @@ i32 padded_head_dim(const Problem& problem) {
   return round_up(static_cast<i32>(problem.head_dim), SlabTile::kColumns);
 }
 
+// By results/nvidia-h200/v3-tune.jsonl. Three consumers have no registers for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
-  if (config.head_dim == 64) {
-    // Three consumers have no registers for dropout's numbers; and where a causal mask leaves few
-    // keys to see, smaller tiles waste less.
-    const bool few_keys = problem.mask.right() >= 0 && problem.seqlen_k <= 1024;
-    config.consumers = cuda::drops(problem) || few_keys ? 2 : 3;
-    config.ping_pong = config.consumers == 3;
+  const MaskSpec& mask = problem.mask;
+  const i64 window = mask.left() >= 0 ? mask.left() + mask.right() + 1 : problem.seqlen_k;
+  const bool sees_few = mask.right() >= 0 && min<i64>(window, problem.seqlen_k) <= 1024;
+  const bool sees_all = mask.right() < 0 && !mask.blocks.has_value();
+  const bool drops = cuda::drops(problem);
+  if (config.head_dim == 64 && sees_few && !drops) {
+    // Small tiles waste less, and while one of three blocks is between two work items the others
+    // compute.
+    config.consumers = 1;
+    config.block_n = 64;
+  } else if (config.head_dim == 64) {
+    config.consumers =
+        static_cast<i32>(min<i64>(drops ? 2 : 3, ceil_div<i64>(problem.seqlen_q, 64)));
+  } else if (config.head_dim == 128 && sees_all && !drops &&
+             min(problem.seqlen_q, problem.seqlen_k) >= 2048) {
+    config.consumers = 3;
+    config.block_n = 80;
+  } else if (config.head_dim == 192) {
+    config.block_n = 112;
+  } else if (config.head_dim == 256) {
+    config.block_n = 64;
   }
-  if (config.head_dim == 192) config.block_n = 112;
-  if (config.head_dim == 256) config.block_n = 64;
   return config;
 }
 
 // Of a consumer's thread, estimated.
 i32 registers(const ForwardConfig& config) {
-  return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters;
+  return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
+         (config.dropout ? kDropoutRegisters : 0);
+}
+
+bool fits(const ForwardConfig& config) {
+  return config.blocks * (forward_tiles(config).bytes() + kReservedBytes) <=
+             kSharedBytes + kReservedBytes &&
+         registers(config) <= config.consumer_registers();
+}
+
+// As many blocks of one consumer share a multiprocessor as fit, three at most. What Q and O take
+// beyond one place for both is given up where it costs a block.
+ForwardConfig share_multiprocessor(ForwardConfig config) {
+  for (config.blocks = config.consumers == 1 ? 3 : 1;; --config.blocks) {
+    for (const i32 places : {3, 2, 1}) {
+      config.own_o = places == 3;
+      config.q_stages = min(places, 2);
+      if (fits(config)) return config;
+    }
+    if (config.blocks == 1) return config;
+  }
 }
 
 }  // namespace
@@ -53,23 +89,16 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   const auto take_truth = [&config](const char* name, bool& value) {
     if (config.get(name) >= 0) value = config.get(name) != 0;
   };
-  take_truth("producer", kernel.producer);
-  if (kernel.consumers == 1 || !kernel.producer) kernel.ping_pong = false;
-  take_truth("overlap", kernel.overlap);
-  take_truth("ping_pong", kernel.ping_pong);
-  // Two blocks of one consumer share a multiprocessor where they fit.
-  const auto fits = [&kernel](i32 blocks) {
-    return blocks * (forward_tiles(kernel).bytes() + kReservedBytes) <=
-           kSharedBytes + kReservedBytes;
-  };
-  const i32 blocks = kernel.consumers == 1 ? 2 : 1;
-  if (!fits(blocks)) kernel.own_o = false;
-  if (!fits(blocks)) kernel.q_stages = 1;
-  kernel.blocks = fits(blocks) ? blocks : 1;
   kernel.left = problem.mask.left() >= 0;
   kernel.pattern = problem.mask.blocks.has_value();
   kernel.dropout = cuda::drops(problem);
-  return kernel;
+  take_truth("producer", kernel.producer);
+  take_truth("overlap", kernel.overlap);
+  // Taking turns pays for two and three, but not beside dropout's numbers at head_dim 64.
+  kernel.ping_pong =
+      kernel.consumers > 1 && kernel.producer && !(kernel.dropout && kernel.head_dim == 64);
+  take_truth("ping_pong", kernel.ping_pong);
+  return kernel.consumers < 1 ? kernel : share_multiprocessor(kernel);  // unfit() says so
 }
 
 std::string unfit(const ForwardConfig& config, const Device& device) {

@@ -118,16 +118,15 @@ struct ForwardConfig {
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
-  // Of a thread: the producer gives what consumers take. A multiprocessor has 65536, for two blocks
-  // where each has one consumer.
-  // The producer wants 40; three consumers leave it 32 where their tile is large.
+  // Of a thread. A multiprocessor has 65536, which all threads share alike, in eights, until the
+  // producer gives what consumers take. It wants 40; three consumers of a large tile leave it 32.
   ATTNLAB_HD constexpr i32 producer_registers() const {
     return consumers == 3 && block_n >= 128 ? 32 : 40;
   }
   ATTNLAB_HD constexpr i32 consumer_registers() const {
-    if (!producer) return consumers == 3 ? 168 : 255;  // nobody gives any
-    if (consumers == 3) return block_n >= 128 ? 160 : 152;
-    return consumers == 2 ? 232 : 216;
+    const i32 each = 65536 / blocks / threads() / 8 * 8;
+    if (!producer) return min(each, 255);  // nobody gives any
+    return min(240, ((consumers + 1) * each - producer_registers()) / consumers / 8 * 8);
   }
 };
 
