@@ -12,10 +12,10 @@ struct Verdict {
   double rel_fro = 0.0;        // ||x - ref||_F / ||ref||_F
   double ratio_to_twin = 0.0;  // max_abs / the twin's max_abs, or / u (see tolerance.h) where the
                                // twin's is smaller; lse: the largest |error| / bound
-  std::optional<double> rms_to_twin;  // root mean square of x - ref over the twin's; lse: none, it
-                                      // has a rule of its own
-  double bound = 0.0;          // what max_abs is held to (lse: of the row that has max_abs)
-  double coverage = 0.0;       // share of the tensor's rows (dk, dv: keys) that were compared
+  // Root mean square of x - ref over the twin's; lse: none, it has a rule of its own.
+  std::optional<double> rms_to_twin;
+  double bound = 0.0;     // what max_abs is held to (lse: of the row that has max_abs)
+  double coverage = 0.0;  // share of the tensor's rows (dk, dv: keys) that were compared
   bool pass = false;
   std::string message;  // of a failure: coordinate, got, want, bound
 };
