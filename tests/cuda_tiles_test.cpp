@@ -105,8 +105,8 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   EXPECT_EQ(choice("none"), "d64-192x128 1");
   EXPECT_EQ(choice("causal"), "d64-192x128 1");
   EXPECT_EQ(choice("causal", short_keys), "d64-64x64 3");
-  EXPECT_EQ(choice("window:1000:0"), "d64-64x64 3");
-  EXPECT_EQ(choice("window:1024:0"), "d64-192x128 1");
+  EXPECT_EQ(choice("window:1024:0"), "d64-64x64 3");
+  EXPECT_EQ(choice("window:1025:0"), "d64-192x128 1");
   EXPECT_EQ(choice("window:9:-1"), "d64-192x128 1");
   EXPECT_EQ(choice("causal", short_keys, drops), "d64-128x128 1");
   EXPECT_EQ(choice("none", few_rows), "d64-64x128 2");

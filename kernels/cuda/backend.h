@@ -22,6 +22,24 @@ const char* storage_type(Dtype dtype);
 // Implementation::launch()'s stream.
 inline CUstream as_stream(void* stream) { return static_cast<CUstream>(stream); }
 
+// Implementation::prepare, launch and release of a kernel all of whose needs are in a
+//   class Prepared : public PreparedKernel {
+//     Prepared(const Problem&, const Config&, const Device&);
+//     void launch(const Tensors&, CUstream);
+//   };
+template <class Prepared>
+PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
+  return new Prepared(problem, config, device);
+}
+template <class Prepared>
+void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
+  static_cast<Prepared*>(prepared)->launch(tensors, as_stream(stream));
+}
+template <class Prepared>
+void release(PreparedKernel* prepared) {
+  delete static_cast<Prepared*>(prepared);
+}
+
 // What lies `bytes` behind `place`.
 inline void* behind(void* place, u64 bytes) { return static_cast<char*>(place) + bytes; }
 

@@ -56,30 +56,24 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
   return {forward_unit(problem.head_dim)};
 }
 
-struct Prepared : PreparedKernel {
-  Prepared(const Problem& p, const Device& device)
-      : problem(p),
-        module(cuda::load(forward_unit(p.head_dim), device)),
-        forward(*module, forward_unit(p.head_dim).entries.front()) {}
+class Prepared : public PreparedKernel {
+ public:
+  Prepared(const Problem& problem, const Config& /*config*/, const Device& device)
+      : problem_(problem),
+        module_(cuda::load(forward_unit(problem.head_dim), device)),
+        forward_(*module_, forward_unit(problem.head_dim).entries.front()) {}
 
-  Problem problem;
-  std::shared_ptr<const cuda::Module> module;
-  cuda::Kernel<Params, const void*, const void*, const void*, void*, float*> forward;
+  void launch(const Tensors& tensors, CUstream stream) const {
+    const Params params = cuda::make_params(problem_, tensors);
+    const u64 blocks = static_cast<u64>(work_items(row_blocks_grid(params.shape)));
+    forward_(stream, blocks, params, tensors.q, tensors.k, tensors.v, tensors.o, tensors.lse);
+  }
+
+ private:
+  Problem problem_;
+  std::shared_ptr<const cuda::Module> module_;
+  cuda::Kernel<Params, const void*, const void*, const void*, void*, float*> forward_;
 };
-
-PreparedKernel* prepare(const Problem& problem, const Config& /*config*/, const Device& device) {
-  return new Prepared(problem, device);
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
-  const auto& kernel = *static_cast<const Prepared*>(prepared);
-  const Params params = cuda::make_params(kernel.problem, tensors);
-  const u64 blocks = static_cast<u64>(work_items(row_blocks_grid(params.shape)));
-  kernel.forward(cuda::as_stream(stream), blocks, params, tensors.q, tensors.k, tensors.v,
-                 tensors.o, tensors.lse);
-}
-
-void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
 
 // The same tiles in the same order as on the CPU.
 Traffic traffic(const Problem& problem, const Config& config) {
@@ -99,9 +93,9 @@ constexpr Implementation kCuda = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .units = units,
-    .prepare = prepare,
-    .launch = launch,
-    .release = release,
+    .prepare = cuda::prepare<Prepared>,
+    .launch = cuda::launch<Prepared>,
+    .release = cuda::release<Prepared>,
     .traffic = traffic,
 };
 

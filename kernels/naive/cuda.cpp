@@ -242,16 +242,6 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<BatchAddresses, void*> batch_addresses_;
 };
 
-PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
-  return new Prepared(problem, config, device);
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
-  static_cast<Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
-}
-
-void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
-
 // As on the CPU, but that rows which no block holds in registers are read twice: S for its softmax,
 // P and dP for that of the backward.
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
@@ -285,9 +275,9 @@ constexpr Implementation kCuda = {
     .saved_bytes = saved_bytes,
     .units = units,
     .writes_lse = writes_lse,
-    .prepare = prepare,
-    .launch = launch,
-    .release = release,
+    .prepare = cuda::prepare<Prepared>,
+    .launch = cuda::launch<Prepared>,
+    .release = cuda::release<Prepared>,
     .traffic = traffic,
     .library = "cuBLAS",
 };

@@ -193,16 +193,6 @@ class Prepared : public PreparedKernel {
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
-PreparedKernel* prepare(const Problem& problem, const Config& config, const Device& device) {
-  return new Prepared(problem, config, device);
-}
-
-void launch(PreparedKernel* prepared, const Tensors& tensors, void* stream) {
-  static_cast<const Prepared*>(prepared)->launch(tensors, cuda::as_stream(stream));
-}
-
-void release(PreparedKernel* prepared) { delete static_cast<Prepared*>(prepared); }
-
 // What the kernels take is said of one pass; where both run, each has its own.
 Config resolved(const Problem& problem, const Config& config, const Device& device) {
   Config filled = config;
@@ -308,9 +298,9 @@ constexpr Implementation kCuda = {
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .units = units,
-    .prepare = prepare,
-    .launch = launch,
-    .release = release,
+    .prepare = cuda::prepare<Prepared>,
+    .launch = cuda::launch<Prepared>,
+    .release = cuda::release<Prepared>,
     .traffic = traffic,
     .resolved = resolved,
     .forward_config = forward_config,

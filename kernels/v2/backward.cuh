@@ -304,19 +304,7 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
                                         first_row + own_row + 16 * c,
                                         sBlock.keys.begin + Scores::row() + 16 * r);
           }
-#pragma unroll
-          for (i32 h = 0; h < 8; ++h) {
-            float& p = rP.at[r][2 * c + h / 4][h % 4];
-            float& ds = rDS.at[r][2 * c + h / 4][h % 4];
-            const float delta = h % 2 == 0 ? deltas[h / 4].x : deltas[h / 4].y;
-            if constexpr (kConfig.dropout) {
-              const bool is_kept = (kept >> h & 1) != 0;
-              ds = p * ((is_kept ? ds * params.dropout.keep_scale : 0.0f) - delta);
-              p = is_kept ? p : 0.0f;
-            } else {
-              ds = p * (ds - delta);
-            }
-          }
+          differentiate<kConfig.dropout>(rP, rDS, r, c, deltas, kept, params.dropout.keep_scale);
         }
       }
       if constexpr (kConfig.keeps_p) {

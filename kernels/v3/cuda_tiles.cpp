@@ -26,7 +26,7 @@ i32 padded_head_dim(const Problem& problem) {
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   const MaskSpec& mask = problem.mask;
-  const i64 window = mask.left() >= 0 ? mask.left() + mask.right() + 1 : problem.seqlen_k;
+  const i64 window = mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
   const bool sees_few = mask.right() >= 0 && min<i64>(window, problem.seqlen_k) <= 1024;
   const bool sees_all = mask.right() < 0 && !mask.blocks.has_value();
   const bool drops = cuda::drops(problem);
