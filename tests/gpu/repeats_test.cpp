@@ -24,11 +24,12 @@ struct RepeatedCase {
   Pass pass;
   std::int64_t head_dim;
   const char* mask;
+  std::int64_t seqlen = 1100;
 };
 
 void PrintTo(const RepeatedCase& repeated, std::ostream* stream) {
   *stream << repeated.kernel << " " << to_string(repeated.pass) << ", head_dim "
-          << repeated.head_dim << ", " << repeated.mask;
+          << repeated.head_dim << ", " << repeated.mask << ", seqlen " << repeated.seqlen;
 }
 
 // Copies from one half of a buffer to the other, so that there is always one under way.
@@ -60,7 +61,7 @@ class GpuRepeats : public GpuTest, public testing::WithParamInterface<RepeatedCa
 
 TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
   if (std::getenv("ATTNLAB_EMULATED") != nullptr) GTEST_SKIP() << "it would take hours";
-  const auto [name, pass, head_dim, mask] = GetParam();
+  const auto [name, pass, head_dim, mask, seqlen] = GetParam();
   const Implementation* const kernel = builtin_registry().find(name, Backend::cuda);
   ASSERT_NE(kernel, nullptr);
   const Problem problem = {.pass = pass,
@@ -68,8 +69,8 @@ TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
                            .batch = 2,
                            .num_heads_q = 16,
                            .num_heads_kv = 8,
-                           .seqlen_q = 1100,
-                           .seqlen_k = 1100,
+                           .seqlen_q = seqlen,
+                           .seqlen_k = seqlen,
                            .head_dim = head_dim,
                            .mask = parse_mask(mask)};
   Config config = default_config(*kernel);
@@ -141,7 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
         RepeatedCase{"v2", Pass::fwd, 64, "causal"}, RepeatedCase{"v2", Pass::fwd, 128, "none"},
         RepeatedCase{"v2", Pass::fwdbwd, 64, "causal"},
         RepeatedCase{"v2", Pass::fwdbwd, 128, "none"}, RepeatedCase{"v3", Pass::fwd, 64, "causal"},
-        RepeatedCase{"v3", Pass::fwd, 64, "none"}, RepeatedCase{"v3", Pass::fwd, 128, "causal"},
+        RepeatedCase{"v3", Pass::fwd, 64, "none"},
+        RepeatedCase{"v3", Pass::fwd, 64, "window:300:20"},
+        RepeatedCase{"v3", Pass::fwd, 128, "causal"},
+        RepeatedCase{"v3", Pass::fwd, 128, "none", 2100},  // three consumers
         RepeatedCase{"v3", Pass::fwd, 128, "window:300:20"},
         RepeatedCase{"v3", Pass::fwd, 192, "none"}, RepeatedCase{"v3", Pass::fwd, 256, "causal"}),
     [](const auto& repeated) {
