@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # compute-sanitizer's tools on short checks of a CUDA kernel, forward and backward: masks, dropout,
-# packed batches, block patterns, grouped heads, dQ in any and in a fixed order.
+# packed batches, block patterns, grouped heads, tiles of many sizes, dQ in any and in a fixed order.
 #
 #   scripts/sanitize.sh [KERNEL]      v2 if none is named; minutes
 #
@@ -24,7 +24,8 @@ run_checks() {
     "$@" "${verify[@]}" --repeat 2 &&
       "$@" "${verify[@]}" --only '*/shapes/lengths/129/*' &&
       "$@" "${verify[@]}" --only '*/shapes/dropout/0.5/150/*' &&
-      "$@" "${verify[@]}" --only '*/shapes/packed/causal/*'
+      "$@" "${verify[@]}" --only '*/shapes/packed/causal/*' &&
+      "$@" "${verify[@]}" --only '*/shapes/tiles/causal/*'
   } >"$log" 2>&1
 }
 
@@ -49,8 +50,8 @@ fi
 for tool in memcheck racecheck initcheck synccheck; do
   failed=""
   run_checks "$tool" "$sanitizer" --tool "$tool" || failed=", and a check fails"
-  # Each of the four runs ends with one: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
-  errors=$(awk 'sub(/.* SUMMARY: /, "") { ++runs; sum += $1 } END { if (runs >= 4) print sum }' \
+  # Each of the five runs ends with one: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
+  errors=$(awk 'sub(/.* SUMMARY: /, "") { ++runs; sum += $1 } END { if (runs >= 5) print sum }' \
     "$logs/$tool.log")
   printf '%-10s %s errors%s\n' "$tool" "${errors:-unknown}" "$failed"
   [[ $errors == 0 && -z $failed ]] || code=1

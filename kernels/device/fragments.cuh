@@ -22,6 +22,16 @@ __device__ void clear_dropped(Sums<kRows, kColumns>& sums, i32 r, i32 c, u32 kep
   }
 }
 
+// The same of a piece that has been rounded.
+__device__ inline void clear_dropped(LeftPiece& piece, u32 kept) {
+#pragma unroll
+  for (i32 pair = 0; pair < 4; ++pair) {
+    const u32 lower = (kept >> 2 * pair & 1) != 0 ? 0x0000FFFFu : 0u;
+    const u32 upper = (kept >> (2 * pair + 1) & 1) != 0 ? 0xFFFF0000u : 0u;
+    piece.pairs[pair] &= lower | upper;
+  }
+}
+
 // dS = P (Z dP - delta) of columns 16 c to 16 c + 15 of sums that are keys x rows: rDS has dP and
 // becomes dS, rP becomes Z P but for keep_scale. deltas are those of the lane's rows; `kept` as
 // above, of keys x rows.

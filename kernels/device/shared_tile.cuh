@@ -12,7 +12,6 @@
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/cvta.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
-#include "kernels/ptx/prefetch.cuh"
 #include "kernels/shared/base.h"
 #include "kernels/shared/tile.h"
 
@@ -53,27 +52,13 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
   }
 }
 
-// kThreads threads ask that the rows which load_tile would copy come to the L2, for one who soon
-// will. `rows` may be negative.
-template <TileShape kTile, i32 kThreads, class T>
-__device__ void prefetch_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim) {
-  constexpr i32 kLine = 128 / static_cast<i32>(sizeof(T));  // values of a line of the L2
-  constexpr i32 kLines = ceil_div(kTile.columns, kLine);    // of a row
-  i32 thread = static_cast<i32>(threadIdx.x);
-  asm volatile("" : "+r"(thread));  // worked out anew each time, rather than kept in registers
-#pragma unroll 1
-  for (i32 i = thread; i < kTile.rows * kLines; i += kThreads) {
-    const i32 row = i / kLines, column = i % kLines * kLine;
-    if (row < rows && column < head_dim) {
-      ptx::prefetch_global_l2(gRows + row * row_stride + column);
-    }
-  }
-}
-
 // In which order a lane gets the four 8x8 quarters of a 16x16 piece. The tensor cores want factors
 // in neighbouring registers, so a factor that is the transposed of what the tile holds comes in the
 // other order: else every register is copied once.
 enum class Quarters { by_columns, by_rows };  // left column first, or upper row first
+
+// Whether pieces 2i and 2i + 1 of a row of pieces change places.
+enum class Neighbours { in_order, swapped };
 
 // Where a lane reads 16x16 pieces of a tile. One address for each pair of chunks that the swizzle
 // tells apart; all else is a constant that ldmatrix adds by itself.
@@ -81,14 +66,15 @@ template <TileShape kTile, Quarters kQuarters>
 class Pieces {
  public:
   // From (row, column) of the tile at address `tile` on, multiples of 16.
-  __device__ Pieces(u32 tile, i32 row, i32 column) {
+  __device__ Pieces(u32 tile, i32 row, i32 column, Neighbours neighbours = Neighbours::in_order) {
     const i32 lane = lane_anew();
     constexpr bool kByColumns = kQuarters == Quarters::by_columns;
     const i32 own_row = kByColumns ? lane % 16 : lane / 16 * 8 + lane % 8;
     const i32 right = kByColumns ? lane / 16 : lane / 8 % 2;
     const u32 first = tile + static_cast<u32>(row * kTile.row_bytes()) +
                       static_cast<u32>(own_row * kTile.row_bytes());
-    const u32 turned = static_cast<u32>((kTile.turn(own_row) ^ right) * kChunkBytes);
+    const i32 swapped = neighbours == Neighbours::swapped ? 2 : 0;  // a piece has two chunks
+    const u32 turned = static_cast<u32>((kTile.turn(own_row) ^ right ^ swapped) * kChunkBytes);
 #pragma unroll
     for (i32 i = 0; i < kAddresses; ++i) {
       const i32 chunk = column / kChunk + 2 * i;

@@ -64,11 +64,9 @@ ForwardConfig complete(ForwardConfig config, const Device& device) {
     for (config.teams = 4; config.teams >= 1; --config.teams) {
       const i32 threads = config.warps() * 32;
       if (registers(config) > min(kRegistersOfThread, kRegisters / threads)) continue;
-      for (const i32 columns : {32, 16}) {
-        config.columns = columns;
-        const bool is_slow = columns == 32 && slice_rows == 32 && config.head_dim <= 64;
-        if (!is_slow && fits_shared(config, device)) return config;
-      }
+      // Two warps share 16 rows by pieces of 16 columns; wide slices take fewer columns at a time.
+      config.columns = slice_rows == 16 && config.splits > 1 ? 32 : 16;
+      if (fits_shared(config, device)) return config;
     }
   }
   config.teams = 1;
@@ -124,9 +122,19 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
     return first_that_fits(open, tiles, asked, device,
                            [&](const ForwardConfig& tile) { return complete(tile, device); });
   };
-  if (open.head_dim <= 64) return fit({{32, 256}, {32, 128}, {16, 64}, {16, 16}});
-  if (open.head_dim <= 128) return fit({{32, 128}, {32, 64}, {16, 64}, {16, 16}});
-  return fit({{16, 64}, {16, 32}, {16, 16}});
+  // With dropout, 256 keys spill registers: at head_dim 64 before sm_90, at 96 everywhere.
+  if (open.head_dim <= 64) {
+    if (open.dropout && device.compute_capability < 90) {
+      return fit({{32, 192}, {32, 128}, {16, 64}, {16, 16}});
+    }
+    return fit({{32, 256}, {32, 128}, {16, 64}, {16, 16}});
+  }
+  if (open.head_dim <= 96) {
+    if (open.dropout) return fit({{32, 192}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
+    return fit({{32, 256}, {32, 192}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
+  }
+  if (open.head_dim <= 128) return fit({{32, 160}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
+  return fit({{16, 128}, {16, 64}, {16, 32}, {16, 16}});
 }
 
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,

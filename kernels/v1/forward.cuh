@@ -9,13 +9,14 @@
 // keys.)
 //
 // The warps of a team split the keys of the tile ("sliced K"): each has the scores of a slice of
-// rows with its own keys, their maximum and sum, and a P V of its own, and the parts are combined
-// through shared memory with what came back from device memory. That exchange at every step, O's
-// way to memory and back, and a parallelism of batch x heads alone are what this design costs; v2
-// swaps the loops and has none of the three.
+// rows with its own keys, their maximum and sum, and a P V of its own. Each combines a share of O,
+// its own part and those that the others send it through shared memory, with what came back from
+// device memory. That exchange at every step, O's way to memory and back, and a parallelism of
+// batch x heads alone are what this design costs; v2 swaps the loops and has none of the three.
 //
 // Several teams share the rows, each at its own pace: while one combines, the others multiply. Q of
-// the next step, and O, l and m of this one, are on their way meanwhile.
+// the next step, and O, l and m of this one, are on their way meanwhile; and a warp multiplies the
+// next columns of P V before it waits for what the others send of these.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
@@ -121,11 +122,14 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   constexpr i32 kKeys = kConfig.warp_keys() / 16;  // pieces of a warp's keys
   constexpr i32 kPieces = kConfig.head_dim / 16;   // pieces of a head
   constexpr i32 kBlocks = kConfig.columns / 8;     // blocks of columns that are combined at once
-  constexpr i32 kPartBytes = kConfig.slice_rows * kConfig.columns * 4;  // of a split
-  // What a warp combines of kRows x kBlocks.
-  constexpr i32 kOwnRows = max(1, kRows / kSplits);
-  constexpr i32 kOwnBlocks = kRows * kBlocks / (kSplits * kOwnRows);
-  static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks, "warps combine alike much");
+  // Each warp combines a share of kRows x kBlocks, half of the rows or, of 16 rows, of the columns.
+  // It has its own share in the first places of its sums, and sends what is in the last ones: which
+  // rows and columns these are differs from warp to warp, so that registers need not.
+  constexpr i32 kOwnRows = kConfig.own_rows() / 16;
+  constexpr i32 kOwnBlocks = kConfig.own_columns() / 8;
+  constexpr i32 kSentRow = kRows - kOwnRows, kSentBlock = kBlocks - kOwnBlocks;
+  static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks && kOwnBlocks % 2 == 0,
+                "warps combine alike much, in pieces of 16x16");
 
   extern __shared__ __align__(128) u8 shared_memory[];
   const u32 shared = ptx::cvta_to_shared(shared_memory);
@@ -135,7 +139,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const i32 head_dim = static_cast<i32>(shape.head_dim);
   if (threadIdx.x == 0) {
     sBlock = forward_block(params, workspace, kConfig);
-    sBlock.keys[0] = seen_keys(params, workspace, kConfig, sBlock, 0);
+    sBlock.keys = seen_keys(params, workspace, kConfig, sBlock, 0);
   }
   __syncthreads();
   finish_unseen<kConfig.warps()>(sBlock.visits, sBlock.mask, kConfig.block_m,
@@ -162,17 +166,18 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
       ptx::barrier_sync(1 + team, kTeamThreads);
     }
   };
-  // What this warp combines of a slice, from there on; and where block (r, c) of 16x8 lies among
-  // the sums of a tile, which are stored as the tensor cores leave them, 512 bytes a block.
-  const i32 own_row = 16 * (split * kRows / kSplits);
-  const i32 own_block = split * kOwnRows * kOwnBlocks % kBlocks;
+  // The rows of a slice that this warp has in piece r of its sums; what it combines, from there on;
+  // and where block (r, c) of 16x8 lies among the sums of a tile, which are stored as the tensor
+  // cores leave them, 512 bytes a block.
+  const i32 own_row = kOwnRows < kRows ? 16 * split : 0;
+  const i32 own_block = split * kOwnBlocks % kBlocks;
+  const auto row_of = [&](i32 r) { return r == 0 ? own_row : 16 - own_row; };
   const auto place_of = [](i32 r, i32 c) { return (r * (kConfig.head_dim / 8) + c) * kWarp * 4; };
   const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
 
   i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
-  for (i32 own_keys = 0;; own_keys ^= 1) {  // line 5
-    const KeyTile& sKeys = sBlock.keys[own_keys];
-    if (sKeys.first_key >= sBlock.mask.valid_k) break;
+  const KeyTile& sKeys = sBlock.keys;
+  while (sKeys.first_key < sBlock.mask.valid_k) {  // line 5
     const auto next_of_team = [&](i32 m_block) {
       return sKeys.tiles.not_empty(m_block + kConfig.teams, kConfig.teams);
     };
@@ -200,17 +205,16 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
       ahead_visits = sBlock.visits[ahead];
     }
     ptx::cp_async_commit_group();
-    // Meanwhile the next tile of keys: what is known of it, and its way to the L2.
+    // Meanwhile what is known of the next tile of keys.
     if (threadIdx.x == 0) {
-      sBlock.keys[own_keys ^ 1] = seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
+      sBlock.next_keys = seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
     }
-    const i64 next = sKeys.key_offset + kConfig.block_n * shape.k.row;
-    prefetch_tile<kTiles.kv, kThreads>(gK + next, shape.k.row, valid - kConfig.block_n, head_dim);
-    prefetch_tile<kTiles.kv, kThreads>(gV + next, shape.k.row, valid - kConfig.block_n, head_dim);
     ptx::cp_async_wait_group<0>();
     __syncthreads();
     const RightPiecesTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
-    const RightPieces<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0);
+    const bool own_columns_first = kOwnBlocks == kBlocks || split == 0;
+    const RightPieces<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0,
+                                   own_columns_first ? Neighbours::in_order : Neighbours::swapped);
 
     for (i32 stage = 0; ahead < sKeys.tiles.end; stage ^= 1) {  // line 7
       const i32 m_block = ahead;
@@ -264,39 +268,34 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         }
 
         // Lines 9 and 10, of this warp's keys.
-        const LeftPieces<kTiles.q> q(team_at(kTiles.q_of(0, stage)), row, 0);
+        const u32 sQ = team_at(kTiles.q_of(0, stage));
+        const LeftPieces<kTiles.q> own_q(sQ, row + row_of(0), 0);
+        const LeftPieces<kTiles.q> sent_q(sQ, row + row_of(kRows - 1), 0);
         Sums<kRows, 2 * kKeys> rS;
         rS.clear();
         multiply_add<T, kPieces>(  // S = Q K^T
-            rS, [&](i32 r, i32 piece) { return left_piece(q, 16 * r, 16 * piece); },
+            rS,
+            [&](i32 r, i32 piece) { return left_piece(r == 0 ? own_q : sent_q, 0, 16 * piece); },
             [&](i32 piece, i32 key) { return right_piece(k, 16 * piece, 16 * key); });
         const i64 warp_key = sKeys.first_key + split * kConfig.warp_keys();
         if (sKeys.tiles.is_partial(m_block)) {
-          for_hidden<kRows, 2 * kKeys>(sBlock.mask, first_row + row, warp_key,
-                                       [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
+#pragma unroll
+          for (i32 r = 0; r < kRows; ++r) {
+            for_hidden<1, 2 * kKeys>(sBlock.mask, first_row + row + row_of(r), warp_key,
+                                     [&](i32, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
+          }
         }
         OnlineSoftmax own[kRows][2];
         softmax_of_keys(shape.softmax_scale_log2, rS, own);
         auto* const sSoftmaxes =
             reinterpret_cast<OnlineSoftmax*>(team_memory + kTiles.softmaxes_of(0)) +
-            turn % kConfig.softmax_places() * kSplits * kConfig.slice_rows + lane / 4;
-        if (lane % 4 == 0) {
+            turn % kConfig.softmax_places() * kSplits * kConfig.own_rows() + lane / 4;
+        if (kSplits > 1 && lane % 4 == 0) {
 #pragma unroll
-          for (i32 r = 0; r < kRows; ++r) {
+          for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
             for (i32 half = 0; half < 2; ++half) {
-              sSoftmaxes[split * kConfig.slice_rows + 16 * r + 8 * half] = own[r][half];
-            }
-          }
-        }
-        if constexpr (kConfig.dropout) {
-#pragma unroll
-          for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-            for (i32 c = 0; c < kKeys; ++c) {
-              clear_dropped(rS, r, c,
-                            kept_bits(params.dropout, sBlock.slice, first_row + row + 16 * r,
-                                      warp_key + 16 * c));
+              sSoftmaxes[split * kConfig.own_rows() + 16 * r + 8 * half] = own[kSentRow + r][half];
             }
           }
         }
@@ -306,44 +305,64 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 #pragma unroll
           for (i32 key = 0; key < kKeys; ++key) rP[r][key] = left_piece<T>(rS, r, key);
         }
-
-        Weights<kSplits> weights[kOwnRows][2];
-#pragma unroll
-        for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
-          Sums<kRows, kBlocks> rPV;
-          rPV.clear();
-          multiply_add<T, kKeys>(  // P V
-              rPV, [&](i32 r, i32 key) { return rP[r][key]; },
-              [&](i32 key, i32 c) { return right_piece(v, 16 * key, column + 16 * c); });
-          constexpr i32 kChunks = kConfig.chunks();
-          const i32 chunk = column / kConfig.columns;
-          const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
-          u8* const sParts =
-              team_memory + kTiles.parts_of(0) + part * kSplits * kPartBytes + lane * 16;
+        if constexpr (kConfig.dropout) {
 #pragma unroll
           for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
-            for (i32 c = 0; c < kBlocks; ++c) {
-              const float(&sums)[4] = rPV.at[r][c];
-              *reinterpret_cast<float4*>(sParts + split * kPartBytes +
-                                         (r * kBlocks + c) * kWarp * 16) = {sums[0], sums[1],
-                                                                            sums[2], sums[3]};
+            for (i32 key = 0; key < kKeys; ++key) {
+              clear_dropped(rP[r][key],
+                            kept_bits(params.dropout, sBlock.slice, first_row + row + row_of(r),
+                                      warp_key + 16 * key));
             }
           }
+        }
+
+        const auto multiply_columns = [&](i32 column, Sums<kRows, kBlocks>& sums) {
+          sums.clear();
+          multiply_add<T, kKeys>(  // P V
+              sums, [&](i32 r, i32 key) { return rP[r][key]; },
+              [&](i32 key, i32 c) { return right_piece(v, 16 * key, column + 16 * c); });
+        };
+        Sums<kRows, kBlocks> rPV;
+        multiply_columns(0, rPV);
+        Weights<kSplits> weights[kOwnRows][2];
+#pragma unroll
+        for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
+          constexpr i32 kChunks = kConfig.chunks();
+          constexpr i32 kShareBytes = kOwnRows * kOwnBlocks * kWarp * 16;
+          const i32 chunk = column / kConfig.columns;
+          const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
+          u8* const sParts =
+              team_memory + kTiles.parts_of(0) + part * kSplits * kShareBytes + lane * 16;
+          Sums<kOwnRows, kOwnBlocks> rOwnPV;
+#pragma unroll
+          for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+            for (i32 block = 0; block < kOwnBlocks; ++block) {
+#pragma unroll
+              for (i32 i = 0; i < 4; ++i) rOwnPV.at[r][block][i] = rPV.at[r][block][i];
+              if constexpr (kSplits > 1) {
+                const float(&sent)[4] = rPV.at[kSentRow + r][kSentBlock + block];
+                *reinterpret_cast<float4*>(sParts + split * kShareBytes +
+                                           (r * kOwnBlocks + block) * kWarp * 16) = {
+                    sent[0], sent[1], sent[2], sent[3]};
+              }
+            }
+          }
+          // Before the team waits for these columns, the next ones.
+          if (chunk < kChunks - 1) multiply_columns(column + kConfig.columns, rPV);
           // O; and at last Q of the next step, which the barrier then shows to the team.
           if (chunk == 0) ptx::cp_async_wait_group<1>();
           if (chunk == kChunks - 1) ptx::cp_async_wait_group<0>();
-          team_sync();  // the parts of all splits are there
+          team_sync();  // what the others send is there
           if (column == 0) {
 #pragma unroll
             for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
               for (i32 half = 0; half < 2; ++half) {
-                const i32 of_slice = own_row + 16 * r + 8 * half;
-                OnlineSoftmax parts[kSplits];
-#pragma unroll
-                for (i32 other = 0; other < kSplits; ++other) {
-                  parts[other] = sSoftmaxes[other * kConfig.slice_rows + of_slice];
+                OnlineSoftmax parts[kSplits] = {own[r][half]};
+                if constexpr (kSplits > 1) {
+                  parts[1] = sSoftmaxes[(split ^ 1) * kConfig.own_rows() + 16 * r + 8 * half];
                 }
                 weights[r][half] = combine(states[r][half], parts, params.dropout.keep_scale);
               }
@@ -368,14 +387,16 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
                 o[3] = old.w * weights[r][1].old;
               }
 #pragma unroll
-              for (i32 other = 0; other < kSplits; ++other) {
+              for (i32 i = 0; i < 4; ++i) {
+                o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].part[0];
+              }
+              if constexpr (kSplits > 1) {
                 const auto pv = *reinterpret_cast<const float4*>(
-                    sParts + other * kPartBytes +
-                    ((own_row / 16 + r) * kBlocks + own_block + block) * kWarp * 16);
-                o[0] += pv.x * weights[r][0].part[other];
-                o[1] += pv.y * weights[r][0].part[other];
-                o[2] += pv.z * weights[r][1].part[other];
-                o[3] += pv.w * weights[r][1].part[other];
+                    sParts + (split ^ 1) * kShareBytes + (r * kOwnBlocks + block) * kWarp * 16);
+                o[0] += pv.x * weights[r][0].part[1];
+                o[1] += pv.y * weights[r][0].part[1];
+                o[2] += pv.z * weights[r][1].part[1];
+                o[3] += pv.w * weights[r][1].part[1];
               }
               if (!is_last) {
                 *reinterpret_cast<float4*>(gSums + place) = {o[0], o[1], o[2], o[3]};
@@ -391,6 +412,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 
         // Line 13, by the first of the warps that combine the same rows.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
+          const i64 ended = sBlock.statistics + first_row + row + own_row + lane_anew() / 4;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -398,10 +420,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
               const i32 below = 16 * r + 8 * half;
               if (own_row + below + lane / 4 >= exist) continue;
               if (!is_last || workspace.saves) {
-                workspace.m[statistics + below] = states[r][half].max;
-                workspace.l[statistics + below] = states[r][half].sum;
+                workspace.m[ended + below] = states[r][half].max;
+                workspace.l[ended + below] = states[r][half].sum;
               }
-              if (is_last) gLse[statistics + below] = device::lse(states[r][half]);
+              if (is_last) gLse[ended + below] = device::lse(states[r][half]);
             }
           }
         }
@@ -418,6 +440,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
       }
     }
     __syncthreads();  // all are done with the tile of keys
+    if (threadIdx.x == 0) sBlock.keys = sBlock.next_keys;
+    __syncthreads();
   }
 }
 

@@ -95,19 +95,24 @@ ATTNLAB_HD constexpr Elements backward_elements(i64 seqlen_q, i64 seqlen_k, i64 
 
 // What the forward kernel is compiled for. A thread block has one (batch, head). Its warps form
 // teams; each team takes a tile of rows at a time, a slice of it after the other, and its `splits`
-// warps split the keys of the tile of keys among themselves.
+// warps split the keys of the tile of keys among themselves; of a chunk of O each combines a share,
+// own_rows() x own_columns().
 struct ForwardConfig {
   i32 head_dim = 64;  // of the tiles: that of the problem, and columns of zeros
   i32 block_m = 32;
   i32 block_n = 256;
   i32 teams = 4;
-  i32 splits = 2;
+  i32 splits = 2;       // 1 or 2
   i32 slice_rows = 32;  // 16 or 32
-  i32 columns = 16;     // of O that are combined at once: a chunk
+  i32 columns = 16;     // of O that are combined at once: a chunk; 32 where two share 16 rows
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 warps() const { return teams * splits; }
   ATTNLAB_HD constexpr i32 warp_keys() const { return block_n / splits; }
+  ATTNLAB_HD constexpr i32 own_rows() const { return max(16, slice_rows / splits); }
+  ATTNLAB_HD constexpr i32 own_columns() const {
+    return slice_rows * columns / (splits * own_rows());
+  }
   ATTNLAB_HD constexpr i32 chunks() const { return head_dim / columns; }
   // Places for the splits' softmaxes, by turns; with several chunks a barrier of the others lies
   // between reading one and writing the next.
@@ -133,7 +138,8 @@ struct ForwardBlock {
   i64 row_offset = 0;  // of the slice's first row in q and o
   i64 key_offset = 0;  // of its first key in k and v
   i64 statistics = 0;  // of its first row in l, m and lse
-  KeyTile keys[2];     // the tile that is on chip and the next, by turns
+  KeyTile keys;        // the tile that is on chip
+  KeyTile next_keys;
 };
 
 // The shared memory of a block, byte offsets: K and V, then what each team has for itself.
@@ -141,8 +147,8 @@ struct ForwardTiles {
   TileShape kv;  // K and V each
   TileShape q;   // of this step and of the next; the rows of O on their way out
   i32 teams = 0;
-  i32 parts = 0;      // slice_rows x columns of all splits, twice, fp32
-  i32 softmaxes = 0;  // slice_rows of all splits: OnlineSoftmax
+  i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
+  i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
 
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
@@ -165,8 +171,10 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
   return {.kv = {.rows = config.block_n, .columns = config.head_dim},
           .q = {.rows = config.block_m, .columns = config.head_dim},
           .teams = config.teams,
-          .parts = 2 * config.splits * config.slice_rows * config.columns * 4,
-          .softmaxes = config.softmax_places() * config.splits * config.slice_rows * 8};
+          .parts = config.splits == 1 ? 0 : 2 * config.slice_rows * config.columns * 4,
+          .softmaxes = config.splits == 1
+                           ? 0
+                           : config.softmax_places() * config.splits * config.own_rows() * 8};
 }
 
 constexpr i32 kBackwardWarps = 8;

@@ -126,12 +126,14 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
     const i32 of_rows = config.block_m * config.head_dim * 2;
     std::vector<Part> parts = {{tiles.k(), of_keys}, {tiles.v(), of_keys}};
     for (i32 team = 0; team < config.teams; ++team) {
-      const i32 split_rows = config.splits * config.slice_rows;
+      const bool is_shared = config.splits > 1;  // then each split sends as much as it keeps
+      const i32 part = is_shared ? config.slice_rows * config.columns * 4 : 0;
+      const i32 softmax = is_shared ? config.splits * config.own_rows() * 8 : 0;
       parts.push_back({tiles.q_of(team, 0), of_rows});
       parts.push_back({tiles.q_of(team, 1), of_rows});
       parts.push_back({tiles.o_of(team), 2 * of_rows});
-      parts.push_back({tiles.parts_of(team), 2 * split_rows * config.columns * 4});
-      parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * split_rows * 8});
+      parts.push_back({tiles.parts_of(team), 2 * part});
+      parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * softmax});
     }
     parts.push_back({tiles.block(), sizeof(ForwardBlock)});
     expect_one_after_another(parts, tiles.bytes());
