@@ -255,7 +255,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         if (exist <= 0) break;
 
         OnlineSoftmax states[kOwnRows][2];
-        const i64 statistics = sBlock.statistics + first_row + row + own_row + lane / 4;
+        const auto statistics_of = [&](i32 of_lane) {
+          return sBlock.statistics + first_row + row + own_row + of_lane / 4;
+        };
+        const i64 statistics = statistics_of(lane);
 #pragma unroll
         for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -412,7 +415,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 
         // Line 13, by the first of the warps that combine the same rows.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
-          const i64 ended = sBlock.statistics + first_row + row + own_row + lane_anew() / 4;
+          // With dropout no register is left for it meanwhile.
+          const i64 at_end = kConfig.dropout ? statistics_of(lane_anew()) : statistics;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -420,10 +424,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
               const i32 below = 16 * r + 8 * half;
               if (own_row + below + lane / 4 >= exist) continue;
               if (!is_last || workspace.saves) {
-                workspace.m[ended + below] = states[r][half].max;
-                workspace.l[ended + below] = states[r][half].sum;
+                workspace.m[at_end + below] = states[r][half].max;
+                workspace.l[at_end + below] = states[r][half].sum;
               }
-              if (is_last) gLse[ended + below] = device::lse(states[r][half]);
+              if (is_last) gLse[at_end + below] = device::lse(states[r][half]);
             }
           }
         }

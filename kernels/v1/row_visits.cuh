@@ -28,14 +28,19 @@ __device__ void finish_unseen(const RowVisits* visits, const Mask& mask, i32 blo
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 chunks = head_dim / kChunk;
   const i32 m_blocks = static_cast<i32>(ceil_div<i64>(mask.seqlen_q, block_m));
-  for (i32 m_block = static_cast<i32>(threadIdx.x) / kWarp; m_block < m_blocks; m_block += kWarps) {
-    if (visits[m_block].any()) continue;
-    const Range rows = tile_range(m_block, block_m, mask.seqlen_q);
-    for (i64 row = rows.begin + lane; row < rows.end; row += kWarp) {
-      for (i32 chunk = 0; chunk < chunks; ++chunk) {
-        *reinterpret_cast<uint4*>(gRows + row * row_stride + chunk * kChunk) = {0, 0, 0, 0};
+  for (i32 first = static_cast<i32>(threadIdx.x) / kWarp * kWarp; first < m_blocks;
+       first += kWarps * kWarp) {  // each lane looks at one: they wait for memory together
+    const i32 own = first + lane;
+    u32 unseen = __ballot_sync(0xFFFFFFFFu, own < m_blocks && !visits[own].any());
+    for (; unseen != 0; unseen &= unseen - 1) {
+      const Range rows =
+          tile_range(first + __ffs(static_cast<i32>(unseen)) - 1, block_m, mask.seqlen_q);
+      for (i64 row = rows.begin + lane; row < rows.end; row += kWarp) {
+        for (i32 chunk = 0; chunk < chunks; ++chunk) {
+          *reinterpret_cast<uint4*>(gRows + row * row_stride + chunk * kChunk) = {0, 0, 0, 0};
+        }
+        finish(row);
       }
-      finish(row);
     }
   }
 }
