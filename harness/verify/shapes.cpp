@@ -133,18 +133,19 @@ void add_head_dims(std::vector<Shape>& shapes) {
   add(256, make_problem(65, 129, "none", 256));
 }
 
-// More work items than a GPU has places for blocks: who is done takes another one.
+// More work items than a GPU has places for blocks, up to four a multiprocessor: who is done takes
+// another one.
 void add_many_items(std::vector<Shape>& shapes) {
-  const auto add = [&shapes](const char* mask, std::int64_t head_dim) {
+  const auto add = [&shapes](std::int64_t heads, const char* mask, std::int64_t head_dim) {
     Problem problem = make_problem(33, 33, mask, head_dim);
     problem.batch = 5;
-    problem.num_heads_q = problem.num_heads_kv = 60;
+    problem.num_heads_q = problem.num_heads_kv = heads;
     shapes.push_back(
-        {.name = fmt::format("items/5x60/{}/d{}", mask, head_dim), .problem = problem});
+        {.name = fmt::format("items/5x{}/{}/d{}", heads, mask, head_dim), .problem = problem});
   };
-  add("none", 8);
-  add("causal", 8);
-  add("none", 256);  // where places on chip are few
+  add(128, "none", 8);
+  add(128, "causal", 8);
+  add(60, "none", 256);  // where places on chip are few
 }
 
 // Query heads for each K/V head: 1, 4, 8, all.

@@ -122,17 +122,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
     return first_that_fits(open, tiles, asked, device,
                            [&](const ForwardConfig& tile) { return complete(tile, device); });
   };
-  // With dropout, 256 keys spill registers: at head_dim 64 before sm_90, at 96 everywhere.
-  if (open.head_dim <= 64) {
-    if (open.dropout && device.compute_capability < 90) {
-      return fit({{32, 192}, {32, 128}, {16, 64}, {16, 16}});
-    }
-    return fit({{32, 256}, {32, 128}, {16, 64}, {16, 16}});
-  }
-  if (open.head_dim <= 96) {
-    if (open.dropout) return fit({{32, 192}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
-    return fit({{32, 256}, {32, 192}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
-  }
+  if (open.head_dim <= 96) return fit({{32, 256}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
   if (open.head_dim <= 128) return fit({{32, 160}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
   return fit({{16, 128}, {16, 64}, {16, 32}, {16, 16}});
 }

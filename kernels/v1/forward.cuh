@@ -139,7 +139,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const i32 head_dim = static_cast<i32>(shape.head_dim);
   if (threadIdx.x == 0) {
     sBlock = forward_block(params, workspace, kConfig);
-    sBlock.keys = seen_keys(params, workspace, kConfig, sBlock, 0);
+    sBlock.next_keys = seen_keys(params, workspace, kConfig, sBlock, 0);
   }
   __syncthreads();
   finish_unseen<kConfig.warps()>(sBlock.visits, sBlock.mask, kConfig.block_m,
@@ -176,8 +176,13 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
 
   i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
-  const KeyTile& sKeys = sBlock.keys;
-  while (sKeys.first_key < sBlock.mask.valid_k) {  // line 5
+  auto& sKeys =
+      *reinterpret_cast<KeyTile*>(team_memory + kTiles.keys_of(0));  // the team's own copy
+  for (;;) {                                                         // line 5
+    __syncthreads();  // all are done with the tile of keys before
+    if (team_thread == 0) sKeys = sBlock.next_keys;
+    __syncthreads();
+    if (sKeys.first_key >= sBlock.mask.valid_k) break;
     const auto next_of_team = [&](i32 m_block) {
       return sKeys.tiles.not_empty(m_block + kConfig.teams, kConfig.teams);
     };
@@ -255,10 +260,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         if (exist <= 0) break;
 
         OnlineSoftmax states[kOwnRows][2];
-        const auto statistics_of = [&](i32 of_lane) {
-          return sBlock.statistics + first_row + row + own_row + of_lane / 4;
-        };
-        const i64 statistics = statistics_of(lane);
+        const i64 statistics = sBlock.statistics + first_row + row + own_row + lane / 4;
 #pragma unroll
         for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -415,8 +417,6 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 
         // Line 13, by the first of the warps that combine the same rows.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
-          // With dropout no register is left for it meanwhile.
-          const i64 at_end = kConfig.dropout ? statistics_of(lane_anew()) : statistics;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -424,10 +424,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
               const i32 below = 16 * r + 8 * half;
               if (own_row + below + lane / 4 >= exist) continue;
               if (!is_last || workspace.saves) {
-                workspace.m[at_end + below] = states[r][half].max;
-                workspace.l[at_end + below] = states[r][half].sum;
+                workspace.m[statistics + below] = states[r][half].max;
+                workspace.l[statistics + below] = states[r][half].sum;
               }
-              if (is_last) gLse[at_end + below] = device::lse(states[r][half]);
+              if (is_last) gLse[statistics + below] = device::lse(states[r][half]);
             }
           }
         }
@@ -443,9 +443,6 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         }
       }
     }
-    __syncthreads();  // all are done with the tile of keys
-    if (threadIdx.x == 0) sBlock.keys = sBlock.next_keys;
-    __syncthreads();
   }
 }
 

@@ -138,8 +138,7 @@ struct ForwardBlock {
   i64 row_offset = 0;  // of the slice's first row in q and o
   i64 key_offset = 0;  // of its first key in k and v
   i64 statistics = 0;  // of its first row in l, m and lse
-  KeyTile keys;        // the tile that is on chip
-  KeyTile next_keys;
+  KeyTile next_keys;   // after the tile that is on chip
 };
 
 // The shared memory of a block, byte offsets: K and V, then what each team has for itself.
@@ -149,11 +148,12 @@ struct ForwardTiles {
   i32 teams = 0;
   i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
   i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
+  static constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kChunkBytes);
 
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
   ATTNLAB_HD constexpr i32 team_bytes() const {
-    return 2 * q.bytes() + 2 * q.bytes() + parts + softmaxes;  // Q twice, O in fp32
+    return 2 * q.bytes() + 2 * q.bytes() + parts + softmaxes + kKeyTileBytes;  // Q twice, O in fp32
   }
   ATTNLAB_HD constexpr i32 q_of(i32 team, i32 stage) const {
     return 2 * kv.bytes() + team * team_bytes() + stage * q.bytes();
@@ -161,6 +161,7 @@ struct ForwardTiles {
   ATTNLAB_HD constexpr i32 o_of(i32 team) const { return q_of(team, 2); }  // fp32
   ATTNLAB_HD constexpr i32 parts_of(i32 team) const { return o_of(team) + 2 * q.bytes(); }
   ATTNLAB_HD constexpr i32 softmaxes_of(i32 team) const { return parts_of(team) + parts; }
+  ATTNLAB_HD constexpr i32 keys_of(i32 team) const { return softmaxes_of(team) + softmaxes; }
   ATTNLAB_HD constexpr i32 block() const { return q_of(teams, 0); }  // ForwardBlock
   ATTNLAB_HD constexpr i32 bytes() const {
     return block() + static_cast<i32>(sizeof(ForwardBlock));

@@ -134,6 +134,7 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
       parts.push_back({tiles.o_of(team), 2 * of_rows});
       parts.push_back({tiles.parts_of(team), 2 * part});
       parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * softmax});
+      parts.push_back({tiles.keys_of(team), round_up<i32>(sizeof(KeyTile), kChunkBytes)});
     }
     parts.push_back({tiles.block(), sizeof(ForwardBlock)});
     expect_one_after_another(parts, tiles.bytes());
