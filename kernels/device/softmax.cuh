@@ -10,6 +10,14 @@
 
 namespace attnlab::device {
 
+// The online softmax of a lane's rows: the maximum is the same in the four lanes of a row, the sum
+// may be over the lane's own columns alone. As an array of arrays without a struct around it NVRTC
+// 13.0 gives its initial values to the first rows only: the others begin with a maximum of 0.
+template <i32 kRows>
+struct RowStates {
+  OnlineSoftmax at[kRows][2];
+};
+
 // The maximum that exponentials are relative to is raised only when a row's own has left it behind
 // by more than this many powers of two: P may then be up to 2^kSlack, which f16 and bf16 hold as
 // exactly as 1, and most tiles spare the rescaling of O. Source: the idea is FlashAttention-4's.

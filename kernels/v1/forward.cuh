@@ -32,22 +32,22 @@ namespace attnlab::v1 {
 // and the sum, the same in the four lanes of a row.
 template <i32 kRows, i32 kKeys>
 __device__ void softmax_of_keys(float scale, device::Sums<kRows, kKeys>& rS,
-                                OnlineSoftmax (&rows)[kRows][2]) {
+                                device::RowStates<kRows>& rows) {
 #pragma unroll
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      rows[r][half].max = device::row_maximum(rS, r, half) * scale;
+      rows.at[r][half].max = device::row_maximum(rS, r, half) * scale;
     }
   }
 #pragma unroll
   for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
     for (i32 half = 0; half < 2; ++half) {
-      float sum = device::exponentiate_row(rS, r, half, scale, finite_max(rows[r][half].max));
+      float sum = device::exponentiate_row(rS, r, half, scale, finite_max(rows.at[r][half].max));
       sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
       sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-      rows[r][half].sum = sum;
+      rows.at[r][half].sum = sum;
     }
   }
 }
@@ -259,7 +259,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first_row - row;
         if (exist <= 0) break;
 
-        OnlineSoftmax states[kOwnRows][2];
+        RowStates<kOwnRows> states;
         const i64 statistics = sBlock.statistics + first_row + row + own_row + lane / 4;
 #pragma unroll
         for (i32 r = 0; r < kOwnRows; ++r) {
@@ -267,8 +267,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
           for (i32 half = 0; half < 2; ++half) {
             const i32 below = 16 * r + 8 * half;
             if (is_first || own_row + below + lane / 4 >= exist) continue;
-            states[r][half] = {.max = workspace.m[statistics + below],
-                               .sum = workspace.l[statistics + below]};
+            states.at[r][half] = {.max = workspace.m[statistics + below],
+                                  .sum = workspace.l[statistics + below]};
           }
         }
 
@@ -290,7 +290,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
                                      [&](i32, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
           }
         }
-        OnlineSoftmax own[kRows][2];
+        RowStates<kRows> own;
         softmax_of_keys(shape.softmax_scale_log2, rS, own);
         auto* const sSoftmaxes =
             reinterpret_cast<OnlineSoftmax*>(team_memory + kTiles.softmaxes_of(0)) +
@@ -300,7 +300,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
             for (i32 half = 0; half < 2; ++half) {
-              sSoftmaxes[split * kConfig.own_rows() + 16 * r + 8 * half] = own[kSentRow + r][half];
+              sSoftmaxes[split * kConfig.own_rows() + 16 * r + 8 * half] =
+                  own.at[kSentRow + r][half];
             }
           }
         }
@@ -365,11 +366,11 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
             for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
               for (i32 half = 0; half < 2; ++half) {
-                OnlineSoftmax parts[kSplits] = {own[r][half]};
+                OnlineSoftmax parts[kSplits] = {own.at[r][half]};
                 if constexpr (kSplits > 1) {
                   parts[1] = sSoftmaxes[(split ^ 1) * kConfig.own_rows() + 16 * r + 8 * half];
                 }
-                weights[r][half] = combine(states[r][half], parts, params.dropout.keep_scale);
+                weights[r][half] = combine(states.at[r][half], parts, params.dropout.keep_scale);
               }
             }
           }
@@ -424,10 +425,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
               const i32 below = 16 * r + 8 * half;
               if (own_row + below + lane / 4 >= exist) continue;
               if (!is_last || workspace.saves) {
-                workspace.m[statistics + below] = states[r][half].max;
-                workspace.l[statistics + below] = states[r][half].sum;
+                workspace.m[statistics + below] = states.at[r][half].max;
+                workspace.l[statistics + below] = states.at[r][half].sum;
               }
-              if (is_last) gLse[statistics + below] = device::lse(states[r][half]);
+              if (is_last) gLse[statistics + below] = device::lse(states.at[r][half]);
             }
           }
         }

@@ -24,17 +24,10 @@
 
 namespace attnlab::v2 {
 
-// The online softmax of a lane's rows: the maximum is the same in the four lanes of a row, the sum
-// is over the lane's own columns until the end.
-template <i32 kRows>
-struct RowStates {
-  OnlineSoftmax at[kRows][2];
-};
-
 // Scores become exp2(softmax_scale_log2 * score - reference), O follows the reference.
 template <i32 kRows, i32 kKeys, i32 kColumns>
-__device__ void softmax_step(float scale, RowStates<kRows>& states, device::Sums<kRows, kKeys>& rS,
-                             device::Sums<kRows, kColumns>& rO) {
+__device__ void softmax_step(float scale, device::RowStates<kRows>& states,
+                             device::Sums<kRows, kKeys>& rS, device::Sums<kRows, kColumns>& rO) {
   float tile_max[kRows][2];
   bool raises = false;
 #pragma unroll
@@ -123,7 +116,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileEntry*
   // This warp's rows.
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
   const i32 warp_row = warp * kWarpRows;
-  RowStates<kRows> states;
+  device::RowStates<kRows> states;
   Sums<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
   rO.clear();
 
