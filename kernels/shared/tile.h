@@ -7,6 +7,7 @@
 namespace attnlab {
 
 constexpr i32 kChunkBytes = 16;  // eight values: the widest load
+constexpr i32 kLineBytes = 128;  // of shared memory: all banks once
 
 struct TileShape {
   i32 rows = 0;

@@ -126,6 +126,9 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
     const i32 of_rows = config.block_m * config.head_dim * 2;
     std::vector<Part> parts = {{tiles.k(), of_keys}, {tiles.v(), of_keys}};
     for (i32 team = 0; team < config.teams; ++team) {
+      for (const i32 copied : {tiles.q_of(team, 0), tiles.q_of(team, 1), tiles.o_of(team)}) {
+        EXPECT_EQ(copied % kLineBytes, 0) << "team " << team;
+      }
       const bool is_shared = config.splits > 1;  // then each split sends as much as it keeps
       const i32 part = is_shared ? config.slice_rows * config.columns * 4 : 0;
       const i32 softmax = is_shared ? config.splits * config.own_rows() * 8 : 0;
@@ -134,7 +137,7 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
       parts.push_back({tiles.o_of(team), 2 * of_rows});
       parts.push_back({tiles.parts_of(team), 2 * part});
       parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * softmax});
-      parts.push_back({tiles.keys_of(team), round_up<i32>(sizeof(KeyTile), kChunkBytes)});
+      parts.push_back({tiles.keys_of(team), round_up<i32>(sizeof(KeyTile), kLineBytes)});
     }
     parts.push_back({tiles.block(), sizeof(ForwardBlock)});
     expect_one_after_another(parts, tiles.bytes());
