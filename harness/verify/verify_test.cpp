@@ -428,7 +428,7 @@ TEST(Verifier, WhatIsCompiledForItsTilesHasFewOfWholePieces) {
     passes.insert(result.name.substr(result.name.rfind('/') + 1));
     head_dims.insert(result.name.find("/d128/") == std::string::npos ? "64" : "128");
   }
-  EXPECT_EQ(results.size(), configs.size() * passes.size() * 3) << "each on three problems";
+  EXPECT_EQ(results.size(), configs.size() * passes.size() * 4) << "each on four problems";
   EXPECT_EQ(passes, (std::set<std::string>{"fwd", "bwd"}));
   EXPECT_EQ(head_dims, (std::set<std::string>{"64", "128"}));
   EXPECT_GE(configs.size(), 8U);

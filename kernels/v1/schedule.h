@@ -148,8 +148,8 @@ struct ForwardTiles {
   i32 teams = 0;
   i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
   i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
-  // Whole lines, so that the next team's places begin with one: a 32-byte sector that arrives in
-  // two lines of shared memory is asked of the L2 twice.
+  // Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
+  // for more than they bring (HACKING.md).
   static constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
 
   ATTNLAB_HD constexpr i32 k() const { return 0; }
