@@ -116,6 +116,41 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   EXPECT_EQ(choice("none", wide, drops), "d128-128x128 1");
   EXPECT_EQ(choice("causal", wide), "d128-128x128 1");
   EXPECT_EQ(choice("blocks:butterfly:128x128", wide), "d128-128x128 1");
+  EXPECT_EQ(choice("blocks:butterfly:256x256"), "d64-128x128 1");
+  EXPECT_EQ(choice("blocks:butterfly:128x64"), "d64-128x64 1");
+  EXPECT_EQ(choice("blocks:butterfly:64x128"), "d64-64x64 3");
+  EXPECT_EQ(choice("blocks:butterfly:48x48", wide), "d128-64x64 2");
+}
+
+// A tile that reaches across a border between blocks is multiplied whole.
+TEST(CompiledTiles, UnderAPatternTheyLieWithinItsBlocks) {
+  const Device device = device_of_arch("sm_90a");
+  for (const char* name : {"v1", "v2", "v3"}) {
+    const Implementation& kernel = *builtin_registry().find(name, Backend::cuda);
+    for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+      for (const std::int64_t head_dim : {32, 64, 96, 128, 192, 256}) {
+        for (const double dropout : {0.0, 0.1}) {
+          for (const int size : {64, 128, 192, 256}) {
+            Problem problem = {.pass = pass,
+                               .dtype = Dtype::f16,
+                               .seqlen_q = 4096,
+                               .seqlen_k = 4096,
+                               .head_dim = head_dim,
+                               .dropout = dropout};
+            const std::string blocks = std::to_string(size) + "x" + std::to_string(size);
+            problem.mask = parse_mask("blocks:butterfly:" + blocks);
+            const Config open = default_config(kernel);
+            if (!kernel.unsupported(problem, open, device).empty()) continue;
+            const Config filled = resolved(kernel, problem, open, device);
+            EXPECT_EQ(size % filled.get("block_m"), 0)
+                << name << " d " << head_dim << " " << blocks;
+            EXPECT_EQ(size % filled.get("block_n"), 0)
+                << name << " d " << head_dim << " " << blocks;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(CompiledTiles, WithoutAProducerV3HasNoTurnsAndAlwaysOverlaps) {

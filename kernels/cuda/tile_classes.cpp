@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr i64 kWarp = 32;
+constexpr i32 kSmallTile = 64;
 
 }  // namespace
 
@@ -24,6 +25,15 @@ KernelUnit tile_classes_unit() {
 
 i64 num_tiles(const Problem& problem, const Tiling& tiling) {
   return problem.batch * tiling.m_blocks(problem.seqlen_q) * tiling.n_blocks(problem.seqlen_k);
+}
+
+bool suits_pattern(const Problem& problem, const Tiling& tiling) {
+  if (!problem.mask.blocks) return true;
+  const auto suits = [](i32 tile, i32 block) {
+    return block % tile == 0 || kSmallTile % tile == 0;
+  };
+  return suits(tiling.block_m, problem.mask.blocks->block_q) &&
+         suits(tiling.block_n, problem.mask.blocks->block_k);
 }
 
 TileClassifier::TileClassifier(const Device& device)

@@ -13,8 +13,18 @@ namespace attnlab::cuda {
 
 KernelUnit tile_classes_unit();
 
+template <class KernelConfig>
+Tiling tiling_of(const KernelConfig& config) {
+  return {.block_m = config.block_m, .block_n = config.block_n};
+}
+
 // How many tiles the problem has of that tiling, in all batch entries.
 i64 num_tiles(const Problem& problem, const Tiling& tiling);
+
+// Whether each tile lies within a block of the problem's pattern, or would if all blocks were of
+// 64x64. One that reaches across a border is multiplied whole and masked score by score; a few of
+// them cost more than what larger tiles gain (HACKING.md).
+bool suits_pattern(const Problem& problem, const Tiling& tiling);
 
 class TileClassifier {
  public:

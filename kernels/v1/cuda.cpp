@@ -34,11 +34,6 @@ bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
 bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
 bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
 
-template <class KernelConfig>
-Tiling tiling_of(const KernelConfig& config) {
-  return {.block_m = config.block_m, .block_n = config.block_n};
-}
-
 u64 bytes_of(i64 elements, u64 size) {
   return round_up<u64>(static_cast<u64>(elements) * size, 256);
 }
@@ -59,7 +54,7 @@ struct Parts {
 
 template <class KernelConfig>
 void add_pass(const Problem& problem, const KernelConfig& kernel, Parts& parts) {
-  const Tiling tiling = tiling_of(kernel);
+  const Tiling tiling = cuda::tiling_of(kernel);
   const i64 m_blocks = tiling.m_blocks(problem.seqlen_q);
   parts.visits = max(parts.visits, bytes_of(problem.batch * m_blocks, sizeof(RowVisits)));
   if (has_pattern(problem)) {
@@ -146,12 +141,12 @@ class Prepared : public PreparedKernel {
     };
     if (runs_forward(problem_)) {
       forward_(stream, heads(problem_.num_heads_q), params,
-               workspace_of(tensors, params, tiling_of(forward_config_), stream), tensors.q,
+               workspace_of(tensors, params, cuda::tiling_of(forward_config_), stream), tensors.q,
                tensors.k, tensors.v, tensors.o, tensors.lse);
     }
     if (runs_backward(problem_)) {
       backward_(stream, heads(problem_.num_heads_kv), params,
-                workspace_of(tensors, params, tiling_of(backward_config_), stream), tensors.q,
+                workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream), tensors.q,
                 tensors.k, tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
     }
   }
@@ -257,7 +252,7 @@ Traffic traffic(const Problem& problem, const Config& config) {
     return kCpu.traffic(of_pass, schedule);
   };
   const auto rows_of_heads = [&](const auto& kernel) {
-    const Rows rows = rows_of(problem, tiling_of(kernel));
+    const Rows rows = rows_of(problem, cuda::tiling_of(kernel));
     return Rows{.all = rows.all * problem.num_heads_q,
                 .visited = rows.visited * problem.num_heads_q};
   };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
 #include "kernels/cuda/jit.h"
 #include "kernels/cuda/test_support.h"
@@ -153,12 +154,17 @@ TEST(V1Cuda, TheOpenConfigIsFilledIn) {
 
 // Chips with less shared memory get smaller tiles.
 TEST(V1Cuda, OtherChipsGetTilesThatFitThem) {
-  const auto block_m = [](const char* arch) {
-    return kCuda.resolved(make_problem(Pass::bwd, 64), default_config(kCuda), device_of_arch(arch))
-        .get("block_m");
+  const auto tile = [](Pass pass, i64 head_dim, const char* arch) {
+    const Config filled =
+        kCuda.resolved(make_problem(pass, head_dim), default_config(kCuda), device_of_arch(arch));
+    return std::to_string(filled.get("block_m")) + "x" + std::to_string(filled.get("block_n"));
   };
-  EXPECT_EQ(block_m("sm_90a"), 128);
-  EXPECT_EQ(block_m("sm_80"), 64);
+  EXPECT_EQ(tile(Pass::bwd, 64, "sm_90a"), "128x128");
+  EXPECT_EQ(tile(Pass::bwd, 64, "sm_80"), "64x128");
+  EXPECT_EQ(tile(Pass::fwd, 192, "sm_90a"), "16x192");
+  EXPECT_EQ(tile(Pass::fwd, 192, "sm_80"), "16x128");
+  EXPECT_EQ(tile(Pass::fwd, 256, "sm_90a"), "16x128");
+  EXPECT_EQ(tile(Pass::fwd, 256, "sm_80"), "16x64");  // of 128 keys, for one team
 }
 
 u64 floats(i64 elements) { return round_up<u64>(static_cast<u64>(elements) * 4, 256); }

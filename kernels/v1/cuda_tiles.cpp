@@ -1,6 +1,9 @@
 #include "kernels/v1/cuda_tiles.h"
 
+#include <initializer_list>
+
 #include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
 
 namespace attnlab::v1 {
 namespace {
@@ -31,7 +34,8 @@ bool fits_shared(const KernelConfig& config, const Device& device) {
 i32 registers(const ForwardConfig& config) {
   const i32 s = config.slice_rows * config.warp_keys() / 32;
   const i32 pv = config.slice_rows * config.columns / 32;
-  return max(s, s / 2 + pv) + kOtherRegistersForward;
+  const i32 o = config.keeps_o ? config.slice_rows * config.head_dim / config.splits / 32 : 0;
+  return max(s, s / 2 + pv) + o + kOtherRegistersForward;
 }
 i32 registers(const BackwardConfig& config) {
   const i32 of_keys = 2 * config.block_n * config.head_dim / kBackwardThreads;   // dK, dV
@@ -55,21 +59,28 @@ AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
 }
 
 // Everything that follows from the tile. Two warps split its keys: with four, more parts of P V
-// pass through shared memory (HACKING.md). As many teams as there are memory and registers for.
+// pass through shared memory (HACKING.md). As many teams as there are memory and registers for; O
+// of before has a place in shared memory unless one more team fits without.
 ForwardConfig complete(ForwardConfig config, const Device& device) {
   config.splits = config.block_n % 32 == 0 ? 2 : 1;
   for (const i32 slice_rows : {32, 16}) {
     if (config.block_m % slice_rows != 0) continue;
     config.slice_rows = slice_rows;
     for (config.teams = 4; config.teams >= 1; --config.teams) {
-      const i32 threads = config.warps() * 32;
-      if (registers(config) > min(kRegistersOfThread, kRegisters / threads)) continue;
       // Two warps share 16 rows by pieces of 16 columns; wide slices take fewer columns at a time.
       config.columns = slice_rows == 16 && config.splits > 1 ? 32 : 16;
-      if (fits_shared(config, device)) return config;
+      const i32 threads = config.warps() * 32;
+      for (const bool keeps_o : {false, true}) {
+        // Shares of 32 rows, or those that no other warp has a part of, are too many registers.
+        if (keeps_o && (slice_rows == 32 || config.splits == 1)) continue;
+        config.keeps_o = keeps_o;
+        if (registers(config) > min(kRegistersOfThread, kRegisters / threads)) continue;
+        if (fits_shared(config, device)) return config;
+      }
     }
   }
   config.teams = 1;
+  config.keeps_o = false;
   return config;
 }
 
@@ -98,16 +109,15 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
   return "";
 }
 
-// The first of tiles, rows x keys, that fits.
-template <class KernelConfig, class Complete>
-KernelConfig first_that_fits(KernelConfig config, std::initializer_list<Tiling> tiles,
-                             const AskedBlocks& asked, const Device& device,
-                             const Complete& complete) {
+// The first of tiles, rows x keys, that is good enough, else the last.
+template <class KernelConfig, class Complete, class IsGood>
+KernelConfig first_good(KernelConfig config, std::initializer_list<Tiling> tiles,
+                        const AskedBlocks& asked, const Complete& complete, const IsGood& is_good) {
   for (const Tiling& tile : tiles) {
     config.block_m = asked.block_m != 0 ? static_cast<i32>(asked.block_m) : tile.block_m;
     config.block_n = asked.block_n != 0 ? static_cast<i32>(asked.block_n) : tile.block_n;
     config = complete(config);
-    if (unfit(config, device).empty()) break;
+    if (is_good(config)) break;
   }
   return config;
 }
@@ -118,26 +128,36 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
                                 const Device& device) {
   const ForwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
   const AskedBlocks asked = asked_blocks(problem, config);
-  const auto fit = [&](std::initializer_list<Tiling> tiles) {
-    return first_that_fits(open, tiles, asked, device,
-                           [&](const ForwardConfig& tile) { return complete(tile, device); });
+  const auto first = [&](std::initializer_list<Tiling> tiles) {
+    return first_good(
+        open, tiles, asked, [&](const ForwardConfig& tile) { return complete(tile, device); },
+        [&](const ForwardConfig& tile) {  // a team alone waits for everything
+          return unfit(tile, device).empty() && tile.teams > 1 &&
+                 cuda::suits_pattern(problem, cuda::tiling_of(tile));
+        });
   };
-  if (open.head_dim <= 96) return fit({{32, 256}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
-  if (open.head_dim <= 128) return fit({{32, 160}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
-  return fit({{16, 128}, {16, 64}, {16, 32}, {16, 16}});
+  if (open.head_dim <= 96) return first({{32, 256}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
+  if (open.head_dim <= 128) return first({{32, 160}, {32, 128}, {32, 64}, {16, 64}, {16, 16}});
+  if (open.head_dim <= 192) return first({{16, 192}, {16, 128}, {16, 64}, {16, 32}, {16, 16}});
+  return first({{16, 128}, {16, 64}, {16, 32}, {16, 16}});
 }
 
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device) {
   const BackwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
   const AskedBlocks asked = asked_blocks(problem, config);
-  const auto fit = [&](std::initializer_list<Tiling> tiles) {
-    return first_that_fits(open, tiles, asked, device,
-                           [](const BackwardConfig& tile) { return tile; });
+  const auto first = [&](std::initializer_list<Tiling> tiles) {
+    return first_good(
+        open, tiles, asked, [](const BackwardConfig& tile) { return tile; },
+        [&](const BackwardConfig& tile) {
+          return unfit(tile, device).empty() && cuda::suits_pattern(problem, cuda::tiling_of(tile));
+        });
   };
-  if (open.head_dim <= 64) return fit({{128, 128}, {64, 128}, {32, 64}, {64, 32}});
-  if (open.head_dim <= 128) return fit({{64, 128}, {32, 128}, {32, 64}, {64, 32}, {16, 128}});
-  return fit({{32, 64}, {64, 32}, {16, 128}});
+  if (open.head_dim <= 64) return first({{128, 128}, {64, 128}, {64, 64}, {32, 64}, {64, 32}});
+  if (open.head_dim <= 128) {
+    return first({{64, 128}, {32, 128}, {64, 64}, {32, 64}, {64, 32}, {16, 128}});
+  }
+  return first({{32, 64}, {64, 32}, {16, 128}});
 }
 
 std::string unfit(const ForwardConfig& config, const Device& device) {

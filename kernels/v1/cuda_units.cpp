@@ -31,8 +31,9 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
               "constexpr v1::ForwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
               ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
               ", .teams = " + number(config.teams) + ", .splits = " + number(config.splits) +
-              ", .slice_rows = " + number(config.slice_rows) + ", .columns = " +
-              number(config.columns) + ", .dropout = " + truth(config.dropout) + "};\n" +
+              ", .slice_rows = " + number(config.slice_rows) +
+              ", .columns = " + number(config.columns) + ", .keeps_o = " + truth(config.keeps_o) +
+              ", .dropout = " + truth(config.dropout) + "};\n" +
               kernel_text(entry, 1,
                           "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
                           "T* gO, float* gLse",

@@ -130,6 +130,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   constexpr i32 kSentRow = kRows - kOwnRows, kSentBlock = kBlocks - kOwnBlocks;
   static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks && kOwnBlocks % 2 == 0,
                 "warps combine alike much, in pieces of 16x16");
+  constexpr i32 kChunks = kConfig.chunks();
+  constexpr bool kKeepsO = kConfig.keeps_o;
 
   extern __shared__ __align__(128) u8 shared_memory[];
   const u32 shared = ptx::cvta_to_shared(shared_memory);
@@ -230,7 +232,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
                                                 (kConfig.block_m * kConfig.head_dim);
       // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
       // that of the next step.
-      if (!is_first) {
+      if (!kKeepsO && !is_first) {
 #pragma unroll
         for (i32 slice = 0; slice < kConfig.block_m / kConfig.slice_rows; ++slice) {
 #pragma unroll
@@ -269,6 +271,20 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
             if (is_first || own_row + below + lane / 4 >= exist) continue;
             states.at[r][half] = {.max = workspace.m[statistics + below],
                                   .sum = workspace.l[statistics + below]};
+          }
+        }
+
+        // Where it has no place in shared memory, O arrives in registers.
+        float4 rOld[kOwnRows][kChunks * kOwnBlocks];
+        if (kKeepsO && !is_first) {
+#pragma unroll
+          for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+            for (i32 c = 0; c < kChunks * kOwnBlocks; ++c) {
+              const i32 block = c / kOwnBlocks * kBlocks + c % kOwnBlocks;
+              rOld[r][c] = *reinterpret_cast<const float4*>(gSums + own_place +
+                                                            place_of(row / 16 + r, block));
+            }
           }
         }
 
@@ -334,7 +350,6 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
         Weights<kSplits> weights[kOwnRows][2];
 #pragma unroll
         for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
-          constexpr i32 kChunks = kConfig.chunks();
           constexpr i32 kShareBytes = kOwnRows * kOwnBlocks * kWarp * 16;
           const i32 chunk = column / kConfig.columns;
           const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
@@ -385,8 +400,9 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
 #pragma unroll
               for (float& value : o) value = 0.0f;
               if (!is_first) {
-                const auto old =
-                    *reinterpret_cast<const float4*>(team_memory + kTiles.o_of(0) + 4 * place);
+                const float4 old = kKeepsO ? rOld[r][chunk * kOwnBlocks + block]
+                                           : *reinterpret_cast<const float4*>(
+                                                 team_memory + kTiles.o_of(0) + 4 * place);
                 o[0] = old.x * weights[r][0].old;
                 o[1] = old.y * weights[r][0].old;
                 o[2] = old.z * weights[r][1].old;

@@ -102,9 +102,10 @@ struct ForwardConfig {
   i32 block_m = 32;
   i32 block_n = 256;
   i32 teams = 4;
-  i32 splits = 2;       // 1 or 2
-  i32 slice_rows = 32;  // 16 or 32
-  i32 columns = 16;     // of O that are combined at once: a chunk; 32 where two share 16 rows
+  i32 splits = 2;        // 1 or 2
+  i32 slice_rows = 32;   // 16 or 32
+  i32 columns = 16;      // of O that are combined at once: a chunk; 32 where two share 16 rows
+  bool keeps_o = false;  // O of before arrives in registers, not in shared memory
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 warps() const { return teams * splits; }
@@ -146,6 +147,7 @@ struct ForwardTiles {
   TileShape kv;  // K and V each
   TileShape q;   // of this step and of the next; the rows of O on their way out
   i32 teams = 0;
+  i32 o = 0;          // O of before, fp32
   i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
   i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
   // Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
@@ -155,13 +157,13 @@ struct ForwardTiles {
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
   ATTNLAB_HD constexpr i32 team_bytes() const {
-    return 2 * q.bytes() + 2 * q.bytes() + parts + softmaxes + kKeyTileBytes;  // Q twice, O in fp32
+    return 2 * q.bytes() + o + parts + softmaxes + kKeyTileBytes;
   }
   ATTNLAB_HD constexpr i32 q_of(i32 team, i32 stage) const {
     return 2 * kv.bytes() + team * team_bytes() + stage * q.bytes();
   }
-  ATTNLAB_HD constexpr i32 o_of(i32 team) const { return q_of(team, 2); }  // fp32
-  ATTNLAB_HD constexpr i32 parts_of(i32 team) const { return o_of(team) + 2 * q.bytes(); }
+  ATTNLAB_HD constexpr i32 o_of(i32 team) const { return q_of(team, 2); }
+  ATTNLAB_HD constexpr i32 parts_of(i32 team) const { return o_of(team) + o; }
   ATTNLAB_HD constexpr i32 softmaxes_of(i32 team) const { return parts_of(team) + parts; }
   ATTNLAB_HD constexpr i32 keys_of(i32 team) const { return softmaxes_of(team) + softmaxes; }
   ATTNLAB_HD constexpr i32 block() const { return q_of(teams, 0); }  // ForwardBlock
@@ -174,6 +176,7 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
   return {.kv = {.rows = config.block_n, .columns = config.head_dim},
           .q = {.rows = config.block_m, .columns = config.head_dim},
           .teams = config.teams,
+          .o = config.keeps_o ? 0 : config.block_m * config.head_dim * 4,
           .parts = config.splits == 1 ? 0 : 2 * config.slice_rows * config.columns * 4,
           .softmaxes = config.splits == 1
                            ? 0

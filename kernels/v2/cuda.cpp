@@ -35,11 +35,6 @@ bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
 bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
 bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
 
-template <class KernelConfig>
-Tiling tiling_of(const KernelConfig& config) {
-  return {.block_m = config.block_m, .block_n = config.block_n};
-}
-
 // Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
 // causal mask, and are not read from DRAM for it.
 i64 section(const Shape& shape) {
@@ -51,7 +46,7 @@ i64 section(const Shape& shape) {
 
 Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
   const bool is_causal = problem.mask.right() >= 0;
-  Grid grid = row_grid(shape, tiling_of(config), is_causal);
+  Grid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
   if (is_causal) grid.section = section(shape);
   return grid;
 }
@@ -74,13 +69,13 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   };
   Parts parts;
   if (has_pattern(problem) && runs_forward(problem)) {
-    const Tiling tiling = tiling_of(forward_config_of(problem, config, device));
+    const Tiling tiling = cuda::tiling_of(forward_config_of(problem, config, device));
     parts.entries = bytes(cuda::num_tiles(problem, tiling), sizeof(TileEntry));
   }
   if (!runs_backward(problem)) return parts;
   const bool deterministic = config.get("deterministic") != 0;
   const BackwardConfig kernel = backward_config_of(problem, config, device);
-  const Tiling tiling = tiling_of(kernel);
+  const Tiling tiling = cuda::tiling_of(kernel);
   if (has_pattern(problem)) {
     const i64 tiles = cuda::num_tiles(problem, tiling);
     parts.entries = max(parts.entries, bytes(tiles, sizeof(TileEntry)));
@@ -164,8 +159,8 @@ class Prepared : public PreparedKernel {
   void forward(const Params& params, const Tensors& tensors, CUstream stream) const {
     TileEntry* const entries = entries_of(tensors);
     if (classify_tiles_) {
-      (*classify_tiles_)(stream, params, tiling_of(forward_config_), TileOrder::rows_first, entries,
-                         nullptr);
+      (*classify_tiles_)(stream, params, cuda::tiling_of(forward_config_), TileOrder::rows_first,
+                         entries, nullptr);
     }
     const Grid grid = forward_grid(problem_, params.shape, forward_config_);
     forward_(stream, blocks_of(grid), params, grid, entries, tensors.q, tensors.k, tensors.v,
@@ -173,7 +168,7 @@ class Prepared : public PreparedKernel {
   }
 
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
-    const Tiling tiling = tiling_of(backward_config_);
+    const Tiling tiling = cuda::tiling_of(backward_config_);
     const Grid rows = row_grid(params.shape, tiling, false);
     const Grid keys = key_grid(params.shape, tiling, deterministic_);
     const BackwardWorkspace workspace = workspace_of(tensors);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
 
 namespace attnlab::v2 {
 namespace {
@@ -50,12 +51,14 @@ i32 blocks_that_fit(const KernelConfig& config, const Device& device) {
   return max(1, min(by_memory, by_registers));
 }
 
-// The first candidate of which as many blocks fit as it wants, else the first that fits at all,
-// else the last, which unfit() has a reason for.
+// The first candidate of those that suit the problem's pattern of which as many blocks fit as it
+// wants, else the first of them that fits at all, else the last, which unfit() has a reason for.
 template <class KernelConfig>
-KernelConfig best_of(const std::vector<KernelConfig>& candidates, const Device& device) {
+KernelConfig best_of(const std::vector<KernelConfig>& candidates, const Problem& problem,
+                     const Device& device) {
   const KernelConfig* any = nullptr;
   for (const KernelConfig& candidate : candidates) {
+    if (!cuda::suits_pattern(problem, cuda::tiling_of(candidate))) continue;
     const i32 blocks = blocks_that_fit(candidate, device);
     if (blocks >= candidate.blocks) return candidate;
     if (blocks > 0 && any == nullptr) any = &candidate;
@@ -74,22 +77,23 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
                          .keeps_q = head_dim <= 64 && block_n <= 64,
                          .blocks = 2};
   };
+  const auto best = [&](const std::vector<ForwardConfig>& candidates) {
+    return best_of(candidates, problem, device);
+  };
   if (head_dim == 64 && !drops(problem)) {
-    return best_of<ForwardConfig>({tile(128, 128, 1), tile(128, 64, 1)}, device);
+    return best({tile(128, 128, 1), tile(128, 64, 1), tile(64, 64, 1)});
   }
   if (head_dim == 128 && drops(problem)) {  // with 64 keys registers spill
-    return best_of<ForwardConfig>({tile(128, 48, 2), tile(128, 48, 1)}, device);
+    return best({tile(128, 48, 2), tile(128, 48, 1), tile(64, 64, 2)});
   }
-  if (head_dim <= 128) {
-    return best_of<ForwardConfig>({tile(128, 64, 2), tile(128, 64, 1)}, device);
-  }
+  if (head_dim <= 128) return best({tile(128, 64, 2), tile(128, 64, 1), tile(64, 64, 2)});
   // Where a tile of keys is cut off, by a window or by the end of a short sequence, smaller ones
   // waste less.
   const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
   if (head_dim == 256 && !has_border && problem.seqlen_k >= 1024 && !drops(problem)) {
-    return best_of<ForwardConfig>({tile(64, 80, 1), tile(64, 64, 1)}, device);
+    return best({tile(64, 80, 1), tile(64, 64, 1)});
   }
-  return best_of<ForwardConfig>({tile(64, 64, 1)}, device);
+  return best({tile(64, 64, 1)});
 }
 
 // 32 keys a warp, and room for their dK and dV beside S and dP. With 16 keys, a warp's factors from
@@ -110,11 +114,14 @@ BackwardConfig fastest_backward(const Problem& problem, const Device& device) {
     config.keeps_p = can_keep_p(config);
     return config;
   };
-  if (head_dim <= 64) return best_of<BackwardConfig>({tile(64, 128, 4, 2)}, device);
+  const auto best = [&](const std::vector<BackwardConfig>& candidates) {
+    return best_of(candidates, problem, device);
+  };
+  if (head_dim <= 64) return best({tile(64, 128, 4, 2), tile(64, 64, 4, 2)});
   if (head_dim <= 128) {
-    return best_of<BackwardConfig>({tile(64, 128, 8, 1), tile(32, 64, 8, 1)}, device);
+    return best({tile(64, 128, 8, 1), tile(64, 64, 8, 1), tile(32, 64, 8, 1)});
   }
-  return best_of<BackwardConfig>({tile(64, 64, 8, 1), tile(32, 64, 8, 1)}, device);
+  return best({tile(64, 64, 8, 1), tile(32, 64, 8, 1)});
 }
 
 // Sets `value` to what the config has under `name`, unless that is open.

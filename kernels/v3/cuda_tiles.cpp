@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
 
 namespace attnlab::v3 {
 namespace {
@@ -28,9 +29,15 @@ ForwardConfig fastest_forward(const Problem& problem) {
   const MaskSpec& mask = problem.mask;
   const i64 window = mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
   const bool sees_few = mask.right() >= 0 && min<i64>(window, problem.seqlen_k) <= 1024;
-  const bool sees_all = mask.right() < 0 && !mask.blocks.has_value();
   const bool drops = cuda::drops(problem);
-  if (config.head_dim == 64 && sees_few && !drops) {
+  if (mask.blocks) {
+    const i32 keys = config.head_dim <= 128 ? 128 : 64;
+    for (const Tiling& tile : {Tiling{128, keys}, Tiling{128, 64}, Tiling{64, 64}}) {
+      config.consumers = tile.block_m / 64;
+      config.block_n = tile.block_n;
+      if (cuda::suits_pattern(problem, tile)) break;
+    }
+  } else if (config.head_dim == 64 && sees_few && !drops) {
     // Small tiles waste less, and while one of three blocks is between two work items the others
     // compute.
     config.consumers = 1;
@@ -38,7 +45,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
   } else if (config.head_dim == 64) {
     config.consumers =
         static_cast<i32>(min<i64>(drops ? 2 : 3, ceil_div<i64>(problem.seqlen_q, 64)));
-  } else if (config.head_dim == 128 && sees_all && !drops &&
+  } else if (config.head_dim == 128 && mask.right() < 0 && !drops &&
              min(problem.seqlen_q, problem.seqlen_k) >= 2048) {
     config.consumers = 3;
     config.block_n = 80;
