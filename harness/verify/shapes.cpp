@@ -86,7 +86,9 @@ void add_block_patterns(std::vector<Shape>& shapes) {
        {"blocks:butterfly:16x16", "blocks:local:1:32x24", "blocks:strided:1:4:64x7",
         "blocks:longformer:1:1:16x24", "blocks:bigbird:1:1:2:16x16", "blocks:random:20:32x8",
         "causal+blocks:butterfly:16x16", "window:50:3+blocks:bigbird:1:1:1:16x8",
-        "padding+blocks:local:0:32x32"}) {
+        "padding+blocks:local:0:32x32",
+        // Blocks of several tiles, large ones among them.
+        "blocks:random:40:128x128", "causal+blocks:random:30:256x256"}) {
     for (const std::int64_t seqlen : {1, 31, 200, 513}) {
       shapes.push_back({.name = fmt::format("blocks/{}/{}", seqlen, mask),
                         .problem = make_problem(seqlen, seqlen, mask)});
