@@ -361,8 +361,13 @@ def print_indented(sentence):
     print(textwrap.fill(sentence, 100, initial_indent="    ", subsequent_indent="    "))
 
 
+def print_row(*cells):
+    row = COLUMNS.format(*cells)
+    print(textwrap.fill(row, 100, subsequent_indent="    ", break_on_hyphens=False))
+
+
 def print_head():
-    print(COLUMNS.format("mutant", "kernel", "s", "caught by, in which check first"))
+    print_row("mutant", "kernel", "s", "caught by, in which check first")
 
 
 def text(caught, kernel):
@@ -375,7 +380,7 @@ def print_mutant(mutant, backend, judged):
     seconds = f"{judged.seconds:.1f}"
     files = ", ".join(edited_files(mutant, backend))
     first, *others = judged.caught or [None]
-    print(COLUMNS.format(mutant.name, mutant.kernel, seconds, text(first, mutant.kernel)))
+    print_row(mutant.name, mutant.kernel, seconds, text(first, mutant.kernel))
     print_indented(f"{files}: {mutant.what}")
     if first and first.by in ("crash", "hang", "device lost"):
         print_indented(first.message)
@@ -388,7 +393,7 @@ def print_control(kernel, judged):
     what = f"{judged.passed} checks pass"
     if judged.caught:
         what = f"FAILS: {text(judged.caught[0], kernel)}"
-    print(COLUMNS.format("(control: no fault)", kernel, f"{judged.seconds:.1f}", what))
+    print_row("(control: no fault)", kernel, f"{judged.seconds:.1f}", what)
     for caught in judged.caught:
         print_indented(caught.message)
     sys.stdout.flush()
