@@ -60,7 +60,7 @@ AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
 
 // Everything that follows from the tile. Two warps split its keys: with four, more parts of P V
 // pass through shared memory (HACKING.md). As many teams as there are memory and registers for; O
-// of before has a place in shared memory unless one more team fits without.
+// of before has a place in shared memory, unless another team fits without it.
 ForwardConfig complete(ForwardConfig config, const Device& device) {
   config.splits = config.block_n % 32 == 0 ? 2 : 1;
   for (const i32 slice_rows : {32, 16}) {
@@ -109,7 +109,8 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
   return "";
 }
 
-// The first of tiles, rows x keys, that is good enough, else the last.
+// The first of tiles, rows x keys, that is good enough, else the last, which unfit() may have a
+// reason for.
 template <class KernelConfig, class Complete, class IsGood>
 KernelConfig first_good(KernelConfig config, std::initializer_list<Tiling> tiles,
                         const AskedBlocks& asked, const Complete& complete, const IsGood& is_good) {
