@@ -133,6 +133,9 @@ void add_head_dims(std::vector<Shape>& shapes) {
     add(head_dim, make_problem(33, 50, "causal", head_dim));
   }
   add(256, make_problem(65, 129, "none", 256));
+  for (const std::int64_t head_dim : {192, 256}) {  // several tiles, also of the largest kind
+    add(head_dim, make_problem(200, 450, "window:300:9", head_dim));
+  }
 }
 
 // More work items than a GPU has places for blocks, up to four a multiprocessor: who is done takes
