@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # compute-sanitizer's tools on short checks of a CUDA kernel, forward and backward: masks, dropout,
-# packed batches, block patterns, grouped heads, tiles of many sizes, dQ in any and in a fixed order.
+# packed batches, block patterns, grouped heads, tiles of many sizes and of large head dims, dQ in any
+# and in a fixed order.
 #
 #   scripts/sanitize.sh [KERNEL]      v2 if none is named; minutes
 #
@@ -25,7 +26,8 @@ run_checks() {
       "$@" "${verify[@]}" --only '*/shapes/lengths/129/*' &&
       "$@" "${verify[@]}" --only '*/shapes/dropout/0.5/150/*' &&
       "$@" "${verify[@]}" --only '*/shapes/packed/causal/*' &&
-      "$@" "${verify[@]}" --only '*/shapes/tiles/causal/*'
+      "$@" "${verify[@]}" --only '*/shapes/tiles/causal/*' &&
+      "$@" "${verify[@]}" --only '*/shapes/head_dim/*/window*'
   } >"$log" 2>&1
 }
 
@@ -50,8 +52,8 @@ fi
 for tool in memcheck racecheck initcheck synccheck; do
   failed=""
   run_checks "$tool" "$sanitizer" --tool "$tool" || failed=", and a check fails"
-  # Each of the five runs ends with one: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
-  errors=$(awk 'sub(/.* SUMMARY: /, "") { ++runs; sum += $1 } END { if (runs >= 5) print sum }' \
+  # Each of the six runs ends with one: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
+  errors=$(awk 'sub(/.* SUMMARY: /, "") { ++runs; sum += $1 } END { if (runs >= 6) print sum }' \
     "$logs/$tool.log")
   printf '%-10s %s errors%s\n' "$tool" "${errors:-unknown}" "$failed"
   [[ $errors == 0 && -z $failed ]] || code=1

@@ -127,6 +127,7 @@ TEST(CompiledTiles, UnderAPatternTheyLieWithinItsBlocks) {
   const Device device = device_of_arch("sm_90a");
   for (const char* name : {"v1", "v2", "v3"}) {
     const Implementation& kernel = *builtin_registry().find(name, Backend::cuda);
+    int tiles = 0;
     for (const Pass pass : {Pass::fwd, Pass::bwd}) {
       for (const std::int64_t head_dim : {32, 64, 96, 128, 192, 256}) {
         for (const double dropout : {0.0, 0.1}) {
@@ -141,6 +142,7 @@ TEST(CompiledTiles, UnderAPatternTheyLieWithinItsBlocks) {
             problem.mask = parse_mask("blocks:butterfly:" + blocks);
             const Config open = default_config(kernel);
             if (!kernel.unsupported(problem, open, device).empty()) continue;
+            ++tiles;
             const Config filled = resolved(kernel, problem, open, device);
             EXPECT_EQ(size % filled.get("block_m"), 0)
                 << name << " d " << head_dim << " " << blocks;
@@ -150,6 +152,7 @@ TEST(CompiledTiles, UnderAPatternTheyLieWithinItsBlocks) {
         }
       }
     }
+    EXPECT_GE(tiles, 6 * 2 * 4) << name;  // of one pass at the least
   }
 }
 

@@ -23,7 +23,8 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
 
 // Of a kernel that is compiled for its config (Implementation::units), axes of 0 and 1 are drawn,
 // and compiled_tiles() where they suit the problem; all others are at their defaults. So it is
-// compiled as often as there are head dims and such tiles, not as often as there are problems.
+// compiled as often as there are head dims and such tiles, not as often as there are problems; a
+// pass takes problems of 24 such choices (random.cpp).
 //
 // Of any other, every axis at its default, or anywhere in its range, small values as likely as
 // large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile is

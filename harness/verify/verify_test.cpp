@@ -15,6 +15,7 @@
 
 #include "harness/fake_attention.h"
 #include "harness/fake_kernels.h"
+#include "harness/verify/draw.h"
 
 namespace attnlab::verify {
 namespace {
@@ -478,6 +479,31 @@ TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
     EXPECT_EQ(problems.size(), 40u) << pass;
     EXPECT_NE(problems.back(), "fake/random/1/39/" + std::string(pass));
   }
+}
+
+// One that is compiled for each head dim and mask: there are hundreds of them in the first
+// problems.
+TEST(Verifier, RandomProblemsHaveFewCompiled) {
+  const Device cpu = device();
+  Implementation kernel = kFake<Fault::none>;
+  kernel.units = [](const Problem& problem, const Config&, const Device&) {
+    return std::vector<KernelUnit>{
+        {.name = std::to_string(problem.head_dim) + to_string(problem.mask)}};
+  };
+  const std::vector<std::string> names = list({.kernels = {&kernel},
+                                               .device = &cpu,
+                                               .parts = {Part::random},
+                                               .random = 100,
+                                               .seed = 1,
+                                               .only = "*/fwd"});
+  EXPECT_EQ(names.size(), 100U);
+  std::set<std::string> compiled;
+  for (const std::string& name : names) {  // fake/random/1/INDEX/fwd
+    const std::string index = name.substr(std::string("fake/random/1/").size());
+    const Problem problem = draw_problem(1, std::stoll(index), Options{}.longest).problem;
+    compiled.insert(kernel.units(problem, {}, cpu).front().name);
+  }
+  EXPECT_EQ(compiled.size(), 24U);
 }
 
 TEST(Verifier, NamesAreUnique) {

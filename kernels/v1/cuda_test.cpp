@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -373,17 +374,28 @@ class V1CudaCompiles : public cuda::CompilerTest {};
 // The tiles that are taken by default must not spill.
 TEST_F(V1CudaCompiles, WithoutSpillsInDefaultTiles) {
   for (const char* arch : {"sm_80", "sm_90a"}) {
-    for (const i64 head_dim : {64, 128, 256}) {
+    std::map<std::string, KernelUnit> units;
+    for (const i64 head_dim : {64, 96, 128, 192, 256}) {
       for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-        const Problem problem = make_problem(pass, head_dim);
-        const auto units = kCuda.units(problem, default_config(kCuda), device_of_arch(arch));
-        for (const KernelUnit& unit : units) {
-          const Compilation made = cuda::compile(unit, arch).compilation;
-          EXPECT_EQ(made.error, "") << unit.name << " for " << arch;
-          for (const CompiledEntry& entry : made.entries) {
-            EXPECT_EQ(entry.spill_store_bytes + entry.spill_load_bytes, 0) << unit.name;
+        for (const double dropout : {0.0, 0.1}) {
+          for (const char* mask : {"none", "blocks:butterfly:128x128", "blocks:butterfly:64x64"}) {
+            Problem problem = make_problem(pass, head_dim);
+            problem.dropout = dropout;
+            problem.mask = parse_mask(mask);
+            for (const KernelUnit& unit :
+                 kCuda.units(problem, default_config(kCuda), device_of_arch(arch))) {
+              units.emplace(unit.name, unit);
+            }
           }
         }
+      }
+    }
+    EXPECT_GT(units.size(), 20U);
+    for (const auto& [name, unit] : units) {
+      const Compilation made = cuda::compile(unit, arch).compilation;
+      EXPECT_EQ(made.error, "") << name << " for " << arch;
+      for (const CompiledEntry& entry : made.entries) {
+        EXPECT_EQ(entry.spill_store_bytes + entry.spill_load_bytes, 0) << name;
       }
     }
   }

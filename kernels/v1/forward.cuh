@@ -178,9 +178,8 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
 
   i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
-  auto& sKeys =
-      *reinterpret_cast<KeyTile*>(team_memory + kTiles.keys_of(0));  // the team's own copy
-  for (;;) {                                                         // line 5
+  auto& sKeys = *reinterpret_cast<KeyTile*>(team_memory + kTiles.keys_of(0));  // a copy a team
+  for (;;) {                                                                   // line 5
     __syncthreads();  // all are done with the tile of keys before
     if (team_thread == 0) sKeys = sBlock.next_keys;
     __syncthreads();

@@ -120,7 +120,13 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
        {ForwardConfig{},
         ForwardConfig{.head_dim = 32, .block_m = 96, .block_n = 80, .teams = 1, .splits = 1},
         ForwardConfig{
-            .head_dim = 256, .block_m = 16, .block_n = 64, .slice_rows = 16, .columns = 32}}) {
+            .head_dim = 256, .block_m = 16, .block_n = 64, .slice_rows = 16, .columns = 32},
+        ForwardConfig{.head_dim = 256,
+        .block_m = 16,
+        .block_n = 128,
+        .slice_rows = 16,
+        .columns = 32,
+        .keeps_o = true}}) {
     const ForwardTiles tiles = forward_tiles(config);
     const i32 of_keys = config.block_n * config.head_dim * 2;
     const i32 of_rows = config.block_m * config.head_dim * 2;
@@ -134,7 +140,7 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
       const i32 softmax = is_shared ? config.splits * config.own_rows() * 8 : 0;
       parts.push_back({tiles.q_of(team, 0), of_rows});
       parts.push_back({tiles.q_of(team, 1), of_rows});
-      parts.push_back({tiles.o_of(team), 2 * of_rows});
+      parts.push_back({tiles.o_of(team), config.keeps_o ? 0 : 2 * of_rows});
       parts.push_back({tiles.parts_of(team), 2 * part});
       parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * softmax});
       parts.push_back({tiles.keys_of(team), round_up<i32>(sizeof(KeyTile), kLineBytes)});

@@ -139,6 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
     Kernels, GpuRepeats,
     testing::Values(
         RepeatedCase{"v1", Pass::fwd, 64, "causal"}, RepeatedCase{"v1", Pass::fwdbwd, 64, "causal"},
+        RepeatedCase{"v1", Pass::fwd, 256, "causal"},  // O in registers
         RepeatedCase{"v2", Pass::fwd, 64, "causal"}, RepeatedCase{"v2", Pass::fwd, 128, "none"},
         RepeatedCase{"v2", Pass::fwdbwd, 64, "causal"},
         RepeatedCase{"v2", Pass::fwdbwd, 128, "none"}, RepeatedCase{"v3", Pass::fwd, 64, "causal"},
