@@ -7,15 +7,19 @@
 
 namespace attnlab::device {
 
-// The part of a warp in a matrix of kRows x kColumns that a grid of warps divides.
-template <WarpGrid kGrid, i32 kRows, i32 kColumns>
+// The part of a warp in a matrix of kRows x kColumns that a grid of warps divides: all of a block,
+// or those of one of its teams, each of which has such a matrix.
+template <WarpGrid kGrid, i32 kRows, i32 kColumns, i32 kTeams = 1>
 struct WarpPart {
   static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into pieces of 16x16");
   static constexpr i32 kOwnRows = kRows / kGrid.rows;
   static constexpr i32 kOwnColumns = kColumns / kGrid.columns;
   using Sums = device::Sums<kOwnRows / 16, kOwnColumns / 8>;
 
-  static __device__ i32 warp() { return static_cast<i32>(threadIdx.x) / kWarp; }
+  static __device__ i32 warp() {
+    const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
+    return kTeams == 1 ? warp : warp % (kGrid.rows * kGrid.columns);
+  }
   static __device__ i32 row() { return warp() / kGrid.columns * kOwnRows; }
   static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
 };

@@ -160,12 +160,30 @@ TEST(V1Cuda, OtherChipsGetTilesThatFitThem) {
         kCuda.resolved(make_problem(pass, head_dim), default_config(kCuda), device_of_arch(arch));
     return std::to_string(filled.get("block_m")) + "x" + std::to_string(filled.get("block_n"));
   };
-  EXPECT_EQ(tile(Pass::bwd, 64, "sm_90a"), "128x128");
-  EXPECT_EQ(tile(Pass::bwd, 64, "sm_80"), "64x128");
+  EXPECT_EQ(tile(Pass::bwd, 128, "sm_90a"), "64x128");
+  EXPECT_EQ(tile(Pass::bwd, 128, "sm_80"), "32x128");
   EXPECT_EQ(tile(Pass::fwd, 192, "sm_90a"), "16x192");
   EXPECT_EQ(tile(Pass::fwd, 192, "sm_80"), "16x128");
   EXPECT_EQ(tile(Pass::fwd, 256, "sm_90a"), "16x128");
   EXPECT_EQ(tile(Pass::fwd, 256, "sm_80"), "16x64");  // of 128 keys, for one team
+}
+
+// Two teams where warps can have 32 keys each, with all their rows.
+TEST(V1Cuda, TheBackwardHasTwoTeamsWhereTheyFit) {
+  const auto teams = [](i64 head_dim, i64 block_m, i64 block_n, const char* arch = "sm_90a") {
+    return backward_config_of(make_problem(Pass::bwd, head_dim), with_blocks(block_m, block_n),
+                              device_of_arch(arch))
+        .teams;
+  };
+  EXPECT_EQ(teams(64, 64, 128), 2);
+  EXPECT_EQ(teams(32, 32, 128), 2);
+  EXPECT_EQ(teams(64, 96, 128), 2);
+  EXPECT_EQ(teams(64, 96, 128, "sm_80"), 1);  // memory
+  EXPECT_EQ(teams(64, 128, 128), 1);
+  EXPECT_EQ(teams(96, 64, 128), 1);  // registers
+  EXPECT_EQ(teams(64, 64, 64), 1);   // 16 keys a warp
+  EXPECT_EQ(teams(64, 48, 128), 1);  // one and a half slices of 32 rows
+  EXPECT_EQ(teams(64, 32, 128), 1);  // too little to send dK by
 }
 
 u64 floats(i64 elements) { return round_up<u64>(static_cast<u64>(elements) * 4, 256); }
@@ -323,7 +341,7 @@ TEST(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
   EXPECT_EQ(traffic.write_bytes(), rows_bytes + kSlices * 192 * 4);
 }
 
-// What is left open is chosen for each pass: 32x256 forward, 128x128 backward.
+// What is left open is chosen for each pass: 32x256 forward, 64x128 backward.
 TEST(V1CudaTraffic, EachPassHasItsOwnTile) {
   const Problem problem = make_problem(Pass::fwdbwd, 64, 1024, 1024);
   const auto sizes = [](i64 key_tiles) {

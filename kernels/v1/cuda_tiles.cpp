@@ -12,7 +12,6 @@ using cuda::drops;
 using cuda::kRegistersOfThread;
 using cuda::padded_head_dim;
 
-constexpr i32 kBackwardThreads = kBackwardWarps * 32;
 constexpr i32 kRegisters = 65536;  // of a multiprocessor
 // Beside accumulators: pieces on their way to the tensor cores, addresses, weights.
 constexpr i32 kOtherRegisters = 60;
@@ -38,9 +37,11 @@ i32 registers(const ForwardConfig& config) {
   return max(s, s / 2 + pv) + o + kOtherRegistersForward;
 }
 i32 registers(const BackwardConfig& config) {
-  const i32 of_keys = 2 * config.block_n * config.head_dim / kBackwardThreads;   // dK, dV
-  const i32 of_scores = 2 * config.block_n * config.block_m / kBackwardThreads;  // S and dP
-  const i32 of_rows = config.block_m * config.head_dim / kBackwardThreads;       // dQ
+  const i32 threads = config.team_warps() * 32;
+  const i32 slice = config.keeps_p() ? config.slice_rows() : config.block_m;
+  const i32 of_keys = 2 * config.block_n * config.head_dim / threads;  // dK, dV
+  const i32 of_scores = 2 * config.block_n * slice / threads;          // S and dP
+  const i32 of_rows = config.block_m * config.head_dim / threads;      // dQ
   return of_keys + max(of_scores, of_rows) + kOtherRegisters;
 }
 
@@ -81,6 +82,18 @@ ForwardConfig complete(ForwardConfig config, const Device& device) {
   }
   config.teams = 1;
   config.keeps_o = false;
+  return config;
+}
+
+// Two teams where their warps have 32 keys each, so that a piece of them serves two products, and
+// there are memory and registers for two.
+BackwardConfig complete(BackwardConfig config, const Device& device) {
+  config.teams = 2;
+  const bool fits = config.block_n == 32 * config.team_warps() &&
+                    config.block_m % config.slice_rows() == 0 &&
+                    registers(config) <= kRegistersOfThread && fits_shared(config, device) &&
+                    backward_tiles(config).sends();
+  if (!fits) config.teams = 1;
   return config;
 }
 
@@ -149,12 +162,12 @@ BackwardConfig backward_config_of(const Problem& problem, const Config& config,
   const AskedBlocks asked = asked_blocks(problem, config);
   const auto first = [&](std::initializer_list<Tiling> tiles) {
     return first_good(
-        open, tiles, asked, [](const BackwardConfig& tile) { return tile; },
+        open, tiles, asked, [&](const BackwardConfig& tile) { return complete(tile, device); },
         [&](const BackwardConfig& tile) {
           return unfit(tile, device).empty() && cuda::suits_pattern(problem, cuda::tiling_of(tile));
         });
   };
-  if (open.head_dim <= 64) return first({{128, 128}, {64, 128}, {64, 64}, {32, 64}, {64, 32}});
+  if (open.head_dim <= 64) return first({{64, 128}, {64, 64}, {32, 64}, {64, 32}});
   if (open.head_dim <= 128) {
     return first({{64, 128}, {32, 128}, {64, 64}, {32, 64}, {64, 32}, {16, 128}});
   }
@@ -168,12 +181,13 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
 
 std::string unfit(const BackwardConfig& config, const Device& device) {
   if (std::string reason = unfit_tile(config); !reason.empty()) return reason;
-  const auto divides = [](i32 rows, i32 columns) {
-    return warp_grid(kBackwardWarps, rows, columns).rows > 0;
+  const auto divides = [&](i32 rows, i32 columns) {
+    return warp_grid(config.team_warps(), rows, columns).rows > 0;
   };
-  if (!divides(config.block_n, config.block_m) || !divides(config.block_n, config.head_dim) ||
-      !divides(config.block_m, config.head_dim)) {
-    return "its " + number(kBackwardWarps) + " warps cannot divide a tile of " +
+  const bool divides_scores = config.keeps_p() || (divides(config.block_n, config.block_m) &&
+                                                   divides(config.block_n, config.head_dim));
+  if (!divides_scores || !divides(config.block_m, config.head_dim)) {
+    return "its " + number(config.team_warps()) + " warps cannot divide a tile of " +
            number(config.block_m) + "x" + number(config.block_n) + " at head_dim " +
            number(config.head_dim) +
            " into pieces of 16x16 for each: take more rows or keys, or multiples of 32";

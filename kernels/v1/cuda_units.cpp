@@ -46,18 +46,19 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
       .name = "backward",
       .threads = kBackwardWarps * 32,
       .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes())};
-  return {.name = unit_name("backward", dtype, config),
-          .source =
-              cuda::unit_header("kernels/v1/backward.cuh", dtype) +
-              "constexpr v1::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-              ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
-              ", .dropout = " + truth(config.dropout) + "};\n" +
-              kernel_text(entry, 1,
-                          "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
-                          "const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV",
-                          "v1::backward<T, kConfig>(params, workspace, gQ, gK, gV, gO, gDO, "
-                          "gDQ, gDK, gDV)"),
-          .entries = {entry}};
+  return {
+      .name = unit_name("backward", dtype, config),
+      .source = cuda::unit_header("kernels/v1/backward.cuh", dtype) +
+                "constexpr v1::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
+                ", .block_m = " + number(config.block_m) +
+                ", .block_n = " + number(config.block_n) + ", .teams = " + number(config.teams) +
+                ", .dropout = " + truth(config.dropout) + "};\n" +
+                kernel_text(entry, 1,
+                            "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
+                            "const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV",
+                            "v1::backward<T, kConfig>(params, workspace, gQ, gK, gV, gO, gDO, "
+                            "gDQ, gDK, gDV)"),
+      .entries = {entry}};
 }
 
 KernelUnit row_visits_unit() {

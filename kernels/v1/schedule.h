@@ -123,10 +123,15 @@ struct ForwardConfig {
 // A tile of keys that a block passes by.
 struct KeyTile {
   i32 n_block = 0;
+  i32 first_own = 0;  // tile of rows of the team that has this copy (the backward)
   i64 first_key = 0;
   i64 key_offset = 0;  // in k, v, dK, dV
   TileSpan tiles;      // of rows that see it
 };
+
+// Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
+// for more than they bring (HACKING.md).
+constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
 
 // What all threads of a block know of its work. It lies in shared memory, because registers are for
 // scores.
@@ -150,10 +155,6 @@ struct ForwardTiles {
   i32 o = 0;          // O of before, fp32
   i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
   i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
-  // Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
-  // for more than they bring (HACKING.md).
-  static constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
-
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
   ATTNLAB_HD constexpr i32 team_bytes() const {
@@ -185,12 +186,21 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
 
 constexpr i32 kBackwardWarps = 8;
 
-// What the backward kernel is compiled for.
+// What the backward kernel is compiled for. Its warps form one team or two; each team takes a tile
+// of rows at a time, and has sums of dK and dV of its own rows.
 struct BackwardConfig {
   i32 head_dim = 64;  // of the tiles
   i32 block_m = 64;
   i32 block_n = 128;
+  i32 teams = 1;
   bool dropout = false;
+
+  ATTNLAB_HD constexpr i32 team_warps() const { return kBackwardWarps / teams; }
+  // With two teams each warp has all scores of its keys, whose P and dS then are left factors in
+  // its registers; the warps of one team share P and dS in shared memory.
+  ATTNLAB_HD constexpr bool keeps_p() const { return teams == 2; }
+  // Rows that a warp takes at once where it has all of them; dropout's bits need registers, too.
+  ATTNLAB_HD constexpr i32 slice_rows() const { return min(dropout ? 16 : 32, block_m); }
 };
 
 // What all threads of a block know of its work: a K/V head and the query heads that share it. It
@@ -205,15 +215,17 @@ struct BackwardBlock {
   i64 row_offset = 0;   // of the first head's first row in q, o, dO, dQ
   i64 key_offset = 0;   // of the first key in k, v, dK, dV
   i64 statistics = 0;   // of the first head's first row in l and m
-  KeyTile keys;         // the tile that is on chip
-  KeyTile next_keys;
+  KeyTile next_keys;    // after the tile that is on chip
 };
 
-// The shared memory of a block, byte offsets.
+// The shared memory of a block, byte offsets: K and V, then what each team has for itself, here the
+// first one.
 struct BackwardTiles {
   TileShape kv;  // K and V; dK and dV on their way out
   TileShape q;   // Q and dO of a stage, and O; dQ on its way out in the place of Q
-  TileShape p;   // keys x rows: P, and dS
+  TileShape p;   // keys x rows: dS, and P unless it is kept in registers
+  i32 teams = 0;
+  i32 p_tiles = 0;
   static constexpr i32 kStages = 2;
 
   ATTNLAB_HD constexpr i32 statistic() const { return q.rows * 4; }
@@ -222,15 +234,26 @@ struct BackwardTiles {
   ATTNLAB_HD constexpr i32 q_of(i32 stage) const { return 2 * kv.bytes() + stage * 2 * q.bytes(); }
   ATTNLAB_HD constexpr i32 dout_of(i32 stage) const { return q_of(stage) + q.bytes(); }
   ATTNLAB_HD constexpr i32 o() const { return q_of(kStages); }
-  ATTNLAB_HD constexpr i32 p_tile() const { return o() + q.bytes(); }
-  ATTNLAB_HD constexpr i32 ds_tile() const { return p_tile() + p.bytes(); }
+  ATTNLAB_HD constexpr i32 ds_tile() const { return o() + q.bytes(); }
+  ATTNLAB_HD constexpr i32 p_tile() const { return ds_tile() + p.bytes(); }
   ATTNLAB_HD constexpr i32 m_of(i32 stage) const {
-    return ds_tile() + p.bytes() + stage * 2 * statistic();
+    return ds_tile() + p_tiles * p.bytes() + stage * 2 * statistic();
   }
   ATTNLAB_HD constexpr i32 l_of(i32 stage) const { return m_of(stage) + statistic(); }
   ATTNLAB_HD constexpr i32 lse() const { return m_of(kStages); }  // of the step, units of log2
   ATTNLAB_HD constexpr i32 delta() const { return lse() + statistic(); }
-  ATTNLAB_HD constexpr i32 block() const { return delta() + statistic(); }
+  ATTNLAB_HD constexpr i32 visits_of(i32 stage) const {  // RowVisits
+    return delta() + statistic() + stage * kChunkBytes;
+  }
+  ATTNLAB_HD constexpr i32 keys() const { return visits_of(kStages); }  // KeyTile
+  ATTNLAB_HD constexpr i32 team_bytes() const {
+    return round_up(keys() + static_cast<i32>(sizeof(KeyTile)) - q_of(0), kLineBytes);
+  }
+  // Whether a team's places but the last hold what it sends another, a dK or dV in fp32.
+  ATTNLAB_HD constexpr bool sends() const {
+    return teams == 1 || kv.rows * kv.columns * 4 <= keys() - q_of(0);
+  }
+  ATTNLAB_HD constexpr i32 block() const { return q_of(0) + teams * team_bytes(); }
   ATTNLAB_HD constexpr i32 bytes() const {
     return block() + static_cast<i32>(sizeof(BackwardBlock));
   }
@@ -239,7 +262,9 @@ struct BackwardTiles {
 ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
   return {.kv = {.rows = config.block_n, .columns = config.head_dim},
           .q = {.rows = config.block_m, .columns = config.head_dim},
-          .p = {.rows = config.block_n, .columns = config.block_m}};
+          .p = {.rows = config.block_n, .columns = config.block_m},
+          .teams = config.teams,
+          .p_tiles = config.keeps_p() ? 1 : 2};
 }
 
 // What v1 keeps in device memory between its steps.

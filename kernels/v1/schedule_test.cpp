@@ -150,31 +150,53 @@ TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
   }
 }
 
-TEST(SharedMemory, OfTheBackwardHasTwoStages) {
+TEST(SharedMemory, OfTheBackwardHasPartsOfEachTeam) {
   for (const BackwardConfig& config :
-       {BackwardConfig{}, BackwardConfig{.head_dim = 256, .block_m = 48, .block_n = 32}}) {
+       {BackwardConfig{}, BackwardConfig{.teams = 2},
+        BackwardConfig{.head_dim = 32, .block_m = 16, .teams = 2, .dropout = true},
+        BackwardConfig{.head_dim = 256, .block_m = 48, .block_n = 32}}) {
     const BackwardTiles tiles = backward_tiles(config);
     const i32 of_keys = config.block_n * config.head_dim * 2;
     const i32 of_rows = config.block_m * config.head_dim * 2;
     const i32 scores = config.block_n * config.block_m * 2, statistic = config.block_m * 4;
-    expect_one_after_another({{tiles.k(), of_keys},
-                              {tiles.v(), of_keys},
-                              {tiles.q_of(0), of_rows},
-                              {tiles.dout_of(0), of_rows},
-                              {tiles.q_of(1), of_rows},
-                              {tiles.dout_of(1), of_rows},
-                              {tiles.o(), of_rows},
-                              {tiles.p_tile(), scores},
-                              {tiles.ds_tile(), scores},
-                              {tiles.m_of(0), statistic},
-                              {tiles.l_of(0), statistic},
-                              {tiles.m_of(1), statistic},
-                              {tiles.l_of(1), statistic},
-                              {tiles.lse(), statistic},
-                              {tiles.delta(), statistic},
-                              {tiles.block(), sizeof(BackwardBlock)}},
-                             tiles.bytes());
+    const i32 of_team = tiles.team_bytes();
+    std::vector<Part> parts = {{tiles.k(), of_keys}, {tiles.v(), of_keys}};
+    for (i32 team = 0; team < config.teams; ++team) {
+      const auto add = [&](i32 offset, i32 bytes) {
+        parts.push_back({offset + team * of_team, bytes});
+      };
+      for (const i32 copied :
+           {tiles.q_of(0), tiles.dout_of(0), tiles.q_of(1), tiles.dout_of(1), tiles.o()}) {
+        EXPECT_EQ((copied + team * of_team) % kLineBytes, 0) << "team " << team;
+        add(copied, of_rows);
+      }
+      add(tiles.ds_tile(), scores);
+      if (config.teams == 1) add(tiles.p_tile(), scores);
+      for (const i32 stage : {0, 1}) {
+        add(tiles.m_of(stage), statistic);
+        add(tiles.l_of(stage), statistic);
+      }
+      add(tiles.lse(), statistic);
+      add(tiles.delta(), statistic);
+      for (const i32 stage : {0, 1}) add(tiles.visits_of(stage), kChunkBytes);
+      const i32 end = tiles.q_of(0) + of_team;
+      EXPECT_GE(end - tiles.keys(), static_cast<i32>(sizeof(KeyTile)));
+      add(tiles.keys(), end - tiles.keys());
+    }
+    parts.push_back({tiles.block(), sizeof(BackwardBlock)});
+    expect_one_after_another(parts, tiles.bytes());
   }
+}
+
+// What a team sends must not lie where it looks up its work.
+TEST(SharedMemory, ATeamSendsByWayOfWhatItIsDoneWith) {
+  const auto sends = [](i32 head_dim, i32 block_m) {
+    return backward_tiles({.head_dim = head_dim, .block_m = block_m, .teams = 2}).sends();
+  };
+  EXPECT_TRUE(sends(64, 64));   // 32 KiB of 56 KiB
+  EXPECT_FALSE(sends(64, 32));  // of 28 KiB
+  EXPECT_TRUE(sends(32, 32));   // 16 KiB of 18 KiB
+  EXPECT_FALSE(sends(32, 16));
 }
 
 }  // namespace
