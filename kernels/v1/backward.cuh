@@ -414,6 +414,7 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
       if (has_dk) send(rDV);
       if (has_dv) send(rDK);
       __syncthreads();
+      __syncthreads();  // for racecheck, which takes the first for none: HACKING.md
       if (has_dk) add_arrived(rDK);
       if (has_dv) add_arrived(rDV);
     }
