@@ -47,7 +47,7 @@ std::int64_t compulsory_bytes(const Problem& problem) {
   std::int64_t keys = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) keys += problem.keys(b);
   const std::int64_t existing_k = keys * problem.num_heads_kv * problem.head_dim;
-  const bool backward = problem.pass != Pass::fwd;
+  const bool backward = problem.runs_backward();
   // q, o and with a backward dO, dQ; k, v and with a backward dK, dV.
   const std::int64_t elements = (backward ? 4 : 2) * problem.elements_q() + 2 * existing_k +
                                 (backward ? 2 : 0) * problem.elements_k();
@@ -104,7 +104,7 @@ Memory memory_needed(const Problem& problem, const Competitor& competitor, const
 
 std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& competitor,
                                       const Device& device) {
-  if (problem.pass != Pass::bwd) return 0;
+  if (problem.runs_forward()) return 0;
   const Implementation& kernel = *competitor.implementation;
   return kernel.workspace_bytes(forward_of(problem), forward_config(kernel, competitor.config),
                                 device);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <numbers>
 
+#include "kernels/shared/dropout.h"
+
 namespace attnlab {
 
 const char* to_string(Pass pass) {
@@ -55,6 +57,8 @@ std::string to_string(const Lengths& lengths) {
 }
 
 std::int64_t size_bytes(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
+
+bool Problem::drops() const { return make_dropout(dropout, seed).threshold > 0; }
 
 double Problem::scale() const {
   return softmax_scale != 0.0 ? softmax_scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
@@ -210,12 +214,12 @@ Mask make_mask(const Problem& problem, std::int64_t b, const BlockPattern& block
 }
 
 std::vector<std::uint8_t> make_block_pattern(const Problem& problem) {
-  if (!problem.mask.blocks) return {};
+  if (!problem.has_pattern()) return {};
   return visible_blocks(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
 }
 
 BlockPattern view_block_pattern(const Problem& problem, const std::uint8_t* bytes) {
-  if (!problem.mask.blocks) return {};
+  if (!problem.has_pattern()) return {};
   const BlocksSpec& spec = *problem.mask.blocks;
   return {.visible = bytes,
           .block_q = spec.block_q,

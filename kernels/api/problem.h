@@ -53,6 +53,11 @@ struct Problem {
 
   bool operator==(const Problem&) const = default;
 
+  bool runs_forward() const { return pass != Pass::bwd; }
+  bool runs_backward() const { return pass != Pass::fwd; }
+  bool has_pattern() const { return mask.blocks.has_value(); }
+  bool drops() const;  // whether dropout drops anything; a tiny p rounds to nothing
+
   double scale() const;                        // softmax_scale with its default filled in
   std::int64_t queries(std::int64_t b) const;  // rows of entry b
   std::int64_t keys(std::int64_t b) const;     // keys that exist in entry b

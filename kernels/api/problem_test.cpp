@@ -144,6 +144,23 @@ TEST(Problem, EveryRuleNamesItsField) {
   }
 }
 
+TEST(Problem, SaysWhatItRunsAndWhetherItDrops) {
+  Problem problem;
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    problem.pass = pass;
+    EXPECT_EQ(problem.runs_forward(), pass == Pass::fwd || pass == Pass::fwdbwd);
+    EXPECT_EQ(problem.runs_backward(), pass == Pass::bwd || pass == Pass::fwdbwd);
+  }
+  EXPECT_FALSE(problem.has_pattern());
+  problem.mask = parse_mask("blocks:butterfly:16x16+causal");
+  EXPECT_TRUE(problem.has_pattern());
+  EXPECT_FALSE(problem.drops());
+  problem.dropout = 0.1;
+  EXPECT_TRUE(problem.drops());
+  problem.dropout = 0.4 / 65536;  // rounds to a threshold of 0
+  EXPECT_FALSE(problem.drops());
+}
+
 TEST(Problem, ScaleDefaultsToTheRootOfTheHeadDim) {
   Problem problem = small();
   EXPECT_EQ(problem.scale(), 0.25);

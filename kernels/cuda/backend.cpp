@@ -8,7 +8,7 @@ std::string unsupported(const Problem& problem, const Device& device) {
            std::to_string(device.compute_capability / 10) + "." +
            std::to_string(device.compute_capability % 10);
   }
-  if (!problem.mask.blocks) return "";
+  if (!problem.has_pattern()) return "";
   return unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
 }
 

@@ -1,7 +1,6 @@
 #include "kernels/cuda/mma_sync.h"
 
 #include "kernels/cuda/backend.h"
-#include "kernels/shared/dropout.h"
 
 namespace attnlab::cuda {
 
@@ -17,12 +16,8 @@ std::string unsupported_by_mma_sync(const Problem& problem, const Device& device
   return unsupported(problem, device);
 }
 
-bool drops(const Problem& problem) {
-  return make_dropout(problem.dropout, problem.seed).threshold > 0;
-}
-
 i32 padded_head_dim(const Problem& problem) {
-  const i32 smallest = drops(problem) ? 64 : 32;  // one kernel fewer of each type
+  const i32 smallest = problem.drops() ? 64 : 32;  // one kernel fewer of each type
   for (const i32 padded : {32, 64, 96, 128, 192}) {
     if (padded >= smallest && problem.head_dim <= padded) return padded;
   }

@@ -16,9 +16,6 @@ inline constexpr i32 kRegistersOfThread = 255;
 // The reason why they do not run this, or empty.
 std::string unsupported_by_mma_sync(const Problem& problem, const Device& device);
 
-// Whether dropout drops anything: kernels without it are units of their own.
-bool drops(const Problem& problem);
-
 // The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
 i32 padded_head_dim(const Problem& problem);
 

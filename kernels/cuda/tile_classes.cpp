@@ -28,7 +28,7 @@ i64 num_tiles(const Problem& problem, const Tiling& tiling) {
 }
 
 bool suits_pattern(const Problem& problem, const Tiling& tiling) {
-  if (!problem.mask.blocks) return true;
+  if (!problem.has_pattern()) return true;
   const auto suits = [](i32 tile, i32 block) {
     return block % tile == 0 || kSmallTile % tile == 0;
   };

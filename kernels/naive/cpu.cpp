@@ -104,10 +104,6 @@ u64 matrix_bytes(const Problem& problem) {
   return static_cast<u64>(matrix_elements(make_shape(problem)) * size_bytes(problem.dtype));
 }
 
-bool drops(const Problem& problem) {
-  return make_dropout(problem.dropout, problem.seed).threshold > 0;
-}
-
 u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
   cpu::TileCarver carver(nullptr);
   carve(carver, make_shape(problem));
@@ -124,10 +120,10 @@ struct Matrices {
 
 Matrices matrices_bytes(const Problem& problem) {
   const u64 matrix = round_up<u64>(matrix_bytes(problem), 256);
-  const bool has_part_lse = problem.pass != Pass::bwd && problem.dtype != Dtype::f32;
+  const bool has_part_lse = problem.runs_forward() && problem.dtype != Dtype::f32;
   const i64 parts = has_part_lse ? problem.elements_lse() * key_panels(problem.seqlen_k) : 0;
   return {.first = matrix,
-          .second = problem.pass == Pass::fwd || drops(problem) ? matrix : 0,
+          .second = problem.pass == Pass::fwd || problem.drops() ? matrix : 0,
           .part_lse = static_cast<u64>(parts) * sizeof(float)};
 }
 
@@ -160,12 +156,12 @@ void run_passes(const Problem& problem, WritesLse writes_lse, const Tensors& ten
   work.s.data = work.dp.data = work.ds.data = first;
   work.p.data = tensors.saved != nullptr ? tensors.saved : second;
   work.part_lse = static_cast<float*>(cpu::behind(second, sizes.second));
-  if (problem.pass != Pass::bwd) {
-    work.dropped_p.data = drops(problem) ? first : work.p.data;
+  if (problem.runs_forward()) {
+    work.dropped_p.data = problem.drops() ? first : work.p.data;
     forward(work, runner);
   }
-  if (problem.pass != Pass::fwd) {
-    work.dropped_p.data = drops(problem) ? second : work.p.data;
+  if (problem.runs_backward()) {
+    work.dropped_p.data = problem.drops() ? second : work.p.data;
     backward(work, runner);
   }
 }

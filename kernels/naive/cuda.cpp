@@ -25,20 +25,13 @@ constexpr ConfigAxis kAxes[] = {
      .minimum = 0,
      .maximum = 1}};
 
-bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
-bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
-
-bool drops(const Problem& problem) {
-  return make_dropout(problem.dropout, problem.seed).threshold > 0;
-}
-
 u64 matrix_bytes(const Problem& problem) {
   return static_cast<u64>(padded_elements(make_shape(problem)) * size_bytes(problem.dtype));
 }
 
 // dK and dV are summed in fp32 over query heads whose rows do not follow one another.
 bool needs_sums(const Problem& problem) {
-  return runs_backward(problem) && problem.dtype != Dtype::f32 && sums_by_calls(problem);
+  return problem.runs_backward() && problem.dtype != Dtype::f32 && sums_by_calls(problem);
 }
 
 // The parts of the workspace, in order; bytes of each, whole multiples of 256.
@@ -57,7 +50,7 @@ Parts parts_of(const Problem& problem, const Device& device) {
   const u64 addresses = static_cast<u64>(3 * problem.batch * problem.num_heads_q) * sizeof(u64);
   return {.blas = cuda::Blas::workspace_bytes(device),
           .first = matrix,
-          .second = problem.pass == Pass::fwd || drops(problem) ? matrix : 0,
+          .second = problem.pass == Pass::fwd || problem.drops() ? matrix : 0,
           .sums = needs_sums(problem) ? round_up<u64>(sums, 256) : 0,
           .addresses = round_up<u64>(addresses, 256)};
 }
@@ -85,8 +78,8 @@ bool writes_lse(const Problem& problem) { return problem.dtype == Dtype::f32; }
 std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
                               const Device& /*device*/) {
   std::vector<KernelUnit> needed;
-  if (runs_forward(problem)) needed.push_back(forward_unit(problem.dtype));
-  if (runs_backward(problem)) needed.push_back(backward_unit(problem.dtype));
+  if (problem.runs_forward()) needed.push_back(forward_unit(problem.dtype));
+  if (problem.runs_backward()) needed.push_back(backward_unit(problem.dtype));
   return needed;
 }
 
@@ -96,18 +89,18 @@ class Prepared : public PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device)
       : problem_(problem),
         shape_(make_shape(problem)),
-        drops_(drops(problem)),
+        drops_(problem.drops()),
         parts_(parts_of(problem, device)),
         precision_(config.get("tf32") != 0 ? cuda::GemmPrecision::tf32 : cuda::GemmPrecision::full),
         blas_(cuda::Blas::of(device)) {
-    if (runs_forward(problem)) prepare_forward(device);
-    if (runs_backward(problem)) prepare_backward(device);
+    if (problem.runs_forward()) prepare_forward(device);
+    if (problem.runs_backward()) prepare_backward(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) {
     blas_.use(stream, tensors.workspace, parts_.blas);
-    if (runs_forward(problem_)) forward(tensors, stream);
-    if (runs_backward(problem_)) backward(tensors, stream);
+    if (problem_.runs_forward()) forward(tensors, stream);
+    if (problem_.runs_backward()) backward(tensors, stream);
   }
 
  private:
@@ -253,8 +246,8 @@ Traffic traffic(const Problem& problem, const Config& /*config*/) {
     elements += problem.queries(b) * (is_packed ? problem.keys(b) : problem.seqlen_k);
   }
   const std::int64_t matrix_bytes = elements * problem.num_heads_q * size_bytes(problem.dtype);
-  if (runs_forward(problem)) counted[Operand::s].read_bytes += matrix_bytes;
-  if (runs_backward(problem)) {
+  if (problem.runs_forward()) counted[Operand::s].read_bytes += matrix_bytes;
+  if (problem.runs_backward()) {
     counted[Operand::p].read_bytes += matrix_bytes;
     counted[Operand::dp].read_bytes += matrix_bytes;
   }

@@ -53,8 +53,8 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
 u64 worker_bytes(const Problem& problem, const Config& config) {
   const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);
-  if (problem.pass != Pass::bwd) carve_forward(forward, work.tiling, work.shape.head_dim);
-  if (problem.pass != Pass::fwd) carve_backward(backward, work.tiling, work.shape.head_dim);
+  if (problem.runs_forward()) carve_forward(forward, work.tiling, work.shape.head_dim);
+  if (problem.runs_backward()) carve_backward(backward, work.tiling, work.shape.head_dim);
   return max(forward.bytes(), backward.bytes());
 }
 
@@ -86,14 +86,14 @@ void run_passes(const Problem& problem, const Config& config, const Tensors& ten
   const Work work = make_work(problem, config);
   const HbmState state = place_state(problem, tensors.saved, hbm);
   const Shape& shape = work.shape;
-  if (problem.pass != Pass::bwd) {
+  if (problem.runs_forward()) {
     const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_q, .blocks = 1};
     runner.slices(heads, [&](const cpu::SliceTensors& slice, i64 /*block*/, cpu::TileCarver carver,
                              Executor& executor) {
       forward(work, state, slice, carve_forward(carver, work.tiling, shape.head_dim), executor);
     });
   }
-  if (problem.pass != Pass::fwd) {
+  if (problem.runs_backward()) {
     const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_kv, .blocks = 1};
     runner.groups(heads, [&](std::span<const cpu::SliceTensors> group, i64 /*block*/,
                              cpu::TileCarver carver, Executor& executor) {

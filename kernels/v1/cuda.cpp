@@ -30,10 +30,6 @@ constexpr ConfigAxis kAxes[] = {
      0, 0, 1 << 20},
 };
 
-bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
-bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
-bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
-
 u64 bytes_of(i64 elements, u64 size) {
   return round_up<u64>(static_cast<u64>(elements) * size, 256);
 }
@@ -57,7 +53,7 @@ void add_pass(const Problem& problem, const KernelConfig& kernel, Parts& parts) 
   const Tiling tiling = cuda::tiling_of(kernel);
   const i64 m_blocks = tiling.m_blocks(problem.seqlen_q);
   parts.visits = max(parts.visits, bytes_of(problem.batch * m_blocks, sizeof(RowVisits)));
-  if (has_pattern(problem)) {
+  if (problem.has_pattern()) {
     parts.entries =
         max(parts.entries, bytes_of(cuda::num_tiles(problem, tiling), sizeof(TileEntry)));
   }
@@ -69,8 +65,9 @@ void add_pass(const Problem& problem, const KernelConfig& kernel, Parts& parts) 
 
 Parts parts_of(const Problem& problem, const Config& config, const Device& device) {
   Parts parts;
-  if (runs_forward(problem)) add_pass(problem, forward_config_of(problem, config, device), parts);
-  if (runs_backward(problem)) add_pass(problem, backward_config_of(problem, config, device), parts);
+  if (problem.runs_forward()) add_pass(problem, forward_config_of(problem, config, device), parts);
+  if (problem.runs_backward())
+    add_pass(problem, backward_config_of(problem, config, device), parts);
   return parts;
 }
 
@@ -79,11 +76,11 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
     return reason;
   }
-  if (runs_forward(problem)) {
+  if (problem.runs_forward()) {
     const std::string reason = unfit(forward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
   }
-  if (runs_backward(problem)) {
+  if (problem.runs_backward()) {
     const std::string reason = unfit(backward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
   }
@@ -101,13 +98,13 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
   std::vector<KernelUnit> needed = {row_visits_unit()};
-  if (runs_forward(problem)) {
+  if (problem.runs_forward()) {
     needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
   }
-  if (runs_backward(problem)) {
+  if (problem.runs_backward()) {
     needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
   }
-  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
+  if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
   return needed;
 }
 
@@ -119,19 +116,19 @@ class Prepared : public PreparedKernel {
         parts_(parts_of(problem, config, device)),
         visits_module_(cuda::load(row_visits_unit(), device)),
         find_visits_(*visits_module_, row_visits_unit().entries.front()) {
-    if (runs_forward(problem)) {
+    if (problem.runs_forward()) {
       forward_config_ = forward_config_of(problem, config, device);
       const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
       forward_module_ = cuda::load(unit, device);
       forward_ = {*forward_module_, unit.entries.front()};
     }
-    if (runs_backward(problem)) {
+    if (problem.runs_backward()) {
       backward_config_ = backward_config_of(problem, config, device);
       const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
       backward_module_ = cuda::load(unit, device);
       backward_ = {*backward_module_, unit.entries.front()};
     }
-    if (has_pattern(problem)) classify_tiles_.emplace(device);
+    if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) const {
@@ -139,12 +136,12 @@ class Prepared : public PreparedKernel {
     const auto heads = [&](i64 of_an_entry) {
       return static_cast<u64>(problem_.batch * of_an_entry);
     };
-    if (runs_forward(problem_)) {
+    if (problem_.runs_forward()) {
       forward_(stream, heads(problem_.num_heads_q), params,
                workspace_of(tensors, params, cuda::tiling_of(forward_config_), stream), tensors.q,
                tensors.k, tensors.v, tensors.o, tensors.lse);
     }
-    if (runs_backward(problem_)) {
+    if (problem_.runs_backward()) {
       backward_(stream, heads(problem_.num_heads_kv), params,
                 workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream), tensors.q,
                 tensors.k, tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
@@ -257,12 +254,12 @@ Traffic traffic(const Problem& problem, const Config& config) {
                 .visited = rows.visited * problem.num_heads_q};
   };
   Traffic all;
-  if (runs_forward(problem)) {
+  if (problem.runs_forward()) {
     const ForwardConfig kernel = forward_config_of(problem, config, device);
     Traffic forward = count(Pass::fwd, kernel);
     const Rows rows = rows_of_heads(kernel);
     count_sums(forward[Operand::o], rows, problem.head_dim, kernel.head_dim);
-    const bool saves = problem.pass != Pass::fwd;
+    const bool saves = problem.runs_backward();
     for (const Operand statistic : {Operand::m, Operand::l}) {
       OperandTraffic& bytes = forward[statistic];
       bytes.read_bytes -= rows.visited * 4;
@@ -270,7 +267,7 @@ Traffic traffic(const Problem& problem, const Config& config) {
     }
     all += forward;
   }
-  if (runs_backward(problem)) {
+  if (problem.runs_backward()) {
     const BackwardConfig kernel = backward_config_of(problem, config, device);
     Traffic backward = count(Pass::bwd, kernel);
     count_sums(backward[Operand::dq], rows_of_heads(kernel), problem.head_dim, kernel.head_dim);

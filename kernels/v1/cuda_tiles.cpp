@@ -8,7 +8,6 @@
 namespace attnlab::v1 {
 namespace {
 
-using cuda::drops;
 using cuda::kRegistersOfThread;
 using cuda::padded_head_dim;
 
@@ -140,7 +139,7 @@ KernelConfig first_good(KernelConfig config, std::initializer_list<Tiling> tiles
 
 ForwardConfig forward_config_of(const Problem& problem, const Config& config,
                                 const Device& device) {
-  const ForwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
+  const ForwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = problem.drops()};
   const AskedBlocks asked = asked_blocks(problem, config);
   const auto first = [&](std::initializer_list<Tiling> tiles) {
     return first_good(
@@ -158,7 +157,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
 
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device) {
-  const BackwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = drops(problem)};
+  const BackwardConfig open = {.head_dim = padded_head_dim(problem), .dropout = problem.drops()};
   const AskedBlocks asked = asked_blocks(problem, config);
   const auto first = [&](std::initializer_list<Tiling> tiles) {
     return first_good(

@@ -31,10 +31,6 @@ constexpr ConfigAxis kAxes[] = {
     {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
 };
 
-bool runs_forward(const Problem& problem) { return problem.pass != Pass::bwd; }
-bool runs_backward(const Problem& problem) { return problem.pass != Pass::fwd; }
-bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
-
 // Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
 // causal mask, and are not read from DRAM for it.
 i64 section(const Shape& shape) {
@@ -68,15 +64,15 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
     return round_up<u64>(static_cast<u64>(elements) * size, 256);
   };
   Parts parts;
-  if (has_pattern(problem) && runs_forward(problem)) {
+  if (problem.has_pattern() && problem.runs_forward()) {
     const Tiling tiling = cuda::tiling_of(forward_config_of(problem, config, device));
     parts.entries = bytes(cuda::num_tiles(problem, tiling), sizeof(TileEntry));
   }
-  if (!runs_backward(problem)) return parts;
+  if (!problem.runs_backward()) return parts;
   const bool deterministic = config.get("deterministic") != 0;
   const BackwardConfig kernel = backward_config_of(problem, config, device);
   const Tiling tiling = cuda::tiling_of(kernel);
-  if (has_pattern(problem)) {
+  if (problem.has_pattern()) {
     const i64 tiles = cuda::num_tiles(problem, tiling);
     parts.entries = max(parts.entries, bytes(tiles, sizeof(TileEntry)));
     if (deterministic) parts.turn_after = bytes(tiles, sizeof(i32));
@@ -96,11 +92,11 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
     return reason;
   }
-  if (runs_forward(problem)) {
+  if (problem.runs_forward()) {
     const std::string reason = unfit(forward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
   }
-  if (runs_backward(problem)) {
+  if (problem.runs_backward()) {
     const std::string reason = unfit(backward_config_of(problem, config, device), device);
     if (!reason.empty()) return reason;
   }
@@ -115,13 +111,13 @@ std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) 
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
   std::vector<KernelUnit> needed;
-  if (runs_forward(problem)) {
+  if (problem.runs_forward()) {
     needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
   }
-  if (runs_backward(problem)) {
+  if (problem.runs_backward()) {
     needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
   }
-  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
+  if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
   return needed;
 }
 
@@ -132,13 +128,13 @@ class Prepared : public PreparedKernel {
       : problem_(problem),
         deterministic_(config.get("deterministic") != 0),
         parts_(parts_of(problem, config, device)) {
-    if (runs_forward(problem)) {
+    if (problem.runs_forward()) {
       forward_config_ = forward_config_of(problem, config, device);
       const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
       forward_module_ = cuda::load(unit, device);
       forward_ = {*forward_module_, unit.entries[0]};
     }
-    if (runs_backward(problem)) {
+    if (problem.runs_backward()) {
       backward_config_ = backward_config_of(problem, config, device);
       const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
       backward_module_ = cuda::load(unit, device);
@@ -146,13 +142,13 @@ class Prepared : public PreparedKernel {
       backward_ = {*backward_module_, unit.entries[1]};
       finish_rows_ = {*backward_module_, unit.entries[2]};
     }
-    if (has_pattern(problem)) classify_tiles_.emplace(device);
+    if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) const {
     const Params params = cuda::make_params(problem_, tensors);
-    if (runs_forward(problem_)) forward(params, tensors, stream);
-    if (runs_backward(problem_)) backward(params, tensors, stream);
+    if (problem_.runs_forward()) forward(params, tensors, stream);
+    if (problem_.runs_backward()) backward(params, tensors, stream);
   }
 
  private:
@@ -200,7 +196,7 @@ class Prepared : public PreparedKernel {
     if (deterministic_) {
       workspace.turns = static_cast<i32*>(turns);
       workspace.ticket = static_cast<u32*>(ticket);
-      if (has_pattern(problem_)) workspace.turn_after = static_cast<i32*>(turn_after);
+      if (problem_.has_pattern()) workspace.turn_after = static_cast<i32*>(turn_after);
     }
     return workspace;
   }
@@ -256,8 +252,8 @@ Traffic traffic(const Problem& problem, const Config& config) {
     of_pass.pass = pass;
     all += kCpu.traffic(of_pass, schedule);
   };
-  if (runs_forward(problem)) add(Pass::fwd, forward_config_of(problem, config, device));
-  if (runs_backward(problem)) add(Pass::bwd, backward_config_of(problem, config, device));
+  if (problem.runs_forward()) add(Pass::fwd, forward_config_of(problem, config, device));
+  if (problem.runs_backward()) add(Pass::bwd, backward_config_of(problem, config, device));
   return all;
 }
 

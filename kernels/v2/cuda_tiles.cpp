@@ -8,7 +8,6 @@
 namespace attnlab::v2 {
 namespace {
 
-using cuda::drops;
 using cuda::kRegistersOfThread;
 using cuda::padded_head_dim;
 
@@ -80,17 +79,17 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
   const auto best = [&](const std::vector<ForwardConfig>& candidates) {
     return best_of(candidates, problem, device);
   };
-  if (head_dim == 64 && !drops(problem)) {
+  if (head_dim == 64 && !problem.drops()) {
     return best({tile(128, 128, 1), tile(128, 64, 1), tile(64, 64, 1)});
   }
-  if (head_dim == 128 && drops(problem)) {  // with 64 keys registers spill
+  if (head_dim == 128 && problem.drops()) {  // with 64 keys registers spill
     return best({tile(128, 48, 2), tile(128, 48, 1), tile(64, 64, 2)});
   }
   if (head_dim <= 128) return best({tile(128, 64, 2), tile(128, 64, 1), tile(64, 64, 2)});
   // Where a tile of keys is cut off, by a window or by the end of a short sequence, smaller ones
   // waste less.
   const bool has_border = problem.mask.left() >= 0 || problem.mask.right() >= 0;
-  if (head_dim == 256 && !has_border && problem.seqlen_k >= 1024 && !drops(problem)) {
+  if (head_dim == 256 && !has_border && problem.seqlen_k >= 1024 && !problem.drops()) {
     return best({tile(64, 80, 1), tile(64, 64, 1)});
   }
   return best({tile(64, 64, 1)});
@@ -180,7 +179,7 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
 ForwardConfig forward_config_of(const Problem& problem, const Config& config,
                                 const Device& device) {
   ForwardConfig kernel = fastest_forward(problem, device);
-  kernel.dropout = drops(problem);
+  kernel.dropout = problem.drops();
   if (take_tile(config, kernel)) {
     kernel.keeps_q = kernel.head_dim <= 64;
     if (registers(kernel) > kRegistersOfThread) kernel.keeps_q = false;
@@ -192,7 +191,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config,
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device) {
   BackwardConfig kernel = fastest_backward(problem, device);
-  kernel.dropout = drops(problem);
+  kernel.dropout = problem.drops();
   if (take_tile(config, kernel)) kernel.keeps_p = can_keep_p(kernel);
   kernel.blocks = max(1, blocks_that_fit(kernel, device));
   return kernel;

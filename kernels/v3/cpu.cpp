@@ -89,8 +89,8 @@ Grid row_grid(const Work& work) {
 u64 worker_bytes(const Problem& problem, const Config& config) {
   const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);
-  if (problem.pass != Pass::bwd) carve_forward(forward, work);
-  if (problem.pass != Pass::fwd) carve_backward(backward, work);
+  if (problem.runs_forward()) carve_forward(forward, work);
+  if (problem.runs_backward()) carve_backward(backward, work);
   return max(forward.bytes(), backward.bytes());
 }
 
@@ -141,7 +141,7 @@ void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
 void run_passes(const Problem& problem, const Config& config, const Tensors& /*tensors*/, void* hbm,
                 cpu::Runner& runner) {
   const Work work = make_work(problem, config);
-  if (problem.pass != Pass::bwd) run_forward(work, runner);
+  if (problem.runs_forward()) run_forward(work, runner);
   if (problem.pass == Pass::fwd) return;
   cpu::DqSums dq_sums(problem, dq_options(work, config), hbm);
   run_backward(work, dq_sums, runner);

@@ -39,12 +39,10 @@ constexpr ConfigAxis kAxes[] = {
      -1, 1, kTriedTurns},
 };
 
-bool has_pattern(const Problem& problem) { return problem.mask.blocks.has_value(); }
-
 // Whether items differ in length, so that who is done takes the next one. Else each block takes
 // every so many-th.
 bool is_uneven(const Problem& problem) {
-  return has_pattern(problem) || problem.mask.left() >= 0 || problem.mask.right() >= 0 ||
+  return problem.has_pattern() || problem.mask.left() >= 0 || problem.mask.right() >= 0 ||
          problem.lengths.kind != LengthsKind::dense;
 }
 
@@ -76,7 +74,7 @@ struct Parts {
 
 Parts parts_of(const Problem& problem, const Config& config) {
   Parts parts;
-  if (has_pattern(problem)) {
+  if (problem.has_pattern()) {
     const i64 tiles = cuda::num_tiles(problem, tiling_of(forward_config_of(problem, config)));
     parts.entries = round_up<u64>(static_cast<u64>(tiles) * sizeof(TileEntry), 256);
   }
@@ -86,7 +84,7 @@ Parts parts_of(const Problem& problem, const Config& config) {
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
-  if (problem.pass != Pass::fwd) return "v3 has no backward pass on a GPU yet";
+  if (problem.runs_backward()) return "v3 has no backward pass on a GPU yet";
   if (device.compute_capability != 90) {
     return "it needs wgmma and bulk copies, which compute capability 9.0 has; this device has " +
            std::to_string(device.compute_capability / 10) + "." +
@@ -114,7 +112,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config,
                               const Device& /*device*/) {
   std::vector<KernelUnit> needed = {
       forward_unit(problem.dtype, forward_config_of(problem, config))};
-  if (has_pattern(problem)) needed.push_back(cuda::tile_classes_unit());
+  if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
   return needed;
 }
 
@@ -129,7 +127,7 @@ class Prepared : public PreparedKernel {
     const KernelUnit unit = forward_unit(problem.dtype, config_);
     module_ = cuda::load(unit, device);
     forward_ = {*module_, unit.entries[0]};
-    if (has_pattern(problem)) classify_tiles_.emplace(device);
+    if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) const {

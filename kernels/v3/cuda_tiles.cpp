@@ -30,7 +30,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
   const MaskSpec& mask = problem.mask;
   const i64 window = mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
   const bool sees_few = mask.right() >= 0 && min<i64>(window, problem.seqlen_k) <= 1024;
-  const bool drops = cuda::drops(problem);
+  const bool drops = problem.drops();
   if (mask.blocks) {
     const i32 keys = config.head_dim <= 128 ? 128 : 64;
     for (const Tiling& tile : {Tiling{128, keys}, Tiling{128, 64}, Tiling{64, 64}}) {
@@ -99,7 +99,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   };
   kernel.left = problem.mask.left() >= 0;
   kernel.pattern = problem.mask.blocks.has_value();
-  kernel.dropout = cuda::drops(problem);
+  kernel.dropout = problem.drops();
   take_truth("producer", kernel.producer);
   take_truth("overlap", kernel.overlap);
   // Taking turns pays for two and three, but not beside dropout's numbers at head_dim 64.
