@@ -17,14 +17,17 @@ namespace {
 constexpr const char* kFooter =
     R"(Nothing is run. Useful FLOPs are those of the visible (query, key) pairs, compulsory bytes are
 every tensor once; executed FLOPs and requested bytes come from the schedules of the kernels,
-which count themselves. GPU peaks and bandwidths are the vendor's: '-' means that there is no
-source. One point prints a full report, several a table; json has every number, units in names.
+which count themselves: the CPU's, or with --backend cuda those of the first GPU that --gpu names
+(none named: of this machine's). GPU peaks and bandwidths are the vendor's: '-' means that there
+is no source. One point prints a full report, several a table; json has every number, units in
+names.
 
 Examples:
   attnlab model --seqlen 8k --dtype f16 --head-dim 128 --mask causal
   attnlab model --batch 8 --heads 32 --seqlen 8k --dtype f16 --gpu A100,H100
   attnlab model --kernel v2 --seqlen 4k --block 64x64 --head-dim 128
   attnlab model --kernel naive,v2 --seqlen 1k:64k:x4 --mask none,causal --gpu H200
+  attnlab model --backend cuda --gpu A100 --kernel v1,v2 --dtype f16 --seqlen 4k
   attnlab model sweeps/quick.json --format csv > cost.csv
 
 Exit codes: 0 good, 2 bad flags or sweep file.)";
@@ -34,6 +37,13 @@ struct ModelFlags {
   std::string gpus;
   std::string format = "table";
 };
+
+// Whose kernels are counted. On a GPU that is not here they are as much paper as the rest.
+Device counted_device(BackendChoice backend, const ModelFlags& flags,
+                      const std::vector<const Gpu*>& chosen) {
+  if (backend == BackendChoice::cuda && !flags.gpus.empty()) return device_of(*chosen.front());
+  return choose_device(backend, available_devices());
+}
 
 int run(const ModelFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
@@ -45,7 +55,7 @@ int run(const ModelFlags& flags) {
   std::vector<const Gpu*> chosen;
   for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);
   if (!flags.gpus.empty()) chosen = parse_gpus(flags.gpus, "--gpu");
-  const Device device = choose_device(sweep.backend, available_devices());
+  const Device device = counted_device(sweep.backend, flags, chosen);
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
   fmt::print("{}", render_model(make_model(cases, device, chosen), format));
   return kExitGood;

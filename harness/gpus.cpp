@@ -7,6 +7,7 @@
 
 #include "harness/errors.h"
 #include "harness/suggest.h"
+#include "kernels/api/compiler.h"
 #include "kernels/api/text.h"
 
 namespace attnlab {
@@ -23,7 +24,7 @@ constexpr Gpu kGpus[] = {
      .variant = "A100 SXM4 80 GB",
      .flops_per_s = {.f16 = 312e12, .bf16 = 312e12, .f32 = 19.5e12},
      .memory = {.bytes_per_s = 2039e9, .bytes = 80 * kGb},
-     .chip = {.sms = 108, .l2_bytes = 40 * kMib, .sram_bytes = 164 * kKib},
+     .chip = {.sms = 108, .l2_bytes = 40 * kMib, .sram_bytes = 164 * kKib, .arch = "sm_80"},
      .source = "Peaks, SMs, L2: NVIDIA A100 Tensor Core GPU Architecture white paper, comparison "
                "of data center GPUs. Memory: NVIDIA A100 80GB data sheet, SXM. Shared memory: CUDA "
                "C++ Programming Guide, compute capability 8.0"},
@@ -31,7 +32,7 @@ constexpr Gpu kGpus[] = {
      .variant = "H100 SXM5 80 GB",
      .flops_per_s = {.f16 = 989.4e12, .bf16 = 989.4e12, .f32 = 66.9e12},
      .memory = {.bytes_per_s = 3350e9, .bytes = 80 * kGb},
-     .chip = {.sms = 132, .l2_bytes = 50 * kMib, .sram_bytes = 228 * kKib},
+     .chip = {.sms = 132, .l2_bytes = 50 * kMib, .sram_bytes = 228 * kKib, .arch = "sm_90a"},
      .source = "Peaks, SMs, L2: NVIDIA H100 Tensor Core GPU Architecture white paper V1.04, table "
                "3, SXM5. Memory: NVIDIA H100 data sheet, SXM. Shared memory: CUDA C++ Programming "
                "Guide, compute capability 9.0"},
@@ -39,7 +40,7 @@ constexpr Gpu kGpus[] = {
      .variant = "H200 SXM 141 GB",
      .flops_per_s = {.f16 = 989.4e12, .bf16 = 989.4e12, .f32 = 66.9e12},
      .memory = {.bytes_per_s = 4800e9, .bytes = 141 * kGb},
-     .chip = {.sms = 132, .l2_bytes = 60 * kMib, .sram_bytes = 228 * kKib},
+     .chip = {.sms = 132, .l2_bytes = 60 * kMib, .sram_bytes = 228 * kKib, .arch = "sm_90a"},
      .source = "Memory: NVIDIA H200 data sheet, SXM; the peaks there (1979 with sparsity, 67) are "
                "the H100's, rounded. SMs, L2: as a driver reports. Shared memory: CUDA C++ "
                "Programming Guide, compute capability 9.0"},
@@ -47,7 +48,7 @@ constexpr Gpu kGpus[] = {
      .variant = "T4 16 GB",
      .flops_per_s = {.f16 = 65e12, .bf16 = std::nullopt, .f32 = 8.1e12},  // Turing has no bf16
      .memory = {.bytes_per_s = 320e9, .bytes = 16 * kGb},
-     .chip = {.sms = 40, .l2_bytes = 4 * kMib, .sram_bytes = 64 * kKib},
+     .chip = {.sms = 40, .l2_bytes = 4 * kMib, .sram_bytes = 64 * kKib, .arch = "sm_75"},
      .source = "Peaks: NVIDIA T4 data sheet, mixed precision FP16/FP32 and single precision. "
                "Memory: NVIDIA T4 product brief PB-09256-001 (the data sheet says 300 GB/s). SMs, "
                "L2: as a driver reports. Shared memory: CUDA C++ Programming Guide, compute "
@@ -56,14 +57,14 @@ constexpr Gpu kGpus[] = {
      .variant = "L4 24 GB",
      .flops_per_s = {.f16 = 121e12, .bf16 = 121e12, .f32 = 30.3e12},
      .memory = {.bytes_per_s = 300e9, .bytes = 24 * kGb},
-     .chip = {.sms = 58, .l2_bytes = 48 * kMib, .sram_bytes = 100 * kKib},
+     .chip = {.sms = 58, .l2_bytes = 48 * kMib, .sram_bytes = 100 * kKib, .arch = "sm_89"},
      .source = "Peaks (242 with sparsity), memory: NVIDIA L4 data sheet. SMs, L2: as a driver "
                "reports. Shared memory: CUDA C++ Programming Guide, compute capability 8.9"},
     {.name = "RTX3090",
      .variant = "GeForce RTX 3090 24 GB",
      .flops_per_s = {.f16 = 71e12, .bf16 = 71e12, .f32 = 35.6e12},
      .memory = {.bytes_per_s = 936e9, .bytes = 24 * kGb},
-     .chip = {.sms = 82, .l2_bytes = 6 * kMib, .sram_bytes = 100 * kKib},
+     .chip = {.sms = 82, .l2_bytes = 6 * kMib, .sram_bytes = 100 * kKib, .arch = "sm_86"},
      .source = "All but shared memory: NVIDIA Ampere GA102 GPU Architecture white paper V2, "
                "appendix A, table 9 (fp32 accumulation, half the rate of fp16). Shared memory: "
                "CUDA C++ Programming Guide, compute capability 8.6"},
@@ -96,6 +97,14 @@ const Gpu* find_gpu(std::string_view device_name) {
   const auto* row =
       std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return has_word(device_name, gpu.name); });
   return row == std::end(kGpus) ? nullptr : row;
+}
+
+Device device_of(const Gpu& gpu) {
+  Device device = device_of_arch(gpu.chip.arch);
+  device.name = gpu.name;
+  device.multiprocessors = static_cast<int>(*gpu.chip.sms);
+  device.l2_bytes = static_cast<std::uint64_t>(*gpu.chip.l2_bytes);
+  return device;
 }
 
 std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& where) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 
 namespace attnlab {
@@ -29,6 +30,7 @@ struct Gpu {
     std::optional<std::int64_t> sms;
     std::optional<std::int64_t> l2_bytes;
     std::optional<std::int64_t> sram_bytes;  // shared memory of one SM, the largest setting
+    const char* arch;                        // what kernels are compiled for: "sm_90a"
   } chip;
   const char* source;  // of every value: document, table or section
 };
@@ -38,6 +40,9 @@ std::span<const Gpu> gpus();
 // The row of a device by the name that its driver gives it, like "NVIDIA H200"; null: there is
 // none.
 const Gpu* find_gpu(std::string_view device_name);
+
+// The device that kernels would be given on such a GPU, without one: its chip and its name.
+Device device_of(const Gpu& gpu);
 
 // The rows that a comma list names, each once; case, blanks, '-' and '_' do not matter. Throws
 // UsageError, led by `where`, with the nearest name.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "harness/test_support.h"
+#include "kernels/api/compiler.h"
 
 namespace attnlab {
 namespace {
@@ -21,6 +22,21 @@ TEST(Gpus, EveryRowNamesItsVariantAndItsSource) {
       EXPECT_PRED2(contains, row.source, part);
     }
     EXPECT_EQ(&gpu(row.name), &row);
+  }
+}
+
+TEST(Gpus, EveryRowIsADeviceThatKernelsCanBePlannedFor) {
+  for (const Gpu& row : gpus()) {
+    const Device device = device_of(row);
+    EXPECT_EQ(device.backend, Backend::cuda);
+    EXPECT_EQ(device.name, row.name);
+    EXPECT_EQ(arch_of(device), row.chip.arch);
+    EXPECT_EQ(device.multiprocessors, *row.chip.sms);
+    EXPECT_EQ(static_cast<std::int64_t>(device.l2_bytes), *row.chip.l2_bytes);
+    // A block gets all of a multiprocessor's shared memory but, from 8.0 on, the system's KiB.
+    const std::int64_t for_block =
+        *row.chip.sram_bytes - (device.compute_capability >= 80 ? 1024 : 0);
+    EXPECT_EQ(static_cast<std::int64_t>(device.shared_memory_per_block_bytes), for_block);
   }
 }
 

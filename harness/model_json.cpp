@@ -195,7 +195,13 @@ Json point_json(const Case& point, const Device& device, const std::vector<const
 
 Json make_model(const std::vector<Case>& cases, const Device& device,
                 const std::vector<const Gpu*>& gpus) {
-  Json model = {{"schema", kModelSchema}, {"gpus", Json::array()}, {"points", Json::array()}};
+  const bool on_gpu = device.backend == Backend::cuda;  // one CPU's kernels are every CPU's
+  Json model = {{"schema", kModelSchema},
+                {"kernels_on",
+                 {{"backend", to_string(device.backend)},
+                  {"device", on_gpu && !device.name.empty() ? Json(device.name) : Json(nullptr)}}},
+                {"gpus", Json::array()},
+                {"points", Json::array()}};
   for (const Gpu* gpu : gpus) model["gpus"].push_back(gpu_json(*gpu));
   bool any_counted = false;
   for (const Case& point : cases) {

@@ -53,7 +53,7 @@ std::string too_many_tiles(const Problem& problem, const Config& config) {
                             : "";
 }
 
-// "v2 128x128": what is not a default, and the block.
+// "v2 128x128": the block, and what else was asked for and is not a default.
 std::string kernel_label(const Competitor& competitor) {
   std::string label = competitor.kernel;
   if (competitor.implementation == nullptr) return label;
@@ -65,7 +65,8 @@ std::string kernel_label(const Competitor& competitor) {
     label += fmt::format(" {}x{}", block("block_m"), block("block_n"));
   }
   const Config defaults = default_config(*competitor.implementation);
-  for (const auto& [name, value] : config.values()) {
+  const Config& asked = competitor.asked.values().empty() ? config : competitor.asked;
+  for (const auto& [name, value] : asked.values()) {
     if (!name.starts_with("block_") && value != defaults.get(name)) {
       label += fmt::format(" {}={}", name, value);
     }

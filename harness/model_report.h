@@ -13,7 +13,8 @@ namespace attnlab {
 
 inline constexpr const char* kModelSchema = "attnlab.model/1";
 
-// The cost of every case on every competitor, and the bounds on every GPU; units are suffixes of
+// The cost of every case on every competitor, as it would run on `device`, which need not be here
+// (device_of() of a GPU), and the bounds on every GPU; units are suffixes of
 // the names, null is "no source" or "does not exist". A problem or a kernel that cannot be counted
 // holds its reason. Runs no kernel. Throws UsageError if no problem can be counted.
 nlohmann::ordered_json make_model(const std::vector<Case>& cases, const Device& device,

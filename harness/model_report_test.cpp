@@ -179,6 +179,8 @@ TEST(ModelReport, WhatCannotBeCountedHasItsReason) {
     return make_model(expand(sweep, builtin_registry(), device), device, {});
   }();
   const ModelJson& point = cuda["points"][0];
+  EXPECT_TRUE(cuda["kernels_on"]["device"].is_null());
+  EXPECT_PRED2(contains, render_model(cuda, TableFormat::table), "no cuda device here: --gpu");
   EXPECT_EQ(point["kernels"][0]["status"], "unsupported");
   EXPECT_NE(point["kernels"][0]["reason"], "");
   EXPECT_GT(point["work"]["useful_flops"], 0);  // the problem costs what it costs

@@ -113,6 +113,15 @@ ModelSection bound_overview(const ModelJson& model, const std::vector<std::strin
                "One problem alone prints a full report.")};
 }
 
+std::string kernels_on_text(const ModelJson& kernels_on) {
+  if (kernels_on["backend"] != "cuda")
+    return "Kernels as on a CPU; as on a GPU with --backend cuda.";
+  if (!kernels_on["device"].is_null()) {
+    return fmt::format("Kernels as on {}.", kernels_on["device"].get<std::string>());
+  }
+  return "There is no cuda device here: --gpu names one that kernels are counted for.";
+}
+
 std::string render_sections(const std::vector<ModelSection>& sections, TableFormat format) {
   const bool markdown = format == TableFormat::markdown;
   std::string text;
@@ -215,12 +224,13 @@ std::string render_model(const ModelJson& model, TableFormat format) {
   if (format == TableFormat::csv) return render_csv(model_data_grid(model));
   const ModelJson& points = model["points"];
   const std::string first = points[0]["id"];
+  const std::string kernels_on = kernels_on_text(model["kernels_on"]);
   if (points.size() == 1) {
-    return fmt::format("{} on paper; nothing was run.\n", first) +
+    return fmt::format("{} on paper; nothing was run.\n{}\n", first, kernels_on) +
            render_sections(point_sections(points[0], model["gpus"]), format);
   }
-  return wrap(fmt::format("{} on paper; nothing was run. The first: {}",
-                          count_of(points.size(), "problem"), first)) +
+  return wrap(fmt::format("{} on paper; nothing was run. {} The first: {}",
+                          count_of(points.size(), "problem"), kernels_on, first)) +
          render_sections(overview_sections(model), format);
 }
 

@@ -22,7 +22,8 @@ TEST_F(Cli, AloneItPrintsHelpAndFails) {
 
 TEST_F(Cli, EveryHelpHasExamplesAndFitsThePage) {
   for (const char* arguments :
-       {"--help", "run --help", "list --help", "table --help", "doctor --help"}) {
+       {"--help", "compile --help", "doctor --help", "list --help", "model --help", "peak --help",
+        "run --help", "table --help", "verify --help"}) {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments;
     EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab ");

@@ -18,7 +18,7 @@ struct Result {
 };
 
 Result model(const std::string& arguments) {
-  std::istringstream stream("attnlab model " + arguments);
+  std::istringstream stream("attnlab model --backend cpu " + arguments);
   Texts words;
   for (std::string word; stream >> word;) words.push_back(word);
   std::vector<const char*> argv;
