@@ -157,7 +157,7 @@ class Prepared : public PreparedKernel {
     void* const statistics = cuda::behind(entries, parts_.entries);
     void* const sums = cuda::behind(statistics, parts_.statistics);
     const i64 row_tiles = problem_.batch * tiling.m_blocks(problem_.seqlen_q);
-    find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsThreads)), params, tiling,
+    find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsWarps)), params, tiling,
                  visits);
     Workspace workspace = {
         .visits = visits, .sums = static_cast<float*>(sums), .saves = tensors.saved != nullptr};

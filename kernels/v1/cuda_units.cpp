@@ -62,7 +62,7 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
 }
 
 KernelUnit row_visits_unit() {
-  const KernelEntry entry = {.name = "find_visits", .threads = kVisitsThreads};
+  const KernelEntry entry = {.name = "find_visits", .threads = kVisitsWarps * 32};
   return {.name = "v1-row-visits",
           .source = "#include \"kernels/v1/row_visits.cuh\"\nusing namespace attnlab;\n" +
                     kernel_text(entry, 1, "Tiling tiling, v1::RowVisits* visits",

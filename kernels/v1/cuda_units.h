@@ -11,6 +11,6 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);    // forward
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config);  // backward
 KernelUnit row_visits_unit();                                         // find_visits
 
-inline constexpr int kVisitsThreads = 128;
+inline constexpr int kVisitsWarps = 4;
 
 }  // namespace attnlab::v1

@@ -9,14 +9,28 @@
 
 namespace attnlab::v1 {
 
-// visits (batch, m_blocks): a thread a tile of rows.
+// visits (batch, m_blocks): a warp a tile of rows, which looks at 32 tiles of keys at a time.
 __device__ inline void find_visits(const Params& params, const Tiling& tiling, RowVisits* visits) {
+  using device::kWarp;
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
-  const u32 index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= static_cast<u32>(params.shape.batch) * m_blocks) return;
-  const Mask mask = batch_entry(params, index / m_blocks).mask;
-  const Range rows = tile_range(index % m_blocks, tiling.block_m, mask.seqlen_q);
-  visits[index] = row_visits_of(mask, rows, tiling.block_n);
+  const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
+  const i32 lane = static_cast<i32>(threadIdx.x % kWarp);
+  if (warp >= static_cast<u32>(params.shape.batch) * m_blocks) return;
+  const Mask mask = batch_entry(params, warp / m_blocks).mask;
+  const Range rows = tile_range(warp % m_blocks, tiling.block_m, mask.seqlen_q);
+  const Range n_blocks = n_block_range(mask, rows, tiling.block_n);
+  RowVisits of_rows;
+  for (i64 first = n_blocks.begin; first < n_blocks.end; first += kWarp) {
+    const i64 own = first + lane;
+    const Range keys = {own * tiling.block_n, (own + 1) * tiling.block_n};
+    const u32 seen = __ballot_sync(
+        0xFFFFFFFFu, own < n_blocks.end && classify(mask, rows, keys) != TileClass::empty);
+    if (seen == 0) continue;
+    const i32 base = static_cast<i32>(first);
+    if (!of_rows.any()) of_rows.first = base + __ffs(static_cast<i32>(seen)) - 1;
+    of_rows.last = base + kWarp - 1 - __clz(static_cast<i32>(seen));
+  }
+  if (lane == 0) visits[warp] = of_rows;
 }
 
 // O or dQ of rows in tiles that nobody visits is 0; each warp of the block looks after some of
