@@ -94,16 +94,22 @@ ATTNLAB_HD constexpr TileClass classify(const Mask& mask, Range rows, Range keys
   if (mask.blocks.visible == nullptr) return classify_band(mask, rows, keys);
   const Range existing = intersect(keys, {0, mask.valid_k});
   if (rows.empty() || existing.empty()) return TileClass::empty;
-  const i64 block_q = mask.blocks.block_q;
-  const i64 block_k = mask.blocks.block_k;
+  const BlockPattern& blocks = mask.blocks;
+  const i64 block_q = blocks.block_q;
+  const i64 block_k = blocks.block_k;
   bool any_visible = false;
   bool any_hidden = keys.end > mask.valid_k;
-  for (i64 r = rows.begin / block_q * block_q; r < rows.end; r += block_q) {
-    for (i64 c = existing.begin / block_k * block_k; c < existing.end; c += block_k) {
-      const TileClass part = block_visible(mask.blocks, r, c)
-                                 ? classify_band(mask, intersect(rows, {r, r + block_q}),
-                                                 intersect(existing, {c, c + block_k}))
-                                 : TileClass::empty;
+  // The first blocks by divisions in 32 bits, which hold any row or key: a GPU does them in a
+  // quarter of the time.
+  const i64 first_q = static_cast<u32>(rows.begin) / static_cast<u32>(block_q);
+  const i64 first_k = static_cast<u32>(existing.begin) / static_cast<u32>(block_k);
+  for (i64 q = first_q; q * block_q < rows.end; ++q) {
+    for (i64 k = first_k; k * block_k < existing.end; ++k) {
+      const TileClass part =
+          blocks.visible[q * blocks.blocks_k + k] != 0
+              ? classify_band(mask, intersect(rows, {q * block_q, (q + 1) * block_q}),
+                              intersect(existing, {k * block_k, (k + 1) * block_k}))
+              : TileClass::empty;
       any_visible |= part != TileClass::empty;
       any_hidden |= part != TileClass::full;
       if (any_visible && any_hidden) return TileClass::partial;

@@ -19,6 +19,10 @@ std::string unit_name(const std::string& direction, Dtype dtype, const KernelCon
          "-s" + number(config.stages) + (config.dropout ? "-dropout" : "");
 }
 
+// Blocks of the kernel that clears sums: warps enough to wait for memory side by side, as many as
+// every architecture holds at once.
+i32 streaming_blocks(const BackwardConfig& config) { return max(1, 48 / config.warps); }
+
 }  // namespace
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
@@ -61,7 +65,7 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
           ", .keeps_p = " + truth(config.keeps_p) + ", .dropout = " + truth(config.dropout) +
           "};\n" +
           kernel_text(
-              prepare, 1,
+              prepare, streaming_blocks(config),
               "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, const T* gO, "
               "const T* gDO",
               "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO)") +
