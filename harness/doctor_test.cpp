@@ -9,6 +9,7 @@
 #include "harness/grid.h"
 #include "harness/test_support.h"
 #include "kernels/api/registry.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -122,7 +123,7 @@ TEST(Doctor, WithoutPyTorchThePeerIsDegraded) {
 }
 
 TEST(Doctor, APeerThatSeesNoGpuIsDegradedWhereThereIsOne) {
-  PeerProcess peers({.python = "python3", .script = ATTNLAB_SOURCE_DIR "/tests/data/fake_peer.py"});
+  PeerProcess peers({.python = "python3", .script = in_tree("tests/data/fake_peer.py")});
   EXPECT_EQ(diagnose_peer(peers, false).health, Health::ok);
   const Diagnosis line = diagnose_peer(peers, true);
   EXPECT_EQ(line.health, Health::degraded);

@@ -7,6 +7,7 @@
 #include "harness/fake_kernels.h"
 #include "harness/sweep.h"
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -337,7 +338,7 @@ TEST(Expand, AnExclusionWithoutAPointIsAnError) {
 }
 
 TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
-  const auto cases = expanded(read_sweep(ATTNLAB_SOURCE_DIR "/sweeps/fa2.json"));
+  const auto cases = expanded(read_sweep(in_tree("sweeps/fa2.json")));
   std::set<std::string> ids;
   for (const Case& point : cases) {
     const Problem& problem = point.problem;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -51,7 +52,7 @@ class Peer : public testing::Test {
 
   static PeerOptions options() {
     return {.python = "python3",
-            .script = ATTNLAB_SOURCE_DIR "/tests/data/fake_peer.py",
+            .script = in_tree("tests/data/fake_peer.py"),
             .start_timeout_s = 30.0,
             .call_timeout_s = 30.0};
   }
@@ -246,15 +247,15 @@ TEST_F(Peer, TheScriptWithoutPyTorchSaysTheRemedy) {
   std::filesystem::permissions(python.path(), std::filesystem::perms::owner_all);
   PeerOptions how = options();
   how.python = python.path().string();
-  how.script = ATTNLAB_SOURCE_DIR "/scripts/peers/torch_sdpa.py";
+  how.script = in_tree("scripts/peers/torch_sdpa.py");
   expect_unusable(how, {"PyTorch cannot be imported", "pip install torch", "ATTNLAB_PYTHON"});
 }
 
 TEST_F(Peer, FindsPythonAndScriptByTheEnvironment) {
-  const char* const folder = ATTNLAB_SOURCE_DIR "/tests/data/nowhere";
-  setenv("ATTNLAB_PEER_DIR", folder, 1);
+  const std::string folder = in_tree("tests/data/nowhere");
+  setenv("ATTNLAB_PEER_DIR", folder.c_str(), 1);
   EXPECT_PRED2(contains, peer_error([] { PeerProcess().hello(); }), folder);
-  setenv("ATTNLAB_PEER_DIR", ATTNLAB_SOURCE_DIR "/scripts/peers", 1);
+  setenv("ATTNLAB_PEER_DIR", in_tree("scripts/peers").c_str(), 1);
   setenv("ATTNLAB_PYTHON", "no-such-python", 1);
   EXPECT_PRED2(contains, peer_error([] { PeerProcess().hello(); }), "cannot start no-such-python");
   unsetenv("ATTNLAB_PEER_DIR");

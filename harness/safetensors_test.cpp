@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -136,8 +137,7 @@ TEST(Safetensors, WritesTheBytesOfTheFormat) {
 //              "long": np.array([0, -1, 2**40]), "scalar": np.array(7, np.uint8),
 //              "empty": np.zeros([0, 5], np.float16)}, path, {"made by": "safetensors 0.8"})
 TEST(Safetensors, ReadsWhatThePythonPackageWrote) {
-  const SafetensorsFile file =
-      read_safetensors(ATTNLAB_SOURCE_DIR "/tests/data/python.safetensors");
+  const SafetensorsFile file = read_safetensors(in_tree("tests/data/python.safetensors"));
   EXPECT_EQ(file.metadata, (Metadata{{"made by", "safetensors 0.8"}}));
   const auto expect = [&]<class T>(const char* name, const char* dtype,
                                    const std::vector<std::int64_t>& shape,

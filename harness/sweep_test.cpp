@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -211,7 +212,7 @@ TEST(SetProtocol, RefusesWithARemedy) {
 
 TEST(ReadSweep, ShippedSweepsAreValid) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(ATTNLAB_SOURCE_DIR "/sweeps")) {
+  for (const auto& entry : std::filesystem::directory_iterator(in_tree("sweeps"))) {
     if (!is_sweep_name(entry.path())) continue;
     ++count;
     const Sweep sweep = read_sweep(entry.path());

@@ -10,6 +10,7 @@
 #include "harness/pivot.h"
 #include "harness/record.h"
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -19,7 +20,7 @@ using Records = std::vector<RecordJson>;
 // Sixteen points: naive, v2 with two tiles and v3 (which does not exist) on two masks and lengths.
 Records small() {
   std::vector<std::string> warnings;
-  return read_records(ATTNLAB_SOURCE_DIR "/tests/data/small.jsonl", warnings);
+  return read_records(in_tree("tests/data/small.jsonl"), warnings);
 }
 
 // The one record of v2 with this tile on a mask and length.
@@ -64,7 +65,7 @@ TEST(Fields, ReadTheRecord) {
 // and a block mask (v1 with several configs, v3).
 Records passes() {
   std::vector<std::string> warnings;
-  return read_records(ATTNLAB_SOURCE_DIR "/tests/data/passes.jsonl", warnings);
+  return read_records(in_tree("tests/data/passes.jsonl"), warnings);
 }
 
 RecordJson counted_traffic() {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/record.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -15,7 +16,7 @@ using Records = std::vector<nlohmann::ordered_json>;
 Records records_of_v1() {
   std::vector<std::string> warnings;
   Records own;
-  for (const auto& record : read_records(ATTNLAB_SOURCE_DIR "/tests/data/passes.jsonl", warnings)) {
+  for (const auto& record : read_records(in_tree("tests/data/passes.jsonl"), warnings)) {
     if (record["kernel"] == "v1") own.push_back(record);
   }
   return own;

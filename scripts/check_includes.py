@@ -17,8 +17,8 @@ Prints "file:line: what (rule)" for everything wrong and then exits with 1. The 
      also takes philox.h and convert.h: it draws numbers and rounds them, as the reference does.
   7  Each package has one owner.
 
-Tests beside the code (*_test.cpp) obey their folder's rule and may use std, gtest and fmt on top;
-tests/ may include everything.
+Tests beside the code (*_test.cpp) obey their folder's rule and may use std, gtest, fmt and
+tests/paths.h on top; tests/ may include everything.
 """
 
 import argparse
@@ -165,6 +165,8 @@ def include_problem(path, zone, header, quoted):
                 return None
             owners = ", ".join(package.owners)
             return f"includes {package.name}'s {header}, which belongs to {owners}", "rule 7"
+    if header == "tests/paths.h" and path.endswith("_test.cpp"):
+        return None
     if header.split("/")[0] in FOLDERS or quoted:
         if header.split("/")[0] not in FOLDERS and not matches(header, zone.project):
             return f'includes "{header}": write it from the project root', "includes"
@@ -302,6 +304,8 @@ SNIPPETS = (
     ("tests/emulator/machine.cpp", "#include <boost/context/fiber.hpp>\n", ""),
     ("kernels/cpu/roles.cpp", "#include <boost/context/fiber.hpp>\n", "Boost.Context"),
     ("kernels/v2/cpu_test.cpp", '#include "reference/oracle.h"\n', "(rule 1)"),
+    ("kernels/v2/cpu_test.cpp", '#include "tests/paths.h"\n', ""),
+    ("kernels/v2/cpu.cpp", '#include "tests/paths.h"\n', "(rule 1)"),
     ("kernels/cpu/tile.cpp", '#include "hwy/highway.h"\n#include <sched.h>\n', ""),
     ("kernels/cpu/tile.cpp", '#include "kernels/v2/schedule.h"\n', "only kernels/builtin.cpp"),
     ("kernels/cpu/tile.cpp", "#include <Eigen/Core>\n", "Eigen"),

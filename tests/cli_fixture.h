@@ -14,6 +14,7 @@
 #include <string>
 
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 
@@ -50,8 +51,9 @@ class Cli : public testing::Test {
 
   Result run(const std::string& arguments) const {
     const auto err = folder_ / "stderr";
-    const std::string command = "cd '" + folder_.string() + "' && " + environment() +
-                                "'" ATTNLAB_BINARY "' " + arguments + " 2>'" + err.string() + "'";
+    const std::string command = "cd '" + folder_.string() + "' && " + environment() + "'" +
+                                in_build("attnlab") + "' " + arguments + " 2>'" + err.string() +
+                                "'";
     Result result;
     std::FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> buffer;

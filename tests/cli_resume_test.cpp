@@ -14,6 +14,7 @@
 
 #include "harness/record.h"
 #include "tests/cli_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -88,8 +89,8 @@ const std::string kOnePoint = "run --kernel v2 --heads 1 --head-dim 8 --seqlen 8
 class CliResume : public Cli {
  protected:
   std::string command(const std::string& arguments) const {
-    return "cd '" + folder_.string() + "' && exec '" ATTNLAB_BINARY "' " + arguments + " >'" +
-           (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
+    return "cd '" + folder_.string() + "' && exec '" + in_build("attnlab") + "' " + arguments +
+           " >'" + (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
   }
 
   // How often each point is in the file; that it can be read is what every call checks.
@@ -222,7 +223,7 @@ TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
   const std::string last =
       "Interrupted by " + name + ": " + points + " of 24 points recorded. To run the rest:";
   const std::string rest = command_after(out, last);
-  EXPECT_PRED2(starts_with, rest, ATTNLAB_BINARY " run --kernel naive,v2 ");
+  EXPECT_PRED2(starts_with, rest, in_build("attnlab") + " run --kernel naive,v2 ");
   EXPECT_TRUE(rest.ends_with(" --resume 'r 1.jsonl'")) << rest;
 
   const std::string again = "cd '" + folder_.string() + "' && exec " + rest + " > out";

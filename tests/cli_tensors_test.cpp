@@ -9,6 +9,7 @@
 #include "harness/safetensors.h"
 #include "kernels/api/hash.h"
 #include "tests/cli_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -118,7 +119,7 @@ TEST_P(CliRoundTrip, NumPyAgrees) {
   if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) {
     GTEST_SKIP() << "python3 has no NumPy (python3 -m pip install numpy)";
   }
-  const std::string check = "python3 '" ATTNLAB_SOURCE_DIR "/scripts/check_saved.py' '" +
+  const std::string check = "python3 '" + in_tree("scripts/check_saved.py") + "' '" +
                             (folder_ / "a.st").string() + "' >/dev/null";
   EXPECT_EQ(std::system(check.c_str()), 0);
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
+
 #include <nlohmann/json.hpp>
 
 namespace attnlab {
@@ -314,7 +316,7 @@ TEST_F(Cli, AnUnwritableOutputIsExitTwo) {
 
 TEST_F(Cli, ListShowsKernelsDevicesAndSweeps) {
   write("broken.json", "{");
-  const Result text = run("list --sweeps '" ATTNLAB_SOURCE_DIR "/sweeps'");
+  const Result text = run("list --sweeps '" + in_tree("sweeps") + "'");
   EXPECT_EQ(text.code, 0) << text.err;
   for (const char* part :
        {"naive (cpu)", "v2 (cpu)", "block_m", "deterministic", "not bwd, fwdbwd",

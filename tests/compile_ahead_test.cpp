@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/api/compiler.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -24,7 +25,7 @@ class CompileAhead : public testing::Test {
     folder_ = std::filesystem::path(testing::TempDir()) /
               ("attnlab_ahead_" + std::string(info->name()) + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
-    use_worker(ATTNLAB_BINARY);
+    use_worker(in_build("attnlab"));
     try {
       compile_ahead(std::vector<CompileJob>{{unit("probe"), "sm_80"}}, 1, [](const auto&) {});
     } catch (const std::runtime_error& error) {
@@ -100,7 +101,7 @@ TEST_F(CompileAhead, AnErrorIsThatOfItsJobAlone) {
 
 TEST_F(CompileAhead, AWorkerThatDiesIsTheErrorOfItsJob) {
   use_script("if mkdir '" + (folder_ / "died").string() +
-             "' 2>/dev/null; then kill -9 $$; fi\nexec '" ATTNLAB_BINARY "' \"$@\"\n");
+             "' 2>/dev/null; then kill -9 $$; fi\nexec '" + in_build("attnlab") + "' \"$@\"\n");
   const std::vector<Compilation> results =
       compile({{unit("first"), "sm_80"}, {unit("second"), "sm_80"}, {unit("third"), "sm_80"}}, 1);
   EXPECT_NE(results.at(0).error.find("signal 9"), std::string::npos) << results[0].error;
@@ -127,7 +128,7 @@ TEST_F(CompileAhead, AProgramThatIsNoWorkerIsAnError) {
 }
 
 TEST_F(CompileAhead, ACacheThatCannotBeWrittenIsOneError) {
-  set_compiler({.cache_folder = "/proc/nowhere", .worker_program = ATTNLAB_BINARY});
+  set_compiler({.cache_folder = "/proc/nowhere", .worker_program = in_build("attnlab")});
   EXPECT_THROW(compile({{unit("one"), "sm_80"}}), std::runtime_error);
   EXPECT_EQ(calls_, 0);
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/api/ranges.h"
 #include "tests/cli_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -14,7 +15,8 @@ constexpr const char* kV2 = "v2 block_m=128,block_n=128,deterministic=0";
 class Ranges : public Cli {
  protected:
   std::string environment() const override {
-    return Cli::environment() + "NVTX_INJECTION64_PATH='" ATTNLAB_NVTX_LOG "' NVTX_LOG=ranges ";
+    return Cli::environment() + "NVTX_INJECTION64_PATH='" + in_build("libnvtx_log.so") +
+           "' NVTX_LOG=ranges ";
   }
   std::string logged() const { return read(folder_ / "ranges"); }
 

@@ -8,6 +8,7 @@
 
 #include "harness/cli.h"
 #include "harness/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -44,7 +45,7 @@ class GoldenModel : public testing::TestWithParam<Golden> {};
 TEST_P(GoldenModel, IsUnchanged) {
   const Result result = model(GetParam().arguments);
   EXPECT_EQ(result.code, 0) << result.err;
-  const std::string file = std::string(ATTNLAB_SOURCE_DIR "/tests/golden/") + GetParam().file;
+  const std::string file = in_tree("tests/golden/") + GetParam().file;
   if (std::getenv("ATTNLAB_UPDATE_GOLDEN") != nullptr) std::ofstream(file) << result.out;
   std::ifstream stream(file);
   ASSERT_TRUE(stream) << file;
@@ -101,8 +102,7 @@ TEST(ModelVerb, HelpHasExamplesAndFitsThePage) {
 
 TEST(ModelVerb, EveryShippedSweepHasAModel) {
   for (const char* sweep : {"quick.json", "cpu-bars.json"}) {
-    const Result result =
-        model(std::string(ATTNLAB_SOURCE_DIR "/sweeps/") + sweep + " --format csv --gpu A100");
+    const Result result = model(in_tree("sweeps/") + sweep + " --format csv --gpu A100");
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_PRED2(contains, result.out, "A100_lower_bound_s");
   }

@@ -10,6 +10,7 @@
 
 #include "harness/record.h"
 #include "harness/table.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -26,11 +27,10 @@ class GoldenTable : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenTable, IsUnchanged) {
   std::vector<std::string> warnings;
-  const auto records =
-      read_records(std::string(ATTNLAB_SOURCE_DIR "/tests/data/") + GetParam().records, warnings);
+  const auto records = read_records(in_tree("tests/data/") + GetParam().records, warnings);
   EXPECT_TRUE(warnings.empty());
   const std::string table = render_table(records, GetParam().options);
-  const std::string file = std::string(ATTNLAB_SOURCE_DIR "/tests/golden/") + GetParam().file;
+  const std::string file = in_tree("tests/golden/") + GetParam().file;
   if (std::getenv("ATTNLAB_UPDATE_GOLDEN") != nullptr) std::ofstream(file) << table;
   std::ifstream stream(file);
   ASSERT_TRUE(stream) << file;

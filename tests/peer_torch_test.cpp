@@ -8,13 +8,14 @@
 #include "harness/peer.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
 
 const Device kCpu = {.threads = 2};
 
-PeerOptions real_peer() { return {.script = ATTNLAB_SOURCE_DIR "/scripts/peers/torch_sdpa.py"}; }
+PeerOptions real_peer() { return {.script = in_tree("scripts/peers/torch_sdpa.py")}; }
 
 // Why the tests cannot run, "" if they can.
 std::string no_torch() {

@@ -12,6 +12,7 @@
 #include "tests/cli_fixture.h"
 #include "tests/gpu_records.h"
 #include "tests/json_schema.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kTree = ATTNLAB_SOURCE_DIR;
+const fs::path kTree = in_tree("");
 
 const JsonSchema& record_schema() {
   static const JsonSchema kSchema(kTree / "results/record.schema.json");

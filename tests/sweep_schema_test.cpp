@@ -6,6 +6,7 @@
 #include "harness/sweep.h"
 #include "tests/cli_fixture.h"
 #include "tests/json_schema.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kSweeps = ATTNLAB_SOURCE_DIR "/sweeps";
+const fs::path kSweeps = in_tree("sweeps");
 
 const JsonSchema& sweep_schema() {
   static const JsonSchema kSchema(kSweeps / "sweep.schema.json");

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab::cuda {
 namespace {
@@ -38,7 +39,7 @@ TEST(KernelSources, TheBuildHoldsWhatDeviceCodeIncludes) {
   const std::vector<Header> headers =
       KernelSources::built_in().included_by("#include \"kernels/shared/mask.h\"\n");
   EXPECT_GT(headers.size(), 1U);  // it includes others
-  std::ifstream stream(ATTNLAB_SOURCE_DIR "/kernels/shared/mask.h", std::ios::binary);
+  std::ifstream stream(in_tree("kernels/shared/mask.h"), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   bool found = false;
   for (const Header& header : headers) {

@@ -8,6 +8,7 @@
 
 #include "harness/errors.h"
 #include "tests/gpu/gpu_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -23,8 +24,7 @@ class GpuFault : public GpuCli {
     namespace fs = std::filesystem;
     const fs::path tree = folder_ / "tree";
     fs::create_directories(tree);
-    fs::copy(fs::path(ATTNLAB_SOURCE_DIR) / "kernels", tree / "kernels",
-             fs::copy_options::recursive);
+    fs::copy(in_tree("kernels"), tree / "kernels", fs::copy_options::recursive);
     const fs::path file = tree / "kernels/naive/forward.cuh";
     const std::string pass = "  for_each_tile<Hide>(params, gS, gS);\n";
     std::string text = read(file);

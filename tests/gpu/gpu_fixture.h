@@ -15,6 +15,7 @@
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 #include "tests/cli_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 
@@ -31,7 +32,7 @@ inline const Device& gpu() {
 // Where compiled kernels stay: another folder where another compiler stands for NVRTC.
 inline std::string gpu_test_cache() {
   const char* const folder = std::getenv("ATTNLAB_GPU_TEST_CACHE");
-  return folder == nullptr ? ATTNLAB_GPU_TEST_CACHE : folder;
+  return folder == nullptr ? in_build("gpu_test_cache") : folder;
 }
 
 // A GPU in this process. Its kernels come from a cache that all tests share and that stays, so only

@@ -5,6 +5,7 @@
 #include "harness/errors.h"
 #include "harness/peer_process.h"
 #include "tests/gpu/gpu_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -60,7 +61,7 @@ TEST_F(GpuRun, ColdCachesAreAPointOfTheirOwn) {
 // Why PyTorch cannot compete on this machine, "" if it can.
 std::string no_peer() {
   try {
-    PeerProcess process({.script = ATTNLAB_SOURCE_DIR "/scripts/peers/torch_sdpa.py"});
+    PeerProcess process({.script = in_tree("scripts/peers/torch_sdpa.py")});
     return process.hello().at("devices").empty() ? "this PyTorch sees no GPU" : "";
   } catch (const PeerError& error) {
     return error.what();
