@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kFooter =
     R"(One line a check: ok, degraded (it works, with what is said) or missing, what was found, and below
 what is not ok the remedy. Timers are tested against work of known length, counters against a copy
-and a read of known size. Something essential is what nothing can be measured without on a backend.
+and a read of known size, and every kernel that a device takes runs a small point on it. Something
+essential is what nothing can be measured without on a backend.
 
 --backend auto looks at both. Without a GPU the CPU backend decides: CUDA's lines say what is
 missing, and the exit code is 0. Where the driver names a GPU that CUDA does not show, it is 3.

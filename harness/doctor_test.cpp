@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "harness/build_info.h"
 #include "harness/errors.h"
+#include "harness/fake_kernels.h"
 #include "harness/grid.h"
 #include "harness/test_support.h"
 #include "kernels/api/registry.h"
@@ -102,6 +104,36 @@ TEST(Doctor, TheCpuOfThisMachineWorks) {
   const std::vector<Diagnosis> lines = diagnose_cpu(available_devices().back());
   EXPECT_TRUE(works(lines)) << render({.cpu = lines});
   EXPECT_GE(lines.size(), 2u);
+}
+
+Registry only(const Implementation& implementation) {
+  Registry registry;
+  registry.add(implementation);
+  return registry;
+}
+
+TEST(Doctor, ABackendWorksOnlyIfAPointRunsOnIt) {
+  const Device cpu = available_devices().back();
+  const Diagnosis good = diagnose_point(builtin_registry(), cpu, "CPU kernels");
+  EXPECT_EQ(good.health, Health::ok) << good.finding;
+  EXPECT_EQ(good.finding, "naive, v1, v2, v3 of 256 tokens: verified and timed");
+
+  const auto judged = [&](const Implementation& implementation) {
+    return diagnose_point(only(implementation), cpu, "CPU kernels");
+  };
+  Implementation wrong = fake::kNaive;  // computes nothing, so its output stays NaN
+  wrong.unsupported = [](const Problem&, const Config&, const Device&) { return std::string(); };
+  const Diagnosis failed = judged(wrong);
+  EXPECT_EQ(failed.health, Health::missing);
+  EXPECT_TRUE(failed.essential);
+  EXPECT_PRED2(contains, failed.finding, "naive: failed: ");
+  EXPECT_PRED2(contains, failed.remedy, "attnlab run --backend cpu");
+
+  wrong.prepare = [](const Problem&, const Config&, const Device&) -> PreparedKernel* {
+    throw std::runtime_error("no such thing");
+  };
+  EXPECT_PRED2(contains, judged(wrong).finding, "no such thing");
+  EXPECT_EQ(judged(fake::kNaive).finding, "no kernel runs there");  // it has f32 only
 }
 
 TEST(Doctor, TheProgramSaysWhetherItIsBuiltForSpeed) {

@@ -20,6 +20,7 @@ TEST_F(DoctorCli, WithoutAGpuTheCpuBackendWorksAndCudaDoesNot) {
   const Result result = run("doctor");
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_PRED2(contains, result.out, "\nok        CPU ");
+  EXPECT_PRED2(contains, result.out, "of 256 tokens: verified and timed\n");
   EXPECT_PRED2(contains, result.out, "\ndegraded  PyTorch peer ");
   EXPECT_PRED2(contains, result.out, "The CPU backend works. The CUDA backend does not work: ");
   EXPECT_LE(width(result.out), kPageWidth) << result.out;

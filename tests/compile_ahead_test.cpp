@@ -99,6 +99,11 @@ TEST_F(CompileAhead, AnErrorIsThatOfItsJobAlone) {
   EXPECT_NE(results.at(1).error.find("bad.cu(2): error"), std::string::npos) << results[1].error;
 }
 
+// As of a point on a CPU, with or without a compiler on the machine.
+TEST(CompileNothing, NeedsNoCompiler) {
+  EXPECT_TRUE(compile_ahead({}, 1, [](const auto&) {}).empty());
+}
+
 TEST_F(CompileAhead, AWorkerThatDiesIsTheErrorOfItsJob) {
   use_script("if mkdir '" + (folder_ / "died").string() +
              "' 2>/dev/null; then kill -9 $$; fi\nexec '" + in_build("attnlab") + "' \"$@\"\n");

@@ -89,7 +89,7 @@ Device device_of_arch(const std::string& arch);
 // Compiles what the cache lacks, `workers` at a time, each in a process of its own; jobs with the
 // same code once. One result a job, in their order; `done` is called as each comes, and may throw
 // to stop. A worker that dies is the error of its job; Ctrl-C ends all that are left with errors.
-// Throws std::runtime_error if there is no compiler at all.
+// Throws std::runtime_error if there are jobs and no compiler at all.
 std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int workers,
                                        const std::function<void(const Compilation&)>& done);
 
