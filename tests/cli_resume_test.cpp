@@ -89,8 +89,9 @@ const std::string kOnePoint = "run --kernel v2 --heads 1 --head-dim 8 --seqlen 8
 class CliResume : public Cli {
  protected:
   std::string command(const std::string& arguments) const {
-    return "cd '" + folder_.string() + "' && exec '" + in_build("attnlab") + "' " + arguments +
-           " >'" + (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "'";
+    return "cd '" + folder_.string() + "' && exec env " + environment() + "'" +
+           in_build("attnlab") + "' " + arguments + " >'" + (folder_ / "out").string() + "' 2>'" +
+           (folder_ / "err").string() + "'";
   }
 
   // How often each point is in the file; that it can be read is what every call checks.
@@ -226,7 +227,8 @@ TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
   EXPECT_PRED2(starts_with, rest, in_build("attnlab") + " run --kernel naive,v2 ");
   EXPECT_TRUE(rest.ends_with(" --resume 'r 1.jsonl'")) << rest;
 
-  const std::string again = "cd '" + folder_.string() + "' && exec " + rest + " > out";
+  const std::string again =
+      "cd '" + folder_.string() + "' && exec env " + environment() + rest + " > out";
   EXPECT_EQ(Child(again).wait(), 0);
   EXPECT_PRED2(
       contains, read(folder_ / "out"),

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <ostream>
 
 #include "harness/verify/draw.h"
 #include "harness/verify/trial.h"
@@ -46,15 +47,6 @@ class GpuVerify : public GpuTest {
     return judged;
   }
 
-  // Of a kernel on mma.sync, which takes head dims of whole chunks of 16 bytes.
-  void judge_16_bit_types(const char* name) {
-    const Implementation& kernel = *builtin_registry().find(name, Backend::cuda);
-    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-      SCOPED_TRACE(to_string(dtype));
-      EXPECT_EQ(judge_problems(kernel, dtype, 8), kEveryProblem);
-    }
-  }
-
  private:
   static void judge(verify::Subject& subject, const verify::Setup& setup) {
     try {
@@ -67,29 +59,38 @@ class GpuVerify : public GpuTest {
   }
 };
 
-TEST_F(GpuVerify, NaiveOnEveryPassAndType) {
-  const Implementation& naive = *builtin_registry().find("naive", Backend::cuda);
-  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
-    SCOPED_TRACE(to_string(dtype));
-    EXPECT_EQ(judge_problems(naive, dtype), kEveryProblem);
-  }
+// A kernel's passes in one type: a test of its own each, since all of them are compiled.
+struct Judged {
+  const char* kernel;
+  Dtype dtype;
+  std::int64_t head_dim_multiple;  // that the kernel takes
+  bool has_backward;
+};
+
+void PrintTo(const Judged& judged, std::ostream* out) {
+  *out << judged.kernel << " " << to_string(judged.dtype);
 }
 
-TEST_F(GpuVerify, MinimalForwardInF32) {
-  const Implementation& minimal = *builtin_registry().find("minimal", Backend::cuda);
-  EXPECT_EQ(judge_problems(minimal, Dtype::f32), (std::map<Pass, int>{{Pass::fwd, kProblems}}));
+class GpuVerifyKernel : public GpuVerify, public testing::WithParamInterface<Judged> {};
+
+TEST_P(GpuVerifyKernel, OnEveryPass) {
+  const auto [name, dtype, head_dim_multiple, has_backward] = GetParam();
+  const Implementation& kernel = *builtin_registry().find(name, Backend::cuda);
+  const std::map<Pass, int> expected =
+      has_backward ? kEveryProblem : std::map<Pass, int>{{Pass::fwd, kProblems}};
+  EXPECT_EQ(judge_problems(kernel, dtype, head_dim_multiple), expected);
 }
 
-TEST_F(GpuVerify, V1OnEveryPassAndType) { judge_16_bit_types("v1"); }
-TEST_F(GpuVerify, V2OnEveryPassAndType) { judge_16_bit_types("v2"); }
-
-TEST_F(GpuVerify, V3ForwardInBothTypes) {
-  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
-  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-    SCOPED_TRACE(to_string(dtype));
-    EXPECT_EQ(judge_problems(v3, dtype, 8), (std::map<Pass, int>{{Pass::fwd, kProblems}}));
-  }
-}
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, GpuVerifyKernel,
+    testing::Values(Judged{"naive", Dtype::f32, 1, true}, Judged{"naive", Dtype::f16, 1, true},
+                    Judged{"naive", Dtype::bf16, 1, true}, Judged{"minimal", Dtype::f32, 1, false},
+                    Judged{"v1", Dtype::f16, 8, true}, Judged{"v1", Dtype::bf16, 8, true},
+                    Judged{"v2", Dtype::f16, 8, true}, Judged{"v2", Dtype::bf16, 8, true},
+                    Judged{"v3", Dtype::f16, 8, false}, Judged{"v3", Dtype::bf16, 8, false}),
+    [](const auto& judged) {
+      return std::string(judged.param.kernel) + "_" + to_string(judged.param.dtype);
+    });
 
 // Scores stay in fp32, and P is rounded before it is divided by its sum: that is more exact than a
 // materialized computation, also where a few elements are ten times as large as the others.
