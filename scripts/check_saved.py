@@ -42,8 +42,9 @@ from typing import NamedTuple
 try:
     import numpy as np
 except ImportError:
-    print("error: this Python has no NumPy; remedy: python3 -m venv .venv && .venv/bin/pip install "
-          "numpy, and run the script with .venv/bin/python", file=sys.stderr)
+    print(f"error: {sys.executable} has no NumPy; remedy: on Debian and Ubuntu scripts/setup.sh brings "
+          f"it for /usr/bin/python3: /usr/bin/python3 {' '.join(sys.argv)}; elsewhere install it for "
+          "a Python of yours", file=sys.stderr)
     sys.exit(3)
 
 SCHEMA = "attnlab.tensors/1"

@@ -6,30 +6,34 @@
 #   scripts/demo.sh [ARGUMENTS OF attnlab run...]
 #   scripts/demo.sh --kernel naive --mask causal
 #
-# JOBS=N limits the compile jobs (default: all cores).
+# JOBS=N limits the compile jobs (default: all cores). PRESET=NAME builds that preset in place of cpu.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
+preset=${PRESET:-cpu}
+attnlab=./build/$preset/attnlab
+
 has_gpu() {
-  ./build/cpu/attnlab list --format json | python3 -c \
+  "$attnlab" list --format json | python3 -c \
     'import json, sys; sys.exit(all(d["backend"] != "cuda" for d in json.load(sys.stdin)["devices"]))'
 }
 
-set_up cpu attnlab
+set_up "$preset" attnlab
 if ! has_gpu; then
   step "run sweeps/quick.json"
-  exec ./build/cpu/attnlab run sweeps/quick.json "$@"
+  "$attnlab" run sweeps/quick.json "$@"
+  exit
 fi
 records=results/demo-$(date -u +%Y%m%dT%H%M%SZ).jsonl
 status=0
 for backend in cpu cuda; do
   step "run sweeps/quick.json --backend $backend"
-  ./build/cpu/attnlab run sweeps/quick.json --backend "$backend" --out "$records" "$@" || status=$?
+  "$attnlab" run sweeps/quick.json --backend "$backend" --out "$records" "$@" || status=$?
 done
 step "CPU and GPU side by side: the kernels that run on both"
 for pass in fwd bwd fwdbwd; do
   printf '\n%s\n' "$pass"
-  ./build/cpu/attnlab table "$records" --cols backend,kernel --value time_ms \
+  "$attnlab" table "$records" --cols backend,kernel --value time_ms \
     --where "pass=$pass" --where kernel=naive,minimal || true  # none where arguments leave none
 done
 exit $status

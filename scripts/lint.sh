@@ -4,9 +4,9 @@
 #   scripts/lint.sh                      a few seconds
 #   scripts/lint.sh --tidy [FILE.cpp...] of all sources, or of these: minutes
 #
-# clang-tidy reads build/cpu/compile_commands.json. JOBS=N limits how many run side by side (default:
-# all cores). Version 14 of both tools is meant: others format and judge differently.
-# scripts/setup.sh --dev installs them.
+# clang-tidy reads build/cpu/compile_commands.json, and remembers which sources it found good
+# (scripts/tidy.py). JOBS=N limits how many run side by side (default: all cores). Version 14 of both
+# tools is meant: others format and judge differently. scripts/setup.sh --dev installs them.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
@@ -16,20 +16,10 @@ sources() {
     while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done
 }
 
-# What this build compiles: not the fuzz targets, nor what stands for CUDA where it is left out.
-built_sources() {
-  local file
-  sources '*.cpp' | while IFS= read -r -d '' file; do
-    ! grep -qF "/$file\"" build/cpu/compile_commands.json || printf '%s\0' "$file"
-  done
-}
-
 tidy() {
   cmake --preset cpu >/dev/null
   cmake --build --preset cpu --target attnlab_build_info  # a header that sources include
-  if (($#)); then printf '%s\0' "$@"; else built_sources; fi |
-    xargs -0 -n 1 -P "$JOBS" clang-tidy-14 -p build/cpu --quiet --warnings-as-errors='*' \
-      2> >(grep -v 'warnings\? generated' >&2)
+  ./scripts/tidy.py --jobs "$JOBS" build/cpu "$@"
 }
 
 step "format"

@@ -3,20 +3,23 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and NumPy and
-#                             Boost.Context, without which some tests are skipped or left out
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and Boost.Context,
+#                             without which the emulated GPU is left out of the build
 #   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
 #                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
 #                             PyPI into .cuda, where the build and the program find them (1 GB; no
 #                             GPU and no root needed; rm -r .cuda takes it back)
 #
+# What apt prints is in build/setup.log. One package, valijson (headers for tests), is unpacked into
+# .packages instead of installed: it would bring Qt, X11 and Poco, of which nothing is used.
 # Needs root or sudo only when something is missing. On other distributions it checks that the same
 # things are there and names those that are not.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache git pkg-config python3 libeigen3-dev libfmt-dev
           libcli11-dev nlohmann-json3-dev libbenchmark-dev libgtest-dev libhwy-dev
-          libvalijson-dev)
+          python3-numpy)
 # The same for a machine without apt: commands, libraries as pkg-config knows them, and headers of
 # those that it does not know.
 commands=(g++ cmake ninja git pkg-config python3)
@@ -35,8 +38,7 @@ for argument in "$@"; do
   case $argument in
     --cuda) with_cuda=yes ;;
     --dev)
-      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev python3-numpy
-                 libboost-context-dev)
+      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev libboost-context-dev)
       commands+=(clang-format-14 clang-tidy-14 clang++-14)
       ;;
     -h | --help)
@@ -74,8 +76,37 @@ install_with_apt() {
     as_root=(sudo)
   fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq)
-  "${apt[@]}" update
-  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"
+  logged "${apt[@]}" update
+  logged "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"
+}
+
+# logged COMMAND...: what it prints goes into build/setup.log, and to the terminal if it fails.
+logged() {
+  local log=build/setup.log
+  mkdir -p build
+  "$@" >"$log" 2>&1 || {
+    local code=$?
+    tail -n 20 "$log" >&2
+    echo "setup: '$*' failed; all that it printed is in $log" >&2
+    exit "$code"
+  }
+}
+
+has_header() { g++ -fsyntax-only -I.packages/usr/include -include "$1" -x c++ /dev/null 2>/dev/null; }
+
+# unpack_valijson: the headers of the package, without what it depends on.
+unpack_valijson() {
+  if has_header valijson/validator.hpp; then return; fi
+  echo "missing: libvalijson-dev; unpacking its headers into .packages"
+  local folder
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get -qq download libvalijson-dev >/dev/null 2>"$folder/errors") || {
+    cat "$folder/errors" >&2
+    echo "setup: cannot download libvalijson-dev: run apt-get update, or install it" >&2
+    exit 3
+  }
+  dpkg-deb -x "$folder"/libvalijson-dev_*.deb .packages
+  rm -rf "$folder"
 }
 
 look_for_them() {
@@ -87,9 +118,9 @@ look_for_them() {
     pkg-config --exists "$name" 2>/dev/null || missing+=("$name")
   done
   for name in "${headers[@]}"; do
-    g++ -fsyntax-only -include "$name" -x c++ /dev/null 2>/dev/null || missing+=("$name")
+    has_header "$name" || missing+=("$name")
   done
-  echo "this is neither Debian nor Ubuntu; there the packages are called: ${packages[*]}"
+  echo "this is neither Debian nor Ubuntu; there the packages are called: ${packages[*]} libvalijson-dev"
   if ((${#missing[@]} != 0)); then
     echo "setup: not found here, please install: ${missing[*]}" >&2
     exit 3
@@ -109,7 +140,7 @@ has_cuda() {
 install_cuda() {
   local toolkit=${CUDA_HOME:-/usr/local/cuda}
   local place
-  place=$(realpath "$(dirname "$0")/..")/.cuda
+  place=$PWD/.cuda
   if has_cuda "$toolkit"; then
     echo "CUDA is in $toolkit"
     return
@@ -141,6 +172,7 @@ install_cuda() {
 
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_with_apt
+  unpack_valijson
 else
   look_for_them
 fi

@@ -1,5 +1,5 @@
 # Sourced by the other scripts: the project's root, its options and the steps that several of them
-# take. Leaves the shell in the project's root.
+# take. Leaves the shell in the project's root. Every step ends with the time it took.
 
 set -euo pipefail
 SCRIPT=$(realpath "$0")
@@ -7,7 +7,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 JOBS=${JOBS:-$(nproc)}
 
-step() { printf '\n== %s\n' "$*"; }
+step_began=
+end_step() {
+  [[ -z $step_began ]] || printf -- '-- %d s\n' $((SECONDS - step_began))
+  step_began=
+}
+trap end_step EXIT
+
+step() {
+  end_step
+  printf '\n== %s\n' "$*"
+  step_began=$SECONDS
+}
 
 # Prints the comment block at the top of the script that was started, as its help.
 help() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$SCRIPT"; }

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/paths.h"
-
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -234,13 +236,14 @@ TEST_F(Cli, EveryPassIsVerifiedTimedAndAccounted) {
           "--out r.jsonl");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_PRED2(contains, result.out, "6 points: 6 ok.");
-  const Json tensors = {{"fwd", "o,lse"}, {"bwd", "dq,dk,dv"}, {"fwdbwd", "o,lse,dq,dk,dv"}};
+  const std::map<std::string, std::string> tensors = {
+      {"fwd", "o,lse"}, {"bwd", "dq,dk,dv"}, {"fwdbwd", "o,lse,dq,dk,dv"}};
   const std::uint64_t q = 2 * 2 * 40 * 8 * 4, k = q / 2, lse = 2 * 2 * 40 * 4;
   std::stringstream lines(read(folder_ / "r.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     const Json record = Json::parse(line);
     const auto pass = record["problem"]["pass"].get<std::string>();
-    EXPECT_EQ(verified(record), tensors[pass]) << record["key"];
+    EXPECT_EQ(verified(record), tensors.at(pass)) << record["key"];
     const Json& memory = record["memory"];
     EXPECT_EQ(memory["inputs_bytes"], pass == "fwd"   ? q + 2 * k
                                       : pass == "bwd" ? 3 * q + 2 * k

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The whole test suite, the GPU's included, on a machine with a GPU that lacks some packages and may
+# reach no network: carry them there with a copy of the tree.
+#
+#   scripts/test_on_gpu.sh --pack           where packages can be had: downloads into .packages (which
+#                                           git ignores) what a CUDA image usually lacks: Highway,
+#                                           valijson and Boost.Context
+#   scripts/test_on_gpu.sh COMMIT [FOLDER]  on the GPU machine, in a copy of the tree with .packages:
+#                                           unpacks them there, builds, runs the whole suite side by
+#                                           side, then the tests that need the GPU for themselves.
+#                                           COMMIT names what is tested, since history does not travel
+#                                           with a copy; logs go to FOLDER (default: build)
+#
+# JOBS=N limits compile jobs and tests side by side (default: all cores).
+#
+# Exit: 0 all tests pass, 1 some fail, 3 attnlab finds no GPU.
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+case ${1:-} in -h | --help | "") help && exit ;; esac
+
+carried=(libhwy-dev libhwy1 libvalijson-dev libboost-context1.74-dev libboost1.74-dev
+         libboost-context1.74.0)
+if [[ $1 == --pack ]]; then
+  mkdir -p .packages
+  (cd .packages && apt-get -qq download "${carried[@]}")
+  ls -sh .packages/*.deb
+  exit
+fi
+
+export ATTNLAB_COMMIT=$1
+logs=${2:-build}
+mkdir -p "$logs"
+step "unpack"
+for package in .packages/*.deb; do dpkg-deb -x "$package" .packages; done
+prefix=$PWD/.packages/usr
+sed -i "s#^prefix=/usr\$#prefix=$prefix#" "$prefix"/lib/*/pkgconfig/*.pc
+export CMAKE_PREFIX_PATH=$prefix PKG_CONFIG_PATH
+PKG_CONFIG_PATH=$(echo "$prefix"/lib/*/pkgconfig)
+step "configure"
+cmake --preset cpu
+step "build ($JOBS jobs)"
+cmake --build --preset cpu --parallel "$JOBS" >"$logs/build.log" 2>&1 || {
+  grep -E -A5 'FAILED|error' "$logs/build.log" | head -60
+  exit 1
+}
+
+# tests NAME ARGUMENTS OF ctest...: their log in NAME.log, failures and the slowest here
+failed=0
+tests() {
+  local log=$logs/$1.log
+  shift
+  ctest --preset cpu --output-on-failure --no-tests=error "$@" >"$log" 2>&1 || failed=1
+  sed -n '/tests passed/,$p' "$log"
+  awk '/^ *[0-9]+\/[0-9]+ Test/ && $(NF-1) >= 10 {
+    gsub(/\.\.+/, " "); print "  " $(NF-1) " s " $4 }' "$log" | sort -rn
+}
+device=$(./build/cpu/attnlab list --format json | python3 -c '
+import json, sys
+print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
+[[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
+step "tests that share the machine, and its GPU"
+tests shared --label-exclude 'gpu-(alone|speed)' --parallel "$JOBS"
+step "tests that need the GPU for themselves"
+tests alone --label-regex 'gpu-(alone|speed)'
+step "commit $ATTNLAB_COMMIT on $device: $( ((failed)) && echo "tests fail" || echo "all pass")"
+exit $failed
