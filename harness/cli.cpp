@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/build_info.h"
+#include "harness/cli_help.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/page.h"
 #include "harness/repro.h"
 #include "harness/suggest.h"
 
@@ -32,6 +34,11 @@ constexpr const char* kFooter =
     "  attnlab compile --arch sm_80,sm_90a\n"
     "  attnlab peak\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
+    "\n"
+    "Text is as wide as the terminal: $COLUMNS, else what it says. A table that is wider comes in\n"
+    "parts, one below the other, each with the columns that tell its rows apart, or with numbers\n"
+    "of the rows where these leave no room. Where there is no terminal, text takes 100 columns,\n"
+    "and a table that was asked for as many as it needs.\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
     "measurement is invalid.";
@@ -109,11 +116,9 @@ int run_verb(const Verb& verb) {
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
+  set_page_width(columns_of(stdout));
   CLI::App app{kDescription, "attnlab"};
-  constexpr std::size_t kHelpColumn = 36;
-  app.get_formatter()->column_width(kHelpColumn);
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
-  app.get_formatter()->label("Subcommands", "Verbs");
+  app.formatter(help_formatter());
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
@@ -122,6 +127,9 @@ int run_command_line(int argc, const char* const* argv) {
       add_compile_verb(app), add_doctor_verb(app), add_list_verb(app),
       add_model_verb(app),   add_peak_verb(app),   add_run_verb(app, join_command_line(argc, argv)),
       add_table_verb(app),   add_verify_verb(app), add_compile_worker_verb(app)};
+  for (const Verb& verb : verbs) {
+    if (!verb.command->get_group().empty()) verb.command->group("Verbs");
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

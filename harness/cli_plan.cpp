@@ -58,7 +58,7 @@ std::string mib(std::uint64_t bytes) {
 
 Grid make_grid(const std::vector<PlannedPoint>& points, Footnotes& footnotes) {
   Grid grid{.columns = {{"", "id", true},
-                        {"", "kernel", true},
+                        {"", "kernel", true, true},
                         {"", "config", true},
                         {"", "MiB", false},
                         {"", "", true}},

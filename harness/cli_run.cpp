@@ -34,6 +34,13 @@ Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S
 a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is
 unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.
 
+causal and windows are aligned at the bottom right: with D = seqlen_k - seqlen_q, query r sees the
+keys up to r + D, or from r + D - LEFT to r + D + RIGHT, so the last query sees the last key. D is
+that of the tensors, also under padding, which hides keys at the end and moves nothing; of a packed
+entry it is that of its own lengths. A query that sees no key has o = 0, lse = -inf and gradients
+of 0. --dropout P drops with T / 65536, where T is 65536 P rounded, and scales what is kept by
+65536 / (65536 - T).
+
 --input runs on your own tensors: q, k, v and perhaps do, F32, F16 or BF16, in a safetensors file;
 dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and cu_seqlens_k), and dO
 is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
@@ -265,7 +272,9 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   add_sweep_flags(*command, flags->sweep);
   add_tensor_flags(*command, flags->sweep, flags->save);
   command
-      ->add_option("--peer", flags->peer, "Compete with PyTorch: torch:eager,flash,efficient,cudnn")
+      ->add_option("--peer", flags->peer,
+                   "Compete with PyTorch: torch:eager, flash or math on a CPU or GPU, efficient or "
+                   "cudnn on a GPU")
       ->type_name("NAME,...")
       ->group("What");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")

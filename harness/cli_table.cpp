@@ -32,7 +32,7 @@ struct TableFlags {
 std::string footer() {
   std::string text = kDetails;
   for (const FieldHelp& field : field_help()) {
-    text += fmt::format("  {:<20}{}\n", field.name, field.summary);
+    text += fmt::format("  {:<22}{}\n", field.name, field.summary);
   }
   return text +
          "\n"

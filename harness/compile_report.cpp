@@ -33,8 +33,8 @@ std::string state(const Compilation& compilation) {
 
 Grid make_grid(const std::vector<Compilation>& compilations) {
   Grid grid{.columns = {{"", "unit", true},
-                        {"", "kernel", true},
-                        {"", "arch", true},
+                        {"", "kernel", true, true},
+                        {"", "arch", true, true},
                         {"", "registers", false},
                         {"", "spills", false},
                         {"shared bytes", "static", false},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/errors.h"
@@ -14,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kWidestSymbol = 47;  // leaves the page room for the shapes
+constexpr std::size_t kShapesWidth = 53;  // of the columns beside the symbol
 
 // "2x64x1" of [2, 64, 1]; "-" of null.
 std::string sizes(const Json& three) {
@@ -35,8 +36,9 @@ std::string shared_bytes(const Json& kernel) {
 
 // Names of template instances are pages long; what tells them apart is mostly in front.
 std::string shortened(const std::string& symbol) {
-  if (symbol.size() <= kWidestSymbol) return symbol;
-  return symbol.substr(0, kWidestSymbol - 3) + "...";
+  const std::size_t widest = std::max(page_width(), kShapesWidth + 20) - kShapesWidth;
+  if (symbol.size() <= widest) return symbol;
+  return symbol.substr(0, widest - 3) + "...";
 }
 
 std::string or_dash(const Json& value) { return value.is_null() ? "-" : exact(value); }

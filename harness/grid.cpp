@@ -97,9 +97,70 @@ std::string full_title(const GridColumn& column) {
   return column.group.empty() ? column.title : column.group + " " + column.title;
 }
 
-}  // namespace
+// The first column always is one.
+bool is_key(const Grid& grid, std::size_t c) { return c == 0 || grid.columns[c].key; }
 
-std::string render_plain(const Grid& grid) {
+// The keys and the columns from `first` up to `end`; of a cell that spans others too, the rest.
+Grid part_of(const Grid& grid, std::size_t first, std::size_t end) {
+  const auto is_in = [&](std::size_t c) { return is_key(grid, c) || (first <= c && c < end); };
+  Grid part;
+  for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+    if (is_in(c)) part.columns.push_back(grid.columns[c]);
+  }
+  for (const auto& row : grid.rows) {
+    std::vector<GridCell>& cells = part.rows.emplace_back();
+    for (std::size_t c = 0; c < row.size(); c += row[c].span) {
+      std::size_t span = 0;
+      for (std::size_t i = c; i < c + row[c].span; ++i) span += is_in(i) ? 1 : 0;
+      if (span == 0) continue;
+      cells.push_back({row[c].text, span});
+      cells.resize(cells.size() + span - 1);
+    }
+  }
+  return part;
+}
+
+// Behind as many columns from `first` on as fit beside the keys, one at the least. A group is torn
+// only where it does not fit alone.
+std::size_t end_of_part(const Grid& grid, std::size_t first) {
+  const std::size_t count = grid.columns.size();
+  std::size_t end = first + 1;
+  while (end < count && width(part_of(grid, first, end + 1)) <= most_columns()) ++end;
+  if (end == count) return end;
+  for (std::size_t border = end; border > first; --border) {
+    const std::string& group = grid.columns[border].group;
+    if (group.empty() || group != grid.columns[border - 1].group) return border;
+  }
+  return end;
+}
+
+// Whether a column does not fit beside the keys, which are more than one.
+bool has_too_wide_keys(const Grid& grid) {
+  bool are_several = false;
+  bool is_too_wide = false;
+  for (std::size_t c = 1; c < grid.columns.size(); ++c) {
+    if (grid.columns[c].key) are_several = true;
+    is_too_wide = is_too_wide || width(part_of(grid, c, c + 1)) > most_columns();
+  }
+  return are_several && is_too_wide;
+}
+
+// The number of its row is the one key.
+Grid with_numbered_rows(const Grid& grid) {
+  Grid numbered = {.columns = {{.title = "#"}}, .rows = {}};
+  for (GridColumn column : grid.columns) {
+    column.key = false;
+    numbered.columns.push_back(std::move(column));
+  }
+  for (const auto& row : grid.rows) {
+    numbered.rows.push_back({{std::to_string(numbered.rows.size() + 1)}});
+    numbered.rows.back().insert(numbered.rows.back().end(), row.begin(), row.end());
+  }
+  return numbered;
+}
+
+// All columns side by side.
+std::string render_part(const Grid& grid) {
   const std::vector<Span> groups = group_spans(grid);
   const std::vector<std::size_t> widths = column_widths(grid, groups);
   const std::string gap(kGap, ' ');
@@ -131,6 +192,29 @@ std::string render_plain(const Grid& grid) {
     text += line;
   }
   return text;
+}
+
+}  // namespace
+
+std::size_t width(const Grid& grid) {
+  const std::vector<std::size_t> widths = column_widths(grid, group_spans(grid));
+  return width_of({.first = 0, .count = widths.size()}, widths);
+}
+
+std::string render_plain(const Grid& grid) {
+  if (width(grid) <= most_columns()) return render_part(grid);
+  if (has_too_wide_keys(grid)) return render_plain(with_numbered_rows(grid));
+  std::string text;
+  for (std::size_t c = 0; c < grid.columns.size();) {
+    if (is_key(grid, c)) {
+      ++c;
+      continue;
+    }
+    const std::size_t end = end_of_part(grid, c);
+    text += (text.empty() ? "" : "\n") + render_part(part_of(grid, c, end));
+    c = end;
+  }
+  return text.empty() ? render_part(grid) : text;
 }
 
 std::string render_markdown(const Grid& grid) {
@@ -204,13 +288,14 @@ std::size_t width(const std::string& text) {
   return widest;
 }
 
-std::string fill(const std::vector<std::string>& words, std::size_t indent) {
+std::string fill(const std::vector<std::string>& words, std::size_t indent, std::size_t columns) {
   std::string text;
   std::string line;
   for (const std::string& word : words) {
-    if (!line.empty() && characters(line) + 1 + characters(word) > kPageWidth) {
+    const std::size_t size = characters(word);
+    if (!line.empty() && characters(line) + 1 + size > columns) {
       text += line + '\n';
-      line.assign(indent, ' ');
+      line.assign(std::min(indent, columns - std::min(size, columns)), ' ');
       line += word;
       continue;
     }
@@ -220,14 +305,14 @@ std::string fill(const std::vector<std::string>& words, std::size_t indent) {
   return text + line + '\n';
 }
 
-std::string wrap(const std::string& text, std::size_t indent) {
+std::string wrap(const std::string& text, std::size_t indent, std::size_t columns) {
   std::vector<std::string> words;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return fill(words, indent);
+  return fill(words, indent, columns);
 }
 
 TableFormat parse_format(const std::string& text, const std::string& where) {

@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "harness/page.h"
 #include "harness/table.h"
 
 namespace attnlab {
-
-inline constexpr std::size_t kPageWidth = 100;
 
 struct GridColumn {
   std::string group;  // neighbours of one group share a line above their titles; may be empty
   std::string title;
   bool left = false;  // text; numbers are right-aligned
+  bool key = false;   // tells rows apart, so it stands in every part of a wide grid
 };
 
 // A cell that spans several columns is followed by span - 1 cells that are ignored.
@@ -28,8 +28,11 @@ struct Grid {
   std::vector<std::vector<GridCell>> rows;  // (rows, columns)
 };
 
-// Aligned plain text, without boxes.
+// Aligned plain text, without boxes. What is wider than the terminal comes in parts, one below
+// the other, each with the first column and the other keys; where these are too wide, row numbers.
 std::string render_plain(const Grid& grid);
+// What render_plain() takes where there is room for all columns.
+std::size_t width(const Grid& grid);
 // A GitHub table; group and title share one header cell.
 std::string render_markdown(const Grid& grid);
 // RFC 4180, with a header line; a spanning cell is repeated in each of its columns.
@@ -50,12 +53,14 @@ class Footnotes {
 // The widest line of a text.
 std::size_t width(const std::string& text);
 
-// Words on lines that are no wider than the page, where that can be; words may hold spaces, which
-// are kept. Continuation lines are indented.
-std::string fill(const std::vector<std::string>& words, std::size_t indent);
+// Words on lines of so many columns, where that can be; words may hold spaces, which are kept.
+// Continuation lines are indented, as far as that leaves a long word within the line.
+std::string fill(const std::vector<std::string>& words, std::size_t indent,
+                 std::size_t columns = prose_width());
 
 // fill() of the text's words.
-std::string wrap(const std::string& text, std::size_t indent = 0);
+std::string wrap(const std::string& text, std::size_t indent = 0,
+                 std::size_t columns = prose_width());
 
 // "1 case", "2 cases"
 std::string count_of(std::size_t count, const std::string& noun);

@@ -57,6 +57,86 @@ TEST(Grid, WrapKeepsEveryWordWithinThePage) {
   EXPECT_EQ(joined, text);
 }
 
+TEST(Grid, ALongWordIsIndentedLess) {
+  const std::string path(95, 'x');
+  EXPECT_EQ(wrap("what                it is at " + path, 20),
+            "what                it is at\n     " + path + "\n");
+}
+
+// A page that others than the test are not left with.
+struct PageOf {
+  explicit PageOf(std::size_t columns) { set_page_width(columns); }
+  ~PageOf() { set_page_width(std::nullopt); }
+};
+
+TEST(Grid, OneThatIsTooWideComesInPartsWithItsKeys) {
+  const Grid grid = {.columns = {{"", "pass", true},
+                                 {"", "GFLOP"},
+                                 {"", "kernel", true, true},
+                                 {"time", "ms"},
+                                 {"time", "ci"},
+                                 {"", "MiB"}},
+                     .rows = {{{"fwd"}, {"1.5"}, {"naive"}, {"0.25"}, {"0.01"}, {"64"}},
+                              {{"bwd"}, {"3.5"}, {"v2"}, {"none [1]", 3}, {}, {}}}};
+  const PageOf page(26);
+  EXPECT_EQ(width(grid), 36U);
+  EXPECT_EQ(render_plain(grid),
+            "pass  GFLOP  kernel\n"
+            "-------------------\n"
+            "fwd     1.5  naive\n"
+            "bwd     3.5  v2\n"
+            "\n"
+            "              -- time --\n"
+            "pass  kernel    ms    ci\n"
+            "------------------------\n"
+            "fwd   naive   0.25  0.01\n"
+            "bwd   v2        none [1]\n"
+            "\n"
+            "pass  kernel       MiB\n"
+            "----------------------\n"
+            "fwd   naive         64\n"
+            "bwd   v2      none [1]\n");
+}
+
+TEST(Grid, NoneIsTornWhereThereIsNoTerminal) {
+  Grid grid = {.columns = {{"", "name", true}}, .rows = {{{"a"}}}};
+  for (int i = 0; i < 80; ++i) {
+    grid.columns.push_back({"", "ms"});
+    grid.rows[0].push_back({"1"});
+  }
+  EXPECT_EQ(width(render_plain(grid)), 4U + 80U * 4U);
+  EXPECT_EQ(page_width(), 100U) << "of sentences, and of what a table shows by default";
+}
+
+TEST(Grid, RowsAreNumberedWhereKeysLeaveNoRoom) {
+  const Grid grid = {.columns = {{"", "id", true}, {"", "kernel", true, true}, {"", "ms"}},
+                     .rows = {{{"fwd/causal"}, {"naive"}, {"0.25"}}, {{"bwd"}, {"v2"}, {"1.50"}}}};
+  const PageOf page(20);
+  EXPECT_EQ(render_plain(grid),
+            "#  id\n"
+            "-------------\n"
+            "1  fwd/causal\n"
+            "2  bwd\n"
+            "\n"
+            "#  kernel    ms\n"
+            "---------------\n"
+            "1  naive   0.25\n"
+            "2  v2      1.50\n");
+}
+
+// Keys and one column that do not fit: wider than the page, but nothing is lost.
+TEST(Grid, EveryPartHasAColumn) {
+  const PageOf page(5);
+  const std::string text = render_plain(kGrid);
+  EXPECT_PRED2(contains, text, "ms\n");
+  EXPECT_PRED2(contains, text, "GFLOP/s\n");
+}
+
+TEST(Grid, SentencesAreNoWiderThanCanBeRead) {
+  const PageOf page(200);
+  EXPECT_LE(width(wrap(std::string(40, 'a') + " " + std::string(60, 'b'))), 100U);
+}
+
 TEST(Grid, FootnotesAreSharedByReason) {
   Footnotes footnotes;
   EXPECT_EQ(footnotes.mark("skipped", "slow"), "skipped [1]");

@@ -192,7 +192,7 @@ std::vector<ModelSection> operand_sections(const ModelJson& point) {
   std::size_t first = 0;
   do {
     std::size_t last = std::min(first + 1, sources.size());
-    while (last < sources.size() && width(render_plain(make_grid(first, last + 1))) <= kPageWidth) {
+    while (last < sources.size() && width(make_grid(first, last + 1)) <= page_width()) {
       ++last;
     }
     sections.push_back({first == 0 ? "Bytes by operand" : "", make_grid(first, last), ""});

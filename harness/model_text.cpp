@@ -51,7 +51,7 @@ std::vector<GridColumn> axis_columns(const std::vector<std::string>& axes) {
   std::vector<GridColumn> columns;
   for (const std::string& axis : axes) {
     const bool is_text = axis == "pass" || axis == "dtype" || axis == "layout" || axis == "mask";
-    columns.push_back({"", axis, is_text});
+    columns.push_back({"", axis, is_text, true});
   }
   return columns;
 }
@@ -60,7 +60,7 @@ ModelSection main_section(const ModelJson& points, const std::vector<std::string
   Grid grid{.columns = axis_columns(axes), .rows = {}};
   grid.columns.push_back({"useful", "GFLOP", false});
   grid.columns.push_back({"compulsory", "MiB", false});
-  grid.columns.push_back({"", "kernel", true});
+  grid.columns.push_back({"", "kernel", true, true});
   const std::size_t first_of_kernel = grid.columns.size();
   grid.columns.push_back({"executed", "GFLOP", false});
   grid.columns.push_back({"requested", "MiB", false});
@@ -128,7 +128,7 @@ std::string render_sections(const std::vector<ModelSection>& sections, TableForm
   for (const ModelSection& section : sections) {
     text += "\n";
     if (!section.title.empty()) {
-      text += markdown ? "### " + section.title + "\n\n" : section.title + "\n";
+      text += markdown ? "### " + section.title + "\n\n" : wrap(section.title);
     }
     text += markdown ? render_markdown(section.grid) : render_plain(section.grid);
     if (!section.note.empty()) text += (markdown ? "\n" : "") + section.note;

@@ -100,7 +100,7 @@ std::string size_text(std::uint64_t bytes) {
 
 Grid ceilings_grid(const Json& report, Footnotes& footnotes) {
   Grid grid{.columns = {{.title = "ceiling", .left = true},
-                        {.title = "unit", .left = true},
+                        {.title = "unit", .left = true, .key = true},
                         {.title = "burst"},
                         {.title = "settled"},
                         {.title = "per SM and clk"},

@@ -64,7 +64,8 @@ Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
   Grid grid;
   for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
     const Field& field = *pivot.rows[i];
-    grid.columns.push_back({.title = field.name, .left = is_text(field, pivot.row_keys, i)});
+    grid.columns.push_back(
+        {.title = field.name, .left = is_text(field, pivot.row_keys, i), .key = true});
   }
   std::vector<std::vector<const Field*>> shown(pivot.col_keys.size());  // values of each column
   for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
@@ -178,23 +179,23 @@ std::string render_text(const Records& records, const TableOptions& options) {
   const bool default_values = options.values.empty();
   Footnotes footnotes;
   Pivot pivot = make_pivot(records, options);
-  const auto render = [&] {
+  const auto lay_out = [&] {
     footnotes = {};
-    const Grid grid = make_grid(pivot, default_values, &footnotes);
-    return markdown ? render_markdown(grid) : render_plain(grid);
+    return make_grid(pivot, default_values, &footnotes);
   };
-  std::string text = render();
+  Grid grid = lay_out();
   if (!markdown && options.rows.empty() && options.cols.empty()) {
     // Many kernels: the time alone stands beside each other's; the rest is one --value away.
-    while (width(text) > kPageWidth && default_values && pivot.values.size() > 1) {
+    while (width(grid) > page_width() && default_values && pivot.values.size() > 1) {
       pivot.values.pop_back();
-      text = render();
+      grid = lay_out();
     }
-    if (width(text) > kPageWidth) {
+    if (width(grid) > page_width()) {
       pivot = make_pivot(records, columns_as_rows(pivot, options));
-      text = render();
+      grid = lay_out();
     }
   }
+  std::string text = markdown ? render_markdown(grid) : render_plain(grid);
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
   text = lead + (lead.empty() ? "" : "\n") + text + "\n" + footnotes.text() + summary(kept);

@@ -49,11 +49,12 @@ class Cli : public testing::Test {
   // Before the command: without a GPU, so that the default backend is the CPU on every machine.
   virtual std::string environment() const { return "CUDA_VISIBLE_DEVICES= "; }
 
-  Result run(const std::string& arguments) const {
+  // `settings`: "NAME=VALUE ..." of the environment.
+  Result run(const std::string& arguments, const std::string& settings = "COLUMNS=") const {
     const auto err = folder_ / "stderr";
-    const std::string command = "cd '" + folder_.string() + "' && " + environment() + "'" +
-                                in_build("attnlab") + "' " + arguments + " 2>'" + err.string() +
-                                "'";
+    const std::string command = "cd '" + folder_.string() + "' && " + settings + " " +
+                                environment() + "'" + in_build("attnlab") + "' " + arguments +
+                                " 2>'" + err.string() + "'";
     Result result;
     std::FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> buffer;

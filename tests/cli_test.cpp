@@ -9,6 +9,8 @@
 
 #include "tests/paths.h"
 
+#include "harness/grid.h"
+
 namespace attnlab {
 namespace {
 
@@ -31,11 +33,45 @@ TEST_F(Cli, EveryHelpHasExamplesAndFitsThePage) {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments;
     EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab ");
-    std::stringstream lines(result.out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_LE(width(result.out), kPageWidth) << result.out;
+    const Result narrow = run(arguments, "COLUMNS=80");
+    EXPECT_EQ(narrow.code, 0) << arguments;
+    EXPECT_LE(width(narrow.out), 80U) << narrow.out;
   }
-  EXPECT_PRED2(contains, run("run --help").out, "--heads-kv");
-  EXPECT_PRED2(contains, run("table --help").out, "ratio_to_twin");
+  const std::string run_help = run("run --help").out;
+  for (const char* part : {"--heads-kv", "aligned at the bottom right", "also under padding",
+                           "65536 P rounded", "torch:eager, flash or math on a CPU"}) {
+    EXPECT_PRED2(contains, run_help, part);
+  }
+  const std::string table = run("table --help").out;
+  EXPECT_PRED2(contains, table, "ratio_to_twin");
+  EXPECT_PRED2(contains, table, "\n  compulsory_intensity  useful FLOPs / compulsory bytes\n");
+}
+
+// A command in a help text that is too long for the page is still one that a shell can read.
+TEST_F(Cli, CommandsInHelpAreBrokenAsAShellReadsThem) {
+  EXPECT_PRED2(contains, run("table --help", "COLUMNS=80").out,
+               "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel,block --value \\\n"
+               "      time_ms\n");
+}
+
+TEST_F(Cli, EveryTextFitsANarrowTerminal) {
+  const std::string records = in_tree("results/cpu/generations.jsonl");
+  const std::string on_gpu = in_tree("results/nvidia-h200/evidence.jsonl");
+  for (const std::string& arguments : std::initializer_list<std::string>{
+           "list --sweeps '" + in_tree("sweeps") + "'", "doctor", "table '" + records + "'",
+           "table '" + records + "' --where dropout=0 --rows pass,mask --cols kernel" +
+               " --value time_ms,ci,gflops,requested_mib",
+           "table '" + on_gpu + "' --evidence", "model --seqlen 8k --dtype f16 --mask causal",
+           "model --seqlen 1k:8k:x2 --mask none,causal --pass fwd,bwd",
+           "verify --only '*/shapes/lengths/1/none/f32/fwd' --no-progress",
+           "run --kernel naive,v2 --seqlen 64 --mask causal --dry-run",
+           "run '" + in_tree("sweeps/quick.json") + "' --dry-run",
+           "table '" + in_tree("results/nvidia-h200/v3-tiles.jsonl") + "'"}) {
+    const Result result = run(arguments, "COLUMNS=80");
+    EXPECT_NE(result.out, "") << arguments << result.err;
+    EXPECT_LE(width(result.out), 80U) << arguments << '\n' << result.out;
+  }
 }
 
 TEST_F(Cli, VersionNamesTheBuild) {
