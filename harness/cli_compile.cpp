@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -13,10 +12,10 @@
 #include "harness/cli_sweep_flags.h"
 #include "harness/cli_verbs.h"
 #include "harness/compile_plan.h"
+#include "harness/compile_progress.h"
 #include "harness/compile_report.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
-#include "harness/progress.h"
 
 namespace attnlab {
 namespace {
@@ -77,21 +76,11 @@ int run(const CompileFlags& flags) {
     if (is_text) fmt::print("{}", wrap("left out: " + reason, 4));
   }
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<Progress> progress;
-  if (!flags.no_progress) progress.emplace(stderr, static_cast<double>(plan.jobs.size()));
-  const std::vector<Compilation> compilations =
-      compile_ahead(plan.jobs, flags.jobs.value_or(cores), [&](const Compilation& compilation) {
-        if (!progress) return;
-        const std::string name = fmt::format("{} for {}", compilation.unit, compilation.arch);
-        if (!compilation.from_cache) progress->begin(name);
-        if (!compilation.error.empty()) progress->line(name + " failed");
-        progress->advance(1.0);
-      });
-  if (progress) progress->finish();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const CompiledAhead ahead =
+      compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
+  const std::vector<Compilation>& compilations = ahead.compilations;
   fmt::print("{}", render_compilations(compilations, format));
-  fmt::print(is_text ? stdout : stderr, "{}", summarize(compilations, elapsed.count()));
+  fmt::print(is_text ? stdout : stderr, "{}", summarize(compilations, ahead.seconds));
   const bool any_failed =
       std::any_of(compilations.begin(), compilations.end(),
                   [](const Compilation& compilation) { return !compilation.error.empty(); });

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "harness/cli_verbs.h"
 #include "harness/compile_jobs.h"
+#include "harness/compile_progress.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/interrupt.h"
@@ -97,23 +97,10 @@ void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream)
 void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE* notes) {
   CompileJobs needed;
   needed.add(cases, *run.context.device);
-  const std::vector<CompileJob>& jobs = needed.all();
-  if (jobs.empty()) return;
-  const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
-  Progress progress(run.shows_progress ? stderr : nowhere.get(), static_cast<double>(jobs.size()));
-  progress.begin("compile");
-  const auto start = std::chrono::steady_clock::now();
-  std::size_t compiled = 0;
-  compile_ahead(jobs, run.context.device->threads, [&](const Compilation& compilation) {
-    compiled += compilation.from_cache ? 0 : 1;
-    progress.phase(compilation.unit);
-    progress.advance(1.0);
-  });
-  progress.finish();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (needed.all().empty()) return;
   fmt::print(notes, "{}\n",
-             wrap(fmt::format("Kernels: {} compiled in {:.1f} s, {} from the cache.", compiled,
-                              compiled == 0 ? 0.0 : seconds.count(), jobs.size() - compiled)));
+             describe(compile_with_progress(needed.all(), run.context.device->threads,
+                                            run.shows_progress)));
   std::fflush(notes);
 }
 

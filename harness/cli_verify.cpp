@@ -12,6 +12,7 @@
 #include "harness/cli_compiler_flags.h"
 #include "harness/cli_run_sweep.h"
 #include "harness/cli_verbs.h"
+#include "harness/compile_progress.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/progress.h"
@@ -110,10 +111,16 @@ std::string group_of(const std::string& name) {
   return name.substr(begin, name.find('/', end + 1) - begin);
 }
 
-std::vector<Result> run_checks(const verify::Options& options, bool show_progress) {
+std::vector<Result> run_checks(const verify::Options& options, bool show_progress,
+                               std::FILE* notes) {
   std::optional<Progress> progress;
   std::string group;
   verify::Observer observer;
+  observer.compile = [&](const std::vector<CompileJob>& jobs) {
+    fmt::print(notes, "{}\n",
+               describe(compile_with_progress(jobs, options.device->threads, show_progress)));
+    std::fflush(notes);
+  };
   if (show_progress) {
     observer.planned = [&](double weight) { progress.emplace(stderr, weight); };
     observer.begins = [&](const std::string& name) {
@@ -173,7 +180,7 @@ int run(const VerifyFlags& flags) {
   std::FILE* const notes = data_only ? stderr : stdout;
   fmt::print(notes, "Device: {}. Seed {}.\n\n", describe(device), flags.seed);
   std::fflush(notes);
-  for (Result& result : run_checks(options, !flags.no_progress)) {
+  for (Result& result : run_checks(options, !flags.no_progress, notes)) {
     results.push_back(std::move(result));
   }
   if (!flags.only.empty() && results.empty()) {

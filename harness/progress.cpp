@@ -1,26 +1,25 @@
 #include "harness/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "harness/page.h"
 
 namespace attnlab {
 
 namespace {
 
 constexpr std::chrono::milliseconds kRedrawInterval(100);
-constexpr int kWidest = 100;
 constexpr int kBarWidth = 12;
+// What the first launches take says little of the rest.
+constexpr double kLeastShare = 0.01;
 
 // Columns to draw in. The last one stays free: some terminals wrap once it is filled.
 std::size_t usable_columns(std::FILE* stream) {
-  winsize size{};
-  const bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return static_cast<std::size_t>(std::min(known ? static_cast<int>(size.ws_col) : 80, kWidest)) -
-         1;
+  return std::min(columns_of(stream).value_or(kPageWidth), kPageWidth) - 1;
 }
 
 std::string time_text(double seconds) {
@@ -44,7 +43,7 @@ void Progress::begin(const std::string& what) {
   what_ = what;
   phase_.clear();
   if (terminal_) {
-    draw();
+    draw(Draw::now);
   } else {
     fmt::print(stream_, "{}  {}\n", status(), what_);
     std::fflush(stream_);
@@ -53,12 +52,18 @@ void Progress::begin(const std::string& what) {
 
 void Progress::phase(const std::string& what) {
   phase_ = what;
-  draw();
+  draw(Draw::if_due);
 }
 
 void Progress::advance(double weight) {
   done_ += weight;
-  draw();
+  draw(Draw::if_due);
+}
+
+void Progress::leave_out(double weight, const std::string& what) {
+  total_ -= weight;
+  what_ = what;
+  draw(Draw::now);
 }
 
 void Progress::line(const std::string& text) {
@@ -79,13 +84,14 @@ std::string Progress::status() const {
   const double share = share_done();
   const double elapsed =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const std::string left = share > 0.0 ? time_text(elapsed / share * (1.0 - share)) : "-:--";
+  const std::string left =
+      share >= kLeastShare ? time_text(elapsed / share * (1.0 - share)) : "-:--";
   return fmt::format("{:3.0f}%  {} left", std::floor(100.0 * share), left);
 }
 
-void Progress::draw() {
+void Progress::draw(Draw when) {
   const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || now - last_draw_ < kRedrawInterval) return;
+  if (!terminal_ || (when == Draw::if_due && now - last_draw_ < kRedrawInterval)) return;
   last_draw_ = now;
   const int filled = static_cast<int>(share_done() * kBarWidth);
   // The phase stands before the point, whose name is long and may be cut.

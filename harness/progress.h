@@ -17,14 +17,17 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void begin(const std::string& what);  // the point that starts now
+  void begin(const std::string& what);  // the point that starts now; always seen
   void phase(const std::string& what);  // what it is doing: verify, time (round 3/9), ...
   void advance(double weight);          // that much of the total is done
-  void line(const std::string& text);   // a line that stays (a failure, a warning)
+  // That much of the total need not be done: `what` is left.
+  void leave_out(double weight, const std::string& what);
+  void line(const std::string& text);  // a line that stays (a failure, a warning)
   void finish();
 
  private:
-  void draw();
+  enum class Draw { now, if_due };
+  void draw(Draw when);
   void clear();
   double share_done() const;
   std::string status() const;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <regex>
 #include <string>
@@ -45,6 +46,12 @@ TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
             "  0%  -:-- left  first\n 25%  T left  second\nsecond: failed\n");
 }
 
+// What the first of many launches takes says little of the others.
+TEST(Progress, NoTimeLeftIsGuessedFromTheFirstPercent) {
+  const std::string text = run_into_file(1000.0);
+  EXPECT_EQ(text, "  0%  -:-- left  first\n  0%  -:-- left  second\nsecond: failed\n");
+}
+
 TEST(Progress, NothingToDoIsAllDone) {
   EXPECT_NE(run_into_file(0.0).find("100%"), std::string::npos);
 }
@@ -53,6 +60,7 @@ TEST(Progress, NothingToDoIsAllDone) {
 class Terminal {
  public:
   explicit Terminal(unsigned short columns) {
+    unsetenv("COLUMNS");
     winsize size{.ws_row = 24, .ws_col = columns};
     int slave = -1;
     if (openpty(&master_, &slave, nullptr, nullptr, &size) != 0) return;
@@ -104,6 +112,19 @@ TEST(Progress, OneLineIsRedrawnAndClearedOnATerminal) {
   EXPECT_EQ(terminal.read_all(), kClear);
   progress.finish();
   EXPECT_EQ(terminal.read_all(), "") << "once";
+}
+
+TEST(Progress, WhatIsLeftOutIsNotPartOfTheTotal) {
+  const Terminal terminal(90);
+  if (!terminal.exists()) GTEST_SKIP() << "no pseudo-terminals here";
+  Progress progress(terminal.stream(), 4.0);
+  progress.begin("compile 4 units");
+  progress.leave_out(2.0, "compile 2 units");
+  EXPECT_TRUE(terminal.read_all().ends_with("  0%  -:-- left  0 done  compile 2 units\x1b[K"));
+  progress.advance(1.0);
+  progress.begin("compiled 1 of 2");
+  EXPECT_EQ(without_time(terminal.read_all()),
+            "\r[######------]  50%  T left  1 done  compiled 1 of 2\x1b[K");
 }
 
 TEST(Progress, RedrawsAtMostTenTimesASecond) {

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "harness/compile_progress.h"
+#include "harness/test_support.h"
 #include "kernels/api/compiler.h"
 #include "tests/paths.h"
 
@@ -55,6 +57,20 @@ class CompileAhead : public testing::Test {
   std::filesystem::path folder_;
   int calls_ = 0;
 };
+
+TEST_F(CompileAhead, ProgressCountsWhatTheCacheLacks) {
+  const std::vector<CompileJob> jobs = {
+      {unit("probe"), "sm_80"}, {unit("first"), "sm_80"}, {unit("second"), "sm_80"}};
+  testing::internal::CaptureStderr();
+  const CompiledAhead ahead = compile_with_progress(jobs, 1, true);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_PRED2(contains, text, "-:-- left  compile 3 units\n");
+  EXPECT_PRED2(contains, text, " 50%  ");
+  EXPECT_PRED2(contains, text, "left  compiled 1 of 2: first for sm_80\n");
+  EXPECT_PRED2(contains, text, "100%  0:00 left  compiled 2 of 2: second for sm_80\n");
+  EXPECT_EQ(ahead.compiled, 2U);
+  EXPECT_PRED2(contains, describe(ahead), " s, 1 from the cache.\n");
+}
 
 TEST_F(CompileAhead, ResultsComeInTheOrderOfTheJobs) {
   std::vector<CompileJob> jobs;

@@ -48,6 +48,17 @@ void Plan::add(const Setup& setup, Part part, const std::string& rest, double we
   if (wants(check.name)) checks_.push_back(std::move(check));
 }
 
+void Plan::launches(const Setup& setup, const Problem& problem) {
+  Problem with_pass = problem;
+  with_pass.pass = setup.pass;
+  needed_.add(with_pass,
+              {.kernel = setup.kernel->name,
+               .backend = setup.kernel->backend,
+               .implementation = setup.kernel,
+               .config = resolved(*setup.kernel, with_pass, setup.config, setup.device)},
+              setup.device);
+}
+
 void Plan::add_judged(const Setup& setup, Part part, const std::string& rest,
                       const std::shared_ptr<Subject>& subject) {
   if (const std::string reason = unsupported(setup, subject->problem()); !reason.empty()) {
@@ -55,6 +66,7 @@ void Plan::add_judged(const Setup& setup, Part part, const std::string& rest,
   }
   if (!wants(name_of(*setup.kernel, part, rest))) return;
   if (setup.pass != Pass::fwd) subject->wants_backward();
+  launches(setup, subject->problem());
   add(setup, part, rest, weight_of(subject->problem()), [setup, subject] {
     Trial trial(*subject, setup);
     trial.launch();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/compile_jobs.h"
 #include "harness/verify/trial.h"
 #include "harness/verify/verify.h"
 
@@ -42,16 +43,21 @@ class Plan {
             const std::string& reason);
   void add(const Setup& setup, Part part, const std::string& rest, double weight,
            std::function<void()> run);
+  // That a check which is asked for launches the setup on the problem.
+  void launches(const Setup& setup, const Problem& problem);
   // One launch, judged by the oracle; skipped with the reason where the setup is unsupported.
   void add_judged(const Setup& setup, Part part, const std::string& rest,
                   const std::shared_ptr<Subject>& subject);
 
+  // What all launches need compiled.
+  const std::vector<CompileJob>& needed() const { return needed_.all(); }
   std::vector<Check> take() { return std::move(checks_); }
 
  private:
   const Options& options_;
   std::vector<const Implementation*> kernels_;
   std::vector<Check> checks_;
+  CompileJobs needed_;
 };
 
 // Estimated cost of a launch and its share of the oracle, in FLOPs.

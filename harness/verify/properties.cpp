@@ -45,6 +45,7 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
   double weight = 0.0;
   for (const auto& subject : property.subjects) {
     if (setup.pass != Pass::fwd) subject->wants_backward();
+    plan.launches(setup, subject->problem());
     weight += weight_of(subject->problem());
   }
   plan.add(setup, Part::properties, rest, weight,

@@ -82,6 +82,7 @@ void plan_repeats(Plan& plan) {
           }
           if (!plan.wants(Plan::name_of(*kernel, Part::repeats, rest))) continue;
           if (pass != Pass::fwd) subject->wants_backward();
+          plan.launches(setup, problem);
           plan.add(setup, Part::repeats, rest, options.repeat * weight_of(problem),
                    [subject, setup, times = options.repeat] { repeat(*subject, setup, times); });
         }

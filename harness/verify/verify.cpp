@@ -132,7 +132,9 @@ std::vector<std::string> list(const Options& options) {
 }
 
 std::vector<Result> verify(const Options& options, const Observer& observer) {
-  std::vector<Check> checks = make_plan(options).take();
+  Plan plan = make_plan(options);
+  if (observer.compile && !plan.needed().empty()) observer.compile(plan.needed());
+  std::vector<Check> checks = plan.take();
   double total = 0.0;
   for (const Check& check : checks) total += check.weight;
   if (observer.planned) observer.planned(total);

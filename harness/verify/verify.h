@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/api/compiler.h"
 #include "kernels/api/implementation.h"
 
 namespace attnlab::verify {
@@ -71,6 +72,9 @@ struct Result {
 
 // Told about every check as it comes. All may be empty.
 struct Observer {
+  // Once, before all others, where there is something: what the checks need compiled. Whatever is
+  // not compiled here is when the first check needs it, one unit at a time.
+  std::function<void(const std::vector<CompileJob>& jobs)> compile;
   std::function<void(double total_weight)> planned;  // once, before the first check
   std::function<void(const std::string& name)> begins;
   std::function<void(const Result& result, double weight)> ended;

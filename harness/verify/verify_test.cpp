@@ -506,6 +506,34 @@ TEST(Verifier, RandomProblemsHaveFewCompiled) {
   EXPECT_EQ(compiled.size(), 24U);
 }
 
+// Once, before anything is planned or run, and each unit once: of shapes, random problems,
+// properties and repeats, and of a backward also the forward before it.
+TEST(Verifier, WhatTheChecksNeedIsKnownBeforeTheFirst) {
+  const Device cpu = device();
+  Implementation kernel = kFake<Fault::none>;
+  kernel.units = [](const Problem& problem, const Config&, const Device&) {
+    return std::vector<KernelUnit>{{.name = to_string(problem.pass)}};
+  };
+  std::vector<std::string> seen;
+  Observer observer;
+  observer.compile = [&](const std::vector<CompileJob>& jobs) {
+    for (const CompileJob& job : jobs) seen.push_back(job.unit.name);
+  };
+  observer.planned = [&](double) { seen.emplace_back("planned"); };
+  const auto needed = [&](const Implementation& asked, const std::string& only) {
+    seen.clear();
+    verify({.kernels = {&asked}, .device = &cpu, .random = 4, .repeat = 2, .only = only}, observer);
+    return seen;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(needed(kernel, "fake/shapes/packed/causal/dropout0.2/f32/bwd"),
+            (Names{"fwd", "bwd", "planned"}));
+  EXPECT_EQ(needed(kernel, "*/permuted-keys/none/f32"), (Names{"fwdbwd", "planned"}));
+  EXPECT_EQ(needed(kernel, "fake/random/*/fwd"), (Names{"fwd", "planned"}));
+  EXPECT_EQ(needed(kernel, "fake/repeats/*/fwd"), (Names{"fwd", "planned"}));
+  EXPECT_EQ(needed(kFake<Fault::none>, "fake/random/*/fwd"), Names{"planned"}) << "nothing";
+}
+
 TEST(Verifier, NamesAreUnique) {
   const Device cpu = device();
   std::vector<std::string> names = list({.kernels = {&kFake<Fault::none>}, .device = &cpu});
