@@ -124,9 +124,12 @@ int run_command_line(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.require_subcommand(0, 1);
   const std::vector<Verb> verbs = {
-      add_compile_verb(app), add_doctor_verb(app), add_list_verb(app),
-      add_model_verb(app),   add_peak_verb(app),   add_run_verb(app, join_command_line(argc, argv)),
-      add_table_verb(app),   add_verify_verb(app), add_compile_worker_verb(app)};
+      add_compile_verb(app),       add_completion_verb(app),
+      add_doctor_verb(app),        add_list_verb(app),
+      add_man_verb(app),           add_model_verb(app),
+      add_peak_verb(app),          add_run_verb(app, join_command_line(argc, argv)),
+      add_table_verb(app),         add_verify_verb(app),
+      add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");
   }

@@ -12,6 +12,7 @@
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
+#include "harness/shipped.h"
 #include "harness/support.h"
 
 namespace attnlab {
@@ -202,11 +203,14 @@ Verb add_list_verb(CLI::App& app) {
       app.add_subcommand("list", "Show kernels, what they support and why not, devices, sweeps");
   command->footer(kFooter);
   struct Flags {
-    std::string sweeps = "sweeps";
+    std::string sweeps = here_or_shipped("sweeps").string();
     std::string format = "table";
   };
   const auto flags = std::make_shared<Flags>();
-  command->add_option("--sweeps", flags->sweeps, "The folder of sweep files (default: sweeps)")
+  command
+      ->add_option(
+          "--sweeps", flags->sweeps,
+          "The folder of sweep files (default: sweeps, here or as it came with the program)")
       ->type_name("DIR")
       ->group("Input");
   command->add_option("--format", flags->format, "table or json")

@@ -28,6 +28,9 @@ Verb add_model_verb(CLI::App& app);
 Verb add_compile_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
 Verb add_peak_verb(CLI::App& app);
+// These two describe `app`, which must have all its verbs when they run.
+Verb add_completion_verb(CLI::App& app);
+Verb add_man_verb(CLI::App& app);
 Verb add_compile_worker_verb(CLI::App& app);  // hidden: what compile_ahead() starts
 
 // The first device that fits the choice; one without a name where the machine has none.

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/shipped.h"
+
 namespace attnlab {
 namespace {
 
@@ -20,19 +22,11 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// In the source tree that the program was built in: the folder of the program, or one above it.
 std::filesystem::path find_script() {
-  namespace fs = std::filesystem;
   if (const std::string folder = environment("ATTNLAB_PEER_DIR"); !folder.empty()) {
-    return fs::path(folder) / kScript;
+    return std::filesystem::path(folder) / kScript;
   }
-  std::error_code error;
-  for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-       folder.has_relative_path(); folder = folder.parent_path()) {
-    const fs::path script = folder / "scripts" / "peers" / kScript;
-    if (fs::exists(script, error)) return script;
-  }
-  return {};
+  return shipped(std::filesystem::path("scripts/peers") / kScript);
 }
 
 // Indented, so that it is told apart from our own words.

@@ -13,6 +13,7 @@
 #include "harness/grid.h"
 #include "harness/repro.h"
 #include "harness/safetensors.h"
+#include "harness/shipped.h"
 #include "reference/dropout.h"
 
 namespace attnlab {
@@ -146,7 +147,9 @@ std::string TensorSaver::report(const std::vector<nlohmann::ordered_json>& recor
                                                               : "as they were verified last";
   return wrap(fmt::format("Saved {} to {}, {}. Check them with NumPy:", fmt::join(names_, ", "),
                           path_.string(), verdict)) +
-         fmt::format("  python3 scripts/check_saved.py {}\n", shell_word(path_.string()));
+         fmt::format("  python3 {} {}\n",
+                     shell_word(here_or_shipped("scripts/check_saved.py").string()),
+                     shell_word(path_.string()));
 }
 
 }  // namespace attnlab

@@ -97,7 +97,8 @@ TEST_P(CliRoundTrip, WhatARunSavedGivesTheSameBitsAgain) {
   std::string names;
   for (const auto& [name, view] : saved("a.st").tensors) names += name + ",";
   EXPECT_EQ(names, GetParam().tensors);
-  EXPECT_PRED2(contains, first_.out, "\n  python3 scripts/check_saved.py a.st\n");
+  EXPECT_PRED2(contains, first_.out,
+               "\n  python3 " + in_tree("scripts/check_saved.py") + " a.st\n");
   EXPECT_PRED2(contains, first_.out, ", which passed");
 
   const Result second = run_fast("--input a.st" + rest + " --out b.jsonl --save b.st");

@@ -27,9 +27,9 @@ TEST_F(Cli, AloneItPrintsHelpAndFails) {
 }
 
 TEST_F(Cli, EveryHelpHasExamplesAndFitsThePage) {
-  for (const char* arguments :
-       {"--help", "compile --help", "doctor --help", "list --help", "model --help", "peak --help",
-        "run --help", "table --help", "verify --help"}) {
+  for (const char* arguments : {"--help", "compile --help", "completion --help", "doctor --help",
+                                "list --help", "man --help", "model --help", "peak --help",
+                                "run --help", "table --help", "verify --help"}) {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments;
     EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab ");
@@ -115,6 +115,8 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"table bad.json --valu x", "did you mean '--value'?"},
       {"list --format csv", "--format"},
       {"list more", "one argument too many"},
+      {"completion", "shell is required"},
+      {"completion tcsh", "'tcsh' is none of bash, zsh, fish"},
   };
   for (const auto& [arguments, message] : cases) {
     const Result result = run(arguments);

@@ -1,0 +1,30 @@
+# cmake --install: the program, what it finds beside itself (share/attnlab, harness/shipped.h), the
+# documents, and what shells and man show of it, which the program itself writes.
+include(GNUInstallDirs)
+install(TARGETS attnlab RUNTIME)
+install(DIRECTORY sweeps DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab)
+install(DIRECTORY scripts/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scripts
+  FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+install(PROGRAMS scripts/check_saved.py DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scripts)
+install(FILES README.md HACKING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(FILES sweeps/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/sweeps)
+install(FILES results/README.md results/cpu-notes.md results/record.schema.json
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/results)
+install(FILES results/nvidia-h200/README.md results/nvidia-h200/v3-log.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/results/nvidia-h200)
+
+# attnlab_describe(FILE FOLDER ARGUMENTS...): what the program prints, in a file of its own.
+function(attnlab_describe file folder)
+  set(made ${PROJECT_BINARY_DIR}/generated/installed/${file})
+  list(JOIN ARGN " " arguments)
+  install(CODE "
+    file(MAKE_DIRECTORY \"${PROJECT_BINARY_DIR}/generated/installed\")
+    execute_process(COMMAND \"$<TARGET_FILE:attnlab>\" ${arguments} OUTPUT_FILE \"${made}\"
+      COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${made} DESTINATION ${folder})
+endfunction()
+attnlab_describe(attnlab ${CMAKE_INSTALL_DATADIR}/bash-completion/completions completion bash)
+attnlab_describe(_attnlab ${CMAKE_INSTALL_DATADIR}/zsh/site-functions completion zsh)
+attnlab_describe(attnlab.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d completion fish)
+attnlab_describe(attnlab.1 ${CMAKE_INSTALL_MANDIR}/man1 man)
