@@ -35,7 +35,7 @@ packages() { in_root "dpkg-query --show | wc -l"; }
 
 step "a bare root of Debian 12"
 mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) bookworm .*/\2/p' \
-  /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+  /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1 || true)
 debootstrap --variant=minbase bookworm "$root" $mirror >"${root%/*}/debootstrap.log" 2>&1 || {
   tail -n 5 "${root%/*}/debootstrap.log" >&2
   exit 3
