@@ -45,6 +45,19 @@ TEST(ModelOfAGpu, CountsTheTilesThatItWouldTake) {
   EXPECT_PRED2(contains, kernel_of(a100["points"][0], "v3")["reason"].get<std::string>(), "9.0");
 }
 
+// A forward and a backward have a tile each; neither is what v1 would make of no memory at all.
+TEST(ModelOfAGpu, WhatTwoPassesLeaveOpenIsNoTile) {
+  Sweep sweep;
+  set_axis(sweep, "kernel", "v1", "kernel");
+  set_axis(sweep, "pass", "fwdbwd", "pass");
+  set_axis(sweep, "dtype", "f16", "dtype");
+  set_axis(sweep, "seqlen", "1024", "seqlen");
+  const Device device = device_of(*parse_gpus("H200", "--gpu").front());
+  const ModelJson model = make_model(expand(sweep, builtin_registry(), device), device, {});
+  EXPECT_EQ(kernel_of(model["points"][0], "v1")["status"], "counted");
+  for (const ModelJson& tile : model["points"][0]["tiles"]) EXPECT_GE(tile["block_m"], 16) << tile;
+}
+
 TEST_F(Cli, TheModelCountsTheKernelsOfAGpuThatIsNotHere) {
   const Result result =
       run("model --backend cuda --gpu A100,H200 --kernel v1,v2 --dtype f16 --format json");
