@@ -176,7 +176,7 @@ std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Regi
     if (competitor.implementation == nullptr) {
       competitor.unsupported =
           available.empty()
-              ? fmt::format("this build has no {} kernels yet", to_string(device.backend))
+              ? fmt::format("there are no kernels on backend {}", to_string(device.backend))
               : fmt::format("no kernel '{}' on backend {}; there are: {}", name,
                             to_string(device.backend), fmt::join(available, ", "));
       competitors.push_back(competitor);

@@ -1,6 +1,6 @@
 // What each backend's devices offer: memory and queue, clocks, counters, peaks. The functions that
-// kernels/api declares and the harness calls, handed to the CPU's or CUDA's side; the only file but
-// kernels/builtin.cpp that knows whether the build has CUDA.
+// kernels/api declares and the harness calls, handed to the CPU's or CUDA's side; the only file
+// that knows whether the build has CUDA.
 #include <stdexcept>
 
 #include "kernels/api/counters.h"

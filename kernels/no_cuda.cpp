@@ -2,6 +2,9 @@
 #include <stdexcept>
 
 #include "kernels/api/compiler.h"
+#include "kernels/cuda/blas.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_map.h"
 
 namespace attnlab {
 namespace {
@@ -22,4 +25,25 @@ std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int,
 
 int run_compile_worker() { fail(); }
 
+// What prepares and launches the kernels of a GPU, which this build can count all the same.
+namespace cuda {
+
+std::shared_ptr<const Module> load(const KernelUnit&, const Device&) { fail(); }
+
+Module::~Module() = default;
+CUfunction Module::function(const std::string&) const { fail(); }
+
+void launch(CUfunction, const std::string&, const LaunchShape&, CUstream, void**) { fail(); }
+void clear_bytes(CUstream, void*, u64, const std::string&) { fail(); }
+void clear_words(CUstream, void*, u64, const std::string&) { fail(); }
+
+Blas& Blas::of(const Device&) { fail(); }
+void Blas::use(CUstream, void*, u64) { fail(); }
+void Blas::run(const Gemm&, const GemmTypes&, const void*, const void*, void*) { fail(); }
+void Blas::run(const Gemm&, const GemmTypes&, const void*) { fail(); }
+
+TensorMapSpec slab_of(const TileTensor&) { fail(); }
+TensorMap make_tensor_map(const TensorMapSpec&) { fail(); }
+
+}  // namespace cuda
 }  // namespace attnlab

@@ -241,7 +241,18 @@ TEST_F(Cli, NothingThatCouldRunIsExitThree) {
   EXPECT_EQ(result.code, 3) << result.err;
   const Json record = Json::parse(read(folder_ / "r.jsonl"));
   EXPECT_EQ(record["status"], "unsupported");
-  EXPECT_PRED2(contains, record["reason"].get<std::string>(), "cuda");
+  EXPECT_PRED2(contains, record["reason"].get<std::string>(), "this machine has no cuda device: ");
+}
+
+TEST_F(Cli, WithoutNvrtcKernelsAreCountedAndCompilingNamesTheRemedy) {
+  const Result counted = run("model --backend cuda --gpu A100 --seqlen 64 --kernel minimal");
+  EXPECT_EQ(counted.code, 0) << counted.err;
+  EXPECT_FALSE(contains(counted.out, "unsupported")) << counted.out;
+  const Result result =
+      run("compile --kernel minimal --head-dim 64 --arch sm_80 --cache-dir cache --no-progress");
+  if (result.code == 0) GTEST_SKIP() << "there is an NVRTC";
+  EXPECT_EQ(result.code, 3);
+  EXPECT_PRED2(contains, result.err, "scripts/setup.sh --cuda");
 }
 
 TEST_F(Cli, CountersThatAreRequiredAndNotThereAreExitThree) {

@@ -18,8 +18,8 @@ struct Result {
   std::string out, err;
 };
 
-Result model(const std::string& arguments) {
-  std::istringstream stream("attnlab model --backend cpu " + arguments);
+Result model(const std::string& arguments, const std::string& backend = "cpu") {
+  std::istringstream stream("attnlab model --backend " + backend + " " + arguments);
   Texts words;
   for (std::string word; stream >> word;) words.push_back(word);
   std::vector<const char*> argv;
@@ -36,6 +36,7 @@ Result model(const std::string& arguments) {
 struct Golden {
   const char* file;
   const char* arguments;
+  const char* backend = "cpu";
 };
 
 void PrintTo(const Golden& golden, std::ostream* stream) { *stream << golden.file; }
@@ -43,7 +44,7 @@ void PrintTo(const Golden& golden, std::ostream* stream) { *stream << golden.fil
 class GoldenModel : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenModel, IsUnchanged) {
-  const Result result = model(GetParam().arguments);
+  const Result result = model(GetParam().arguments, GetParam().backend);
   EXPECT_EQ(result.code, 0) << result.err;
   const std::string file = in_tree("tests/golden/") + GetParam().file;
   if (std::getenv("ATTNLAB_UPDATE_GOLDEN") != nullptr) std::ofstream(file) << result.out;
@@ -67,6 +68,9 @@ const Golden kGolden[] = {
     {"model-several.txt",
      "--kernel naive,v2 --seqlen 1k:16k:x4 --mask none,causal --dtype f32,f16"},
     {"model.csv.txt", "--kernel naive,v2 --seqlen 256,512 --mask causal --gpu A100 --format csv"},
+    // The same in every build, with CUDA's headers or without.
+    {"model-gpu.txt",
+     "--pass fwdbwd --seqlen 4k --head-dim 128 --dtype f16 --mask causal --gpu H200", "cuda"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(kGolden));

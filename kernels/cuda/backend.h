@@ -1,11 +1,10 @@
 // What all CUDA implementations share: what no GPU runs, and what their kernels get of a problem.
 #pragma once
 
-#include <cuda.h>
-
 #include <string>
 
 #include "kernels/api/implementation.h"
+#include "kernels/cuda/handles.h"
 #include "kernels/shared/params.h"
 
 namespace attnlab::cuda {

@@ -97,10 +97,6 @@ Blas& Blas::of(const Device& device) {
   return handles.emplace(device.ordinal, Blas(handle)).first->second;
 }
 
-u64 Blas::workspace_bytes(const Device& device) {
-  return u64{device.compute_capability >= 90 ? 32u : 4u} << 20;
-}
-
 void Blas::use(CUstream stream, void* workspace, u64 workspace_bytes) {
   const auto handle = static_cast<cublasHandle_t>(handle_);
   check(cublas().set_stream(handle, stream), "its stream");  // forgets the workspace

@@ -1,13 +1,12 @@
 // Matrix products by cuBLAS, which is opened when a product is first needed.
 #pragma once
 
-#include <cuda.h>
-
 #include <filesystem>
 #include <string>
 
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
+#include "kernels/cuda/handles.h"
 #include "kernels/shared/base.h"
 
 namespace attnlab::cuda {
@@ -63,7 +62,9 @@ class Blas {
 
   // What use() wants: 32 MiB from sm_90 on, else 4 MiB, as NVIDIA recommends (cuBLAS
   // documentation, cublasSetWorkspace()).
-  static u64 workspace_bytes(const Device& device);
+  static u64 workspace_bytes(const Device& device) {
+    return u64{device.compute_capability >= 90 ? 32u : 4u} << 20;
+  }
 
   // The products that follow run on `stream`, one after the other, in `workspace` (aligned to 256
   // bytes): so they allocate nothing and can be captured into a graph.

@@ -1,13 +1,12 @@
 // Kernels compiled at run time by NVRTC, and the cubins kept on disk.
 #pragma once
 
-#include <cuda.h>
-
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "kernels/api/compiler.h"
+#include "kernels/cuda/handles.h"
 
 namespace attnlab::cuda {
 

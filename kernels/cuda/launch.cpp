@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch_attributes.h"
 
 namespace attnlab::cuda {
 
@@ -58,6 +59,14 @@ void launch(CUfunction function, const std::string& name, const LaunchShape& sha
   config.attrs = attributes.list;
   config.numAttrs = attributes.count;
   check(driver().cuLaunchKernelEx(&config, function, parameters, nullptr), "launching " + name);
+}
+
+void clear_bytes(CUstream stream, void* data, u64 bytes, const std::string& what) {
+  check(driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(data), 0, bytes, stream), what);
+}
+
+void clear_words(CUstream stream, void* data, u64 words, const std::string& what) {
+  check(driver().cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(data), 0, words, stream), what);
 }
 
 }  // namespace attnlab::cuda

@@ -1,8 +1,6 @@
 // Kernels as functions: an entry of a module with the types of its parameters.
 #pragma once
 
-#include <cuda.h>
-
 #include <string>
 #include <type_traits>
 
@@ -29,18 +27,16 @@ struct LaunchShape {
   u64 dynamic_shared_bytes = 0;
 };
 
-// What the driver is told beside the sizes.
-struct LaunchAttributes {
-  CUlaunchAttribute list[2] = {};
-  unsigned count = 0;
-};
-LaunchAttributes attributes_of(const Grid& grid);
-
 // `parameters` are the addresses of the values of the kernel's parameters. `name` is for the
 // message of what it throws: as check() does, and std::runtime_error where the grid has more blocks
 // than a line of them can have (2^31 - 1), or clusters that do not divide it.
 void launch(CUfunction function, const std::string& name, const LaunchShape& shape, CUstream stream,
             void** parameters);
+
+// Zeros from `data` on; both are asynchronous. `what` is for the message of what they throw: as
+// check() does. Words have 4 bytes and are aligned.
+void clear_bytes(CUstream stream, void* data, u64 bytes, const std::string& what);
+void clear_words(CUstream stream, void* data, u64 words, const std::string& what);
 
 // `Parameters` must be the types of the kernel's parameters: nobody can check that.
 template <class... Parameters>

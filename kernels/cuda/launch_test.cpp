@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "kernels/cuda/launch_attributes.h"
+
 namespace attnlab::cuda {
 namespace {
 

@@ -8,7 +8,6 @@
 
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/naive/cuda_products.h"
@@ -146,10 +145,9 @@ class Prepared : public PreparedKernel {
                 Dtype dtype, const Tensors& tensors, CUstream stream) {
     for (const Range& zeros : calls.zeros) {
       const u64 begin = static_cast<u64>(zeros.begin * size_bytes(dtype));
-      cuda::check(cuda::driver().cuMemsetD8Async(
-                      reinterpret_cast<CUdeviceptr>(cuda::behind(result, begin)), 0,
-                      static_cast<u64>(zeros.size() * size_bytes(dtype)), stream),
-                  "clearing rows that see nothing");
+      cuda::clear_bytes(stream, cuda::behind(result, begin),
+                        static_cast<u64>(zeros.size() * size_bytes(dtype)),
+                        "clearing rows that see nothing");
     }
     const cuda::GemmTypes types = {
         .factors = problem_.dtype, .result = dtype, .precision = precision_};

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "kernels/cuda/backend.h"
-#include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
@@ -141,9 +140,7 @@ class Prepared : public PreparedKernel {
     u32* next_item = nullptr;
     if (parts_.next_item != 0) {
       next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
-      cuda::check(
-          cuda::driver().cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(next_item), 0, 1, stream),
-          "clearing a counter");
+      cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
     const Grid grid = forward_grid(problem_, params.shape, config_);
     const u64 blocks = min(static_cast<u64>(work_items(grid)), places_);
