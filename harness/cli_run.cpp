@@ -67,7 +67,8 @@ without them, and time.contenders of a record says with how many it took turns. 
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 
 --tune times the tiles (and warps, stages, turns) that a kernel names and can take on the problem,
-beside its own choice, and prints for each problem the tile with the fastest config first, with
+beside its own choice, and prints for each problem and kernel the tile with the fastest config
+first: on a CPU with the bytes that its schedule asks for and its workspace, on a GPU with
 registers, spills and shared memory; what spills is recorded as invalid, which is no failure here.
 An axis that is given is not tried.
 
@@ -87,6 +88,7 @@ Examples:
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
   attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require
   attnlab run --backend cuda --kernel naive --seqlen 1k:4k:x2 --protocol regime=settled --energy
+  attnlab run --kernel v2 --head-dim 64 --seqlen 1k --tune
   attnlab run --backend cuda --kernel v3 --dtype f16 --head-dim 128 --seqlen 4k --tune
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 

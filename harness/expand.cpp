@@ -142,16 +142,29 @@ std::vector<Config> make_configs(const Axes& axes, const Implementation& impleme
   return configs;
 }
 
+bool is_given(const Axes& axes, std::string_view name) {
+  if (name.starts_with("block_")) return !axes.block.empty();
+  return std::ranges::any_of(config_axis_rows(), [&](const ConfigAxisRow& row) {
+    return row.help.name == name && !(axes.*row.member).empty();
+  });
+}
+
+// Whether the axes leave a value to the kernel: by no word of it, or by the 0 or -1 that says so.
+bool is_open(const Axes& axes, const ConfigAxis& axis, std::int64_t value) {
+  return value == axis.default_value && (value <= 0 || !is_given(axes, axis.name));
+}
+
 // The configs that tuning tries: what `configs` leave open takes each value that the kernel wants
 // tried, all with all.
-std::vector<Config> add_tried(std::vector<Config> configs, const Implementation& implementation) {
+std::vector<Config> add_tried(std::vector<Config> configs, const Axes& axes,
+                              const Implementation& implementation) {
   for (int i = 0; i < implementation.num_axes; ++i) {
     const ConfigAxis& axis = implementation.axes[i];
     if (axis.tried.empty()) continue;
     std::vector<Config> more;
     for (const Config& config : configs) {
-      const bool open = config.get(axis.name) == axis.default_value;
       const std::vector<std::int64_t> own = {config.get(axis.name)};
+      const bool open = is_open(axes, axis, own.front());
       for (const std::int64_t value : open ? axis.tried : std::span<const std::int64_t>(own)) {
         more.push_back(config);
         more.back().set(axis.name, value);
@@ -189,7 +202,7 @@ std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Regi
     }
     if (!tune) continue;
     competitor.tried = true;
-    for (const Config& config : add_tried(configs, *competitor.implementation)) {
+    for (const Config& config : add_tried(configs, axes, *competitor.implementation)) {
       competitor.config = config;
       competitors.push_back(competitor);
     }

@@ -7,6 +7,8 @@
 #include "harness/fake_kernels.h"
 #include "harness/sweep.h"
 #include "harness/test_support.h"
+#include "kernels/api/compiler.h"
+#include "kernels/api/registry.h"
 #include "tests/paths.h"
 
 namespace attnlab {
@@ -373,11 +375,37 @@ TEST(Expand, TuningTriesWhatIsOpen) {
                    "v2 block_m=64,block_n=32,stages=1", "v2 block_m=64,block_n=32,stages=4",
                    "v2 block_m=128,block_n=32,stages=1"}));
 
-  sweep = sweep_of({{"kernel", "v2"}, {"stages", "1"}});
-  sweep.tune = true;
-  const auto given = expand(sweep, Registry(kAll), fake::cpu());
-  EXPECT_EQ(names(given.at(0)),
+  const auto with = [](const char* axis, const char* values) {
+    Sweep given = sweep_of({{"kernel", "v2"}, {axis, values}});
+    given.tune = true;
+    return names(expand(given, Registry(kAll), fake::cpu()).at(0));
+  };
+  EXPECT_EQ(with("stages", "1"),
             (Texts{"v2 block_m=64,block_n=32,stages=1", "v2 block_m=128,block_n=32,stages=1"}));
+  EXPECT_EQ(with("block", "64x32"),  // its default, but asked for
+            (Texts{"v2 block_m=64,block_n=32,stages=2", "v2 block_m=64,block_n=32,stages=1",
+                   "v2 block_m=64,block_n=32,stages=4"}));
+}
+
+TEST(Expand, TuningTriesTilesOfEveryKernelThatHasSome) {
+  for (const Implementation* kernel : builtin_registry().all()) {
+    const bool has_tiles = default_config(*kernel).contains("block_m");
+    for (const char* name : {"block_m", "block_n"}) {
+      for (int i = 0; i < kernel->num_axes; ++i) {
+        const ConfigAxis& axis = kernel->axes[i];
+        if (std::string_view(axis.name) != name) continue;
+        EXPECT_GE(axis.tried.size(), 3u) << kernel->name << " on " << to_string(kernel->backend);
+        for (const std::int64_t value : axis.tried) EXPECT_LE(value, axis.maximum);
+      }
+    }
+    Sweep sweep = sweep_of({{"kernel", kernel->name}, {"dtype", "f16"}});
+    sweep.tune = true;
+    const Device device =
+        kernel->backend == Backend::cpu ? available_devices().back() : device_of_arch("sm_90a");
+    const std::size_t tried = expand(sweep, builtin_registry(), device).at(0).competitors.size();
+    EXPECT_EQ(tried > 4, has_tiles)
+        << tried << " configs of " << kernel->name << " on " << to_string(kernel->backend);
+  }
 }
 
 }  // namespace

@@ -166,6 +166,15 @@ FieldValues read_all(const Fields& fields, const RecordJson& record) {
   return values;
 }
 
+std::vector<FieldValues> distinct_keys(const Fields& fields, const Records& records) {
+  std::vector<FieldValues> keys;
+  for (const RecordJson& record : records) {
+    FieldValues key = read_all(fields, record);
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 // The distinct keys; numbers ascend, text stands in the order in which it first appears. Points
 // that came out count first: a sweep records what it cannot run before it runs the rest.
 std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& records) {
@@ -252,6 +261,7 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
   if (options.values.empty()) pivot.values = default_values(records);
   pivot.row_keys = ordered_keys(pivot.rows, records);
   pivot.col_keys = ordered_keys(pivot.cols, records);
+  if (options.rows_in_order) pivot.row_keys = distinct_keys(pivot.rows, records);
   const auto index = [](const std::vector<FieldValues>& keys, const FieldValues& key) {
     return static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
   };

@@ -12,6 +12,7 @@ enum class TableFormat { table, markdown, csv, json };
 
 struct TableOptions {
   std::vector<std::string> rows;    // field names (see field_help()); empty: those that vary
+  bool rows_in_order = false;       // as the records stand; else numbers ascend
   std::vector<std::string> cols;    // empty: kernel and config
   std::vector<std::string> values;  // empty: time_ms and tflops... the default comparison
   // Only records whose field has one of the values (in their exact text).

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "harness/axes.h"
 #include "harness/fields.h"
+#include "harness/grid.h"
 #include "harness/table.h"
 
 namespace attnlab {
@@ -35,14 +38,53 @@ std::vector<std::string> telling_fields(const std::vector<RecordJson>& records) 
   return fields;
 }
 
-std::string table_of(std::vector<RecordJson> records) {
-  std::stable_sort(records.begin(), records.end(), [](const RecordJson& a, const RecordJson& b) {
-    return median_of(a) < median_of(b);
+// What tells why one tile is slower than another: what a GPU's compiler made of it; on a CPU what
+// its schedule asks of memory, and the fast memory that it wants.
+std::vector<std::string> telling_values(const std::vector<RecordJson>& records) {
+  const bool on_gpu = std::any_of(records.begin(), records.end(), [](const RecordJson& record) {
+    return record.at("backend") == "cuda";
   });
+  if (on_gpu) return {"time_ms", "tflops", "registers", "spill_bytes", "shared_kib"};
+  return {"time_ms", "gflops", "requested_mib", "workspace_mib"};
+}
+
+// Where a record stands: kernels, and the tiles of each, by their fastest config; the configs of a
+// tile by their values.
+class TuningOrder {
+ public:
+  TuningOrder(const std::vector<RecordJson>& records, const std::vector<std::string>& fields) {
+    for (const std::string& name : fields) fields_.push_back(&find_field(name, ""));
+    for (const RecordJson& record : records) {
+      for (const std::string& name : {kernel(record), tile(record)}) {
+        const auto [best, is_new] = best_s_.try_emplace(name, median_of(record));
+        best->second = std::min(best->second, median_of(record));
+      }
+    }
+  }
+  auto operator()(const RecordJson& record) const {
+    std::vector<RecordJson> values;
+    for (const Field* field : fields_) values.push_back(field->read(record));
+    return std::tuple(best_s_.at(kernel(record)), kernel(record), best_s_.at(tile(record)),
+                      tile(record), values);
+  }
+
+ private:
+  static std::string kernel(const RecordJson& record) { return record.at("kernel"); }
+  static std::string tile(const RecordJson& record) {
+    return kernel(record) + " " + find_field("block", "").read(record).dump();
+  }
+
+  std::vector<const Field*> fields_;
+  std::map<std::string, double> best_s_;
+};
+
+std::string table_of(std::vector<RecordJson> records) {
   TableOptions options;
   options.rows = telling_fields(records);
+  options.rows_in_order = true;
+  std::ranges::stable_sort(records, {}, TuningOrder(records, options.rows));
   options.cols = {"backend"};
-  options.values = {"time_ms", "tflops", "registers", "spill_bytes", "shared_kib"};
+  options.values = telling_values(records);
   return render_table(records, options);
 }
 
@@ -75,6 +117,13 @@ std::string render_tuning(const std::vector<RecordJson>& records) {
   for (const auto& [problem, own] : problems) {
     if (!text.empty()) text += "\n";
     text += table_of(own);
+  }
+  const Field& block = find_field("block", "");
+  const bool any_without_block =
+      std::any_of(records.begin(), records.end(),
+                  [&](const RecordJson& record) { return block.read(record).is_null(); });
+  if (any_without_block) {
+    text += "\n" + wrap("Block -: the kernel's own choice, or a kernel without tiles.");
   }
   return text;
 }

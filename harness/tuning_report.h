@@ -8,8 +8,8 @@
 namespace attnlab {
 
 // A table for each problem, in the order of the records: what tells its configs apart, time, rate,
-// registers, spills and shared memory. The tile with the fastest config comes first, with its other
-// configs behind it.
+// and on a GPU registers, spills and shared memory, on a CPU requested bytes and workspace. The
+// tile with the fastest config comes first, with its other configs behind it.
 std::string render_tuning(const std::vector<nlohmann::ordered_json>& records);
 
 // Those that say how a tuning run went: a config that was tried and spills registers is no failure.

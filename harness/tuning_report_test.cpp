@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/record.h"
+#include "harness/test_support.h"
 #include "tests/paths.h"
 
 namespace attnlab {
@@ -12,12 +13,14 @@ namespace {
 
 using Records = std::vector<nlohmann::ordered_json>;
 
-// v1 with four configs of one problem, and others.
-Records records_of_v1() {
+// v1 with four configs of one problem, as on a GPU.
+Records records_of_v1(const char* backend = "cuda") {
   std::vector<std::string> warnings;
   Records own;
   for (const auto& record : read_records(in_tree("tests/data/passes.jsonl"), warnings)) {
-    if (record["kernel"] == "v1") own.push_back(record);
+    if (record["kernel"] != "v1") continue;
+    own.push_back(record);
+    own.back()["backend"] = backend;
   }
   return own;
 }
@@ -44,6 +47,24 @@ TEST(TuningReport, TheFastestComesFirstAndWhatFailedLast) {
   EXPECT_NE(text.find("registers spill"), std::string::npos) << text;
 }
 
+// The table of one kernel does not order that of the next.
+TEST(TuningReport, EveryKernelHasItsOwnOrderOfTiles) {
+  Records records = records_of_v1("cpu");
+  const double seconds[] = {1e-3, 2e-3, 4e-3, 3e-3};
+  for (std::size_t i = 0; i < 4; ++i) {
+    records[i]["kernel"] = i < 2 ? "v1" : "v2";
+    records[i]["config"] = {{"block_m", 16 * (1 + i % 2)}, {"block_n", 64}};
+    records[i]["time"]["median_s"] = seconds[i];
+  }
+  const std::string text = render_tuning(records);
+  std::size_t place = 0;
+  for (const char* row : {"v1      16x64", "v1      32x64", "v2      32x64", "v2      16x64"}) {
+    const std::size_t next = text.find(row, place);
+    ASSERT_NE(next, std::string::npos) << row << " in\n" << text;
+    place = next;
+  }
+}
+
 TEST(TuningReport, AConfigThatSpillsIsNoFailure) {
   Records records = records_of_v1();
   const auto compiled = [](int spilled) -> nlohmann::ordered_json {
@@ -56,6 +77,14 @@ TEST(TuningReport, AConfigThatSpillsIsNoFailure) {
   const Records others = without_spilling(records);
   ASSERT_EQ(others.size(), 3u);
   EXPECT_EQ(others[1]["compile"], compiled(0));
+}
+
+TEST(TuningReport, OnACpuAreNoRegistersButBytes) {
+  const std::string text = render_tuning(records_of_v1("cpu"));
+  EXPECT_PRED2(contains, text, " ms  GFLOP/s  requested MiB  work MiB\n");
+  for (const char* title : {"registers", "spill", "shared"}) {
+    EXPECT_EQ(text.find(title), std::string::npos) << text;
+  }
 }
 
 TEST(TuningReport, EveryProblemHasItsTable) {

@@ -23,9 +23,12 @@ namespace {
 
 using cpu::Executor;
 
+constexpr std::int64_t kTriedRows[] = {32, 64, 128};
+constexpr std::int64_t kTriedKeys[] = {64, 128, 256, 512};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile; 0: min(ceil(sram / 4d), d)", 0, 0, 1024},
-    {"block_n", "keys of a tile; 0: ceil(sram / 4d)", 0, 0, 1024},
+    {"block_m", "query rows of a tile; 0: min(ceil(sram / 4d), d)", 0, 0, 1024, kTriedRows},
+    {"block_n", "keys of a tile; 0: ceil(sram / 4d)", 0, 0, 1024, kTriedKeys},
     {"sram", "M, on-chip elements that block sizes of 0 come from; 49152: 192 KiB of fp32 (A100)",
      kDefaultSram, 64, 1 << 20},
 };

@@ -12,9 +12,12 @@ namespace {
 
 using cpu::Executor;
 
+constexpr std::int64_t kTriedRows[] = {32, 64, 128, 256};
+constexpr std::int64_t kTriedKeys[] = {64, 128, 256};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile", 128, 1, 1024},
-    {"block_n", "keys of a tile", 128, 1, 1024},
+    {"block_m", "query rows of a tile", 128, 1, 1024, kTriedRows},
+    {"block_n", "keys of a tile", 128, 1, 1024, kTriedKeys},
     {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
 };
 

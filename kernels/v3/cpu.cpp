@@ -28,9 +28,14 @@ cpu::Tile part_of_pair(const cpu::Tile& pair, i32 consumer, i64 rows) {
 
 namespace {
 
+constexpr std::int64_t kTriedRows[] = {32, 64, 128};
+constexpr std::int64_t kTriedKeys[] = {64, 128, 256};
+
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile: of each consumer forward, of a stage backward", 64, 1, 1024},
-    {"block_n", "keys of a tile: of a stage forward, of each consumer backward", 128, 1, 1024},
+    {"block_m", "query rows of a tile: of each consumer forward, of a stage backward", 64, 1, 1024,
+     kTriedRows},
+    {"block_n", "keys of a tile: of a stage forward, of each consumer backward", 128, 1, 1024,
+     kTriedKeys},
     {"stages", "stages of each ring", 2, 2, cpu::Ring::kMaxStages},
     {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
     {"schedule_seed", "interleaving of the roles; 0: round robin", 0, 0,
