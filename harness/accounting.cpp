@@ -110,11 +110,18 @@ std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& 
                                 device);
 }
 
+Memory most_memory(const Problem& problem, const Competitor& competitor, const Device& device) {
+  Memory memory = memory_needed(problem, competitor, device);
+  memory.workspace_bytes =
+      std::max(memory.workspace_bytes, forward_workspace_bytes(problem, competitor, device));
+  memory.peak_bytes =
+      memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes + memory.workspace_bytes;
+  return memory;
+}
+
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
                          const Device& device) {
-  const Memory memory = memory_needed(problem, competitor, device);
-  return memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
-         std::max(memory.workspace_bytes, forward_workspace_bytes(problem, competitor, device));
+  return *most_memory(problem, competitor, device).peak_bytes;
 }
 
 std::optional<PatternSummary> summarize_pattern(const Problem& problem) {

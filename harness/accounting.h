@@ -38,7 +38,8 @@ std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& 
                                       const Device& device);
 
 // The most that the competitor needs at once, alone: memory_needed(), with the larger workspace of
-// Pass::bwd and the forward before it.
+// Pass::bwd and the forward before it, and their sum as peak_bytes.
+Memory most_memory(const Problem& problem, const Competitor& competitor, const Device& device);
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
                          const Device& device);
 

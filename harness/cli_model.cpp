@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "harness/cli_sweep_flags.h"
 #include "harness/cli_verbs.h"
@@ -19,11 +20,13 @@ constexpr const char* kFooter =
 every tensor once; executed FLOPs and requested bytes come from the schedules of the kernels,
 which count themselves: the CPU's, or with --backend cuda those of the first GPU that --gpu names
 (none named: of this machine's). GPU peaks and bandwidths are the vendor's: '-' means that there
-is no source. One point prints a full report, several a table; json has every number, units in
-names.
+is no source. Memory is what a launch holds at once: tensors, lse and what is saved for a backward,
+and the workspace, of which each thread of a CPU has its part. One point prints a full report,
+several tables; json and csv have every number, units in names.
 
 Examples:
   attnlab model --seqlen 8k --dtype f16 --head-dim 128 --mask causal
+  attnlab model --seqlen 32k --batch 4 --heads 16 --backend cuda --gpu H100 --dtype bf16
   attnlab model --batch 8 --heads 32 --seqlen 8k --dtype f16 --gpu A100,H100
   attnlab model --kernel v2 --seqlen 4k --block 64x64 --head-dim 128
   attnlab model --kernel naive,v2 --seqlen 1k:64k:x4 --mask none,causal --gpu H200
@@ -35,6 +38,7 @@ Exit codes: 0 good, 2 bad flags or sweep file.)";
 struct ModelFlags {
   SweepFlags sweep;
   std::string gpus;
+  std::optional<int> threads;
   std::string format = "table";
 };
 
@@ -55,7 +59,8 @@ int run(const ModelFlags& flags) {
   std::vector<const Gpu*> chosen;
   for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);
   if (!flags.gpus.empty()) chosen = parse_gpus(flags.gpus, "--gpu");
-  const Device device = counted_device(sweep.backend, flags, chosen);
+  Device device = counted_device(sweep.backend, flags, chosen);
+  if (flags.threads) device.threads = *flags.threads;
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
   fmt::print("{}", render_model(make_model(cases, device, chosen), format));
   return kExitGood;
@@ -78,6 +83,12 @@ Verb add_model_verb(CLI::App& app) {
   command->add_option("--gpu", flags->gpus, "Whose roofline (default: all): " + gpu_names())
       ->type_name("NAME,...")
       ->join(',')
+      ->group("Where");
+  command
+      ->add_option("--threads", flags->threads,
+                   "CPU threads, which have a workspace each (default: all)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096).description(""))
       ->group("Where");
   command->add_option("--format", flags->format, "table, markdown, csv or json")
       ->type_name("NAME")

@@ -26,14 +26,24 @@ std::string model_exact(const ModelJson& value, double unit = 1.0);
 // null.
 std::string bound_cell(const ModelJson& bound);
 
+// What a kernel holds at once, and the columns for it.
+inline constexpr const char* kMemoryTitle =
+    "Memory: what a kernel holds at once, as attnlab run --dry-run says";
+inline constexpr const char* kMemoryNote =
+    "saved: by this pass or for it (a forward alone: lse). Each thread of a CPU adds to the "
+    "workspace.\n";
+std::vector<GridColumn> memory_columns();
+std::vector<GridCell> memory_cells(const ModelJson& kernel);
+
 // The sections of one point. `gpus` is the model's list.
 std::vector<ModelSection> point_sections(const ModelJson& point, const ModelJson& gpus);
 
-// Several points: the main numbers, a row for each kernel of each point, and the bounds on every
-// GPU, a row for each point.
+// Several points: the main numbers and the memory, a row for each kernel of each point, and the
+// bounds on every GPU, a row for each point.
 std::vector<ModelSection> overview_sections(const ModelJson& model);
 
-// One row for each kernel of each point, numbers unrounded, units in the titles.
+// One row for each kernel of each point with every number of the model, unrounded; a title is the
+// keys that lead to it.
 Grid model_data_grid(const ModelJson& model);
 
 }  // namespace attnlab

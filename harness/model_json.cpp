@@ -199,7 +199,8 @@ Json make_model(const std::vector<Case>& cases, const Device& device,
   Json model = {{"schema", kModelSchema},
                 {"kernels_on",
                  {{"backend", to_string(device.backend)},
-                  {"device", on_gpu && !device.name.empty() ? Json(device.name) : Json(nullptr)}}},
+                  {"device", on_gpu && !device.name.empty() ? Json(device.name) : Json(nullptr)},
+                  {"threads", on_gpu ? Json(nullptr) : Json(device.threads)}}},
                 {"gpus", Json::array()},
                 {"points", Json::array()}};
   for (const Gpu* gpu : gpus) model["gpus"].push_back(gpu_json(*gpu));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/accounting.h"
 #include "harness/axes.h"
 #include "harness/model.h"
 
@@ -33,6 +34,16 @@ Json saved_json(const Problem& problem, const Competitor& competitor, const Devi
   const Config config =
       problem.pass == Pass::bwd ? forward_config(kernel, competitor.config) : competitor.config;
   return lse_bytes(problem) + static_cast<std::int64_t>(kernel.saved_bytes(both, config));
+}
+
+// What it holds at once; what attnlab run --dry-run says.
+Json memory_json(const Problem& problem, const Competitor& competitor, const Device& device) {
+  const Memory memory = most_memory(problem, competitor, device);
+  return {{"inputs_bytes", memory.inputs_bytes},
+          {"outputs_bytes", memory.outputs_bytes},
+          {"saved_bytes", memory.saved_bytes},
+          {"workspace_bytes", memory.workspace_bytes},
+          {"peak_bytes", *memory.peak_bytes}};
 }
 
 // Why a kernel's schedule is not gone through, or empty.
@@ -120,6 +131,7 @@ Json kernel_json(const Case& work, const Competitor& competitor, const Device& d
                  {"requested_per_compulsory", nullptr},
                  {"tiles", nullptr},
                  {"saved_bytes", nullptr},
+                 {"memory", nullptr},
                  {"axes", axes_json(work, competitor)}};
   const auto leave_out = [&](const char* status, const std::string& reason) {
     kernel["status"] = status;
@@ -128,9 +140,13 @@ Json kernel_json(const Case& work, const Competitor& competitor, const Device& d
   };
   if (!competitor.skipped.empty()) return leave_out("skipped", competitor.skipped);
   if (!competitor.unsupported.empty()) return leave_out("unsupported", competitor.unsupported);
-  std::string reason = point["reason"];
-  if (reason.empty()) reason = too_many_tiles(problem, competitor.config);
-  if (!reason.empty()) return leave_out("uncounted", reason);
+  if (const std::string reason = point["reason"]; !reason.empty()) {
+    return leave_out("uncounted", reason);
+  }
+  kernel["memory"] = memory_json(problem, competitor, device);
+  if (const std::string reason = too_many_tiles(problem, competitor.config); !reason.empty()) {
+    return leave_out("uncounted", reason);
+  }
   const Traffic traffic = competitor.implementation->traffic(problem, competitor.config);
   kernel["executed_flops"] = traffic.executed_flops;
   const Json& useful = point["work"]["useful_flops"];

@@ -102,6 +102,18 @@ ModelSection kernel_section(const ModelJson& point) {
       grid, footnotes.text()};
 }
 
+ModelSection memory_section(const ModelJson& point) {
+  Grid grid{.columns = {text_column("MiB")}, .rows = {}};
+  for (GridColumn& column : memory_columns()) grid.columns.push_back(std::move(column));
+  for (const ModelJson& kernel : point["kernels"]) {
+    if (kernel["memory"].is_null()) continue;
+    Row row = {{label_of(kernel)}};
+    for (GridCell& cell : memory_cells(kernel)) row.push_back(std::move(cell));
+    grid.rows.push_back(std::move(row));
+  }
+  return {kMemoryTitle, grid, kMemoryNote};
+}
+
 // A grid whose columns are the GPUs.
 struct GpuGrid {
   Grid grid;
@@ -297,7 +309,8 @@ ModelSection gpu_section(const ModelJson& point, const ModelJson& gpus) {
 }  // namespace
 
 std::vector<ModelSection> point_sections(const ModelJson& point, const ModelJson& gpus) {
-  std::vector<ModelSection> sections = {work_section(point), kernel_section(point)};
+  std::vector<ModelSection> sections = {work_section(point), kernel_section(point),
+                                        memory_section(point)};
   if (!gpus.empty()) sections.push_back(bound_section(point, gpus));
   for (ModelSection& section : operand_sections(point)) sections.push_back(std::move(section));
   sections.push_back(phase_section(point));

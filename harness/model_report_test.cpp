@@ -160,15 +160,66 @@ TEST(ModelReport, EveryNumberOfTheTextIsInTheModel) {
 TEST(ModelReport, ATableHasARowForEachKernelOfEachPoint) {
   const ModelJson model = model_of({{"seqlen", "64,128"}, {"mask", "none,causal"}});
   const auto sections = overview_sections(model);
-  ASSERT_EQ(sections.size(), 2u);
+  ASSERT_EQ(sections.size(), 3u);
   EXPECT_EQ(sections[0].grid.rows.size(), 8u);
-  EXPECT_EQ(sections[1].grid.rows.size(), 4u);
+  EXPECT_EQ(sections[1].grid.rows.size(), 8u);
+  EXPECT_EQ(sections[2].grid.rows.size(), 4u);
   EXPECT_EQ(sections[0].grid.columns[0].title, "mask");
   EXPECT_EQ(sections[0].grid.columns[1].title, "seqlen");  // not seqlen_q and seqlen_k beside it
   const Grid data = model_data_grid(model);
   EXPECT_EQ(data.rows.size(), 8u);
-  EXPECT_EQ(data.columns.back().title, "T4_lower_bound_s");
   EXPECT_EQ(render_model(model, TableFormat::json), model.dump(1) + "\n");
+}
+
+// Whatever the JSON has of a point, and so whatever a text shows, is in a row of the table.
+TEST(ModelReport, TheDataTableHasEveryNumberOfTheModel) {
+  for (const char* pass : {"fwd", "fwdbwd"}) {
+    const ModelJson model = model_of(
+        {{"kernel", "v2"}, {"seqlen", "64,128"}, {"pass", pass}, {"mask", "causal"}}, "A100,T4");
+    const Grid data = model_data_grid(model);
+    std::set<std::string> titles;
+    for (const GridColumn& column : data.columns) titles.insert(column.title);
+    EXPECT_EQ(titles.size(), data.columns.size()) << "a title is there twice";
+    ASSERT_EQ(data.rows.size(), model["points"].size());
+    for (std::size_t i = 0; i < data.rows.size(); ++i) {
+      std::set<std::string> cells;
+      for (const GridCell& cell : data.rows[i]) cells.insert(cell.text);
+      ModelJson shown = model;
+      shown["points"] = model["points"][i];
+      for (ModelJson& kernel : shown["points"]["kernels"]) kernel["config"] = nullptr;
+      for (ModelJson& tile : shown["points"]["tiles"]) tile["block_m"] = tile["block_n"] = nullptr;
+      const ModelJson leaves = shown.flatten();
+      for (const auto& [path, value] : leaves.items()) {
+        if (!value.is_number()) continue;
+        EXPECT_TRUE(cells.contains(exact(value))) << path << " " << value;
+      }
+    }
+  }
+}
+
+TEST(ModelReport, MemoryIsWhatADryRunSays) {
+  for (const char* pass : {"fwd", "bwd", "fwdbwd"}) {
+    Sweep sweep;
+    sweep.source = "a.json";
+    set_axis(sweep, "kernel", "naive,v1,v2,v3", "kernel");
+    set_axis(sweep, "pass", pass, "pass");
+    set_axis(sweep, "dtype", "f16", "dtype");
+    set_axis(sweep, "seqlen", "300", "seqlen");
+    const Device device = available_devices().back();
+    const Case work = expand(sweep, builtin_registry(), device).at(0);
+    const ModelJson model = make_model({work}, device, {});
+    for (std::size_t k = 0; k < work.competitors.size(); ++k) {
+      const ModelJson& memory = model["points"][0]["kernels"][k]["memory"];
+      const std::uint64_t peak = memory["peak_bytes"];
+      EXPECT_EQ(peak, most_bytes(work.problem, work.competitors[k], device));
+      std::uint64_t sum = 0;
+      for (const char* part : {"inputs_bytes", "outputs_bytes", "saved_bytes", "workspace_bytes"}) {
+        EXPECT_GT(memory[part], 0) << part;
+        sum += memory[part].get<std::uint64_t>();
+      }
+      EXPECT_EQ(peak, sum);
+    }
+  }
 }
 
 TEST(ModelReport, WhatCannotBeCountedHasItsReason) {
@@ -182,6 +233,7 @@ TEST(ModelReport, WhatCannotBeCountedHasItsReason) {
   EXPECT_TRUE(cuda["kernels_on"]["device"].is_null());
   EXPECT_PRED2(contains, render_model(cuda, TableFormat::table), "no cuda device here: --gpu");
   EXPECT_EQ(point["kernels"][0]["status"], "unsupported");
+  EXPECT_TRUE(point["kernels"][0]["memory"].is_null());
   EXPECT_NE(point["kernels"][0]["reason"], "");
   EXPECT_GT(point["work"]["useful_flops"], 0);  // the problem costs what it costs
   const ModelJson one_bad =

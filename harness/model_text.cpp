@@ -1,9 +1,8 @@
-// attnlab model's overview of several points, its data table, how numbers and formats look.
+// attnlab model's overview of several points, how numbers and formats look.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "harness/fields.h"
@@ -92,6 +91,22 @@ ModelSection main_section(const ModelJson& points, const std::vector<std::string
                                   "what else a backward needs.")};
 }
 
+ModelSection memory_overview(const ModelJson& points, const std::vector<std::string>& axes) {
+  Grid grid{.columns = axis_columns(axes), .rows = {}};
+  grid.columns.push_back({"", "kernel", true});
+  for (GridColumn& column : memory_columns()) grid.columns.push_back(std::move(column));
+  for (const ModelJson& point : points) {
+    for (const ModelJson& kernel : point["kernels"]) {
+      if (kernel["memory"].is_null()) continue;
+      std::vector<GridCell> row = axis_cells(point, axes);
+      row.push_back({kernel["label"].get<std::string>()});
+      for (GridCell& cell : memory_cells(kernel)) row.push_back(std::move(cell));
+      grid.rows.push_back(std::move(row));
+    }
+  }
+  return {fmt::format("{}, MiB", kMemoryTitle), grid, kMemoryNote};
+}
+
 ModelSection bound_overview(const ModelJson& model, const std::vector<std::string>& axes) {
   Grid grid{.columns = axis_columns(axes), .rows = {}};
   grid.columns.push_back({"", "FLOP/B", false});
@@ -114,8 +129,10 @@ ModelSection bound_overview(const ModelJson& model, const std::vector<std::strin
 }
 
 std::string kernels_on_text(const ModelJson& kernels_on) {
-  if (kernels_on["backend"] != "cuda")
-    return "Kernels as on a CPU; as on a GPU with --backend cuda.";
+  if (kernels_on["backend"] != "cuda") {
+    return fmt::format("Kernels as on a CPU, {}; as on a GPU with --backend cuda.",
+                       count_of(kernels_on["threads"].get<std::size_t>(), "thread"));
+  }
   if (!kernels_on["device"].is_null()) {
     return fmt::format("Kernels as on {}.", kernels_on["device"].get<std::string>());
   }
@@ -156,67 +173,28 @@ std::string bound_cell(const ModelJson& bound) {
          (bound["bound_by"] == "compute" ? " c" : " m");
 }
 
-std::vector<ModelSection> overview_sections(const ModelJson& model) {
-  const std::vector<std::string> axes = varying_axes(model["points"]);
-  std::vector<ModelSection> sections = {main_section(model["points"], axes)};
-  if (!model["gpus"].empty()) sections.push_back(bound_overview(model, axes));
-  return sections;
+std::vector<GridColumn> memory_columns() {
+  std::vector<GridColumn> columns;
+  for (const char* title : {"inputs", "outputs", "saved", "workspace", "peak"}) {
+    columns.push_back({"", title, false});
+  }
+  return columns;
 }
 
-Grid model_data_grid(const ModelJson& model) {
-  using J = const ModelJson&;
-  using Read = std::function<ModelJson(J point, J kernel)>;
-  std::vector<std::pair<std::string, Read>> columns;
-  const auto of_point = [&](const char* title, std::vector<const char*> path) {
-    columns.emplace_back(title, [path](J point, J) { return at(point, path); });
-  };
-  const auto of_kernel = [&](const char* title, std::vector<const char*> path) {
-    columns.emplace_back(title, [path](J, J kernel) { return at(kernel, path); });
-  };
-  of_point("id", {"id"});
-  of_point("seed", {"seed"});
-  of_kernel("kernel", {"kernel"});
-  of_kernel("backend", {"backend"});
-  columns.emplace_back("config", [](J, J kernel) {
-    std::string text;
-    for (const auto& [name, value] : kernel["config"].items()) {
-      text += (text.empty() ? "" : ",") + name + "=" + exact(value);
-    }
-    return ModelJson(text);
-  });
-  of_kernel("status", {"status"});
-  of_kernel("reason", {"reason"});
-  for (const char* key :
-       {"visible_pairs", "useful_flops", "papers_flops", "score_bytes", "lse_bytes"}) {
-    of_point(key, {"work", key});
+std::vector<GridCell> memory_cells(const ModelJson& kernel) {
+  std::vector<GridCell> cells;
+  for (const auto& [key, bytes] : kernel["memory"].items()) {
+    cells.push_back({model_number(bytes, kMib)});
   }
-  of_point("compulsory_bytes", {"compulsory", "bytes"});
-  of_point("useful_flops_per_compulsory_byte", {"compulsory", "useful_flops_per_byte"});
-  of_kernel("executed_flops", {"executed_flops"});
-  of_kernel("requested_read_bytes", {"requested", "read_bytes"});
-  of_kernel("requested_write_bytes", {"requested", "write_bytes"});
-  of_kernel("useful_flops_per_requested_byte", {"requested", "useful_flops_per_byte"});
-  of_kernel("saved_bytes", {"saved_bytes"});
-  of_kernel("tiles_empty", {"tiles", "empty"});
-  of_kernel("tiles_partial", {"tiles", "partial"});
-  of_kernel("tiles_full", {"tiles", "full"});
-  for (std::size_t i = 0; i < model["gpus"].size(); ++i) {
-    const std::string name = model["gpus"][i]["name"];
-    columns.emplace_back(name + "_lower_bound_s", [i](J point, J) {
-      return point.contains("gpus") ? at(point["gpus"][i], {"compulsory", "lower_bound_s"})
-                                    : ModelJson(nullptr);
-    });
-  }
-  Grid grid;
-  for (const auto& [title, read] : columns) grid.columns.push_back({.title = title});
-  for (J point : model["points"]) {
-    for (J kernel : point["kernels"]) {
-      std::vector<GridCell> row;
-      for (const auto& [title, read] : columns) row.push_back({exact(read(point, kernel))});
-      grid.rows.push_back(std::move(row));
-    }
-  }
-  return grid;
+  return cells;
+}
+
+std::vector<ModelSection> overview_sections(const ModelJson& model) {
+  const std::vector<std::string> axes = varying_axes(model["points"]);
+  std::vector<ModelSection> sections = {main_section(model["points"], axes),
+                                        memory_overview(model["points"], axes)};
+  if (!model["gpus"].empty()) sections.push_back(bound_overview(model, axes));
+  return sections;
 }
 
 std::string render_model(const ModelJson& model, TableFormat format) {

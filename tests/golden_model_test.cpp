@@ -19,7 +19,7 @@ struct Result {
 };
 
 Result model(const std::string& arguments, const std::string& backend = "cpu") {
-  std::istringstream stream("attnlab model --backend " + backend + " " + arguments);
+  std::istringstream stream("attnlab model --threads 2 --backend " + backend + " " + arguments);
   Texts words;
   for (std::string word; stream >> word;) words.push_back(word);
   std::vector<const char*> argv;
