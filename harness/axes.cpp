@@ -1,6 +1,7 @@
 #include "harness/axes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -220,7 +221,10 @@ void check_kernel_name(const std::string& name, const Registry& registry) {
     }
   }
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw UsageError(fmt::format("kernel: '{}' is unknown{}", name, suggestion(name, known)));
+    const std::string best = nearest(name, known);
+    throw UsageError(fmt::format("kernel: '{}' is unknown{}; there are: {}", name,
+                                 best.empty() ? "" : fmt::format("; did you mean '{}'?", best),
+                                 fmt::join(known, ", ")));
   }
 }
 

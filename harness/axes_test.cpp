@@ -56,6 +56,9 @@ TEST(Axes, RefusesBadIntegers) {
   EXPECT_PRED2(contains, error_of("seqlen", "1:100000:+1"), "more than 4096");
   EXPECT_PRED2(contains, error_of("seqlen", "1:4000:+1,4001:8000:+1"), "more than 4096");
   EXPECT_NE(error_of("seed", "0:4:x2"), "");
+  EXPECT_PRED2(contains, error_of("seed", "-1"), "-1 is outside [0, ");
+  EXPECT_PRED2(contains, error_of("seqlen", "1:8:x1"), "the factor of '1:8:x1': 1 is outside [2,");
+  EXPECT_PRED2(contains, error_of("seqlen", "1:8:+0"), "the step of '1:8:+0': 0 is outside [1,");
 }
 
 TEST(Axes, RefusesRepeatedValues) {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/api/text.h"
 
@@ -18,6 +19,8 @@ T parse_number(std::string_view text, T minimum, T maximum) {
   const std::string_view whole = text;
   const bool kilo = text.ends_with('k');
   if (kilo) text.remove_suffix(1);
+  const bool is_below = std::is_unsigned_v<T> && text.starts_with('-');
+  if (is_below) text.remove_prefix(1);
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size() || error == std::errc::invalid_argument) {
@@ -25,10 +28,21 @@ T parse_number(std::string_view text, T minimum, T maximum) {
         fmt::format("'{}' is not a whole number; {}", whole, kIntegerForms));
   }
   const T unit = kilo ? 1024 : 1;
-  if (error != std::errc() || value < minimum || value > maximum / unit) {
+  if (is_below || error != std::errc() || value < minimum || value > maximum / unit) {
     throw std::invalid_argument(fmt::format("{} is outside [{}, {}]", whole, minimum, maximum));
   }
   return value * unit;
+}
+
+// What a range multiplies by or adds.
+template <class T>
+T parse_step(std::string_view item, std::string_view text, T minimum, T maximum) {
+  try {
+    return parse_number<T>(text, minimum, maximum);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(
+        fmt::format("the {} of '{}': {}", minimum == 2 ? "factor" : "step", item, error.what()));
+  }
 }
 
 template <class T>
@@ -42,7 +56,7 @@ std::vector<T> parse_range(std::string_view item, T minimum, T maximum) {
   }
   const T first = parse_number<T>(parts[0], minimum, maximum);
   const T last = parse_number<T>(parts[1], minimum, maximum);
-  const T step = parse_number<T>(parts[2].substr(1), kind == 'x' ? 2 : 1, maximum);
+  const T step = parse_step<T>(item, parts[2].substr(1), kind == 'x' ? 2 : 1, maximum);
   if (first > last || (kind == 'x' && first == 0)) {
     throw std::invalid_argument(fmt::format("'{}' never reaches its end", item));
   }

@@ -9,6 +9,7 @@
 
 #include "harness/build_info.h"
 #include "harness/cli_help.h"
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/page.h"
@@ -131,6 +132,7 @@ int run_command_line(int argc, const char* const* argv) {
       add_table_verb(app),         add_verify_verb(app),
       add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
+    refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");
   }
   try {

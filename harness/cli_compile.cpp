@@ -10,6 +10,7 @@
 
 #include "harness/cli_compiler_flags.h"
 #include "harness/cli_sweep_flags.h"
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/compile_plan.h"
 #include "harness/compile_progress.h"
@@ -60,7 +61,7 @@ Sweep make_compile_sweep(const CompileFlags& flags) {
 }
 
 std::vector<std::string> chosen_archs(const std::string& text) {
-  if (!text.empty()) return split_list(text);
+  if (!text.empty()) return split_list(text, "--arch");
   const Device device = choose_device(BackendChoice::cuda, available_devices());
   if (!device.name.empty()) return {arch_of(device)};
   return {"sm_80", "sm_90a"};
@@ -95,16 +96,15 @@ Verb add_compile_verb(CLI::App& app) {
   command->footer(kFooter);
   const auto flags = std::make_shared<CompileFlags>();
   add_sweep_flags(*command, flags->sweep);
-  command
-      ->add_option("--arch", flags->archs, "Chips (default: this machine's GPU, else sm_80,sm_90a)")
+  add_list(*command, "--arch", flags->archs,
+           "Chips (default: this machine's GPU, else sm_80,sm_90a)")
       ->type_name("NAME,...")
-      ->join(',')
       ->group("Where");
   command
       ->add_option("--jobs", flags->jobs,
                    "Compile so many at a time (default: the number of cores)")
       ->type_name("N")
-      ->check(CLI::Range(1, 4096).description(""))
+      ->transform(whole_number(1, 4096))
       ->group("Where");
   flags->compiler = add_compiler_flags(*command);
   command->add_option("--format", flags->format, "table, markdown, csv or json")

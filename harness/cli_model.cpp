@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/cli_sweep_flags.h"
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
@@ -80,9 +81,8 @@ Verb add_model_verb(CLI::App& app) {
   command->footer(kFooter);
   const auto flags = std::make_shared<ModelFlags>();
   add_sweep_flags(*command, flags->sweep);
-  command->add_option("--gpu", flags->gpus, "Whose roofline (default: all): " + gpu_names())
+  add_list(*command, "--gpu", flags->gpus, "Whose roofline (default: all): " + gpu_names())
       ->type_name("NAME,...")
-      ->join(',')
       ->group("Where");
   command
       ->add_option("--threads", flags->threads,

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "harness/cli_run_sweep.h"
 #include "harness/cli_sweep_flags.h"
 #include "harness/cli_tensors.h"
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
@@ -128,26 +128,6 @@ Sweep make_sweep(const RunFlags& flags) {
   return sweep;
 }
 
-// "1500000", "512M", "2.5G". Throws UsageError.
-std::uint64_t parse_bytes(const std::string& text) {
-  constexpr const char* kUnits = "KMGT";
-  char* end = nullptr;
-  double value = std::strtod(text.c_str(), &end);
-  std::string_view suffix = end;
-  if (suffix.size() == 1) {
-    const char* unit = std::find(kUnits, kUnits + 4, std::toupper(suffix[0]));
-    if (unit != kUnits + 4) {
-      value *= std::pow(1024.0, static_cast<double>(unit - kUnits + 1));
-      suffix = {};
-    }
-  }
-  if (end == text.c_str() || !suffix.empty() || !(value >= 1.0 && value < 0x1p63)) {
-    throw UsageError(fmt::format(
-        "--memory-limit: '{}' is not a number of bytes; write N, or N with K, M, G or T", text));
-  }
-  return static_cast<std::uint64_t>(value);
-}
-
 CounterMode parse_counters(const std::string& text) {
   if (text == "auto") return CounterMode::automatic;
   if (text == "off") return CounterMode::off;
@@ -158,7 +138,7 @@ CounterMode parse_counters(const std::string& text) {
 
 // A quarter is left to the oracle and to everybody else.
 std::uint64_t memory_limit(const RunFlags& flags, const Device& device) {
-  if (!flags.memory_limit.empty()) return parse_bytes(flags.memory_limit);
+  if (!flags.memory_limit.empty()) return parse_bytes(flags.memory_limit, "--memory-limit");
   return device.memory_bytes / 4 * 3;
 }
 
@@ -259,12 +239,6 @@ int run(const RunFlags& flags, const std::string& command_line) {
   return run_sweep(work);
 }
 
-// A range that does not lengthen the help text.
-template <class T>
-CLI::Validator between(T minimum, T maximum) {
-  return CLI::Range(minimum, maximum).description("");
-}
-
 }  // namespace
 
 Verb add_run_verb(CLI::App& app, const std::string& command_line) {
@@ -273,15 +247,15 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   const auto flags = std::make_shared<RunFlags>();
   add_sweep_flags(*command, flags->sweep);
   add_tensor_flags(*command, flags->sweep, flags->save);
-  command
-      ->add_option("--peer", flags->peer,
-                   "Compete with PyTorch: torch:eager, flash or math on a CPU or GPU, efficient or "
-                   "cudnn on a GPU")
+  add_list(
+      *command, "--peer", flags->peer,
+      "Compete with PyTorch: torch:eager, flash or math on a CPU or GPU, efficient or cudnn on "
+      "a GPU")
       ->type_name("NAME,...")
       ->group("What");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
-      ->check(between(1, 4096))
+      ->transform(whole_number(1, 4096))
       ->group("Where");
   command->add_option("--isa", flags->isa, "Instruction set of the CPU kernels (default: the best)")
       ->type_name("NAME")
@@ -289,25 +263,25 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command
       ->add_option("--memory-limit", flags->memory_limit,
                    "Record larger points as out of memory (default: 3/4 of it)")
-      ->type_name("BYTES[K|M|G]")
+      ->type_name("N[K|M|G|T]")
       ->group("Where");
   command->add_option("--rounds", flags->rounds, "Interleaved rounds, exactly this many")
       ->type_name("N")
-      ->check(between(1, 100000))
+      ->transform(whole_number(1, 100000))
       ->group("Measurement");
   command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
       ->type_name("S")
-      ->check(between(1e-3, 86400.0))
+      ->check(number_between(1e-3, 86400.0))
       ->group("Measurement");
   command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
       ->type_name("S")
-      ->check(between(1e-3, 86400.0))
+      ->check(number_between(1e-3, 86400.0))
       ->group("Measurement");
   command
       ->add_option("--profile", flags->profile,
                    "Launch each kernel N times for a profiler; time nothing")
       ->type_name("N")
-      ->check(between(1, 1000))
+      ->transform(whole_number(1, 1000))
       ->group("Measurement");
   command
       ->add_option("--counters", flags->counters,
@@ -322,11 +296,9 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->add_flag("--tune", flags->tune,
                  "Time every tile that a kernel can take, where axes leave it open")
       ->group("Measurement");
-  command
-      ->add_option("--protocol", flags->protocol,
-                   "Any key of a sweep file's protocol, like warmup_seconds=0.1")
+  add_list(*command, "--protocol", flags->protocol,
+           "Any key of a sweep file's protocol, like warmup_seconds=0.1")
       ->type_name("KEY=N,...")
-      ->join(',')
       ->group("Measurement");
   command->add_flag("--energy", flags->energy, "Joules of each kernel, over 1 s of launches (NVML)")
       ->group("Measurement");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/axes.h"
+#include "harness/cli_values.h"
 #include "harness/errors.h"
 
 namespace attnlab {
@@ -21,9 +22,8 @@ void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
       ->type_name("SWEEP.json");
   for (std::size_t i = 0; i < axis_help().size(); ++i) {
     const AxisHelp& help = axis_help()[i];
-    command.add_option(flag_of(help.name), flags.axes[i], help.summary)
+    add_list(command, flag_of(help.name), flags.axes[i], help.summary)
         ->type_name(help.values)
-        ->join(',')
         ->group("Axes");
   }
   command.add_option("--backend", flags.backend, "auto (the best there is), cpu or cuda")

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/evidence_report.h"
@@ -50,17 +51,17 @@ std::string footer() {
 
 TableOptions make_options(const TableFlags& flags) {
   TableOptions options;
-  options.rows = split_list(flags.rows);
-  options.cols = split_list(flags.cols);
-  options.values = split_list(flags.values);
+  options.rows = split_list(flags.rows, "--rows");
+  options.cols = split_list(flags.cols, "--cols");
+  options.values = split_list(flags.values, "--value");
   options.format = parse_format(flags.format, "--format");
   for (const std::string& condition : flags.where) {
     const std::size_t equals = condition.find('=');
-    if (equals == std::string::npos) {
+    if (equals == std::string::npos || equals == 0 || equals + 1 == condition.size()) {
       throw UsageError(fmt::format("--where: '{}' is not FIELD=VALUE[,VALUE]", condition));
     }
     options.where.emplace_back(condition.substr(0, equals),
-                               split_list(condition.substr(equals + 1)));
+                               split_list(condition.substr(equals + 1), "--where"));
   }
   return options;
 }
@@ -98,7 +99,7 @@ Verb add_table_verb(CLI::App& app) {
       ->type_name("FILE");
   const auto add = [&](const char* flag, std::string& target, const char* type,
                        const char* summary) {
-    command->add_option(flag, target, summary)->type_name(type)->join(',')->group("Layout");
+    add_list(*command, flag, target, summary)->type_name(type)->group("Layout");
   };
   add("--rows", flags->rows, "FIELD,...", "What tells rows apart (default: axes that vary)");
   add("--cols", flags->cols, "FIELD,...", "What tells columns apart (default: kernel and tile)");

@@ -38,14 +38,4 @@ int exit_code(const std::vector<nlohmann::ordered_json>& records) {
   return kExitGood;
 }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
-
 }  // namespace attnlab

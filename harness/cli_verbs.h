@@ -43,9 +43,6 @@ std::string describe(const Device& device);
 // came out, else 0.
 int exit_code(const std::vector<nlohmann::ordered_json>& records);
 
-// The items of a comma list, without empty ones.
-std::vector<std::string> split_list(const std::string& text);
-
 // What `attnlab run --dry-run` prints: every point, whether it would run, and the memory it needs.
 std::string render_plan(const std::vector<Case>& cases, const Device& device, TableFormat format);
 

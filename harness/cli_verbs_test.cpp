@@ -33,10 +33,5 @@ TEST(CliVerbs, ChooseDevice) {
   EXPECT_EQ(describe(none), "no cuda device");
 }
 
-TEST(CliVerbs, SplitList) {
-  EXPECT_EQ(split_list("a,b,,c"), (Texts{"a", "b", "c"}));
-  EXPECT_EQ(split_list(""), Texts{});
-}
-
 }  // namespace
 }  // namespace attnlab

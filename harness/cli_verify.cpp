@@ -11,6 +11,7 @@
 #include "harness/axes.h"
 #include "harness/cli_compiler_flags.h"
 #include "harness/cli_run_sweep.h"
+#include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/compile_progress.h"
 #include "harness/errors.h"
@@ -81,7 +82,7 @@ std::vector<Result> choose_kernels(const VerifyFlags& flags, verify::Options& op
     if (options.kernels.empty()) absent.push_back(missing("all", backend));
     return absent;
   }
-  for (const std::string& name : split_list(flags.kernel)) {
+  for (const std::string& name : split_list(flags.kernel, "--kernel")) {
     check_kernel_name(name, registry);
     const Implementation* kernel = registry.find(name, backend);
     if (kernel == nullptr) {
@@ -211,24 +212,22 @@ Verb add_verify_verb(CLI::App& app) {
       app.add_subcommand("verify", "Check kernels: shapes, random problems, properties, repeats");
   command->footer(kFooter);
   const auto flags = std::make_shared<VerifyFlags>();
-  const auto at_least = [](int minimum, int maximum) {
-    return CLI::Range(minimum, maximum).description("");
-  };
-  command->add_option("--kernel", flags->kernel, "Kernels, by name (default: all)")
+  add_list(*command, "--kernel", flags->kernel, "Kernels, by name (default: all)")
       ->type_name("NAME,...")
       ->group("What");
   command->add_option("--random", flags->random, "Random problems for each kernel and pass (128)")
       ->type_name("N")
-      ->check(at_least(1, 1000000))
+      ->transform(whole_number(1, 1000000))
       ->group("What");
   command->add_flag("--properties", flags->properties, "Properties that need no oracle")
       ->group("What");
   command->add_option("--repeat", flags->repeat, "Launches that must leave the same bits (50)")
       ->type_name("N")
-      ->check(at_least(2, 1000000))
+      ->transform(whole_number(2, 1000000))
       ->group("What");
   command->add_option("--seed", flags->seed, "Where all inputs and problems come from (default: 7)")
       ->type_name("N")
+      ->transform(whole_number(0, ~std::uint64_t{0}))
       ->group("What");
   command->add_option("--only", flags->only, "Checks whose name matches, like '*/random/*/bwd'")
       ->type_name("GLOB")
@@ -238,7 +237,7 @@ Verb add_verify_verb(CLI::App& app) {
       ->group("Where");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")
       ->type_name("N")
-      ->check(at_least(1, 4096))
+      ->transform(whole_number(1, 4096))
       ->group("Where");
   command->add_option("--isa", flags->isa, "Instruction set of the CPU kernels (default: the best)")
       ->type_name("NAME")
@@ -253,7 +252,7 @@ Verb add_verify_verb(CLI::App& app) {
       ->group("Output");
   command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
       ->type_name("S")
-      ->check(CLI::Range(1e-3, 86400.0).description(""))
+      ->check(number_between(1e-3, 86400.0))
       ->group("Where");
   flags->compiler = add_compiler_flags(*command);
   return {command, [flags] { return run(*flags); }};

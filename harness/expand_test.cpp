@@ -211,8 +211,10 @@ TEST(Expand, ProductsAreMergedByProblem) {
 }
 
 TEST(Expand, AMisspeltKernelIsAnError) {
-  EXPECT_EQ(error_of(sweep_of({{"kernel", "naiv"}})),
-            "a.json: kernel: 'naiv' is unknown; did you mean 'naive'?");
+  EXPECT_EQ(
+      error_of(sweep_of({{"kernel", "naiv"}})),
+      "a.json: kernel: 'naiv' is unknown; did you mean 'naive'?; there are: naive, minimal, v1, "
+      "v2, v3, own");
 }
 
 TEST(Expand, ImpossibleProblemsNameTheAxis) {

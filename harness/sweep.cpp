@@ -88,7 +88,7 @@ std::string axis_text(const Json& value, const std::string& where) {
   std::string text;
   for (const Json& item : value) {
     if (item.is_array()) fail(where, "must not hold an array in an array");
-    text += (text.empty() ? "" : ",") + axis_text(item, where);
+    text += (&item == &value.front() ? "" : ",") + axis_text(item, where);
   }
   return text;
 }

@@ -92,7 +92,30 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --seqlen ''", "--seqlen: a value is missing"},
       {"run --seqlen 4x", "--seqlen: '4x'"},
       {"run --seqlen 4 --threads 0", "--threads"},
+      {"run --seqlen 4 --threads abc", "--threads: 'abc' is not a whole number; write one from 1"},
+      {"run --seqlen 4 --rounds 2.5", "--rounds: '2.5' is not a whole number"},
+      {"run --seqlen 4 --rounds 99999999999999999999", "--rounds: 99999999999999999999 is outside"},
+      {"run --seqlen 4 --max-seconds nan", "--max-seconds: 'nan' is not a number"},
+      {"run --seqlen 4 --timeout inf", "--timeout: inf is outside [0.001, 86400]"},
+      {"run --seqlen 4 --max-seconds -1", "--max-seconds: -1 is outside"},
       {"run --seqlen 4 --memory-limit many", "--memory-limit: 'many'"},
+      {"run --seqlen 64,", "--seqlen: a value is missing"},
+      {"run --seqlen 64,,128", "--seqlen: a value is missing"},
+      {"run --seqlen 4 --protocol min_rounds=3,", "--protocol: '' is not KEY=VALUE"},
+      {"run --seqlen 4 --isa ''", "--isa: a value is missing: write one, or leave it out"},
+      {"run --seqlen 4 --out ' '", "--out: a value is missing"},
+      {"run ''", "sweep: a value is missing"},
+      {"run --kernel v9", "did you mean 'v1'?; there are: naive, minimal, v1, v2, v3"},
+      {"run --seqlen 1:8:x1", "--seqlen: the factor of '1:8:x1': 1 is outside [2, "},
+      {"model --gpu ''", "--gpu: a value is missing"},
+      {"model --seqlen 4 --gpu A100,", "--gpu: a name is missing"},
+      {"compile --arch sm_80,,sm_90a", "--arch: an item of 'sm_80,,sm_90a' is empty"},
+      {"table bad.json --value ''", "--value: a value is missing"},
+      {"table bad.json --rows seqlen,", "--rows: an item of 'seqlen,' is empty"},
+      {"table bad.json --where seqlen=", "--where: 'seqlen=' is not FIELD=VALUE[,VALUE]"},
+      {"verify --seed -1", "--seed: -1 is outside"},
+      {"verify --kernel v2,v2", "--kernel: 'v2' is given twice"},
+      {"verify --junit ''", "--junit: a value is missing"},
       {"run --seqlen 4 --format txt", "--format: 'txt'"},
       {"run --seqlen 4 --counters nonsense",
        "--counters: 'nonsense' is none of auto, off, require"},
@@ -124,6 +147,7 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
     EXPECT_PRED2(contains, result.err, message);
     EXPECT_EQ(result.out, "") << arguments;
   }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "nothing new";
 }
 
 TEST_F(Cli, RunWritesRecordsThatTableReadsBack) {

@@ -1,0 +1,45 @@
+// How flags of all verbs read their values: what is no number, is empty or lies outside is refused
+// before anything starts, with a sentence.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+// For Option::transform(): a whole number in decimal digits. (CLI11 alone takes 010 for 8.)
+CLI::Validator whole_number(std::uint64_t minimum, std::uint64_t maximum);
+
+// For Option::check(): a decimal number; NaN lies nowhere.
+CLI::Validator number_between(double minimum, double maximum);
+
+// A flag that takes a comma list and may be given several times: `target` gets the list of all.
+// (CLI11's join(',') would take "64,,128" for "64,128".)
+template <class Target>
+CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target,
+                      const std::string& summary) {
+  const auto join = [&target](const std::vector<std::string>& lists) {
+    std::string all;
+    for (const std::string& list : lists) all += (&list == &lists.front() ? "" : ",") + list;
+    target = all;
+  };
+  return command.add_option_function<std::vector<std::string>>(flag, join, summary)
+      ->take_all()
+      ->expected(1);
+}
+
+// Makes every flag of the command that takes a value refuse an empty one, which the verbs would
+// take for a flag that was not given.
+void refuse_empty_values(CLI::App& command);
+
+// The items of a comma list, without blanks around them; none of "". Throws UsageError, led by
+// `where`, for an item that is empty or there twice.
+std::vector<std::string> split_list(const std::string& text, const std::string& where);
+
+// "1500000", "512M", "2.5G", "8GB", "8 GiB": bytes, where K, M, G and T are powers of 1024,
+// whatever follows them. Throws UsageError, led by `where`.
+std::uint64_t parse_bytes(const std::string& text, const std::string& where);
+
+}  // namespace attnlab
