@@ -84,6 +84,7 @@ TEST(Axes, MasksKeepTheirColons) {
 }
 
 TEST(Axes, DropoutLiesInItsInterval) {
+  EXPECT_EQ(error_of("dropout", "1e400"), "test: 1e400 is outside [0, 1)");
   EXPECT_EQ(values_of("dropout", "0,0.1"), (Texts{"0", "0.1"}));
   for (const char* text : {"1", "-0.1", "nan", "inf", "0.1x", "."}) {
     EXPECT_NE(error_of("dropout", text), "") << text;

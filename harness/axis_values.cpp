@@ -129,10 +129,10 @@ std::vector<Lengths> parse_lengths(std::string_view item) {
 std::vector<double> parse_probability(std::string_view item) {
   double value = 0;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-  if (error != std::errc() || end != item.data() + item.size()) {
+  if (error == std::errc::invalid_argument || end != item.data() + item.size()) {
     throw std::invalid_argument(fmt::format("'{}' is not a number", item));
   }
-  if (!(value >= 0.0 && value < 1.0)) {
+  if (error != std::errc() || !(value >= 0.0 && value < 1.0)) {
     throw std::invalid_argument(fmt::format("{} is outside [0, 1)", item));
   }
   return {std::abs(value)};  // -0 is 0

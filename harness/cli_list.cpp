@@ -185,10 +185,14 @@ std::string render_text(const Json& laboratory, const std::string& sweeps_folder
   return text;
 }
 
-int run(const std::string& sweeps_folder, const std::string& format_text) {
+int run(const std::string& sweeps_folder, bool is_given, const std::string& format_text) {
   const TableFormat format = parse_format(format_text, "--format");
   if (format != TableFormat::table && format != TableFormat::json) {
     throw UsageError(fmt::format("--format: list has table and json, not {}", format_text));
+  }
+  std::error_code error;
+  if (is_given && !std::filesystem::is_directory(sweeps_folder, error)) {
+    throw UsageError(fmt::format("--sweeps: {}: no such folder", sweeps_folder));
   }
   const Json laboratory = laboratory_json(sweeps_folder);
   fmt::print("{}", format == TableFormat::json ? laboratory.dump(1) + "\n"
@@ -207,16 +211,18 @@ Verb add_list_verb(CLI::App& app) {
     std::string format = "table";
   };
   const auto flags = std::make_shared<Flags>();
-  command
-      ->add_option(
-          "--sweeps", flags->sweeps,
-          "The folder of sweep files (default: sweeps, here or as it came with the program)")
-      ->type_name("DIR")
-      ->group("Input");
+  const CLI::Option* sweeps =
+      command
+          ->add_option(
+              "--sweeps", flags->sweeps,
+              "The folder of sweep files (default: sweeps, here or as it came with the program)")
+          ->type_name("DIR")
+          ->group("Input");
   command->add_option("--format", flags->format, "table or json")
       ->type_name("NAME")
       ->group("Output");
-  return {command, [flags] { return run(flags->sweeps, flags->format); }};
+  return {command,
+          [flags, sweeps] { return run(flags->sweeps, sweeps->count() > 0, flags->format); }};
 }
 
 }  // namespace attnlab

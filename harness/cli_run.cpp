@@ -32,7 +32,8 @@ its reason. A flag replaces the axis of the same name in the sweep file.
 
 Lists are separated by commas. Whole numbers are N, A:B:xF (geometric) or A:B:+S (arithmetic);
 a suffix k is 1024. Masks are none, or parts joined by '+': causal, window:LEFT:RIGHT (-1 is
-unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK.
+unbounded), padding[:MIN_KEYS], blocks:PATTERN[:ARGS]:BQxBK. Bytes are N, or N with K, M, G or T,
+powers of 1024: 8G, 8GB and 8GiB are the same.
 
 causal and windows are aligned at the bottom right: with D = seqlen_k - seqlen_q, query r sees the
 keys up to r + D, or from r + D - LEFT to r + D + RIGHT, so the last query sees the last key. D is
@@ -190,8 +191,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
   apply_compiler_flags(*flags.compiler);
   const TableFormat format = parse_format(flags.format, "--format");
   Device device = choose_device(sweep.backend, available_devices());
-  if (flags.threads) device.threads = *flags.threads;
-  if (!flags.isa.empty()) device.isa = flags.isa;
+  set_cpu(device, flags.threads, flags.isa);
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});

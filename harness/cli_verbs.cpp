@@ -1,12 +1,14 @@
 #include "harness/cli_verbs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/errors.h"
 #include "harness/record.h"
+#include "kernels/api/diagnosis.h"
 
 namespace attnlab {
 
@@ -16,6 +18,17 @@ Device choose_device(BackendChoice choice, const std::vector<Device>& devices) {
   const auto found = std::find_if(devices.begin(), devices.end(),
                                   [&](const Device& device) { return device.backend == backend; });
   return found != devices.end() ? *found : Device{.backend = backend};
+}
+
+void set_cpu(Device& device, std::optional<int> threads, const std::string& isa) {
+  if (threads) device.threads = *threads;
+  if (isa.empty()) return;
+  const std::vector<std::string> known = instruction_sets();
+  if (std::ranges::find(known, isa) == known.end()) {
+    throw UsageError(fmt::format("--isa: this processor has no instruction set '{}'; it has: {}",
+                                 isa, fmt::join(known, ", ")));
+  }
+  device.isa = isa;
 }
 
 std::string describe(const Device& device) {

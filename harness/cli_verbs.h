@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,10 @@ Verb add_compile_worker_verb(CLI::App& app);  // hidden: what compile_ahead() st
 
 // The first device that fits the choice; one without a name where the machine has none.
 Device choose_device(BackendChoice choice, const std::vector<Device>& devices);
+
+// Sets what was given of the CPU: threads, and instruction set ("": not given). Throws UsageError
+// for one that this processor does not have.
+void set_cpu(Device& device, std::optional<int> threads, const std::string& isa);
 
 // "<name>, avx512, 2 threads, 15.6 GiB"
 std::string describe(const Device& device);

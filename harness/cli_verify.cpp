@@ -164,8 +164,7 @@ int run(const VerifyFlags& flags) {
       flags.backend.empty() ? BackendChoice::automatic : parse_backend(flags.backend, "--backend");
   apply_compiler_flags(*flags.compiler);
   Device device = choose_device(choice, available_devices());
-  if (flags.threads) device.threads = *flags.threads;
-  if (!flags.isa.empty()) device.isa = flags.isa;
+  set_cpu(device, flags.threads, flags.isa);
   verify::Options options{.device = &device,
                           .parts = choose_parts(flags),
                           .random = flags.random.value_or(verify::kDefaultRandom),
@@ -173,6 +172,12 @@ int run(const VerifyFlags& flags) {
                           .seed = flags.seed,
                           .only = flags.only};
   std::vector<Result> results = choose_kernels(flags, options);
+  if (!flags.only.empty() && results.empty() && verify::list(options).empty()) {
+    throw UsageError(fmt::format(
+        "--only: '{}' matches no check: names are KERNEL/PART/..., as --format json and --junit "
+        "list them",
+        flags.only));
+  }
   if (!device.name.empty()) runtime_of(device).set_timeout(flags.timeout);
   std::ofstream junit = open_junit(flags.junit);
 
@@ -183,12 +188,6 @@ int run(const VerifyFlags& flags) {
   std::fflush(notes);
   for (Result& result : run_checks(options, !flags.no_progress, notes)) {
     results.push_back(std::move(result));
-  }
-  if (!flags.only.empty() && results.empty()) {
-    throw UsageError(fmt::format(
-        "--only: '{}' matches no check: names are KERNEL/PART/..., as --format json and --junit "
-        "list them",
-        flags.only));
   }
   fmt::print("{}", verify::render_summary(results, format));
   std::fflush(stdout);

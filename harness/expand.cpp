@@ -13,6 +13,7 @@
 #include "harness/suggest.h"
 #include "harness/support.h"
 #include "harness/sweep.h"
+#include "kernels/api/malformed_pattern.h"
 
 namespace attnlab {
 namespace {
@@ -175,15 +176,58 @@ std::vector<Config> add_tried(std::vector<Config> configs, const Axes& axes,
   return configs;
 }
 
+// Throws where no kernel that has these axes takes the values on any problem.
+void refuse_impossible(const std::string& what, const Config& values,
+                       const std::vector<const Implementation*>& kernels) {
+  std::string first_reason;
+  for (const Implementation* kernel : kernels) {
+    const Config declared = default_config(*kernel);
+    const bool has_them = std::ranges::all_of(
+        values.values(), [&](const auto& value) { return declared.contains(value.first); });
+    if (!has_them) continue;
+    const std::string reason = invalid(values, *kernel);
+    if (reason.empty()) return;
+    if (first_reason.empty()) first_reason = reason;
+  }
+  if (!first_reason.empty()) throw UsageError(fmt::format("{}: {}", what, first_reason));
+}
+
+// What is wrong with the values of axes whatever the problem.
+void check_axes(const Axes& axes, const std::vector<const Implementation*>& kernels) {
+  for (const MaskSpec& mask : axes.mask) {
+    const std::string reason = mask.blocks ? malformed_pattern(*mask.blocks) : "";
+    if (!reason.empty()) throw UsageError(fmt::format("mask '{}': {}", to_string(mask), reason));
+  }
+  Config values;
+  for (const auto& [block_m, block_n] : axes.block) {
+    values.set("block_m", block_m);
+    values.set("block_n", block_n);
+    refuse_impossible(fmt::format("block {}x{}", block_m, block_n), values, kernels);
+  }
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    for (const std::int64_t value : axes.*row.member) {
+      values = {};
+      values.set(row.help.name, value);
+      refuse_impossible(fmt::format("{} {}", row.help.name, value), values, kernels);
+    }
+  }
+}
+
 // All that might compete, whatever the problem.
 std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Registry& registry,
                                          const Device& device) {
   const std::vector<std::string> available = kernels_of(registry, device.backend);
   std::vector<std::string> names = axes.kernel;
   if (names.empty()) names = available.empty() ? generations() : available;
-  std::vector<Competitor> competitors;
+  std::vector<const Implementation*> kernels;
   for (const std::string& name : names) {
     check_kernel_name(name, registry);
+    const Implementation* kernel = registry.find(name, device.backend);
+    if (kernel != nullptr) kernels.push_back(kernel);
+  }
+  check_axes(axes, kernels);
+  std::vector<Competitor> competitors;
+  for (const std::string& name : names) {
     Competitor competitor{.kernel = name, .backend = device.backend};
     competitor.implementation = registry.find(name, device.backend);
     if (competitor.implementation == nullptr) {

@@ -140,21 +140,21 @@ TEST(Expand, WhatAConfigLeavesOpenIsFilledInForTheProblem) {
 }
 
 TEST(Expand, NothingIsFilledInForWhatIsUnsupported) {
-  const Sweep sweep = sweep_of({{"kernel", "chooses"}, {"pass", "bwd"}, {"block", "0x0,300x64"}});
+  const Sweep sweep = sweep_of({{"kernel", "chooses"}, {"pass", "bwd"}, {"block", "0x0,256x64"}});
   const auto competitors = expand(sweep, choosing_registry(), fake::cpu()).at(0).competitors;
   ASSERT_EQ(competitors.size(), 2u);
   EXPECT_EQ(competitors[0].config.to_string(), "block_m=0,block_n=0");
   EXPECT_EQ(competitors[0].unsupported, "no backward");
-  EXPECT_EQ(competitors[1].unsupported, "block_m = 300 is outside chooses's [0, 256]");
+  EXPECT_EQ(competitors[1].unsupported, "no backward");
 }
 
 TEST(Expand, WhatCannotRunIsUnsupportedWithItsReason) {
   const auto cases = expanded(sweep_of(
-      {{"kernel", "v2,v3,own"}, {"pass", "fwd,bwd"}, {"block", "8x64"}, {"seqlen", "64"}}));
+      {{"kernel", "v2,v3,own"}, {"pass", "fwd,bwd"}, {"block", "16x64"}, {"seqlen", "64"}}));
   ASSERT_EQ(cases.size(), 2u);
   const auto& competitors = cases[0].competitors;
   ASSERT_EQ(competitors.size(), 3u);
-  EXPECT_EQ(competitors[0].unsupported, "block_m = 8 is outside v2's [16, 256]");
+  EXPECT_EQ(competitors[0].unsupported, "");
   EXPECT_EQ(competitors[1].unsupported, "no kernel 'v3' on backend cpu; there are: naive, v2");
   EXPECT_EQ(competitors[2].unsupported, "no kernel 'own' on backend cpu; there are: naive, v2");
   const auto backward = expanded(sweep_of({{"kernel", "naive"}, {"pass", "bwd"}}));
@@ -162,11 +162,41 @@ TEST(Expand, WhatCannotRunIsUnsupportedWithItsReason) {
 }
 
 TEST(Expand, PatternsThatCannotBeFormedAreUnsupported) {
-  const auto unknown = expanded(sweep_of({{"mask", "blocks:spiral:8x8"}, {"kernel", "naive"}}));
-  EXPECT_PRED2(contains, unknown.at(0).competitors.at(0).unsupported, "'spiral'");
   const auto oblong = expanded(
       sweep_of({{"mask", "blocks:butterfly:8x8"}, {"seqlen_q", "8"}, {"kernel", "naive"}}));
   EXPECT_PRED2(contains, oblong.at(0).competitors.at(0).unsupported, "seqlen_q = seqlen_k");
+  const TestFile file(".txt", "10\n11\n");
+  const std::string mask = "blocks:file=" + file.path().string() + ":8x8";
+  const auto large =
+      expanded(sweep_of({{"mask", mask.c_str()}, {"seqlen", "24"}, {"kernel", "naive"}}));
+  EXPECT_PRED2(contains, large.at(0).competitors.at(0).unsupported, "3 of 3 are needed");
+}
+
+TEST(Expand, WhatIsWrongWhateverTheProblemIsAnError) {
+  EXPECT_EQ(error_of(sweep_of({{"kernel", "v2"}, {"block", "64x64,8x64"}})),
+            "a.json: block 8x64: block_m = 8 is outside v2's [16, 256]");
+  EXPECT_EQ(error_of(sweep_of({{"stages", "2,9"}})),
+            "a.json: stages 9: stages = 9 is outside v2's [1, 4]");
+  EXPECT_EQ(error_of(sweep_of({{"kernel", "naive"}, {"block", "8x64"}, {"stages", "9"}})), "")
+      << "naive has no such axes";
+  EXPECT_EQ(error_of(sweep_of({{"mask", "none,blocks:file=/nowhere:8x8"}})),
+            "a.json: mask 'blocks:file=/nowhere:8x8': block pattern file '/nowhere' cannot be read "
+            "as a file");
+  const TestFile ragged(".txt", "10\n1\n");
+  const std::string mask = "blocks:file=" + ragged.path().string() + ":8x8";
+  EXPECT_PRED2(contains, error_of(sweep_of({{"mask", mask.c_str()}})),
+               "line 2 has 1 blocks, line 1 has 2");
+}
+
+// What one kernel takes is unsupported by the others.
+TEST(Expand, WhatOneKernelTakesIsNoError) {
+  Registry registry = choosing_registry();
+  registry.add(fake::kTiled);
+  const auto competitors =
+      expand(sweep_of({{"block", "0x64"}}), registry, fake::cpu()).at(0).competitors;
+  ASSERT_EQ(competitors.size(), 2u);
+  EXPECT_EQ(competitors[0].unsupported, "");
+  EXPECT_EQ(competitors[1].unsupported, "block_m = 0 is outside v2's [16, 256]");
 }
 
 TEST(Expand, AMachineWithoutTheBackendStillHasPoints) {

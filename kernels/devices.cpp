@@ -13,6 +13,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/no_counters.h"
 #include "kernels/cpu/telemetry.h"
+#include "kernels/cpu/tile_ops.h"
 #if ATTNLAB_WITH_CUDA
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/device.h"
@@ -43,6 +44,12 @@ std::string why_no_device(Backend backend) {
 #else
   return "this build has no CUDA: run scripts/setup.sh --cuda and build again";
 #endif
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const cpu::TileOps* ops : cpu::supported_tile_ops()) names.emplace_back(ops->isa);
+  return names;
 }
 
 Runtime& runtime_of([[maybe_unused]] const Device& device) {

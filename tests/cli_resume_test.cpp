@@ -337,7 +337,7 @@ TEST_F(CliResume, WhatCannotBeResumedIsExitTwoAndChangesNothing) {
       {"--resume /dev/null", "--resume: /dev/null: is not a regular file"},
       {"--resume r.jsonl --out s.jsonl", "--resume: goes on with r.jsonl, but --out names s.jsonl"},
       {"--resume text.jsonl", "text.jsonl: its last line: not JSON"},
-      {"--resume r.jsonl --isa scalar", "r.jsonl: device.isa was "},
+      {"--resume r.jsonl --isa portable", "r.jsonl: device.isa was "},
       {"--resume r.jsonl --threads 7", "r.jsonl: device.threads was "},
       {"--resume r.jsonl --max-seconds 3", "protocol.max_seconds was 15.0 and is 3.0 now"},
       {"--resume r.jsonl --seed 8", "none of its 24 points is in this sweep"},

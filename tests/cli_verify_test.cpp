@@ -57,14 +57,17 @@ TEST_F(CliVerify, ASkippedCheckSaysWhyAndIsNoSuccess) {
   EXPECT_EQ(lacks.code, 3);
   EXPECT_PRED2(contains, lacks.out, "1 minimal: minimal is a teaching kernel: it has no backward");
   const Result other_isa = verify("--kernel v2 --isa nonsense --only '*/lengths/65/none/f32/fwd'");
-  EXPECT_EQ(other_isa.code, 3);
-  EXPECT_PRED2(contains, other_isa.out, "no instruction set 'nonsense'");
+  EXPECT_EQ(other_isa.code, 2);
+  EXPECT_PRED2(contains, other_isa.err,
+               "--isa: this processor has no instruction set 'nonsense'; it has: ");
+  EXPECT_EQ(other_isa.out, "") << "nothing was planned";
 }
 
 TEST_F(CliVerify, BadFlagsEndWithTwoAndARemedy) {
   const std::pair<const char*, const char*> bad[] = {
       {"--kernel v22", "did you mean 'v2'?"},
       {"--only 'v2/shape/*'", "matches no check"},
+      {"--only 'v2/shape/*' --junit out.xml", "matches no check"},
       {"--random 0", "--random"},
       {"--repeat 1", "--repeat"},
       {"--seed x", "--seed"},

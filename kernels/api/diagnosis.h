@@ -28,4 +28,7 @@ std::vector<Diagnosis> diagnose_cuda();
 // hid all of them by CUDA_VISIBLE_DEVICES.
 bool expects_gpu();
 
+// Those of this processor that CPU kernels can be told to use (Device::isa), best first.
+std::vector<std::string> instruction_sets();
+
 }  // namespace attnlab

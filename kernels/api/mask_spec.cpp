@@ -1,10 +1,12 @@
 #include "kernels/api/mask_spec.h"
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/api/malformed_pattern.h"
 #include "kernels/api/text.h"
 #include "kernels/shared/base.h"
 #include "kernels/shared/philox.h"
@@ -31,81 +33,6 @@ std::int64_t parse_integer(std::string_view part, std::string_view text, std::in
   }
   return value;
 }
-
-BlocksSpec parse_blocks(std::string_view part, const std::vector<std::string_view>& fields) {
-  if (fields.size() < 3) fail(part, "needs a pattern and a block size");
-  BlocksSpec blocks;
-  blocks.pattern = fields[1];
-  if (blocks.pattern.empty()) fail(part, "the pattern's name is missing");
-  for (std::size_t i = 2; i + 1 < fields.size(); ++i) {
-    blocks.arguments.push_back(parse_integer(part, fields[i], 0));
-  }
-  const auto sizes = split(fields.back(), 'x');
-  if (sizes.size() != 2) fail(part, "the last field is the block size, like 128x128");
-  constexpr std::int64_t kLargestBlock = 1 << 20;
-  const std::int64_t block_q = parse_integer(part, sizes[0], 1);
-  const std::int64_t block_k = parse_integer(part, sizes[1], 1);
-  if (block_q > kLargestBlock || block_k > kLargestBlock) fail(part, "the block size is too large");
-  blocks.block_q = static_cast<int>(block_q);
-  blocks.block_k = static_cast<int>(block_k);
-  return blocks;
-}
-
-}  // namespace
-
-std::int64_t MaskSpec::right() const {
-  const std::int64_t bound = window ? window->right : -1;
-  if (!causal) return bound;
-  return 0;  // the tighter of 0 and any window's right bound, which is -1 or >= 0
-}
-
-MaskSpec parse_mask(std::string_view text) {
-  MaskSpec mask;
-  if (text == "none") return mask;
-  for (std::string_view part : split(text, '+')) {
-    const auto fields = split(part, ':');
-    if (fields[0] == "causal" && fields.size() == 1) {
-      if (mask.causal) fail(part, "is given twice");
-      mask.causal = true;
-    } else if (fields[0] == "window" && fields.size() == 3) {
-      if (mask.window) fail(part, "is given twice");
-      mask.window = {.left = parse_integer(part, fields[1], -1),
-                     .right = parse_integer(part, fields[2], -1)};
-    } else if (fields[0] == "padding" && fields.size() <= 2) {
-      if (mask.padding) fail(part, "is given twice");
-      mask.padding.emplace();
-      if (fields.size() == 2) mask.padding->minimum = parse_integer(part, fields[1], 0);
-    } else if (fields[0] == "blocks") {
-      if (mask.blocks) fail(part, "is given twice");
-      mask.blocks = parse_blocks(part, fields);
-    } else {
-      fail(part, "is not a mask");
-    }
-  }
-  return mask;
-}
-
-std::string to_string(const MaskSpec& mask) {
-  std::string text;
-  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "+") + part; };
-  if (mask.causal) add("causal");
-  if (mask.window) {
-    add("window:" + std::to_string(mask.window->left) + ":" + std::to_string(mask.window->right));
-  }
-  if (mask.padding) {
-    const std::int64_t minimum = mask.padding->minimum;
-    add(minimum < 0 ? "padding" : "padding:" + std::to_string(minimum));
-  }
-  if (mask.blocks) {
-    std::string part = "blocks:" + mask.blocks->pattern;
-    for (std::int64_t argument : mask.blocks->arguments) part += ":" + std::to_string(argument);
-    part += ":" + std::to_string(mask.blocks->block_q) + "x" + std::to_string(mask.blocks->block_k);
-    add(part);
-  }
-  return text.empty() ? "none" : text;
-}
-
-namespace {
 
 // One visible block or not; blocks_k and the arguments are the pattern's.
 struct PatternRule {
@@ -179,7 +106,13 @@ const PatternRule* find_pattern(std::string_view name) {
 
 constexpr std::string_view kFilePrefix = "file=";
 
-std::string unsupported_named(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
+bool is_file(const BlocksSpec& spec) { return spec.pattern.starts_with(kFilePrefix); }
+
+// What is wrong with the name and its arguments; a file is not looked at.
+std::string malformed_rule(const BlocksSpec& spec) {
+  if (is_file(spec)) {
+    return spec.arguments.empty() ? "" : "block pattern 'file=PATH' takes no arguments";
+  }
   const PatternRule* rule = find_pattern(spec.pattern);
   if (rule == nullptr) {
     std::string forms;
@@ -195,7 +128,42 @@ std::string unsupported_named(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k
   if (spec.pattern == "random" && spec.arguments[0] > 100) {
     return name + "needs a PERCENT up to 100";
   }
-  return seqlen_q == seqlen_k ? "" : name + "needs seqlen_q = seqlen_k";
+  return "";
+}
+
+// The rows of a file, or why there are none.
+struct PatternFile {
+  std::vector<std::vector<std::uint8_t>> rows;  // of equal lengths
+  std::string error;
+};
+
+PatternFile read_pattern_file(const BlocksSpec& spec) {
+  const std::string path = spec.pattern.substr(kFilePrefix.size());
+  const std::string name = "block pattern file '" + path + "' ";
+  std::error_code error;
+  std::ifstream file(path);
+  if (!file || !std::filesystem::is_regular_file(path, error)) {
+    return {.rows = {}, .error = name + "cannot be read as a file"};
+  }
+  PatternFile pattern;
+  for (std::string line; std::getline(file, line);) {
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
+    if (line.empty()) continue;
+    const std::string row = name + "line " + std::to_string(pattern.rows.size() + 1) + " ";
+    std::vector<std::uint8_t>& blocks = pattern.rows.emplace_back();
+    for (const char c : line) {
+      if (c != '0' && c != '1')
+        return {.rows = {}, .error = row + "has a character that is not 0 or 1"};
+      blocks.push_back(c == '1' ? 1 : 0);
+    }
+    if (const std::size_t first = pattern.rows.front().size(); blocks.size() != first) {
+      return {.rows = {},
+              .error = row + "has " + std::to_string(blocks.size()) + " blocks, line 1 has " +
+                       std::to_string(first)};
+    }
+  }
+  if (pattern.rows.empty()) pattern.error = name + "holds no blocks: write lines of 0 and 1";
+  return pattern;
 }
 
 // A pattern's bytes, or why there are none.
@@ -204,41 +172,43 @@ struct PatternBytes {
   std::string error;
 };
 
-PatternBytes read_pattern_file(const BlocksSpec& spec, i64 blocks_q, i64 blocks_k) {
-  const std::string path = spec.pattern.substr(kFilePrefix.size());
-  const std::string name = "block pattern file '" + path + "' ";
-  std::ifstream file(path);
-  if (!file) return {.error = name + "cannot be read"};
-  PatternBytes pattern;
-  i64 rows = 0;
-  for (std::string line; std::getline(file, line);) {
-    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
-    if (line.empty()) continue;
-    ++rows;
-    const std::string row = name + "line " + std::to_string(rows) + " ";
-    if (static_cast<i64>(line.size()) != blocks_k) {
-      return {.error = row + "has " + std::to_string(line.size()) + " blocks; " +
-                       std::to_string(blocks_k) + " are needed for these lengths and block sizes"};
-    }
-    for (const char c : line) {
-      if (c != '0' && c != '1') return {.error = row + "has a character that is not 0 or 1"};
-      pattern.visible.push_back(c == '1' ? 1 : 0);
-    }
+PatternBytes fit_pattern_file(const BlocksSpec& spec, i64 blocks_q, i64 blocks_k) {
+  const PatternFile file = read_pattern_file(spec);
+  if (!file.error.empty()) return {.visible = {}, .error = file.error};
+  const auto rows = static_cast<i64>(file.rows.size());
+  const auto columns = static_cast<i64>(file.rows.front().size());
+  if (rows != blocks_q || columns != blocks_k) {
+    return {.visible = {},
+            .error = "block pattern file '" + spec.pattern.substr(kFilePrefix.size()) + "' has " +
+                     std::to_string(rows) + " rows of " + std::to_string(columns) + " blocks; " +
+                     std::to_string(blocks_q) + " of " + std::to_string(blocks_k) +
+                     " are needed for these lengths and block sizes"};
   }
-  if (rows == blocks_q) return pattern;
-  return {.error = name + "has " + std::to_string(rows) + " rows; " + std::to_string(blocks_q) +
-                   " are needed for these lengths and block sizes"};
+  PatternBytes pattern;
+  for (const std::vector<std::uint8_t>& row : file.rows) {
+    pattern.visible.insert(pattern.visible.end(), row.begin(), row.end());
+  }
+  return pattern;
+}
+
+std::string unsupported_named(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
+  std::string reason = malformed_rule(spec);
+  if (reason.empty() && seqlen_q != seqlen_k) {
+    reason = "block pattern '" + spec.pattern + "' needs seqlen_q = seqlen_k";
+  }
+  return reason;
 }
 
 PatternBytes make_pattern(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
   const i64 blocks_q = ceil_div<i64>(seqlen_q, spec.block_q);
   const i64 blocks_k = ceil_div<i64>(seqlen_k, spec.block_k);
-  if (spec.pattern.starts_with(kFilePrefix)) {
-    if (!spec.arguments.empty()) return {.error = "block pattern 'file=PATH' takes no arguments"};
-    return read_pattern_file(spec, blocks_q, blocks_k);
+  if (is_file(spec)) {
+    const std::string error = malformed_rule(spec);
+    return error.empty() ? fit_pattern_file(spec, blocks_q, blocks_k)
+                         : PatternBytes{.visible = {}, .error = error};
   }
   if (std::string error = unsupported_named(spec, seqlen_q, seqlen_k); !error.empty()) {
-    return {.error = error};
+    return {.visible = {}, .error = error};
   }
   PatternBytes pattern;
   const PatternRule& rule = *find_pattern(spec.pattern);
@@ -250,11 +220,88 @@ PatternBytes make_pattern(const BlocksSpec& spec, i64 seqlen_q, i64 seqlen_k) {
   return pattern;
 }
 
+BlocksSpec parse_blocks(std::string_view part, const std::vector<std::string_view>& fields) {
+  if (fields.size() < 3) fail(part, "needs a pattern and a block size");
+  BlocksSpec blocks;
+  blocks.pattern = fields[1];
+  if (blocks.pattern.empty()) fail(part, "the pattern's name is missing");
+  for (std::size_t i = 2; i + 1 < fields.size(); ++i) {
+    blocks.arguments.push_back(parse_integer(part, fields[i], 0));
+  }
+  const auto sizes = split(fields.back(), 'x');
+  if (sizes.size() != 2) fail(part, "the last field is the block size, like 128x128");
+  constexpr std::int64_t kLargestBlock = 1 << 20;
+  const std::int64_t block_q = parse_integer(part, sizes[0], 1);
+  const std::int64_t block_k = parse_integer(part, sizes[1], 1);
+  if (block_q > kLargestBlock || block_k > kLargestBlock) fail(part, "the block size is too large");
+  blocks.block_q = static_cast<int>(block_q);
+  blocks.block_k = static_cast<int>(block_k);
+  if (const std::string why = malformed_rule(blocks); !why.empty()) fail(part, why);
+  return blocks;
+}
+
 }  // namespace
+
+std::int64_t MaskSpec::right() const {
+  const std::int64_t bound = window ? window->right : -1;
+  if (!causal) return bound;
+  return 0;  // the tighter of 0 and any window's right bound, which is -1 or >= 0
+}
+
+MaskSpec parse_mask(std::string_view text) {
+  MaskSpec mask;
+  if (text == "none") return mask;
+  for (std::string_view part : split(text, '+')) {
+    const auto fields = split(part, ':');
+    if (fields[0] == "causal" && fields.size() == 1) {
+      if (mask.causal) fail(part, "is given twice");
+      mask.causal = true;
+    } else if (fields[0] == "window" && fields.size() == 3) {
+      if (mask.window) fail(part, "is given twice");
+      mask.window = {.left = parse_integer(part, fields[1], -1),
+                     .right = parse_integer(part, fields[2], -1)};
+    } else if (fields[0] == "padding" && fields.size() <= 2) {
+      if (mask.padding) fail(part, "is given twice");
+      mask.padding.emplace();
+      if (fields.size() == 2) mask.padding->minimum = parse_integer(part, fields[1], 0);
+    } else if (fields[0] == "blocks") {
+      if (mask.blocks) fail(part, "is given twice");
+      mask.blocks = parse_blocks(part, fields);
+    } else {
+      fail(part, "is not a mask");
+    }
+  }
+  return mask;
+}
+
+std::string to_string(const MaskSpec& mask) {
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "+") + part; };
+  if (mask.causal) add("causal");
+  if (mask.window) {
+    add("window:" + std::to_string(mask.window->left) + ":" + std::to_string(mask.window->right));
+  }
+  if (mask.padding) {
+    const std::int64_t minimum = mask.padding->minimum;
+    add(minimum < 0 ? "padding" : "padding:" + std::to_string(minimum));
+  }
+  if (mask.blocks) {
+    std::string part = "blocks:" + mask.blocks->pattern;
+    for (std::int64_t argument : mask.blocks->arguments) part += ":" + std::to_string(argument);
+    part += ":" + std::to_string(mask.blocks->block_q) + "x" + std::to_string(mask.blocks->block_k);
+    add(part);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string malformed_pattern(const BlocksSpec& spec) {
+  std::string reason = malformed_rule(spec);
+  return reason.empty() && is_file(spec) ? read_pattern_file(spec).error : reason;
+}
 
 std::string unsupported_pattern(const BlocksSpec& spec, std::int64_t seqlen_q,
                                 std::int64_t seqlen_k) {
-  if (spec.pattern.starts_with(kFilePrefix)) return make_pattern(spec, seqlen_q, seqlen_k).error;
+  if (is_file(spec)) return make_pattern(spec, seqlen_q, seqlen_k).error;
   return unsupported_named(spec, seqlen_q, seqlen_k);
 }
 

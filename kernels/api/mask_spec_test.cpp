@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/api/malformed_pattern.h"
+
 namespace attnlab {
 namespace {
 
@@ -21,7 +23,7 @@ std::vector<MaskSpec> many_masks() {
   const std::vector<std::optional<PaddingSpec>> paddings = {std::nullopt, PaddingSpec{},
                                                             PaddingSpec{0}, PaddingSpec{1000}};
   const std::vector<std::optional<BlocksSpec>> patterns = {
-      std::nullopt, BlocksSpec{"butterfly", {}, 128, 64}, BlocksSpec{"strided", {4, 0}, 1, 256}};
+      std::nullopt, BlocksSpec{"butterfly", {}, 128, 64}, BlocksSpec{"strided", {4, 2}, 1, 256}};
   for (bool causal : {false, true}) {
     for (const auto& window : windows) {
       for (const auto& padding : paddings) {
@@ -96,6 +98,11 @@ TEST(MaskSpec, BadTextIsRefusedWithASentenceThatNamesPartAndForms) {
                {"blocks:butterfly:0x64", "'blocks:butterfly:0x64'", "'0' is out of range"},
                {"blocks:butterfly:2097152x1", "'blocks", "block size is too large"},
                {"blocks:strided:-4:64x64", "'blocks:strided:-4:64x64'", "'-4' is out of range"},
+               {"blocks:moth:8x8", "'blocks:moth:8x8'", "'moth' does not exist; there are: b"},
+               {"blocks:random:150:16x16", "'blocks:random:150:16x16'", "a PERCENT up to 100"},
+               {"blocks:strided:1:0:8x8", "'blocks:strided:1:0:8x8'", "needs a STRIDE above 0"},
+               {"blocks:local:8x8", "'blocks:local:8x8'", "is written local:WIDTH"},
+               {"blocks:file=x:3:8x8", "'blocks:file=x:3:8x8'", "takes no arguments"},
                {"blocks:butterfly:8x8+blocks:butterfly:8x8", "'blocks", "is given twice"}};
   for (const auto& [text, part, reason] : cases) {
     try {
@@ -214,13 +221,33 @@ TEST(MaskSpec, PatternFilesThatDoNotFitSayWhy) {
   const auto expect = [](const std::string& got, const std::string& part) {
     EXPECT_NE(got.find(part), std::string::npos) << got;
   };
-  expect(reason("101\n01\n"), "line 2 has 2 blocks; 3 are needed");
-  expect(reason("101\n0110\n"), "line 2 has 4 blocks; 3 are needed");
-  expect(reason("101\n"), "has 1 rows; 2 are needed");
-  expect(reason("101\n011\n111\n"), "has 3 rows; 2 are needed");
+  expect(reason("1010\n0110\n"), "has 2 rows of 4 blocks; 2 of 3 are needed");
+  expect(reason("101\n"), "has 1 rows of 3 blocks; 2 of 3 are needed");
+  expect(reason("101\n011\n111\n"), "has 3 rows of 3 blocks; 2 of 3 are needed");
+  expect(reason("101\n01\n"), "line 2 has 2 blocks, line 1 has 3");
   expect(reason("101\n0a1\n"), "line 2 has a character that is not 0 or 1");
   expect(unsupported_pattern({"file=/does/not/exist", {}, 8, 8}, 8, 8), "cannot be read");
   expect(unsupported_pattern({"file=x", {1}, 8, 8}, 8, 8), "takes no arguments");
+}
+
+TEST(MaskSpec, PatternsThatFitNoLengthsAreMalformed) {
+  const auto of_file = [](const std::string& text) {
+    return malformed_pattern(PatternFileText(text).spec());
+  };
+  const auto expect = [](const std::string& got, const std::string& part) {
+    EXPECT_NE(got.find(part), std::string::npos) << got;
+  };
+  for (const char* text : {"1", "101\n011\n", "1 0 1\n\n011\r\n"}) EXPECT_EQ(of_file(text), "");
+  expect(of_file("101\n01\n"), "line 2 has 2 blocks, line 1 has 3");
+  expect(of_file("101\n0110\n"), "line 2 has 4 blocks, line 1 has 3");
+  expect(of_file("101\n0a1\n"), "line 2 has a character that is not 0 or 1");
+  for (const char* text : {"", "\n \n"}) expect(of_file(text), "holds no blocks: write lines of");
+  for (const char* file : {"file=", "file=/does/not/exist", "file=/", "file=/dev/zero"}) {
+    expect(malformed_pattern({file, {}, 8, 8}), "cannot be read as a file");
+  }
+  expect(malformed_pattern({"file=x", {1}, 8, 8}), "takes no arguments");
+  expect(malformed_pattern({"random", {101}, 8, 8}), "needs a PERCENT up to 100");
+  EXPECT_EQ(malformed_pattern({"butterfly", {}, 8, 8}), "");
 }
 
 TEST(MaskSpec, PatternsThatCannotBeFormedSayWhy) {

@@ -1,0 +1,15 @@
+// Block patterns that no lengths fit.
+#pragma once
+
+#include <string>
+
+#include "kernels/api/mask_spec.h"
+
+namespace attnlab {
+
+// Why no lengths fit the pattern: it does not exist, has other arguments, its file cannot be read,
+// holds no blocks, or lines of different lengths. Empty if some fit. Of all this, parse_mask()
+// refuses what can be told without the file.
+std::string malformed_pattern(const BlocksSpec& spec);
+
+}  // namespace attnlab
