@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "harness/decimal.h"
+
 namespace attnlab {
 
 void FieldList::add_axis(const char* name, const char* summary, FieldReader read) {
@@ -28,6 +30,14 @@ FieldReader scaled(Path path, double factor) {
     const RecordJson value = at(record, path);
     if (!value.is_number()) return nullptr;
     return value.get<double>() * factor;
+  };
+}
+
+FieldReader moved(Path path, int exponent) {
+  return [path = std::move(path), exponent](const RecordJson& record) -> RecordJson {
+    const RecordJson value = at(record, path);
+    if (!value.is_number()) return nullptr;
+    return times_power_of_ten(value.get<double>(), exponent);
   };
 }
 

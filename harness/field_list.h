@@ -32,8 +32,11 @@ class FieldList {
 // The value at a path of keys.
 FieldReader value_at(Path path);
 
-// A number of the record times a constant: seconds -> ms, bytes -> MiB.
+// A number of the record times a power of two: bytes -> MiB.
 FieldReader scaled(Path path, double factor);
+
+// A number of the record times 10^exponent: seconds -> ms.
+FieldReader moved(Path path, int exponent);
 
 // numerator / denominator, null where either is missing or the denominator is 0.
 RecordJson quotient(const RecordJson& numerator, const RecordJson& denominator);

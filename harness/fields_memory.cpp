@@ -40,7 +40,7 @@ void add_memory_fields(FieldList& list) {
   tiles("tiles_full", "full", "tiles that are visible as a whole");
   list.add_measure("visible_blocks", "visible %", "%", NumberFormat::significant,
                    "blocks of a block mask that are visible",
-                   scaled({"problem", "blocks", "visible_fraction"}, 100.0));
+                   moved({"problem", "blocks", "visible_fraction"}, 2));
   list.add_measure("requested_mib", "requested MiB", "MiB", NumberFormat::significant,
                    "what the schedule loads and stores (modelled)",
                    [](const RecordJson& record) -> RecordJson {

@@ -1,4 +1,5 @@
 // Fields of the time and of what follows from it: rates, clocks, energy.
+#include "harness/decimal.h"
 #include "harness/field_list.h"
 
 namespace attnlab {
@@ -8,13 +9,13 @@ constexpr NumberFormat kPlain = NumberFormat::plain;
 constexpr NumberFormat kSignificant = NumberFormat::significant;
 constexpr NumberFormat kRatio = NumberFormat::ratio;
 
-// Operations per second of the median time, in units of `unit`.
-FieldReader rate(const char* count, double unit) {
-  return [count, unit](const RecordJson& record) -> RecordJson {
+// Operations per second of the median time, times 10^exponent.
+FieldReader rate(const char* count, int exponent) {
+  return [count, exponent](const RecordJson& record) -> RecordJson {
     const RecordJson per_second =
         quotient(at(record, {"flops", count}), at(record, {"time", "median_s"}));
     if (per_second.is_null()) return nullptr;
-    return per_second.get<double>() / unit;
+    return times_power_of_ten(per_second.get<double>(), exponent);
   };
 }
 
@@ -39,7 +40,7 @@ RecordJson read_ci(const RecordJson& record) {
 void add_time_fields(FieldList& list) {
   const auto add = [&list](const char* name, const char* title, const char* key,
                            const char* summary) {
-    list.add_measure(name, title, "ms", kSignificant, summary, scaled({"time", key}, 1e3));
+    list.add_measure(name, title, "ms", kSignificant, summary, moved({"time", key}, 3));
   };
   add("time_ms", "ms", "median_s", "median time");
   add("q1_ms", "q1 ms", "q1_s", "first quartile of the time");
@@ -53,7 +54,7 @@ void add_time_fields(FieldList& list) {
 void add_telemetry_fields(FieldList& list) {
   list.add_measure("clock_mhz", "MHz", "MHz", kSignificant,
                    "median clock of a GPU's multiprocessors around the samples",
-                   scaled({"time", "telemetry", "median_clock_hz"}, 1e-6));
+                   moved({"time", "telemetry", "median_clock_hz"}, -6));
   list.add_measure("cycles", "cycles", "", kSignificant,
                    "median time x mean clock around the samples",
                    value_at({"time", "telemetry", "cycles"}));
@@ -73,12 +74,12 @@ void add_telemetry_fields(FieldList& list) {
 
 void add_rate_fields(FieldList& list) {
   list.add_measure("gflops", "GFLOP/s", "GFLOP/s", kSignificant, "useful FLOPs / median time",
-                   rate("useful", 1e9));
+                   rate("useful", -9));
   list.add_measure("tflops", "TFLOP/s", "TFLOP/s", kSignificant, "useful FLOPs / median time",
-                   rate("useful", 1e12));
+                   rate("useful", -12));
   list.add_measure("tflops_paper", "paper TFLOP/s", "TFLOP/s", kSignificant,
                    "the papers' convention: every pair, half of them if causal",
-                   rate("paper", 1e12));
+                   rate("paper", -12));
   list.add_measure("tokens_per_s", "tokens/s", "1/s", kSignificant,
                    "query rows of all entries / median time", read_tokens_per_s);
   list.add_measure("speedup", "speedup", "", kRatio, "time of naive on the same case / median time",

@@ -422,6 +422,21 @@ TEST(Table, LargeRatesAreTeraflops) {
   EXPECT_PRED2(contains, render_table(records, {}), "TFLOP/s");
 }
 
+TEST(Table, OtherUnitsAddNoDigits) {
+  Records all = small();
+  for (RecordJson& record : all) {
+    if (record["time"].is_object()) record["time"]["median_s"] = 0.000698127;
+  }
+  for (const TableFormat format : {TableFormat::csv, TableFormat::json}) {
+    TableOptions options;
+    options.values = {"time_ms"};
+    options.format = format;
+    const std::string text = render_table(all, options);
+    EXPECT_PRED2(contains, text, "0.698127");
+    EXPECT_FALSE(contains(text, "0.69812699")) << text;
+  }
+}
+
 TEST(Table, JsonIsParsableAndExact) {
   TableOptions options;
   options.format = TableFormat::json;
