@@ -13,7 +13,7 @@ RecordJson read_lengths(const RecordJson& record) {
   const RecordJson queries = at(lengths, {"queries"});
   std::string text;
   for (std::size_t b = 0; b < keys.size(); ++b) {
-    const bool differ = queries.is_array() && queries[b] != keys[b];
+    const bool differ = queries.is_array() && queries.at(b) != keys.at(b);
     text += (b == 0 ? "" : "+") + (differ ? exact(queries[b]) + "x" : "") + exact(keys[b]);
   }
   return text;

@@ -165,8 +165,8 @@ class RecordFile {
 };
 
 // Reads JSON lines; blank ones are nothing. Throws UsageError naming file and line for anything
-// that is not an "attnlab.record/1", and for a key that an object of it holds twice; a half-written
-// line is left out and reported in `warnings`.
+// that is not an "attnlab.record/1", for a key that an object of it holds twice, and (naming the
+// key) for a value that cannot be; a half-written end is left out and reported in `warnings`.
 std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& file,
                                                  std::vector<std::string>& warnings);
 

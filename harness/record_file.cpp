@@ -10,11 +10,13 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "harness/errors.h"
 #include "harness/file_lock.h"
 #include "harness/record.h"
+#include "harness/record_values.h"
 #include "harness/strict_json.h"
 
 namespace attnlab {
@@ -57,6 +59,11 @@ LineKind parse_line(const std::string& line, const std::string& where, Json& rec
     throw UsageError(fmt::format("{}: not an \"{}\" object", where, kRecordSchema));
   }
   return LineKind::record;
+}
+
+void check_values(const Json& record, const std::string& where) {
+  const std::string why = wrong_value(record);
+  if (!why.empty()) throw UsageError(fmt::format("{}: {}", where, why));
 }
 
 // Reads an open file from its end.
@@ -111,6 +118,7 @@ Whole find_whole(int descriptor, off_t size, const std::filesystem::path& file) 
   const Backwards tail(descriptor, file);
   const auto is_newline = [](char c) { return c == '\n'; };
   const auto is_text = [](char c) { return c != '\0'; };
+  std::optional<Whole> blank_end;  // behind what is looked at there are only blank lines
   for (off_t end = size; end > 0;) {
     const off_t text_end = tail.find_before(end, is_text);
     if (text_end == 0) break;
@@ -121,10 +129,13 @@ Whole find_whole(int descriptor, off_t size, const std::filesystem::path& file) 
     Json record;
     const LineKind kind =
         parse_line(tail.text(begin, line_end), file.string() + ": its last line", record);
-    if (kind != LineKind::torn) return {text_end, lacks_newline};
+    const Whole here = {text_end, lacks_newline};
+    if (kind == LineKind::record) return blank_end.value_or(here);
+    if (kind == LineKind::torn) blank_end.reset();
+    if (kind == LineKind::blank && !blank_end) blank_end = here;
     end = begin;
   }
-  return {};
+  return blank_end.value_or(Whole{});
 }
 
 }  // namespace
@@ -205,18 +216,31 @@ std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& fi
   if (!stream) fail(file, "open it");
   std::vector<nlohmann::ordered_json> records;
   std::string line;
+  std::vector<std::string> torn;  // where lines are that nothing whole has followed yet
   for (int number = 1; std::getline(stream, line); ++number) {
     const std::string where = fmt::format("{}:{}", file.string(), number);
     Json record;
-    switch (parse_line(line, where, record)) {
-      case LineKind::blank: break;
-      case LineKind::torn:
-        warnings.push_back(where + ": half-written record left out (the run was interrupted)");
-        break;
-      case LineKind::record: records.push_back(std::move(record)); break;
+    LineKind kind = LineKind::blank;
+    try {
+      kind = parse_line(line, where, record);
+      if (kind == LineKind::record) check_values(record, where);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: correct it, or take the line out", error.what()));
     }
+    if (kind == LineKind::torn) torn.push_back(where);
+    if (kind != LineKind::record) continue;
+    if (!torn.empty()) {
+      throw UsageError(fmt::format(
+          "{}: is damaged, and only the last line may be, by a crash: take the line out (attnlab "
+          "run --resume runs its point again)",
+          torn.front()));
+    }
+    records.push_back(std::move(record));
   }
   if (stream.bad()) fail(file, "read it");
+  for (const std::string& where : torn) {
+    warnings.push_back(where + ": half-written record left out (the run was interrupted)");
+  }
   return records;
 }
 

@@ -92,9 +92,63 @@ TEST_F(RecordFiles, DeepNestingIsRefusedNotFollowed) {
 
 // Taken for the end of the line, a zero byte would hide what follows.
 TEST_F(RecordFiles, AZeroByteEndsNoRecord) {
-  const auto file = write(line(1) + std::string(1, '\0') + "x\n" + line(2) + "\n");
+  const auto file = write(line(2) + "\n" + line(1) + std::string(1, '\0') + "x\n");
   EXPECT_EQ(read_records(file, warnings_).size(), 1u);
   EXPECT_EQ(warnings_.size(), 1u);
+}
+
+TEST_F(RecordFiles, OnlyTheEndMayBeDamaged) {
+  const std::string zero(1, '\0');
+  for (const std::string& damaged :
+       {line(2).substr(0, 5), line(2).substr(0, 30), line(2) + zero, zero}) {
+    const auto file = write(line(1) + "\n" + damaged + "\n\n" + line(3) + "\n");
+    EXPECT_PRED2(contains, read_error(file),
+                 "records.jsonl:2: is damaged, and only the last line may be, by a crash: take the "
+                 "line out (attnlab run --resume");
+    EXPECT_TRUE(warnings_.empty());
+  }
+}
+
+TEST_F(RecordFiles, WhatIsAppendedBehindATornLineCanBeRead) {
+  const auto file = write(line(1) + "\n" + line(2).substr(0, 30) + "\n \n\n");
+  RecordFile(file).append({Json::parse(line(3))});
+  EXPECT_EQ(read_records(file, warnings_).size(), 2u);
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(RecordFiles, AValueThatCannotBeIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("time":"soon")", R"(time: "soon" is not null or object)"},
+      {R"("problem":{"seqlen_q":-5})", "problem.seqlen_q: -5 is below 1"},
+      {R"("problem":{"seqlen_k":1e30})", "problem.seqlen_k: 1e+30 is not integer"},
+      {R"("problem":{"batch":18446744073709551615})", "problem.batch: 18446744073709551615 is abo"},
+      {R"("problem":{"dropout":1})", "problem.dropout: 1 is not below 1"},
+      {R"("problem":{"batch":2,"lengths":{"keys":[1]}})",
+       "problem.lengths.keys: [1] has 1 entries"},
+      {R"("kernel":7)", "kernel: 7 is not string"},
+      {R"("kernel":"")", R"(kernel: "" is empty)"},
+      {R"("status":"fine")", R"(status: "fine" is none of ["ok",)"},
+      {R"("seed":-1)", "seed: -1 is below 0"},
+      {R"("config":{"block_m":"64"})", R"(config.block_m: "64" is not integer)"},
+      {R"("time":{"median_s":-1e-3})", "time.median_s: -0.001 is below 0"},
+      {R"("time":{"median_s":"soon"})", R"(time.median_s: "soon" is not of the form ^(nan|inf)"},
+      {R"("time":{"samples_s":[1,null]})", "time.samples_s[1]: null is not number or string"},
+      {R"("time":{"ci95_s":[1]})", "time.ci95_s: [1] has too few items"},
+      {R"("verify":[{"tensor":"q"}])", R"(verify[0].tensor: "q" is none of)"},
+      {R"("timestamp":"yesterday")", R"(timestamp: "yesterday" is not of the form)"},
+  };
+  for (const auto& [members, why] : cases) {
+    const std::string bad = R"({"schema":"attnlab.record/1",)" + std::string(members) + "}";
+    const std::string error = read_error(write(line(1) + "\n" + bad + "\n" + line(2) + "\n"));
+    EXPECT_PRED2(contains, error, std::string("records.jsonl:2: ") + why);
+    EXPECT_PRED2(contains, error, ": correct it, or take the line out");
+  }
+  for (const char* members :
+       {R"("later":{"seqlen_q":-5})", R"("problem":{"seqlen_q":5,"later":"soon"})",
+        R"("time":{"median_s":"nan","later":[]})", R"("seed":18446744073709551615)"}) {
+    const std::string later = R"({"schema":"attnlab.record/1",)" + std::string(members) + "}";
+    EXPECT_EQ(read_error(write(later + "\n")), "") << "of a later version";
+  }
 }
 
 TEST_F(RecordFiles, BytesThatAreNotUtf8AreReplaced) {
@@ -122,6 +176,7 @@ TEST_F(RecordFiles, ErrorsNameFileAndLine) {
        {std::string("garbage"), other, std::string("[1]"), std::string("3"), std::string("{}")}) {
     const std::string message = read_error(write(line(1) + "\n\n" + bad + "\n" + line(2) + "\n"));
     EXPECT_NE(message.find("records.jsonl:3: not"), std::string::npos) << bad << ": " << message;
+    EXPECT_PRED2(contains, message, ": correct it, or take the line out");
   }
   EXPECT_NE(read_error(folder_ / "absent").find("absent: cannot open it"), std::string::npos);
 }
@@ -174,7 +229,7 @@ TEST_F(RecordFiles, OnlyTheTornEndIsRemoved) {
       {line(1) + zeros, ""},
       {whole + line(2).substr(0, 30) + "\n", whole},            // ended by an older version
       {whole + zeros + "\"x\":3}\n" + zeros + line(2), whole},  // two lines lost a page each
-      {whole + zeros + "3}\n" + line(2) + "\n", whole + zeros + "3}\n" + line(2) + "\n"},
+      {whole + line(2).substr(0, 30) + "\n\n", whole},
   };
   for (const auto& [before, after] : cases) {
     const auto file = write(before);

@@ -133,7 +133,8 @@ def zone_of(path):
     if fnmatch.fnmatch(path, "harness/table*") or fnmatch.fnmatch(path, "harness/compare*"):
         measuring = ("run", "bench", "inputs", "arena", "expand", "sweep")
         return Zone(3, ("harness/*",), but_not=tuple(f"harness/{name}*" for name in measuring))
-    allowed = ("harness/*", "reference/*", "kernels/api/*", "build_info_values.h")
+    allowed = ("harness/*", "reference/*", "kernels/api/*", "build_info_values.h",
+               "record_schema.h")
     if fnmatch.fnmatch(path, "harness/inputs*"):
         allowed += ("kernels/shared/philox.h", "kernels/shared/convert.h")
     return Zone(3, allowed)

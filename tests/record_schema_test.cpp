@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/fake_kernels.h"
+#include "harness/record.h"
 #include "harness/run.h"
 #include "tests/cli_fixture.h"
 #include "tests/gpu_records.h"
@@ -100,6 +101,20 @@ TEST_F(RecordSchema, ShippedRecordsFit) {
       }
     }
     EXPECT_GT(count, 0) << folder;
+  }
+}
+
+// The reader's own look at values passes whatever fits the schema.
+TEST_F(RecordSchema, ShippedRecordsAreRead) {
+  for (const auto& entry : fs::recursive_directory_iterator(kTree / "results")) {
+    if (entry.path().extension() != ".jsonl") continue;
+    std::vector<std::string> warnings;
+    EXPECT_EQ(usage_error([&] {
+                EXPECT_EQ(read_records(entry.path(), warnings).size(),
+                          lines_of(entry.path()).size());
+              }),
+              "");
+    EXPECT_TRUE(warnings.empty());
   }
 }
 
