@@ -27,7 +27,8 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target
   };
   return command.add_option_function<std::vector<std::string>>(flag, join, summary)
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->allow_extra_args(false);  // or "[64,128]" would be taken apart
 }
 
 // Makes every flag of the command that takes a value refuse an empty one, which the verbs would

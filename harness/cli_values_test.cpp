@@ -86,6 +86,7 @@ TEST(CliValues, AFlagMayBeGivenSeveralTimes) {
   };
   EXPECT_EQ(parse({"--list", "a,,b", "--list", "c"}), "a,,b,c");
   EXPECT_EQ(parse({"--list", "a,"}), "a,");
+  EXPECT_EQ(parse({"--list", "[a,b]"}), "[a,b]");
   EXPECT_THROW(parse({"--list", ""}), CLI::ValidationError);
   EXPECT_THROW(parse({"--list", " "}), CLI::ValidationError);
 }

@@ -25,10 +25,10 @@ constexpr const char* kForms =
 std::int64_t parse_integer(std::string_view part, std::string_view text, std::int64_t minimum) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
     fail(part, "'" + std::string(text) + "' is not a whole number");
   }
-  if (value < minimum || value > (std::int64_t{1} << 40)) {
+  if (error != std::errc() || value < minimum || value > (std::int64_t{1} << 40)) {
     fail(part, "'" + std::string(text) + "' is out of range");
   }
   return value;

@@ -88,7 +88,7 @@ TEST(MaskSpec, BadTextIsRefusedWithASentenceThatNamesPartAndForms) {
                {"window::2", "'window::2'", "'' is not a whole number"},
                {"window:-2:2", "'window:-2:2'", "'-2' is out of range"},
                {"window:0:9999999999999", "'window:0", "is out of range"},
-               {"window:0:99999999999999999999", "'window:0", "is not a whole number"},
+               {"window:0:99999999999999999999", "'window:0", "is out of range"},
                {"padding:-1", "'padding:-1'", "out of range"},
                {"padding+padding:3", "'padding:3'", "is given twice"},
                {"blocks", "'blocks'", "needs a pattern and a block size"},
