@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "harness/cli_values.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/output.h"
 #include "harness/page.h"
 #include "harness/repro.h"
 #include "harness/suggest.h"
@@ -41,8 +43,8 @@ constexpr const char* kFooter =
     "of the rows where these leave no room. Where there is no terminal, text takes 100 columns,\n"
     "and a table that was asked for as many as it needs.\n"
     "\n"
-    "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a\n"
-    "measurement is invalid.";
+    "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run, a\n"
+    "measurement is invalid or output was lost.";
 
 std::string version_text() {
   const BuildInfo& build = build_info();
@@ -95,7 +97,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app,
 
 int fail_usage(const std::string& why, const CLI::App* command) {
   const std::string name = command == nullptr ? "" : " " + command->get_name();
-  fmt::print(stderr, "attnlab{}: {}\nTry: attnlab{} --help\n", name, why, name);
+  print_to(stderr, "attnlab{}: {}\nTry: attnlab{} --help\n", name, why, name);
   return kExitUsage;
 }
 
@@ -103,15 +105,48 @@ int run_verb(const Verb& verb) {
   try {
     return verb.run();
   } catch (const UsageError& error) {
-    fmt::print(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
+    print_to(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
     return kExitUsage;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "attnlab {}: out of memory\n", verb.command->get_name());
+    print_to(stderr, "attnlab {}: out of memory\n", verb.command->get_name());
     return kExitEnvironment;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
+    print_to(stderr, "attnlab {}: {}\n", verb.command->get_name(), error.what());
     return kExitEnvironment;
   }
+}
+
+// The verb on the command line, null if there is none.
+const Verb* find_parsed(const std::vector<Verb>& verbs) {
+  const auto found =
+      std::ranges::find_if(verbs, [](const Verb& verb) { return verb.command->parsed(); });
+  return found == verbs.end() ? nullptr : &*found;
+}
+
+int parse_and_run(CLI::App& app, const std::vector<Verb>& verbs, int argc,
+                  const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    app.exit(request);
+    return kExitGood;
+  } catch (const CLI::ParseError& error) {
+    const Verb* const verb = find_parsed(verbs);
+    return fail_usage(explain(error, app, verbs), verb == nullptr ? nullptr : verb->command);
+  }
+  if (const Verb* const verb = find_parsed(verbs)) return run_verb(*verb);
+  print_to(stderr, "{}", app.help());
+  return kExitUsage;
+}
+
+// The exit code once all that was printed has arrived, or has not.
+int finish_output(const Verb* verb, int code) {
+  const std::string lost = flush_standard_output();
+  if (lost.empty()) return code;
+  const std::string name = verb == nullptr ? "" : " " + verb->command->get_name();
+  print_to(stderr, "attnlab{}: cannot write to standard output: {}{}\n", name, lost,
+           verb == nullptr ? "" : verb->kept());
+  return code == kExitGood ? kExitEnvironment : code;
 }
 
 }  // namespace
@@ -135,23 +170,8 @@ int run_command_line(int argc, const char* const* argv) {
     refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& request) {  // --help, --version
-    app.exit(request);
-    return kExitGood;
-  } catch (const CLI::ParseError& error) {
-    const CLI::App* command = nullptr;
-    for (const Verb& verb : verbs) {
-      if (verb.command->parsed()) command = verb.command;
-    }
-    return fail_usage(explain(error, app, verbs), command);
-  }
-  for (const Verb& verb : verbs) {
-    if (verb.command->parsed()) return run_verb(verb);
-  }
-  fmt::print(stderr, "{}", app.help());
-  return kExitUsage;
+  const int code = parse_and_run(app, verbs, argc, argv);
+  return finish_output(find_parsed(verbs), code);
 }
 
 }  // namespace attnlab

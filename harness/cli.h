@@ -3,7 +3,8 @@
 
 namespace attnlab {
 
-// Parses and runs; returns the process's exit code (harness/errors.h). Prints errors to stderr.
+// Parses and runs; returns the process's exit code (harness/errors.h). Prints errors to stderr;
+// output that could not be written is one.
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace attnlab

@@ -17,6 +17,7 @@
 #include "harness/compile_report.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
+#include "harness/output.h"
 
 namespace attnlab {
 namespace {
@@ -74,14 +75,14 @@ int run(const CompileFlags& flags) {
       plan_compilation(make_compile_sweep(flags), builtin_registry(), chosen_archs(flags.archs));
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
   for (const std::string& reason : plan.refused) {
-    if (is_text) fmt::print("{}", wrap("left out: " + reason, 4));
+    if (is_text) print_to(stdout, "{}", wrap("left out: " + reason, 4));
   }
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const CompiledAhead ahead =
       compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
   const std::vector<Compilation>& compilations = ahead.compilations;
-  fmt::print("{}", render_compilations(compilations, format));
-  fmt::print(is_text ? stdout : stderr, "{}", summarize(compilations, ahead.seconds));
+  print_to(stdout, "{}", render_compilations(compilations, format));
+  print_to(is_text ? stdout : stderr, "{}", summarize(compilations, ahead.seconds));
   const bool any_failed =
       std::any_of(compilations.begin(), compilations.end(),
                   [](const Compilation& compilation) { return !compilation.error.empty(); });

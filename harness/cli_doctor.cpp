@@ -10,6 +10,7 @@
 #include "harness/cli_verbs.h"
 #include "harness/doctor.h"
 #include "harness/errors.h"
+#include "harness/output.h"
 
 namespace attnlab {
 namespace {
@@ -42,9 +43,9 @@ int run(const DoctorFlags& flags) {
   PeerProcess peers;
   const Checkup checkup = check_up(asked, peers);
   if (flags.json) {
-    fmt::print("{}\n", to_json(checkup).dump(1));
+    print_to(stdout, "{}\n", to_json(checkup).dump(1));
   } else {
-    fmt::print("{}", render(checkup));
+    print_to(stdout, "{}", render(checkup));
   }
   return exit_code(checkup);
 }

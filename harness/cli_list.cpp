@@ -12,6 +12,7 @@
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
+#include "harness/output.h"
 #include "harness/shipped.h"
 #include "harness/support.h"
 
@@ -195,8 +196,9 @@ int run(const std::string& sweeps_folder, bool is_given, const std::string& form
     throw UsageError(fmt::format("--sweeps: {}: no such folder", sweeps_folder));
   }
   const Json laboratory = laboratory_json(sweeps_folder);
-  fmt::print("{}", format == TableFormat::json ? laboratory.dump(1) + "\n"
-                                               : render_text(laboratory, sweeps_folder));
+  print_to(stdout, "{}",
+           format == TableFormat::json ? laboratory.dump(1) + "\n"
+                                       : render_text(laboratory, sweeps_folder));
   return kExitGood;
 }
 

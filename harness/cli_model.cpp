@@ -12,6 +12,7 @@
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/model_report.h"
+#include "harness/output.h"
 
 namespace attnlab {
 namespace {
@@ -63,7 +64,7 @@ int run(const ModelFlags& flags) {
   Device device = counted_device(sweep.backend, flags, chosen);
   if (flags.threads) device.threads = *flags.threads;
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
-  fmt::print("{}", render_model(make_model(cases, device, chosen), format));
+  print_to(stdout, "{}", render_model(make_model(cases, device, chosen), format));
   return kExitGood;
 }
 

@@ -15,6 +15,7 @@
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
+#include "harness/output.h"
 #include "harness/peaks_report.h"
 #include "harness/progress.h"
 #include "kernels/api/runtime.h"
@@ -95,19 +96,19 @@ int run(const PeakFlags& flags) {
   if (!peaks) peaks = measure(device, !flags.no_progress);
   const bool is_good = is_possible(*peaks, device);
   if (is_good && !is_kept) save_peaks(*peaks, file);
-  fmt::print("{}", render_peaks(make_peak_report(*peaks, device), format));
+  print_to(stdout, "{}", render_peaks(make_peak_report(*peaks, device), format));
   std::fflush(stdout);
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
   std::FILE* const notes = is_text ? stdout : stderr;
   if (!is_good) {
-    fmt::print(notes, "\n{}",
-               wrap("A rate is invalid: nothing is kept, and no record is compared "
-                    "with it. See attnlab verify --backend cuda."));
+    print_to(notes, "\n{}",
+             wrap("A rate is invalid: nothing is kept, and no record is compared "
+                  "with it. See attnlab verify --backend cuda."));
     return kExitEnvironment;
   }
-  fmt::print(notes, "\n{}",
-             wrap(fmt::format("{} {}{}", is_kept ? "Read from" : "Kept in", file.string(),
-                              is_kept ? "; --again measures anew." : ".")));
+  print_to(notes, "\n{}",
+           wrap(fmt::format("{} {}{}", is_kept ? "Read from" : "Kept in", file.string(),
+                            is_kept ? "; --again measures anew." : ".")));
   return kExitGood;
 }
 

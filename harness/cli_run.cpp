@@ -19,6 +19,7 @@
 #include "harness/grid.h"
 #include "harness/interrupt.h"
 #include "harness/peer.h"
+#include "harness/repro.h"
 #include "harness/suggest.h"
 #include "kernels/api/telemetry.h"
 
@@ -66,6 +67,7 @@ sweep, problem, protocol, device, isa, threads, compiler or flags differ from FI
 is noted. Kernels of a case are recorded together; where FILE has only some, the others are timed
 without them, and time.contenders of a record says with how many it took turns. Last come the table
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
+A full disk ends a run as Ctrl-C does, with code 3.
 
 --tune times the tiles (and warps, stages, turns) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
@@ -94,7 +96,8 @@ Examples:
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
-measurement is invalid, 130 interrupted by Ctrl-C, 143 by SIGTERM (it ends by the signal).)";
+measurement is invalid, records or output could not be written, 130 interrupted by Ctrl-C, 143 by
+SIGTERM (it ends by the signal).)";
 
 // The flags as they were given; empty: not given.
 struct RunFlags {
@@ -185,7 +188,16 @@ void refuse_beside_profile(const RunFlags& flags) {
   }
 }
 
-int run(const RunFlags& flags, const std::string& command_line) {
+// Where the output of a run was lost, `records` was not.
+std::string describe_kept(const std::string& records) {
+  std::error_code error;
+  const bool has_some = std::filesystem::file_size(records, error) > 0 && !error;
+  if (!has_some) return "";
+  return fmt::format("; the records are safe: attnlab table {}", shell_word(records));
+}
+
+// `records` is set to the file that gets them.
+int run(const RunFlags& flags, const std::string& command_line, std::string& records) {
   if (flags.profile > 0) refuse_beside_profile(flags);
   const Sweep sweep = make_sweep(flags);
   apply_compiler_flags(*flags.compiler);
@@ -236,6 +248,7 @@ int run(const RunFlags& flags, const std::string& command_line) {
       saver->save(record, tensors);
     };
   }
+  records = out;
   return run_sweep(work);
 }
 
@@ -319,7 +332,9 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
   command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
       ->group("Output");
   flags->compiler = add_compiler_flags(*command);
-  return {command, [flags, command_line] { return run(*flags, command_line); }};
+  const auto records = std::make_shared<std::string>();
+  return {command, [=] { return run(*flags, command_line, *records); },
+          [=] { return describe_kept(*records); }};
 }
 
 }  // namespace attnlab

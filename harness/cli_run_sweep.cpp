@@ -15,6 +15,7 @@
 #include "harness/errors.h"
 #include "harness/grid.h"
 #include "harness/interrupt.h"
+#include "harness/output.h"
 #include "harness/progress.h"
 #include "harness/record.h"
 #include "harness/repro.h"
@@ -41,7 +42,7 @@ std::size_t count_runnable(const std::vector<Case>& cases) {
   return static_cast<std::size_t>(count);
 }
 
-void warn(const std::string& text) { fmt::print(stderr, "attnlab run: {}\n", text); }
+void warn(const std::string& text) { print_to(stderr, "attnlab run: {}\n", text); }
 
 // What is to be run, beside the records that the file has of it.
 struct Start {
@@ -81,14 +82,14 @@ struct CloseFile {
 };
 
 void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream) {
-  fmt::print(stream, "{}",
-             wrap(fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. {}",
-                              run.sweep.name, run.sweep.source, count_of(run.cases.size(), "case"),
-                              count_of(count_points(run.cases), "point"), count_runnable(run.cases),
-                              describe(*run.context.device), describe_records(run, rest))));
-  for (const std::string& note : rest.notes) fmt::print(stream, "{}", wrap(note));
-  fmt::print(stream, "\n");
-  if (run.sweep.input != nullptr) fmt::print(stream, "{}\n", describe_input(run.cases));
+  print_to(stream, "{}",
+           wrap(fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. {}",
+                            run.sweep.name, run.sweep.source, count_of(run.cases.size(), "case"),
+                            count_of(count_points(run.cases), "point"), count_runnable(run.cases),
+                            describe(*run.context.device), describe_records(run, rest))));
+  for (const std::string& note : rest.notes) print_to(stream, "{}", wrap(note));
+  print_to(stream, "\n");
+  if (run.sweep.input != nullptr) print_to(stream, "{}\n", describe_input(run.cases));
   std::fflush(stream);
 }
 
@@ -98,9 +99,9 @@ void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE*
   CompileJobs needed;
   needed.add(cases, *run.context.device);
   if (needed.all().empty()) return;
-  fmt::print(notes, "{}\n",
-             describe(compile_with_progress(needed.all(), run.context.device->threads,
-                                            run.shows_progress)));
+  print_to(notes, "{}\n",
+           describe(compile_with_progress(needed.all(), run.context.device->threads,
+                                          run.shows_progress)));
   std::fflush(notes);
 }
 
@@ -122,16 +123,17 @@ std::optional<Observers> open_instruments(const SweepRun& run, const std::vector
   std::optional<Observers> observers = open_observers(run.counters, device);
   if (!observers) return std::nullopt;
   observers->further_counters = run.further_counters;
-  fmt::print(notes, "{}\n", wrap(describe(*observers)));
+  print_to(notes, "{}\n", wrap(describe(*observers)));
   std::fflush(notes);
   return observers;
 }
 
 // What became of the cases: their records, or of those that were finished if the run was
-// interrupted or lost the device.
+// interrupted, lost the device, or had no room left for them.
 struct Outcome {
   Records records;
   std::optional<DeviceLost> lost;
+  std::optional<NotSaved> not_saved;
 };
 
 // `keep` gets the records of each case as soon as there are some.
@@ -160,6 +162,8 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
   } catch (const Interrupted&) {  // what is finished is in the file
   } catch (const DeviceLost& lost) {
     outcome.lost = lost;
+  } catch (const NotSaved& error) {
+    outcome.not_saved = error;
   }
   return outcome;
 }
@@ -178,11 +182,11 @@ std::string describe_end(const SweepRun& run, const std::string& what, std::size
 }
 
 void print_other_views(const SweepRun& run, std::FILE* stream) {
-  fmt::print(stream,
-             "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
-             "  attnlab table {0} --value gflops\n"
-             "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
-             shell_word(run.records.string()));
+  print_to(stream,
+           "\nRecords: {0}\nOther views of them: attnlab table --help; for example\n"
+           "  attnlab table {0} --value gflops\n"
+           "  attnlab table {0} --value time_ms,ci,peak_mib,requested_mib\n",
+           shell_word(run.records.string()));
 }
 
 }  // namespace
@@ -194,6 +198,7 @@ int run_sweep(const SweepRun& run) {
   Records records, added;
   std::size_t finished = 0;
   std::optional<DeviceLost> lost;
+  std::optional<NotSaved> not_saved;
   {
     const InterruptWatch watch;
     RecordFile file(run.records);
@@ -207,6 +212,7 @@ int run_sweep(const SweepRun& run) {
                                 [&](const Records& lines) { file.append(lines); });
     added = std::move(outcome.records);
     lost = outcome.lost;
+    not_saved = outcome.not_saved;
     finished = begin.rest.finished + added.size();
     records = std::move(begin.records);
     records.insert(records.end(), added.begin(), added.end());
@@ -220,24 +226,30 @@ int run_sweep(const SweepRun& run) {
     restart_to_resume(run.records);
   }
   if (run.sweep.tune && run.format == TableFormat::table) {
-    fmt::print("{}", render_tuning(records));
+    print_to(stdout, "{}", render_tuning(records));
   } else {
     TableOptions options;
     options.format = run.format;
-    fmt::print("{}", render_table(records, options));
+    print_to(stdout, "{}", render_table(records, options));
   }
   std::fflush(stdout);
   if (!records.empty()) print_other_views(run, notes);
-  if (run.saver != nullptr) fmt::print(notes, "\n{}", run.saver->report(added));
+  if (run.saver != nullptr) print_to(notes, "\n{}", run.saver->report(added));
   if (signal != 0) {
-    fmt::print(
-        notes, "\n{}",
-        describe_end(run, "Interrupted by " + std::string(name_of_signal(signal)), finished));
+    print_to(notes, "\n{}",
+             describe_end(run, "Interrupted by " + std::string(name_of_signal(signal)), finished));
     end_by_signal(signal);
   }
   if (lost) {
-    fmt::print(notes, "\n{}",
-               describe_end(run, fmt::format("The GPU was lost ({})", lost->what()), finished));
+    print_to(notes, "\n{}",
+             describe_end(run, fmt::format("The GPU was lost ({})", lost->what()), finished));
+    return kExitEnvironment;
+  }
+  if (not_saved) {
+    print_to(stderr, "{}",
+             describe_end(
+                 run, fmt::format("attnlab run: {}. Make room first; so far", not_saved->what()),
+                 finished));
     return kExitEnvironment;
   }
   if (run.sweep.tune) records = without_spilling(records);
@@ -247,12 +259,12 @@ int run_sweep(const SweepRun& run) {
 int profile_sweep(const SweepRun& run) {
   const InterruptWatch watch;
   const int launches = run.context.profile_launches;
-  fmt::print("{}\n",
-             wrap(fmt::format("For a profiler: {} launch{} of each kernel in the NVTX range "
-                              "{}@profile, beside those that verify. Nothing is timed, "
-                              "nothing is recorded. Device: {}.",
-                              launches, launches == 1 ? "" : "es", kProfilerDomain,
-                              describe(*run.context.device))));
+  print_to(stdout, "{}\n",
+           wrap(fmt::format("For a profiler: {} launch{} of each kernel in the NVTX range "
+                            "{}@profile, beside those that verify. Nothing is timed, "
+                            "nothing is recorded. Device: {}.",
+                            launches, launches == 1 ? "" : "es", kProfilerDomain,
+                            describe(*run.context.device))));
   compile_all(run, run.cases, stdout);
   // A profiler makes a launch as long as it likes, and the timer's self-test wrong.
   runtime_of(*run.context.device).set_timeout(std::numeric_limits<double>::infinity());
@@ -260,8 +272,9 @@ int profile_sweep(const SweepRun& run) {
     for (const auto& record : records) {
       std::string reason = record["reason"];
       if (!reason.empty()) reason.insert(0, ": ");
-      fmt::print("{}", wrap(fmt::format("{}: {}{}", record["status"].get<std::string>(),
-                                        record["key"].get<std::string>(), reason)));
+      print_to(stdout, "{}",
+               wrap(fmt::format("{}: {}{}", record["status"].get<std::string>(),
+                                record["key"].get<std::string>(), reason)));
     }
     std::fflush(stdout);
   });
@@ -273,12 +286,12 @@ int profile_sweep(const SweepRun& run) {
 
 int print_plan(const SweepRun& run) {
   const Start begin = start(run);
-  fmt::print("{}", render_plan(begin.rest.cases, *run.context.device, run.format));
+  print_to(stdout, "{}", render_plan(begin.rest.cases, *run.context.device, run.format));
   if (run.mode == RecordsMode::resume) {
     const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
     std::FILE* const notes = data_only ? stderr : stdout;
-    fmt::print(notes, "{}", wrap(describe_rest(run, begin.rest)));
-    for (const std::string& note : begin.rest.notes) fmt::print(notes, "{}", wrap(note));
+    print_to(notes, "{}", wrap(describe_rest(run, begin.rest)));
+    for (const std::string& note : begin.rest.notes) print_to(notes, "{}", wrap(note));
   }
   return kExitGood;
 }

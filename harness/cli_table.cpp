@@ -10,6 +10,7 @@
 #include "harness/errors.h"
 #include "harness/evidence_report.h"
 #include "harness/grid.h"
+#include "harness/output.h"
 #include "harness/record.h"
 
 namespace attnlab {
@@ -76,11 +77,11 @@ int run(const TableFlags& flags) {
   for (const std::string& file : flags.files) {
     for (auto& record : read_records(file, warnings)) records.push_back(std::move(record));
   }
-  for (const std::string& warning : warnings) fmt::print(stderr, "attnlab table: {}\n", warning);
+  for (const std::string& warning : warnings) print_to(stderr, "attnlab table: {}\n", warning);
   if (records.empty()) throw UsageError("the files hold no records");
   try {
-    fmt::print("{}",
-               flags.evidence ? render_evidence(records, options) : render_table(records, options));
+    print_to(stdout, "{}",
+             flags.evidence ? render_evidence(records, options) : render_table(records, options));
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
         fmt::format("a record lacks a field or has it in another form: {}", error.what()));

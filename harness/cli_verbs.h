@@ -18,6 +18,8 @@ namespace attnlab {
 struct Verb {
   CLI::App* command = nullptr;
   std::function<int()> run;
+  // Of one that has run and whose output was lost: what is safe, to end the message with.
+  std::function<std::string()> kept = [] { return std::string(); };
 };
 
 // `command_line` is how the user called the program; records keep it.

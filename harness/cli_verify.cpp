@@ -16,6 +16,7 @@
 #include "harness/compile_progress.h"
 #include "harness/errors.h"
 #include "harness/grid.h"
+#include "harness/output.h"
 #include "harness/progress.h"
 #include "harness/verify/report.h"
 #include "harness/verify/verify.h"
@@ -184,22 +185,22 @@ int run(const VerifyFlags& flags) {
   // Data formats have standard output to themselves.
   const bool data_only = format == TableFormat::csv || format == TableFormat::json;
   std::FILE* const notes = data_only ? stderr : stdout;
-  fmt::print(notes, "Device: {}. Seed {}.\n\n", describe(device), flags.seed);
+  print_to(notes, "Device: {}. Seed {}.\n\n", describe(device), flags.seed);
   std::fflush(notes);
   for (Result& result : run_checks(options, !flags.no_progress, notes)) {
     results.push_back(std::move(result));
   }
-  fmt::print("{}", verify::render_summary(results, format));
+  print_to(stdout, "{}", verify::render_summary(results, format));
   std::fflush(stdout);
   for (const std::string& note :
        {verify::render_random(results), verify::render_skipped(results)}) {
-    if (!note.empty()) fmt::print(notes, "\n{}", note);
+    if (!note.empty()) print_to(notes, "\n{}", note);
   }
-  fmt::print(notes, "{}", verify::render_failures(results, kMostFailures));
+  print_to(notes, "{}", verify::render_failures(results, kMostFailures));
   if (!flags.junit.empty()) {
     junit << verify::render_junit(results) << std::flush;
     if (!junit) throw std::runtime_error("could not write " + flags.junit);
-    fmt::print(notes, "\nJUnit report: {}\n", flags.junit);
+    print_to(notes, "\nJUnit report: {}\n", flags.junit);
   }
   return exit_code(results);
 }

@@ -1,3 +1,7 @@
 #include "harness/cli.h"
+#include "harness/output.h"
 
-int main(int argc, char** argv) { return attnlab::run_command_line(argc, argv); }
+int main(int argc, char** argv) {
+  attnlab::prepare_output();
+  return attnlab::run_command_line(argc, argv);
+}

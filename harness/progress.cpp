@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/output.h"
 #include "harness/page.h"
 
 namespace attnlab {
@@ -45,7 +46,7 @@ void Progress::begin(const std::string& what) {
   if (terminal_) {
     draw(Draw::now);
   } else {
-    fmt::print(stream_, "{}  {}\n", status(), what_);
+    print_to(stream_, "{}  {}\n", status(), what_);
     std::fflush(stream_);
   }
 }
@@ -68,7 +69,7 @@ void Progress::leave_out(double weight, const std::string& what) {
 
 void Progress::line(const std::string& text) {
   clear();
-  fmt::print(stream_, "{}\n", text);
+  print_to(stream_, "{}\n", text);
   std::fflush(stream_);
 }
 
@@ -98,7 +99,7 @@ void Progress::draw(Draw when) {
   const std::string text =
       fmt::format("[{:#>{}}{:->{}}] {}  {} done  {}{}{}", "", filled, "", kBarWidth - filled,
                   status(), points_ - 1, phase_, phase_.empty() ? "" : "  ", what_);
-  fmt::print(stream_, "\r{}\x1b[K", text.substr(0, usable_columns(stream_)));
+  print_to(stream_, "\r{}\x1b[K", text.substr(0, usable_columns(stream_)));
   std::fflush(stream_);
   drawn_ = true;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -136,8 +137,14 @@ std::string record_key(const nlohmann::ordered_json& record);
 std::vector<nlohmann::ordered_json> last_of_each_point(
     const std::vector<nlohmann::ordered_json>& records);
 
+// Records that could not be saved, as on a full disk; the message names the file and says why.
+class NotSaved : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // A file of records that this process alone writes, until the object is gone. Creates the file and
-// its folder. All functions throw UsageError naming the file where it cannot be written.
+// its folder. Where the file cannot be written append() throws NotSaved, all others UsageError.
 class RecordFile {
  public:
   // Changes nothing of what is there. Throws UsageError if another process has the file.
@@ -152,7 +159,7 @@ class RecordFile {
   std::string repair();
 
   // One line each, all with one write() and fsync, so that what is finished survives a kill.
-  // Repairs the file first if nobody has.
+  // Repairs the file first if nobody has. Where it throws, the file is as it was.
   void append(const std::vector<nlohmann::ordered_json>& records);
 
  private:

@@ -192,8 +192,15 @@ void RecordFile::append(const std::vector<nlohmann::ordered_json>& records) {
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   std::string lines;
   for (const auto& record : records) lines += record.dump(-1, ' ', false, kReplace) + "\n";
-  write_all(lines);
-  flush();
+  const off_t end = lseek(descriptor_, 0, SEEK_END);
+  try {
+    write_all(lines);
+    flush();
+  } catch (const UsageError& error) {
+    std::string what = error.what();
+    if (end >= 0 && ftruncate(descriptor_, end) != 0) what += ", and its torn end is still there";
+    throw NotSaved(what);
+  }
 }
 
 void RecordFile::write_all(const std::string& text) {

@@ -1,8 +1,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -278,9 +280,52 @@ TEST_F(RecordFiles, WhatIsNoRegularFileHasNoLock) {
   close(reader);
 }
 
+// No file of this process grows beyond that, while it lives.
+class LargestFile {
+ public:
+  explicit LargestFile(std::size_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_limit_);
+    const rlimit limit{bytes, old_limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~LargestFile() {
+    setrlimit(RLIMIT_FSIZE, &old_limit_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  LargestFile(const LargestFile&) = delete;
+  LargestFile& operator=(const LargestFile&) = delete;
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_limit_{};
+};
+
+// As on a full disk: some of it fits.
+TEST_F(RecordFiles, WhatDoesNotFitLeavesNothingOfItself) {
+  const std::filesystem::path file = write("");
+  RecordFile records(file);
+  records.append({Json::parse(line(1))});
+  const std::string before = text_of(file);
+  try {
+    const LargestFile limit(before.size() + 10);
+    records.append({Json::parse(line(2))});
+    ADD_FAILURE() << "it fits";
+  } catch (const NotSaved& error) {
+    EXPECT_PRED2(contains, error.what(), file.string() + ": cannot write to it: ");
+  }
+  EXPECT_EQ(text_of(file), before);
+  records.append({Json::parse(line(3))});
+  EXPECT_EQ(read_records(file, warnings_).size(), 2U);
+  EXPECT_TRUE(warnings_.empty());
+}
+
 TEST_F(RecordFiles, AFileThatCannotBeWrittenIsNamed) {
-  const auto error_of = [](const std::filesystem::path& file) {
-    return usage_error([&] { RecordFile(file).append({Json::object()}); });
+  const auto error_of = [](const std::filesystem::path& file) -> std::string {
+    try {
+      return usage_error([&] { RecordFile(file).append({Json::object()}); });
+    } catch (const NotSaved& error) {
+      return error.what();
+    }
   };
   EXPECT_NE(error_of(folder_).find(folder_.string() + ": cannot open"), std::string::npos);
   const std::filesystem::path file = write("");

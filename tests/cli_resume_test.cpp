@@ -243,6 +243,41 @@ INSTANTIATE_TEST_SUITE_P(Signals, CliInterrupted, testing::Values(SIGINT, SIGTER
                            return std::string(signal.param == SIGINT ? "SIGINT" : "SIGTERM");
                          });
 
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// A file that may not grow is what the tests have of a full disk.
+class CliFullDisk : public CliResume {
+ protected:
+  std::string environment() const override { return limit_ + CliResume::environment(); }
+
+  std::string limit_ = "ulimit -f 60; ";  // blocks of 512 bytes
+};
+
+TEST_F(CliFullDisk, WhatWasSavedIsShownAndTheRestCanBeRun) {
+  const Result full = run(kCheap + "--out r.jsonl");
+  EXPECT_EQ(full.code, 3);
+  const auto first = keys("r.jsonl");
+  ASSERT_GE(first.size(), 2u) << full.err;
+  ASSERT_LT(first.size(), kPoints);
+  EXPECT_EQ(plain_lines("r.jsonl"), first.size());
+  const std::string points = std::to_string(first.size());
+  EXPECT_PRED2(contains, full.out, points + " points: " + points + " ok.");
+  EXPECT_PRED2(starts_with, full.err, "attnlab run: r.jsonl: cannot write to it: ");
+  const std::string words = one_line(full.err);
+  EXPECT_PRED2(contains, words, ": " + points + " of 24 points recorded. To run the rest:");
+  EXPECT_PRED2(contains, words, " --resume r.jsonl");
+
+  limit_.clear();
+  const Result rest = run(kCheap + "--resume r.jsonl");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_PRED2(contains, rest.out, "24 points: 24 ok.");
+  EXPECT_EQ(keys("r.jsonl").size(), kPoints);
+  EXPECT_EQ(plain_lines("r.jsonl"), kPoints);
+}
+
 // It would take hours.
 TEST_F(CliResume, AnInterruptionDoesNotWaitForTheCase) {
   Child child(command(kOnePoint + timed(3600.0) + "--save a.st --out r.jsonl"));

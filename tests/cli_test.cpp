@@ -178,6 +178,38 @@ TEST_F(Cli, RunWritesRecordsThatTableReadsBack) {
   EXPECT_PRED2(contains, run("table a/r.jsonl").out, "8 earlier records of the same points");
 }
 
+TEST_F(Cli, AClosedStreamIsNoPlaceForRecords) {
+  int number = 0;
+  for (const char* closed : {">&-", "<&- >&-", "<&- >&- 2>&-"}) {
+    const std::string file = std::to_string(number++) + ".jsonl";
+    const Result result = run(std::string(kSmall) + "--out " + file + " " + closed + "; echo $?");
+    EXPECT_EQ(result.out, "0\n") << closed << result.err;
+    EXPECT_EQ(count_lines(read(folder_ / file)), 8u) << closed;
+    EXPECT_EQ(run("table " + file).code, 0) << closed;
+  }
+}
+
+TEST_F(Cli, OutputThatIsLostIsAnError) {
+  const std::string quick = "--kernel v2 --heads 1 --head-dim 8 --seqlen 8 --rounds 2 ";
+  const std::string lost = "cannot write to standard output: No space left on device";
+  const Result made = run("run " + quick + "--no-progress --out r.jsonl > /dev/full");
+  EXPECT_EQ(made.code, 3);
+  EXPECT_EQ(made.err, "attnlab run: " + lost + "; the records are safe: attnlab table r.jsonl\n");
+  ASSERT_EQ(count_lines(read(folder_ / "r.jsonl")), 1u);
+  for (const char* arguments :
+       {"--help", "--version", "run --help", "doctor", "list", "model --seqlen 64", "table r.jsonl",
+        "table r.jsonl --format json", "run --seqlen 64 --dry-run",
+        "verify --kernel v2 --only '*/shapes/lengths/1/*'"}) {
+    const Result full = run(std::string(arguments) + " > /dev/full");
+    EXPECT_EQ(full.code, 3) << arguments;
+    EXPECT_PRED2(contains, full.err, "cannot write to standard output: ");
+    EXPECT_EQ(count_lines(full.err.substr(full.err.rfind("attnlab"))), 1u) << full.err;
+  }
+  // What goes to standard error is not worth a run.
+  EXPECT_EQ(run("run " + quick + "--out r.jsonl >/dev/null 2>/dev/full; echo $?").out, "0\n");
+  EXPECT_EQ(run("rnu 2>/dev/full; echo $?").out, "2\n");
+}
+
 TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {
   const Result json = run(std::string(kSmall) + "--format json");
   ASSERT_EQ(json.code, 0) << json.err;
