@@ -97,21 +97,26 @@ class Runner {
   // The samples, once there are no more to come.
   Samples finish() {
     samples.blocks = watch_.finish();
+    if (!samples.seconds.empty()) samples.rounds_asked = rounds_asked();
     return std::move(samples);
   }
 
   // Whether it needs no further sample after `round` rounds.
   bool done(int round) const {
     if (samples.error != nullptr) return true;
-    const bool long_launch = median(samples.seconds) > kLongLaunch;
-    const int needed = long_launch ? std::min(kRoundsOfLongLaunches, protocol_->min_rounds)
-                                   : protocol_->min_rounds;
-    if (round < needed) return false;
+    if (round < rounds_asked()) return false;
     const Interval interval = median_interval95(samples.seconds);
     return (interval.high - interval.low) / 2 <= protocol_->interval * median(samples.seconds);
   }
 
  private:
+  // The least that there must be. Who gives one number means it.
+  int rounds_asked() const {
+    const bool is_exact = protocol_->min_rounds == protocol_->max_rounds;
+    const bool is_long = !is_exact && median(samples.seconds) > kLongLaunch;
+    return is_long ? std::min(kRoundsOfLongLaunches, protocol_->min_rounds) : protocol_->min_rounds;
+  }
+
   double launch_once() {
     contender_->before();
     return launch(1);

@@ -141,6 +141,22 @@ TEST(Bench, StopsAContenderThatHasUsedItsTime) {
   EXPECT_GE(spent, protocol.max_seconds);
   EXPECT_LT(spent - slow.back(), protocol.max_seconds);
   EXPECT_EQ(samples[1].seconds.size(), 8u) << "the others go on";
+  EXPECT_EQ(samples[0].rounds_asked, 5) << "which it did not get";
+}
+
+TEST(Bench, TenRoundsOfLongLaunchesAreEnoughUnlessTheNumberIsExact) {
+  Protocol protocol = rounds(12, 13);
+  protocol.interval = 10.0;
+  const auto take = [&] {
+    return measure({sleeper("long", 51ms)}, protocol, Backend::cpu, ignore_round)[0];
+  };
+  const Samples few = take();
+  EXPECT_EQ(few.seconds.size(), 10u);
+  EXPECT_EQ(few.rounds_asked, 10);
+  protocol.max_rounds = 12;
+  const Samples exact = take();
+  EXPECT_EQ(exact.seconds.size(), 12u);
+  EXPECT_EQ(exact.rounds_asked, 12);
 }
 
 TEST(Bench, WarmsUpForTheTimeAsked) {

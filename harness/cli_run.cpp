@@ -118,17 +118,43 @@ struct RunFlags {
   bool no_progress = false;
 };
 
+constexpr double kMostSeconds = 86400.0;  // that Protocol::max_seconds may be
+
+// Nobody guesses which of two flags counts.
+template <class T>
+void refuse_contradiction(const char* flag, T value, const char* key,
+                          const std::optional<T>& of_protocol) {
+  if (!of_protocol || *of_protocol == value) return;
+  throw UsageError(fmt::format("{} {}: --protocol says {}={}: leave one of them out", flag, value,
+                               key, *of_protocol));
+}
+
+// The flags that are short for keys of the protocol, beside those that --protocol gives.
+void set_rounds(ProtocolSettings& protocol, const RunFlags& flags, const ProtocolSettings& given) {
+  if (flags.rounds) {
+    refuse_contradiction("--rounds", *flags.rounds, "min_rounds", given.min_rounds);
+    refuse_contradiction("--rounds", *flags.rounds, "max_rounds", given.max_rounds);
+    protocol.min_rounds = flags.rounds;
+    protocol.max_rounds = flags.rounds;
+    protocol.max_seconds = given.max_seconds.value_or(kMostSeconds);
+  }
+  if (flags.max_seconds) {
+    refuse_contradiction("--max-seconds", *flags.max_seconds, "max_seconds", given.max_seconds);
+    protocol.max_seconds = flags.max_seconds;
+  }
+}
+
 Sweep make_sweep(const RunFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
   apply_input(sweep, flags.sweep);
   sweep.tune = flags.tune;
   if (!flags.peer.empty()) sweep.peers = parse_peers(flags.peer);
-  if (!flags.protocol.empty()) set_protocol(sweep, flags.protocol, "--protocol");
-  if (flags.rounds) {
-    sweep.protocol.min_rounds = *flags.rounds;
-    sweep.protocol.max_rounds = *flags.rounds;
+  Sweep alone;
+  if (!flags.protocol.empty()) {
+    set_protocol(alone, flags.protocol, "--protocol");
+    set_protocol(sweep, flags.protocol, "--protocol");
   }
-  if (flags.max_seconds) sweep.protocol.max_seconds = *flags.max_seconds;
+  set_rounds(sweep.protocol, flags, alone.protocol);
   return sweep;
 }
 
@@ -278,11 +304,15 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
                    "Record larger points as out of memory (default: 3/4 of it)")
       ->type_name("N[K|M|G|T]")
       ->group("Where");
-  command->add_option("--rounds", flags->rounds, "Interleaved rounds, exactly this many")
+  command
+      ->add_option("--rounds", flags->rounds,
+                   "Interleaved rounds, exactly this many; no time limit")
       ->type_name("N")
       ->transform(whole_number(1, 100000))
       ->group("Measurement");
-  command->add_option("--max-seconds", flags->max_seconds, "Hard stop of the timing of one kernel")
+  command
+      ->add_option("--max-seconds", flags->max_seconds,
+                   "Hard stop of the timing of one kernel (15)")
       ->type_name("S")
       ->check(number_between(1e-3, 86400.0))
       ->group("Measurement");

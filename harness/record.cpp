@@ -102,6 +102,7 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"q3_s", number(time.q3_s)},
           {"min_s", number(time.min_s)},
           {"n", time.samples_s.size()},
+          {"rounds_asked", time.rounds_asked},
           {"inner_launches", time.inner_launches},
           {"contenders", time.contenders},
           {"samples_s", samples_json(time.samples_s)},

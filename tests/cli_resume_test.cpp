@@ -374,7 +374,7 @@ TEST_F(CliResume, WhatCannotBeResumedIsExitTwoAndChangesNothing) {
       {"--resume text.jsonl", "text.jsonl: its last line: not JSON"},
       {"--resume r.jsonl --isa portable", "r.jsonl: device.isa was "},
       {"--resume r.jsonl --threads 7", "r.jsonl: device.threads was "},
-      {"--resume r.jsonl --max-seconds 3", "protocol.max_seconds was 15.0 and is 3.0 now"},
+      {"--resume r.jsonl --max-seconds 3", "protocol.max_seconds was 86400.0 and is 3.0 now"},
       {"--resume r.jsonl --seed 8", "none of its 24 points is in this sweep"},
   };
   for (const auto& [arguments, message] : cases) {

@@ -136,6 +136,10 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --layout packed --seqlen 5 --lengths 6", "shorten the entry or raise seqlen_k"},
       {"run --layout packed --mask padding", "mask: padding has no meaning with layout packed"},
       {"run --seqlen 4 --deterministic 2", "--deterministic: '2' is neither 0 nor 1"},
+      {"run --seqlen 4 --rounds 3 --protocol min_rounds=50",
+       "--rounds 3: --protocol says min_rounds=50: leave one of them out"},
+      {"run --seqlen 4 --rounds 3 --protocol max_rounds=50", "--protocol says max_rounds=50"},
+      {"run --seqlen 4 --max-seconds 3 --protocol max_seconds=2", "--protocol says max_seconds=2"},
       {"run --seqlen 4 --protocol rounds=3", "--protocol: unknown key 'rounds'"},
       {"run nowhere.json", "nowhere.json: no such file"},
       {"run bad.json", "bad.json: axes: unknown axis 'seqlne'; did you mean 'seqlen'?"},
@@ -208,6 +212,22 @@ TEST_F(Cli, OutputThatIsLostIsAnError) {
   // What goes to standard error is not worth a run.
   EXPECT_EQ(run("run " + quick + "--out r.jsonl >/dev/null 2>/dev/full; echo $?").out, "0\n");
   EXPECT_EQ(run("rnu 2>/dev/full; echo $?").out, "2\n");
+}
+
+TEST_F(Cli, RoundsAreExactUnlessALimitIsGiven) {
+  write("hasty.json", R"({"schema": "attnlab.sweep/1", "name": "hasty", "axes": {"seqlen": 8},
+                          "protocol": {"max_seconds": 0.001, "interval": 1}})");
+  const std::string hasty = "run hasty.json --kernel v2 --heads 1 --head-dim 8 --no-progress ";
+  ASSERT_EQ(run(hasty + "--rounds 7 --out exact.jsonl").code, 0);
+  const Json exact = Json::parse(read(folder_ / "exact.jsonl"));
+  EXPECT_EQ(exact["time"]["n"], 7);
+  EXPECT_EQ(exact["time"]["rounds_asked"], 7);
+  const Result limited = run(hasty + "--rounds 30 --max-seconds 0.001 --out limited.jsonl");
+  ASSERT_EQ(limited.code, 0) << limited.err;
+  const Json time = Json::parse(read(folder_ / "limited.jsonl"))["time"];
+  EXPECT_LT(time["n"], 30);
+  EXPECT_EQ(time["rounds_asked"], 30);
+  EXPECT_EQ(run(hasty + "--rounds 3 --protocol min_rounds=3 --out same.jsonl").code, 0);
 }
 
 TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {

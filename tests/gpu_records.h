@@ -123,7 +123,7 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
                  .timestamp = "2025-01-01T00:00:00Z"};
   ours.protocol.cache = CacheState::cold;
   ours.protocol.regime = Regime::settled;
-  ours.time = Timing{.samples_s = {1e-5}, .timer = "events"};
+  ours.time = Timing{.samples_s = {1e-5}, .rounds_asked = 1, .timer = "events"};
   Record peer = ours;
   ours.time->telemetry = judge_blocks(
       {{.samples = 1,

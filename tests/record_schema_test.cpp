@@ -163,6 +163,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/input_file",
                                                     "/problem/lengths/given",
                                                     "/time/contenders",
+                                                    "/time/rounds_asked",
                                                     "/time/graph",
                                                     "/time/telemetry",
                                                     "/energy",
