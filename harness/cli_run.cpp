@@ -43,6 +43,11 @@ entry it is that of its own lengths. A query that sees no key has o = 0, lse = -
 of 0. --dropout P drops with T / 65536, where T is 65536 P rounded, and scales what is kept by
 65536 / (65536 - T).
 
+--rounds N takes N rounds and no time limit, unless --max-seconds gives one; where that ends the
+timing, the table says (4 of 30) and the record has n and rounds_asked. ~ marks what comes from a
+median whose 95 % interval passes +-2 %. --speedup-over NAME shows how many times as fast as NAME,
+a kernel or peer of the run, each one is; of several tiles of NAME the fastest counts.
+
 --input runs on your own tensors: q, k, v and perhaps do, F32, F16 or BF16, in a safetensors file;
 dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and cu_seqlens_k), and dO
 is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
@@ -88,6 +93,7 @@ Examples:
   attnlab run --input qkv.safetensors --layout bhsd --mask causal --kernel naive,v2
   attnlab run --seqlen 256 --dropout 0.1 --kernel v2 --save run.safetensors --save-dropout
   attnlab run sweeps/eager.json --peer torch:eager
+  attnlab run --seqlen 1k --kernel v2 --peer torch:flash --speedup-over torch:flash
   attnlab run --backend cuda --kernel naive --dtype f16 --protocol cache=cold,regime=settled
   attnlab run --backend cuda --seqlen 1k:16k:x2 --counters require
   attnlab run --backend cuda --kernel naive --seqlen 1k:4k:x2 --protocol regime=settled --energy
@@ -106,6 +112,7 @@ struct RunFlags {
   SaveFlags save;
   std::string out, resume, isa, memory_limit, protocol, peer;
   std::string format = "table";
+  std::string speedup_over;
   std::string counters = "auto";
   bool further_counters = false;
   std::optional<int> threads, rounds;
@@ -214,6 +221,18 @@ void refuse_beside_profile(const RunFlags& flags) {
   }
 }
 
+void check_speedup_over(const RunFlags& flags, const std::vector<Case>& cases) {
+  if (flags.speedup_over.empty()) return;
+  if (flags.tune) {
+    throw UsageError("--speedup-over: --tune compares tiles, not kernels: leave one of them out");
+  }
+  std::vector<std::string> kernels;
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) kernels.push_back(competitor.kernel);
+  }
+  check_speedup_base(flags.speedup_over, kernels);
+}
+
 // Where the output of a run was lost, `records` was not.
 std::string describe_kept(const std::string& records) {
   std::error_code error;
@@ -231,6 +250,7 @@ int run(const RunFlags& flags, const std::string& command_line, std::string& rec
   Device device = choose_device(sweep.backend, available_devices());
   set_cpu(device, flags.threads, flags.isa);
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  check_speedup_over(flags, cases);
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
   std::optional<TensorSaver> saver = make_saver(flags.save, cases, limit);
@@ -258,6 +278,7 @@ int run(const RunFlags& flags, const std::string& command_line, std::string& rec
                 .records = out,
                 .mode = resumed.empty() ? RecordsMode::append : RecordsMode::resume,
                 .format = format,
+                .speedup_over = flags.speedup_over,
                 .shows_progress = !flags.no_progress,
                 .saver = saver ? &*saver : nullptr,
                 .counters = counters,
@@ -355,6 +376,11 @@ Verb add_run_verb(CLI::App& app, const std::string& command_line) {
       ->group("Output");
   command
       ->add_option("--format", flags->format, "table, markdown, csv or json (of the final table)")
+      ->type_name("NAME")
+      ->group("Output");
+  command
+      ->add_option("--speedup-over", flags->speedup_over,
+                   "The kernel or peer that speedup compares with (naive)")
       ->type_name("NAME")
       ->group("Output");
   command->add_flag("--dry-run", flags->dry_run, "Print the points; run and write nothing")

@@ -230,6 +230,7 @@ int run_sweep(const SweepRun& run) {
   } else {
     TableOptions options;
     options.format = run.format;
+    options.speedup_over = run.speedup_over;
     print_to(stdout, "{}", render_table(records, options));
   }
   std::fflush(stdout);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "harness/run.h"
@@ -23,6 +24,7 @@ struct SweepRun {
   std::filesystem::path records;
   RecordsMode mode = RecordsMode::append;
   TableFormat format = TableFormat::table;  // of the last table, on standard output
+  std::string speedup_over;                 // TableOptions::speedup_over
   bool shows_progress = true;
   TensorSaver* saver = nullptr;  // may be null
   CounterMode counters = CounterMode::automatic;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -21,11 +22,17 @@ constexpr const char* kDetails =
     "columns.\n"
     "Without either, csv and json list one line or object a point, with every field.\n"
     "\n"
+    "~ marks what comes from a median whose 95 % interval passes +-2 %; (4 of 30) says that a\n"
+    "time limit ended the timing after 4 of 30 rounds. Fields of both: ci, n, rounds_asked.\n"
+    "\n"
+    "--speedup-over NAME shows how many times as fast as NAME, a kernel or peer, each one is on\n"
+    "the same case; of several tiles of NAME the fastest counts.\n"
+    "\n"
     "Fields (of --rows, --cols, --value and --where):\n";
 
 struct TableFlags {
   std::vector<std::string> files;
-  std::string rows, cols, values;
+  std::string rows, cols, values, speedup_over;
   std::vector<std::string> where;
   std::string format = "table";
   bool evidence = false;
@@ -43,6 +50,7 @@ std::string footer() {
          "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel,block --value time_ms\n"
          "  attnlab table results/*.jsonl --where kernel=v2 --rows seqlen --cols block --value "
          "gflops\n"
+         "  attnlab table results/nvidia-h200/fa2.jsonl --speedup-over torch:flash\n"
          "  attnlab table before.jsonl after.jsonl --cols kernel,commit --value time_ms,ci\n"
          "  attnlab table results/*.jsonl --rows seqlen,pass --value "
          "requested_mib,l2_mib,dram_mib\n"
@@ -56,6 +64,11 @@ TableOptions make_options(const TableFlags& flags) {
   options.cols = split_list(flags.cols, "--cols");
   options.values = split_list(flags.values, "--value");
   options.format = parse_format(flags.format, "--format");
+  options.speedup_over = flags.speedup_over;
+  const bool lacks_speedup = std::ranges::find(options.values, "speedup") == options.values.end();
+  if (!flags.speedup_over.empty() && !options.values.empty() && lacks_speedup) {
+    options.values.emplace_back("speedup");
+  }
   for (const std::string& condition : flags.where) {
     const std::size_t equals = condition.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == condition.size()) {
@@ -69,8 +82,9 @@ TableOptions make_options(const TableFlags& flags) {
 
 int run(const TableFlags& flags) {
   const TableOptions options = make_options(flags);
-  if (flags.evidence && !(flags.rows + flags.cols + flags.values).empty()) {
-    throw UsageError("--evidence: has columns of its own: leave --rows, --cols and --value out");
+  if (flags.evidence && !(flags.rows + flags.cols + flags.values + flags.speedup_over).empty()) {
+    throw UsageError(
+        "--evidence: has columns of its own: leave --rows, --cols, --value and --speedup-over out");
   }
   std::vector<nlohmann::ordered_json> records;
   std::vector<std::string> warnings;
@@ -105,6 +119,11 @@ Verb add_table_verb(CLI::App& app) {
   add("--rows", flags->rows, "FIELD,...", "What tells rows apart (default: axes that vary)");
   add("--cols", flags->cols, "FIELD,...", "What tells columns apart (default: kernel and tile)");
   add("--value", flags->values, "FIELD,...", "What stands in cells (default: time, rate, speedup)");
+  command
+      ->add_option("--speedup-over", flags->speedup_over,
+                   "The kernel or peer that speedup compares with (naive)")
+      ->type_name("NAME")
+      ->group("Layout");
   command->add_option("--where", flags->where, "Only points whose field has one of the values")
       ->type_name("FIELD=VALUE,...")
       ->take_all()

@@ -17,8 +17,10 @@ void FieldList::add_identity(const char* name, const char* summary, FieldReader 
 }
 
 void FieldList::add_measure(const char* name, const char* title, const char* unit,
-                            NumberFormat format, const char* summary, FieldReader read) {
-  fields_.push_back({name, title, unit, FieldKind::measure, format, summary, std::move(read)});
+                            NumberFormat format, const char* summary, FieldReader read,
+                            FieldReader interval) {
+  fields_.push_back({name, title, unit, FieldKind::measure, format, summary, std::move(read),
+                     std::move(interval)});
 }
 
 FieldReader value_at(Path path) {

@@ -19,9 +19,9 @@ class FieldList {
   // Of the problem, and of who ran it where: the title is the name, values are as they are.
   void add_axis(const char* name, const char* summary, FieldReader read);
   void add_identity(const char* name, const char* summary, FieldReader read);
-  // A number that came out, or a word about it.
+  // A number that came out, or a word about it. `interval` is Field::interval.
   void add_measure(const char* name, const char* title, const char* unit, NumberFormat format,
-                   const char* summary, FieldReader read);
+                   const char* summary, FieldReader read, FieldReader interval = nullptr);
 
   std::vector<Field> take() { return std::move(fields_); }
 
@@ -42,6 +42,10 @@ FieldReader moved(Path path, int exponent);
 RecordJson quotient(const RecordJson& numerator, const RecordJson& denominator);
 
 inline constexpr double kMibPerByte = 1.0 / (1 << 20);
+
+// Half the 95 % interval of the median time, in percent of it; null where there is none, as of a
+// single sample.
+RecordJson read_interval(const RecordJson& record);
 
 // Modelled bytes that the schedule loads and stores; null where they are unknown.
 RecordJson read_requested_bytes(const RecordJson& record);

@@ -76,9 +76,10 @@ const std::vector<FieldHelp>& field_help() {
   return kHelp;
 }
 
-void add_speedups(std::vector<RecordJson>& records) {
-  const auto case_of = [](const RecordJson& record) {
-    std::string text;
+void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
+  const Field& cache = find_field("cache", "");
+  const auto case_of = [&](const RecordJson& record) {
+    std::string text = cache.read(record).dump() + at(record, {"protocol", "regime"}).dump();
     for (const char* key : {"id", "input_kind", "seed", "backend"}) {
       text += at(record, {key}).dump();
     }
@@ -86,15 +87,32 @@ void add_speedups(std::vector<RecordJson>& records) {
     for (const char* key : {"name", "isa", "threads"}) text += at(record, {"device", key}).dump();
     return text;
   };
-  std::map<std::string, RecordJson> naive_s;
+  const auto median_of = [](const RecordJson& record) { return at(record, {"time", "median_s"}); };
+  // Of each case, by config: the last record of each.
+  std::map<std::string, std::map<std::string, const RecordJson*>> bases;
   for (const RecordJson& record : records) {
-    const RecordJson time = at(record, {"time", "median_s"});
-    if (at(record, {"kernel"}) == "naive" && time.is_number()) naive_s[case_of(record)] = time;
+    if (at(record, {"kernel"}) != base || !median_of(record).is_number()) continue;
+    bases[case_of(record)][at(record, {"config"}).dump()] = &record;
+  }
+  struct Best {
+    RecordJson median, interval;
+  };
+  std::map<std::string, Best> best_of;
+  for (const auto& [name, configs] : bases) {
+    const auto fastest = std::ranges::min_element(configs, {}, [&](const auto& config) {
+      return median_of(*config.second).template get<double>();
+    });
+    best_of[name] = {median_of(*fastest->second), read_interval(*fastest->second)};
   }
   for (RecordJson& record : records) {
-    const auto naive = naive_s.find(case_of(record));
-    if (naive == naive_s.end()) continue;
-    record[kSpeedupKey] = quotient(naive->second, at(record, {"time", "median_s"}));
+    const auto best = best_of.find(case_of(record));
+    if (best == best_of.end()) continue;
+    const RecordJson own = read_interval(record);
+    const RecordJson& other = best->second.interval;
+    const bool is_known = own.is_number() && other.is_number();
+    record[kSpeedupKey] = {{"over", base},
+                           {"ratio", quotient(best->second.median, median_of(record))},
+                           {"interval", is_known ? std::max(own, other) : RecordJson()}};
   }
 }
 

@@ -35,6 +35,9 @@ struct Field {
   const char* summary;
   // A number, a string, or null where the record has none.
   std::function<RecordJson(const RecordJson& record)> read;
+  // Of what comes from median times: half the widest of their 95 % intervals, in percent of the
+  // median; null where it is unknown. Empty for all else.
+  std::function<RecordJson(const RecordJson& record)> interval = nullptr;
 };
 
 // In the order in which help and long tables list them.
@@ -54,11 +57,13 @@ std::string display(const Field& field, const RecordJson& value);
 // Every digit, for csv and for comparing: "" for null.
 std::string exact(const RecordJson& value);
 
-// Where add_speedups() leaves the field `speedup`, which one record alone does not know.
-inline constexpr const char* kSpeedupKey = "speedup_over_naive";
+// Where add_speedups() leaves what one record alone does not know: the object of `over`, the
+// kernel, `ratio` and `interval` (as Field::interval).
+inline constexpr const char* kSpeedupKey = "speedup";
 
-// Gives every record with a time the ratio to naive's time on the same case and device.
-void add_speedups(std::vector<RecordJson>& records);
+// Gives every record with a time the ratio of the base's time to it, on the same case, device and
+// protocol; of several configs of the base the fastest counts.
+void add_speedups(std::vector<RecordJson>& records, const std::string& base);
 
 // The value at a path of keys, null if any of them is missing.
 RecordJson at(const RecordJson& record, const std::vector<const char*>& path);

@@ -134,7 +134,7 @@ void add_roof_fields(FieldList& list) {
                    value_at({"roof", "binds"}));
   list.add_measure("pct_peak", "peak %", "%", kSignificant,
                    "rate / settled measured peak of what binds (attnlab peak)",
-                   value_at({"roof", "percent_of_roof"}));
+                   value_at({"roof", "percent_of_roof"}), read_interval);
 }
 
 }  // namespace attnlab

@@ -26,29 +26,33 @@ RecordJson read_tokens_per_s(const RecordJson& record) {
   return quotient(batch.get<double>() * queries.get<double>(), at(record, {"time", "median_s"}));
 }
 
-// Half the width of the interval, in percent of the median.
-RecordJson read_ci(const RecordJson& record) {
+}  // namespace
+
+RecordJson read_interval(const RecordJson& record) {
   const RecordJson interval = at(record, {"time", "ci95_s"});
   if (!interval.is_array() || interval.size() != 2) return nullptr;
   if (!interval[0].is_number() || !interval[1].is_number()) return nullptr;
+  if (at(record, {"time", "n"}) == 1) return nullptr;
   const double half = 50.0 * (interval[1].get<double>() - interval[0].get<double>());
   return quotient(half, at(record, {"time", "median_s"}));
 }
-
-}  // namespace
 
 void add_time_fields(FieldList& list) {
   const auto add = [&list](const char* name, const char* title, const char* key,
                            const char* summary) {
     list.add_measure(name, title, "ms", kSignificant, summary, moved({"time", key}, 3));
   };
-  add("time_ms", "ms", "median_s", "median time");
+  list.add_measure("time_ms", "ms", "ms", kSignificant, "median time",
+                   moved({"time", "median_s"}, 3), read_interval);
   add("q1_ms", "q1 ms", "q1_s", "first quartile of the time");
   add("q3_ms", "q3 ms", "q3_s", "third quartile of the time");
   add("min_ms", "min ms", "min_s", "shortest time");
   list.add_measure("ci", "ci %", "%", kRatio, "half the 95 % interval of the median, of the median",
-                   read_ci);
+                   read_interval);
   list.add_measure("n", "n", "", kPlain, "samples of the time", value_at({"time", "n"}));
+  list.add_measure("rounds_asked", "rounds asked", "", kPlain,
+                   "rounds that the protocol asked for; n is less where max_seconds ended them",
+                   value_at({"time", "rounds_asked"}));
 }
 
 void add_telemetry_fields(FieldList& list) {
@@ -57,7 +61,7 @@ void add_telemetry_fields(FieldList& list) {
                    moved({"time", "telemetry", "median_clock_hz"}, -6));
   list.add_measure("cycles", "cycles", "", kSignificant,
                    "median time x mean clock around the samples",
-                   value_at({"time", "telemetry", "cycles"}));
+                   value_at({"time", "telemetry", "cycles"}), read_interval);
   list.add_measure("settled", "settled", "", kPlain,
                    "false: more than a quarter of the samples' blocks is 5 % off the median clock",
                    value_at({"time", "telemetry", "settled"}));
@@ -74,16 +78,19 @@ void add_telemetry_fields(FieldList& list) {
 
 void add_rate_fields(FieldList& list) {
   list.add_measure("gflops", "GFLOP/s", "GFLOP/s", kSignificant, "useful FLOPs / median time",
-                   rate("useful", -9));
+                   rate("useful", -9), read_interval);
   list.add_measure("tflops", "TFLOP/s", "TFLOP/s", kSignificant, "useful FLOPs / median time",
-                   rate("useful", -12));
+                   rate("useful", -12), read_interval);
   list.add_measure("tflops_paper", "paper TFLOP/s", "TFLOP/s", kSignificant,
-                   "the papers' convention: every pair, half of them if causal",
-                   rate("paper", -12));
+                   "the papers' convention: every pair, half of them if causal", rate("paper", -12),
+                   read_interval);
   list.add_measure("tokens_per_s", "tokens/s", "1/s", kSignificant,
-                   "query rows of all entries / median time", read_tokens_per_s);
-  list.add_measure("speedup", "speedup", "", kRatio, "time of naive on the same case / median time",
-                   value_at({kSpeedupKey}));
+                   "query rows of all entries / median time", read_tokens_per_s, read_interval);
+  list.add_measure("speedup", "speedup", "", kRatio,
+                   "time of naive (or of --speedup-over) on the same case / median time",
+                   value_at({kSpeedupKey, "ratio"}), value_at({kSpeedupKey, "interval"}));
+  list.add_measure("speedup_over", "speedup over", "", kPlain, "what the speedup compares with",
+                   value_at({kSpeedupKey, "over"}));
 }
 
 }  // namespace attnlab

@@ -81,6 +81,16 @@ std::string group_title(const std::string& name, const Span& span, std::size_t w
   return std::string(dashes / 2, '-') + " " + name + " " + std::string(dashes - dashes / 2, '-');
 }
 
+// The cell with the gap before it (none before the first), which takes the mark.
+std::string render_cell(const GridCell& cell, std::size_t width, bool left, bool first) {
+  std::string text = padded(cell.text, width, left);
+  if (first) return text;
+  text.insert(0, kGap, ' ');
+  const std::size_t begin = text.find_first_not_of(' ');
+  if (begin != std::string::npos) text[begin - 1] = cell.mark;
+  return text;
+}
+
 void end_line(std::string& text) {
   text.erase(text.find_last_not_of(' ') + 1);
   text += '\n';
@@ -185,8 +195,7 @@ std::string render_part(const Grid& grid) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); c += row[c].span) {
       const Span span{.first = c, .count = row[c].span};
-      line +=
-          (c > 0 ? gap : "") + padded(row[c].text, width_of(span, widths), grid.columns[c].left);
+      line += render_cell(row[c], width_of(span, widths), grid.columns[c].left, c == 0);
     }
     end_line(line);
     text += line;
@@ -233,7 +242,8 @@ std::string render_markdown(const Grid& grid) {
   for (const auto& row : grid.rows) {
     text += "|";
     for (std::size_t c = 0; c < row.size(); c += row[c].span) {
-      text += " " + escaped(row[c].text) + " |";
+      text += row[c].mark == ' ' ? " " : fmt::format(" {}", row[c].mark);
+      text += escaped(row[c].text) + " |";
       for (std::size_t rest = 1; rest < row[c].span; ++rest) text += " |";
     }
     text += "\n";

@@ -21,6 +21,7 @@ struct GridColumn {
 struct GridCell {
   std::string text;
   std::size_t span = 1;
+  char mark = ' ';  // before the text, for people; takes no room: plain text has it in the gap
 };
 
 struct Grid {

@@ -143,8 +143,9 @@ Fields default_cols(const Records& records, const Fields& rows) {
   return cols;
 }
 
-// Time, rate in the unit that suits its size, and speedup where naive is there to compare with.
-Fields default_values(const Records& records) {
+// Time, rate in the unit that suits its size, and speedup where there is something to compare with.
+// The last ones are the first to go where the page is narrow: not a speedup that was asked for.
+Fields default_values(const Records& records, bool wants_speedup) {
   constexpr double kManyGflops = 1e4;
   double most_gflops = 0.0;
   bool has_speedup = false;
@@ -152,11 +153,13 @@ Fields default_values(const Records& records) {
   for (const RecordJson& record : records) {
     const RecordJson rate = gflops.read(record);
     if (rate.is_number()) most_gflops = std::max(most_gflops, rate.get<double>());
-    has_speedup |= at(record, {kSpeedupKey}).is_number();
+    has_speedup |= at(record, {kSpeedupKey, "ratio"}).is_number();
   }
   Fields values = {&find_field("time_ms", ""),
                    &find_field(most_gflops < kManyGflops ? "gflops" : "tflops", "")};
-  if (has_speedup) values.push_back(&find_field("speedup", ""));
+  if (has_speedup) {
+    values.insert(wants_speedup ? values.begin() + 1 : values.end(), &find_field("speedup", ""));
+  }
   return values;
 }
 
@@ -258,7 +261,9 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
   if (options.cols.empty()) pivot.cols = default_cols(records, pivot.rows);
   add_varying_config(records, pivot.rows, pivot.cols);
   if (options.rows.empty()) pivot.rows = default_rows(records, pivot.cols);
-  if (options.values.empty()) pivot.values = default_values(records);
+  if (options.values.empty()) {
+    pivot.values = default_values(records, !options.speedup_over.empty());
+  }
   pivot.row_keys = ordered_keys(pivot.rows, records);
   pivot.col_keys = ordered_keys(pivot.cols, records);
   if (options.rows_in_order) pivot.row_keys = distinct_keys(pivot.rows, records);

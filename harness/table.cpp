@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 
+#include "harness/doubts.h"
 #include "harness/errors.h"
 #include "harness/fields.h"
 #include "harness/grid.h"
 #include "harness/pivot.h"
 #include "harness/record.h"
+#include "harness/suggest.h"
 
 namespace attnlab {
 namespace {
@@ -44,9 +49,17 @@ std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& f
   return footnotes.mark(word, exact(at(record, {"reason"})));
 }
 
-// Naive is no faster than itself: a default table leaves that column out.
+bool is_speedup(const Field& field) { return std::string_view(field.name) == "speedup"; }
+
+// A base that was asked for is named.
+std::string title_of(const Field& field, const TableOptions& options) {
+  const bool names_base = is_speedup(field) && !options.speedup_over.empty();
+  return names_base ? "over " + options.speedup_over : field.title;
+}
+
+// A kernel is no faster than itself: a default table leaves that column out.
 bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
-  if (std::string(value.name) != "speedup") return false;
+  if (!is_speedup(value)) return false;
   for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
     const auto cell = pivot.cells.find({row, col});
     if (cell == pivot.cells.end()) continue;
@@ -56,10 +69,24 @@ bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
   return true;
 }
 
-// With `footnotes`, numbers are rounded for people; without, they are exact.
-Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
+// What stands below a table for people.
+struct Notes {
+  Footnotes reasons;
+  Doubts doubts;
+
+  std::string text() const { return reasons.text() + doubts.text(); }
+};
+
+// With `notes`, numbers are rounded for people; without, they are exact.
+Grid make_grid(const Pivot& pivot, const TableOptions& options, Notes* notes) {
   const auto text_of = [&](const Field& field, const RecordJson& value) {
-    return footnotes != nullptr ? display(field, value) : exact(value);
+    return notes != nullptr ? display(field, value) : exact(value);
+  };
+  const auto cells_of = [&](const std::vector<const Field*>& values, const RecordJson& record) {
+    if (notes != nullptr) return notes->doubts.cells(values, record);
+    std::vector<GridCell> cells;
+    for (const Field* value : values) cells.push_back({exact(value->read(record))});
+    return cells;
   };
   Grid grid;
   for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
@@ -72,9 +99,9 @@ Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
     const std::string label = column_label(pivot.cols, pivot.col_keys[col]);
     for (const Field* value : pivot.values) {
       const bool several = pivot.col_keys.size() > 1;
-      if (default_values && several && says_nothing(pivot, col, *value)) continue;
+      if (options.values.empty() && several && says_nothing(pivot, col, *value)) continue;
       shown[col].push_back(value);
-      grid.columns.push_back({.group = label, .title = value->title});
+      grid.columns.push_back({.group = label, .title = title_of(*value, options)});
     }
   }
   for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
@@ -86,15 +113,13 @@ Grid make_grid(const Pivot& pivot, bool default_values, Footnotes* footnotes) {
       const auto found = pivot.cells.find({row, col});
       const std::size_t span = shown[col].size();
       if (found != pivot.cells.end() && status_of(*found->second) == "ok") {
-        for (const Field* value : shown[col]) {
-          cells.push_back({text_of(*value, value->read(*found->second))});
-        }
+        std::ranges::move(cells_of(shown[col], *found->second), std::back_inserter(cells));
         continue;
       }
       std::string status;
       if (found != pivot.cells.end()) {
         const RecordJson& record = *found->second;
-        status = footnotes != nullptr ? status_cell(record, span, *footnotes) : status_of(record);
+        status = notes != nullptr ? status_cell(record, span, notes->reasons) : status_of(record);
       }
       cells.push_back({status, span});
       cells.resize(cells.size() + span - 1);
@@ -174,19 +199,31 @@ Records without_replaced(const Pivot& pivot, const Records& records) {
   return kept;
 }
 
+// Where the base that was asked for has no time, no column can say so.
+std::string missing_speedups(const Records& records, const TableOptions& options) {
+  const bool any = std::any_of(records.begin(), records.end(), [](const RecordJson& record) {
+    return at(record, {kSpeedupKey, "ratio"}).is_number();
+  });
+  if (any || options.speedup_over.empty()) return "";
+  return wrap(
+      fmt::format("No speedup over {}: it has no time on these cases.", options.speedup_over));
+}
+
 std::string render_text(const Records& records, const TableOptions& options) {
   const bool markdown = options.format == TableFormat::markdown;
-  const bool default_values = options.values.empty();
-  Footnotes footnotes;
+  // A speedup that was asked for stays, next to the time.
+  const std::size_t least_values = options.speedup_over.empty() ? 1 : 2;
+  Notes notes;
   Pivot pivot = make_pivot(records, options);
   const auto lay_out = [&] {
-    footnotes = {};
-    return make_grid(pivot, default_values, &footnotes);
+    notes = {};
+    return make_grid(pivot, options, &notes);
   };
   Grid grid = lay_out();
   if (!markdown && options.rows.empty() && options.cols.empty()) {
     // Many kernels: the time alone stands beside each other's; the rest is one --value away.
-    while (width(grid) > page_width() && default_values && pivot.values.size() > 1) {
+    while (width(grid) > page_width() && options.values.empty() &&
+           pivot.values.size() > least_values) {
       pivot.values.pop_back();
       grid = lay_out();
     }
@@ -198,7 +235,8 @@ std::string render_text(const Records& records, const TableOptions& options) {
   std::string text = markdown ? render_markdown(grid) : render_plain(grid);
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
-  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + footnotes.text() + summary(kept);
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() +
+         missing_speedups(records, options) + summary(kept);
   if (pivot.replaced > 0) {
     text += wrap(count_of(pivot.replaced, "earlier record") +
                  " of the same points left out: the last one counts.");
@@ -213,7 +251,9 @@ std::vector<const Field*> long_fields(const TableOptions& options) {
     const bool measure = field.kind == FieldKind::measure;
     if (!measure || options.values.empty()) chosen.push_back(&field);
   }
-  for (const std::string& name : options.values) {
+  std::vector<std::string> names = options.values;
+  if (!options.speedup_over.empty()) names.emplace_back("speedup_over");
+  for (const std::string& name : names) {
     const Field& field = find_field(name, "--value");
     if (!in(chosen, field)) chosen.push_back(&field);
   }
@@ -261,6 +301,7 @@ std::string render_pivot_json(const Records& records, const TableOptions& option
       }
       for (const char* key : {"status", "reason"}) cell[key] = at(*found->second, {key});
       for (const Field* value : pivot.values) cell[value->name] = value->read(*found->second);
+      if (!options.speedup_over.empty()) cell["speedup_over"] = options.speedup_over;
       object["cells"].push_back(std::move(cell));
     }
     array.push_back(std::move(object));
@@ -269,16 +310,30 @@ std::string render_pivot_json(const Records& records, const TableOptions& option
 }
 
 std::string render_pivot_csv(const Records& records, const TableOptions& options) {
-  return render_csv(make_grid(make_pivot(records, options), options.values.empty(), nullptr));
+  return render_csv(make_grid(make_pivot(records, options), options, nullptr));
 }
 
 Records select(const Records& records, const TableOptions& options) {
   Records all = records;
-  add_speedups(all);
+  if (options.speedup_over.empty()) {
+    add_speedups(all, "naive");
+  } else {
+    std::vector<std::string> kernels;
+    for (const RecordJson& record : records) kernels.push_back(exact(at(record, {"kernel"})));
+    check_speedup_base(options.speedup_over, kernels);
+    add_speedups(all, options.speedup_over);
+  }
   return choose(std::move(all), options.where);
 }
 
 }  // namespace
+
+void check_speedup_base(const std::string& base, const std::vector<std::string>& kernels) {
+  if (std::ranges::find(kernels, base) != kernels.end()) return;
+  const std::set<std::string> names(kernels.begin(), kernels.end());
+  throw UsageError(fmt::format("--speedup-over: '{}' is none of the kernels and peers here{}", base,
+                               suggestion(base, {names.begin(), names.end()})));
+}
 
 std::string render_table(const std::vector<nlohmann::ordered_json>& records,
                          const TableOptions& options) {

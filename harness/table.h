@@ -18,6 +18,7 @@ struct TableOptions {
   // Only records whose field has one of the values (in their exact text).
   std::vector<std::pair<std::string, std::vector<std::string>>> where;
   TableFormat format = TableFormat::table;
+  std::string speedup_over;  // a kernel or peer; empty: naive, whose name no column says
 };
 
 // The fields that rows, cols, values and where may name.
@@ -27,6 +28,9 @@ struct FieldHelp {
   const char* summary;
 };
 const std::vector<FieldHelp>& field_help();
+
+// Throws UsageError, naming --speedup-over, for a base that is none of the kernels and peers.
+void check_speedup_base(const std::string& base, const std::vector<std::string>& kernels);
 
 // Without rows and cols, csv and json list one line or object for each record, numbers unrounded.
 // Of several records of one point (record_key() and the fields of rows and cols alike) the last

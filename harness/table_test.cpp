@@ -40,7 +40,7 @@ std::string value(const RecordJson& record, const std::string& field) {
 
 TEST(Fields, ReadTheRecord) {
   Records records = small();
-  add_speedups(records);
+  add_speedups(records, "naive");
   RecordJson& record = point(records, "32x32", "causal", 128);
   // 32 heads-by-dims, 128 * 129 / 2 visible pairs, 2 heads, 0.06 ms
   const double flops = 4.0 * (128 * 129 / 2.0) * 32 * 2;
@@ -118,7 +118,8 @@ TEST(Fields, EveryOneIsReadableAndShown) {
         {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}});
     ok.back()["evidence"] = {{"executed", {{{"symbol", "softmax"}}}}};
     ok.back()["compile"] = {{{"entries", {{{"registers", 168}, {"dynamic_shared_bytes", 2048}}}}}};
-    add_speedups(ok);
+    ok.back()["time"]["rounds_asked"] = 3;
+    add_speedups(ok, "naive");
     for (const RecordJson& record : ok) {
       known |= !find_field(help.name, "").read(record).is_null();
     }
@@ -172,7 +173,7 @@ TEST(Fields, SpeedupsAreBetweenRunsOfTheSameFile) {
       const char* own = record["kernel"] == "naive" ? "1" : hash;
       record["input_file"] = {{"path", "qkv.st"}, {"fnv1a", own}};
     }
-    add_speedups(records);
+    add_speedups(records, "naive");
     return find_field("speedup", "").read(point(records, "32x32", "causal", 128));
   };
   EXPECT_TRUE(speedup_of_v2("1").is_number());
@@ -413,6 +414,135 @@ TEST(Table, DifferentChoicesForOneProblemShareNoCell) {
   const std::string by_device = render_table(records, options);
   EXPECT_PRED2(contains, by_device, "v2 another");
   EXPECT_FALSE(contains(by_device, "16x16")) << by_device;
+}
+
+// Every time with an interval of so many percent to a side.
+Records with_intervals(Records records, double percent) {
+  for (RecordJson& record : records) {
+    if (record["time"].is_null()) continue;
+    const double half = record["time"]["median_s"].get<double>() * percent / 100.0;
+    record["time"]["ci95_s"] = {0.0, 2.0 * half};
+  }
+  return records;
+}
+
+TEST(Table, AMedianThatIsNotFirmIsMarkedAndNoNumberMoves) {
+  const std::string firm = render_table(with_intervals(small(), 2.0), {});
+  EXPECT_FALSE(contains(firm, "~")) << firm;
+  std::string marked = render_table(with_intervals(small(), 2.01), {});
+  EXPECT_PRED2(contains, marked, " ~0.0600   ~17.48 ~0.0300   ~34.95    ~2.00 ");
+  EXPECT_PRED2(contains, marked,
+               "~ not firm: the 95 % interval of its median passes +-2 % (the widest is +-2.01 %)");
+  EXPECT_LE(width(marked), kPageWidth);
+  const std::size_t note = marked.find("\n~ ") + 1;
+  marked.erase(note, marked.find("16 points") - note);
+  std::replace(marked.begin(), marked.end(), '~', ' ');
+  EXPECT_EQ(marked, firm);
+  const TableOptions markdown{.format = TableFormat::markdown};
+  EXPECT_PRED2(contains, render_table(small(), markdown), "| ~0.0600 | ~17.48 |");
+  for (const TableFormat format : {TableFormat::csv, TableFormat::json}) {
+    EXPECT_FALSE(contains(render_table(small(), {.format = format}), "~"));
+  }
+}
+
+TEST(Table, AnIntervalThatNobodyKnowsIsNotFirm) {
+  const TableOptions times{.rows = {"mask", "seqlen"}, .values = {"time_ms"}};
+  const auto is_marked = [&](const Records& records) {
+    return contains(render_table(records, times), "~0.0300");
+  };
+  Records records = with_intervals(small(), 0.5);
+  RecordJson& time = point(records, "32x32", "none", 64)["time"];
+  EXPECT_FALSE(is_marked(records));
+  time["ci95_s"] = {"nan", "nan"};
+  EXPECT_TRUE(is_marked(records));
+  time["ci95_s"] = {0.00003, 0.00003};
+  time["n"] = 1;
+  EXPECT_TRUE(is_marked(records)) << "one sample says nothing of its spread";
+  EXPECT_PRED2(contains, render_table(records, times), "(one sample has none)");
+}
+
+TEST(Table, ASpeedupIsAsFirmAsBothOfItsTimes) {
+  Records records = with_intervals(small(), 0.5);
+  for (RecordJson& record : records) {
+    if (record["kernel"] == "naive" && !record["time"].is_null()) {
+      record["time"]["ci95_s"] = {0.0, 1.0};
+    }
+  }
+  const std::string table =
+      render_table(records, {.values = {"time_ms", "speedup"}, .where = {{"kernel", {"v2"}}}});
+  EXPECT_PRED2(contains, table, " 0.0300    ~2.00 ");
+}
+
+TEST(Table, RoundsThatALimitCutShortAreSaid) {
+  Records records = with_intervals(small(), 0.5);
+  RecordJson& time = point(records, "32x32", "none", 64)["time"];
+  time["n"] = 4;
+  time["rounds_asked"] = 4;
+  EXPECT_FALSE(contains(render_table(records, {}), "(4 of"));
+  time["rounds_asked"] = 30;
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, "0.0300 (4 of 30)    34.95 ");
+  EXPECT_PRED2(contains, table, "(n of N): n of N rounds; then the time limit");
+  EXPECT_PRED2(contains, render_table(records, {.values = {"gflops"}}), "34.95 (4 of 30)");
+}
+
+TEST(Table, ASpeedupOverAnotherNamesIt) {
+  Records records = small();
+  const std::string table = render_table(records, {.speedup_over = "v2"});
+  EXPECT_PRED2(contains, table, "over v2");
+  EXPECT_FALSE(contains(table, "speedup")) << table;
+  const auto ratio = [&](const std::string& block) {
+    return value(point(records, block, "none", 64), "speedup");
+  };
+  add_speedups(records, "v2");
+  EXPECT_EQ(ratio("64x64"), "1") << "the fastest of its tiles is what all are compared with";
+  EXPECT_DOUBLE_EQ(std::stod(ratio("32x32")), 0.025 / 0.030);
+  EXPECT_EQ(value(point(records, "64x64", "none", 64), "speedup_over"), "v2");
+}
+
+TEST(Table, OfATimeTakenAgainTheLastCountsAndOfProtocolsTheSame) {
+  Records records = small();
+  const auto speedup = [](Records all) {
+    add_speedups(all, "naive");
+    return value(point(all, "32x32", "none", 64), "speedup");
+  };
+  const RecordJson naive = *std::find_if(records.begin(), records.end(), [](const auto& record) {
+    return record["kernel"] == "naive" && record["problem"]["seqlen_q"] == 64;
+  });
+  EXPECT_EQ(speedup(records), "2");
+  records.push_back(naive);
+  records.back()["time"]["median_s"] = 9e-5;
+  EXPECT_EQ(speedup(records), "3");
+  records.push_back(naive);
+  records.back()["protocol"]["cache"] = "cold";
+  records.back()["time"]["median_s"] = 12e-5;
+  EXPECT_EQ(speedup(records), "3");
+  records.back()["protocol"]["cache"] = "hot";
+  EXPECT_EQ(speedup(records), "4");
+}
+
+TEST(Table, ABaseWithoutATimeIsSaidAndOneThatIsNotThereIsRefused) {
+  EXPECT_PRED2(contains, render_table(small(), {.speedup_over = "v3"}),
+               "\nNo speedup over v3: it has no time on these cases.\n");
+  const std::string error = usage_error([] { render_table(small(), {.speedup_over = "navie"}); });
+  EXPECT_EQ(error,
+            "--speedup-over: 'navie' is none of the kernels and peers here; did you mean 'naive'?");
+}
+
+// Of three values the rate goes first: the ratio was asked for.
+TEST(Table, ASpeedupThatWasAskedForStaysOnANarrowPage) {
+  Records records = small();
+  std::erase_if(records, [](const RecordJson& record) { return record["kernel"] == "v3"; });
+  const std::size_t count = records.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (value(records[i], "block") != "32x32") continue;
+    records.push_back(records[i]);
+    records.back()["kernel"] = "another";
+  }
+  const std::string table = render_table(records, {.speedup_over = "naive"});
+  EXPECT_LE(width(table), kPageWidth);
+  EXPECT_PRED2(contains, table, "over naive");
+  EXPECT_FALSE(contains(table, "GFLOP/s")) << table;
 }
 
 TEST(Table, LargeRatesAreTeraflops) {

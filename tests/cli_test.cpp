@@ -140,6 +140,10 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
        "--rounds 3: --protocol says min_rounds=50: leave one of them out"},
       {"run --seqlen 4 --rounds 3 --protocol max_rounds=50", "--protocol says max_rounds=50"},
       {"run --seqlen 4 --max-seconds 3 --protocol max_seconds=2", "--protocol says max_seconds=2"},
+      {"run --seqlen 4 --kernel naive,v2 --speedup-over v22",
+       "--speedup-over: 'v22' is none of the kernels and peers here; did you mean 'v2'?"},
+      {"run --seqlen 4 --kernel naive,v2 --speedup-over torch:flash", "there are: naive, v2"},
+      {"run --seqlen 4 --tune --speedup-over naive", "--tune compares tiles"},
       {"run --seqlen 4 --protocol rounds=3", "--protocol: unknown key 'rounds'"},
       {"run nowhere.json", "nowhere.json: no such file"},
       {"run bad.json", "bad.json: axes: unknown axis 'seqlne'; did you mean 'seqlen'?"},
@@ -227,7 +231,26 @@ TEST_F(Cli, RoundsAreExactUnlessALimitIsGiven) {
   const Json time = Json::parse(read(folder_ / "limited.jsonl"))["time"];
   EXPECT_LT(time["n"], 30);
   EXPECT_EQ(time["rounds_asked"], 30);
+  EXPECT_PRED2(contains, limited.out, " (" + time["n"].dump() + " of 30)");
+  EXPECT_PRED2(contains, limited.out, "(n of N): n of N rounds; then the time limit");
   EXPECT_EQ(run(hasty + "--rounds 3 --protocol min_rounds=3 --out same.jsonl").code, 0);
+}
+
+TEST_F(Cli, ASpeedupIsOverWhomTheUserNames) {
+  const Result result = run(std::string(kSmall) + "--speedup-over v2 --out r.jsonl");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_PRED2(contains, result.out, "over v2");
+  const Result table = run("table r.jsonl --speedup-over v2 --value time_ms --format json");
+  ASSERT_EQ(table.code, 0) << table.err;
+  for (const Json& point : Json::parse(table.out)) {
+    EXPECT_EQ(point["speedup_over"], "v2");
+    const double speedup = point["speedup"].get<double>();
+    EXPECT_EQ(speedup == 1.0, point["kernel"] == "v2") << speedup;
+  }
+  const Result unknown = run("table r.jsonl --speedup-over navie");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_PRED2(contains, unknown.err, "'navie' is none of the kernels and peers here; did you");
+  EXPECT_EQ(run("table r.jsonl --evidence --speedup-over v2").code, 2);
 }
 
 TEST_F(Cli, DataFormatsHaveStandardOutputToThemselves) {
