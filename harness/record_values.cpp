@@ -102,7 +102,8 @@ class Schema {
       const Json& of_key = member(known, key);
       const Json& of_value = of_key.is_null() ? others : of_key;
       if (!of_value.is_object()) continue;  // of a later version
-      std::string why = wrong(of_value, value, place.empty() ? key : place + "." + key);
+      const std::string inside = place.empty() ? key : fmt::format("{}.{}", place, key);
+      std::string why = wrong(of_value, value, inside);
       if (!why.empty()) return why;
     }
     return "";
