@@ -9,6 +9,7 @@
 #include "harness/cli_command_tree.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/output.h"
 #include "harness/suggest.h"
 
 namespace attnlab {
@@ -241,7 +242,7 @@ int run(const CLI::App& app, const std::string& shell) {
     throw UsageError(fmt::format("'{}' is none of bash, zsh, fish{}", shell,
                                  suggestion(shell, {"bash", "zsh", "fish"})));
   }
-  fmt::print("{}", script->second(app));
+  print_to(stdout, "{}", script->second(app));
   return kExitGood;
 }
 

@@ -8,6 +8,7 @@
 #include "harness/cli_help.h"
 #include "harness/cli_verbs.h"
 #include "harness/errors.h"
+#include "harness/output.h"
 
 namespace attnlab {
 namespace {
@@ -113,7 +114,7 @@ Verb add_man_verb(CLI::App& app) {
   CLI::App* command = app.add_subcommand("man", "Print the manual page, for man to show");
   command->footer(kFooter);
   return {command, [&app] {
-            fmt::print("{}", manual_page(app));
+            print_to(stdout, "{}", manual_page(app));
             return kExitGood;
           }};
 }

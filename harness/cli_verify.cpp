@@ -119,8 +119,8 @@ std::vector<Result> run_checks(const verify::Options& options, bool show_progres
   std::string group;
   verify::Observer observer;
   observer.compile = [&](const std::vector<CompileJob>& jobs) {
-    fmt::print(notes, "{}\n",
-               describe(compile_with_progress(jobs, options.device->threads, show_progress)));
+    print_to(notes, "{}\n",
+             describe(compile_with_progress(jobs, options.device->threads, show_progress)));
     std::fflush(notes);
   };
   if (show_progress) {
