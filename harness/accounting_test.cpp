@@ -145,7 +145,7 @@ TEST(Accounting, PatternsAreSummarised) {
   EXPECT_DOUBLE_EQ(summary.visible_fraction, 2.0 / 8.0);
   const unsigned char bytes[] = {1, 0, 0, 0, 0, 1, 0, 0};
   EXPECT_EQ(summary.hash, fnv1a(bytes, sizeof bytes));
-  problem.mask = parse_mask("blocks:spiral:4x4");
+  problem.mask.blocks->pattern = "spiral";
   EXPECT_FALSE(summarize_pattern(problem).has_value());
 }
 

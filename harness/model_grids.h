@@ -31,7 +31,7 @@ inline constexpr const char* kMemoryTitle =
     "Memory: what a kernel holds at once, as attnlab run --dry-run says";
 inline constexpr const char* kMemoryNote =
     "saved: by this pass or for it (a forward alone: lse). Each thread of a CPU adds to the "
-    "workspace.\n";
+    "workspace.";
 std::vector<GridColumn> memory_columns();
 std::vector<GridCell> memory_cells(const ModelJson& kernel);
 

@@ -111,7 +111,7 @@ ModelSection memory_section(const ModelJson& point) {
     for (GridCell& cell : memory_cells(kernel)) row.push_back(std::move(cell));
     grid.rows.push_back(std::move(row));
   }
-  return {kMemoryTitle, grid, kMemoryNote};
+  return {kMemoryTitle, grid, wrap(kMemoryNote)};
 }
 
 // A grid whose columns are the GPUs.

@@ -104,7 +104,7 @@ ModelSection memory_overview(const ModelJson& points, const std::vector<std::str
       grid.rows.push_back(std::move(row));
     }
   }
-  return {fmt::format("{}, MiB", kMemoryTitle), grid, kMemoryNote};
+  return {fmt::format("{}, MiB", kMemoryTitle), grid, wrap(kMemoryNote)};
 }
 
 ModelSection bound_overview(const ModelJson& model, const std::vector<std::string>& axes) {

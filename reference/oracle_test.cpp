@@ -305,8 +305,8 @@ TEST(Oracle, TheTwinRoundsToTheStorageType) {
 }
 
 TEST(Oracle, AnUnknownPatternReachesTheCallerFromAnyThread) {
-  TestProblem test(
-      {.seqlen_q = 300, .seqlen_k = 300, .head_dim = 2, .mask = parse_mask("blocks:stars:4x4")});
+  const BlocksSpec stars = {.pattern = "stars", .block_q = 4, .block_k = 4};
+  TestProblem test({.seqlen_q = 300, .seqlen_k = 300, .head_dim = 2, .mask = {.blocks = stars}});
   test.fill_normal(10);
   EXPECT_THROW(run(test, 4), std::invalid_argument);
 }

@@ -5,11 +5,13 @@
 #   scripts/test_on_gpu.sh --pack           where packages can be had: downloads into .packages (which
 #                                           git ignores) what a CUDA image usually lacks: Highway,
 #                                           valijson and Boost.Context
-#   scripts/test_on_gpu.sh COMMIT [FOLDER]  on the GPU machine, in a copy of the tree with .packages:
+#   scripts/test_on_gpu.sh COMMIT [FOLDER [--mutants]]
+#                                           on the GPU machine, in a copy of the tree with .packages:
 #                                           unpacks them there, builds, runs the whole suite side by
 #                                           side, then the tests that need the GPU for themselves.
 #                                           COMMIT names what is tested, since history does not travel
-#                                           with a copy; logs go to FOLDER (default: build)
+#                                           with a copy; logs go to FOLDER (default: build). With
+#                                           --mutants also the table of wrong kernels: minutes more
 #
 # JOBS=N limits compile jobs and tests side by side (default: all cores).
 #
@@ -33,8 +35,9 @@ step "unpack"
 for package in .packages/*.deb; do dpkg-deb -x "$package" .packages; done
 prefix=$PWD/.packages/usr
 sed -i "s#^prefix=/usr\$#prefix=$prefix#" "$prefix"/lib/*/pkgconfig/*.pc
-export CMAKE_PREFIX_PATH=$prefix PKG_CONFIG_PATH
+export CMAKE_PREFIX_PATH=$prefix PKG_CONFIG_PATH LD_LIBRARY_PATH
 PKG_CONFIG_PATH=$(echo "$prefix"/lib/*/pkgconfig)
+LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 step "configure"
 cmake --preset cpu
 step "build ($JOBS jobs)"
@@ -58,8 +61,12 @@ import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
 step "tests that share the machine, and its GPU"
-tests shared --label-exclude 'gpu-(alone|speed)' --parallel "$JOBS"
+tests shared --label-exclude 'gpu-(alone|speed|mutants)' --parallel "$JOBS"
 step "tests that need the GPU for themselves"
 tests alone --label-regex 'gpu-(alone|speed)'
+if [[ ${3:-} == --mutants ]]; then
+  step "wrong kernels on the GPU"
+  tests mutants --label-regex gpu-mutants
+fi
 step "commit $ATTNLAB_COMMIT on $device: $( ((failed)) && echo "tests fail" || echo "all pass")"
 exit $failed
