@@ -32,8 +32,9 @@ export ATTNLAB_COMMIT=$1
 logs=${2:-build}
 mkdir -p "$logs"
 step "unpack"
-for package in .packages/*.deb; do dpkg-deb -x "$package" .packages; done
-prefix=$PWD/.packages/usr
+unpacked=$(mktemp -d)  # not in the tree, which the test of an installed attnlab hides
+for package in .packages/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
+prefix=$unpacked/usr
 sed -i "s#^prefix=/usr\$#prefix=$prefix#" "$prefix"/lib/*/pkgconfig/*.pc
 export CMAKE_PREFIX_PATH=$prefix PKG_CONFIG_PATH LD_LIBRARY_PATH
 PKG_CONFIG_PATH=$(echo "$prefix"/lib/*/pkgconfig)
