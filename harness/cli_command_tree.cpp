@@ -24,7 +24,7 @@ Words gpu_names() {
   return names;
 }
 
-// Of flags that take one of a few words; tests hold them to what verbs accept.
+// These flags take one of a few words; tests hold the words to what verbs accept.
 const std::map<std::string, Words>& known_words() {
   static const std::map<std::string, Words> kWords = {
       {"--pass", {"fwd", "bwd", "fwdbwd"}},

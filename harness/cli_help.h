@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// Of what verbs say of themselves: a paragraph, or a line that stands as it is ("  attnlab list").
+// A verb says of itself a paragraph, or a line that stands as it is ("  attnlab list").
 struct HelpBlock {
   enum class Kind { paragraph, line, gap };
   Kind kind = Kind::gap;

@@ -49,7 +49,7 @@ std::string entry(const std::string& name, const std::string& text) {
   return fmt::format(".TP\n.B {}\n{}\n", argument(name), plain(text));
 }
 
-// Of lines that stand as they are, one after the other, those with a gap are entries.
+// Lines that stand as they are follow one another; those with a gap are entries.
 std::string paragraphs(const std::string& text) {
   using Kind = HelpBlock::Kind;
   std::string page;

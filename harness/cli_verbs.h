@@ -18,7 +18,7 @@ namespace attnlab {
 struct Verb {
   CLI::App* command = nullptr;
   std::function<int()> run;
-  // Of one that has run and whose output was lost: what is safe, to end the message with.
+  // It has run and its output was lost: this says what is safe, to end the message with.
   std::function<std::string()> kept = [] { return std::string(); };
 };
 

@@ -35,8 +35,8 @@ struct Field {
   const char* summary;
   // A number, a string, or null where the record has none.
   std::function<RecordJson(const RecordJson& record)> read;
-  // Of what comes from median times: half the widest of their 95 % intervals, in percent of the
-  // median; null where it is unknown. Empty for all else.
+  // It reads half the widest 95 % interval of the medians that the value comes from, in percent of
+  // them; null where that is unknown. Empty for values that come from none.
   std::function<RecordJson(const RecordJson& record)> interval = nullptr;
 };
 

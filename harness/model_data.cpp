@@ -37,7 +37,7 @@ constexpr const char* kLeading[] = {"id",
                                     "tiles_partial",
                                     "tiles_full"};
 
-// Of two figures whose keys would say less.
+// Two figures have keys that would say less.
 std::string title_of(const std::string& keys) {
   if (keys == "compulsory_useful_flops_per_byte") return "useful_flops_per_compulsory_byte";
   if (keys == "requested_useful_flops_per_byte") return "useful_flops_per_requested_byte";

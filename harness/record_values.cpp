@@ -76,7 +76,7 @@ class Schema {
     };
     if (!allows_type(rule, value)) return fail("is not " + wanted(rule));
     if (const auto any = rule.find("anyOf"); any != rule.end()) {
-      // Of the kinds, the one of the value's type tells best.
+      // The kind of the value's type tells best.
       for (const Json& kind : *any) {
         if (allows_type(kind, value)) return wrong(kind, value, place);
       }

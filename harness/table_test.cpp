@@ -529,7 +529,7 @@ TEST(Table, ABaseWithoutATimeIsSaidAndOneThatIsNotThereIsRefused) {
             "--speedup-over: 'navie' is none of the kernels and peers here; did you mean 'naive'?");
 }
 
-// Of three values the rate goes first: the ratio was asked for.
+// The rate goes first of three values: the ratio was asked for.
 TEST(Table, ASpeedupThatWasAskedForStaysOnANarrowPage) {
   Records records = small();
   std::erase_if(records, [](const RecordJson& record) { return record["kernel"] == "v3"; });
