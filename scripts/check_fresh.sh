@@ -24,7 +24,12 @@ fi
 
 root=${1:-$(mktemp -d)/root}
 commit=$(git rev-parse --short=12 HEAD)
-trap 'end_step; rm -rf --one-file-system "$root"' EXIT
+clean_up() {
+  end_step
+  umount --recursive --lazy "$root/proc" "$root/dev" 2>/dev/null || true
+  rm -rf --one-file-system "$root"
+}
+trap clean_up EXIT
 
 in_root() {
   env -i HOME=/home PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb JOBS="$JOBS" \
