@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// What may stand behind a flag.
+// It says what may stand behind a flag.
 struct FlagValues {
   enum class Kind { none, some, words, files, folders };  // none: the flag takes no value
   Kind kind = Kind::none;

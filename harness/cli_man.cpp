@@ -38,7 +38,7 @@ std::string plain(const std::string& text) {
   return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
 
-// What a macro takes as one argument.
+// It is text that a macro takes as one argument.
 std::string argument(const std::string& text) {
   std::string result;
   for (const char c : plain(text)) result += c == '"' ? std::string("\\(dq") : std::string(1, c);
