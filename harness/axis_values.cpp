@@ -34,7 +34,7 @@ T parse_number(std::string_view text, T minimum, T maximum) {
   return value * unit;
 }
 
-// It is what a range multiplies by or adds.
+// Reads the number that a range multiplies by or adds.
 template <class T>
 T parse_step(std::string_view item, std::string_view text, T minimum, T maximum) {
   try {

@@ -24,7 +24,7 @@ Words gpu_names() {
   return names;
 }
 
-// These flags take one of a few words; tests hold the words to what verbs accept.
+// Some flags take one of a few words. Tests hold these lists to what the verbs accept.
 const std::map<std::string, Words>& known_words() {
   static const std::map<std::string, Words> kWords = {
       {"--pass", {"fwd", "bwd", "fwdbwd"}},

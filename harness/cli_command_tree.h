@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// It says what may stand behind a flag.
+// A flag takes values of one kind, which shells can complete.
 struct FlagValues {
   enum class Kind { none, some, words, files, folders };  // none: the flag takes no value
   Kind kind = Kind::none;

@@ -57,7 +57,7 @@ std::string flags_of(const CLI::App& verb) {
   return text;
 }
 
-// It is what bash does behind a flag.
+// Returns the bash statement that completes the value of a flag.
 std::string bash_action(const FlagValues& values) {
   switch (values.kind) {
     case Kind::files: return "compopt -o default 2>/dev/null; return";

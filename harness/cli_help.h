@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// A verb says of itself a paragraph, or a line that stands as it is ("  attnlab list").
+// A piece of a verb's help: a paragraph, which is filled, or a line that is not ("  attnlab list").
 struct HelpBlock {
   enum class Kind { paragraph, line, gap };
   Kind kind = Kind::gap;

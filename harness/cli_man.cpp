@@ -38,7 +38,7 @@ std::string plain(const std::string& text) {
   return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
 
-// It is text that a macro takes as one argument.
+// Quotes text, so that a macro takes it as one argument.
 std::string argument(const std::string& text) {
   std::string result;
   for (const char c : plain(text)) result += c == '"' ? std::string("\\(dq") : std::string(1, c);
@@ -49,7 +49,7 @@ std::string entry(const std::string& name, const std::string& text) {
   return fmt::format(".TP\n.B {}\n{}\n", argument(name), plain(text));
 }
 
-// Lines that stand as they are follow one another; those with a gap are entries.
+// Turns help into man macros: a line with a gap of two spaces becomes an entry with a tag.
 std::string paragraphs(const std::string& text) {
   using Kind = HelpBlock::Kind;
   std::string page;

@@ -18,7 +18,7 @@ namespace attnlab {
 struct Verb {
   CLI::App* command = nullptr;
   std::function<int()> run;
-  // It has run and its output was lost: this says what is safe, to end the message with.
+  // When the output of a run is lost, the error message ends with this: what was saved.
   std::function<std::string()> kept = [] { return std::string(); };
 };
 

@@ -88,7 +88,7 @@ void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
     return text;
   };
   const auto median_of = [](const RecordJson& record) { return at(record, {"time", "median_s"}); };
-  // They hold the last record of each case and config.
+  // Maps each case and config to the base's last record of it.
   std::map<std::string, std::map<std::string, const RecordJson*>> bases;
   for (const RecordJson& record : records) {
     if (at(record, {"kernel"}) != base || !median_of(record).is_number()) continue;

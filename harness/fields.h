@@ -35,8 +35,8 @@ struct Field {
   const char* summary;
   // A number, a string, or null where the record has none.
   std::function<RecordJson(const RecordJson& record)> read;
-  // It reads half the widest 95 % interval of the medians that the value comes from, in percent of
-  // them; null where that is unknown. Empty for values that come from none.
+  // Returns half of the 95 % interval of the median time behind the value, in percent of it; of
+  // several medians the widest; null if unknown. Empty for fields that come from no median.
   std::function<RecordJson(const RecordJson& record)> interval = nullptr;
 };
 

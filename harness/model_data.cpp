@@ -37,7 +37,7 @@ constexpr const char* kLeading[] = {"id",
                                     "tiles_partial",
                                     "tiles_full"};
 
-// Two figures have keys that would say less.
+// Returns the title of a CSV column: the JSON keys, but for two ratios that they name badly.
 std::string title_of(const std::string& keys) {
   if (keys == "compulsory_useful_flops_per_byte") return "useful_flops_per_compulsory_byte";
   if (keys == "requested_useful_flops_per_byte") return "useful_flops_per_requested_byte";

@@ -76,7 +76,7 @@ class Schema {
     };
     if (!allows_type(rule, value)) return fail("is not " + wanted(rule));
     if (const auto any = rule.find("anyOf"); any != rule.end()) {
-      // The kind of the value's type tells best.
+      // The alternative of the value's own type gives the most useful message.
       for (const Json& kind : *any) {
         if (allows_type(kind, value)) return wrong(kind, value, place);
       }

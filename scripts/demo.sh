@@ -6,7 +6,8 @@
 #   scripts/demo.sh [ARGUMENTS OF attnlab run...]
 #   scripts/demo.sh --kernel naive --mask causal
 #
-# JOBS=N limits the compile jobs (default: all cores). PRESET=NAME builds that preset in place of cpu.
+# JOBS=N limits the compile jobs (default: all cores). PRESET=NAME builds that preset in place of
+# cpu.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 

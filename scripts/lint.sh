@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checks formatting and include rules; with --tidy also runs clang-tidy.
+# Checks formatting, include rules and text; with --tidy also runs clang-tidy.
 #
 #   scripts/lint.sh                      a few seconds
 #   scripts/lint.sh --tidy [FILE.cpp...] of all sources, or of these: minutes
 #
 # clang-tidy reads build/cpu/compile_commands.json, and remembers which sources it found good
-# (scripts/tidy.py). JOBS=N limits how many run side by side (default: all cores). Version 14 of both
-# tools is meant: others format and judge differently. scripts/setup.sh --dev installs them.
+# (scripts/tidy.py). JOBS=N limits how many run side by side (default: all cores). Version 14 of
+# both tools is meant: others format and judge differently. scripts/setup.sh --dev installs them.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
@@ -27,6 +27,9 @@ sources '*.h' '*.cuh' '*.cpp' '*.cu' | xargs -0 clang-format-14 --dry-run --Werr
 step "include rules"
 ./scripts/check_includes.py --self-test
 ./scripts/check_includes.py --compiler "${CXX:-g++}"
+step "text"
+./scripts/check_text.py --self-test
+./scripts/check_text.py
 if [[ ${1:-} == --tidy ]]; then
   shift
   step "clang-tidy ($JOBS jobs)"

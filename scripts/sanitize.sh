@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # compute-sanitizer's tools on short checks of a CUDA kernel, forward and backward: masks, dropout,
-# packed batches, block patterns, grouped heads, tiles of many sizes and of large head dims, dQ in any
-# and in a fixed order.
+# packed batches, block patterns, grouped heads, tiles of many sizes and of large head dims, dQ in
+# any and in a fixed order.
 #
 #   scripts/sanitize.sh [KERNEL]      v2 if none is named; minutes
 #
 # Prints one line a tool, with its errors (of racecheck: hazards, warnings too); what the tools said
 # is in build/sanitize. $ATTNLAB names another program than build/cpu/attnlab.
 #
-# Exit: 0 no tool has errors, 1 one has or a check fails, 3 compute-sanitizer, a GPU or the program is
-# missing.
+# Exit: 0 no tool has errors, 1 one has or a check fails, 3 compute-sanitizer, a GPU or the
+# program is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 

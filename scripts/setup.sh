@@ -3,8 +3,8 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and Boost.Context,
-#                             without which the emulated GPU is left out of the build
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and
+#                             Boost.Context, without which the emulated GPU is left out of the build
 #   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
 #                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
 #                             PyPI into .cuda, where the build and the program find them (1 GB; no
@@ -159,8 +159,8 @@ install_cuda() {
   fi
   echo "missing: CUDA; bringing ${cuda_packages[*]} into $place"
   rm -rf "$place.new"
-  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-    --target "$place.new" "${cuda_packages[@]}"
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+    --only-binary :all: --target "$place.new" "${cuda_packages[@]}"
   if ! has_cuda "$place.new/nvidia/cu13"; then
     echo "setup: the packages came, but not all of ${cuda_files[*]} are in $place.new" >&2
     exit 3

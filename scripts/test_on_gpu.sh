@@ -2,16 +2,14 @@
 # The whole test suite, the GPU's included, on a machine with a GPU that lacks some packages and may
 # reach no network: carry them there with a copy of the tree.
 #
-#   scripts/test_on_gpu.sh --pack           where packages can be had: downloads into .packages (which
-#                                           git ignores) what a CUDA image usually lacks: Highway,
-#                                           valijson and Boost.Context
+#   scripts/test_on_gpu.sh --pack
+#       where packages can be had: downloads into .packages (which git ignores) what a CUDA image
+#       usually lacks: Highway, valijson and Boost.Context
 #   scripts/test_on_gpu.sh COMMIT [FOLDER [--mutants]]
-#                                           on the GPU machine, in a copy of the tree with .packages:
-#                                           unpacks them there, builds, runs the whole suite side by
-#                                           side, then the tests that need the GPU for themselves.
-#                                           COMMIT names what is tested, since history does not travel
-#                                           with a copy; logs go to FOLDER (default: build). With
-#                                           --mutants also the table of wrong kernels: minutes more
+#       on the GPU machine, in a copy of the tree with .packages: unpacks them there, builds, runs
+#       the whole suite side by side, then the tests that need the GPU for themselves. COMMIT names
+#       what is tested, since history does not travel with a copy; logs go to FOLDER (default:
+#       build). With --mutants also the table of wrong kernels: minutes more
 #
 # JOBS=N limits compile jobs and tests side by side (default: all cores).
 #

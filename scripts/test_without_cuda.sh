@@ -3,8 +3,8 @@
 # invalid point among at least 129 that are ok, and the whole test suite must pass. Builds in
 # build/no-cuda.
 #
-#   scripts/test_without_cuda.sh           CUDA's headers and libraries are hidden: an empty folder is
-#                                          mounted over each place where they can be, in a mount
+#   scripts/test_without_cuda.sh           CUDA's headers and libraries are hidden: an empty folder
+#                                          is mounted over each place where they can be, in a mount
 #                                          namespace of this script's own (needs root)
 #   scripts/test_without_cuda.sh --option  where namespaces are refused: they stay in sight, and the
 #                                          build is told to leave CUDA out

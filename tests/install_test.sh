@@ -30,7 +30,7 @@ if [[ $1 != --installed ]]; then
   exit
 fi
 
-# --- without: the program --------------------------------------------------------------------------
+# --- without: the program -------------------------------------------------------------------------
 prefix=$2
 export PATH=$prefix/bin:$PATH CUDA_VISIBLE_DEVICES= COLUMNS=
 data=$prefix/share/attnlab
@@ -44,7 +44,7 @@ attnlab run --peer torch:eager --kernel naive $small --out p.jsonl >/dev/null ||
 [[ $(<p.jsonl) != *'is not there'* ]] || fail "the peer's script is not found: $(<p.jsonl)"
 expect 'a check' "$(attnlab verify --only '*/shapes/lengths/65/none/f32/fwd' --no-progress)" 'v2'
 
-# --- the manual page -------------------------------------------------------------------------------
+# --- the manual page ------------------------------------------------------------------------------
 page=$prefix/share/man/man1/attnlab.1
 for part in 'attnlab run' '\-\-seqlen' '\-\-peer' 'compulsory_intensity'; do
   expect 'the manual page' "$(<"$page")" "$part"
@@ -55,7 +55,7 @@ if command -v groff >/dev/null; then
   [[ -z $words ]] || fail "groff says of the manual page: $words"
 fi
 
-# --- completion ------------------------------------------------------------------------------------
+# --- completion -----------------------------------------------------------------------------------
 bash_script=$prefix/share/bash-completion/completions/attnlab
 zsh_script=$prefix/share/zsh/site-functions/_attnlab
 fish_script=$prefix/share/fish/vendor_completions.d/attnlab.fish

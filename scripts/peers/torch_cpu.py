@@ -2,8 +2,8 @@
 """Times attnlab's CPU kernels and PyTorch's CPU attention in interleaved rounds.
 
 One side runs at a time. Each round visits all competitors in a new random order: PyTorch's
-scaled_dot_product_attention with its flash and math backends in this process, and one attnlab process
-that times naive and v2. Every timed call follows an untimed one of the same kind.
+scaled_dot_product_attention with its flash and math backends in this process, and one attnlab
+process that times naive and v2. Every timed call follows an untimed one of the same kind.
 
 Needs a Python with PyTorch 2.x (any scratch environment) and a built attnlab:
 

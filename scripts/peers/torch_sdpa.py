@@ -2,8 +2,8 @@
 """PyTorch's attention as a competitor of attnlab's kernels: the other end of `attnlab run --peer`.
 
 attnlab starts this script (harness/peer_process.h) and speaks with it in lines of JSON: one request
-a line on stdin, {"id": 7, "call": "time", ...}, one answer a line on stdout, {"id": 7, ...}. Nothing
-else ever goes to stdout. An answer says "ok", or one of "unsupported", "out_of_memory" and "error"
+a line on stdin, {"id": 7, "call": "time", ...}, one answer a line on stdout, {"id": 7, ...}.
+Nothing else ever goes to stdout. An answer says "ok", or one of "unsupported", "out_of_memory" and "error"
 with a sentence; a process that goes on after an answer with "fatal" would lie, so it ends.
 
   hello                      protocol, versions of torch, CUDA and cuDNN, devices
@@ -21,10 +21,10 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
   release  handle
   quit
 
-What is measured. Tensors lie in memory as attnlab's do; bshd ones are passed as transposed views, as
-users do. eager is what a framework's user writes: matmul, times scale, masked_fill, softmax,
-dropout, matmul in the tensors' type, on those views (torch copies inside matmul what it cannot view;
-that is timed), with K and V repeated for grouped heads. The others are scaled_dot_product_attention
+What is measured. Tensors lie in memory as attnlab's do; bshd ones are passed as transposed views,
+as users do. eager is what a framework's user writes: matmul, times scale, masked_fill, softmax,
+dropout, matmul in the tensors' type, on those views (torch copies inside matmul what it cannot
+view; that is timed), with K and V repeated for grouped heads. The others are scaled_dot_product_attention
 held to one backend. Masks are boolean tensors made before, `is_causal` is used where it means the
 same, and the lower-right causal bias where the backend knows it. fwd runs without gradients; bwd is
 torch.autograd.grad of a forward that ran before; fwdbwd is both. Which backend ran is read from the
