@@ -408,8 +408,8 @@ TEST_F(Cli, EveryPassIsVerifiedTimedAndAccounted) {
     EXPECT_EQ(memory["outputs_bytes"], pass == "fwd"   ? q
                                        : pass == "bwd" ? q + 2 * k
                                                        : 2 * q + 2 * k);
-    const bool saves = record["kernel"] == "naive" && pass != "fwd";  // P
-    EXPECT_EQ(memory["saved_bytes"] > lse, saves) << record["key"];
+    // Of naive P, of the others the maximum and the sum of rows whose logits lse does not hold.
+    EXPECT_EQ(memory["saved_bytes"] > lse, pass != "fwd") << record["key"];
     EXPECT_EQ(memory["peak_bytes"], memory["inputs_bytes"].get<std::uint64_t>() +
                                         memory["outputs_bytes"].get<std::uint64_t>() +
                                         memory["saved_bytes"].get<std::uint64_t>() +

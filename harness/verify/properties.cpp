@@ -26,6 +26,11 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
   if (property.needs_lse && !writes_lse(kernel, property.subjects.front()->problem())) {
     return plan.skip(kernel, Part::properties, rest, "writes no lse in this type");
   }
+  const Problem& problem = property.subjects.front()->problem();
+  if (property.scores_in_fp32 && problem.dtype != Dtype::f32 &&
+      kernel.traffic(problem, setup.config)[Operand::s].write_bytes > 0) {
+    return plan.skip(kernel, Part::properties, rest, "keeps scores in this type");
+  }
   if (property.without == Property::Without::forward_alone && !reason_of(setup).empty()) {
     setup.pass = Pass::fwd;
   }
@@ -58,8 +63,8 @@ void plan_properties(Plan& plan) {
   const Scene scene = {.seed = derive_seed(plan.options().seed, "properties"),
                        .device = &plan.device()};
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
-    for (const auto& properties :
-         {algebraic_properties, mask_properties, dropout_properties, launch_properties}) {
+    for (const auto& properties : {algebraic_properties, mask_properties, dropout_properties,
+                                   launch_properties, large_score_properties}) {
       for (const Property& property : properties(scene, dtype)) {
         for (const Implementation* kernel : plan.kernels()) plan_property(plan, property, *kernel);
       }

@@ -72,7 +72,8 @@ struct Property {
   enum class Without { forward_alone, skipped };
   Without without = Without::forward_alone;
   std::optional<Backend> only_on;
-  bool needs_lse = false;  // kernels that write none are skipped
+  bool needs_lse = false;       // kernels that write none are skipped
+  bool scores_in_fp32 = false;  // kernels that keep them in a 16-bit type are skipped
   // Tiles of this size instead of small ones; 0: small ones. Kernels without tiles are skipped.
   std::pair<std::int64_t, std::int64_t> tiles = {0, 0};
   // Throws Failure where the kernel has not got the property. The setup has small tiles, and sums
@@ -105,5 +106,6 @@ std::vector<Property> algebraic_properties(const Scene& scene, Dtype dtype);
 std::vector<Property> mask_properties(const Scene& scene, Dtype dtype);
 std::vector<Property> dropout_properties(const Scene& scene, Dtype dtype);
 std::vector<Property> launch_properties(const Scene& scene, Dtype dtype);
+std::vector<Property> large_score_properties(const Scene& scene, Dtype dtype);
 
 }  // namespace attnlab::verify

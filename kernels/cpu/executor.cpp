@@ -170,14 +170,15 @@ void Executor::mark_dropped(const Dropout& dropout, i64 slice, const ScoreTile& 
   if (!counts_only()) ops_->drop(drop_of(dropout, slice, p, DropAction::mark));
 }
 
-void Executor::recompute_p(const Tile& scores, float scale_log2, const float* lse) const {
+void Executor::recompute_p(const Tile& scores, float scale_log2, const RowState& state) const {
   if (counts_only()) return;
   ops_->recompute_p({.rows = scores.rows,
                      .columns = round_up(scores.columns, kTileColumns),
                      .scale_log2 = scale_log2,
                      .scores = scores.data,
                      .ld = scores.ld,
-                     .lse = lse});
+                     .row_max = state.max,
+                     .row_sum = state.sum});
 }
 
 void Executor::score_gradient(const Tile& p, const Tile& dp, const float* delta,
@@ -233,11 +234,12 @@ void Executor::round(const Tile& tile, Dtype dtype) const {
   }
 }
 
-void Executor::finish_rows(const Tile& accumulator, const RowState& state, float keep_scale) const {
+void Executor::finish_rows(const Tile& accumulator, const RowState& state, const Shape& shape,
+                           float keep_scale) const {
   if (counts_only()) return;
   for (i64 r = 0; r < accumulator.columns; ++r) {
     const OnlineSoftmax row = {.max = state.max[r], .sum = state.sum[r]};
-    state.max[r] = lse(row);
+    state.max[r] = lse(row, shape);
     state.sum[r] = final_scale(row) * keep_scale;
   }
   for (i64 i = 0; i < accumulator.rows; ++i) {

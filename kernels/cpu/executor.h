@@ -128,13 +128,14 @@ class Executor {
   // Ends the online softmax in place: state.max becomes the natural-log lse, state.sum the final
   // scale (0 for a row that saw nothing), and the accumulator (head_dim, rows) is scaled by it and
   // by `keep_scale`.
-  void finish_rows(const Tile& accumulator, const RowState& state, float keep_scale = 1.0f) const;
+  void finish_rows(const Tile& accumulator, const RowState& state, const Shape& shape,
+                   float keep_scale = 1.0f) const;
   // Softmax of one row in place; returns its natural-log lse (0 when counting only).
   float softmax_row(const Tile& scores) const;
 
-  // Backward, on (rows, keys) tiles; `lse` and `delta` hold one value a query row.
-  // S -> P = exp(softmax_scale * S - lse), exactly 0 where S or lse is -inf.
-  void recompute_p(const Tile& scores, float scale_log2, const float* lse) const;
+  // Backward, on (rows, keys) tiles; `state` and `delta` hold one value a query row.
+  // S -> P = exp2(scale_log2 * S - max) / sum, exactly 0 where S is -inf or the sum 0.
+  void recompute_p(const Tile& scores, float scale_log2, const RowState& state) const;
   // Sets the sign bit of the elements of P that dropout drops: one pass over the generator serves
   // score_gradient(), which needs P and the mask, and clear_dropped().
   void mark_dropped(const Dropout& dropout, i64 slice, const ScoreTile& p) const;

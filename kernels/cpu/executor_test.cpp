@@ -146,9 +146,9 @@ TEST(Executor, CountOnlyTouchesNoMemory) {
   executor.hide({.seqlen_q = 8, .seqlen_k = 8, .right = 0, .valid_k = 8}, scores);
   executor.drop(dropout, 0, scores);
   executor.softmax_step(nowhere, 1.0f, {});
-  executor.finish_rows(nowhere, {});
+  executor.finish_rows(nowhere, {}, {});
   executor.softmax_row(nowhere);
-  executor.recompute_p(nowhere, 1.0f, nullptr);
+  executor.recompute_p(nowhere, 1.0f, {});
   executor.mark_dropped(dropout, 0, scores);
   executor.score_gradient(nowhere, nowhere, nullptr, 1.0f);
   executor.clear_dropped(nowhere);
@@ -212,8 +212,8 @@ TEST(Executor, BackwardStepsOfARowByHand) {
   const Executor executor(supported_tile_ops().front());
   alignas(64) float scores[16] = {0.0f, 0.0f, -kInfinity};
   const Tile p = {.data = scores, .rows = 1, .columns = 3, .ld = 16};
-  const float lse = static_cast<float>(std::log(2.0));
-  executor.recompute_p(p, kLog2E, &lse);
+  float row_max = 0.0f, row_sum = 2.0f;
+  executor.recompute_p(p, kLog2E, {.max = &row_max, .sum = &row_sum});
   EXPECT_FLOAT_EQ(scores[0], 0.5f);
   EXPECT_FLOAT_EQ(scores[1], 0.5f);
   EXPECT_EQ(scores[2], 0.0f);
@@ -287,7 +287,7 @@ TEST(Executor, FinishScalesRowsAndLeavesEmptyOnesZero) {
   float row_sum[16] = {3.0f, 0.0f};
   const Executor executor(supported_tile_ops().front());
   executor.finish_rows({.data = accumulator, .rows = 2, .columns = 2, .ld = 16},
-                       {.max = row_max, .sum = row_sum}, 1.5f);
+                       {.max = row_max, .sum = row_sum}, Shape(), 1.5f);
   EXPECT_FLOAT_EQ(accumulator[0], 1.5f * 2.0f);
   EXPECT_FLOAT_EQ(accumulator[16], 1.5f * 1.0f);
   EXPECT_FLOAT_EQ(row_max[0], static_cast<float>(2.0 * std::log(2.0) + std::log(3.0)));

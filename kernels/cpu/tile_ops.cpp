@@ -101,13 +101,21 @@ HWY_ATTR void multiply(const Product& p) {
 // off by 1.3 times its bound.
 constexpr i64 kSummedKeys = 32;
 
+// scale_of_row() and scaled_max() of shared/softmax.h, of a row a lane.
+HWY_ATTR inline Vector scale_of_rows(Vector row_max, float scale_log2) {
+  return hn::IfThenElse(hn::Ge(hn::Abs(row_max), splat(kLargeMax)), splat(power_above(scale_log2)),
+                        splat(scale_log2));
+}
+HWY_ATTR inline Vector scaled_max(Vector scores, float scale_log2) {
+  return hn::Mul(scores, scale_of_rows(hn::Mul(scores, splat(scale_log2)), scale_log2));
+}
+
 // kVectors columns of vectors at once: their chains of max and sum are independent.
 template <int kVectors>
 HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
   const i64 lanes = lane_count();
   const i64 keys = step.keys;
   const i64 ld = step.ld;
-  const Vector scale = splat(step.scale_log2);
   float* scores = step.scores + column;
   Vector tile_max[kVectors];
   for (int j = 0; j < kVectors; ++j) tile_max[j] = splat(-kInfinity);
@@ -116,11 +124,12 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
       tile_max[j] = hn::Max(tile_max[j], load(scores + key * ld + j * lanes));
     }
   }
-  Vector reference[kVectors], sum[kVectors];
+  Vector scale[kVectors], reference[kVectors], sum[kVectors];
   for (int j = 0; j < kVectors; ++j) {
     const i64 at = column + j * lanes;
     const Vector old_max = load(step.row_max + at);
-    const Vector new_max = hn::Max(old_max, hn::Mul(tile_max[j], scale));
+    const Vector new_max = hn::Max(old_max, scaled_max(tile_max[j], step.scale_log2));
+    scale[j] = scale_of_rows(new_max, step.scale_log2);
     // A row that has seen no key yet subtracts 0 instead of -inf (shared/softmax.h finite_max).
     reference[j] = hn::IfThenZeroElse(hn::Eq(new_max, splat(-kInfinity)), new_max);
     const Vector rescale = exp2(hn::Sub(old_max, reference[j]));
@@ -134,7 +143,7 @@ HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
     for (i64 key = begin; key < min(keys, begin + kSummedKeys); ++key) {
       for (int j = 0; j < kVectors; ++j) {
         float* place = scores + key * ld + j * lanes;
-        const Vector p = exp2(hn::MulSub(load(place), scale, reference[j]));
+        const Vector p = exp2(hn::MulSub(load(place), scale[j], reference[j]));
         part[j] = hn::Add(part[j], p);
         store(p, place);
       }
@@ -198,17 +207,21 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   if (tail > 0) running = hn::Max(running, load_tail(scores + whole, tail, -kInfinity));
   const float row_max = largest_lane(running);
   const Vector scale = splat(kLog2E);
-  const Vector reference = splat(finite_max(row_max) * kLog2E);
+  const Vector reference = splat(finite_max(row_max));
+  // The difference first: a product has no fp32 number near it where scores are large.
+  const auto exponentiate = [&](Vector score) HWY_ATTR {
+    return exp2(hn::Mul(hn::Sub(score, reference), scale));
+  };
 
   Vector total = hn::Zero(Lanes());
   for (i64 j = 0; j < whole; j += lanes) {
-    const Vector p = exp2(hn::MulSub(load(scores + j), scale, reference));
+    const Vector p = exponentiate(load(scores + j));
     total = hn::Add(total, p);
     store(p, probabilities + j);
   }
   if (tail > 0) {
     const Vector last = load_tail(scores + whole, tail, -kInfinity);
-    const Vector p = exp2(hn::MulSub(last, scale, reference));
+    const Vector p = exponentiate(last);
     total = hn::Add(total, p);
     store_tail(p, probabilities + whole, tail);
   }
@@ -223,14 +236,16 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
 }
 
 HWY_ATTR void recompute_p(const RecomputeP& step) {
-  const Vector scale = splat(step.scale_log2);
   for (i64 row = 0; row < step.rows; ++row) {
     float* scores = step.scores + row * step.ld;
+    const OnlineSoftmax state = {.max = step.row_max[row], .sum = step.row_sum[row]};
+    const Vector scale = splat(scale_of_row(state.max, step.scale_log2));
     // A row that saw nothing has P = 0 whatever its scores: exp2(s - inf).
-    const float lse = step.lse[row];
-    const Vector reference = splat(lse == -kInfinity ? kInfinity : lse * kLog2E);
+    const Vector reference = splat(state.sum == 0.0f ? kInfinity : state.max);
+    const Vector inverse = splat(final_scale(state));
     for (i64 c = 0; c < step.columns; c += lane_count()) {
-      store(exp2(hn::MulSub(load(scores + c), scale, reference)), scores + c);
+      const Vector p = exp2(hn::MulSub(load(scores + c), scale, reference));
+      store(hn::Mul(p, inverse), scores + c);
     }
   }
 }

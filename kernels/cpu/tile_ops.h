@@ -61,15 +61,17 @@ struct Transpose {
   i64 destination_stride = 0;
 };
 
-// P of the backward pass from S, by query row: scores = exp2(scores * scale_log2 - lse * log2(e)),
-// exactly 0 where the score or the row's lse is -inf.
+// P of the backward pass from S, by query row: scores = exp2(scores * scale_log2 - row_max) /
+// row_sum, exactly 0 where the score is -inf or the sum 0. (Not from lse: beyond 2^10 its own
+// rounding shows in P, and beyond 2^30 it leaves nothing of it.)
 struct RecomputeP {
   i64 rows = 0;
   i64 columns = 0;  // a multiple of kTileColumns
   float scale_log2 = 0.0f;
   float* scores = nullptr;  // (rows, columns)
   i64 ld = 0;
-  const float* lse = nullptr;  // (rows), natural log
+  const float* row_max = nullptr;  // (rows), in units of log2
+  const float* row_sum = nullptr;  // (rows), of exp2(score - max)
 };
 
 // dP becomes dS = |P| (Z dP - delta): Z = keep_scale, or 0 where P's sign bit is set.

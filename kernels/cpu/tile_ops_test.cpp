@@ -248,11 +248,12 @@ TEST_P(TileOpsTest, SoftmaxRowOfNothingIsZero) {
   for (const float probability : scores) EXPECT_EQ(probability, 0.0f);
 }
 
-TEST_P(TileOpsTest, RecomputePEqualsExpOfScoreMinusLse) {
+TEST_P(TileOpsTest, RecomputePEqualsExpOfScoreOverTheSum) {
   constexpr i64 kRows = 5, kColumns = 48, kLd = 64;
   constexpr float kScale = 0.4f;
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
-  const float lse[kRows] = {3.0f, -2.0f, kHidden, 90.0f, 0.0f};
+  const float row_max[kRows] = {3.0f, -2.0f, kHidden, 90.0f, 0.0f};
+  const float row_sum[kRows] = {1.0f, 7.0f, 0.0f, 3.5f, 100.0f};
   auto scores = random_values(kRows * kLd, 5);
   for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = i % 7 == 3 ? kHidden : 20 * scores[i];
   auto p = scores;
@@ -261,18 +262,18 @@ TEST_P(TileOpsTest, RecomputePEqualsExpOfScoreMinusLse) {
                            .scale_log2 = kScale,
                            .scores = p.data(),
                            .ld = kLd,
-                           .lse = lse});
+                           .row_max = row_max,
+                           .row_sum = row_sum});
   for (i64 r = 0; r < kRows; ++r) {
     for (i64 c = 0; c < kLd; ++c) {
       const std::size_t at = static_cast<std::size_t>(r * kLd + c);
       if (c >= kColumns) {
         ASSERT_EQ(p[at], scores[at]) << "outside was written";
-      } else if (scores[at] == kHidden || lse[r] == kHidden) {
+      } else if (scores[at] == kHidden || row_sum[r] == 0.0f) {
         ASSERT_EQ(bit_cast<u32>(p[at]), 0u) << "row " << r << " column " << c;
       } else {
-        const double log2_e = 1.0 / std::log(2.0);
-        const double exponent = static_cast<double>(kScale) * scores[at] - lse[r] * log2_e;
-        const double want = exponent < -126 ? 0.0 : std::exp2(exponent);
+        const double exponent = static_cast<double>(kScale) * scores[at] - row_max[r];
+        const double want = exponent < -126 ? 0.0 : std::exp2(exponent) / row_sum[r];
         ASSERT_NEAR(p[at], want, 1e-5 * want) << "row " << r << " column " << c;
       }
     }

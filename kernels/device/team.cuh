@@ -15,6 +15,12 @@ __device__ inline i32 lane_anew() {
   return lane;
 }
 
+// Whether it holds in any thread of the block; a barrier for all. The vote after it tells the
+// compiler that all lanes have the same answer.
+__device__ inline bool any_of_block(bool holds) {
+  return __any_sync(0xFFFFFFFFu, __syncthreads_or(holds)) != 0;
+}
+
 struct Sum {
   static constexpr float kNothing = 0.0f;
   static __device__ float of(float a, float b) { return a + b; }

@@ -92,9 +92,10 @@ void attend(const Work& work, const Mask& mask, i64 slice, Range keys, const Fas
     if (!is_visible(mask, worker.row, key)) continue;
     const float* k = fast.sK.data + (key - keys.begin) * fast.sK.ld;
     const float* v = fast.sV.data + (key - keys.begin) * fast.sV.ld;
-    const float score = work.shape.softmax_scale_log2 * dot(worker.q, k, head_dim);
-    const float rescale = raise_max(tile, score);
-    const float p = exp2_f32(score - tile.max);
+    const float score = dot(worker.q, k, head_dim);
+    const float scale = work.shape.softmax_scale_log2;
+    const float rescale = raise_max(tile, scaled_max(score, scale));
+    const float p = exp2_f32(exponent(score, tile.max, scale));
     tile.sum += p;
     const bool dropped =
         work.dropout.threshold > 0 && !is_kept(work.dropout, slice, worker.row, key);
@@ -112,7 +113,7 @@ void attend(const Work& work, const Mask& mask, i64 slice, Range keys, const Fas
 float finish(const Work& work, const Worker& worker) {
   const float scale = final_scale(worker.softmax) * work.dropout.keep_scale;
   for (i64 x = 0; x < work.shape.head_dim; ++x) worker.o[x] *= scale;
-  return lse(worker.softmax);
+  return lse(worker.softmax, work.shape);
 }
 
 // One work item: the O and lse of the rows of one block.

@@ -97,14 +97,16 @@ __device__ void dot_keys(const SharedMemory<kConfig>& shared, float (&rS)[kBlock
   }
 }
 
-// The softmax of a tile's keys by themselves: scores become exp2(score - max).
-__device__ inline OnlineSoftmax softmax_of_tile(float (&rS)[kBlock]) {
-  OnlineSoftmax tile;
+// The softmax of a tile's keys by themselves: scores become exp2(scale * score - max).
+__device__ inline OnlineSoftmax softmax_of_tile(float scale, float (&rS)[kBlock]) {
+  float largest = -kInfinity;
 #pragma unroll
-  for (i32 key = 0; key < kBlock; ++key) tile.max = fmaxf(tile.max, rS[key]);
+  for (i32 key = 0; key < kBlock; ++key) largest = fmaxf(largest, rS[key]);
+  OnlineSoftmax tile;
+  tile.max = scaled_max(largest, scale);
 #pragma unroll
   for (i32 key = 0; key < kBlock; ++key) {
-    rS[key] = exp2_f32(rS[key] - finite_max(tile.max));
+    rS[key] = exp2_f32(exponent(rS[key], tile.max, scale));
     tile.sum += rS[key];
   }
   return tile;
@@ -176,9 +178,9 @@ __device__ void forward(const Params& params, const float* gQ, const float* gK, 
     const u32 visible = device::visible_bits<kBlock>(entry.mask, seen, row, keys.begin);
 #pragma unroll
     for (i32 key = 0; key < kBlock; ++key) {
-      rS[key] = (visible >> key & 1) != 0 ? rS[key] * shape.softmax_scale_log2 : -kInfinity;
+      rS[key] = (visible >> key & 1) != 0 ? rS[key] : -kInfinity;
     }
-    const OnlineSoftmax tile = softmax_of_tile(rS);
+    const OnlineSoftmax tile = softmax_of_tile(shape.softmax_scale_log2, rS);
     if (params.dropout.threshold > 0) {
       const u32 kept = device::kept_bits_of_row(params.dropout, slice, row, keys.begin);
 #pragma unroll
@@ -197,7 +199,7 @@ __device__ void forward(const Params& params, const float* gQ, const float* gK, 
     store_quad<kConfig>({o.x * scale, o.y * scale, o.z * scale, o.w * scale}, gO + row_offset,
                         quad);
   }
-  gLse[shape.row_statistic_offset(item.batch, item.head, row)] = lse(softmax);
+  gLse[shape.row_statistic_offset(item.batch, item.head, row)] = lse(softmax, shape);
 }
 
 }  // namespace attnlab::minimal

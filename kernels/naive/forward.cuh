@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/naive/passes.cuh"
+#include "kernels/shared/softmax.h"
 
 namespace attnlab::naive {
 
@@ -58,6 +59,27 @@ __device__ inline float largest(const Values& scores) {
   return result;
 }
 
+// In f16 no score is so large that its product with log2(e) has no fp32 number near it (is_large).
+template <class T>
+constexpr bool kHoldsLargeScores = true;
+template <>
+constexpr bool kHoldsLargeScores<device::F16> = false;
+
+// Where the maximum is as large, scores become differences from it before they are multiplied.
+// Returns what exponents subtract of the product then.
+template <class T, i32 kChunks>
+__device__ float subtract_large(Values (&scores)[kChunks], float row_max) {
+  const float reference = row_max * kLog2E;
+  if constexpr (!kHoldsLargeScores<T>) return row_max == -kInfinity ? 0.0f : reference;
+  if (!is_large(reference)) return reference;
+#pragma unroll
+  for (Values& chunk : scores) {
+#pragma unroll
+    for (float& score : chunk.at) score -= finite_max(row_max);
+  }
+  return 0.0f;
+}
+
 // Turns scores into exp(score - max) and returns their sum; `reference` is log2(e) * max.
 __device__ inline float exponentiate(Values& scores, float reference) {
   float sum = 0.0f;
@@ -105,7 +127,7 @@ __device__ void softmax_short_rows(const Params& params, const T* gS, T* gP, flo
   }
   row_max = reduce_team<Maximum, kClass.threads>(row_max);
 
-  const float reference = row_max == -kInfinity ? 0.0f : row_max * kLog2E;
+  const float reference = subtract_large<T>(rP, row_max);
   float row_sum = 0.0f;
 #pragma unroll
   for (i32 i = 0; i < kClass.chunks; ++i) {
@@ -136,24 +158,24 @@ __device__ void softmax_long_rows(const Params& params, const T* gS, T* gP, floa
   float thread_max = -kInfinity;
   float thread_sum = 0.0f;
   for (i64 column = first; column < columns; column += kStep) {
-    Values scores = load_scores(gS + team.offset, column, columns);
-    const float chunk_max = largest(scores);
+    Values scores[] = {load_scores(gS + team.offset, column, columns)};
+    const float chunk_max = largest(scores[0]);
     if (chunk_max > thread_max) {
       thread_sum *= exp2_f32((thread_max - chunk_max) * kLog2E);
       thread_max = chunk_max;
     }
-    thread_sum += exponentiate(scores, thread_max == -kInfinity ? 0.0f : thread_max * kLog2E);
+    const float reference = subtract_large<T>(scores, thread_max);
+    thread_sum += exponentiate(scores[0], reference);
   }
   const float row_max = reduce_team<Maximum, kLongRows.threads>(thread_max);
-  const float reference = row_max == -kInfinity ? 0.0f : row_max * kLog2E;
-  const float row_sum =
-      reduce_team<Sum, kLongRows.threads>(thread_sum * exp2_f32(thread_max * kLog2E - reference));
+  const float factor = exp2_f32((thread_max - finite_max(row_max)) * kLog2E);
+  const float row_sum = reduce_team<Sum, kLongRows.threads>(thread_sum * factor);
 
   const float scale = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
   for (i64 column = first; column < columns; column += kStep) {
-    Values p = load_scores(gS + team.offset, column, columns);
-    exponentiate(p, reference);
-    store_chunk(encode<T>(times(p, scale)), gP + team.offset + column);
+    Values p[] = {load_scores(gS + team.offset, column, columns)};
+    exponentiate(p[0], subtract_large<T>(p, row_max));
+    store_chunk(encode<T>(times(p[0], scale)), gP + team.offset + column);
   }
   store_lse(params, team, row_max, row_sum, gLse);
 }

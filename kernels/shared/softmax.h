@@ -4,11 +4,56 @@
 //
 // All exponentials are base 2: scores are multiplied by softmax_scale_log2 = softmax_scale *
 // log2(e) beforehand, so that one multiply serves the scale and the change of base.
+//
+// A score times its scale, less the maximum, is one fused multiply-add: the maximum is rounded, the
+// product is not. What the rounding leaves is the same for all keys of a row and cancels, while it
+// is small: half of the distance of fp32 numbers near the maximum. From kLargeMax on it may be 16
+// and more, a P that no 16-bit type holds, and later none at all. But there two scores that differ
+// at all are 16 apart, so the smaller has a P below 2^-16, however exact the scale: such rows take
+// the next power of two, times which every score is exact. The tiles of a GPU's kernels do not look
+// for such rows; what became of them shows at their end (is_lost).
 #pragma once
 
 #include "kernels/shared/base.h"
+#include "kernels/shared/shape.h"
 
 namespace attnlab {
+
+#if defined(__CUDACC__)
+ATTNLAB_HD inline float abs_f32(float x) { return fabsf(x); }
+ATTNLAB_HD inline float fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
+#else
+inline float abs_f32(float x) { return __builtin_fabsf(x); }
+// In double, where the product is exact: processors without the instruction would call libm.
+inline float fma_f32(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) +
+                            static_cast<double>(c));
+}
+#endif
+
+constexpr float kLargeMax = bit_cast<float>(0x4D800000u);  // 2^28
+
+ATTNLAB_HD inline bool is_large(float row_max) { return abs_f32(row_max) >= kLargeMax; }
+
+// The power of two above the scale: as a large score is then no nearer to 0 than by the scale
+// itself, the order of all scores stays.
+ATTNLAB_HD constexpr float power_above(float scale_log2) {
+  return bit_cast<float>((bit_cast<u32>(scale_log2) & 0xFF800000u) + 0x00800000u);
+}
+
+ATTNLAB_HD constexpr float inverse_of_power_above(float scale_log2) {
+  return bit_cast<float>(0x7F000000u - bit_cast<u32>(power_above(scale_log2)));
+}
+
+// What the scores of a row with this maximum (in units of log2) are multiplied with.
+ATTNLAB_HD inline float scale_of_row(float row_max, float scale_log2) {
+  return is_large(row_max) ? power_above(scale_log2) : scale_log2;
+}
+
+// The maximum of a row in units of log2, from its largest score.
+ATTNLAB_HD inline float scaled_max(float score, float scale_log2) {
+  return score * scale_of_row(score * scale_log2, scale_log2);
+}
 
 // State of one row. `max` and the scores it covers are in units of log2; `sum` is of exp2(s - max).
 struct OnlineSoftmax {
@@ -50,9 +95,47 @@ ATTNLAB_HD inline MergedSoftmax merge(const OnlineSoftmax& a, const OnlineSoftma
   return merged;
 }
 
+// The exponent of a score in a row with this maximum.
+ATTNLAB_HD inline float exponent(float score, float row_max, float scale_log2) {
+  return fma_f32(score, scale_of_row(row_max, scale_log2), -finite_max(row_max));
+}
+
+// How much a unit of the maximum is in natural logarithms.
+ATTNLAB_HD inline float unit_of_max(float row_max, const Shape& shape) {
+  const float inverse = inverse_of_power_above(shape.softmax_scale_log2);
+  return is_large(row_max) ? shape.softmax_scale * inverse : kLn2;
+}
+
 // Natural log of sum_j exp(softmax_scale * s_j): -inf for a row that saw nothing.
-ATTNLAB_HD inline float lse(const OnlineSoftmax& state) {
-  return state.sum == 0.0f ? -kInfinity : state.max * kLn2 + log_f32(state.sum);
+ATTNLAB_HD inline float lse(const OnlineSoftmax& state, const Shape& shape) {
+  if (state.sum == 0.0f) return -kInfinity;
+  return fma_f32(state.max, unit_of_max(state.max, shape), log_f32(state.sum));
+}
+
+// Whether a row that ends in this state is to be computed once more by itself, on a GPU: beyond
+// this size of its maximum the rounding leaves more than P can bear in f16, and earlier tiles,
+// whose maximum may have been as large and negative, have made its sum infinite or NaN.
+constexpr float kLostMax = bit_cast<float>(0x4B800000u);  // 2^24
+
+ATTNLAB_HD inline bool is_lost(const OnlineSoftmax& state) {
+  const bool is_sound = abs_f32(state.max) < kLostMax && state.sum < kInfinity;
+  return state.max > -kInfinity && !is_sound;
+}
+
+// P of a backward that has lse alone is exact to 2^-14 while logits are below this. lse is one fp32
+// number: of a logit of 2^20 its rounding is 6 % of P, of 2^30 it is all of P.
+constexpr float kLseHolds = 1024.0f;
+
+ATTNLAB_HD inline bool lse_holds(float lse) {
+  const float size = abs_f32(lse);
+  return size < kLseHolds || size == kInfinity;  // -inf: a row that saw nothing
+}
+
+// The softmax of a row for its backward: P = exp2(score - max) / sum. `saved` is what the forward
+// left of it, which is read only where lse does not hold the logits.
+ATTNLAB_HD inline OnlineSoftmax softmax_of_row(float lse, const OnlineSoftmax* saved) {
+  if (!lse_holds(lse)) return *saved;
+  return {lse * kLog2E, lse == -kInfinity ? 0.0f : 1.0f};
 }
 
 // What the unnormalised accumulator is multiplied with at the end: 0 for a row that saw nothing.

@@ -62,12 +62,12 @@ Carried merged(const Carried& a, const Carried& b) {
 
 void expect_row(const Carried& carried, const Expected& want) {
   if (std::isinf(want.lse)) {
-    EXPECT_EQ(lse(carried.state), -kInfinity);
+    EXPECT_EQ(lse(carried.state, Shape()), -kInfinity);
     EXPECT_EQ(final_scale(carried.state), 0.0f);
     EXPECT_EQ(carried.accumulator, 0.0f);
     return;
   }
-  EXPECT_NEAR(lse(carried.state), want.lse, 0x1p-19 * (1.0 + std::abs(want.lse)));
+  EXPECT_NEAR(lse(carried.state, Shape()), want.lse, 0x1p-19 * (1.0 + std::abs(want.lse)));
   EXPECT_NEAR(carried.accumulator * final_scale(carried.state), want.output, 0x1p-19);
 }
 
@@ -138,7 +138,7 @@ TEST(Softmax, MergeInAnyOrderEqualsTheWholeRow) {
 
 TEST(Softmax, RowThatSawNothingStaysFinite) {
   OnlineSoftmax state;
-  EXPECT_EQ(lse(state), -kInfinity);
+  EXPECT_EQ(lse(state, Shape()), -kInfinity);
   EXPECT_EQ(final_scale(state), 0.0f);
   EXPECT_EQ(raise_max(state, -kInfinity), 0.0f);  // a tile that is masked throughout
   EXPECT_EQ(state.max, -kInfinity);
@@ -146,7 +146,7 @@ TEST(Softmax, RowThatSawNothingStaysFinite) {
   const MergedSoftmax both = merge(state, OnlineSoftmax{});
   EXPECT_EQ(both.factor_a, 0.0f);
   EXPECT_EQ(both.factor_b, 0.0f);
-  EXPECT_EQ(lse(both.state), -kInfinity);
+  EXPECT_EQ(lse(both.state, Shape()), -kInfinity);
   EXPECT_EQ(final_scale(both.state), 0.0f);
 }
 
@@ -165,8 +165,40 @@ TEST(Softmax, LseIsTheNaturalLogarithm) {
   Carried carried;
   const std::vector<float> scores = {1.0f, static_cast<float>(std::log2(6.0))};
   add_tile(carried, scores, std::vector<float>{0.0f, 1.0f});
-  EXPECT_NEAR(lse(carried.state), std::log(8.0), 1e-6);
+  EXPECT_NEAR(lse(carried.state, Shape()), std::log(8.0), 1e-6);
   EXPECT_NEAR(carried.accumulator * final_scale(carried.state), 0.75, 1e-6);
+}
+
+// Of any size the largest score has an exponent that f16 holds as a P, the next smaller number has
+// one that is no nearer than it should be, and lse is that of the score.
+TEST(Softmax, LargeScoresKeepTheirOrderAndDistance) {
+  Shape shape;
+  shape.softmax_scale = 0.3f;
+  shape.softmax_scale_log2 = static_cast<float>(0.3f * kLog2EDouble);
+  const float scale = shape.softmax_scale_log2;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> mantissa(1.0f, 2.0f);
+  for (int size = 0; size < 100; ++size) {
+    for (const float sign : {1.0f, -1.0f}) {
+      const float score = sign * std::ldexp(mantissa(random), size);
+      const float below = std::nextafter(score, -kInfinity);
+      const float row_max = scaled_max(score, scale);
+      EXPECT_LE(std::abs(exponent(score, row_max, scale)), 8.0f) << score;
+      EXPECT_LE(scaled_max(below, scale), row_max) << score;
+      const double gap = static_cast<double>(score - below) * static_cast<double>(scale);
+      const double got = exponent(score, row_max, scale) - exponent(below, row_max, scale);
+      if (is_large(row_max)) {
+        EXPECT_GE(gap, 16.0) << score;
+        EXPECT_GE(got, gap) << score;
+      } else {
+        EXPECT_NEAR(got, gap, 1e-6 * (1.0 + gap)) << score;
+      }
+      const OnlineSoftmax state = {.max = row_max,
+                                   .sum = exp2_f32(exponent(score, row_max, scale))};
+      const double want = static_cast<double>(score) * 0.3f;
+      EXPECT_NEAR(lse(state, shape), want, 0x1p-22 * (1.0 + std::abs(want))) << score;
+    }
+  }
 }
 
 }  // namespace

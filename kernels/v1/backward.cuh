@@ -16,9 +16,14 @@
 // shared memory, for dQ; each team has a dK and dV of its own rows, which are added when all have
 // passed. Else P and dS of all warps meet in shared memory, where the three products that follow
 // are divided anew.
+//
+// Two kernels are compiled of it, and each block's work is done by one of them, which the forward
+// has found out: P = exp(S - lse) costs least, but where logits are so large that lse, one fp32
+// number, does not hold them, P = exp(S - m) / l.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_part.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/ex2.cuh"
@@ -123,7 +128,16 @@ __device__ inline BackwardBlock backward_block(const Params& params, const Works
           .statistics = shape.row_statistic_offset(batch, head * heads, 0)};
 }
 
-template <class T, BackwardConfig kConfig>
+// Whether lse does not hold the logits of one of the block's heads.
+__device__ inline bool is_beyond_lse(const Workspace& workspace, const BackwardBlock& block) {
+  bool beyond_lse = false;
+  for (i32 head = 0; head < block.heads; ++head) {
+    beyond_lse |= workspace.beyond_lse[block.first_slice + head] != 0;
+  }
+  return beyond_lse;
+}
+
+template <class T, BackwardConfig kConfig, bool kFromMAndL>
 __device__ void backward(const Params& params, const Workspace& workspace, const T* gQ, const T* gK,
                          const T* gV, const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV) {
   using namespace device;
@@ -136,8 +150,11 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
   constexpr i32 kThreads = kBackwardWarps * kWarp;
   constexpr i32 kTeamThreads = kConfig.team_warps() * kWarp;
   constexpr i32 kPieces = kConfig.head_dim / 16;
-  // Rows that a warp takes at once: all of its part, or, where it has all rows, some of them.
-  constexpr i32 kSlice = kConfig.keeps_p() ? kConfig.slice_rows() : Scores::kOwnColumns;
+  // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
+  // for m and l, some of them.
+  constexpr i32 kSlice = kFromMAndL          ? 16
+                         : kConfig.keeps_p() ? kConfig.slice_rows()
+                                             : Scores::kOwnColumns;
   using Slice = Sums<Scores::kOwnRows / 16, kSlice / 8>;
   static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
 
@@ -151,8 +168,15 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
   if (threadIdx.x == 0) {
     sBlock = backward_block(params, workspace, kConfig);
     sBlock.next_keys = key_tile(params, workspace, kConfig, sBlock, 0);
+    if (is_beyond_lse(workspace, sBlock) != kFromMAndL) {  // nothing is to be done here
+      sBlock.heads = 0;
+      sBlock.next_keys.first_key = sBlock.mask.seqlen_k;
+    }
   }
   __syncthreads();
+  // The other kernel passes by all loops instead: by chance of its compiler, a return costs it the
+  // last registers.
+  if (kFromMAndL && sBlock.heads == 0) return;
   for (i32 head = 0; head < sBlock.heads; ++head) {
     finish_unseen<kBackwardWarps>(sBlock.visits, sBlock.mask, kConfig.block_m,
                                   gDQ + sBlock.row_offset + head * shape.q.head, shape.q.row,
@@ -290,15 +314,23 @@ __device__ void backward(const Params& params, const Workspace& workspace, const
         const auto of_rows = [&](i32 offset, i32 row) {  // a lane's pair of rows
           return *reinterpret_cast<const float2*>(team_memory + offset + 4 * (lane_row + row));
         };
+        if constexpr (kFromMAndL) {
+          recompute_p(rP, shape.softmax_scale_log2, [&](i32 row) {  // P^T = exp(S^T - m) / l
+            const u8* const sRow = team_memory + 4 * (lane_row + row);
+            return OnlineSoftmax{*reinterpret_cast<const float*>(sRow + kTiles.m_of(stage)),
+                                 *reinterpret_cast<const float*>(sRow + kTiles.l_of(stage))};
+          });
+        } else {
 #pragma unroll
-        for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
-          const float2 lse = of_rows(kTiles.lse(), 8 * c);
+          for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
+            const float2 lse = of_rows(kTiles.lse(), 8 * c);
 #pragma unroll
-          for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
+            for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
 #pragma unroll
-            for (i32 i = 0; i < 4; ++i) {
-              rP.at[r][c][i] = ptx::ex2_approx_ftz_f32(
-                  fmaf(rP.at[r][c][i], shape.softmax_scale_log2, i % 2 == 0 ? -lse.x : -lse.y));
+              for (i32 i = 0; i < 4; ++i) {
+                rP.at[r][c][i] = ptx::ex2_approx_ftz_f32(
+                    fmaf(rP.at[r][c][i], shape.softmax_scale_log2, i % 2 == 0 ? -lse.x : -lse.y));
+              }
             }
           }
         }

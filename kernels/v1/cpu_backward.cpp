@@ -25,7 +25,6 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
           .sDV = carver.tile(tiling.block_n, head_dim),
           .sM = carver.tile(1, tiling.block_m),
           .sL = carver.tile(1, tiling.block_m),
-          .sLse = carver.tile(1, tiling.block_m),
           .sDelta = carver.tile(1, tiling.block_m)};
 }
 
@@ -50,7 +49,7 @@ void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors
 void backward(const Work& work, const HbmState& state, std::span<const cpu::SliceTensors> group,
               const BackwardMemory& fast, Executor& executor) {
   const Mask& mask = group.front().mask();
-  const auto& [sQ, sO, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sM, sL, sLse, sDelta] = fast;
+  const auto& [sQ, sO, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sM, sL, sDelta] = fast;
   const auto [block_m, block_n] = work.tiling;
   for (const cpu::SliceTensors& slice : group) {
     initialise(work, state, slice, fast, executor);
@@ -94,8 +93,8 @@ void backward(const Work& work, const HbmState& state, std::span<const cpu::Slic
         executor.load(slice.statistic(Operand::m, state.m, rows), sM);
         executor.multiply(q, sKt, p);                                           // 11: S = Q K^T
         if (tile_class == TileClass::partial) executor.hide(mask, score_tile);  // 12
-        row_lse(sM, sL, sLse, executor);                                        // 13:
-        executor.recompute_p(p, work.shape.softmax_scale_log2, sLse.data);      // P = e^(S-m) / l
+        executor.recompute_p(p, work.shape.softmax_scale_log2,                  // 13:
+                             {.max = sM.data, .sum = sL.data});                 // P = e^(S-m) / l
         if (work.dropout.threshold > 0) {                                       // 14: Z
           executor.mark_dropped(work.dropout, slice.index(), score_tile);
         }

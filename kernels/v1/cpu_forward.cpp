@@ -25,14 +25,16 @@ ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 h
           .sRescale = carver.tile(1, tiling.block_m)};
 }
 
-void row_lse(const Tile& m, const Tile& l, const Tile& lse, const Executor& executor) {
+namespace {
+
+// Natural-log lse of a tile of rows from their m and l; -inf where l = 0.
+void row_lse(const Tile& m, const Tile& l, const Shape& shape, const Tile& lse,
+             const Executor& executor) {
   if (executor.counts_only()) return;
   for (i64 r = 0; r < lse.columns; ++r) {
-    lse.data[r] = attnlab::lse(OnlineSoftmax{.max = m.data[r], .sum = l.data[r]});
+    lse.data[r] = attnlab::lse(OnlineSoftmax{.max = m.data[r], .sum = l.data[r]}, shape);
   }
 }
-
-namespace {
 
 // Line 2: O = 0, l = 0, m = -inf. Rows that no key tile sees are finished with that.
 void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
@@ -125,7 +127,7 @@ void forward(const Work& work, const HbmState& state, const cpu::SliceTensors& s
       executor.store(sL, gL);                // line 13
       executor.store(sM, gM);
       if (!last) continue;
-      row_lse(sM, sL, sTileSum, executor);
+      row_lse(sM, sL, work.shape, sTileSum, executor);
       executor.store(sTileSum, slice.lse(rows));
     }
   }

@@ -33,10 +33,6 @@ inline cpu::GlobalRows running_sum(const Work& work, const HbmState& state,
   return slice.accumulator(output.operand, state.sums, rows);
 }
 
-// Natural-log lse of a tile of rows from their m and l; -inf where l = 0.
-void row_lse(const cpu::Tile& m, const cpu::Tile& l, const cpu::Tile& lse,
-             const cpu::Executor& executor);
-
 // The fast memory of one worker, forward.
 struct ForwardMemory {
   cpu::Tile sQ;        // (block_m, head_dim)
@@ -72,7 +68,6 @@ struct BackwardMemory {
   cpu::Tile sDV;     // (block_n, head_dim), V on its way to sVt
   cpu::Tile sM;      // (1, block_m)
   cpu::Tile sL;      // (1, block_m)
-  cpu::Tile sLse;    // (1, block_m)
   cpu::Tile sDelta;  // (1, block_m)
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);

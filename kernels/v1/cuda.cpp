@@ -39,6 +39,11 @@ u64 statistic_bytes(const Problem& problem) {
   return bytes_of(problem.elements_lse(), sizeof(float));
 }
 
+// Of each slice, what Workspace::beyond_lse says.
+u64 flag_bytes(const Problem& problem) {
+  return bytes_of(problem.batch * problem.num_heads_q, sizeof(i32));
+}
+
 // The parts of the workspace, in order; each has what the pass that needs more of it needs.
 struct Parts {
   u64 visits = 0;
@@ -93,7 +98,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
 
 // Algorithm 4 computes P again from m and l.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
-  return problem.pass == Pass::fwd ? 0 : 2 * statistic_bytes(problem);
+  return problem.pass == Pass::fwd ? 0 : 2 * statistic_bytes(problem) + flag_bytes(problem);
 }
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
@@ -126,7 +131,8 @@ class Prepared : public PreparedKernel {
       backward_config_ = backward_config_of(problem, config, device);
       const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
       backward_module_ = cuda::load(unit, device);
-      backward_ = {*backward_module_, unit.entries.front()};
+      backward_ = {*backward_module_, unit.entries[0]};
+      backward_from_m_and_l_ = {*backward_module_, unit.entries[1]};
     }
     if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
@@ -142,9 +148,12 @@ class Prepared : public PreparedKernel {
                tensors.k, tensors.v, tensors.o, tensors.lse);
     }
     if (problem_.runs_backward()) {
-      backward_(stream, heads(problem_.num_heads_kv), params,
-                workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream), tensors.q,
-                tensors.k, tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
+      const Workspace workspace =
+          workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream);
+      for (const auto* kernel : {&backward_, &backward_from_m_and_l_}) {
+        (*kernel)(stream, heads(problem_.num_heads_kv), params, workspace, tensors.q, tensors.k,
+                  tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
+      }
     }
   }
 
@@ -168,7 +177,11 @@ class Prepared : public PreparedKernel {
     }
     void* const m = workspace.saves ? tensors.saved : statistics;
     workspace.m = static_cast<float*>(m);
-    workspace.l = static_cast<float*>(cuda::behind(m, statistic_bytes(problem_)));
+    void* const l = cuda::behind(m, statistic_bytes(problem_));
+    workspace.l = static_cast<float*>(l);
+    if (workspace.saves) {
+      workspace.beyond_lse = static_cast<i32*>(cuda::behind(l, statistic_bytes(problem_)));
+    }
     return workspace;
   }
 
@@ -181,7 +194,7 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<Params, Workspace, const void*, const void*, const void*, void*, float*> forward_;
   cuda::Kernel<Params, Workspace, const void*, const void*, const void*, const void*, const void*,
                void*, void*, void*>
-      backward_;
+      backward_, backward_from_m_and_l_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 

@@ -42,23 +42,27 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
 }
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
-  const KernelEntry entry = {
+  const KernelEntry from_lse = {
       .name = "backward",
       .threads = kBackwardWarps * 32,
       .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes())};
-  return {
-      .name = unit_name("backward", dtype, config),
-      .source = cuda::unit_header("kernels/v1/backward.cuh", dtype) +
-                "constexpr v1::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-                ", .block_m = " + number(config.block_m) +
-                ", .block_n = " + number(config.block_n) + ", .teams = " + number(config.teams) +
-                ", .dropout = " + truth(config.dropout) + "};\n" +
-                kernel_text(entry, 1,
-                            "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
-                            "const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV",
-                            "v1::backward<T, kConfig>(params, workspace, gQ, gK, gV, gO, gDO, "
-                            "gDQ, gDK, gDV)"),
-      .entries = {entry}};
+  KernelEntry from_m_and_l = from_lse;
+  from_m_and_l.name = "backward_from_m_and_l";
+  const auto text = [](const KernelEntry& entry, bool is_from_m_and_l) {
+    return kernel_text(entry, 1,
+                       "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
+                       "const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV",
+                       "v1::backward<T, kConfig, " + truth(is_from_m_and_l) +
+                           ">(params, workspace, gQ, gK, gV, gO, gDO, gDQ, gDK, gDV)");
+  };
+  return {.name = unit_name("backward", dtype, config),
+          .source =
+              cuda::unit_header("kernels/v1/backward.cuh", dtype) +
+              "constexpr v1::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
+              ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
+              ", .teams = " + number(config.teams) + ", .dropout = " + truth(config.dropout) +
+              "};\n" + text(from_lse, false) + text(from_m_and_l, true),
+          .entries = {from_lse, from_m_and_l}};
 }
 
 KernelUnit row_visits_unit() {

@@ -19,6 +19,7 @@
 // next columns of P V before it waits for what the others send of these.
 #pragma once
 
+#include "kernels/device/attend_again.cuh"
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/ptx/barrier.cuh"
@@ -138,6 +139,7 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
   const auto at = [&](i32 offset) { return shared + static_cast<u32>(offset); };
   auto& sBlock = *reinterpret_cast<ForwardBlock*>(shared_memory + kTiles.block());
   const Shape& shape = params.shape;
+  bool beyond_lse = false;
   const i32 head_dim = static_cast<i32>(shape.head_dim);
   if (threadIdx.x == 0) {
     sBlock = forward_block(params, workspace, kConfig);
@@ -426,6 +428,13 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
           }
           // By way of the rows of Q, which the team has used.
           if (is_last) {
+#pragma unroll
+            for (i32 r = 0; r < kOwnRows; ++r) {
+#pragma unroll
+              for (i32 half = 0; half < 2; ++half) {
+                take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
+              }
+            }
             store_sums<T, kTiles.q>(rO, team_at(kTiles.q_of(0, stage)), row + own_row,
                                     column + 8 * own_block);
           }
@@ -443,7 +452,10 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
                 workspace.m[statistics + below] = states.at[r][half].max;
                 workspace.l[statistics + below] = states.at[r][half].sum;
               }
-              if (is_last) gLse[statistics + below] = device::lse(states.at[r][half]);
+              if (!is_last) continue;
+              const float row_lse = lse_or_mark(states.at[r][half]);
+              gLse[statistics + below] = row_lse;
+              beyond_lse |= !lse_holds(row_lse);
             }
           }
         }
@@ -460,6 +472,19 @@ __device__ void forward(const Params& params, const Workspace& workspace, const 
       }
     }
   }
+  // What is rare: logits that lse does not hold, which the backward asks for, and lost rows.
+  beyond_lse = __syncthreads_or(beyond_lse) != 0;
+  if (workspace.saves && threadIdx.x == 0) workspace.beyond_lse[sBlock.slice] = beyond_lse ? 1 : 0;
+  if (!beyond_lse) return;
+  const i64 head = sBlock.slice % shape.num_heads_q;
+  const i64 first = threadIdx.x / kWarp;
+  attend_again<Scores::by_mma_sync>(params, sBlock.batch, head, {first, sBlock.mask.seqlen_q},
+                                    kThreads / kWarp, gQ, gK, gV, gO, gLse,
+                                    [&](i64 row, const OnlineSoftmax& state) {
+                                      if (!workspace.saves) return;
+                                      workspace.m[sBlock.statistics + row] = state.max;
+                                      workspace.l[sBlock.statistics + row] = state.sum;
+                                    });
 }
 
 }  // namespace attnlab::v1

@@ -276,6 +276,8 @@ struct Workspace {
   // (batch, num_heads_q, m_blocks, block_m * head_dim): O or dQ while they are being summed, as the
   // tensor cores leave sums: see forward.cuh, backward.cuh.
   float* sums = nullptr;
+  // (batch, num_heads_q): 1 where lse does not hold the logits of all rows.
+  i32* beyond_lse = nullptr;
   bool saves = false;  // a backward follows, which wants m and l
 };
 

@@ -5,9 +5,10 @@
 // else: it is summed in fp32 in device memory, by atomic additions in whatever order the blocks
 // come, or, deterministic, in turns by descending keys: under a causal mask or a window the first
 // rows that a tile of keys meets are then those whose turns begin with it, so that all blocks go on
-// side by side; by ascending keys each would wait for the last step of its neighbour. Three
-// kernels: prepare_rows (delta = rowsum(dO * O), clears the sums), backward, and finish_rows (sums
-// to dQ).
+// side by side; by ascending keys each would wait for the last step of its neighbour. Four kernels:
+// prepare_rows (delta = rowsum(dO * O), clears the sums), backward, backward_from_saved, which has
+// something to do only where logits are so large that lse, one fp32 number, does not hold them, and
+// finish_rows (sums to dQ).
 //
 // Scores are kept transposed, keys x rows. Then P^T and dS^T, which dV += P^T dO and dK += dS^T Q
 // take as left factors, lie in registers just as the tensor cores want them. Where a warp has all
@@ -22,6 +23,7 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_part.cuh"
 #include "kernels/ptx/acquire_release.cuh"
 #include "kernels/ptx/ex2.cuh"
@@ -51,21 +53,27 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * kConfig.block_m * kConfig.head_dim;
 }
 
-// delta of a tile of rows; its sums of dQ become zero, and the first turn at them is that of the
-// last tile of keys that the rows see. Eight lanes a row.
+// delta of a tile of rows, and whether lse holds the logits of all of them; its sums of dQ become
+// zero, and the first turn at them is that of the last tile of keys that the rows see. Eight lanes
+// a row.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const Params& params, const Grid& grid,
-                             const BackwardWorkspace& workspace, const T* gO, const T* gDO) {
+                             const BackwardWorkspace& workspace, const T* gO, const T* gDO,
+                             const float* gLse) {
   using namespace device;
   constexpr i32 kLanes = 8;
   constexpr i32 kThreads = kConfig.warps * kWarp;
   const Shape& shape = params.shape;
   const i32 thread = static_cast<i32>(threadIdx.x);
-  if (workspace.turns != nullptr && blockIdx.x == 0 && thread == 0) *workspace.ticket = 0;
+  if (workspace.turns != nullptr && blockIdx.x == 0 && thread < 2) workspace.tickets[thread] = 0;
   const WorkItem item = work_item(grid, blockIdx.x);
   const BatchEntry entry = batch_entry(params, item.batch);
   const Range rows = tile_range(item.block, kConfig.block_m, entry.mask.seqlen_q);
-  if (rows.empty()) return;
+  const i64 tile = (item.batch * shape.num_heads_q + item.head) * grid.blocks + item.block;
+  if (rows.empty()) {
+    if (thread == 0) workspace.beyond_lse[tile] = 0;
+    return;
+  }
 
   const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
   for (i64 first = rows.begin; first < rows.end; first += kThreads / kLanes) {
@@ -88,11 +96,17 @@ __device__ void prepare_rows(const Params& params, const Grid& grid,
     }
   }
 
-  const i64 tile = (item.batch * shape.num_heads_q + item.head) * grid.blocks + item.block;
   auto* const sums = reinterpret_cast<float4*>(dq_sums_of<kConfig>(workspace, tile));
   for (i32 i = thread; i < kConfig.block_m * kConfig.head_dim / 4; i += kThreads) {
     sums[i] = {0.0f, 0.0f, 0.0f, 0.0f};
   }
+  const float* const gTile = gLse + shape.row_statistic_offset(item.batch, item.head, rows.begin);
+  bool beyond_lse = false;
+  for (i32 row = thread; row < static_cast<i32>(rows.size()); row += kThreads) {
+    beyond_lse |= !lse_holds(gTile[row]);
+  }
+  beyond_lse = any_of_block(beyond_lse);
+  if (thread == 0) workspace.beyond_lse[tile] = beyond_lse ? 1 : 0;
   if (workspace.turns != nullptr && thread == 0) {
     const i64 last = ceil_div<i64>(shape.seqlen_k, kConfig.block_n) - 1;
     workspace.turns[tile] =
@@ -181,10 +195,46 @@ __device__ void add_dq_in_turn(const typename Part::Sums& rDQ, float* gSums, i32
   if (threadIdx.x == 0) ptx::st_release_gpu_global(turn, next);
 }
 
-template <class T, BackwardConfig kConfig>
-__device__ void backward(const Params& params, const Grid& grid, const BackwardWorkspace& workspace,
-                         const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse,
-                         T* gDK, T* gDV) {
+// The number of a block's next tile of keys. Where turns are taken, tiles are numbered as they are
+// begun, so that nobody waits for one that has not been.
+template <BackwardConfig kConfig>
+__device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own) {
+  if (workspace.turns == nullptr) return own;
+  extern __shared__ __align__(128) u8 shared_memory[];
+  u32& sTicket = *reinterpret_cast<u32*>(shared_memory + backward_tiles(kConfig).block());
+  if (threadIdx.x == 0) sTicket = atomicAdd(workspace.tickets + kernel, 1u);
+  __syncthreads();
+  const u32 ticket = sTicket;
+  __syncthreads();  // all have read it
+  return ticket;
+}
+
+// Whether lse does not hold the logits of one of the heads of a tile of keys. The first warp has
+// other work meanwhile.
+template <BackwardConfig kConfig>
+__device__ bool is_beyond_lse(const Shape& shape, const Grid& grid,
+                              const BackwardWorkspace& workspace, i64 index) {
+  constexpr i32 kThreads = (kConfig.warps - 1) * device::kWarp;
+  const WorkItem item = work_item(grid, index);
+  const i64 heads = shape.sharing();
+  const i64 row_tiles = ceil_div<i64>(shape.seqlen_q, kConfig.block_m);
+  const i32* const of_heads =
+      workspace.beyond_lse + (item.batch * shape.num_heads_q + item.head * heads) * row_tiles;
+  bool beyond_lse = false;
+  for (i64 i = static_cast<i32>(threadIdx.x) - device::kWarp; i < heads * row_tiles;
+       i += kThreads) {
+    if (i >= 0) beyond_lse |= of_heads[i] != 0;
+  }
+  return beyond_lse;
+}
+
+// dK and dV of a tile of keys, and its part of dQ, if it is this kernel that has its heads: the one
+// that computes P from lse, or the one that computes it from what the forward saved.
+template <class T, BackwardConfig kConfig, bool kFromSaved>
+__device__ void backward_of_keys(const Params& params, const Grid& grid,
+                                 const BackwardWorkspace& workspace, i64 index, const T* gQ,
+                                 const T* gK, const T* gV, const T* gDO, const float* gLse,
+                                 const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
   using namespace device;
   using Parts = BackwardParts<kConfig>;
   using Scores = typename Parts::Scores;
@@ -192,8 +242,11 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
   using Rows = typename Parts::Rows;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   constexpr i32 kThreads = kConfig.warps * kWarp;
-  // Rows that a warp takes at once: all of its part, or, where it has all rows, some of them.
-  constexpr i32 kSlice = kConfig.keeps_p ? slice_rows(kConfig.block_m) : Scores::kOwnColumns;
+  // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
+  // for what was saved, some of them.
+  constexpr i32 kSlice = kFromSaved        ? 16
+                         : kConfig.keeps_p ? slice_rows(kConfig.block_m)
+                                           : Scores::kOwnColumns;
   using Slice = Sums<Scores::kOwnRows / 16, kSlice / 8>;
   static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
   static_assert(kConfig.stages == 2, "Q and dO of the next step arrive during a step");
@@ -204,14 +257,12 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
   const u32 sK = at(kTiles.k()), sV = at(kTiles.v()), sDS = at(kTiles.ds());
   auto& sBlock = *reinterpret_cast<BackwardBlock*>(shared_memory + kTiles.block());
 
-  // Which keys the block has, and which tiles of rows see them. Where turns are taken, blocks are
-  // numbered as they start, so that nobody waits for one that has not.
+  // Which keys the block has, and which tiles of rows see them.
   const Shape& shape = params.shape;
-  if (threadIdx.x == 0) {
-    const u32 index = workspace.turns != nullptr ? atomicAdd(workspace.ticket, 1u) : blockIdx.x;
-    sBlock = backward_block(params, grid, kConfig, workspace, index);
-  }
-  __syncthreads();
+  bool beyond_lse = false;
+  if (threadIdx.x == 0) sBlock = backward_block(params, grid, kConfig, workspace, index);
+  if (threadIdx.x >= kWarp) beyond_lse = is_beyond_lse<kConfig>(shape, grid, workspace, index);
+  if (any_of_block(beyond_lse) != kFromSaved) return;
   if (sBlock.keys.empty()) return;  // a packed entry shorter than the longest
   const i32 head_dim = static_cast<i32>(shape.head_dim);
   const auto load_rows = [&](const BackwardStep& step, i32 stage) {
@@ -242,7 +293,6 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
     load_rows(step, 0);
   }
   ptx::cp_async_commit_group();
-
   for (i32 stage = 0; step.exists(sBlock); step.advance(sBlock), stage ^= 1) {
     ptx::cp_async_wait_group<0>();
     __syncthreads();  // the rows are there for all, and all are done with the step before
@@ -265,20 +315,32 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
             sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
             [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
       };
-      multiply_transposed(sV, sDO, rDS);                                       // dP^T = V dO^T
-      multiply_transposed(sK, sQ, rP);                                         // S^T = K Q^T
-      const i32 lane_row = own_row + 2 * (static_cast<i32>(threadIdx.x) % 4);  // of its pairs
+      multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
+      multiply_transposed(sK, sQ, rP);    // S^T = K Q^T
+      const i32 lane = kFromSaved ? lane_anew() : static_cast<i32>(threadIdx.x) % kWarp;
+      const i32 lane_row = own_row + 2 * (lane % 4);  // of its pairs
+      if constexpr (kFromSaved) {                     // P^T = exp(S^T - max) / sum
+        const auto* const sLse =
+            reinterpret_cast<const float*>(shared_memory + kTiles.lse_of(stage)) + lane_row;
+        const i64 statistics = (sBlock.first_head + step.head) * shape.seqlen_q + first_row;
+        const OnlineSoftmax* const gOwn = gSaved + statistics + lane_row;
+        const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first_row - lane_row;
+        recompute_p(rP, shape.softmax_scale_log2, [&](i32 row) {
+          return row < exist ? softmax_of_row(sLse[row], gOwn + row) : OnlineSoftmax{};
+        });
+      } else {
 #pragma unroll
-      for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
-        const float2 lse = *reinterpret_cast<const float2*>(shared_memory + kTiles.lse_of(stage) +
-                                                            4 * (lane_row + 8 * c));
-        const float references[2] = {lse.x * kLog2E, lse.y * kLog2E};
+        for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
+          const float2 lse = *reinterpret_cast<const float2*>(shared_memory + kTiles.lse_of(stage) +
+                                                              4 * (lane_row + 8 * c));
+          const float references[2] = {lse.x * kLog2E, lse.y * kLog2E};
 #pragma unroll
-        for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
+          for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
 #pragma unroll
-          for (i32 i = 0; i < 4; ++i) {
-            rP.at[r][c][i] = ptx::ex2_approx_ftz_f32(
-                fmaf(rP.at[r][c][i], shape.softmax_scale_log2, -references[i % 2]));
+            for (i32 i = 0; i < 4; ++i) {
+              rP.at[r][c][i] = ptx::ex2_approx_ftz_f32(
+                  fmaf(rP.at[r][c][i], shape.softmax_scale_log2, -references[i % 2]));
+            }
           }
         }
       }
@@ -369,6 +431,38 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
                                    shape.k.row, head_dim);
   store_rows<kTiles.kv, kWarpRows>(shared_memory + kTiles.v(), own, exist, gDV + offset,
                                    shape.k.row, head_dim);
+}
+
+template <class T, BackwardConfig kConfig>
+__device__ void backward(const Params& params, const Grid& grid, const BackwardWorkspace& workspace,
+                         const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse,
+                         T* gDK, T* gDV) {
+  backward_of_keys<T, kConfig, false>(params, grid, workspace,
+                                      next_tile<kConfig>(workspace, 0, blockIdx.x), gQ, gK, gV, gDO,
+                                      gLse, nullptr, gDK, gDV);
+}
+
+// A block has one tile of keys after another, since there is seldom any.
+template <class T, BackwardConfig kConfig>
+__device__ void backward_from_saved(const Params& params, const Grid& grid,
+                                    const BackwardWorkspace& workspace, const T* gQ, const T* gK,
+                                    const T* gV, const T* gDO, const float* gLse,
+                                    const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
+  const Shape& shape = params.shape;
+  const i64 row_tiles =
+      grid.batch * shape.num_heads_q * ceil_div<i64>(shape.seqlen_q, kConfig.block_m);
+  bool beyond_lse = false;
+  for (i64 i = threadIdx.x; i < row_tiles; i += kConfig.warps * device::kWarp) {
+    beyond_lse |= workspace.beyond_lse[i] != 0;
+  }
+  if (!device::any_of_block(beyond_lse)) return;
+  for (i64 own = blockIdx.x;; own += gridDim.x) {
+    const i64 index = next_tile<kConfig>(workspace, 1, own);
+    if (index >= work_items(grid)) return;
+    backward_of_keys<T, kConfig, true>(params, grid, workspace, index, gQ, gK, gV, gDO, gLse,
+                                       gSaved, gDK, gDV);
+    __syncthreads();  // all are done with shared memory
+  }
 }
 
 // dQ = softmax_scale * sum, of a tile of rows.

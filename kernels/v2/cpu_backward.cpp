@@ -4,7 +4,7 @@
 // adds its part to fp32 sums in HBM, in any order or, deterministic, in the order of the key tiles.
 //
 // Tiles are (query rows x keys) here: Q and dO enter every product as they lie in memory, K and V
-// are transposed once a work item, and the row's lse and delta are one broadcast each.
+// are transposed once a work item, and the row's softmax and delta are one broadcast each.
 #include "kernels/v2/cpu_passes.h"
 
 namespace attnlab::v2 {
@@ -23,7 +23,8 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
           .sDS = carver.tile(tiling.block_m, tiling.block_n),
           .sDK = carver.tile(tiling.block_n, head_dim),
           .sDV = carver.tile(tiling.block_n, head_dim),
-          .sLse = carver.tile(1, tiling.block_m),
+          .sMax = carver.tile(1, tiling.block_m),
+          .sSum = carver.tile(1, tiling.block_m),
           .sDelta = carver.tile(1, tiling.block_m)};
 }
 
@@ -33,7 +34,7 @@ cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast) {
 
 void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
               i64 n_block, const BackwardMemory& fast, cpu::Executor& executor) {
-  const auto& [sQ, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sLse, sDelta] = fast;
+  const auto& [sQ, sDO, sDQ, sK, sKt, sVt, sP, sDS, sDK, sDV, sMax, sSum, sDelta] = fast;
   const auto [block_m, block_n] = work.tiling;
   const Mask& mask = group.front().mask();
   const i64 head_dim = work.shape.head_dim;
@@ -67,10 +68,11 @@ void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::Slice
       const cpu::ScoreTile score_tile = {.tile = p, .rows = rows, .keys = keys};
 
       executor.load(slice.q(rows), sQ);
-      executor.load(slice.lse(rows), sLse);
+      work.saved.load(slice, rows, sMax, sSum, executor);
       executor.multiply(q, sKt, p);  // S = Q K^T
       if (tile_class == TileClass::partial) executor.hide(mask, score_tile);
-      executor.recompute_p(p, work.shape.softmax_scale_log2, sLse.data);  // P = exp(S - lse)
+      executor.recompute_p(p, work.shape.softmax_scale_log2,  // P = exp(S - max) / sum
+                           {.max = sMax.data, .sum = sSum.data});
       if (work.dropout.threshold > 0) {
         executor.mark_dropped(work.dropout, slice.index(), score_tile);
       }

@@ -64,8 +64,9 @@ void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_block,
                       sRescale.data);  // O^T = O^T * rescale + V^T P^T
   }
 
+  work.saved.store(slice, rows, state, work.shape);
   const Tile accumulator = sOt.left(rows.size());
-  executor.finish_rows(accumulator, state, work.dropout.keep_scale);  // O^T / sum; lse
+  executor.finish_rows(accumulator, state, work.shape, work.dropout.keep_scale);  // O^T / sum; lse
   executor.transpose(accumulator, sQ);
   executor.store(sQ, slice.o(rows));
   executor.store(sMax, slice.lse(rows));

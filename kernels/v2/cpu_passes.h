@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/dq_sums.h"
 #include "kernels/cpu/runner.h"
+#include "kernels/cpu/saved_softmax.h"
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
@@ -15,6 +16,7 @@ struct Work {
   Shape shape;
   Tiling tiling;
   Dropout dropout;
+  cpu::SavedSoftmax saved;
 };
 
 // The fast memory of one worker, forward.
@@ -46,7 +48,8 @@ struct BackwardMemory {
   cpu::Tile sDS;     // (block_m, block_n), dP, then dS
   cpu::Tile sDK;     // (block_n, head_dim)
   cpu::Tile sDV;     // (block_n, head_dim), V on its way to sVt
-  cpu::Tile sLse;    // (1, block_m)
+  cpu::Tile sMax;    // (1, block_m)
+  cpu::Tile sSum;    // (1, block_m)
   cpu::Tile sDelta;  // (1, block_m)
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);

@@ -10,6 +10,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tile_classes.h"
+#include "kernels/shared/softmax.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v2/cuda_tiles.h"
 #include "kernels/v2/cuda_units.h"
@@ -54,9 +55,12 @@ struct Parts {
   u64 turn_after = 0;
   u64 delta = 0;
   u64 dq_sums = 0;
+  u64 beyond_lse = 0;
   u64 turns = 0;
-  u64 ticket = 0;
-  u64 total() const { return entries + turn_after + delta + dq_sums + turns + ticket; }
+  u64 tickets = 0;
+  u64 total() const {
+    return entries + turn_after + delta + dq_sums + beyond_lse + turns + tickets;
+  }
 };
 
 Parts parts_of(const Problem& problem, const Config& config, const Device& device) {
@@ -80,9 +84,10 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
   parts.delta = bytes(problem.elements_lse(), sizeof(float));
   parts.dq_sums = bytes(row_tiles * kernel.block_m * kernel.head_dim, sizeof(float));
+  parts.beyond_lse = bytes(row_tiles, sizeof(i32));
   if (deterministic) {
     parts.turns = bytes(row_tiles, sizeof(i32));
-    parts.ticket = bytes(1, sizeof(u32));
+    parts.tickets = bytes(2, sizeof(u32));
   }
   return parts;
 }
@@ -107,7 +112,11 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
   return parts_of(problem, config, device).total();
 }
 
-std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+// The maximum and the sum of rows whose logits lse does not hold (softmax_of_row).
+std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
+  const u64 rows = static_cast<u64>(problem.elements_lse());
+  return problem.pass == Pass::fwd ? 0 : round_up<u64>(rows * sizeof(OnlineSoftmax), 256);
+}
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
   std::vector<KernelUnit> needed;
@@ -127,7 +136,8 @@ class Prepared : public PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device)
       : problem_(problem),
         deterministic_(config.get("deterministic") != 0),
-        parts_(parts_of(problem, config, device)) {
+        parts_(parts_of(problem, config, device)),
+        multiprocessors_(device.multiprocessors) {
     if (problem.runs_forward()) {
       forward_config_ = forward_config_of(problem, config, device);
       const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
@@ -140,7 +150,8 @@ class Prepared : public PreparedKernel {
       backward_module_ = cuda::load(unit, device);
       prepare_rows_ = {*backward_module_, unit.entries[0]};
       backward_ = {*backward_module_, unit.entries[1]};
-      finish_rows_ = {*backward_module_, unit.entries[2]};
+      backward_from_saved_ = {*backward_module_, unit.entries[2]};
+      finish_rows_ = {*backward_module_, unit.entries[3]};
     }
     if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
@@ -160,7 +171,7 @@ class Prepared : public PreparedKernel {
     }
     const Grid grid = forward_grid(problem_, params.shape, forward_config_);
     forward_(stream, blocks_of(grid), params, grid, entries, tensors.q, tensors.k, tensors.v,
-             tensors.o, tensors.lse);
+             tensors.o, tensors.lse, tensors.saved);
   }
 
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
@@ -172,9 +183,14 @@ class Prepared : public PreparedKernel {
       (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.entries,
                          workspace.turn_after);
     }
-    prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout);
+    prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout,
+                  tensors.lse);
     backward_(stream, blocks_of(keys), params, keys, workspace, tensors.q, tensors.k, tensors.v,
               tensors.dout, tensors.lse, tensors.dk, tensors.dv);
+    const u64 at_once = static_cast<u64>(max(1, multiprocessors_));
+    backward_from_saved_(stream, min(blocks_of(keys), at_once), params, keys, workspace, tensors.q,
+                         tensors.k, tensors.v, tensors.dout, tensors.lse, tensors.saved, tensors.dk,
+                         tensors.dv);
     finish_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.dq);
   }
 
@@ -188,14 +204,16 @@ class Prepared : public PreparedKernel {
     void* const turn_after = cuda::behind(tensors.workspace, parts_.entries);
     void* const delta = cuda::behind(turn_after, parts_.turn_after);
     void* const dq_sums = cuda::behind(delta, parts_.delta);
-    void* const turns = cuda::behind(dq_sums, parts_.dq_sums);
-    void* const ticket = cuda::behind(turns, parts_.turns);
+    void* const beyond_lse = cuda::behind(dq_sums, parts_.dq_sums);
+    void* const turns = cuda::behind(beyond_lse, parts_.beyond_lse);
+    void* const tickets = cuda::behind(turns, parts_.turns);
     BackwardWorkspace workspace = {.delta = static_cast<float*>(delta),
                                    .dq_sums = static_cast<float*>(dq_sums),
+                                   .beyond_lse = static_cast<i32*>(beyond_lse),
                                    .entries = entries_of(tensors)};
     if (deterministic_) {
       workspace.turns = static_cast<i32*>(turns);
-      workspace.ticket = static_cast<u32*>(ticket);
+      workspace.tickets = static_cast<u32*>(tickets);
       if (problem_.has_pattern()) workspace.turn_after = static_cast<i32*>(turn_after);
     }
     return workspace;
@@ -204,15 +222,21 @@ class Prepared : public PreparedKernel {
   Problem problem_;
   bool deterministic_;
   Parts parts_;
+  int multiprocessors_;
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
-  cuda::Kernel<Params, Grid, const TileEntry*, const void*, const void*, const void*, void*, float*>
+  cuda::Kernel<Params, Grid, const TileEntry*, const void*, const void*, const void*, void*, float*,
+               void*>
       forward_;
-  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*> prepare_rows_;
+  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const float*>
+      prepare_rows_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,
                const float*, void*, void*>
       backward_;
+  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,
+               const float*, const void*, void*, void*>
+      backward_from_saved_;
   cuda::Kernel<Params, Grid, BackwardWorkspace, void*> finish_rows_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
@@ -250,7 +274,9 @@ Traffic traffic(const Problem& problem, const Config& config) {
     schedule.set("deterministic", config.get("deterministic"));
     Problem of_pass = problem;
     of_pass.pass = pass;
-    all += kCpu.traffic(of_pass, schedule);
+    Traffic traffic = kCpu.traffic(of_pass, schedule);
+    traffic[Operand::lse].read_bytes += traffic[Operand::delta].write_bytes;  // prepare_rows
+    all += traffic;
   };
   if (problem.runs_forward()) add(Pass::fwd, forward_config_of(problem, config, device));
   if (problem.runs_backward()) add(Pass::bwd, backward_config_of(problem, config, device));

@@ -40,8 +40,9 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
                 ", .dropout = " + truth(config.dropout) + "};\n" +
                 kernel_text(entry, config.blocks,
                             "Grid grid, const TileEntry* entries, const T* gQ, const T* gK, "
-                            "const T* gV, T* gO, float* gLse",
-                            "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, gLse)"),
+                            "const T* gV, T* gO, float* gLse, OnlineSoftmax* gSaved",
+                            "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, gLse, "
+                            "gSaved)"),
       .entries = {entry}};
 }
 
@@ -49,12 +50,17 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   const BackwardTiles tiles = backward_tiles(config);
   const int threads = config.warps * 32;
   const KernelEntry prepare = {.name = "prepare_rows", .threads = threads};
-  const KernelEntry main = {.name = "backward",
-                            .threads = threads,
-                            .dynamic_shared_bytes = static_cast<u64>(tiles.bytes())};
+  const KernelEntry from_lse = {.name = "backward",
+                                .threads = threads,
+                                .dynamic_shared_bytes = static_cast<u64>(tiles.bytes())};
+  KernelEntry from_saved = from_lse;
+  from_saved.name = "backward_from_saved";
   const KernelEntry finish = {.name = "finish_rows",
                               .threads = threads,
                               .dynamic_shared_bytes = static_cast<u64>(tiles.q.bytes())};
+  const std::string shared = "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, ";
+  const std::string inputs =
+      "const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse";
   return {
       .name = unit_name("backward", dtype, config),
       .source =
@@ -64,21 +70,19 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
           ", .warps = " + number(config.warps) + ", .stages = " + number(config.stages) +
           ", .keeps_p = " + truth(config.keeps_p) + ", .dropout = " + truth(config.dropout) +
           "};\n" +
-          kernel_text(
-              prepare, streaming_blocks(config),
-              "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, const T* gO, "
-              "const T* gDO",
-              "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO)") +
-          kernel_text(
-              main, config.blocks,
-              "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, const T* gQ, "
-              "const T* gK, const T* gV, const T* gDO, const float* gLse, T* gDK, T* gDV",
-              "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, gDO, gLse, gDK, "
-              "gDV)") +
-          kernel_text(finish, 1,
-                      "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, T* gDQ",
+          kernel_text(prepare, streaming_blocks(config),
+                      shared + "const T* gO, const T* gDO, const float* gLse",
+                      "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO, gLse)") +
+          kernel_text(from_lse, config.blocks, shared + inputs + ", T* gDK, T* gDV",
+                      "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, gDO, gLse, "
+                      "gDK, gDV)") +
+          kernel_text(from_saved, 1,
+                      shared + inputs + ", const OnlineSoftmax* gSaved, T* gDK, T* gDV",
+                      "v2::backward_from_saved<T, kConfig>(params, grid, workspace, gQ, gK, gV, "
+                      "gDO, gLse, gSaved, gDK, gDV)") +
+          kernel_text(finish, 1, shared + "T* gDQ",
                       "v2::finish_rows<T, kConfig>(params, grid, workspace, gDQ)"),
-      .entries = {prepare, main, finish}};
+      .entries = {prepare, from_lse, from_saved, finish}};
 }
 
 }  // namespace attnlab::v2

@@ -16,6 +16,7 @@
 // O is rescaled only where the maximum has grown by much (kSlack in kernels/device/softmax.cuh).
 #pragma once
 
+#include "kernels/device/attend_again.cuh"
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/shared/params.h"
@@ -85,7 +86,8 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Grid& g
 
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const Params& params, const Grid& grid, const TileEntry* entries,
-                        const T* gQ, const T* gK, const T* gV, T* gO, float* gLse) {
+                        const T* gQ, const T* gK, const T* gV, T* gO, float* gLse,
+                        OnlineSoftmax* gSaved) {
   using namespace device;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;
@@ -211,6 +213,7 @@ __device__ void forward(const Params& params, const Grid& grid, const TileEntry*
       OnlineSoftmax& state = states.at[r][half];
       state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
       state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
+      take_in_output(state, rO.at[r][0][2 * half]);
       const float scale = device::final_scale(state) * params.dropout.keep_scale;
 #pragma unroll
       for (i32 c = 0; c < 2 * kColumns; ++c) {
@@ -219,10 +222,14 @@ __device__ void forward(const Params& params, const Grid& grid, const TileEntry*
       }
     }
   }
+  bool lost = false;
   for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
-    if (warp_row + row < sBlock.rows.size()) {
-      gLse[sBlock.lse_offset + warp_row + row] = device::lse(state);
-    }
+    if (warp_row + row >= sBlock.rows.size()) return;
+    const i64 place = sBlock.lse_offset + warp_row + row;
+    const float row_lse = lse_or_mark(state);
+    lost |= is_lost(state);
+    gLse[place] = row_lse;
+    if (gSaved != nullptr && !lse_holds(row_lse)) gSaved[place] = state;
   });
   // By way of the warp's own rows of Q, which nobody else reads.
   ptx::cp_async_wait_group<0>();
@@ -233,6 +240,15 @@ __device__ void forward(const Params& params, const Grid& grid, const TileEntry*
   store_rows<kTiles.q, kWarpRows>(shared_memory, warp_row, exist,
                                   gO + sBlock.row_offset + warp_row * shape.q.row, shape.q.row,
                                   head_dim);
+  if (!__any_sync(0xFFFFFFFFu, lost)) return;
+  __syncwarp();  // O of the tile is stored, and all marks
+  const i64 batch = sBlock.slice / shape.num_heads_q, head = sBlock.slice % shape.num_heads_q;
+  const Range rows = {sBlock.rows.begin + warp_row, sBlock.rows.begin + warp_row + exist};
+  attend_again<Scores::by_mma_sync>(params, batch, head, rows, 1, gQ, gK, gV, gO, gLse,
+                                    [&](i64 row, const OnlineSoftmax& state) {
+                                      if (gSaved == nullptr) return;
+                                      gSaved[shape.row_statistic_offset(batch, head, row)] = state;
+                                    });
 }
 
 }  // namespace attnlab::v2

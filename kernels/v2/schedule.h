@@ -146,11 +146,13 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
 struct BackwardWorkspace {
   float* delta = nullptr;    // (batch, num_heads_q, seqlen_q)
   float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see backward.cuh
+  // (batch, num_heads_q, m_blocks): 1 where lse does not hold the logits of all rows.
+  i32* beyond_lse = nullptr;
   // (batch, n_blocks, m_blocks); null: there is no block pattern.
   TileEntry* entries = nullptr;
   // Where dQ is summed in a fixed order, else null.
-  i32* turns = nullptr;   // (batch, num_heads_q, m_blocks): which tile of keys adds next
-  u32* ticket = nullptr;  // how many blocks have started
+  i32* turns = nullptr;    // (batch, num_heads_q, m_blocks): which tile of keys adds next
+  u32* tickets = nullptr;  // how many tiles of keys each of the two kernels has begun
   // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the one before it,
   // because no block pattern leaves any out.
   i32* turn_after = nullptr;

@@ -42,14 +42,15 @@ constexpr ConfigAxis kAxes[] = {
      std::numeric_limits<i32>::max()},
 };
 
-Work make_work(const Problem& problem, const Config& config) {
+Work make_work(const Problem& problem, const Config& config, void* saved = nullptr) {
   return {.problem = problem,
           .shape = make_shape(problem),
           .tiling = {.block_m = static_cast<i32>(config.get("block_m")),
                      .block_n = static_cast<i32>(config.get("block_n"))},
           .stages = static_cast<i32>(config.get("stages")),
           .schedule_seed = static_cast<u64>(config.get("schedule_seed")),
-          .dropout = make_dropout(problem.dropout, problem.seed)};
+          .dropout = make_dropout(problem.dropout, problem.seed),
+          .saved = {problem, saved}};
 }
 
 // Half of a usual second-level cache.
@@ -104,7 +105,9 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
   return problem.pass == Pass::fwd ? workers : workers + cpu::DqSums::bytes(problem);
 }
 
-std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
+std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
+  return cpu::SavedSoftmax::bytes(problem);
+}
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCpu); !reason.empty()) return reason;
@@ -143,9 +146,9 @@ void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
 }
 
 // All passes in order, on sums of dQ in `hbm`.
-void run_passes(const Problem& problem, const Config& config, const Tensors& /*tensors*/, void* hbm,
+void run_passes(const Problem& problem, const Config& config, const Tensors& tensors, void* hbm,
                 cpu::Runner& runner) {
-  const Work work = make_work(problem, config);
+  const Work work = make_work(problem, config, tensors.saved);
   if (problem.runs_forward()) run_forward(work, runner);
   if (problem.pass == Pass::fwd) return;
   cpu::DqSums dq_sums(problem, dq_options(work, config), hbm);

@@ -30,7 +30,8 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Work& work) {
   fast.sK = carver.tile(kConsumers * block_n, head_dim);
   fast.sV = carver.tile(kConsumers * block_n, head_dim);
   fast.sQ = carve_stages(carver, work.stages, block_m, head_dim);
-  fast.sLse = carve_stages(carver, work.stages, 1, block_m);
+  fast.sMax = carve_stages(carver, work.stages, 1, block_m);
+  fast.sSum = carve_stages(carver, work.stages, 1, block_m);
   fast.sDO = carve_stages(carver, work.stages, block_m, head_dim);
   fast.sDelta = carve_stages(carver, work.stages, 1, block_m);
   fast.sDQ = carve_stages(carver, work.stages, block_m, head_dim);
@@ -117,7 +118,7 @@ Role produce(Item& item) {
 
     const i32 q_stage = co_await q.empty();
     executor.load(slice.q(rows), at(fast.sQ, q_stage));
-    executor.load(slice.lse(rows), at(fast.sLse, q_stage));
+    item.work.saved.load(slice, rows, at(fast.sMax, q_stage), at(fast.sSum, q_stage), executor);
     co_await settle();
     q.arrive_full();
 
@@ -181,12 +182,12 @@ class KeyTile {
     executor_.multiply(sDO.top(s.p.rows.size()), own_.sVt, s.dS);
   }
 
-  // P = exp(S - lse), dS = P (Z dP - delta), both rounded for the products to come.
-  void softmax_gradient(const Scores& s, const Tile& sLse, const Tile& sDelta) {
+  // P = exp(S - max) / sum, dS = P (Z dP - delta), both rounded for the products to come.
+  void softmax_gradient(const Scores& s, const cpu::RowState& state, const Tile& sDelta) {
     if (s.tile_class == TileClass::empty) return;
     const Work& work = item_.work;
     if (s.tile_class == TileClass::partial) executor_.hide(item_.mask, s.p);
-    executor_.recompute_p(s.p.tile, work.shape.softmax_scale_log2, sLse.data);
+    executor_.recompute_p(s.p.tile, work.shape.softmax_scale_log2, state);
     if (work.dropout.threshold > 0) executor_.mark_dropped(work.dropout, s.slice, s.p);
     executor_.score_gradient(s.p.tile, s.dS, sDelta.data, work.dropout.keep_scale);
     if (work.dropout.threshold > 0) executor_.clear_dropped(s.p.tile);
@@ -257,7 +258,9 @@ Role consume(Item& item, i32 consumer) {
     const i32 do_stage = co_await dO.full();
     keys.gradient_of_p(s, at(fast.sDO, do_stage));  // dP = dO V^T
     co_await settle();
-    keys.softmax_gradient(s, at(fast.sLse, q_stage), at(fast.sDelta, do_stage));
+    keys.softmax_gradient(s,
+                          {.max = at(fast.sMax, q_stage).data, .sum = at(fast.sSum, q_stage).data},
+                          at(fast.sDelta, do_stage));
 
     co_await item.turns.mine(consumer);
     keys.add_dv(s, at(fast.sDO, do_stage));  // dV += P^T dO

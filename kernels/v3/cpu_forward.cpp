@@ -177,8 +177,9 @@ class RowTile {
   void finish() {
     if (rows_.empty()) return;  // the pair reaches past the end of the sequence
     executor_.skip(item_.work.tiling.n_blocks(item_.mask.seqlen_k) - visited_);
+    item_.work.saved.store(item_.slice, rows_, state_, item_.work.shape);
     const Tile accumulator = own_.sOt.left(rows_.size());
-    executor_.finish_rows(accumulator, state_, item_.work.dropout.keep_scale);
+    executor_.finish_rows(accumulator, state_, item_.work.shape, item_.work.dropout.keep_scale);
     executor_.transpose(accumulator, q_tile_);
     executor_.store(q_tile_, item_.slice.o(rows_));
     executor_.store(own_.sMax, item_.slice.lse(rows_));

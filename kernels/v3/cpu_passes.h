@@ -7,6 +7,7 @@
 #include "kernels/cpu/dq_sums.h"
 #include "kernels/cpu/roles.h"
 #include "kernels/cpu/runner.h"
+#include "kernels/cpu/saved_softmax.h"
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
@@ -19,6 +20,7 @@ struct Work {
   i32 stages = 2;
   u64 schedule_seed = 0;
   Dropout dropout;
+  cpu::SavedSoftmax saved;
 };
 
 // One tile a stage of a ring.
@@ -57,7 +59,8 @@ struct BackwardMemory {
   cpu::Tile sK;       // (2 * block_n, head_dim), resident
   cpu::Tile sV;       // (2 * block_n, head_dim), until it is transposed
   StageTiles sQ;      // (block_m, head_dim)
-  StageTiles sLse;    // (1, block_m), comes with Q
+  StageTiles sMax;    // (1, block_m), comes with Q
+  StageTiles sSum;    // (1, block_m), comes with Q
   StageTiles sDO;     // (block_m, head_dim)
   StageTiles sDelta;  // (1, block_m), comes with dO
   StageTiles sDQ;     // (block_m, head_dim), of both consumers, on its way to HBM

@@ -20,6 +20,7 @@
 // FlashAttention-3 (2024), Algorithms 1 and 2, section 3.
 #pragma once
 
+#include "kernels/device/attend_again.cuh"
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warpgroup_product.cuh"
@@ -117,6 +118,20 @@ __device__ void scale_rows(device::Sums<1, kColumns>& rO, const float (&factors)
   }
 }
 
+// O follows the references of its rows. What a factor of 0 leaves is 0 even of an infinite O, which
+// a tile leaves whose maximum is large and negative (attend_again.cuh).
+template <i32 kColumns>
+__device__ void rescale_rows(device::Sums<1, kColumns>& rO, const float (&factors)[2]) {
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      float& o = rO.at[0][c][i];
+      o = factors[i / 2] == 0.0f ? 0.0f : o * factors[i / 2];
+    }
+  }
+}
+
 template <bool kValue>
 struct Truth {
   static constexpr bool value = kValue;
@@ -124,8 +139,9 @@ struct Truth {
 
 // A consumer: its warpgroup. Where there is no producer, one thread calls help() now and then.
 template <class T, ForwardConfig kConfig, class Help>
-__device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, float* gLse,
-                        const ForwardMemory<kConfig>& memory, const Help& help) {
+__device__ void consume(const Params& params, const ForwardMaps& maps, const T* gQ, const T* gK,
+                        const T* gV, T* gO, float* gLse, const ForwardMemory<kConfig>& memory,
+                        const Help& help) {
   using namespace device;
   using Named = NamedBarriers<kConfig>;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
@@ -268,7 +284,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       }
       if constexpr (kBefore && !kEndsEarly) end_values();
       if constexpr (!decltype(is_first)::value) {
-        if (raises) scale_rows(rO, factors);
+        if (raises) rescale_rows(rO, factors);
       }
       round_to<T>(rP, rS);
       if constexpr (!kConfig.overlap) {
@@ -323,8 +339,10 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
     }
     const i32 half = lane % 2;
     const i32 row = warp_row + 8 * half + lane / 4;
-    const float own_lse = device::lse(half == 0 ? rows[0] : rows[1]);
-    if (lane % 4 < 2 && row < num_rows) gLse[sBlock.lse_offset + row] = own_lse;
+    const OnlineSoftmax own = half == 0 ? rows[0] : rows[1];
+    const bool stores_lse = lane % 4 < 2 && row < num_rows;
+    const bool lost = stores_lse && is_lost(own);
+    if (stores_lse) gLse[sBlock.lse_offset + row] = lse_or_mark(own);
     if constexpr (kConfig.overlap) end_values();
     scale_rows(rO, scales);
 
@@ -354,6 +372,14 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
       ptx::cp_async_bulk_commit_group();
       if constexpr (!kConfig.own_o) ptx::cp_async_bulk_wait_group_read<0>();
     }
+    if (of_warp(lost)) {
+      if (lane_anew() == 0) ptx::cp_async_bulk_wait_group<0>();  // O of the tile is stored
+      __syncwarp();
+      const i64 first = sBlock.rows.begin + warp_row;
+      attend_again<Scores::by_plain_sums>(params, sBlock.batch, sBlock.head,
+                                          {first, min(first + 16, sBlock.rows.end)}, 1, gQ, gK, gV,
+                                          gO, gLse, [](i64, const OnlineSoftmax&) {});
+    }
     next_item();
     if constexpr (!kConfig.own_o) {
       if (lane_anew() == 0) memory.q_ring.release(q);
@@ -365,7 +391,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, T* gO, fl
 
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const Params& params, const Grid& grid, const ForwardMaps& maps,
-                        const TileEntry* entries, u32* next_item, T* gO, float* gLse) {
+                        const TileEntry* entries, u32* next_item, const T* gQ, const T* gK,
+                        const T* gV, T* gO, float* gLse) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const ForwardMemory<kConfig> memory(shared_memory);
   if (threadIdx.x == 0) {
@@ -379,7 +406,7 @@ __device__ void forward(const Params& params, const Grid& grid, const ForwardMap
   if constexpr (!kConfig.producer) {
     Scheduler<kConfig> scheduler(params, grid, entries, next_item, memory);
     Loader<kConfig> loader(maps, memory);
-    consume<T, kConfig>(params, maps, gO, gLse, memory, [&] {
+    consume<T, kConfig>(params, maps, gQ, gK, gV, gO, gLse, memory, [&] {
       if (threadIdx.x != 0) return;
       work_if_ready(scheduler);
       work_if_ready(loader);
@@ -393,7 +420,7 @@ __device__ void forward(const Params& params, const Grid& grid, const ForwardMap
     }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
-    consume<T, kConfig>(params, maps, gO, gLse, memory, [] {});
+    consume<T, kConfig>(params, maps, gQ, gK, gV, gO, gLse, memory, [] {});
   }
 }
 

@@ -51,7 +51,8 @@ class Memory {
       : q_(random(problem.elements_q(), 1)),
         k_(random(problem.elements_k(), 2)),
         v_(random(problem.elements_k(), 3)),
-        dout_(random(problem.elements_q(), 4)) {
+        dout_(random(problem.elements_q(), 4)),
+        saved_(cpu::SavedSoftmax::bytes(problem)) {
     for (const i64 count : {problem.elements_q(), problem.elements_lse(), problem.elements_q(),
                             problem.elements_k(), problem.elements_k()}) {
       outputs_.emplace_back(static_cast<std::size_t>(count));
@@ -66,7 +67,8 @@ class Memory {
             .dout = dout_.data(),
             .dq = outputs_[2].data(),
             .dk = outputs_[3].data(),
-            .dv = outputs_[4].data()};
+            .dv = outputs_[4].data(),
+            .saved = saved_.data()};
   }
   const std::vector<std::vector<float>>& outputs() const { return outputs_; }  // o lse dq dk dv
 
@@ -80,6 +82,7 @@ class Memory {
     return values;
   }
   std::vector<float> q_, k_, v_, dout_;
+  std::vector<std::byte> saved_;
   std::vector<std::vector<float>> outputs_;
 };
 
@@ -157,7 +160,8 @@ class Items {
               .tiling = {.block_m = kBlock, .block_n = kBlock},
               .stages = stages,
               .schedule_seed = seed,
-              .dropout = make_dropout(problem_.dropout, problem_.seed)},
+              .dropout = make_dropout(problem_.dropout, problem_.seed),
+              .saved = {problem_, saved_.data()}},
         memory_(problem_),
         tensors_(memory_.tensors()),
         group_{{problem_, shape_, entries_[0], tensors_, 0, 0},
@@ -185,6 +189,7 @@ class Items {
  private:
   Problem problem_ = make_problem();
   Shape shape_ = make_shape(problem_);
+  std::vector<std::byte> saved_ = std::vector<std::byte>(cpu::SavedSoftmax::bytes(problem_));
   Work work_;
   Memory memory_;
   Tensors tensors_;

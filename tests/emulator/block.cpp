@@ -139,6 +139,14 @@ void Block::barrier(int number, int size, bool waits) {
   barrier = {};
 }
 
+bool Block::any(bool own) {
+  any_ = own || (any_ && barriers_[0].arrived > 0);
+  barrier(0, 0, true);
+  const bool result = any_;
+  barrier(0, 0, true);  // the next question waits until all have read this answer
+  return result;
+}
+
 void Block::start(Late<Copy>& late, const Copy& copy) {
   const int agent = races_.agent(Races::Engine::copies, warp());
   Races::join(late.open.clock, races_.start(warp(), agent));

@@ -110,6 +110,7 @@ class Block {
   [[noreturn]] void fail(const std::string& words);
   void together(int size, const char* step, void* argument, Work work);
   void barrier(int number, int size, bool waits);
+  bool any(bool own);
 
   // The products of the warpgroup of the thread that runs.
   Late<Product>& products() { return warpgroups_[static_cast<std::size_t>(warp() / 4)].products; }
@@ -205,6 +206,7 @@ class Block {
   boost::context::fiber scheduler_;
   Thread* current_ = nullptr;
   int live_ = 0;
+  bool any_ = false;  // of the block's threads that have come to a vote
   u64 events_ = 0;
   u64 idle_events_ = 0;
   std::chrono::steady_clock::time_point idle_since_{};

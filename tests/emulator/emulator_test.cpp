@@ -214,5 +214,14 @@ TEST_F(Emulator, AnAddressThatIsNotAlignedFails) {
   EXPECT_NE(words.find("not aligned to 16"), std::string::npos) << words;
 }
 
+TEST_F(Emulator, ABlockAsksWhetherAnyThreadSaysSo) {
+  const std::string counts_yes =
+      "int yes = 0;\n"
+      "for (int turn = 0; turn < 8; ++turn) yes += __syncthreads_or(turn % 2 == 1 && i == 8 * "
+      "turn);\n"
+      "y[i] = i + yes - 4;\n";
+  EXPECT_EQ(wrong_launches(counts_yes), 0);
+}
+
 }  // namespace
 }  // namespace attnlab::cuda

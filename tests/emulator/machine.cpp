@@ -27,6 +27,7 @@ void together(int threads, const char* step, void* argument, Work work) {
 
 void barrier_sync(int barrier, int threads) { block().barrier(barrier, threads, true); }
 void barrier_arrive(int barrier, int threads) { block().barrier(barrier, threads, false); }
+bool any_of_block(bool own) { return block().any(own); }
 
 void wait_for_event(const char* what) { block().pause(Thread::State::waits_for_event, what); }
 void wait_for_memory(const char* what) { block().pause(Thread::State::waits_for_memory, what); }

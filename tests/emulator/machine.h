@@ -29,6 +29,8 @@ void together(int threads, const char* step, void* argument, Work work);
 // One of the block's 16 barriers; 0 threads: all of the block.
 void barrier_sync(int barrier, int threads);
 void barrier_arrive(int barrier, int threads);
+// A barrier of all threads of the block that tells them whether any came with true.
+bool any_of_block(bool own);
 
 // Lets other threads go on, until something has happened in this block (or, where the thread waits
 // for memory that other blocks write, at any time). Called in loops that wait.

@@ -13,6 +13,7 @@
 #define __global__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __noinline__
 #define __align__(bytes) alignas(bytes)
 #define __shared__ static thread_local  // a thread of the host runs one block at a time
 #define __CUDA_ARCH__ 900
@@ -36,6 +37,9 @@ struct alignas(16) float4 {
 };
 
 inline void __syncthreads() { attnlab::emulator::barrier_sync(0, 0); }
+inline int __syncthreads_or(int predicate) {
+  return attnlab::emulator::any_of_block(predicate != 0) ? 1 : 0;
+}
 inline void __syncwarp() { attnlab::emulator::together(32, "__syncwarp", nullptr, nullptr); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

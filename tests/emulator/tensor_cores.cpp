@@ -74,9 +74,11 @@ void multiply_m16n8k16(Half type, void* const* products) {
     b[2 * t + 9][g] = decode(own.b1 >> 16);
   }
   for (int row = 0; row < 16; ++row) {
+    float step[8] = {};  // tensor cores add a step's products first, as no loop of FMAs does
     for (int k = 0; k < 16; ++k) {
-      for (int column = 0; column < 8; ++column) d[row][column] += a[row][k] * b[k][column];
+      for (int column = 0; column < 8; ++column) step[column] += a[row][k] * b[k][column];
     }
+    for (int column = 0; column < 8; ++column) d[row][column] += step[column];
   }
   for (int lane = 0; lane < 32; ++lane) {
     float* const own = static_cast<const WarpProduct*>(products[lane])->d;
@@ -112,20 +114,19 @@ void multiply(const Product& product) {
       }
       a[k] = value_of(product.type, bits);
     }
-    std::vector<float> d(columns);
+    std::vector<float> d(columns);  // of this step alone, as in mma.sync
     const auto place = [&](int n) -> float& {
       const auto thread = static_cast<std::size_t>(first_thread + n % 8 / 2);
       return product.threads[thread].d[n / 8 * 4 + half * 2 + n % 2];
     };
-    if (first.adds) {
-      for (int n = 0; n < first.columns; ++n) d[static_cast<std::size_t>(n)] = place(n);
-    }
     for (int k = 0; k < 16; ++k) {
       for (std::size_t n = 0; n < columns; ++n) {
         d[n] += a[k] * b[static_cast<std::size_t>(k) * columns + n];
       }
     }
-    for (int n = 0; n < first.columns; ++n) place(n) = d[static_cast<std::size_t>(n)];
+    for (int n = 0; n < first.columns; ++n) {
+      place(n) = d[static_cast<std::size_t>(n)] + (first.adds ? place(n) : 0.0f);
+    }
   }
 }
 

@@ -31,4 +31,9 @@ void cp_async_bulk_wait_group_read() {
   emulator::wait_for_stores(kPending);
 }
 
+template <i32 kPending>
+void cp_async_bulk_wait_group() {
+  emulator::wait_for_stores(kPending);
+}
+
 }  // namespace attnlab::ptx

@@ -1,0 +1,355 @@
+// Scores so large that fp32 has few numbers near them, and answers that are known all the same. The
+// tolerance rule allows what a materialized computation loses, which of such scores is everything;
+// here q and k are powers of two times small integers, so every score is exact in fp32, and only
+// how far a key stays behind the first one counts:
+//   score(row, key) = softmax_scale q k = +-2^size + weight(row, class of the key) unit
+// The large part is that of all keys or, so that whole tiles of it come before ordinary ones, of
+// the first keys alone. Or else scores are sums that fp32 rounds, by another amount in another
+// order, and one key leads by far more than that: who computes a score twice must find it twice.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "harness/verify/relation.h"
+
+namespace attnlab::verify {
+
+namespace {
+
+constexpr int kClasses = 7;
+
+// Four keys of their own, a pair and three that share a class, whose scores are the same; all
+// others are the last class.
+int class_of(std::int64_t key) {
+  switch (key) {
+    case 3: return 0;
+    case 20: return 1;
+    case 37: return 2;
+    case 50: return 3;
+    case 8:
+    case 41: return 4;
+    case 0:
+    case 17:
+    case 52: return 5;
+    default: return 6;
+  }
+}
+
+// By row: one class leads, in the last two rows others follow a unit or two behind it.
+float weight(std::int64_t row, int of_class) {
+  constexpr float kWeights[8][kClasses] = {{3, -5, -5, -5, -5, -5, -5}, {-5, 3, -5, -5, -5, -5, -5},
+                                           {-5, -5, 3, -5, -5, -5, -5}, {-5, -5, -5, 3, -5, -5, -5},
+                                           {-5, -5, -5, -5, 3, -5, -5}, {-5, -5, -5, -5, -5, 3, -5},
+                                           {3, 2, -5, -5, -5, -5, -5},  {1, -5, 2, -5, 3, -5, -5}};
+  return kWeights[row % 8][of_class];
+}
+
+enum class Large { all_keys, first_keys, rounded_sums };
+constexpr std::int64_t kFirstKeys = 64;  // as many as a small tile has at the most
+
+// Powers of two.
+struct Sizes {
+  Large large = Large::all_keys;
+  int score = 0;     // of softmax_scale q k
+  int unit = 0;      // of differences
+  int factor = 0;    // of column 0 of q and k
+  int scale = 0;     // of softmax_scale
+  int q = 0, k = 0;  // of the columns whose products are the differences
+  int dout = 0;      // so that gradients stay in the range of f16
+};
+
+// `bits`: how many a score takes, less those of a weight.
+Sizes make_sizes(Dtype dtype, int score, int bits, Large large) {
+  Sizes sizes = {.large = large, .score = score, .unit = std::max(score - bits, -1)};
+  sizes.factor = std::min((score + 3) / 2, dtype == Dtype::f16 ? 15 : 64);
+  sizes.scale = score - 2 * sizes.factor;
+  const int product = sizes.unit - sizes.scale;
+  sizes.q = product / 2;
+  sizes.k = product - sizes.q;
+  sizes.dout = -std::clamp(sizes.scale + sizes.factor, 0, 13);
+  return sizes;
+}
+
+float power(int exponent) { return std::ldexp(1.0f, exponent); }
+
+// Heads have scores of both signs.
+float sign(std::int64_t head) { return head % 2 == 0 ? 1.0f : -1.0f; }
+
+bool is_large(const Sizes& sizes, std::int64_t key) {
+  return sizes.large == Large::all_keys || key < kFirstKeys;
+}
+
+// Four patterns of signs over the columns: products of a pattern with itself add up, with another
+// they mostly cancel. Their sizes reach over twelve binades, whose sums fp32 rounds.
+float patterned(std::int64_t pattern, std::int64_t row, std::int64_t col, int factor) {
+  constexpr std::int64_t kBinades = 12;
+  const auto bits = static_cast<std::uint64_t>((col / kBinades) & (pattern + 1));
+  const float digits = 1.0f + static_cast<float>((row * 37 + col * 11) % 64) / 64.0f;
+  return (std::popcount(bits) % 2 == 0 ? digits : -digits) *
+         power(factor - static_cast<int>(col % kBinades));
+}
+
+// Of four keys each leads in every fourth row; the others have a pattern that no row has.
+void fill_rounded_sums(Inputs& inputs, const Sizes& sizes) {
+  inputs.fill(InputTensor::q, [&](auto, auto head, auto row, auto col) {
+    return patterned(row % 4, row + head, col, sizes.factor);
+  });
+  inputs.fill(InputTensor::k, [&](auto, auto, auto key, auto col) {
+    return patterned(std::min(class_of(key), 4), key, col, sizes.factor);
+  });
+}
+
+// The first column has what all scores of a row share, one column for each class the weight.
+void fill_exact_scores(Inputs& inputs, const Sizes& sizes) {
+  inputs.fill(InputTensor::q, [&](auto, auto head, auto row, auto col) {
+    if (col == 0) return sign(head) * power(sizes.factor);
+    return col > kClasses ? 0.0f : weight(row, static_cast<int>(col) - 1) * power(sizes.q);
+  });
+  inputs.fill(InputTensor::k, [&](auto, auto, auto key, auto col) {
+    if (col == 0) return is_large(sizes, key) ? power(sizes.factor) : 0.0f;
+    return col == class_of(key) + 1 ? power(sizes.k) : 0.0f;
+  });
+}
+
+void fill_scores(Inputs& inputs, const Sizes& sizes) {
+  if (sizes.large == Large::rounded_sums) {
+    fill_rounded_sums(inputs, sizes);
+  } else {
+    fill_exact_scores(inputs, sizes);
+  }
+  const Values dout = read_input(inputs, InputTensor::dout);
+  if (dout.empty()) return;
+  inputs.fill(InputTensor::dout, [&](auto b, auto head, auto row, auto col) {
+    return dout.at(b, head, row, col) * power(sizes.dout);
+  });
+}
+
+// (batch, head, row, column) of an output: what it is, and the sum of the sizes of what it is a sum
+// of, of which roundings take their share.
+class Exact {
+ public:
+  Exact(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns)
+      : heads_(heads),
+        rows_(rows),
+        columns_(columns),
+        elements_(static_cast<std::size_t>(batch * heads * rows * columns)) {}
+
+  void add(const Place& p, double value, double size) {
+    Element& element = elements_[index(p)];
+    element.value += value;
+    element.size += size;
+  }
+  double value(const Place& p) const { return elements_[index(p)].value; }
+  double size(const Place& p) const { return elements_[index(p)].size; }
+
+ private:
+  struct Element {
+    double value = 0.0, size = 0.0;
+  };
+  std::size_t index(const Place& p) const {
+    return static_cast<std::size_t>(((p.b * heads_ + p.h) * rows_ + p.row) * columns_ + p.col);
+  }
+  std::int64_t heads_, rows_, columns_;
+  std::vector<Element> elements_;
+};
+
+// All outputs, from differences of scores alone.
+struct Answer {
+  explicit Answer(const Problem& p)
+      : o(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim),
+        lse(p.batch, p.num_heads_q, p.seqlen_q, 1),
+        dq(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim),
+        dk(p.batch, p.num_heads_kv, p.seqlen_k, p.head_dim),
+        dv(p.batch, p.num_heads_kv, p.seqlen_k, p.head_dim) {}
+
+  const Exact& of(Output output) const {
+    switch (output) {
+      case Output::o: return o;
+      case Output::lse: return lse;
+      case Output::dq: return dq;
+      case Output::dk: return dk;
+      case Output::dv: break;
+    }
+    return dv;
+  }
+
+  Exact o, lse, dq, dk, dv;
+};
+
+// Roundings on the way to an output, each to the storage type: of P, dP, delta's O, dS and itself;
+// in fp32 a few more.
+double share_of_roundings(Output output, Dtype dtype) {
+  if (output == Output::lse || dtype == Dtype::f32)
+    return output == Output::lse ? 0x1p-21 : 0x1p-18;
+  return 6.0 * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8);
+}
+
+// The size whose share P and dS may be off by where they are nothing beside a P of 1, or too small
+// for f16.
+double vanishing(Dtype dtype) {
+  return (dtype == Dtype::f16 ? 0x1p-24 : 0x1p-32) / share_of_roundings(Output::o, dtype);
+}
+
+// P of one row, and what it adds to the outputs.
+class Row {
+ public:
+  Row(const Problem& problem, const Values& q, const Values& k, const Place& place)
+      : problem_(problem), place_(place) {
+    const bool causal = problem.mask.right() >= 0;
+    const std::int64_t last =
+        causal ? place.row + problem.seqlen_k - problem.seqlen_q : problem.seqlen_k - 1;
+    p_.assign(static_cast<std::size_t>(last + 1), 0.0);
+    for (std::size_t j = 0; j < p_.size(); ++j) p_[j] = score(q, k, j);
+    largest_ = *std::max_element(p_.begin(), p_.end());
+    for (double& p : p_) {
+      p = std::exp(p - largest_);
+      sum_ += p;
+    }
+    for (double& p : p_) p /= sum_;
+  }
+
+  void add_forward(const Values& v, Answer& answer) const {
+    answer.lse.add(place_, largest_ + std::log(sum_), std::abs(largest_) + 1.0);
+    for (std::size_t j = 0; j < p_.size(); ++j) {
+      for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
+        const double value = element(v, key(j), x);
+        answer.o.add(at(x), p_[j] * value, (p_[j] + vanishing(problem_.dtype)) * std::abs(value));
+      }
+    }
+  }
+
+  void add_backward(const Values& q, const Values& k, const Values& v, const Values& dout,
+                    Answer& answer) const {
+    double delta = 0.0, delta_size = 0.0;
+    for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
+      const double product = element(dout, place_, x) * answer.o.value(at(x));
+      delta += product;
+      delta_size += std::abs(product);
+    }
+    for (std::size_t j = 0; j < p_.size(); ++j) {
+      double dp = 0.0, dp_size = 0.0;
+      for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
+        const double product = element(dout, place_, x) * element(v, key(j), x);
+        dp += product;
+        dp_size += std::abs(product);
+      }
+      const double ds = problem_.scale() * p_[j] * (dp - delta);
+      const double size =
+          problem_.scale() * (p_[j] * (dp_size + delta_size) + vanishing(problem_.dtype));
+      for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
+        const double of_q = element(q, place_, x), of_k = element(k, key(j), x);
+        const double of_dout = element(dout, place_, x);
+        Place column = key(j);
+        column.col = x;
+        answer.dq.add(at(x), ds * of_k, size * std::abs(of_k));
+        answer.dk.add(column, ds * of_q, size * std::abs(of_q));
+        answer.dv.add(column, p_[j] * of_dout,
+                      (p_[j] + vanishing(problem_.dtype)) * std::abs(of_dout));
+      }
+    }
+  }
+
+ private:
+  // In double, where the powers of two and their differences are exact.
+  double score(const Values& q, const Values& k, std::size_t j) const {
+    double sum = 0.0;
+    for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
+      sum += element(q, place_, x) * element(k, key(j), x);
+    }
+    return problem_.scale() * sum;
+  }
+  Place at(std::int64_t col) const { return {place_.b, place_.h, place_.row, col}; }
+  Place key(std::size_t j) const {
+    const std::int64_t sharing = problem_.num_heads_q / problem_.num_heads_kv;
+    return {place_.b, place_.h / sharing, static_cast<std::int64_t>(j), 0};
+  }
+  static double element(const Values& values, const Place& p, std::int64_t col) {
+    return static_cast<double>(values.at(p.b, p.h, p.row, col));
+  }
+
+  const Problem& problem_;
+  Place place_;
+  double largest_ = 0.0;
+  double sum_ = 0.0;
+  std::vector<double> p_;  // of the keys that the row sees
+};
+
+Answer make_answer(const Problem& problem, const Inputs& inputs) {
+  const Values q = read_input(inputs, InputTensor::q), k = read_input(inputs, InputTensor::k);
+  const Values v = read_input(inputs, InputTensor::v), dout = read_input(inputs, InputTensor::dout);
+  Answer answer(problem);
+  for (Place place; place.b < problem.batch; ++place.b) {
+    for (place.h = 0; place.h < problem.num_heads_q; ++place.h) {
+      for (place.row = 0; place.row < problem.seqlen_q; ++place.row) {
+        const Row row(problem, q, k, place);
+        row.add_forward(v, answer);
+        if (!dout.empty()) row.add_backward(q, k, v, dout, answer);
+      }
+    }
+  }
+  return answer;
+}
+
+Property large_scores(const Scene& scene, Dtype dtype, Pass pass, const std::string& mask,
+                      int score, int bits, Large large = Large::all_keys) {
+  const Sizes sizes = make_sizes(dtype, score, bits, large);
+  const std::int64_t first_keys = large == Large::first_keys ? kFirstKeys : 0;
+  const char* const of = large == Large::first_keys     ? "-first"
+                         : large == Large::rounded_sums ? "-rounded"
+                                                        : "";
+  Problem problem = small_problem(dtype, mask, 45, first_keys + 53);
+  if (large == Large::rounded_sums) problem.head_dim = 64;  // several steps of a tensor core
+  problem.softmax_scale = static_cast<double>(power(sizes.scale));
+  const auto subject =
+      scene.subject(problem, [sizes](Inputs& inputs) { fill_scores(inputs, sizes); });
+  Property property{.name = "large-scores",
+                    .variant = fmt::format("2^{}{}/{}-bits/{}/{}/{}", score, of, bits, mask,
+                                           to_string(pass), to_string(dtype))};
+  property.subjects = {subject};
+  property.pass = pass;
+  if (pass == Pass::bwd) property.without = Property::Without::skipped;
+  property.scores_in_fp32 = bits > 8;
+  property.check = [subject](const Setup& setup, const Relation& relation) {
+    const Run result = run(*subject, setup, Bounds::none);
+    const Answer answer = make_answer(result.problem, subject->inputs());
+    for (const Output output : {Output::o, Output::lse, Output::dq, Output::dk, Output::dv}) {
+      const Exact& exact = answer.of(output);
+      const double share = share_of_roundings(output, result.problem.dtype);
+      relation.compare(
+          result, output, [&](const Place& p) { return exact.value(p); },
+          [&](const Place& p) {
+            return share * (exact.size(p) + vanishing(result.problem.dtype));
+          });
+    }
+  };
+  return property;
+}
+
+}  // namespace
+
+std::vector<Property> large_score_properties(const Scene& scene, Dtype dtype) {
+  std::vector<Property> all;
+  const auto add = [&](Pass pass, const std::string& mask, int score, int bits) {
+    all.push_back(large_scores(scene, dtype, pass, mask, score, bits));
+  };
+  for (const int score : {4, 12, 20, 24, 28, 32, 40}) add(Pass::fwdbwd, "none", score, 22);
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) add(pass, "none", 24, 22);
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) add(pass, "causal", 40, 22);
+  // An exponent that is off by half of the distance of numbers there leaves f16 alone, then fp32.
+  for (const int score : {28, 30, 40}) {
+    all.push_back(large_scores(scene, dtype, Pass::fwdbwd, "none", score, 22, Large::first_keys));
+  }
+  for (const int score : {20, 28, 40}) {
+    all.push_back(large_scores(scene, dtype, Pass::fwdbwd, "none", score, 22, Large::rounded_sums));
+  }
+  // Scores that the storage type holds, for kernels that keep them in it.
+  if (dtype == Dtype::f16) add(Pass::fwdbwd, "none", 15, 8);
+  if (dtype == Dtype::bf16) {
+    for (const int score : {15, 40}) add(Pass::fwdbwd, "none", score, 5);
+  }
+  return all;
+}
+
+}  // namespace attnlab::verify
