@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks formatting, include rules and text; with --tidy also runs clang-tidy.
+# Checks formatting, include rules, text and where mutants edit; with --tidy also runs clang-tidy.
 #
 #   scripts/lint.sh                      a few seconds
 #   scripts/lint.sh --tidy [FILE.cpp...] of all sources, or of these: minutes
@@ -30,6 +30,8 @@ step "include rules"
 step "text"
 ./scripts/check_text.py --self-test
 ./scripts/check_text.py
+step "mutants: their edits fit the sources"
+for backend in cpu cuda; do ./tests/mutants/mutants.py check --backend "$backend"; done
 if [[ ${1:-} == --tidy ]]; then
   shift
   step "clang-tidy ($JOBS jobs)"

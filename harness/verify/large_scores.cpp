@@ -2,7 +2,8 @@
 // tolerance rule allows what a materialized computation loses, which of such scores is everything;
 // here q and k are powers of two times small integers, so every score is exact in fp32, and only
 // how far a key stays behind the first one counts:
-//   score(row, key) = softmax_scale q k = +-2^size + weight(row, class of the key) unit
+//   score(row, key) = softmax_scale q k = large + weight(row, class of the key) unit
+// with a large part of 2^size or -1.125 times it.
 // The large part is that of all keys or, so that whole tiles of it come before ordinary ones, of
 // the first keys alone. Or else scores are sums that fp32 rounds, by another amount in another
 // order, and one key leads by far more than that: who computes a score twice must find it twice.
@@ -74,8 +75,9 @@ Sizes make_sizes(Dtype dtype, int score, int bits, Large large) {
 
 float power(int exponent) { return std::ldexp(1.0f, exponent); }
 
-// Heads have scores of both signs.
-float sign(std::int64_t head) { return head % 2 == 0 ? 1.0f : -1.0f; }
+// Heads have scores of both signs. Where they are negative, their rounded product with log2(e) is
+// below the exact one, so that a P without care exceeds 1.
+float sign(std::int64_t head) { return head % 2 == 0 ? 1.0f : -1.125f; }
 
 bool is_large(const Sizes& sizes, std::int64_t key) {
   return sizes.large == Large::all_keys || key < kFirstKeys;

@@ -229,12 +229,18 @@ def check_compiles(mutant, kernels, attnlab, cache):
 def check(arguments):
     mutants = of_backend(arguments.backend)
     with tempfile.TemporaryDirectory() as folder:
-        for mutant in mutants:
-            output = pathlib.Path(folder) / mutant.name
-            write(mutant, arguments.backend, output)
-            if arguments.backend == "cuda" and arguments.attnlab:
-                units = check_compiles(mutant, output, arguments.attnlab, arguments.cache or folder)
-                print(f"{mutant.name:<32} {mutant.kernel:<8} {units} units compile")
+        outputs = {mutant.name: pathlib.Path(folder) / mutant.name for mutant in mutants}
+        for mutant in mutants:  # all of them before the first is compiled, which takes long
+            write(mutant, arguments.backend, outputs[mutant.name])
+        if arguments.backend == "cuda" and arguments.attnlab:
+
+            def compiled(mutant):
+                cache = arguments.cache or folder
+                return check_compiles(mutant, outputs[mutant.name], arguments.attnlab, cache)
+
+            with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+                for mutant, units in zip(mutants, pool.map(compiled, mutants)):
+                    print(f"{mutant.name:<32} {mutant.kernel:<8} {units} units compile")
     print(f"{len(mutants)} mutants: every edit fits its source")
     return 0
 
@@ -516,13 +522,14 @@ def main():
         help="do not stop at the first failure: make every step (short shapes, random problems, "
         "properties, repeats, long shapes), each to its own first failure",
     )
-    running.add_argument(
-        "--jobs",
-        metavar="N",
-        type=int,
-        default=min(8, max(2, (os.cpu_count() or 1) // 4)),  # a program has four threads
-        help="programs side by side (default: %(default)s)",
-    )
+    for verb in (checking, running):
+        verb.add_argument(
+            "--jobs",
+            metavar="N",
+            type=int,
+            default=min(8, max(2, (os.cpu_count() or 1) // 4)),  # a program has four threads
+            help="programs side by side (default: %(default)s)",
+        )
     for verb in (applying, checking, running):
         verb.add_argument("--backend", choices=BACKENDS, default="cpu", help="(default: cpu)")
     arguments = parser.parse_args()
