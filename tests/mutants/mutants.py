@@ -527,7 +527,7 @@ def main():
             "--jobs",
             metavar="N",
             type=int,
-            default=min(8, max(2, (os.cpu_count() or 1) // 4)),  # a program has four threads
+            default=min(8, max(2, (os.cpu_count() or 1) * 3 // 8)),  # each has four threads
             help="programs side by side (default: %(default)s)",
         )
     for verb in (applying, checking, running):
