@@ -7,13 +7,13 @@
 #       usually lacks: Highway, valijson and Boost.Context
 #   scripts/test_on_gpu.sh COMMIT [FOLDER [--mutants]]
 #       on the GPU machine, in a copy of the tree with .packages: unpacks them there, builds, runs
-#       the whole suite side by side, then the tests that need the GPU for themselves. COMMIT names
-#       what is tested, since history does not travel with a copy; logs go to FOLDER (default:
-#       build). With --mutants also the table of wrong kernels: minutes more
+#       the whole suite side by side, then what says how fast something is. COMMIT (12 digits or
+#       more) names what is tested, since history does not travel with a copy; logs go to FOLDER
+#       (default: build). With --mutants also the table of wrong kernels: minutes more
 #
 # JOBS=N limits compile jobs and tests side by side (default: all cores).
 #
-# Exit: 0 all tests pass, 1 some fail, 3 attnlab finds no GPU.
+# Exit: 0 all tests pass, 1 some fail, 2 COMMIT is none, 3 attnlab finds no GPU.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help | "") help && exit ;; esac
 
@@ -26,6 +26,10 @@ if [[ $1 == --pack ]]; then
   exit
 fi
 
+[[ $1 =~ ^[0-9a-f]{12,40}$ ]] || {
+  echo "test_on_gpu.sh: COMMIT '$1': give 12 digits, as git rev-parse --short=12 HEAD prints" >&2
+  exit 2
+}
 export ATTNLAB_COMMIT=$1
 logs=${2:-build}
 mkdir -p "$logs"
@@ -59,10 +63,10 @@ device=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
-step "tests that share the machine, and its GPU"
-tests shared --label-exclude 'gpu-(alone|speed|mutants)' --parallel "$JOBS"
-step "tests that need the GPU for themselves"
-tests alone --label-regex 'gpu-(alone|speed)'
+step "tests side by side"
+tests shared --label-exclude 'gpu-(speed|mutants)' --parallel "$JOBS"
+step "tests of speed, one by one"
+tests speed --label-regex gpu-speed
 if [[ ${3:-} == --mutants ]]; then
   step "wrong kernels on the GPU"
   tests mutants --label-regex gpu-mutants

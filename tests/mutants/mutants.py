@@ -475,13 +475,16 @@ def run(arguments):
             return judge_mutant(mutant, kernel, arguments, folder)
 
         kernels = [kernel for kernel in KERNELS if any(m.kernel == kernel for m in mutants)]
-        for kernel, result in zip(kernels, pool.map(lambda k: judged(None, k), kernels)):
+        controls = pool.map(lambda kernel: judged(None, kernel), kernels)
+        judgements = pool.map(lambda mutant: judged(mutant, mutant.kernel), mutants)
+        for kernel, result in zip(kernels, controls):
             print_control(kernel, result)
             controls_fail |= bool(result.caught) or result.passed == 0
         if controls_fail:
+            pool.shutdown(cancel_futures=True)
             print("\nThe kernels fail without a fault: nothing can be said of mutants.")
             return 1
-        for mutant, result in zip(mutants, pool.map(lambda m: judged(m, m.kernel), mutants)):
+        for mutant, result in zip(mutants, judgements):
             print_mutant(mutant, arguments.backend, result)
             results[mutant.name] = result
     wrongly = print_summary(results, mutants, arguments.backend, arguments.every_step)
