@@ -4,33 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
-#include "reference/slice.h"
-#include "reference/storage.h"
+#include "reference/references.h"
 
 namespace attnlab::reference {
-
-// Some query rows of one (batch, head) slice.
-struct Sample {
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::vector<std::int64_t> rows;  // ascending, distinct
-};
-
-// Some keys of one K/V head of an entry: what they get from all query heads that share the head.
-struct ColumnSample {
-  std::int64_t batch = 0;
-  std::int64_t head_kv = 0;
-  std::vector<std::int64_t> keys;  // ascending, distinct
-};
-
-struct Samples {
-  std::vector<Sample> rows;           // of o, lse, dq
-  std::vector<ColumnSample> columns;  // of dk, dv; none for Pass::fwd
-};
 
 // All rows and all columns if their multiply-adds fit the budget: for each pair of a row and a key
 // head_dim times 2 forward, 6 with backward. Else, with backward, columns get one half of it and
@@ -49,39 +28,6 @@ struct Samples {
 //
 // (The twin and the bounds triple what make_references really spends.)
 Samples choose_samples(const Problem& problem, std::int64_t multiply_adds, std::uint64_t seed);
-
-// What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
-// needs to judge it.
-struct Expected {
-  Matrix<double> value;   // (rows, head_dim)
-  Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
-  Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
-  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty where
-  // it does not enter (o, dv) or is nothing beside the rounding of sums (f32).
-  Matrix<float> delta_error;
-};
-
-struct RowReference {
-  Sample sample;
-  Eigen::VectorXd lse;          // (rows), natural log; -inf for a row that sees nothing
-  Eigen::VectorXf lse_twin;     // (rows), the twin's
-  Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
-  Expected o;
-  Expected dq;  // empty for Pass::fwd
-};
-
-struct ColumnReference {
-  ColumnSample sample;
-  std::vector<bool> seen;  // (keys), by any row of any head that uses them
-  Expected dk;
-  Expected dv;
-};
-
-struct References {
-  std::vector<RowReference> rows;
-  std::vector<ColumnReference> columns;
-  Products products = Products::storage;  // of the twin
-};
 
 // Oracle and twin of every sample; uses up to `threads` threads, whose number does not change a
 // bit. Reads q, k, v and, unless problem.pass is fwd, dout, and nothing else of `tensors`: lengths

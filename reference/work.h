@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "reference/oracle.h"
 #include "reference/oracle_backward.h"
+#include "reference/references.h"
 
 namespace attnlab::reference {
 

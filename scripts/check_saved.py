@@ -10,7 +10,7 @@ For example:
   scripts/check_saved.py run.safetensors
 
 From q, k, v and, if it is there, do it computes attention and its gradients in float64, as the
-file's metadata say (harness/safetensors.h documents both), and compares every o, lse, dq, dk, dv
+file's metadata say (harness/tensors/safetensors.h documents both), and compares every o, lse, dq, dk, dv
 that the file holds. With dropout it needs the mask, saved as dropout_keep: it is not drawn again
 here. One line a tensor, then the verdict; exit 0: all within tolerance, 1: something is not, 2: a
 file cannot be checked, 3: NumPy is missing.

@@ -1,4 +1,4 @@
-# cmake --install: the program, what it finds beside itself (share/attnlab, harness/shipped.h), the
+# cmake --install: the program, what it finds beside itself (share/attnlab, harness/base/shipped.h), the
 # documents, and what shells and man show of it, which the program itself writes.
 include(GNUInstallDirs)
 install(TARGETS attnlab RUNTIME)

@@ -1,7 +1,7 @@
 // attnlab doctor, the real binary, on a machine whose GPUs are hidden.
 #include <nlohmann/json.hpp>
 
-#include "harness/grid.h"
+#include "harness/base/text_table.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {

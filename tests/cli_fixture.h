@@ -13,7 +13,7 @@
 #include <sstream>
 #include <string>
 
-#include "harness/test_support.h"
+#include "harness/testing/test_support.h"
 #include "tests/paths.h"
 
 namespace attnlab {

@@ -1,5 +1,5 @@
 // attnlab peak, as a user calls it where there is no GPU.
-#include "harness/grid.h"
+#include "harness/base/text_table.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {

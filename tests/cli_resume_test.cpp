@@ -12,7 +12,8 @@
 #include <random>
 #include <thread>
 
-#include "harness/record.h"
+#include "harness/record/record.h"
+#include "harness/record/record_file.h"
 #include "tests/cli_fixture.h"
 #include "tests/paths.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "harness/safetensors.h"
+#include "harness/tensors/safetensors.h"
 #include "kernels/api/hash.h"
 #include "tests/cli_fixture.h"
 #include "tests/paths.h"

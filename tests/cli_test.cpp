@@ -7,9 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "harness/base/text_table.h"
 #include "tests/paths.h"
-
-#include "harness/grid.h"
 
 namespace attnlab {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "harness/grid.h"
+#include "harness/base/text_table.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {

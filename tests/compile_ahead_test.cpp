@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "harness/compile_progress.h"
-#include "harness/test_support.h"
+#include "harness/session/compile_progress.h"
+#include "harness/testing/test_support.h"
 #include "kernels/api/compiler.h"
 #include "tests/paths.h"
 

@@ -3,10 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/gpus.h"
-#include "harness/model_grids.h"
-#include "harness/model_report.h"
-#include "harness/test_support.h"
+#include "harness/plan/axes.h"
+#include "harness/plan/expand.h"
+#include "harness/plan/gpus.h"
+#include "harness/report/model_report.h"
+#include "harness/report/model_tables.h"
+#include "harness/testing/test_support.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/cli.h"
-#include "harness/test_support.h"
+#include "harness/cli/cli.h"
+#include "harness/testing/test_support.h"
 #include "tests/paths.h"
 
 namespace attnlab {

@@ -8,8 +8,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/record.h"
-#include "harness/table.h"
+#include "harness/record/record.h"
+#include "harness/record/record_file.h"
+#include "harness/report/table.h"
 #include "tests/paths.h"
 
 namespace attnlab {

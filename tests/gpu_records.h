@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "harness/record.h"
-#include "harness/roof.h"
+#include "harness/measure/blocks.h"
+#include "harness/measure/roof.h"
+#include "harness/record/record.h"
+#include "harness/record/record_json.h"
 
 namespace attnlab {
 

@@ -4,8 +4,9 @@
 
 #include <cstdlib>
 
-#include "harness/inputs.h"
-#include "harness/peer.h"
+#include "harness/plan/peer_names.h"
+#include "harness/run/peer.h"
+#include "harness/tensors/inputs.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
 #include "tests/paths.h"

@@ -7,9 +7,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "harness/fake_kernels.h"
-#include "harness/record.h"
-#include "harness/run.h"
+#include "harness/record/record.h"
+#include "harness/record/record_file.h"
+#include "harness/record/record_json.h"
+#include "harness/run/case_steps.h"
+#include "harness/run/run.h"
+#include "harness/testing/fake_kernels.h"
 #include "tests/cli_fixture.h"
 #include "tests/gpu_records.h"
 #include "tests/json_schema.h"

@@ -3,7 +3,8 @@
 
 #include <sstream>
 
-#include "harness/sweep.h"
+#include "harness/plan/sweep.h"
+#include "harness/plan/sweep_file.h"
 #include "tests/cli_fixture.h"
 #include "tests/json_schema.h"
 #include "tests/paths.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "harness/sweep.h"
+#include "harness/plan/sweep.h"
 
 namespace attnlab::verify {
 

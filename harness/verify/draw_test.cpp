@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "harness/fake_kernels.h"
+#include "harness/testing/fake_kernels.h"
 
 namespace attnlab::verify {
 namespace {

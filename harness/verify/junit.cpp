@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "harness/verify/report.h"
+#include "harness/verify/summary.h"
 
 namespace attnlab::verify {
 

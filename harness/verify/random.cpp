@@ -4,8 +4,8 @@
 
 #include <set>
 
+#include "harness/verify/checks.h"
 #include "harness/verify/draw.h"
-#include "harness/verify/plan.h"
 
 namespace attnlab::verify {
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/plan/case.h"
 #include "reference/comparison.h"
 #include "reference/mask.h"
 #include "reference/tolerance.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/verify/plan.h"
+#include "harness/verify/checks.h"
 #include "harness/verify/values.h"
 
 namespace attnlab::verify {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/verify/checks.h"
 #include "harness/verify/compiled_tiles.h"
-#include "harness/verify/plan.h"
 #include "harness/verify/values.h"
 
 namespace attnlab::verify {

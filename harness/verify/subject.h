@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "harness/arena.h"
-#include "harness/inputs.h"
-#include "harness/reference_cache.h"
+#include "harness/run/reference_cache.h"
+#include "harness/tensors/arena.h"
+#include "harness/tensors/inputs.h"
 
 namespace attnlab::verify {
 

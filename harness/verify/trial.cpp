@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "harness/accounting.h"
-#include "harness/support.h"
+#include "harness/plan/accounting.h"
+#include "harness/plan/case.h"
+#include "harness/plan/unsupported.h"
 #include "reference/tolerance.h"
 
 namespace attnlab::verify {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/entrant.h"
-#include "harness/host_tensors.h"
+#include "harness/run/entrant.h"
+#include "harness/tensors/host_tensors.h"
 #include "harness/verify/subject.h"
 
 namespace attnlab::verify {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/inputs.h"
+#include "harness/tensors/inputs.h"
 #include "kernels/api/problem.h"
 
 namespace attnlab::verify {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/fake_attention.h"
-#include "harness/fake_kernels.h"
+#include "harness/testing/fake_attention.h"
+#include "harness/testing/fake_kernels.h"
 #include "harness/verify/draw.h"
 
 namespace attnlab::verify {

@@ -9,7 +9,7 @@ constexpr std::uint64_t kKib = 1 << 10;
 constexpr std::uint64_t kMib = 1 << 20;
 
 // Source of the limits: CUDA C++ Programming Guide 13, "Technical Specifications per Compute
-// Capability". Chips: harness/gpus.cpp has the sources of T4, A100, RTX 3090, L4 and H100; the
+// Capability". Chips: harness/plan/gpus.cpp has the sources of T4, A100, RTX 3090, L4 and H100; the
 // others are as NVIDIA's architecture white papers (Blackwell, RTX Blackwell) give them.
 constexpr Arch kArchs[] = {
     {"sm_75", 75, 1024, 16, 64 * kKib, 64 * kKib, "T4", 40, 4 * kMib},

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/api/mask_spec.h"
+#include "kernels/api/blocks_spec.h"
 
 namespace attnlab {
 

@@ -24,13 +24,13 @@ class Counter final : public Runner {
  public:
   explicit Counter(std::vector<SliceTensors> group) : group_(std::move(group)) {}
 
-  void slices(const Grid& grid, const SliceBody& body) override {
+  void slices(const WorkGrid& grid, const SliceBody& body) override {
     for (i64 block = 0; block < grid.blocks; ++block) {
       body(group_.front(), block, TileCarver(nullptr), of_a_slice_);
     }
   }
 
-  void groups(const Grid& grid, const GroupBody& body) override {
+  void groups(const WorkGrid& grid, const GroupBody& body) override {
     for (i64 block = 0; block < grid.blocks; ++block) {
       body(group_, block, TileCarver(nullptr), of_the_group_);
     }
@@ -86,7 +86,7 @@ void* Launch::hbm() const {
 }
 
 template <class Body>
-void Launch::run(const Grid& grid, const Body& body) {
+void Launch::run(const WorkGrid& grid, const Body& body) {
   kernel_.pool->run(work_items(grid), [&](int worker, i64 index) {
     const WorkItem item = work_item(grid, index);
     std::byte* fast =
@@ -96,7 +96,7 @@ void Launch::run(const Grid& grid, const Body& body) {
   });
 }
 
-void Launch::slices(const Grid& grid, const SliceBody& body) {
+void Launch::slices(const WorkGrid& grid, const SliceBody& body) {
   run(grid,
       [&](const WorkItem& item, const BatchEntry& entry, TileCarver fast, Executor& executor) {
         const SliceTensors slice(kernel_.problem, kernel_.shape, entry, tensors_, item.batch,
@@ -105,7 +105,7 @@ void Launch::slices(const Grid& grid, const SliceBody& body) {
       });
 }
 
-void Launch::groups(const Grid& grid, const GroupBody& body) {
+void Launch::groups(const WorkGrid& grid, const GroupBody& body) {
   run(grid,
       [&](const WorkItem& item, const BatchEntry& entry, TileCarver fast, Executor& executor) {
         const std::vector<SliceTensors> group =

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/backend.h"
-#include "kernels/shared/grid.h"
+#include "kernels/shared/work_grid.h"
 
 namespace attnlab::cpu {
 
@@ -25,9 +25,9 @@ class Runner {
 
   // One pass, an item for each block of each query head: grid.heads = num_heads_q. Ends when all
   // items have ended.
-  virtual void slices(const Grid& grid, const SliceBody& body) = 0;
+  virtual void slices(const WorkGrid& grid, const SliceBody& body) = 0;
   // The same for K/V heads: grid.heads = num_heads_kv.
-  virtual void groups(const Grid& grid, const GroupBody& body) = 0;
+  virtual void groups(const WorkGrid& grid, const GroupBody& body) = 0;
 };
 
 // Bytes that all workers' fast memory takes at the beginning of a workspace.
@@ -43,12 +43,12 @@ class Launch final : public Runner {
   // What follows the workers' fast memory in the workspace.
   void* hbm() const;
 
-  void slices(const Grid& grid, const SliceBody& body) override;
-  void groups(const Grid& grid, const GroupBody& body) override;
+  void slices(const WorkGrid& grid, const SliceBody& body) override;
+  void groups(const WorkGrid& grid, const GroupBody& body) override;
 
  private:
   template <class Body>
-  void run(const Grid& grid, const Body& body);
+  void run(const WorkGrid& grid, const Body& body);
 
   Prepared& kernel_;
   const Tensors& tensors_;

@@ -1,5 +1,6 @@
 // What the files of tile operations share inside one instruction set: vectors of tile columns, and
-// the operations that one file defines and tile_ops.cpp lists. Highway includes this once per set.
+// the operations that one file defines and tile_ops_float.cpp lists. Highway includes this once per
+// set.
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_ops.h"

@@ -10,7 +10,7 @@ namespace attnlab::cuda {
 namespace {
 
 // Why no GPU launches this, or empty.
-std::string invalid(const Grid& grid) {
+std::string invalid(const LaunchGrid& grid) {
   constexpr u64 kMaxBlocks = (u64{1} << 31) - 1;
   constexpr int kMaxClusterBlocks = 8;  // that every GPU with clusters allows
   if (grid.blocks > kMaxBlocks) {
@@ -27,7 +27,7 @@ std::string invalid(const Grid& grid) {
 
 }  // namespace
 
-LaunchAttributes attributes_of(const Grid& grid) {
+LaunchAttributes attributes_of(const LaunchGrid& grid) {
   LaunchAttributes attributes;
   if (grid.cluster_blocks > 1) {
     CUlaunchAttribute& cluster = attributes.list[attributes.count++];

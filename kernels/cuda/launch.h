@@ -10,7 +10,7 @@
 namespace attnlab::cuda {
 
 // The blocks of a launch, in a line, and what else the launch asks of the GPU.
-struct Grid {
+struct LaunchGrid {
   u64 blocks = 0;
   // Neighbours that run at once and reach each other's shared memory: 1 to 8, a divisor of
   // `blocks`. More than 1 needs sm_90.
@@ -22,7 +22,7 @@ struct Grid {
 
 // One launch of an entry.
 struct LaunchShape {
-  Grid grid;
+  LaunchGrid grid;
   int threads = 0;  // of a block
   u64 dynamic_shared_bytes = 0;
 };
@@ -52,10 +52,10 @@ class Kernel {
 
   // Asynchronous.
   void operator()(CUstream stream, u64 blocks, const Parameters&... parameters) const {
-    (*this)(stream, Grid{.blocks = blocks}, parameters...);
+    (*this)(stream, LaunchGrid{.blocks = blocks}, parameters...);
   }
   // kernel(stream, {.blocks = 64, .cluster_blocks = 2}, ...)
-  void operator()(CUstream stream, const Grid& grid, const Parameters&... parameters) const {
+  void operator()(CUstream stream, const LaunchGrid& grid, const Parameters&... parameters) const {
     void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
     launch(function_, entry_.name,
            {.grid = grid,

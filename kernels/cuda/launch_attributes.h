@@ -3,14 +3,14 @@
 
 #include <cuda.h>
 
-#include "kernels/cuda/launch.h"
-
 namespace attnlab::cuda {
+
+struct LaunchGrid;
 
 struct LaunchAttributes {
   CUlaunchAttribute list[2] = {};
   unsigned count = 0;
 };
-LaunchAttributes attributes_of(const Grid& grid);
+LaunchAttributes attributes_of(const LaunchGrid& grid);
 
 }  // namespace attnlab::cuda

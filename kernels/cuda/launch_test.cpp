@@ -31,7 +31,7 @@ TEST(Launch, AsksForAnEarlyStart) {
 }
 
 // What a launch of this grid is refused with; no driver is asked.
-std::string refusal(const Grid& grid) {
+std::string refusal(const LaunchGrid& grid) {
   try {
     launch(nullptr, "forward", {.grid = grid, .threads = 32}, nullptr, nullptr);
   } catch (const std::runtime_error& error) {
@@ -44,9 +44,9 @@ TEST(Launch, RefusesGridsThatNoGpuHas) {
   EXPECT_EQ(refusal({.blocks = u64{1} << 31}),
             "launching forward: 2147483648 blocks are more than a grid can have; make batch, heads "
             "or seqlen_q smaller");
-  for (const Grid& grid :
-       {Grid{.blocks = 6, .cluster_blocks = 0}, Grid{.blocks = 6, .cluster_blocks = 4},
-        Grid{.blocks = 32, .cluster_blocks = 16}}) {
+  for (const LaunchGrid& grid :
+       {LaunchGrid{.blocks = 6, .cluster_blocks = 0}, LaunchGrid{.blocks = 6, .cluster_blocks = 4},
+        LaunchGrid{.blocks = 32, .cluster_blocks = 16}}) {
     EXPECT_NE(refusal(grid).find("must be 1 to 8 and divide the grid"), std::string::npos)
         << grid.cluster_blocks << " of " << grid.blocks << ": " << refusal(grid);
   }

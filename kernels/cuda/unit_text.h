@@ -16,7 +16,7 @@ inline std::string truth(bool value) { return value ? "true" : "false"; }
 std::string unit_header(const std::string& include, Dtype dtype);
 
 // A kernel: its name and threads, how many of its blocks a multiprocessor shall hold, what it takes
-// after `Params params` ("Grid grid, T* gO"), and the call that does the work.
+// after `Params params` ("WorkGrid grid, T* gO"), and the call that does the work.
 std::string kernel_text(const KernelEntry& entry, i32 blocks, const std::string& parameters,
                         const std::string& call);
 

@@ -3,9 +3,9 @@
 // m d elements and writes n d + n: each block reads all of K and V.
 #pragma once
 
-#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/shape.h"
+#include "kernels/shared/work_grid.h"
 
 namespace attnlab::minimal {
 
@@ -13,7 +13,7 @@ constexpr i32 kBlock = 32;  // workers of a block (= query rows), and keys of a 
 constexpr Tiling kTiling = {.block_m = kBlock, .block_n = kBlock};
 
 // A work item is a block of rows.
-ATTNLAB_HD constexpr Grid row_blocks_grid(const Shape& shape) {
+ATTNLAB_HD constexpr WorkGrid row_blocks_grid(const Shape& shape) {
   return {
       .batch = shape.batch, .heads = shape.num_heads_q, .blocks = kTiling.m_blocks(shape.seqlen_q)};
 }

@@ -22,9 +22,9 @@
 // on top, each once.
 #pragma once
 
-#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/shape.h"
+#include "kernels/shared/work_grid.h"
 
 namespace attnlab::naive {
 
@@ -32,13 +32,13 @@ constexpr i64 kPanelRows = 64;   // query rows that one work item (or block of a
 constexpr i64 kPanelKeys = 256;  // keys of such a block
 
 // A pass is cut into panels of rows of every query head, or of keys of every query or K/V head.
-ATTNLAB_HD constexpr Grid row_panels_grid(const Shape& shape) {
+ATTNLAB_HD constexpr WorkGrid row_panels_grid(const Shape& shape) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_q,
           .blocks = ceil_div(shape.seqlen_q, kPanelRows)};
 }
 
-ATTNLAB_HD constexpr Grid key_panels_grid(const Shape& shape, i64 heads) {
+ATTNLAB_HD constexpr WorkGrid key_panels_grid(const Shape& shape, i64 heads) {
   return {.batch = shape.batch, .heads = heads, .blocks = ceil_div(shape.seqlen_k, kPanelKeys)};
 }
 

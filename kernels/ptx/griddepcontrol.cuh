@@ -1,4 +1,4 @@
-// sm_90. PTX ISA: griddepcontrol. Kernels of one stream that overlap (Grid::starts_early).
+// sm_90. PTX ISA: griddepcontrol. Kernels of one stream that overlap (LaunchGrid::starts_early).
 #pragma once
 
 #include "kernels/shared/base.h"

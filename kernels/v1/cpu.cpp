@@ -90,14 +90,14 @@ void run_passes(const Problem& problem, const Config& config, const Tensors& ten
   const HbmState state = place_state(problem, tensors.saved, hbm);
   const Shape& shape = work.shape;
   if (problem.runs_forward()) {
-    const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_q, .blocks = 1};
+    const WorkGrid heads = {.batch = shape.batch, .heads = shape.num_heads_q, .blocks = 1};
     runner.slices(heads, [&](const cpu::SliceTensors& slice, i64 /*block*/, cpu::TileCarver carver,
                              Executor& executor) {
       forward(work, state, slice, carve_forward(carver, work.tiling, shape.head_dim), executor);
     });
   }
   if (problem.runs_backward()) {
-    const Grid heads = {.batch = shape.batch, .heads = shape.num_heads_kv, .blocks = 1};
+    const WorkGrid heads = {.batch = shape.batch, .heads = shape.num_heads_kv, .blocks = 1};
     runner.groups(heads, [&](std::span<const cpu::SliceTensors> group, i64 /*block*/,
                              cpu::TileCarver carver, Executor& executor) {
       backward(work, state, group, carve_backward(carver, work.tiling, shape.head_dim), executor);

@@ -57,7 +57,7 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
 // zero, and the first turn at them is that of the last tile of keys that the rows see. Eight lanes
 // a row.
 template <class T, BackwardConfig kConfig>
-__device__ void prepare_rows(const Params& params, const Grid& grid,
+__device__ void prepare_rows(const Params& params, const WorkGrid& grid,
                              const BackwardWorkspace& workspace, const T* gO, const T* gDO,
                              const float* gLse) {
   using namespace device;
@@ -115,7 +115,7 @@ __device__ void prepare_rows(const Params& params, const Grid& grid,
 }
 
 // What block `index` of the grid has to do.
-__device__ inline BackwardBlock backward_block(const Params& params, const Grid& grid,
+__device__ inline BackwardBlock backward_block(const Params& params, const WorkGrid& grid,
                                                const BackwardConfig& config,
                                                const BackwardWorkspace& workspace, i64 index) {
   const Shape& shape = params.shape;
@@ -212,7 +212,7 @@ __device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own
 // Whether lse does not hold the logits of one of the heads of a tile of keys. The first warp has
 // other work meanwhile.
 template <BackwardConfig kConfig>
-__device__ bool is_beyond_lse(const Shape& shape, const Grid& grid,
+__device__ bool is_beyond_lse(const Shape& shape, const WorkGrid& grid,
                               const BackwardWorkspace& workspace, i64 index) {
   constexpr i32 kThreads = (kConfig.warps - 1) * device::kWarp;
   const WorkItem item = work_item(grid, index);
@@ -231,7 +231,7 @@ __device__ bool is_beyond_lse(const Shape& shape, const Grid& grid,
 // dK and dV of a tile of keys, and its part of dQ, if it is this kernel that has its heads: the one
 // that computes P from lse, or the one that computes it from what the forward saved.
 template <class T, BackwardConfig kConfig, bool kFromSaved>
-__device__ void backward_of_keys(const Params& params, const Grid& grid,
+__device__ void backward_of_keys(const Params& params, const WorkGrid& grid,
                                  const BackwardWorkspace& workspace, i64 index, const T* gQ,
                                  const T* gK, const T* gV, const T* gDO, const float* gLse,
                                  const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
@@ -434,9 +434,9 @@ __device__ void backward_of_keys(const Params& params, const Grid& grid,
 }
 
 template <class T, BackwardConfig kConfig>
-__device__ void backward(const Params& params, const Grid& grid, const BackwardWorkspace& workspace,
-                         const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse,
-                         T* gDK, T* gDV) {
+__device__ void backward(const Params& params, const WorkGrid& grid,
+                         const BackwardWorkspace& workspace, const T* gQ, const T* gK, const T* gV,
+                         const T* gDO, const float* gLse, T* gDK, T* gDV) {
   backward_of_keys<T, kConfig, false>(params, grid, workspace,
                                       next_tile<kConfig>(workspace, 0, blockIdx.x), gQ, gK, gV, gDO,
                                       gLse, nullptr, gDK, gDV);
@@ -444,7 +444,7 @@ __device__ void backward(const Params& params, const Grid& grid, const BackwardW
 
 // A block has one tile of keys after another, since there is seldom any.
 template <class T, BackwardConfig kConfig>
-__device__ void backward_from_saved(const Params& params, const Grid& grid,
+__device__ void backward_from_saved(const Params& params, const WorkGrid& grid,
                                     const BackwardWorkspace& workspace, const T* gQ, const T* gK,
                                     const T* gV, const T* gDO, const float* gLse,
                                     const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
@@ -467,7 +467,7 @@ __device__ void backward_from_saved(const Params& params, const Grid& grid,
 
 // dQ = softmax_scale * sum, of a tile of rows.
 template <class T, BackwardConfig kConfig>
-__device__ void finish_rows(const Params& params, const Grid& grid,
+__device__ void finish_rows(const Params& params, const WorkGrid& grid,
                             const BackwardWorkspace& workspace, T* gDQ) {
   using namespace device;
   using Part = typename BackwardParts<kConfig>::Rows;

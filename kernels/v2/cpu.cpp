@@ -71,7 +71,7 @@ void run_forward(const Work& work, cpu::Runner& runner) {
 }
 
 void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
-  const Grid rows = row_grid(work.shape, work.tiling, false);
+  const WorkGrid rows = row_grid(work.shape, work.tiling, false);
   const auto carve = [&](cpu::TileCarver carver) {
     return carve_backward(carver, work.tiling, work.shape.head_dim);
   };

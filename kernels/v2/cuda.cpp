@@ -41,9 +41,9 @@ i64 section(const Shape& shape) {
   return min(slices, shape.batch * shape.num_heads_q);
 }
 
-Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
+WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
   const bool is_causal = problem.mask.right() >= 0;
-  Grid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
+  WorkGrid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
   if (is_causal) grid.section = section(shape);
   return grid;
 }
@@ -169,15 +169,15 @@ class Prepared : public PreparedKernel {
       (*classify_tiles_)(stream, params, cuda::tiling_of(forward_config_), TileOrder::rows_first,
                          entries, nullptr);
     }
-    const Grid grid = forward_grid(problem_, params.shape, forward_config_);
+    const WorkGrid grid = forward_grid(problem_, params.shape, forward_config_);
     forward_(stream, blocks_of(grid), params, grid, entries, tensors.q, tensors.k, tensors.v,
              tensors.o, tensors.lse, tensors.saved);
   }
 
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
     const Tiling tiling = cuda::tiling_of(backward_config_);
-    const Grid rows = row_grid(params.shape, tiling, false);
-    const Grid keys = key_grid(params.shape, tiling, deterministic_);
+    const WorkGrid rows = row_grid(params.shape, tiling, false);
+    const WorkGrid keys = key_grid(params.shape, tiling, deterministic_);
     const BackwardWorkspace workspace = workspace_of(tensors);
     if (classify_tiles_) {
       (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.entries,
@@ -194,7 +194,7 @@ class Prepared : public PreparedKernel {
     finish_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.dq);
   }
 
-  static u64 blocks_of(const Grid& grid) { return static_cast<u64>(work_items(grid)); }
+  static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
 
   TileEntry* entries_of(const Tensors& tensors) const {
     return parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
@@ -226,18 +226,18 @@ class Prepared : public PreparedKernel {
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
-  cuda::Kernel<Params, Grid, const TileEntry*, const void*, const void*, const void*, void*, float*,
-               void*>
+  cuda::Kernel<Params, WorkGrid, const TileEntry*, const void*, const void*, const void*, void*,
+               float*, void*>
       forward_;
-  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const float*>
+  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const float*>
       prepare_rows_;
-  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,
-               const float*, void*, void*>
+  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const void*,
+               const void*, const float*, void*, void*>
       backward_;
-  cuda::Kernel<Params, Grid, BackwardWorkspace, const void*, const void*, const void*, const void*,
-               const float*, const void*, void*, void*>
+  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const void*,
+               const void*, const float*, const void*, void*, void*>
       backward_from_saved_;
-  cuda::Kernel<Params, Grid, BackwardWorkspace, void*> finish_rows_;
+  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, void*> finish_rows_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 

@@ -39,7 +39,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
                 ", .stages = " + number(config.stages) + ", .keeps_q = " + truth(config.keeps_q) +
                 ", .dropout = " + truth(config.dropout) + "};\n" +
                 kernel_text(entry, config.blocks,
-                            "Grid grid, const TileEntry* entries, const T* gQ, const T* gK, "
+                            "WorkGrid grid, const TileEntry* entries, const T* gQ, const T* gK, "
                             "const T* gV, T* gO, float* gLse, OnlineSoftmax* gSaved",
                             "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, gLse, "
                             "gSaved)"),
@@ -58,7 +58,8 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   const KernelEntry finish = {.name = "finish_rows",
                               .threads = threads,
                               .dynamic_shared_bytes = static_cast<u64>(tiles.q.bytes())};
-  const std::string shared = "Grid grid, const __grid_constant__ v2::BackwardWorkspace workspace, ";
+  const std::string shared =
+      "WorkGrid grid, const __grid_constant__ v2::BackwardWorkspace workspace, ";
   const std::string inputs =
       "const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse";
   return {

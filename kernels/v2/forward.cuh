@@ -64,7 +64,7 @@ __device__ void softmax_step(float scale, device::RowStates<kRows>& states,
 }
 
 // What block `index` of the grid has to do.
-__device__ inline ForwardBlock forward_block(const Params& params, const Grid& grid,
+__device__ inline ForwardBlock forward_block(const Params& params, const WorkGrid& grid,
                                              const ForwardConfig& config, const TileEntry* entries,
                                              i64 index) {
   const Shape& shape = params.shape;
@@ -85,7 +85,7 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Grid& g
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const Params& params, const Grid& grid, const TileEntry* entries,
+__device__ void forward(const Params& params, const WorkGrid& grid, const TileEntry* entries,
                         const T* gQ, const T* gK, const T* gV, T* gO, float* gLse,
                         OnlineSoftmax* gSaved) {
   using namespace device;

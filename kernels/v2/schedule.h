@@ -6,18 +6,18 @@
 // Algorithms 1 and 2, section 3.2.
 #pragma once
 
-#include "kernels/shared/grid.h"
 #include "kernels/shared/mask.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/tile.h"
 #include "kernels/shared/tile_span.h"
 #include "kernels/shared/warp_grid.h"
+#include "kernels/shared/work_grid.h"
 
 namespace attnlab::v2 {
 
 // Tiles of query rows of the query heads: forward, and the passes before and after backward. Under
 // a causal mask the last ones see the most keys.
-ATTNLAB_HD constexpr Grid row_grid(const Shape& shape, const Tiling& tiling, bool is_causal) {
+ATTNLAB_HD constexpr WorkGrid row_grid(const Shape& shape, const Tiling& tiling, bool is_causal) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_q,
           .blocks = tiling.m_blocks(shape.seqlen_q),
@@ -26,7 +26,7 @@ ATTNLAB_HD constexpr Grid row_grid(const Shape& shape, const Tiling& tiling, boo
 
 // Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
 // mask, go first, unless turns at dQ begin with the last one.
-ATTNLAB_HD constexpr Grid key_grid(const Shape& shape, const Tiling& tiling, bool last_first) {
+ATTNLAB_HD constexpr WorkGrid key_grid(const Shape& shape, const Tiling& tiling, bool last_first) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_kv,
           .blocks = tiling.n_blocks(shape.seqlen_k),

@@ -63,7 +63,7 @@ i64 pair_bytes(const Work& work, i64 seqlen) {
 
 // Pairs of tiles of query rows: forward. Query heads that share a K/V head share its K and V; under
 // a causal mask the last rows see the most keys.
-Grid forward_grid(const Work& work) {
+WorkGrid forward_grid(const Work& work) {
   const Problem& problem = work.problem;
   return {.batch = problem.batch,
           .heads = problem.num_heads_q,
@@ -75,7 +75,7 @@ Grid forward_grid(const Work& work) {
 
 // Pairs of tiles of keys: backward. Under a causal mask the first keys are seen by the most rows;
 // so the long ones come first in the order of turns at dQ, too.
-Grid backward_grid(const Work& work) {
+WorkGrid backward_grid(const Work& work) {
   const Problem& problem = work.problem;
   const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
   return {.batch = problem.batch,
@@ -85,7 +85,7 @@ Grid backward_grid(const Work& work) {
 }
 
 // Tiles of query rows: the passes before and after backward.
-Grid row_grid(const Work& work) {
+WorkGrid row_grid(const Work& work) {
   return {.batch = work.problem.batch,
           .heads = work.problem.num_heads_q,
           .blocks = work.tiling.m_blocks(work.problem.seqlen_q)};

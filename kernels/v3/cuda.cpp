@@ -49,13 +49,13 @@ Tiling tiling_of(const ForwardConfig& config) {
   return {.block_m = config.block_m(), .block_n = config.block_n};
 }
 
-Grid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
+WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
   constexpr i64 kBytes = i64{32} << 20;  // of an L2 of 50 MiB and more
   const bool is_causal = problem.mask.right() >= 0;
-  Grid grid = {.batch = shape.batch,
-               .heads = shape.num_heads_q,
-               .blocks = tiling_of(config).m_blocks(shape.seqlen_q),
-               .last_block_first = is_causal};
+  WorkGrid grid = {.batch = shape.batch,
+                   .heads = shape.num_heads_q,
+                   .blocks = tiling_of(config).m_blocks(shape.seqlen_q),
+                   .last_block_first = is_causal};
   if (is_causal) {
     const i64 slices =
         section_size(kBytes, shape.seqlen_k * shape.head_dim * 2 * 2, shape.sharing());
@@ -142,7 +142,7 @@ class Prepared : public PreparedKernel {
       next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
       cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
-    const Grid grid = forward_grid(problem_, params.shape, config_);
+    const WorkGrid grid = forward_grid(problem_, params.shape, config_);
     const u64 blocks = min(static_cast<u64>(work_items(grid)), places_);
     forward_(stream, blocks, params, grid, maps_of(params, tensors), entries, next_item, tensors.q,
              tensors.k, tensors.v, tensors.o, tensors.lse);
@@ -183,7 +183,7 @@ class Prepared : public PreparedKernel {
   ForwardConfig config_;
   u64 places_;  // blocks that the device holds at once
   std::shared_ptr<const cuda::Module> module_;
-  cuda::Kernel<Params, Grid, ForwardMaps, const TileEntry*, u32*, const void*, const void*,
+  cuda::Kernel<Params, WorkGrid, ForwardMaps, const TileEntry*, u32*, const void*, const void*,
                const void*, void*, float*>
       forward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern

@@ -45,7 +45,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
           "};\n" +
           cuda::kernel_text(
               entry, config.blocks,
-              "Grid grid, const __grid_constant__ v3::ForwardMaps maps, "
+              "WorkGrid grid, const __grid_constant__ v3::ForwardMaps maps, "
               "const TileEntry* entries, u32* next_item, const T* gQ, const T* gK, const T* gV, "
               "T* gO, float* gLse",
               "v3::forward<T, kConfig>(params, grid, maps, entries, next_item, gQ, gK, gV, gO, "

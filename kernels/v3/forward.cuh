@@ -390,7 +390,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps, const T* 
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const Params& params, const Grid& grid, const ForwardMaps& maps,
+__device__ void forward(const Params& params, const WorkGrid& grid, const ForwardMaps& maps,
                         const TileEntry* entries, u32* next_item, const T* gQ, const T* gK,
                         const T* gV, T* gO, float* gLse) {
   extern __shared__ __align__(1024) u8 shared_memory[];

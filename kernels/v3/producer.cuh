@@ -6,8 +6,8 @@
 #include "kernels/device/ring.cuh"
 #include "kernels/ptx/cvta.cuh"
 #include "kernels/ptx/tma.cuh"
-#include "kernels/shared/grid.h"
 #include "kernels/shared/params.h"
+#include "kernels/shared/work_grid.h"
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
@@ -38,7 +38,7 @@ struct ForwardMemory {
 
 // What work item `index` has to do. Field by field into shared memory, and read from there: the
 // scheduler has few registers.
-__device__ inline void find_block(const Params& params, const Grid& grid,
+__device__ inline void find_block(const Params& params, const WorkGrid& grid,
                                   const ForwardConfig& config, const TileEntry* entries, i64 index,
                                   ForwardBlock& sBlock) {
   const Shape& shape = params.shape;
@@ -106,7 +106,7 @@ class Scheduler {
  public:
   // next_item counts the items that blocks have taken beyond their first ones; null: each takes
   // every so many-th.
-  __device__ Scheduler(const Params& params, const Grid& grid, const TileEntry* entries,
+  __device__ Scheduler(const Params& params, const WorkGrid& grid, const TileEntry* entries,
                        u32* next_item, const ForwardMemory<kConfig>& memory)
       : params_(params), grid_(grid), entries_(entries), next_item_(next_item), memory_(memory) {}
 
@@ -126,7 +126,7 @@ class Scheduler {
 
  private:
   const Params& params_;
-  const Grid& grid_;
+  const WorkGrid& grid_;
   const TileEntry* entries_;
   u32* next_item_;
   const ForwardMemory<kConfig>& memory_;

@@ -7,13 +7,13 @@
 // Algorithms 1 to 3.
 #pragma once
 
-#include "kernels/shared/grid.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/tensor_map.h"
 #include "kernels/shared/tile.h"
 #include "kernels/shared/tile_span.h"
+#include "kernels/shared/work_grid.h"
 
 namespace attnlab::v3 {
 

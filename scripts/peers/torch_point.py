@@ -1,5 +1,5 @@
 """The inputs of a point as PyTorch's tensors: the files that attnlab and its peers exchange
-(harness/safetensors.h documents them), and the masks that their metadata name."""
+(harness/tensors/safetensors.h documents them), and the masks that their metadata name."""
 import json
 import mmap
 import struct

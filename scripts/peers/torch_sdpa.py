@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's attention as a competitor of attnlab's kernels: the other end of `attnlab run --peer`.
 
-attnlab starts this script (harness/peer_process.h) and speaks with it in lines of JSON: one request
+attnlab starts this script (harness/run/peer_process.h) and speaks with it in lines of JSON: one request
 a line on stdin, {"id": 7, "call": "time", ...}, one answer a line on stdout, {"id": 7, ...}.
 Nothing else ever goes to stdout. An answer says "ok", or one of "unsupported", "out_of_memory" and "error"
 with a sentence; a process that goes on after an answer with "fatal" would lie, so it ends.

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/errors.h"
+#include "harness/base/errors.h"
 
 namespace attnlab::fuzz {
 

@@ -1,7 +1,7 @@
 #include <exception>
 
-#include "harness/errors.h"
-#include "harness/safetensors.h"
+#include "harness/base/errors.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace attnlab::fuzz {

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/record.h"
+#include "harness/record/record.h"
+#include "harness/record/record_file.h"
 #include "tests/fuzz/fuzz.h"
 
 void attnlab::fuzz::read_input(const std::filesystem::path& file) {

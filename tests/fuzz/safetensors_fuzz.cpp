@@ -1,4 +1,4 @@
-#include "harness/safetensors.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 void attnlab::fuzz::read_input(const std::filesystem::path& file) {

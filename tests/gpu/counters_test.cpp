@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/accounting.h"
-#include "harness/arena.h"
-#include "harness/inputs.h"
-#include "harness/statistics.h"
+#include "harness/base/statistics.h"
+#include "harness/plan/accounting.h"
+#include "harness/tensors/arena.h"
+#include "harness/tensors/inputs.h"
 #include "kernels/cuda/instruments.h"
 #include "tests/gpu/gpu_fixture.h"
 

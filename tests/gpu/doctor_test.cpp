@@ -1,7 +1,7 @@
 // attnlab doctor on a real GPU.
 #include <set>
 
-#include "harness/errors.h"
+#include "harness/base/errors.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace attnlab {

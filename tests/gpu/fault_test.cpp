@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/errors.h"
+#include "harness/base/errors.h"
 #include "tests/gpu/gpu_fixture.h"
 #include "tests/paths.h"
 

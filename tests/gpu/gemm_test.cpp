@@ -10,7 +10,7 @@
 #include <ostream>
 #include <random>
 
-#include "harness/arena.h"
+#include "harness/tensors/arena.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/launch.h"

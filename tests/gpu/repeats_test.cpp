@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/arena.h"
-#include "harness/inputs.h"
+#include "harness/tensors/arena.h"
+#include "harness/tensors/inputs.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/driver.h"
 #include "tests/gpu/gpu_fixture.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "harness/errors.h"
+#include "harness/base/errors.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace attnlab {

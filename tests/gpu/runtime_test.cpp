@@ -4,7 +4,7 @@
 #include <optional>
 #include <random>
 
-#include "harness/arena.h"
+#include "harness/tensors/arena.h"
 #include "kernels/cuda/instruments.h"
 #include "tests/gpu/gpu_fixture.h"
 

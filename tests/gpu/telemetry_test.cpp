@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/bench.h"
-#include "harness/energy.h"
+#include "harness/measure/bench.h"
+#include "harness/measure/energy.h"
 #include "kernels/api/telemetry.h"
 #include "kernels/cuda/instruments.h"
 #include "kernels/cuda/nvml.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <random>
 
-#include "harness/arena.h"
+#include "harness/tensors/arena.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tensor_map.h"

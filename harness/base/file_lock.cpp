@@ -1,0 +1,47 @@
+#include "harness/base/file_lock.h"
+
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "harness/base/errors.h"
+
+namespace attnlab {
+namespace {
+
+// " (process 1234)" of who has locked the file, "" if that cannot be known: flock() does not say,
+// but /proc/locks has lines like "1: FLOCK  ADVISORY  WRITE 1234 fe:00:10953862 0 EOF".
+std::string describe_holder(const struct stat& file) {
+  const std::string wanted =
+      fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advice, access, place;
+    long process = 0;  // stays so for a process of another container
+    words >> number >> kind >> advice >> access >> process >> place;
+    if (kind == "FLOCK" && place == wanted && process > 0) {
+      return fmt::format(" (process {})", process);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void lock_for_writing(int descriptor, const std::filesystem::path& file) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw UsageError(fmt::format(
+      "{}: another attnlab{} is writing to it: wait until it ends, or name another file",
+      file.string(), describe_holder(status)));
+}
+
+}  // namespace attnlab

@@ -1,0 +1,57 @@
+#include "harness/cli/compiler_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "harness/base/errors.h"
+
+namespace attnlab {
+
+namespace fs = std::filesystem;
+
+std::shared_ptr<CompilerSettings> add_compiler_flags(CLI::App& command) {
+  const auto settings = std::make_shared<CompilerSettings>();
+  constexpr const char* kGroup = "CUDA kernels";
+  command
+      .add_option("--cache-dir", settings->cache_folder,
+                  "Where compiled kernels are kept (default: ~/.cache/attnlab)")
+      ->type_name("DIR")
+      ->group(kGroup);
+  command.add_option("--nvrtc", settings->library, "Compile with this libnvrtc, not the one found")
+      ->type_name("FILE")
+      ->group(kGroup);
+  command
+      .add_option("--kernel-sources", settings->source_folder,
+                  "Compile kernels of this source tree, not those built in")
+      ->type_name("DIR")
+      ->group(kGroup);
+  command
+      .add_flag("--debug-kernels", settings->debug,
+                "Compile for cuda-gdb: full debug information, no optimisation")
+      ->group(kGroup);
+  return settings;
+}
+
+void apply_compiler_flags(const CompilerSettings& settings) {
+  std::error_code error;
+  if (!settings.library.empty() && !fs::is_regular_file(settings.library, error)) {
+    throw UsageError(
+        fmt::format("--nvrtc: {}: no such file: name the library itself, like .../libnvrtc.so.13",
+                    settings.library));
+  }
+  if (!settings.source_folder.empty() &&
+      !fs::is_directory(fs::path(settings.source_folder) / "kernels", error)) {
+    throw UsageError(fmt::format(
+        "--kernel-sources: {}: holds no folder kernels: name the root of a source tree of attnlab",
+        settings.source_folder));
+  }
+  if (!settings.cache_folder.empty() && fs::exists(settings.cache_folder, error) &&
+      !fs::is_directory(settings.cache_folder, error)) {
+    throw UsageError(fmt::format("--cache-dir: {}: is no folder", settings.cache_folder));
+  }
+  set_compiler(settings);
+}
+
+}  // namespace attnlab

@@ -1,0 +1,35 @@
+// The flags that say what to look at: a sweep file, axes, a backend.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/plan/sweep.h"
+
+namespace attnlab {
+
+// As they were given; empty: not given.
+struct SweepFlags {
+  std::string sweep_file;
+  std::vector<std::optional<std::string>> axes;  // in the order of axis_help()
+  std::string backend;
+  std::string input;  // a file of tensors that says the sizes; apply_input() reads it
+};
+
+// "--head-dim" of the axis head_dim.
+std::string flag_of(std::string_view axis);
+
+// `flags` must live as long as the command.
+void add_sweep_flags(CLI::App& command, SweepFlags& flags);
+
+// The sweep with the axes that were given replaced. Throws UsageError, naming the flag.
+Sweep with_axes(Sweep sweep, const SweepFlags& flags);
+
+// The file's sweep with its axes replaced by the flags', or the flags' alone. Throws UsageError,
+// naming the flag; also where nothing is given.
+Sweep make_sweep(const SweepFlags& flags);
+
+}  // namespace attnlab

@@ -1,0 +1,36 @@
+// What the files of the command line share: the verbs and the choice of a device.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attnlab {
+
+// A subcommand and what to do once its flags are parsed; the result is an exit code.
+struct Verb {
+  CLI::App* command = nullptr;
+  std::function<int()> run;
+  // When the output of a run is lost, the error message ends with this: what was saved.
+  std::function<std::string()> kept = [] { return std::string(); };
+};
+
+// `command_line` is how the user called the program; records keep it.
+Verb add_run_verb(CLI::App& app, const std::string& command_line);
+Verb add_list_verb(CLI::App& app);
+Verb add_table_verb(CLI::App& app);
+Verb add_verify_verb(CLI::App& app);
+Verb add_model_verb(CLI::App& app);
+Verb add_compile_verb(CLI::App& app);
+Verb add_doctor_verb(CLI::App& app);
+Verb add_peak_verb(CLI::App& app);
+// These two describe `app`, which must have all its verbs when they run.
+Verb add_completion_verb(CLI::App& app);
+Verb add_man_verb(CLI::App& app);
+Verb add_compile_worker_verb(CLI::App& app);  // hidden: what compile_ahead() starts
+
+}  // namespace attnlab

@@ -1,0 +1,234 @@
+#include "harness/measure/bench.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "harness/base/statistics.h"
+#include "harness/plan/protocol.h"
+#include "kernels/api/ranges.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+
+namespace {
+
+constexpr double kShortestSample = 1e-3;  // seconds: far above the clock's resolution
+constexpr double kLongLaunch = 50e-3;     // seconds: from here on kRoundsOfLongLaunches are enough
+constexpr int kRoundsOfLongLaunches = 10;
+
+// Of a GPU's regimes (bench.h).
+constexpr double kLongestRest = 1.0;
+constexpr double kRestsPerSample = 4.0;
+constexpr double kSettledWarmup = 1.5;
+constexpr double kSettledLoad = 20e-3;
+
+void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+bool is_lost(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const DeviceLost&) {
+    return true;
+  } catch (...) {  // the device is still there
+  }
+  return false;
+}
+
+class Runner {
+ public:
+  Runner(const Contender& contender, const Protocol& protocol, Backend backend,
+         Telemetry* telemetry)
+      : contender_(&contender),
+        protocol_(&protocol),
+        is_gpu_(backend == Backend::cuda),
+        watch_(telemetry) {}
+
+  Samples samples;
+
+  const std::string& name() const { return contender_->name; }
+
+  // Returns how long it took.
+  double warm_up(double at_least) try {
+    const ProfilerRange range("warm up");
+    double fastest = launch_once();
+    double total = fastest;
+    for (int n = 1; n < protocol_->warmup_launches || total < at_least; ++n) {
+      const double duration = launch_once();
+      fastest = std::min(fastest, duration);
+      total += duration;
+    }
+    samples.inner_launches = std::min(
+        contender_->most_launches,
+        static_cast<int>(std::ceil(kShortestSample / std::clamp(fastest, 1e-7, kShortestSample))));
+    return total;
+  } catch (...) {
+    samples.error = std::current_exception();
+    return 0.0;
+  }
+
+  // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
+  double sample(int place) try {
+    double around = 0.0;  // seconds of what belongs to the sample and is not timed
+    if (is_gpu_ && protocol_->regime == Regime::burst) {
+      around = std::min(kLongestRest, kRestsPerSample * last_);
+      rest(around);
+    }
+    contender_->before();
+    if (is_gpu_ && protocol_->regime == Regime::settled) around = load();
+    last_ = launch(samples.inner_launches);
+    watch_.add_sample(around + last_);
+    spent_ += last_;
+    samples.seconds.push_back(last_ / samples.inner_launches);
+    samples.order.push_back(place);
+    return samples.seconds.back();
+  } catch (...) {
+    samples.error = std::current_exception();
+    return 0.0;
+  }
+
+  bool active() const {
+    return samples.error == nullptr && (samples.seconds.empty() || spent_ < protocol_->max_seconds);
+  }
+
+  // The samples, once there are no more to come.
+  Samples finish() {
+    samples.blocks = watch_.finish();
+    if (!samples.seconds.empty()) samples.rounds_asked = rounds_asked();
+    return std::move(samples);
+  }
+
+  // Whether it needs no further sample after `round` rounds.
+  bool done(int round) const {
+    if (samples.error != nullptr) return true;
+    if (round < rounds_asked()) return false;
+    const Interval interval = median_interval95(samples.seconds);
+    return (interval.high - interval.low) / 2 <= protocol_->interval * median(samples.seconds);
+  }
+
+ private:
+  // The least that there must be. Who gives one number means it.
+  int rounds_asked() const {
+    const bool is_exact = protocol_->min_rounds == protocol_->max_rounds;
+    const bool is_long = !is_exact && median(samples.seconds) > kLongLaunch;
+    return is_long ? std::min(kRoundsOfLongLaunches, protocol_->min_rounds) : protocol_->min_rounds;
+  }
+
+  double launch_once() {
+    contender_->before();
+    return launch(1);
+  }
+
+  // Returns how long it took.
+  double load() {
+    const ProfilerRange range("load");
+    double total = 0.0;
+    while (total < kSettledLoad) total += launch(samples.inner_launches);
+    return total;
+  }
+
+  // Seconds. The range lies outside of what is timed.
+  double launch(int launches) {
+    const ProfilerRange range(name());
+    return contender_->time(launches);
+  }
+
+  const Contender* contender_;
+  const Protocol* protocol_;
+  bool is_gpu_;
+  BlockWatch watch_;
+  double last_ = 0.0;   // seconds of the last sample, all its launches
+  double spent_ = 0.0;  // seconds in timed launches
+};
+
+// The samples are in the closures; a reporter would only see sums.
+class SilentReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+void initialize_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    char program[] = "attnlab";
+    char interleave[] = "--benchmark_enable_random_interleaving=true";
+    char* arguments[] = {program, interleave, nullptr};
+    int count = 2;
+    benchmark::Initialize(&count, arguments);
+  });
+}
+
+// Google Benchmark shuffles all repetitions of all registered benchmarks in one bag, so a batch has
+// one repetition of each: that makes it a round, in which every contender runs exactly once.
+void run_round(const std::vector<Runner*>& runners) {
+  int place = 0;
+  for (Runner* runner : runners) {
+    benchmark::RegisterBenchmark(runner->name().c_str(),
+                                 [runner, &place](benchmark::State& state) {
+                                   for ([[maybe_unused]] auto iteration : state) {
+                                     state.SetIterationTime(runner->sample(place++));
+                                   }
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Repetitions(1);
+  }
+  SilentReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter, ".");
+  benchmark::ClearRegisteredBenchmarks();
+}
+
+}  // namespace
+
+std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
+                             Backend backend, const std::function<void(int)>& after_round,
+                             Telemetry* telemetry) {
+  initialize_once();
+  const std::string why_no_blocks = telemetry == nullptr ? "" : telemetry->why_not();
+  if (!why_no_blocks.empty()) telemetry = nullptr;
+  std::vector<Runner> runners;
+  for (const Contender& contender : contenders) {
+    runners.emplace_back(contender, protocol, backend, telemetry);
+  }
+  const auto any_lost = [&] {
+    return std::ranges::any_of(runners,
+                               [](const Runner& runner) { return is_lost(runner.samples.error); });
+  };
+  const bool settles = backend == Backend::cuda && protocol.regime == Regime::settled;
+  const double warmup = settles ? std::max(protocol.warmup_seconds,
+                                           kSettledWarmup / static_cast<double>(contenders.size()))
+                                : protocol.warmup_seconds;
+  double warmed_up = 0.0;
+  for (Runner& runner : runners) {
+    if (!any_lost()) warmed_up += runner.warm_up(warmup);
+  }
+  if (backend == Backend::cuda && protocol.regime == Regime::burst) {
+    rest(std::min(kLongestRest, warmed_up));
+  }
+  for (int round = 1; round <= protocol.max_rounds && !any_lost(); ++round) {
+    std::vector<Runner*> active;
+    for (Runner& runner : runners) {
+      if (runner.active()) active.push_back(&runner);
+    }
+    if (active.empty()) break;
+    run_round(active);
+    after_round(round);
+    if (std::ranges::all_of(active, [&](const Runner* runner) { return runner->done(round); })) {
+      break;
+    }
+  }
+  std::vector<Samples> result;
+  result.reserve(runners.size());
+  for (Runner& runner : runners) {
+    result.push_back(runner.finish());
+    result.back().why_no_blocks = why_no_blocks;
+  }
+  return result;
+}
+
+}  // namespace attnlab

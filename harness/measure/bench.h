@@ -1,0 +1,50 @@
+// Timing. Google Benchmark runs the samples; the rounds, the order and the stopping rule are here.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/measure/blocks.h"
+#include "harness/plan/sweep.h"
+
+namespace attnlab {
+
+// One thing to time.
+struct Contender {
+  std::string name;
+  // Seconds that so many launches take together; done when it returns.
+  std::function<double(int launches)> time;
+  std::function<void()> before = [] {};  // called before each warm-up launch and sample, untimed
+  int most_launches = 1 << 20;           // that one call of `time` can take
+};
+
+struct Samples {
+  std::vector<double> seconds;  // a launch, one sample a round
+  std::vector<int> order;       // place in each round, from 0
+  int inner_launches = 1;       // launches that each sample is the mean of
+  int rounds_asked = 0;         // fewer samples: max_seconds ended them
+  std::vector<Block> blocks;    // none without telemetry
+  std::string why_no_blocks;    // of a telemetry that says nothing
+  std::exception_ptr error;     // what time or before threw: no further samples were taken
+};
+
+// Warms every contender up (protocol.warmup_launches and protocol.warmup_seconds; at the same time
+// it learns how many launches make a sample of 1 ms), then takes rounds: each round runs every
+// contender once, in a fresh random order. Ends when all have min_rounds samples (of those whose
+// launches take more than 50 ms 10 at most, unless max_rounds is the same) and every 95 % interval
+// of the median is within +-interval of it, or after max_rounds. A contender whose timed launches
+// have used max_seconds gets no further samples; the others go on. `after_round` gets the number of
+// rounds done. When one threw DeviceLost nothing else is launched.
+//
+// On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
+// (1 s at most), and 4 times as long as a sample before the next. settled: warms up for at least
+// 1.5 s in all, and before each sample launches for 20 ms what it is about to time.
+//
+// `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
+std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
+                             Backend backend, const std::function<void(int)>& after_round,
+                             Telemetry* telemetry = nullptr);
+
+}  // namespace attnlab

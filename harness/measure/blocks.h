@@ -1,0 +1,43 @@
+// What a device said of itself around a kernel's timed samples, and whether it was in one and the
+// same state for all of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/record/readings.h"
+#include "kernels/api/telemetry.h"
+
+namespace attnlab {
+
+// Reads a device after every 50 ms of a contender's samples. One reading sees the last moment of
+// its block only: a GPU keeps its clock for milliseconds after the work has ended, and says little
+// of what is shorter than that.
+class BlockWatch {
+ public:
+  explicit BlockWatch(Telemetry* telemetry) : telemetry_(telemetry) {}  // null: reads nothing
+
+  // After each sample, before anything else happens on the device. `seconds`: what the sample took,
+  // with the rest or the load that belongs to it. A block ends with the sample that makes it 50 ms
+  // long.
+  void add_sample(double seconds);
+
+  // All blocks. Samples after the last whole block belong to it; where there is none, they are one
+  // block, read after the first of them.
+  std::vector<Block> finish();
+
+ private:
+  void read();
+
+  Telemetry* telemetry_;
+  std::vector<Block> blocks_;
+  Block open_;
+  double open_seconds_ = 0.0;
+};
+
+// Marks the blocks whose clock is more than 5 % off the median of all, or is missing where others
+// have one. `why_not`: why there are no blocks.
+BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s, const std::string& why_not);
+
+}  // namespace attnlab

@@ -1,0 +1,70 @@
+#include "harness/measure/possible_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/case.h"
+#include "harness/plan/gpus.h"
+#include "harness/plan/protocol.h"
+
+namespace attnlab {
+namespace {
+
+struct Rates {
+  int compute_capability;
+  double f16, tf32, f32;  // FLOP a clock and multiprocessor
+};
+
+// The peaks of the data sheets over SMs and boost clock (harness/plan/gpus.cpp names the sheets): a
+// multiprocessor's tensor cores finish so many fused multiply-adds, each two FLOP. Where sheets of
+// one capability differ, the larger.
+constexpr Rates kRates[] = {
+    {75, 1024, 0, 128},     // T4
+    {80, 2048, 1024, 128},  // A100
+    {86, 1024, 512, 256},   // A10
+    {89, 1024, 512, 256},   // L4
+    {90, 4096, 2048, 256},  // H100, H200
+};
+
+}  // namespace
+
+std::optional<double> flops_per_clock(int compute_capability, Dtype dtype, bool tf32) {
+  const auto found = std::ranges::find(kRates, compute_capability, &Rates::compute_capability);
+  if (found == std::end(kRates)) return std::nullopt;
+  if (dtype != Dtype::f32) return found->f16;
+  return tf32 ? std::max(found->tf32, found->f32) : found->f32;
+}
+
+std::string impossible_time(const Record& record) {
+  const Device& device = record.device;
+  if (device.backend != Backend::cuda || !record.time || !record.flops) return "";
+  const Case& point = record.point;
+  const Config& config = point.competitors.at(0).config;
+  const bool tf32 = products_of(point.problem, config) == reference::Products::tf32;
+  const double seconds = record.time->min_s;
+  const Flops& all = *record.flops;
+  const auto flops = static_cast<double>(all.executed.value_or(all.useful));
+  const auto rate = flops_per_clock(device.compute_capability, point.problem.dtype, tf32);
+  if (rate) {
+    const double floor = flops / (*rate * device.multiprocessors * device.max_clock_hz);
+    if (!(seconds >= floor)) {
+      return fmt::format(
+          "a sample of {:.4g} us is impossible: {:.4g} FLOPs take {:.4g} us at the least on this "
+          "GPU. Either the kernel did not run, or the clock is wrong",
+          1e6 * seconds, flops, 1e6 * floor);
+    }
+  }
+  if (record.protocol.cache == CacheState::hot || !record.compulsory_bytes) return "";
+  const Gpu* const row = find_gpu(device.name);
+  if (row == nullptr || !row->memory.bytes_per_s) return "";
+  const double floor = static_cast<double>(*record.compulsory_bytes) / *row->memory.bytes_per_s;
+  if (seconds >= floor) return "";
+  return fmt::format(
+      "a cold sample of {:.4g} us is impossible: {} bytes take {:.4g} us at the least on an {}. "
+      "Either the inputs were in a cache, or the clock is wrong",
+      1e6 * seconds, *record.compulsory_bytes, 1e6 * floor, row->name);
+}
+
+}  // namespace attnlab

@@ -1,0 +1,34 @@
+// A measured time against the measured ceilings of its device: the roofline of one point.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/measure/peaks.h"
+#include "harness/record/readings.h"
+#include "harness/record/record.h"
+#include "kernels/api/problem.h"
+
+namespace attnlab {
+
+// What one launch did.
+struct RoofWork {
+  double flops = 0.0;  // useful ones
+  double bytes = 0.0;  // compulsory ones
+  double seconds = 0.0;
+  std::optional<double> dram_bytes;  // counted ones
+};
+
+// Everything but source and reason. Bytes or seconds that are not positive give no number.
+Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks);
+
+// Of 16-bit products the tensor rate of the type, of fp32 ones the multiply-adds, of TF32 ones the
+// tensor rate of TF32; and the faster of reading HBM and copying there. Empty where the device's
+// peaks lack one: `reason` then says which.
+std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool tf32,
+                                         std::string& reason);
+
+// Of a record with a time; nothing for others.
+std::optional<Roof> roof_of(const Record& record, const KnownPeaks& known);
+
+}  // namespace attnlab

@@ -1,0 +1,66 @@
+// The values of axes: one item of a comma list -> its values, and their canonical text. Readers
+// throw std::invalid_argument with a sentence that holds the item.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/base/suggest.h"
+#include "kernels/api/problem.h"
+
+namespace attnlab {
+
+// Of one axis: a slip like 1:100000:+1 must not fill the memory.
+inline constexpr std::size_t kMostValues = 4096;
+
+// Without the blanks at both ends.
+std::string_view trim(std::string_view text);
+
+// Whole numbers: N, A:B:xF or A:B:+S.
+std::vector<std::int64_t> parse_sizes(std::string_view item);
+std::vector<std::int64_t> parse_counts(std::string_view item);  // may be 0
+std::vector<std::uint64_t> parse_seeds(std::string_view item);
+std::vector<std::int64_t> parse_flag(std::string_view item);  // 0 or 1
+
+std::vector<MaskSpec> parse_masks(std::string_view item);
+
+// "drawn", or the keys (or queries x keys) of each entry: "300+512", "100x300+512x512". Of the
+// result, `given` and both lists are set; they are empty where the lengths are drawn.
+std::vector<Lengths> parse_lengths(std::string_view item);
+
+std::vector<double> parse_probability(std::string_view item);
+std::vector<std::string> parse_kernel(std::string_view item);
+// MxN; 0: as the kernel itself chooses (v1: from sram).
+std::vector<std::pair<std::int64_t, std::int64_t>> parse_block(std::string_view item);
+
+// The value of an enumeration that to_string() calls `item`.
+template <class T, T... kValues>
+std::vector<T> parse_name(std::string_view item) {
+  for (const T value : {kValues...}) {
+    if (item == to_string(value)) return {value};
+  }
+  throw std::invalid_argument(
+      fmt::format("'{}' is unknown{}", item, suggestion(item, {to_string(kValues)...})));
+}
+
+// ---- Canonical text ----
+
+std::string text_of(std::int64_t value);
+std::string text_of(std::uint64_t value);
+std::string text_of(double value);
+std::string text_of(const std::string& value);
+std::string text_of(const Lengths& value);
+std::string text_of(const std::pair<std::int64_t, std::int64_t>& block);
+template <class T>
+std::string text_of(const T& value) {  // enumerations and masks
+  return to_string(value);
+}
+
+}  // namespace attnlab

@@ -1,0 +1,31 @@
+#include "harness/plan/case.h"
+
+#include "harness/plan/peer_names.h"
+
+namespace attnlab {
+
+const char* to_string(InputKind kind) {
+  switch (kind) {
+    case InputKind::normal: return "normal";
+    case InputKind::uniform: return "uniform";
+    case InputKind::integers: return "integers";
+    case InputKind::large_logits: return "large_logits";
+    case InputKind::outlier: return "outlier";
+    case InputKind::outlier_channel: return "outlier_channel";
+    case InputKind::file: return "file";
+  }
+  return "?";
+}
+
+reference::Products products_of(const Problem& problem, const Config& config) {
+  const bool tf32 = config.contains("tf32") && config.get("tf32") != 0;
+  return tf32 && problem.dtype == Dtype::f32 ? reference::Products::tf32
+                                             : reference::Products::storage;
+}
+
+bool wants_to_run(const Competitor& competitor) {
+  return (competitor.implementation != nullptr || is_peer(competitor.kernel)) &&
+         competitor.unsupported.empty() && competitor.skipped.empty();
+}
+
+}  // namespace attnlab

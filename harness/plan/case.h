@@ -1,0 +1,58 @@
+// One problem and all that compete on it: what a sweep is a list of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/api/implementation.h"
+#include "reference/storage.h"
+
+namespace attnlab {
+
+struct QkvTensors;
+
+// `file`: the user's own tensors; no value of the axis.
+enum class InputKind : std::uint8_t {
+  normal,
+  uniform,
+  integers,
+  large_logits,
+  outlier,
+  outlier_channel,
+  file
+};
+const char* to_string(InputKind kind);
+
+// One kernel that runs a case, or the reason why it does not.
+struct Competitor {
+  std::string kernel;  // or a peer, like "torch:flash" (harness/run/peer.h)
+  Backend backend = Backend::cpu;
+  // Null: a peer, or no such kernel on this backend.
+  const Implementation* implementation = nullptr;
+  Config config;  // that runs
+  Config asked;   // as it was asked for, where `config` fills in what it leaves open; else empty
+  std::string unsupported;  // not empty: recorded as `unsupported`
+  std::string skipped;      // not empty: recorded as `skipped` (an exclusion's reason)
+  bool tried = false;       // for tuning; nobody asked for it
+};
+
+// One problem with one set of inputs, and all that compete on it, interleaved.
+struct Case {
+  Problem problem;
+  InputKind input_kind = InputKind::normal;
+  std::uint64_t seed = 0;
+  std::vector<Competitor> competitors;
+  std::shared_ptr<const QkvTensors> input;  // InputKind::file: where q, k, v come from
+};
+
+// The precision of a kernel's products, which its twin has to share: TF32 with tf32 = 1, of f32
+// alone.
+reference::Products products_of(const Problem& problem, const Config& config);
+
+// Whether it takes part in its case at all: its kernel exists (or it is a peer), and is neither
+// unsupported nor skipped.
+bool wants_to_run(const Competitor& competitor);
+
+}  // namespace attnlab

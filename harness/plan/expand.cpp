@@ -1,0 +1,394 @@
+#include "harness/plan/expand.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "harness/base/errors.h"
+#include "harness/base/suggest.h"
+#include "harness/plan/axes.h"
+#include "harness/plan/lengths.h"
+#include "harness/plan/peer_names.h"
+#include "harness/plan/unsupported.h"
+#include "kernels/api/malformed_pattern.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::size_t kMostCases = 100'000;
+
+// Replaces every case by one case for each value; `member` says which part of the case it sets.
+template <class T, class Member>
+void multiply(std::vector<Case>& cases, const std::vector<T>& values, Member member) {
+  if (cases.size() * values.size() > kMostCases) {
+    throw UsageError(fmt::format("the axes have a product above {} cases", kMostCases));
+  }
+  std::vector<Case> product;
+  product.reserve(cases.size() * values.size());
+  for (const Case& base : cases) {
+    for (const T& value : values) {
+      product.push_back(base);
+      member(product.back()) = value;
+    }
+  }
+  cases = std::move(product);
+}
+
+// The problems in the order of the axes, without lengths and competitors.
+std::vector<Case> multiply_axes(const Axes& axes) {
+  std::vector<Case> cases(1);
+  multiply(cases, axes.pass, [](Case& c) -> Pass& { return c.problem.pass; });
+  multiply(cases, axes.dtype, [](Case& c) -> Dtype& { return c.problem.dtype; });
+  multiply(cases, axes.layout, [](Case& c) -> Layout& { return c.problem.layout; });
+  multiply(
+      cases, axes.batch, [](Case & c) -> auto& { return c.problem.batch; });
+  multiply(
+      cases, axes.heads, [](Case & c) -> auto& { return c.problem.num_heads_q; });
+  if (axes.heads_kv.empty()) {
+    for (Case& c : cases) c.problem.num_heads_kv = c.problem.num_heads_q;
+  } else {
+    multiply(
+        cases, axes.heads_kv, [](Case & c) -> auto& { return c.problem.num_heads_kv; });
+  }
+  multiply(
+      cases, axes.head_dim, [](Case & c) -> auto& { return c.problem.head_dim; });
+  multiply(
+      cases, axes.mask, [](Case & c) -> auto& { return c.problem.mask; });
+  multiply(
+      cases, axes.lengths, [](Case & c) -> auto& { return c.problem.lengths; });
+  multiply(
+      cases, axes.dropout, [](Case & c) -> auto& { return c.problem.dropout; });
+  if (axes.seqlen_q.empty() || axes.seqlen_k.empty()) {
+    const std::vector<std::int64_t> default_seqlen = {1024};
+    multiply(
+        cases, axes.seqlen.empty() ? default_seqlen : axes.seqlen,
+        [](Case & c) -> auto& { return c.problem.seqlen_k; });
+    for (Case& c : cases) c.problem.seqlen_q = c.problem.seqlen_k;
+  } else if (!axes.seqlen.empty()) {
+    throw UsageError("axis seqlen says nothing where both seqlen_q and seqlen_k are given");
+  }
+  if (!axes.seqlen_q.empty()) {
+    multiply(
+        cases, axes.seqlen_q, [](Case & c) -> auto& { return c.problem.seqlen_q; });
+  }
+  if (!axes.seqlen_k.empty()) {
+    multiply(
+        cases, axes.seqlen_k, [](Case & c) -> auto& { return c.problem.seqlen_k; });
+  }
+  multiply(
+      cases, axes.input_kind, [](Case & c) -> auto& { return c.input_kind; });
+  multiply(
+      cases, axes.seed, [](Case & c) -> auto& { return c.seed; });
+  for (Case& c : cases) c.problem.seed = c.seed;
+  return cases;
+}
+
+// Problem's invalid() in the words of the axes.
+std::string in_words_of_axes(std::string reason) {
+  const std::pair<std::string, std::string> words[] = {{"num_heads_q", "heads"},
+                                                       {"num_heads_kv", "heads_kv"}};
+  for (const auto& [field, axis] : words) {
+    for (std::size_t at = reason.find(field); at != std::string::npos; at = reason.find(field)) {
+      reason.replace(at, field.size(), axis);
+    }
+  }
+  return reason;
+}
+
+std::vector<std::string> kernels_of(const Registry& registry, Backend backend) {
+  std::vector<std::string> names;
+  for (const Implementation* implementation : registry.all()) {
+    if (implementation->backend == backend) names.push_back(implementation->name);
+  }
+  return names;
+}
+
+// The configs that come out of `base` when `values` are set, without those that are there already.
+template <class T, class Set>
+std::vector<Config> multiply_configs(const std::vector<Config>& base, const std::vector<T>& values,
+                                     Set set) {
+  if (values.empty()) return base;
+  std::vector<Config> configs;
+  for (const Config& config : base) {
+    for (const T& value : values) {
+      Config changed = config;
+      set(changed, value);
+      if (std::find(configs.begin(), configs.end(), changed) == configs.end()) {
+        configs.push_back(changed);
+      }
+    }
+  }
+  return configs;
+}
+
+// Every config that the axes ask of a kernel: only what it declares is set, so that a kernel
+// without stages runs once and not once for each number of stages.
+std::vector<Config> make_configs(const Axes& axes, const Implementation& implementation) {
+  const auto set_declared = [](Config& config, const std::string& name, std::int64_t value) {
+    if (config.contains(name)) config.set(name, value);
+  };
+  std::vector<Config> configs = multiply_configs({default_config(implementation)}, axes.block,
+                                                 [&](Config& config, const auto& block) {
+                                                   set_declared(config, "block_m", block.first);
+                                                   set_declared(config, "block_n", block.second);
+                                                 });
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    configs = multiply_configs(configs, axes.*row.member, [&](Config& config, std::int64_t value) {
+      set_declared(config, row.help.name, value);
+    });
+  }
+  return configs;
+}
+
+bool is_given(const Axes& axes, std::string_view name) {
+  if (name.starts_with("block_")) return !axes.block.empty();
+  return std::ranges::any_of(config_axis_rows(), [&](const ConfigAxisRow& row) {
+    return row.help.name == name && !(axes.*row.member).empty();
+  });
+}
+
+// Whether the axes leave a value to the kernel: by no word of it, or by the 0 or -1 that says so.
+bool is_open(const Axes& axes, const ConfigAxis& axis, std::int64_t value) {
+  return value == axis.default_value && (value <= 0 || !is_given(axes, axis.name));
+}
+
+// The configs that tuning tries: what `configs` leave open takes each value that the kernel wants
+// tried, all with all.
+std::vector<Config> add_tried(std::vector<Config> configs, const Axes& axes,
+                              const Implementation& implementation) {
+  for (int i = 0; i < implementation.num_axes; ++i) {
+    const ConfigAxis& axis = implementation.axes[i];
+    if (axis.tried.empty()) continue;
+    std::vector<Config> more;
+    for (const Config& config : configs) {
+      const std::vector<std::int64_t> own = {config.get(axis.name)};
+      const bool open = is_open(axes, axis, own.front());
+      for (const std::int64_t value : open ? axis.tried : std::span<const std::int64_t>(own)) {
+        more.push_back(config);
+        more.back().set(axis.name, value);
+      }
+    }
+    configs = std::move(more);
+  }
+  return configs;
+}
+
+// Throws where no kernel that has these axes takes the values on any problem.
+void refuse_impossible(const std::string& what, const Config& values,
+                       const std::vector<const Implementation*>& kernels) {
+  std::string first_reason;
+  for (const Implementation* kernel : kernels) {
+    const Config declared = default_config(*kernel);
+    const bool has_them = std::ranges::all_of(
+        values.values(), [&](const auto& value) { return declared.contains(value.first); });
+    if (!has_them) continue;
+    const std::string reason = invalid(values, *kernel);
+    if (reason.empty()) return;
+    if (first_reason.empty()) first_reason = reason;
+  }
+  if (!first_reason.empty()) throw UsageError(fmt::format("{}: {}", what, first_reason));
+}
+
+// What is wrong with the values of axes whatever the problem.
+void check_axes(const Axes& axes, const std::vector<const Implementation*>& kernels) {
+  for (const MaskSpec& mask : axes.mask) {
+    const std::string reason = mask.blocks ? malformed_pattern(*mask.blocks) : "";
+    if (!reason.empty()) throw UsageError(fmt::format("mask '{}': {}", to_string(mask), reason));
+  }
+  Config values;
+  for (const auto& [block_m, block_n] : axes.block) {
+    values.set("block_m", block_m);
+    values.set("block_n", block_n);
+    refuse_impossible(fmt::format("block {}x{}", block_m, block_n), values, kernels);
+  }
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    for (const std::int64_t value : axes.*row.member) {
+      values = {};
+      values.set(row.help.name, value);
+      refuse_impossible(fmt::format("{} {}", row.help.name, value), values, kernels);
+    }
+  }
+}
+
+// All that might compete, whatever the problem.
+std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Registry& registry,
+                                         const Device& device) {
+  const std::vector<std::string> available = kernels_of(registry, device.backend);
+  std::vector<std::string> names = axes.kernel;
+  if (names.empty()) names = available.empty() ? generations() : available;
+  std::vector<const Implementation*> kernels;
+  for (const std::string& name : names) {
+    check_kernel_name(name, registry);
+    const Implementation* kernel = registry.find(name, device.backend);
+    if (kernel != nullptr) kernels.push_back(kernel);
+  }
+  check_axes(axes, kernels);
+  std::vector<Competitor> competitors;
+  for (const std::string& name : names) {
+    Competitor competitor{.kernel = name, .backend = device.backend};
+    competitor.implementation = registry.find(name, device.backend);
+    if (competitor.implementation == nullptr) {
+      competitor.unsupported =
+          available.empty()
+              ? fmt::format("there are no kernels on backend {}", to_string(device.backend))
+              : fmt::format("no kernel '{}' on backend {}; there are: {}", name,
+                            to_string(device.backend), fmt::join(available, ", "));
+      competitors.push_back(competitor);
+      continue;
+    }
+    const std::vector<Config> configs = make_configs(axes, *competitor.implementation);
+    for (const Config& config : configs) {
+      competitor.config = config;
+      competitors.push_back(competitor);
+    }
+    if (!tune) continue;
+    competitor.tried = true;
+    for (const Config& config : add_tried(configs, axes, *competitor.implementation)) {
+      competitor.config = config;
+      competitors.push_back(competitor);
+    }
+  }
+  return competitors;
+}
+
+// Adds those of `more` that are not there yet.
+void add_competitors(std::vector<Competitor>& competitors, const std::vector<Competitor>& more) {
+  for (const Competitor& other : more) {
+    const bool is_there =
+        std::any_of(competitors.begin(), competitors.end(), [&](const Competitor& competitor) {
+          return competitor.kernel == other.kernel && competitor.config == other.config;
+        });
+    if (!is_there) competitors.push_back(other);
+  }
+}
+
+// On this problem: a config that leaves values open becomes the one that runs, so that two ways to
+// ask for it are one competitor.
+std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> competitors,
+                               const Device& device) {
+  for (Competitor& competitor : competitors) {
+    if (competitor.implementation == nullptr) continue;
+    const Implementation& kernel = *competitor.implementation;
+    competitor.unsupported = why_unsupported(kernel, competitor.config, problem, device);
+    if (!competitor.unsupported.empty()) continue;
+    const Config filled = resolved(kernel, problem, competitor.config, device);
+    if (filled != competitor.config) competitor.asked = std::exchange(competitor.config, filled);
+  }
+  // Nobody asked for what was only to be tried.
+  std::erase_if(competitors, [](const Competitor& competitor) {
+    return competitor.tried && !competitor.unsupported.empty();
+  });
+  std::vector<Competitor> different;
+  add_competitors(different, competitors);
+  return different;
+}
+
+bool matches(const Exclusion& exclusion, const Case& point, const Competitor& competitor) {
+  return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
+    const auto& [axis, values] = condition;
+    const std::string value = find_axis(axis, "exclude").value_of(point, competitor);
+    return std::find(values.begin(), values.end(), value) != values.end();
+  });
+}
+
+// Marks what the sweep leaves out. An exclusion without a point is a mistake in the file, unless
+// flags replaced the axes it speaks of.
+void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry& registry) {
+  for (std::size_t i = 0; i < sweep.exclude.size(); ++i) {
+    const Exclusion& exclusion = sweep.exclude[i];
+    for (const auto& [axis, values] : exclusion.where) {
+      if (axis != "kernel") continue;
+      for (const std::string& name : values) check_kernel_name(name, registry);
+    }
+    bool found = false;
+    for (Case& point : cases) {
+      for (Competitor& competitor : point.competitors) {
+        if (!matches(exclusion, point, competitor)) continue;
+        found = true;
+        if (competitor.skipped.empty()) competitor.skipped = exclusion.reason;
+      }
+    }
+    if (!found && !sweep.overridden) {
+      throw UsageError(fmt::format("exclude[{}]: matches no point of the sweep", i));
+    }
+  }
+}
+
+// The cases of one product.
+std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& registry,
+                                 const Device& device) {
+  std::vector<Case> cases = multiply_axes(axes);
+  const std::vector<Competitor> competitors = make_competitors(axes, tune, registry, device);
+  for (Case& point : cases) {
+    Problem& problem = point.problem;
+    problem.lengths = make_lengths(problem);
+    if (const std::string reason = invalid(problem); !reason.empty()) {
+      throw UsageError(fmt::format("axes: {} (in {})", in_words_of_axes(reason), problem.id()));
+    }
+    point.competitors = put_to(problem, competitors, device);
+  }
+  return cases;
+}
+
+// Peers compete on every case, whatever kernels do.
+void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
+               const Device& device) {
+  for (Case& point : cases) {
+    for (const std::string& peer : peers) {
+      point.competitors.push_back(
+          {.kernel = peer,
+           .backend = device.backend,
+           .unsupported = device.name.empty() ? no_device(device.backend)
+                                              : unsupported_by_peer(peer, point.problem, device)});
+    }
+  }
+}
+
+// Adds the cases of another product: of a problem that is there already, only the competitors that
+// are new, so that all that compete on a problem are timed together.
+class CaseList {
+ public:
+  void add(std::vector<Case> cases) {
+    for (Case& point : cases) {
+      const std::string key =
+          fmt::format("{} {} {}", point.problem.id(), to_string(point.input_kind), point.seed);
+      const auto [place, is_new] = places_.emplace(key, cases_.size());
+      if (is_new) {
+        cases_.push_back(std::move(point));
+      } else {
+        add_competitors(cases_[place->second].competitors, point.competitors);
+      }
+    }
+  }
+  std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  std::vector<Case> cases_;
+  std::map<std::string, std::size_t> places_;
+};
+
+std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
+                                  const Device& device) {
+  CaseList list;
+  for (const Axes& axes : sweep.axes) list.add(expand_product(axes, sweep.tune, registry, device));
+  std::vector<Case> cases = list.take();
+  for (Case& point : cases) point.input = sweep.input;
+  add_peers(cases, sweep.peers, device);
+  exclude_points(cases, sweep, registry);
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device) {
+  try {
+    return expand_products(sweep, registry, device);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", sweep.source, error.what()));
+  }
+}
+
+}  // namespace attnlab

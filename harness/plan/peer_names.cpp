@@ -1,0 +1,83 @@
+#include "harness/plan/peer_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/base/errors.h"
+#include "harness/base/suggest.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::string_view kPrefix = "torch:";
+constexpr std::array<std::string_view, 5> kBackends = {"eager", "flash", "efficient", "cudnn",
+                                                       "math"};
+
+// The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
+std::string blind_row(const Problem& problem) {
+  const std::vector<std::uint8_t> blocks = make_block_pattern(problem);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const Mask mask = make_mask(problem, b, view_block_pattern(problem, blocks.data()));
+    for (std::int64_t row = 0; row < problem.seqlen_q; ++row) {
+      if (visible_keys(mask, row) == 0) return fmt::format("row {} of batch entry {}", row, b);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> parse_peers(std::string_view text) {
+  std::vector<std::string> known;
+  for (const std::string_view backend : kBackends)
+    known.push_back(fmt::format("torch:{}", backend));
+  std::vector<std::string> peers;
+  std::string prefix;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string name(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
+      prefix = name.substr(0, colon + 1);
+    } else {
+      name.insert(0, prefix);
+    }
+    if (std::ranges::find(known, name) == known.end()) {
+      throw UsageError(
+          fmt::format("--peer: there is no peer '{}'{}", name, suggestion(name, known)));
+    }
+    if (std::ranges::find(peers, name) == peers.end()) peers.push_back(name);
+  }
+  return peers;
+}
+
+bool is_peer(std::string_view kernel) { return kernel.starts_with(kPrefix); }
+
+std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
+                                const Device& device) {
+  const std::string_view backend = peer_backend(peer);
+  const bool is_cuda = device.backend == Backend::cuda;
+  if (problem.layout == Layout::packed) {
+    return "PyTorch's scaled_dot_product_attention takes no packed sequences";
+  }
+  if (!is_cuda && (backend == "efficient" || backend == "cudnn")) {
+    return fmt::format("PyTorch has no {} backend on a CPU", backend);
+  }
+  if (is_cuda && problem.dtype == Dtype::f32 && (backend == "flash" || backend == "cudnn")) {
+    return fmt::format("PyTorch's {} backend takes f16 and bf16 only", backend);
+  }
+  const MaskSpec& mask = problem.mask;
+  if (is_cuda && backend == "flash" && (mask.window || mask.padding || mask.blocks)) {
+    return "PyTorch's flash backend takes no mask but a causal one";
+  }
+  if (const std::string row = blind_row(problem); !row.empty()) {
+    return row + " sees no key: PyTorch gives NaN there";
+  }
+  return "";
+}
+
+std::string_view peer_backend(std::string_view peer) { return peer.substr(kPrefix.size()); }
+
+}  // namespace attnlab

@@ -1,0 +1,68 @@
+#include "harness/plan/protocol.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "harness/base/errors.h"
+
+namespace attnlab {
+
+const char* to_string(CacheState cache) { return cache == CacheState::hot ? "hot" : "cold"; }
+
+const char* to_string(Regime regime) { return regime == Regime::burst ? "burst" : "settled"; }
+
+Protocol default_protocol(Backend backend) {
+  Protocol protocol;
+  if (backend == Backend::cuda) {
+    protocol.min_rounds = 30;
+    protocol.warmup_seconds = 0.5;
+    protocol.warmup_launches = 10;
+  }
+  return protocol;
+}
+
+Protocol resolve(const ProtocolSettings& settings, Backend backend) {
+  Protocol protocol = default_protocol(backend);
+  const auto take = [](auto& member, const auto& setting) {
+    if (setting) member = *setting;
+  };
+  take(protocol.min_rounds, settings.min_rounds);
+  protocol.max_rounds = std::max(protocol.max_rounds, protocol.min_rounds);
+  take(protocol.max_rounds, settings.max_rounds);
+  protocol.min_rounds = std::min(protocol.min_rounds, protocol.max_rounds);
+  take(protocol.max_seconds, settings.max_seconds);
+  take(protocol.interval, settings.interval);
+  take(protocol.warmup_seconds, settings.warmup_seconds);
+  take(protocol.warmup_launches, settings.warmup_launches);
+  take(protocol.cache, settings.cache);
+  take(protocol.regime, settings.regime);
+  take(protocol.verify_multiply_adds, settings.verify_multiply_adds);
+  if (backend == Backend::cpu && protocol.cache == CacheState::cold) {
+    throw UsageError("protocol.cache: cold is measured on GPUs only: write hot, or --backend cuda");
+  }
+  return protocol;
+}
+
+std::string to_string(const Protocol& protocol, Backend backend) {
+  const Protocol defaults = default_protocol(backend);
+  std::vector<std::string> parts;
+  const auto add = [&](const char* key, auto value, auto default_value) {
+    if (value != default_value) parts.push_back(fmt::format("{}={}", key, value));
+  };
+  add("min_rounds", protocol.min_rounds, defaults.min_rounds);
+  add("max_rounds", protocol.max_rounds, defaults.max_rounds);
+  add("max_seconds", protocol.max_seconds, defaults.max_seconds);
+  add("interval", protocol.interval, defaults.interval);
+  add("warmup_seconds", protocol.warmup_seconds, defaults.warmup_seconds);
+  add("warmup_launches", protocol.warmup_launches, defaults.warmup_launches);
+  add("cache", std::string_view(to_string(protocol.cache)), to_string(defaults.cache));
+  add("regime", std::string_view(to_string(protocol.regime)), to_string(defaults.regime));
+  add("verify_multiply_adds", protocol.verify_multiply_adds, defaults.verify_multiply_adds);
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+}  // namespace attnlab

@@ -1,0 +1,55 @@
+// How a case is measured and verified.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels/api/device.h"
+
+namespace attnlab {
+
+// hot: launches find the inputs where the launch before left them. cold: they go round through so
+// many copies of the inputs that no cache holds one until it is read again.
+enum class CacheState : std::uint8_t { hot, cold };
+const char* to_string(CacheState cache);
+
+// burst: the device rests between samples, and is cool. settled: it is under load all the time, and
+// a GPU's clock is what its power limit leaves.
+enum class Regime : std::uint8_t { burst, settled };
+const char* to_string(Regime regime);
+
+// How each case is measured and verified (docs: results/README.md). The values here are those of
+// the CPU.
+struct Protocol {
+  int min_rounds = 9;  // interleaved rounds that every competitor gets
+  int max_rounds = 100;
+  double max_seconds = 15.0;  // hard stop of the timing of one competitor
+  double interval = 0.005;    // stop when the 95 % interval of the median is within this share
+  double warmup_seconds = 0.2;
+  int warmup_launches = 1;  // at least
+  CacheState cache = CacheState::hot;
+  Regime regime = Regime::burst;
+  std::int64_t verify_multiply_adds = std::int64_t{1} << 28;  // budget of the oracle for one case
+  bool operator==(const Protocol&) const = default;
+};
+
+Protocol default_protocol(Backend backend);
+
+// What a sweep says of its protocol; the rest is the backend's default.
+struct ProtocolSettings {
+  std::optional<int> min_rounds, max_rounds, warmup_launches;
+  std::optional<double> max_seconds, interval, warmup_seconds;
+  std::optional<CacheState> cache;
+  std::optional<Regime> regime;
+  std::optional<std::int64_t> verify_multiply_adds;
+  bool operator==(const ProtocolSettings&) const = default;
+};
+
+// Throws UsageError where the two do not go together: cold caches on a CPU.
+Protocol resolve(const ProtocolSettings& settings, Backend backend);
+
+// What set_protocol() takes: the keys that differ from the backend's defaults; "" if none does.
+std::string to_string(const Protocol& protocol, Backend backend);
+
+}  // namespace attnlab

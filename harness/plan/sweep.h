@@ -1,0 +1,77 @@
+// What to run: axes whose product (or several, and their union) is a list of cases. A sweep comes
+// from a JSON file, from flags, or from a file with axes overridden by flags; all three pass
+// through the same grammar, so a key of the file and a flag of the same name take the same values.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/plan/case.h"
+#include "harness/plan/protocol.h"
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+
+// The axes in the order in which the product is formed: the first changes slowest. An empty
+// optional axis is "the kernel's default" or "the same as".
+struct Axes {
+  std::vector<Pass> pass = {Pass::fwd};
+  std::vector<Dtype> dtype = {Dtype::f32};
+  std::vector<Layout> layout = {Layout::bshd};
+  std::vector<std::int64_t> batch = {1};
+  std::vector<std::int64_t> heads = {8};
+  std::vector<std::int64_t> heads_kv;  // empty: as heads
+  std::vector<std::int64_t> head_dim = {64};
+  std::vector<MaskSpec> mask = {MaskSpec{}};
+  std::vector<Lengths> lengths = {
+      Lengths{}};  // not `given`: drawn from the seed; kind is left open
+  std::vector<double> dropout = {0.0};
+  std::vector<std::int64_t> seqlen;  // both, unless one of the next two is given; empty: 1024
+  std::vector<std::int64_t> seqlen_q;
+  std::vector<std::int64_t> seqlen_k;
+  std::vector<InputKind> input_kind = {InputKind::normal};
+  std::vector<std::uint64_t> seed = {7};
+  std::vector<std::string> kernel;  // empty: every kernel of the backend
+  // Of the kernels' configs; empty: their defaults.
+  std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n
+  std::vector<std::int64_t> sram;
+  std::vector<std::int64_t> warps;
+  std::vector<std::int64_t> stages;
+  std::vector<std::int64_t> consumers;
+  std::vector<std::int64_t> producer;
+  std::vector<std::int64_t> overlap;
+  std::vector<std::int64_t> ping_pong;
+  std::vector<std::int64_t> deterministic;
+  std::vector<std::int64_t> schedule_seed;
+  std::vector<std::int64_t> tf32;
+};
+
+enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
+
+// Points that match every named value are recorded as skipped with the reason.
+struct Exclusion {
+  std::vector<std::pair<std::string, std::vector<std::string>>> where;  // axis -> canonical values
+  std::string reason;
+};
+
+struct Sweep {
+  std::string name;
+  std::string description;
+  std::string source;  // the file it came from, or "command line"
+  BackendChoice backend = BackendChoice::automatic;
+  std::vector<Axes> axes = {Axes{}};  // the union of their products
+  std::vector<std::string> peers;     // that compete with the kernels on every case
+  std::vector<Exclusion> exclude;
+  bool tune = false;  // every config that a kernel wants tried, where axes leave its values open
+  bool overridden = false;  // flags replaced axes of the file: an exclusion may match no point
+  ProtocolSettings protocol;
+  std::shared_ptr<const QkvTensors> input;  // not null: of all cases (use_input_file() sets it)
+};
+
+}  // namespace attnlab

@@ -1,0 +1,274 @@
+// The strict reader of sweep files; sweeps/README.md describes the format.
+#include "harness/plan/sweep_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/errors.h"
+#include "harness/base/strict_json.h"
+#include "harness/base/suggest.h"
+#include "harness/plan/axes.h"
+#include "kernels/api/text.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSweepSchema = "attnlab.sweep/1";
+
+[[noreturn]] void fail(const std::string& where, const std::string& why) {
+  throw UsageError(fmt::format("{}: {}", where, why));
+}
+
+// "line 3, column 10" of the byte that the parser read last.
+std::string place_of(const std::string& text, std::size_t bytes_read) {
+  const std::size_t last = std::min(bytes_read, text.size() + 1);
+  const std::string before = text.substr(0, last == 0 ? 0 : last - 1);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') + 1;  // 0 on the first line
+  return fmt::format("line {}, column {}", lines + 1, before.size() - line_start + 1);
+}
+
+Json parse(const std::string& text, const std::string& file) {
+  constexpr int kDeepest = 16;
+  try {
+    return parse_strict_json(text, kDeepest, file);
+  } catch (const Json::parse_error& error) {  // "[...] parse error at line 3, column 0: why"
+    const std::string what = error.what();
+    const std::size_t why = what.find(": ");
+    fail(file, fmt::format("not JSON: {}: {}", place_of(text, error.byte),
+                           why == std::string::npos ? what : what.substr(why + 2)));
+  } catch (const Json::exception& error) {  // a number that is too large
+    fail(file, fmt::format("not JSON: {}", error.what()));
+  }
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& known,
+                const std::string& where) {
+  if (!object.is_object()) fail(where, "must be an object");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      fail(where, fmt::format("unknown key '{}'{}", key, suggestion(key, known)));
+    }
+  }
+}
+
+std::string read_string(const Json& value, const std::string& where) {
+  if (!value.is_string()) fail(where, "must be a string");
+  if (value.get<std::string>().empty()) fail(where, "must not be empty");
+  return value;
+}
+
+template <class T>
+T read_number(const Json& value, T minimum, T maximum, const std::string& where) {
+  const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
+  if (!right_type) {
+    fail(where, std::is_integral_v<T> ? "must be a whole number" : "must be a number");
+  }
+  const double number = value.get<double>();
+  if (!(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
+    fail(where, fmt::format("{} is outside [{}, {}]", value.dump(), minimum, maximum));
+  }
+  return value.get<T>();
+}
+
+// The values of an axis as the comma list that set_axis() takes: a file may write a number, a
+// string in the grammar of the flags, or an array of these.
+std::string axis_text(const Json& value, const std::string& where) {
+  if (value.is_string()) return value;
+  if (value.is_number()) return value.dump();
+  if (!value.is_array()) fail(where, "must be a number, a string or an array of these");
+  if (value.empty()) fail(where, "must not be empty");
+  std::string text;
+  for (const Json& item : value) {
+    if (item.is_array()) fail(where, "must not hold an array in an array");
+    text += (&item == &value.front() ? "" : ",") + axis_text(item, where);
+  }
+  return text;
+}
+
+Axes read_product(const Json& json, const std::string& where) {
+  if (!json.is_object()) fail(where, "must be an object");
+  Axes axes;
+  for (const auto& [axis, value] : json.items()) {
+    const std::string key = fmt::format("{}.{}", where, axis);
+    find_axis(axis, where).set(axes, axis_text(value, key), key);
+  }
+  return axes;
+}
+
+// An object is one product; an array of objects is the union of several.
+std::vector<Axes> read_axes(const Json& json, const std::string& where) {
+  if (!json.is_array()) return {read_product(json, where)};
+  if (json.empty()) fail(where, "must not be empty");
+  std::vector<Axes> products;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    products.push_back(read_product(json[i], fmt::format("{}[{}]", where, i)));
+  }
+  return products;
+}
+
+Exclusion read_exclusion(const Json& json, const std::string& where) {
+  check_keys(json, {"where", "reason"}, where);
+  if (!json.contains("where")) fail(where, "key 'where' is missing");
+  if (!json.contains("reason")) {
+    fail(where, "key 'reason' is missing: say why the points are left out");
+  }
+  Exclusion exclusion;
+  exclusion.reason = read_string(json["reason"], where + ".reason");
+  const Json& conditions = json["where"];
+  if (!conditions.is_object() || conditions.empty()) {
+    fail(where + ".where", "must be an object that names at least one axis");
+  }
+  for (const auto& [axis, value] : conditions.items()) {
+    const std::string key = fmt::format("{}.where.{}", where, axis);
+    const AxisGrammar& grammar = find_axis(axis, where + ".where");
+    Axes axes;
+    grammar.set(axes, axis_text(value, key), key);
+    exclusion.where.emplace_back(axis, grammar.values(axes));
+  }
+  return exclusion;
+}
+
+// The one of `values` whose name the key has.
+template <class T>
+T read_word(const Json& json, std::initializer_list<T> values, const std::string& where) {
+  std::string known;
+  for (const T value : values) {
+    if (json == to_string(value)) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : " or ", to_string(value));
+  }
+  fail(where, fmt::format("{} is not {}", json.dump(), known));
+}
+
+// `protocol` with the keys of `json` replaced.
+ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
+                               const std::string& where) {
+  check_keys(json,
+             {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
+              "warmup_launches", "cache", "regime", "verify_multiply_adds"},
+             where);
+  constexpr int kMostRounds = 100000;
+  const auto key_of = [&](const char* key) { return fmt::format("{}.{}", where, key); };
+  const auto read = [&]<class T>(const char* key, std::optional<T>& member, T minimum, T maximum) {
+    if (json.contains(key)) member = read_number<T>(json[key], minimum, maximum, key_of(key));
+  };
+  read("min_rounds", protocol.min_rounds, 1, kMostRounds);
+  read("max_rounds", protocol.max_rounds, 1, kMostRounds);
+  read("max_seconds", protocol.max_seconds, 1e-3, 86400.0);
+  read("interval", protocol.interval, 0.0, 1.0);
+  read("warmup_seconds", protocol.warmup_seconds, 0.0, 3600.0);
+  read("warmup_launches", protocol.warmup_launches, 1, kMostRounds);
+  read("verify_multiply_adds", protocol.verify_multiply_adds, std::int64_t{1},
+       std::int64_t{1} << 50);
+  if (json.contains("cache")) {
+    protocol.cache = read_word(json["cache"], {CacheState::hot, CacheState::cold}, key_of("cache"));
+  }
+  if (json.contains("regime")) {
+    protocol.regime = read_word(json["regime"], {Regime::burst, Regime::settled}, key_of("regime"));
+  }
+  if (protocol.max_rounds && protocol.min_rounds && *protocol.max_rounds < *protocol.min_rounds) {
+    fail(key_of("max_rounds"),
+         fmt::format("{} is below min_rounds = {}", *protocol.max_rounds, *protocol.min_rounds));
+  }
+  return protocol;
+}
+
+std::string read_name(const Json& json, const std::string& where) {
+  const std::string name = read_string(json, where);
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  };
+  if (!std::all_of(name.begin(), name.end(), allowed)) {
+    fail(where, fmt::format("'{}' names result files: use letters, digits, '-', '_', '.'", name));
+  }
+  return name;
+}
+
+// "; did you mean 'sweeps/quick.json'?", if a sweep of nearly that name lies in the same folder.
+std::string similar_file(const std::filesystem::path& file) {
+  std::vector<std::string> names;
+  std::error_code error;
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (is_sweep_name(entry.path())) names.push_back(entry.path().filename().string());
+  }
+  const std::string best = nearest(file.filename().string(), names);
+  if (best.empty()) return "";
+  return fmt::format("; did you mean '{}'?", (file.parent_path() / best).string());
+}
+
+}  // namespace
+
+bool is_sweep_name(const std::filesystem::path& path) {
+  return path.extension() == ".json" && path.stem().extension() != ".schema";
+}
+
+Sweep read_sweep(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::ifstream stream(path);
+  if (!std::filesystem::exists(path)) {
+    const std::string similar = similar_file(path);
+    fail(file, "no such file" + (similar.empty() ? "; attnlab list shows the sweeps" : similar));
+  }
+  if (!stream || !std::filesystem::is_regular_file(path)) fail(file, "cannot be read as a file");
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const Json json = parse(text, file);
+  check_keys(json,
+             {"$schema", "schema", "name", "description", "backend", "axes", "exclude", "protocol"},
+             file);
+  for (const char* key : {"schema", "name", "axes"}) {
+    if (!json.contains(key)) fail(file, fmt::format("key '{}' is missing", key));
+  }
+  if (json["schema"] != kSweepSchema) {
+    fail(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kSweepSchema));
+  }
+  if (json.contains("$schema")) read_string(json["$schema"], file + ": $schema");  // for editors
+  Sweep sweep;
+  sweep.source = file;
+  sweep.name = read_name(json["name"], file + ": name");
+  if (json.contains("description")) {
+    sweep.description = read_string(json["description"], file + ": description");
+  }
+  if (json.contains("backend")) {
+    const std::string where = file + ": backend";
+    sweep.backend = parse_backend(read_string(json["backend"], where), where);
+  }
+  sweep.axes = read_axes(json["axes"], file + ": axes");
+  if (json.contains("exclude")) {
+    const Json& exclude = json["exclude"];
+    if (!exclude.is_array()) fail(file + ": exclude", "must be an array");
+    for (std::size_t i = 0; i < exclude.size(); ++i) {
+      sweep.exclude.push_back(read_exclusion(exclude[i], fmt::format("{}: exclude[{}]", file, i)));
+    }
+  }
+  if (json.contains("protocol")) {
+    sweep.protocol = read_protocol(sweep.protocol, json["protocol"], file + ": protocol");
+  }
+  return sweep;
+}
+
+void set_protocol(Sweep& sweep, std::string_view text, const std::string& where) {
+  Json json = Json::object();
+  for (const std::string_view item : split(text, ',')) {
+    const std::size_t equals = item.find('=');
+    const std::string_view value_text = item.substr(std::min(equals, item.size() - 1) + 1);
+    Json value = Json::parse(value_text, nullptr, false);
+    if (equals == std::string_view::npos || value_text.empty()) {
+      fail(where, fmt::format("'{}' is not KEY=VALUE, like min_rounds=3 or cache=cold", item));
+    }
+    if (value.is_discarded()) value = value_text;  // a word
+    const std::string key(item.substr(0, equals));
+    if (json.contains(key)) fail(where, fmt::format("{} is given twice", key));
+    json[key] = value;
+  }
+  sweep.protocol = read_protocol(sweep.protocol, json, where);
+}
+
+}  // namespace attnlab

@@ -1,0 +1,23 @@
+// Sweep files, whose format sweeps/README.md describes, and the flags that share their grammar.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "harness/plan/sweep.h"
+
+namespace attnlab {
+
+// Whether a file is a sweep by its name: *.json, but no JSON Schema, *.schema.json.
+bool is_sweep_name(const std::filesystem::path& path);
+
+// Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
+// misspelt (with the nearest known name), out of range, or of the wrong type.
+Sweep read_sweep(const std::filesystem::path& path);
+
+// Sets keys of the protocol: "min_rounds=3,warmup_seconds=0.1", with the keys of a sweep file's
+// protocol. Throws UsageError, led by `where`.
+void set_protocol(Sweep& sweep, std::string_view text, const std::string& where);
+
+}  // namespace attnlab

@@ -1,0 +1,28 @@
+#include "harness/plan/unsupported.h"
+
+#include <fmt/format.h>
+
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+
+std::string no_device(Backend backend) {
+  return fmt::format("this machine has no {} device: {}", to_string(backend),
+                     why_no_device(backend));
+}
+
+std::string why_unsupported(const Implementation& implementation, const Config& config,
+                            const Problem& problem, const Device& device) {
+  if (device.name.empty()) {
+    return no_device(device.backend);
+  }
+  if (problem.mask.blocks) {
+    const std::string reason =
+        unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
+    if (!reason.empty()) return reason;
+  }
+  const std::string reason = invalid(config, implementation);
+  return reason.empty() ? implementation.unsupported(problem, config, device) : reason;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// What the parts of a record have in common as JSON.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "harness/record/readings.h"
+#include "harness/record/record.h"
+
+namespace attnlab {
+
+// JSON has no NaN and no infinity, and a silent null would hide a failure.
+inline nlohmann::ordered_json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+template <class T, class Convert>
+nlohmann::ordered_json optional(const std::optional<T>& value, Convert convert) {
+  return value ? convert(*value) : nlohmann::ordered_json(nullptr);
+}
+
+inline nlohmann::ordered_json optional_number(const std::optional<double>& value) {
+  return optional(value, number);
+}
+
+nlohmann::ordered_json telemetry_json(const BlockTelemetry& telemetry);
+nlohmann::ordered_json energy_json(const EnergyRecord& energy);
+nlohmann::ordered_json executed_json(const ExecutedKernel& kernel);
+nlohmann::ordered_json evidence_json(const Record& record);  // which has one
+// What was counted, but for the bytes, which stand in `traffic`. Null where nothing was.
+nlohmann::ordered_json counters_json(const std::optional<Counted>& counted);
+nlohmann::ordered_json cache_claim_json(const CacheClaim& claim);
+nlohmann::ordered_json roof_json(const Roof& roof);
+
+}  // namespace attnlab

@@ -1,0 +1,88 @@
+#include "harness/record/json_parts.h"
+
+#include <algorithm>
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool all_pass(const std::vector<reference::Verdict>& verdicts) {
+  return !verdicts.empty() && std::ranges::all_of(verdicts, &reference::Verdict::pass);
+}
+
+// Of a multiprocessor's cycles with a warp on it, those with a tensor pipe at work.
+std::optional<double> tensor_active_percent(const HardwareCounts& counts) {
+  if (!counts.tensor_active_cycles || !counts.active_cycles) return std::nullopt;
+  if (!(*counts.active_cycles > 0.0)) return std::nullopt;
+  return 100.0 * *counts.tensor_active_cycles / *counts.active_cycles;
+}
+
+const char* to_string(L2State state) { return state == L2State::steady ? "steady" : "swept"; }
+
+}  // namespace
+
+Json executed_json(const ExecutedKernel& kernel) {
+  const bool has_shape = kernel.grid[0] != 0;  // a peer's operators on a CPU have none
+  return {{"symbol", kernel.symbol},
+          {"grid", has_shape ? Json(kernel.grid) : Json(nullptr)},
+          {"block", has_shape ? Json(kernel.block) : Json(nullptr)},
+          {"registers", has_shape ? Json(kernel.registers) : Json(nullptr)},
+          {"static_shared_bytes",
+           optional(kernel.static_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"dynamic_shared_bytes",
+           optional(kernel.dynamic_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"shared_bytes", optional(kernel.shared_bytes, [](std::uint64_t b) { return Json(b); })},
+          {"launches", kernel.launches}};
+}
+
+Json evidence_json(const Record& record) {
+  const Evidence& evidence = *record.evidence;
+  const Competitor& competitor = record.point.competitors.at(0);
+  Json config = Json::object();
+  for (const auto& [name, value] : competitor.config.values()) config[name] = value;
+  Json executed;
+  if (evidence.executed) {
+    executed = Json::array();
+    for (const ExecutedKernel& kernel : *evidence.executed) {
+      executed.push_back(executed_json(kernel));
+    }
+  }
+  return {{"requested",
+           {{"kernel", competitor.kernel},
+            {"backend", to_string(competitor.backend)},
+            {"config", config}}},
+          {"executed", executed},
+          {"as_asked", optional(evidence.as_asked, [](bool yes) { return Json(yes); })},
+          {"verified", all_pass(record.verify) && all_pass(record.verify_timed)},
+          {"timed", record.time.has_value()},
+          {"reason", evidence.reason}};
+}
+
+Json counters_json(const std::optional<Counted>& counted) {
+  if (!counted || counted->a_launch.metrics.empty()) return nullptr;
+  const HardwareCounts& counts = counted->a_launch;
+  return {{"launches", counted->launches},
+          {"l2", to_string(counted->l2)},
+          {"seconds", number(counted->seconds)},
+          {"sm_read_bytes", optional_number(counts.sm_read_bytes)},
+          {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
+          {"wgmma_flops", optional_number(counts.wgmma_flops)},
+          {"mma_sync_flops", optional_number(counts.mma_sync_flops)},
+          {"atomic_bytes", optional_number(counts.atomic_bytes)},
+          {"reduction_bytes", optional_number(counts.reduction_bytes)},
+          {"shared_wavefronts", optional_number(counts.shared_wavefronts)},
+          {"shared_load_conflicts", optional_number(counts.shared_load_conflicts)},
+          {"shared_store_conflicts", optional_number(counts.shared_store_conflicts)},
+          {"multiprocessor_clock_hz", optional_number(counts.multiprocessor_clock_hz)},
+          {"metrics", counts.metrics}};
+}
+
+Json cache_claim_json(const CacheClaim& claim) {
+  return {{"claim", to_string(claim.claim)},
+          {"verdict", to_string(claim.verdict)},
+          {"dram_reads_of_compulsory", optional_number(claim.dram_reads_of_compulsory)},
+          {"reason", claim.reason}};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,106 @@
+// One finished point: a self-contained JSON object on one line, "attnlab.record/1". The fields are
+// documented in results/README.md; this struct is their one definition in code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/protocol.h"
+#include "harness/record/readings.h"
+#include "kernels/api/counters.h"
+#include "kernels/api/traffic.h"
+#include "reference/verdict.h"
+
+namespace attnlab {
+
+inline constexpr const char* kRecordSchema = "attnlab.record/1";
+
+enum class Status : std::uint8_t { ok, failed, unsupported, out_of_memory, invalid, skipped };
+const char* to_string(Status status);
+
+// The same launches replayed from a graph, which costs less than launching: of short ones.
+struct GraphTiming {
+  std::vector<double> samples_s;  // seconds a launch
+  int inner_launches = 1;
+  double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
+};
+
+struct Timing {
+  std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
+  int inner_launches = 1;         // launches that each sample is the mean of
+  int rounds_asked = 0;           // fewer samples: Protocol::max_seconds ended them
+  int contenders = 1;             // kernels that took turns in its rounds, itself included
+  double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
+  double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median
+  std::string timer;
+  std::optional<BlockTelemetry> telemetry;  // empty: nobody asked for it
+  std::optional<GraphTiming> graph;
+};
+
+// What a peer says of itself.
+struct PeerEvidence {
+  std::string version;
+  double verified_dropout = 0.0;  // of what was verified: it draws dropout masks of its own
+  std::optional<std::uint64_t> peak_bytes;  // beside the inputs
+  std::optional<bool> launch_cost_hidden;   // from all timed launches; empty: not timed
+};
+
+// Which kernels a launch really ran, as the device or the peer says.
+struct Evidence {
+  std::optional<std::vector<ExecutedKernel>> executed;  // empty: nobody could see
+  std::optional<bool> as_asked;
+  std::string reason;  // why nobody could, or what is not as asked
+};
+
+// What the hardware counted in a pass of its own.
+struct Counted {
+  HardwareCounts a_launch;  // the mean of
+  int launches = 1;
+  L2State l2 = L2State::steady;
+  double seconds = 0.0;  // that it took, launches and all
+  bool valid = false;
+  std::string reason;  // why it is not valid, or not there at all
+};
+
+enum class ClaimVerdict : std::uint8_t { proved, unproved, rejected };
+const char* to_string(ClaimVerdict verdict);
+
+// Whether the inputs came from where Protocol::cache says.
+struct CacheClaim {
+  CacheState claim = CacheState::hot;
+  ClaimVerdict verdict = ClaimVerdict::unproved;
+  std::optional<double> dram_reads_of_compulsory;  // counted over least
+  std::string reason;                              // of every verdict but proved
+};
+
+struct Record {
+  Case point;  // with exactly one competitor
+  std::string sweep;
+  Status status = Status::ok;
+  std::string reason;                            // of every status but ok
+  std::vector<reference::Verdict> verify;        // before timing
+  std::vector<reference::Verdict> verify_timed;  // of the outputs that were timed
+  std::optional<Timing> time;
+  std::optional<EnergyRecord> energy;  // empty: nobody asked for it
+  std::optional<Flops> flops;
+  std::optional<Memory> memory;
+  std::optional<Traffic> requested;
+  std::optional<std::int64_t> compulsory_bytes;
+  std::optional<PatternSummary> pattern;
+  std::optional<PeerEvidence> peer;
+  std::optional<Evidence> evidence;  // of peers, and, as the next two, of what a GPU timed
+  std::optional<Counted> counted;
+  std::optional<CacheClaim> cache_claim;
+  std::optional<Roof> roof;               // of what was timed
+  std::vector<Compilation> compilations;  // of what ran, with what ran before a backward
+  Device device;
+  Protocol protocol;
+  std::vector<int> order;  // this competitor's place in each round, as shuffled
+  std::string command_line;
+  std::string timestamp;  // ISO 8601, UTC
+};
+
+}  // namespace attnlab

@@ -1,0 +1,52 @@
+// Files of records: one JSON object a line.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+// Records that could not be saved, as on a full disk; the message names the file and says why.
+class NotSaved : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A file of records that this process alone writes, until the object is gone. Creates the file and
+// its folder. Where the file cannot be written append() throws NotSaved, all others UsageError.
+class RecordFile {
+ public:
+  // Changes nothing of what is there. Throws UsageError if another process has the file.
+  explicit RecordFile(const std::filesystem::path& file);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  // Cuts off what a kill or a power cut left of a last record, and ends a last line that lacks its
+  // newline. Returns what was done, "" if all was well. Throws UsageError, and changes nothing, if
+  // the last line is neither a record nor the beginning of one.
+  std::string repair();
+
+  // One line each, all with one write() and fsync, so that what is finished survives a kill.
+  // Repairs the file first if nobody has. Where it throws, the file is as it was.
+  void append(const std::vector<nlohmann::ordered_json>& records);
+
+ private:
+  void write_all(const std::string& text);
+  void flush();
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  bool repaired_ = false;
+};
+
+// Reads JSON lines; blank ones are nothing. Throws UsageError naming file and line for anything
+// that is not an "attnlab.record/1", for a key that an object of it holds twice, and (naming the
+// key) for a value that cannot be; a half-written end is left out and reported in `warnings`.
+std::vector<nlohmann::ordered_json> read_records(const std::filesystem::path& file,
+                                                 std::vector<std::string>& warnings);
+
+}  // namespace attnlab

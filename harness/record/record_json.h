@@ -1,0 +1,21 @@
+// A record as JSON, "attnlab.record/1", whose fields results/README.md documents.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/record/record.h"
+
+namespace attnlab {
+
+nlohmann::ordered_json to_json(const Record& record);
+
+// Identifies a point across files: id, kernel, backend, config, input kind, seed, cold or hot.
+std::string record_key(const nlohmann::ordered_json& record);
+
+// Of several records of one point, the last; in their order.
+std::vector<nlohmann::ordered_json> last_of_each_point(
+    const std::vector<nlohmann::ordered_json>& records);
+
+}  // namespace attnlab

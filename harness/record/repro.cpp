@@ -1,0 +1,60 @@
+#include "harness/record/repro.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/plan/axes.h"
+#include "harness/plan/axis_values.h"
+#include "harness/plan/peer_names.h"
+#include "harness/tensors/safetensors.h"
+
+namespace attnlab {
+
+std::string shell_word(const std::string& word) {
+  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string repro_command(const Case& work, const Competitor& competitor, const Device& device,
+                          const Protocol& protocol) {
+  const Problem& problem = work.problem;
+  std::string command = fmt::format("attnlab run --backend {}", to_string(competitor.backend));
+  if (competitor.backend == Backend::cpu) {
+    command += fmt::format(" --isa {} --threads {}", device.isa, device.threads);
+  }
+  command +=
+      fmt::format(" {} {}", is_peer(competitor.kernel) ? "--peer" : "--kernel", competitor.kernel);
+  command += fmt::format(" --pass {} --layout {} --mask {} --dropout {} --seed {}",
+                         to_string(problem.pass), to_string(problem.layout),
+                         to_string(problem.mask), problem.dropout, work.seed);
+  if (work.input != nullptr) {
+    command += " --input " + shell_word(work.input->file.path.string());
+  } else {
+    command += fmt::format(
+        " --dtype {} --batch {} --heads {} --heads-kv {} --head-dim {} --lengths {} --seqlen-q {} "
+        "--seqlen-k {} --input-kind {}",
+        to_string(problem.dtype), problem.batch, problem.num_heads_q, problem.num_heads_kv,
+        problem.head_dim, text_of(problem.lengths), problem.seqlen_q, problem.seqlen_k,
+        to_string(work.input_kind));
+  }
+  const Config& config = competitor.config;
+  if (config.contains("block_m") && config.contains("block_n")) {
+    command += fmt::format(" --block {}x{}", config.get("block_m"), config.get("block_n"));
+  }
+  for (const ConfigAxisRow& row : config_axis_rows()) {
+    const std::string name = row.help.name;
+    if (!config.contains(name)) continue;
+    std::string flag = name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    command += fmt::format(" --{} {}", flag, config.get(name));
+  }
+  const std::string deviations = to_string(protocol, device.backend);
+  if (!deviations.empty()) command += " --protocol " + deviations;
+  return command;
+}
+
+}  // namespace attnlab

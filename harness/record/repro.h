@@ -1,0 +1,20 @@
+// One command that runs one point again.
+#pragma once
+
+#include <string>
+
+#include "harness/plan/sweep.h"
+
+namespace attnlab {
+
+// A word as a shell reads it again.
+std::string shell_word(const std::string& word);
+
+// "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis of the
+// command line, the config and the device, spelled out, so that no default can change its meaning;
+// instead of what the user's own file of tensors says, that file; of the protocol what is not the
+// default.
+std::string repro_command(const Case& work, const Competitor& competitor, const Device& device,
+                          const Protocol& protocol);
+
+}  // namespace attnlab

@@ -1,0 +1,49 @@
+// The fields of a table: what each one is called, where in a record it stands, and how it is
+// printed.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/report/field.h"
+
+namespace attnlab {
+
+// The same for help texts: what rows, cols, values and where of a table may name.
+struct FieldHelp {
+  const char* name;
+  const char* unit;
+  const char* summary;
+};
+const std::vector<FieldHelp>& field_help();
+
+// In the order in which help and long tables list them.
+const std::vector<Field>& fields();
+
+// Throws UsageError, led by `where`, with the nearest name.
+const Field& find_field(std::string_view name, std::string_view where);
+
+// Those whose fields have one of the values (in their exact text), for all conditions. Throws
+// UsageError, naming --where, for an unknown field and where none is left.
+using Conditions = std::vector<std::pair<std::string, std::vector<std::string>>>;
+std::vector<RecordJson> choose(std::vector<RecordJson> records, const Conditions& where);
+
+// What a table shows: "-" for null.
+std::string display(const Field& field, const RecordJson& value);
+
+// Every digit, for csv and for comparing: "" for null.
+std::string exact(const RecordJson& value);
+
+// Where add_speedups() leaves what one record alone does not know: the object of `over`, the
+// kernel, `ratio` and `interval` (as Field::interval).
+inline constexpr const char* kSpeedupKey = "speedup";
+
+// Gives every record with a time the ratio of the base's time to it, on the same case, device and
+// protocol; of several configs of the base the fastest counts.
+void add_speedups(std::vector<RecordJson>& records, const std::string& base);
+
+}  // namespace attnlab

@@ -1,0 +1,22 @@
+// What one kernel costs on one point, out of its own schedule, as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "harness/plan/sweep.h"
+
+namespace attnlab {
+
+// `point` is the point's model as far as it is known: its reason, work and compulsory bytes.
+nlohmann::ordered_json kernel_json(const Case& work, const Competitor& competitor,
+                                   const Device& device, const nlohmann::ordered_json& point);
+
+// Null where the denominator is not positive.
+nlohmann::ordered_json ratio(double numerator, double denominator);
+
+nlohmann::ordered_json counts_json(const TileCounts& counts);
+
+// Reads, writes, their sum, the FLOPs of each byte, and reads and writes by operand.
+nlohmann::ordered_json traffic_json(const Traffic& traffic, std::int64_t useful_flops);
+
+}  // namespace attnlab

@@ -1,0 +1,356 @@
+#include "harness/report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "harness/base/errors.h"
+#include "harness/base/suggest.h"
+#include "harness/base/text_table.h"
+#include "harness/record/record.h"
+#include "harness/record/record_json.h"
+#include "harness/report/doubts.h"
+#include "harness/report/fields.h"
+#include "harness/report/pivot.h"
+
+namespace attnlab {
+namespace {
+
+using Records = std::vector<RecordJson>;
+
+// "v2 64x64"; numbers carry the field's name: "head_dim=64".
+std::string column_label(const std::vector<const Field*>& cols, const FieldValues& key) {
+  std::string label;
+  for (std::size_t i = 0; i < cols.size(); ++i) {
+    if (key[i].is_null()) continue;
+    const std::string text = exact(key[i]);
+    label += (label.empty() ? "" : " ") +
+             (key[i].is_string() ? text : fmt::format("{}={}", cols[i]->name, text));
+  }
+  return label;
+}
+
+bool is_text(const Field& field, const std::vector<FieldValues>& keys, std::size_t place) {
+  return field.kind != FieldKind::measure &&
+         std::any_of(keys.begin(), keys.end(),
+                     [&](const FieldValues& key) { return key[place].is_string(); });
+}
+
+std::string status_of(const RecordJson& record) { return exact(at(record, {"status"})); }
+
+// "failed [2]"; a cell of one column is too narrow for "unsupported".
+std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& footnotes) {
+  std::string word = status_of(record);
+  if (word == "out_of_memory") word = "oom";
+  if (word == "unsupported" && span == 1) word = "n/a";
+  return footnotes.mark(word, exact(at(record, {"reason"})));
+}
+
+bool is_speedup(const Field& field) { return std::string_view(field.name) == "speedup"; }
+
+// A base that was asked for is named.
+std::string title_of(const Field& field, const TableOptions& options) {
+  const bool names_base = is_speedup(field) && !options.speedup_over.empty();
+  return names_base ? "over " + options.speedup_over : field.title;
+}
+
+// A kernel is no faster than itself: a default table leaves that column out.
+bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
+  if (!is_speedup(value)) return false;
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    const auto cell = pivot.cells.find({row, col});
+    if (cell == pivot.cells.end()) continue;
+    const RecordJson speedup = value.read(*cell->second);
+    if (speedup.is_number() && speedup != 1.0) return false;
+  }
+  return true;
+}
+
+// What stands below a table for people.
+struct Notes {
+  Footnotes reasons;
+  Doubts doubts;
+
+  std::string text() const { return reasons.text() + doubts.text(); }
+};
+
+// With `notes`, numbers are rounded for people; without, they are exact.
+TextTable make_table(const Pivot& pivot, const TableOptions& options, Notes* notes) {
+  const auto text_of = [&](const Field& field, const RecordJson& value) {
+    return notes != nullptr ? display(field, value) : exact(value);
+  };
+  const auto cells_of = [&](const std::vector<const Field*>& values, const RecordJson& record) {
+    if (notes != nullptr) return notes->doubts.cells(values, record);
+    std::vector<TextCell> cells;
+    for (const Field* value : values) cells.push_back({exact(value->read(record))});
+    return cells;
+  };
+  TextTable table;
+  for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+    const Field& field = *pivot.rows[i];
+    table.columns.push_back(
+        {.title = field.name, .left = is_text(field, pivot.row_keys, i), .key = true});
+  }
+  std::vector<std::vector<const Field*>> shown(pivot.col_keys.size());  // values of each column
+  for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+    const std::string label = column_label(pivot.cols, pivot.col_keys[col]);
+    for (const Field* value : pivot.values) {
+      const bool several = pivot.col_keys.size() > 1;
+      if (options.values.empty() && several && says_nothing(pivot, col, *value)) continue;
+      shown[col].push_back(value);
+      table.columns.push_back({.group = label, .title = title_of(*value, options)});
+    }
+  }
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    std::vector<TextCell> cells;
+    for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+      cells.push_back({text_of(*pivot.rows[i], pivot.row_keys[row][i])});
+    }
+    for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+      const auto found = pivot.cells.find({row, col});
+      const std::size_t span = shown[col].size();
+      if (found != pivot.cells.end() && status_of(*found->second) == "ok") {
+        std::ranges::move(cells_of(shown[col], *found->second), std::back_inserter(cells));
+        continue;
+      }
+      std::string status;
+      if (found != pivot.cells.end()) {
+        const RecordJson& record = *found->second;
+        status = notes != nullptr ? status_cell(record, span, notes->reasons) : status_of(record);
+      }
+      cells.push_back({status, span});
+      cells.resize(cells.size() + span - 1);
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+bool in(const std::vector<const Field*>& fields, const Field& field) {
+  return std::find(fields.begin(), fields.end(), &field) != fields.end();
+}
+
+// What is the same on all points: first the problem, then who ran it where.
+std::string caption(const Pivot& pivot, const Records& records) {
+  const auto constants = [&](const std::vector<const Field*>& candidates) {
+    std::vector<std::string> parts;
+    for (const Field* field : candidates) {
+      if (in(pivot.rows, *field) || in(pivot.cols, *field) || !is_constant(*field, records)) {
+        continue;
+      }
+      const RecordJson value = field->read(records.front());
+      const std::string text = value.is_null() ? "" : exact(value);
+      if (!text.empty()) parts.push_back(fmt::format("{} {},", field->name, text));
+    }
+    if (!parts.empty()) parts.back().pop_back();  // the last comma
+    return parts;
+  };
+  std::vector<const Field*> identity;
+  for (const char* name : {"kernel", "config", "backend", "device", "isa", "threads", "commit"}) {
+    identity.push_back(&find_field(name, ""));
+  }
+  std::string text;
+  for (const auto& parts : {constants(problem_axes(records)), constants(identity)}) {
+    if (!parts.empty()) text += fill(parts, 2);
+  }
+  return text;
+}
+
+// How many points came out how, and the largest error among them.
+std::string summary(const Records& records) {
+  const RecordJson* worst = nullptr;
+  const Field& ratio = find_field("ratio_to_twin", "");
+  const Field& block = find_field("block", "");
+  for (const RecordJson& record : records) {
+    const RecordJson value = ratio.read(record);
+    if (!value.is_number()) continue;
+    if (worst == nullptr || ratio.read(*worst).get<double>() < value.get<double>()) worst = &record;
+  }
+  std::string text = count_of(records.size(), "point") + ":";
+  for (const Status status : {Status::ok, Status::failed, Status::invalid, Status::unsupported,
+                              Status::out_of_memory, Status::skipped}) {
+    const auto count = std::count_if(records.begin(), records.end(), [&](const RecordJson& record) {
+      return status_of(record) == to_string(status);
+    });
+    if (count > 0) text += fmt::format(" {} {},", count, to_string(status));
+  }
+  text.back() = '.';
+  if (worst != nullptr) {
+    const std::string tile = exact(block.read(*worst));
+    text += fmt::format(
+        " Largest error: {} times that of a materialized computation ({} of {}{}{} on {}).",
+        display(ratio, ratio.read(*worst)), exact(find_field("worst_tensor", "").read(*worst)),
+        exact(at(*worst, {"kernel"})), tile.empty() ? "" : " ", tile, exact(at(*worst, {"id"})));
+  }
+  return wrap(text);
+}
+
+// The last record of each point.
+Records without_replaced(const Pivot& pivot, const Records& records) {
+  Records kept;
+  for (const RecordJson& record : records) {
+    const bool stands = std::any_of(pivot.cells.begin(), pivot.cells.end(),
+                                    [&](const auto& cell) { return cell.second == &record; });
+    if (stands) kept.push_back(record);
+  }
+  return kept;
+}
+
+// Where the base that was asked for has no time, no column can say so.
+std::string missing_speedups(const Records& records, const TableOptions& options) {
+  const bool any = std::any_of(records.begin(), records.end(), [](const RecordJson& record) {
+    return at(record, {kSpeedupKey, "ratio"}).is_number();
+  });
+  if (any || options.speedup_over.empty()) return "";
+  return wrap(
+      fmt::format("No speedup over {}: it has no time on these cases.", options.speedup_over));
+}
+
+std::string render_text(const Records& records, const TableOptions& options) {
+  const bool markdown = options.format == TableFormat::markdown;
+  // A speedup that was asked for stays, next to the time.
+  const std::size_t least_values = options.speedup_over.empty() ? 1 : 2;
+  Notes notes;
+  Pivot pivot = make_pivot(records, options);
+  const auto lay_out = [&] {
+    notes = {};
+    return make_table(pivot, options, &notes);
+  };
+  TextTable table = lay_out();
+  if (!markdown && options.rows.empty() && options.cols.empty()) {
+    // Many kernels: the time alone stands beside each other's; the rest is one --value away.
+    while (width(table) > page_width() && options.values.empty() &&
+           pivot.values.size() > least_values) {
+      pivot.values.pop_back();
+      table = lay_out();
+    }
+    if (width(table) > page_width()) {
+      pivot = make_pivot(records, columns_as_rows(pivot, options));
+      table = lay_out();
+    }
+  }
+  std::string text = markdown ? render_markdown(table) : render_plain(table);
+  const Records kept = without_replaced(pivot, records);
+  const std::string lead = caption(pivot, kept);
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() +
+         missing_speedups(records, options) + summary(kept);
+  if (pivot.replaced > 0) {
+    text += wrap(count_of(pivot.replaced, "earlier record") +
+                 " of the same points left out: the last one counts.");
+  }
+  return text;
+}
+
+// One line or object for each point: who and what, then the values (all measures by default).
+std::vector<const Field*> long_fields(const TableOptions& options) {
+  std::vector<const Field*> chosen;
+  for (const Field& field : fields()) {
+    const bool measure = field.kind == FieldKind::measure;
+    if (!measure || options.values.empty()) chosen.push_back(&field);
+  }
+  std::vector<std::string> names = options.values;
+  if (!options.speedup_over.empty()) names.emplace_back("speedup_over");
+  for (const std::string& name : names) {
+    const Field& field = find_field(name, "--value");
+    if (!in(chosen, field)) chosen.push_back(&field);
+  }
+  return chosen;
+}
+
+std::string render_long_csv(const Records& records, const TableOptions& options) {
+  TextTable table;
+  const auto chosen = long_fields(options);
+  for (const Field* field : chosen) table.columns.push_back({.title = field->name});
+  for (const RecordJson& record : last_of_each_point(records)) {
+    std::vector<TextCell> row;
+    for (const Field* field : chosen) row.push_back({exact(field->read(record))});
+    table.rows.push_back(std::move(row));
+  }
+  return render_csv(table);
+}
+
+std::string render_long_json(const Records& records, const TableOptions& options) {
+  RecordJson array = RecordJson::array();
+  for (const RecordJson& record : last_of_each_point(records)) {
+    RecordJson object;
+    for (const Field* field : long_fields(options)) object[field->name] = field->read(record);
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+// An array of rows: {"seqlen": 512, ..., "cells": [{"kernel": "v2", ..., "status", "time_ms"}]}.
+std::string render_pivot_json(const Records& records, const TableOptions& options) {
+  const Pivot pivot = make_pivot(records, options);
+  RecordJson array = RecordJson::array();
+  for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
+    RecordJson object;
+    for (std::size_t i = 0; i < pivot.rows.size(); ++i) {
+      object[pivot.rows[i]->name] = pivot.row_keys[row][i];
+    }
+    object["cells"] = RecordJson::array();
+    for (std::size_t col = 0; col < pivot.col_keys.size(); ++col) {
+      const auto found = pivot.cells.find({row, col});
+      if (found == pivot.cells.end()) continue;
+      RecordJson cell;
+      for (std::size_t i = 0; i < pivot.cols.size(); ++i) {
+        cell[pivot.cols[i]->name] = pivot.col_keys[col][i];
+      }
+      for (const char* key : {"status", "reason"}) cell[key] = at(*found->second, {key});
+      for (const Field* value : pivot.values) cell[value->name] = value->read(*found->second);
+      if (!options.speedup_over.empty()) cell["speedup_over"] = options.speedup_over;
+      object["cells"].push_back(std::move(cell));
+    }
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+std::string render_pivot_csv(const Records& records, const TableOptions& options) {
+  return render_csv(make_table(make_pivot(records, options), options, nullptr));
+}
+
+Records select(const Records& records, const TableOptions& options) {
+  Records all = records;
+  if (options.speedup_over.empty()) {
+    add_speedups(all, "naive");
+  } else {
+    std::vector<std::string> kernels;
+    for (const RecordJson& record : records) kernels.push_back(exact(at(record, {"kernel"})));
+    check_speedup_base(options.speedup_over, kernels);
+    add_speedups(all, options.speedup_over);
+  }
+  return choose(std::move(all), options.where);
+}
+
+}  // namespace
+
+void check_speedup_base(const std::string& base, const std::vector<std::string>& kernels) {
+  if (std::ranges::find(kernels, base) != kernels.end()) return;
+  const std::set<std::string> names(kernels.begin(), kernels.end());
+  throw UsageError(fmt::format("--speedup-over: '{}' is none of the kernels and peers here{}", base,
+                               suggestion(base, {names.begin(), names.end()})));
+}
+
+std::string render_table(const std::vector<nlohmann::ordered_json>& records,
+                         const TableOptions& options) {
+  const Records selected = select(records, options);
+  const bool pivoted = !options.rows.empty() || !options.cols.empty();
+  switch (options.format) {
+    case TableFormat::csv:
+      return pivoted && !selected.empty() ? render_pivot_csv(selected, options)
+                                          : render_long_csv(selected, options);
+    case TableFormat::json:
+      return pivoted && !selected.empty() ? render_pivot_json(selected, options)
+                                          : render_long_json(selected, options);
+    case TableFormat::table:
+    case TableFormat::markdown: break;
+  }
+  return selected.empty() ? "no records\n" : render_text(selected, options);
+}
+
+}  // namespace attnlab

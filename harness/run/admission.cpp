@@ -1,0 +1,65 @@
+#include "harness/run/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "harness/plan/accounting.h"
+#include "harness/record/repro.h"
+#include "harness/run/ending.h"
+#include "harness/tensors/inputs.h"
+
+namespace attnlab {
+namespace {
+
+std::string gib(std::uint64_t bytes) {
+  return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / 0x1p30);
+}
+
+}  // namespace
+
+void Admission::admit(Entrant& entrant) {
+  const Case& work = entrant.record.point;
+  const Problem& problem = work.problem;
+  const Competitor& competitor = *entrant.competitor;
+  Record& record = entrant.record;
+  if (entrant.peer) {
+    record.flops = count_flops(problem, std::nullopt);
+    return;
+  }
+  record.memory = memory_needed(problem, competitor, *context_.device);
+  record.compulsory_bytes = compulsory_bytes(problem);
+  record.requested = entrant.kernel().traffic(problem, competitor.config);
+  record.flops = count_flops(problem, record.requested->executed_flops);
+
+  const Memory& memory = *record.memory;
+  const std::uint64_t limit = context_.memory_limit_bytes;
+  const std::uint64_t alone = most_bytes(problem, competitor, *context_.device);
+  const std::uint64_t outputs = memory.outputs_bytes + memory.saved_bytes;
+  const std::uint64_t own_workspace = alone - memory.inputs_bytes - outputs;
+  if (alone > limit) {
+    throw Ending{Status::out_of_memory,
+                 fmt::format("needs {} (inputs {}, outputs {}, workspace {}) of {} available: "
+                             "shorten the sequences, take fewer heads or a smaller batch, or a "
+                             "kernel that needs less workspace",
+                             gib(alone), gib(memory.inputs_bytes), gib(outputs), gib(own_workspace),
+                             gib(limit))};
+  }
+  // A backward's o is an input, but each competitor has its own.
+  const std::uint64_t shared = bytes_of_inputs(problem);
+  const std::uint64_t own = memory.inputs_bytes - shared + outputs;
+  const std::uint64_t workspace = std::max(workspace_bytes_, own_workspace);
+  const std::uint64_t together = shared + own_bytes_ + own + workspace;
+  if (together > limit) {
+    throw Ending{Status::out_of_memory,
+                 fmt::format("needs {} beside the outputs of the others, of {} available: run it "
+                             "alone, {}",
+                             gib(together), gib(limit),
+                             repro_command(work, competitor, *context_.device, context_.protocol))};
+  }
+  workspace_bytes_ = workspace;
+  own_bytes_ += own;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,48 @@
+#include "harness/run/case_steps.h"
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/case.h"
+
+namespace attnlab {
+
+// Estimated cost of a point beside its launches (warm-up, shortest samples), in FLOPs of a launch.
+constexpr double kPointWeight = 2e9;
+
+double point_weight(const Problem& problem, const Competitor& competitor) {
+  if (!wants_to_run(competitor)) return 0.0;
+  return kPointWeight + static_cast<double>(useful_flops(problem));
+}
+
+double case_weight(const Case& work) {
+  double total = 0.0;
+  for (const Competitor& competitor : work.competitors)
+    total += point_weight(work.problem, competitor);
+  return total;
+}
+
+CaseSteps::CaseSteps(const Case& work, const RunContext& context, Progress& progress)
+    : context_(context),
+      progress_(progress),
+      case_range_(work.problem.id()),
+      weight_(case_weight(work)) {
+  stop_if_interrupted();
+  progress_.begin(work.problem.id());
+}
+
+void CaseSteps::stop_if_interrupted() const {
+  if (context_.interrupted()) throw Interrupted();
+}
+
+void CaseSteps::begin(const std::string& what) {
+  stop_if_interrupted();
+  step_range_.reset();  // before the next one begins: ranges nest
+  step_range_.emplace(what);
+  progress_.phase(what);
+}
+
+void CaseSteps::advance(double weight) {
+  advanced_ += weight;
+  progress_.advance(weight);
+}
+
+}  // namespace attnlab

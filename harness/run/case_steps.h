@@ -1,0 +1,46 @@
+// What a case is at, for those who watch: progress, profilers, and whoever interrupts.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/base/progress.h"
+#include "harness/run/context.h"
+#include "kernels/api/ranges.h"
+
+namespace attnlab {
+
+// What the case adds to a Progress's total: estimated cost of its competitors, in the FLOPs that a
+// launch costs plus a constant for what every point costs.
+double case_weight(const Case& work);
+
+// One competitor's part of it: 0 of one that does not run.
+double point_weight(const Problem& problem, const Competitor& competitor);
+
+// Advances the progress by case_weight(work) in all, and is a ProfilerRange named by the problem.
+class CaseSteps {
+ public:
+  CaseSteps(const Case& work, const RunContext& context, Progress& progress);
+
+  // Throws Interrupted if somebody asked for it.
+  void stop_if_interrupted() const;
+
+  // The step before it, if any, is over. Throws Interrupted.
+  void begin(const std::string& what);
+  // Within a step.
+  void phase(const std::string& what) { progress_.phase(what); }
+
+  void advance(double weight);
+  // What is left of the case's weight.
+  double remaining() const { return weight_ - advanced_; }
+
+ private:
+  const RunContext& context_;
+  Progress& progress_;
+  ProfilerRange case_range_;
+  std::optional<ProfilerRange> step_range_;
+  double weight_;
+  double advanced_ = 0.0;
+};
+
+}  // namespace attnlab

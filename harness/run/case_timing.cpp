@@ -1,0 +1,131 @@
+#include "harness/run/case_timing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "harness/measure/bench.h"
+#include "harness/measure/possible_time.h"
+#include "harness/measure/timing.h"
+#include "harness/plan/protocol.h"
+#include "harness/run/contenders.h"
+
+namespace attnlab {
+namespace {
+
+constexpr double kShortLaunch = 50e-6;  // seconds: below, graphs are timed too
+
+class CaseTiming {
+ public:
+  CaseTiming(Entrants& entrants, Arena& arena, const RunContext& context, CaseSteps& steps)
+      : entrants_(entrants),
+        timed_(entrants.running()),
+        arena_(arena),
+        context_(context),
+        steps_(steps) {}
+
+  void run(InputRotation& rotation) {
+    const Contenders contenders = make_contenders(timed_, rotation, arena_.runtime(),
+                                                  [this] { steps_.stop_if_interrupted(); });
+    record(take_turns(contenders.launches));
+    if (context_.device->backend == Backend::cuda && context_.protocol.cache == CacheState::hot) {
+      time_graphs(contenders.graphs);
+    }
+    reject();
+  }
+
+ private:
+  std::vector<Samples> take_turns(const std::vector<Contender>& launches) {
+    steps_.begin("time");
+    steps_.phase("warm up");
+    const int rounds = context_.protocol.min_rounds;
+    const double round_weight = steps_.remaining() / rounds;
+    const auto after_round = [&](int round) {
+      steps_.phase(fmt::format("time {}/{}", round, std::max(round, rounds)));
+      if (round < rounds) steps_.advance(round_weight);
+    };
+    std::vector<Samples> measured = measure(launches, context_.protocol, context_.device->backend,
+                                            after_round, context_.telemetry);
+    steps_.stop_if_interrupted();
+    return measured;
+  }
+
+  void record(std::vector<Samples> measured) {
+    entrants_.hold_records();
+    // Failures first: after a lost device the others have no samples, or too few.
+    for (std::size_t i = 0; i < timed_.size(); ++i) {
+      if (measured[i].error) {
+        entrants_.attempt(*timed_[i], [&] { std::rethrow_exception(measured[i].error); });
+      }
+    }
+    for (std::size_t i = 0; i < timed_.size(); ++i) {
+      Entrant& entrant = *timed_[i];
+      if (entrant.finished) continue;
+      entrants_.attempt(entrant, [&] {
+        if (entrant.peer) {
+          entrant.record.peer->launch_cost_hidden = entrant.peer->launch_cost_was_hidden();
+        }
+        entrant.record.order = measured[i].order;
+        entrant.record.time = summarize(std::move(measured[i]), arena_.runtime().timer());
+        entrant.record.time->contenders = static_cast<int>(timed_.size());
+      });
+    }
+  }
+
+  // Short launches once more, replayed from graphs: for them the launch itself is most of the cost.
+  // Not with cold inputs: a graph replays those it was recorded with.
+  void time_graphs(const std::vector<Contender>& all) {
+    std::vector<Entrant*> entrants;
+    std::vector<Contender> contenders;
+    for (std::size_t i = 0; i < timed_.size(); ++i) {
+      const bool has_graphs = !timed_[i]->finished && timed_[i]->peer == nullptr;
+      if (!has_graphs || timed_[i]->record.time->median_s >= kShortLaunch) continue;
+      entrants.push_back(timed_[i]);
+      contenders.push_back(all[i]);
+    }
+    if (entrants.empty()) return;
+    steps_.begin("time graphs");
+    std::vector<Samples> measured =
+        measure(contenders, context_.protocol, context_.device->backend, [](int) {});
+    steps_.stop_if_interrupted();
+    for (std::size_t i = 0; i < entrants.size(); ++i) {
+      entrants_.attempt(*entrants[i], [&] {
+        if (measured[i].error) std::rethrow_exception(measured[i].error);
+        if (!measured[i].seconds.empty()) {
+          entrants[i]->record.time->graph = summarize_graph(std::move(measured[i]));
+        }
+      });
+    }
+  }
+
+  // Times that cannot be believed.
+  void reject() {
+    const std::string where = arena_.restore_guards();
+    if (!where.empty()) {  // it may have hit anything
+      throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
+    }
+    for (Entrant* entrant : entrants_.running()) {
+      entrants_.attempt(*entrant, [&] {
+        const std::string impossible = impossible_time(entrant->record);
+        if (!impossible.empty()) throw Ending{Status::invalid, impossible};
+      });
+    }
+  }
+
+  Entrants& entrants_;
+  std::vector<Entrant*> timed_;
+  Arena& arena_;
+  const RunContext& context_;
+  CaseSteps& steps_;
+};
+
+}  // namespace
+
+void time_case(Entrants& entrants, InputRotation& rotation, Arena& arena, const RunContext& context,
+               CaseSteps& steps) {
+  CaseTiming(entrants, arena, context, steps).run(rotation);
+}
+
+}  // namespace attnlab

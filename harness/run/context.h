@@ -1,0 +1,41 @@
+// What a run is made with, the same for all of its cases.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "harness/measure/peaks.h"
+#include "harness/record/record.h"
+#include "harness/run/observers.h"
+#include "harness/run/peer_process.h"
+#include "kernels/api/telemetry.h"
+#include "kernels/api/tensors.h"
+
+namespace attnlab {
+
+struct RunContext {
+  const Device* device = nullptr;
+  Protocol protocol;
+  std::string sweep_name;
+  std::string command_line;
+  const Observers* observers = nullptr;  // null: nobody looks at what was timed
+  PeerProcess* peers = nullptr;          // where a case has some
+  int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
+  Telemetry* telemetry = nullptr;  // of the device; null: clocks and energy are not recorded
+  bool measures_energy = false;
+  KnownPeaks peaks = {.reason = "nobody looked for peaks"};  // of the device, for Record::roof
+  std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
+  // Asked between two steps of a case, launches among them; true ends it.
+  std::function<bool()> interrupted = [] { return false; };
+  // Called, if set, with the tensors of every verification, passed or not: before timing and after.
+  std::function<void(const Record&, const Tensors&)> verified;
+};
+
+// The record of a competitor before anything of it has run: who, what, where and how.
+Record planned_record(const Case& work, const Competitor& competitor, const RunContext& context);
+
+// What run_case() throws when RunContext::interrupted says so.
+struct Interrupted {};
+
+}  // namespace attnlab

@@ -1,0 +1,59 @@
+// One competitor on its way through a case: its record, its prepared kernel, its tensors.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/record/record.h"
+#include "harness/run/peer.h"
+#include "harness/tensors/outputs.h"
+
+namespace attnlab {
+
+struct ReleasePrepared {
+  const Implementation* implementation;
+  void operator()(PreparedKernel* prepared) const { implementation->release(prepared); }
+};
+using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
+
+struct Entrant {
+  const Competitor* competitor;
+  Record record;
+  bool finished = false;
+  std::unique_ptr<TorchPeer> peer;  // in place of all that follows
+  Prepared prepared{nullptr, {nullptr}};
+  std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
+  std::optional<Outputs> outputs;  // of the timed launches
+  Tensors tensors;                 // what the timed launches get
+  // Queues a launch as they are timed, on the next of its sets of inputs.
+  std::function<void()> launch_next;
+
+  const Implementation& kernel() const { return *competitor->implementation; }
+  std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
+  std::string name() const;
+
+  // Compiles what the pass needs (and the forward before a backward) into record.compilations.
+  // Throws std::runtime_error with the compiler's words.
+  void compile(const Problem& problem, const Device& device);
+
+  Prepared prepare(const Problem& problem, const Device& device) const;
+
+  // For Pass::bwd, before anything of it: makes o, lse and the saved state by this competitor's own
+  // forward, with a workspace of its own, and seals them. Returns where it wrote outside of its
+  // tensors, "" if nowhere.
+  std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
+                          const Tensors& inputs);
+
+  // Queues one launch of the prepared kernel.
+  void launch(const Tensors& given, Runtime& runtime) const;
+
+  Outputs make_outputs(Arena& arena, const Problem& problem) const;
+
+  // What a launch gets: the inputs, for a backward what its forward left, the outputs, and as much
+  // of the workspace as the competitor asked for.
+  Tensors attach(const Tensors& inputs, const Outputs& own, const Arena::Buffer& workspace) const;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,49 @@
+// The competitors of one case: who is still on the way, how each one's way ends, and when its
+// record is handed out.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "harness/run/context.h"
+#include "harness/run/ending.h"
+#include "harness/run/entrant.h"
+
+namespace attnlab {
+
+class Entrants {
+ public:
+  using Finished = std::function<void(const std::vector<Record>&)>;
+
+  // The arguments outlive the object.
+  Entrants(const Case& work, const RunContext& context, const Finished& finished)
+      : work_(work), context_(context), finished_(finished) {}
+
+  // Records at once what cannot run at all; all others are running from then on.
+  void enter();
+
+  std::vector<Entrant*> running();
+
+  // Runs a step of one's way; where it throws, that way has ended: see ending_of(). Passes on
+  // DeviceLost, with the entrant's record handed out, and Interrupted.
+  void attempt(Entrant& entrant, const std::function<void()>& step);
+  // Of the way of all that are running.
+  void attempt_for_all(const std::function<void()>& step);
+
+  // The record is complete: with a roof of its time, or without the time if the status is not ok.
+  void finish(Entrant& entrant, const Ending& ending);
+
+  // From now on records wait for hand_out(): what took turns is handed out in one call.
+  void hold_records() { holds_records_ = true; }
+  void hand_out();
+
+ private:
+  const Case& work_;
+  const RunContext& context_;
+  const Finished& finished_;
+  std::vector<Entrant> entrants_;
+  bool holds_records_ = false;
+  std::vector<Record> held_;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,36 @@
+// Cold caches: launches take turns with copies of their inputs, so many that no cache holds one of
+// them until its turn comes again.
+#pragma once
+
+#include <vector>
+
+#include "harness/run/entrant.h"
+#include "harness/tensors/inputs.h"
+
+namespace attnlab {
+
+class InputRotation {
+ public:
+  // With protocol.cache hot there is one set, the inputs themselves. The copies live as long as the
+  // object, in the arena.
+  InputRotation(const Problem& problem, const Inputs& inputs, Arena& arena, const Device& device,
+                const Protocol& protocol);
+
+  // How many sets there are.
+  static int count(const Problem& problem, const Device& device, const Protocol& protocol);
+
+  // What the launches of an entrant get, in turns: its tensors, with inputs of their own; for a
+  // backward also copies of what its forward left. The outputs are the same in all.
+  std::vector<Tensors> sets_of(const Entrant& entrant);
+
+ private:
+  // A copy of a tensor of the device, null of null.
+  void* copy(const void* data, const char* name, std::uint64_t bytes);
+
+  const Problem& problem_;
+  Arena& arena_;
+  NamedBuffers buffers_;
+  std::vector<Tensors> inputs_;  // of the sets
+};
+
+}  // namespace attnlab

@@ -1,0 +1,181 @@
+#include "harness/run/input_rotation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/protocol.h"
+#include "harness/run/contenders.h"
+#include "harness/testing/fake_kernels.h"
+#include "harness/testing/fake_runtime.h"
+#include "harness/testing/test_support.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::uint64_t kSavedBytes = 48;
+
+std::uint64_t saved_bytes(const Problem&, const Config&) { return kSavedBytes; }
+std::vector<const void*> launched_q;
+void leave_something(PreparedKernel*, const Tensors& tensors, void* stream) {
+  launched_q.push_back(tensors.q);
+  auto& device = *static_cast<fake::SeparateMemory*>(stream);
+  device.fill(tensors.o, 1, 8);
+  device.fill(tensors.lse, 2, 8);
+  device.fill(tensors.saved, 3, kSavedBytes);
+}
+
+constexpr Implementation make_kernel() {
+  Implementation kernel = fake::make("fake", Backend::cuda, false);
+  kernel.saved_bytes = saved_bytes;
+  kernel.launch = leave_something;
+  return kernel;
+}
+constexpr Implementation kKernel = make_kernel();
+
+class Rotation : public testing::Test {
+ protected:
+  // Tensors of a launch of the pass, its forward done if it is a backward.
+  std::vector<Tensors> sets() {
+    competitor_ = {
+        .kernel = "fake", .backend = Backend::cuda, .implementation = &kKernel, .config = {}};
+    entrant_.competitor = &competitor_;
+    entrant_.record.memory = memory_needed(problem_, competitor_, gpu_);
+    inputs_.emplace(arena_, problem_, InputKind::normal, 3, 1);
+    if (problem_.pass == Pass::bwd) {
+      EXPECT_EQ(entrant_.run_forward(arena_, problem_, gpu_, inputs_->tensors()), "");
+    }
+    entrant_.outputs.emplace(entrant_.make_outputs(arena_, problem_));
+    workspace_ = arena_.allocate("workspace", 16);
+    entrant_.tensors = entrant_.attach(inputs_->tensors(), *entrant_.outputs, workspace_);
+    rotation_.emplace(problem_, *inputs_, arena_, gpu_, protocol_);
+    return rotation_->sets_of(entrant_);
+  }
+
+  std::vector<std::uint8_t> read(const void* data, std::uint64_t bytes) {
+    std::vector<std::uint8_t> contents(bytes);
+    device_.read(contents.data(), data, bytes);
+    return contents;
+  }
+
+  // Each set has a tensor of its own, with the bytes of the first.
+  template <class Member>
+  void expect_copies(const std::vector<Tensors>& all, Member member, std::uint64_t bytes) {
+    std::set<const void*> places;
+    for (const Tensors& set : all) {
+      places.insert(set.*member);
+      EXPECT_EQ(read(set.*member, bytes), read(all.front().*member, bytes));
+    }
+    EXPECT_EQ(places.size(), all.size());
+    EXPECT_FALSE(places.contains(nullptr));
+  }
+  template <class Member>
+  void expect_shared(const std::vector<Tensors>& all, Member member) {
+    for (const Tensors& set : all) EXPECT_EQ(set.*member, all.front().*member);
+  }
+
+  fake::SeparateMemory device_;
+  Device gpu_ = {.backend = Backend::cuda, .name = "fake", .l2_bytes = 4096};
+  Protocol protocol_ = {.cache = CacheState::cold};
+  Problem problem_ = {
+      .num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 8, .seqlen_k = 8, .head_dim = 16};
+  Arena arena_{device_};
+  Competitor competitor_;
+  std::optional<Inputs> inputs_;
+  Entrant entrant_{};
+  Arena::Buffer workspace_;
+  std::optional<InputRotation> rotation_;
+};
+
+TEST_F(Rotation, HasMoreThanThreeTimesTheCache) {
+  const std::uint64_t bytes = bytes_of_inputs(problem_);
+  EXPECT_EQ(bytes, 3u * 1024u);
+  EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 5);  // 4 * 3072 = 3 * 4096
+  gpu_.l2_bytes = 0;
+  EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 1);
+  gpu_.l2_bytes = std::uint64_t{1} << 40;
+  EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 2048);
+  protocol_.cache = CacheState::hot;
+  EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 1);
+}
+
+// Also samples of one launch must not meet the same inputs again.
+TEST_F(Rotation, LaunchesGoOnWhereTheSampleBeforeEnded) {
+  problem_.pass = Pass::bwd;
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 4u);
+  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+  launched_q.clear();
+  for (int sample = 0; sample < 2 * 4; ++sample) {
+    EXPECT_EQ(contenders.launches.at(0).time(1), 1e-3);
+    // The contender has copies of its own, in the same order; the first is the inputs themselves.
+    EXPECT_EQ(launched_q.back() == all[0].q, sample % 4 == 0) << sample;
+  }
+  EXPECT_EQ(std::set(launched_q.begin(), launched_q.end()).size(), 4u);
+  EXPECT_EQ(launched_q[3], launched_q[7]);
+}
+
+TEST_F(Rotation, HotIsTheInputsThemselves) {
+  protocol_.cache = CacheState::hot;
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].q, inputs_->tensors().q);
+  EXPECT_EQ(all[0].v, inputs_->tensors().v);
+  EXPECT_EQ(all[0].o, entrant_.tensors.o);
+}
+
+TEST_F(Rotation, ForwardsGetInputsOfTheirOwn) {
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[0].q, inputs_->tensors().q);
+  expect_copies(all, &Tensors::q, bytes_like_q(problem_));
+  expect_copies(all, &Tensors::k, bytes_like_k(problem_));
+  expect_copies(all, &Tensors::v, bytes_like_k(problem_));
+  expect_shared(all, &Tensors::o);
+  expect_shared(all, &Tensors::lse);
+  expect_shared(all, &Tensors::workspace);
+  EXPECT_EQ(all[4].dout, nullptr);
+  EXPECT_EQ(arena_.restore_guards(), "");
+}
+
+TEST_F(Rotation, BackwardsAlsoGetWhatTheirForwardLeft) {
+  problem_.pass = Pass::bwd;
+  gpu_.l2_bytes = 8192;
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 7u);  // 3 * 8192 / 4096 + 1
+  EXPECT_EQ(all[0].o, entrant_.tensors.o);
+  expect_copies(all, &Tensors::dout, bytes_like_q(problem_));
+  expect_copies(all, &Tensors::o, bytes_like_q(problem_));
+  expect_copies(all, &Tensors::lse, bytes_of_lse(problem_));
+  expect_copies(all, &Tensors::saved, kSavedBytes);
+  EXPECT_EQ(read(all[6].saved, kSavedBytes), std::vector<std::uint8_t>(kSavedBytes, 3));
+  expect_shared(all, &Tensors::dq);
+  expect_shared(all, &Tensors::dk);
+  expect_shared(all, &Tensors::dv);
+}
+
+TEST_F(Rotation, ABothWaysPassMakesItsOwnForward) {
+  problem_.pass = Pass::fwdbwd;
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 4u);
+  expect_copies(all, &Tensors::dout, bytes_like_q(problem_));
+  expect_shared(all, &Tensors::o);
+  expect_shared(all, &Tensors::saved);
+}
+
+TEST_F(Rotation, WorksWhereTheDeviceIsTheHost) {
+  Arena arena;
+  const Inputs inputs(arena, problem_, InputKind::normal, 3, 1);
+  const std::uint64_t before = arena.current_bytes();
+  {
+    const InputRotation rotation(problem_, inputs, arena, gpu_, protocol_);
+    EXPECT_EQ(arena.current_bytes(), 5 * before);
+  }
+  EXPECT_EQ(arena.current_bytes(), before);
+}
+
+}  // namespace
+}  // namespace attnlab

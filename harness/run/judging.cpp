@@ -1,0 +1,74 @@
+#include "harness/run/judging.h"
+
+#include <fmt/format.h>
+
+#include "harness/plan/case.h"
+#include "harness/record/repro.h"
+#include "harness/run/context.h"
+#include "harness/run/ending.h"
+#include "harness/tensors/host_tensors.h"
+#include "reference/oracle.h"
+#include "reference/tolerance.h"
+
+namespace attnlab {
+
+Judge::Judge(const Case& work, const RunContext& context, const Tensors& inputs)
+    : work_(work),
+      context_(context),
+      inputs_(inputs),
+      references_(
+          work.problem, inputs,
+          reference::choose_samples(work.problem, context.protocol.verify_multiply_adds, work.seed),
+          context.device->threads) {}
+
+// A peer draws dropout masks of its own, so what is judged had none.
+const reference::References& Judge::references_of(const Entrant& entrant) {
+  if (entrant.peer) return references_.of(reference::Products::storage, JudgedDropout::none);
+  return references_.of(products_of(work_.problem, entrant.competitor->config));
+}
+
+void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
+                  std::vector<reference::Verdict>& verdicts) {
+  const HostTensors host(work_.problem, tensors, inputs_, arena.runtime());
+  std::string failure = named(arena.restore_guards());
+  verdicts = reference::judge(work_.problem, host.tensors(), references_of(entrant));
+  if (context_.verified) context_.verified(entrant.record, host.tensors());
+  const std::string changed = entrant.forward ? entrant.forward->changed() : "";
+  if (failure.empty() && !changed.empty()) {
+    failure = named(fmt::format(
+        "the backward changed {}, which its forward left and it may only read", changed));
+  }
+  for (const reference::Verdict& verdict : verdicts) {
+    if (failure.empty() && !verdict.pass) failure = verdict.message;
+  }
+  fail_if(failure, entrant);
+}
+
+void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
+                       std::vector<reference::Verdict>& verdicts) {
+  Problem problem = work_.problem;
+  problem.dropout = 0.0;
+  verdicts = reference::judge(problem, outputs.attach(inputs_), references_of(entrant));
+  for (const reference::Verdict& verdict : verdicts) {
+    if (!verdict.pass) fail_if(verdict.message, entrant);
+  }
+}
+
+void Judge::judge_damage(const Entrant& entrant, const std::string& damage) const {
+  fail_if(named(damage), entrant);
+}
+
+// A failure with the problem's name, as the oracle's messages have it.
+std::string Judge::named(const std::string& failure) const {
+  return failure.empty() ? failure : failure + "; " + work_.problem.id();
+}
+
+// Ends the competitor's way if there is a failure.
+void Judge::fail_if(const std::string& failure, const Entrant& entrant) const {
+  if (failure.empty()) return;
+  throw Ending{Status::failed,
+               failure + "; reproduce: " +
+                   repro_command(work_, *entrant.competitor, *context_.device, context_.protocol)};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,36 @@
+// The instruments that look at what was timed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels/api/counters.h"
+#include "kernels/api/device.h"
+
+namespace attnlab {
+
+// The instruments of a run; null: not asked for or not there, and the reason says why.
+struct Observers {
+  KernelTrace* trace = nullptr;
+  std::string why_no_trace = "not asked for";
+  Counters* counters = nullptr;
+  std::string why_no_counters = "not asked for";
+  std::string wrong_counters;        // what their self-test found; counts are marked invalid
+  bool counts_are_required = false;  // what cannot be counted is invalid
+  bool further_counters = false;     // CounterRequest::further
+};
+
+// off: the library that counts is not even loaded, so kernels that ran are not seen either.
+enum class CounterMode : std::uint8_t { automatic, off, require };
+
+// The instruments that the device has; nothing on a CPU. Counters are checked against work of known
+// size. Throws std::runtime_error where they are required and are not there, or count wrongly.
+std::optional<Observers> open_observers(CounterMode mode, const Device& device);
+// The same of these instruments; the mode is not off.
+Observers choose_observers(CounterMode mode, Counters& counters, KernelTrace& trace);
+
+// One sentence for people: how the counters did in their self-test, or why there are none.
+std::string describe(const Observers& observers);
+
+}  // namespace attnlab

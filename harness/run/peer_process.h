@@ -1,0 +1,78 @@
+// The process that a peer lives in, and the protocol that is spoken with it: a line of JSON there,
+// a line back (scripts/peers/torch_sdpa.py documents the calls). One process serves all backends
+// and points of a run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "harness/base/child_process.h"
+
+namespace attnlab {
+
+class PeerError : public std::runtime_error {
+ public:
+  enum class Kind : std::uint8_t {
+    unsupported,    // the peer cannot do this, or is not there at all
+    out_of_memory,  // of the peer
+    error,          // it failed, and goes on
+    lost,           // it died, hung or spoke nonsense; what it had prepared is gone
+  };
+  PeerError(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+struct PeerOptions {
+  std::string python;            // "": $ATTNLAB_PYTHON, else python3 from PATH
+  std::filesystem::path script;  // "": torch_sdpa.py in $ATTNLAB_PEER_DIR, else beside the sources
+  double start_timeout_s = 180.0;  // importing PyTorch from a cold disk takes a minute
+  double call_timeout_s = 300.0;
+};
+
+class PeerProcess {
+ public:
+  explicit PeerProcess(PeerOptions options = {});
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  // What the peer says of itself: torch, cuda, cudnn (texts or null), devices, backends. Starts it
+  // if it does not run. Throws PeerError: `unsupported` with the remedy where it cannot be started
+  // at all, then ever again without trying.
+  const nlohmann::json& hello();
+
+  // The answer to a request, which names its "call". Starts the process if it does not run. Throws
+  // PeerError; after `lost` the process is gone and the next call starts another.
+  nlohmann::json call(nlohmann::json request);
+  nlohmann::json call(nlohmann::json request, double timeout_s);
+
+  // The number of the process that runs now, or ran last.
+  int generation() const { return generation_; }
+  // Whether that one still runs, with all that was prepared in it.
+  bool runs(int generation) const { return child_ != nullptr && generation == generation_; }
+
+  // Ends it, if it runs, so that it holds no memory.
+  void stop();
+
+ private:
+  void start();
+  nlohmann::json exchange(nlohmann::json request, double timeout_s);
+  // Ends the process. `what` it did wrong.
+  [[noreturn]] void lose(const std::string& call, const std::string& what);
+
+  PeerOptions options_;
+  std::unique_ptr<ChildProcess> child_;  // null: none runs
+  nlohmann::json hello_;
+  std::string unusable_;  // why it cannot be started; "": nothing known
+  std::int64_t last_id_ = 0;
+  int generation_ = 0;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,328 @@
+// The peer's protocol against tests/data/fake_peer.py, which needs no PyTorch and can misbehave.
+#include "harness/run/peer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "harness/plan/peer_names.h"
+#include "harness/testing/test_support.h"
+#include "tests/paths.h"
+
+namespace attnlab {
+namespace {
+
+using Kind = PeerError::Kind;
+
+const Device kCpu = {.threads = 2};
+const Device kCuda = {.backend = Backend::cuda, .ordinal = 1};
+
+// What `action` throws, as "KIND: message"; "" if it throws no PeerError.
+template <class Action>
+std::string peer_error(const Action& action) try {
+  action();
+  return "";
+} catch (const PeerError& error) {
+  const char* const kinds[] = {"unsupported", "out_of_memory", "error", "lost"};
+  return std::string(kinds[static_cast<int>(error.kind())]) + ": " + error.what();
+}
+
+class Peer : public testing::Test {
+ protected:
+  Peer() {
+    for (std::size_t i = 0; i < q_.size(); ++i) q_[i] = static_cast<float>(i);
+    for (std::size_t i = 0; i < k_.size(); ++i) k_[i] = -static_cast<float>(i);
+    problem_ = {.pass = Pass::fwdbwd,
+                .batch = 2,
+                .num_heads_q = 2,
+                .num_heads_kv = 1,
+                .seqlen_q = 3,
+                .seqlen_k = 5,
+                .head_dim = 4};
+  }
+  void TearDown() override { unsetenv("FAKE_PEER"); }
+
+  static void misbehave(const char* how) { setenv("FAKE_PEER", how, 1); }
+
+  Tensors tensors() const {
+    Tensors result = {.q = q_.data(), .k = k_.data(), .v = k_.data()};
+    if (problem_.pass != Pass::fwd) result.dout = q_.data();
+    return result;
+  }
+
+  static PeerOptions options() {
+    return {.python = "python3",
+            .script = in_tree("tests/data/fake_peer.py"),
+            .start_timeout_s = 30.0,
+            .call_timeout_s = 30.0};
+  }
+
+  std::vector<float> q_ = std::vector<float>(2 * 2 * 3 * 4), k_ = std::vector<float>(2 * 5 * 4);
+  Problem problem_;
+};
+
+bool same(const void* data, const std::vector<float>& want) {
+  return data != nullptr && std::memcmp(data, want.data(), want.size() * sizeof(float)) == 0;
+}
+
+TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer peer(process, "torch:flash", kCuda);
+  EXPECT_EQ(peer.version(), "torch 9.9.9+fake");
+
+  const PeerOutputs first = peer.prepare(inputs);
+  const Tensors outputs = first.attach(tensors());
+  EXPECT_TRUE(same(outputs.o, q_));
+  EXPECT_TRUE(same(outputs.dq, q_));
+  EXPECT_TRUE(same(outputs.dk, k_));
+  EXPECT_TRUE(same(outputs.dv, k_));
+  EXPECT_EQ(outputs.lse, nullptr);
+  EXPECT_EQ(outputs.q, q_.data());
+  ASSERT_EQ(peer.kernels().size(), 2u);
+  const ExecutedKernel& kernel = peer.kernels()[0];
+  EXPECT_EQ(kernel.symbol, "flash_kernel");
+  EXPECT_EQ(kernel.grid[0], 4u);
+  EXPECT_EQ(kernel.grid[1], 2u);
+  EXPECT_EQ(kernel.block[0], 128u);
+  EXPECT_EQ(kernel.registers, 40);
+  EXPECT_EQ(kernel.shared_bytes, 2048u);
+  EXPECT_EQ(kernel.static_shared_bytes, std::nullopt);
+  EXPECT_EQ(kernel.launches, 2);
+  const ExecutedKernel& without_a_shape = peer.kernels()[1];
+  EXPECT_EQ(without_a_shape.symbol, "cuda:1");
+  EXPECT_EQ(without_a_shape.grid[0], 0u);
+  EXPECT_EQ(without_a_shape.shared_bytes, std::nullopt);
+  EXPECT_EQ(peer.peak_bytes(), 4096u);
+
+  EXPECT_TRUE(peer.launch_cost_was_hidden());
+  EXPECT_DOUBLE_EQ(peer.seconds_of(7), 0.007);
+  EXPECT_FALSE(peer.launch_cost_was_hidden());
+  EXPECT_TRUE(same(peer.outputs().attach({}).dv, k_));
+
+  peer.release();
+  EXPECT_PRED2(contains, peer_error([&] { peer.seconds_of(1); }), "not prepared");
+}
+
+TEST_F(Peer, SeveralShareOneProcess) {
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer eager(process, "torch:eager", kCpu);
+  TorchPeer math(process, "torch:math", kCpu);
+  eager.prepare(inputs);
+  math.prepare(inputs);
+  EXPECT_EQ(eager.kernels()[0].symbol, "eager_kernel");
+  EXPECT_EQ(math.kernels()[0].symbol, "math_kernel");
+  eager.release();
+  EXPECT_DOUBLE_EQ(math.seconds_of(2), 0.002);
+  EXPECT_EQ(process.generation(), 1);
+}
+
+TEST_F(Peer, AnotherIdeaOfAKernelIsAnError) {
+  misbehave("prepare:flat");
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer peer(process, "torch:flash", kCuda);
+  EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }), "no proper 'grid'");
+}
+
+TEST_F(Peer, FilesAreGoneWithTheInputs) {
+  std::filesystem::path folder;
+  {
+    PeerProcess process(options());
+    const PeerInputs inputs(problem_, tensors());
+    TorchPeer peer(process, "torch:eager", kCpu);
+    peer.prepare(inputs);
+    folder = inputs.file().parent_path();
+    EXPECT_TRUE(std::filesystem::exists(inputs.file()));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(Peer, WhatItCannotDoIsToldApart) {
+  for (const char* kind : {"unsupported", "out_of_memory", "error"}) {
+    misbehave((std::string("prepare:") + kind).c_str());
+    PeerProcess process(options());
+    const PeerInputs inputs(problem_, tensors());
+    TorchPeer peer(process, "torch:eager", kCpu);
+    const std::string said = peer_error([&] { peer.prepare(inputs); });
+    EXPECT_PRED2(starts_with, said, std::string(kind) + ": ");
+    EXPECT_PRED2(contains, said, std::string("it is an ") + kind);
+    EXPECT_EQ(process.generation(), 1);
+    EXPECT_TRUE(process.runs(1)) << "it goes on";
+  }
+}
+
+struct Loss {
+  const char* misdeed;
+  Texts said;
+};
+
+// Whatever happens in the middle of a call, the next one starts a new process.
+TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
+  const std::vector<Loss> losses = {
+      {"time:die", {"died (exit status 3)", "'time'", "the ground shakes"}},
+      {"time:die_slowly", {"died (exit status 4)", "farewell"}},
+      {"time:hang", {"did not answer within 2 s"}},
+      {"time:garbage", {"'a library greets you'"}},
+      {"time:stale", {"which is none"}},
+      {"time:fatal", {"gave up", "the device is lost"}},
+  };
+  for (const Loss& loss : losses) {
+    SCOPED_TRACE(loss.misdeed);
+    misbehave(loss.misdeed);
+    PeerOptions impatient = options();
+    if (std::string_view(loss.misdeed).ends_with("hang")) impatient.call_timeout_s = 2.0;
+    PeerProcess process(impatient);
+    const PeerInputs inputs(problem_, tensors());
+    TorchPeer peer(process, "torch:eager", kCpu);
+    TorchPeer other(process, "torch:math", kCpu);
+    process.hello();
+    peer.prepare(inputs);
+    other.prepare(inputs);
+    const std::string said = peer_error([&] { peer.seconds_of(1); });
+    EXPECT_PRED2(starts_with, said, "lost: ");
+    for (const std::string& part : loss.said) EXPECT_PRED2(contains, said, part);
+
+    misbehave("");
+    EXPECT_PRED2(starts_with, peer_error([&] { other.seconds_of(1); }), "lost: torch:math is not");
+    other.release();
+    EXPECT_EQ(process.generation(), 1) << "nobody needs another one yet";
+    peer.prepare(inputs);
+    EXPECT_EQ(process.generation(), 2);
+    EXPECT_DOUBLE_EQ(peer.seconds_of(1), 0.001);
+    EXPECT_PRED2(starts_with, peer_error([&] { other.seconds_of(1); }), "lost: torch:math is not");
+  }
+}
+
+TEST_F(Peer, ItsChatterOnStandardErrorStopsNobody) {
+  misbehave("time:chatter");
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer peer(process, "torch:eager", kCpu);
+  peer.prepare(inputs);
+  for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(peer.seconds_of(1), 0.001);
+}
+
+TEST_F(Peer, OutputsOfAnotherShapeAreRefused) {
+  misbehave("prepare:other_shape");
+  PeerProcess process(options());
+  const PeerInputs inputs(problem_, tensors());
+  TorchPeer peer(process, "torch:eager", kCpu);
+  EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }),
+               "error: the peer's outputs have no o of F32 [2, 3, 2, 4]");
+}
+
+// Not to be tried for each of a thousand points again.
+void expect_unusable(const PeerOptions& how, const Texts& parts) {
+  PeerProcess process(how);
+  const std::string said = peer_error([&] { process.hello(); });
+  EXPECT_PRED2(starts_with, said, "unsupported: ");
+  for (const std::string& part : parts) EXPECT_PRED2(contains, said, part);
+  const int generation = process.generation();
+  EXPECT_EQ(peer_error([&] { process.call({{"call", "time"}}); }), said);
+  EXPECT_EQ(process.generation(), generation);
+}
+
+TEST_F(Peer, OneThatCannotBeStartedSaysTheRemedy) {
+  PeerOptions how = options();
+  how.python = "no-such-python";
+  expect_unusable(how, {"cannot start no-such-python", "pip install torch", "ATTNLAB_PYTHON"});
+  how = options();
+  how.script = "nowhere/torch_sdpa.py";
+  expect_unusable(how, {"nowhere/torch_sdpa.py is not there", "ATTNLAB_PEER_DIR"});
+  misbehave("hello:die");
+  expect_unusable(options(), {"died (exit status 3)", "the ground shakes"});
+  misbehave("hello:old");
+  expect_unusable(options(), {"another protocol", "ATTNLAB_PEER_DIR"});
+  misbehave("hello:hang");
+  how = options();
+  how.start_timeout_s = 0.3;
+  expect_unusable(how, {"did not answer within 0.3 s"});
+}
+
+// A Python that certainly has no PyTorch: it sees none of its packages.
+TEST_F(Peer, TheScriptWithoutPyTorchSaysTheRemedy) {
+  const TestFile python("", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
+  std::filesystem::permissions(python.path(), std::filesystem::perms::owner_all);
+  PeerOptions how = options();
+  how.python = python.path().string();
+  how.script = in_tree("scripts/peers/torch_sdpa.py");
+  expect_unusable(how, {"PyTorch cannot be imported", "pip install torch", "ATTNLAB_PYTHON"});
+}
+
+TEST_F(Peer, FindsPythonAndScriptByTheEnvironment) {
+  const std::string folder = in_tree("tests/data/nowhere");
+  setenv("ATTNLAB_PEER_DIR", folder.c_str(), 1);
+  EXPECT_PRED2(contains, peer_error([] { PeerProcess().hello(); }), folder);
+  setenv("ATTNLAB_PEER_DIR", in_tree("scripts/peers").c_str(), 1);
+  setenv("ATTNLAB_PYTHON", "no-such-python", 1);
+  EXPECT_PRED2(contains, peer_error([] { PeerProcess().hello(); }), "cannot start no-such-python");
+  unsetenv("ATTNLAB_PEER_DIR");
+  unsetenv("ATTNLAB_PYTHON");
+}
+
+TEST(ParsePeers, NamesInheritTheirPrefix) {
+  EXPECT_EQ(parse_peers("torch:eager,flash,efficient,cudnn"),
+            (Texts{"torch:eager", "torch:flash", "torch:efficient", "torch:cudnn"}));
+  EXPECT_EQ(parse_peers("torch:math,torch:eager,math"), (Texts{"torch:math", "torch:eager"}));
+}
+
+TEST(ParsePeers, RefusesAndSuggests) {
+  const auto said = [](const char* text) { return usage_error([&] { parse_peers(text); }); };
+  EXPECT_PRED2(contains, said("torch:eger"), "'torch:eger'; did you mean 'torch:eager'?");
+  EXPECT_PRED2(contains, said("torch:eager,falsh"), "'torch:falsh'; did you mean 'torch:flash'?");
+  for (const char* text :
+       {"", "eager", "torch:", "torch:eager,", "torch:eager,,math", "jax:flash"}) {
+    EXPECT_PRED2(starts_with, said(text), "--peer: there is no peer") << text;
+  }
+}
+
+struct Refusal {
+  const char* peer;
+  const Device* device;
+  Problem problem;
+  const char* why;  // "": it may run
+};
+
+Problem with_mask(const char* mask, std::int64_t seqlen_q = 8, std::int64_t seqlen_k = 8) {
+  Problem problem = {.dtype = Dtype::f16, .seqlen_q = seqlen_q, .seqlen_k = seqlen_k};
+  problem.mask = parse_mask(mask);
+  if (problem.mask.padding) problem.lengths = {.kind = LengthsKind::padding, .keys = {3}};
+  return problem;
+}
+
+TEST(UnsupportedByPeer, KnowsWithoutAsking) {
+  Problem packed = with_mask("none");
+  packed.layout = Layout::packed;
+  packed.lengths = {.kind = LengthsKind::packed, .queries = {8}, .keys = {8}};
+  Problem f32 = with_mask("none");
+  f32.dtype = Dtype::f32;
+  const std::vector<Refusal> refusals = {
+      {"torch:eager", &kCpu, packed, "packed"},
+      {"torch:cudnn", &kCpu, with_mask("none"), "no cudnn backend on a CPU"},
+      {"torch:efficient", &kCpu, with_mask("none"), "no efficient backend on a CPU"},
+      {"torch:flash", &kCuda, f32, "f16 and bf16 only"},
+      {"torch:cudnn", &kCuda, f32, "f16 and bf16 only"},
+      {"torch:efficient", &kCuda, f32, ""},
+      {"torch:flash", &kCpu, f32, ""},
+      {"torch:flash", &kCuda, with_mask("causal", 4), ""},
+      {"torch:flash", &kCuda, with_mask("window:2:0"), "no mask but a causal one"},
+      {"torch:flash", &kCuda, with_mask("padding"), "no mask but a causal one"},
+      {"torch:flash", &kCuda, with_mask("blocks:butterfly:4x4"), "no mask but a causal one"},
+      {"torch:flash", &kCpu, with_mask("padding"), ""},
+      {"torch:cudnn", &kCuda, with_mask("blocks:butterfly:4x4"), ""},
+      {"torch:eager", &kCuda, with_mask("causal", 9), "row 0 of batch entry 0 sees no key"},
+      {"torch:eager", &kCuda, with_mask("window:2:0+padding"), "row 5 of batch entry 0 sees no"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const std::string why = unsupported_by_peer(refusal.peer, refusal.problem, *refusal.device);
+    EXPECT_EQ(why.empty(), std::string(refusal.why).empty())
+        << refusal.peer << " " << refusal.problem.id() << ": " << why;
+    EXPECT_PRED2(contains, why, refusal.why) << refusal.peer << " " << refusal.problem.id();
+  }
+}
+
+}  // namespace
+}  // namespace attnlab

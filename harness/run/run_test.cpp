@@ -1,0 +1,691 @@
+#include "harness/run/run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/record/readings.h"
+#include "harness/record/record_json.h"
+#include "harness/run/case_steps.h"
+#include "harness/run/user_tensors.h"
+#include "harness/tensors/safetensors.h"
+#include "harness/testing/fake_attention.h"
+#include "harness/testing/fake_telemetry.h"
+#include "harness/testing/test_support.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+namespace {
+
+// What is wrong with a fake kernel.
+enum class Fault {
+  none,
+  nan_output,
+  dropped_key,
+  wrong_when_repeated,  // right in the launch that is verified first
+  throws_in_launch,
+  throws_when_repeated,
+  loses_device,
+  loses_device_when_repeated,
+  throws_in_prepare,
+  bad_alloc_in_prepare,
+  writes_past_o,
+  writes_past_workspace_when_repeated,
+  reads_outputs,  // adds to what is there
+  forgets_dq,
+  wrong_dk,
+  changes_o_in_backward,  // by one bit, after it was read
+  changes_lse_when_repeated,
+  changes_saved_in_backward,
+  saves_past_its_end,
+  forward_writes_past_workspace,
+};
+
+struct FakeState : PreparedKernel {
+  Problem problem;
+  std::uint64_t workspace_bytes;
+  int launches = 0;
+};
+
+std::map<PreparedKernel*, std::unique_ptr<FakeState>> states;  // prepared, not released
+int live_states() { return static_cast<int>(states.size()); }
+
+constexpr std::uint64_t kSavedBytes = 40;
+constexpr unsigned char kSavedByte = 5;
+
+template <Fault kFault, std::uint64_t kWorkspace>
+struct Fake {
+  static std::string unsupported(const Problem&, const Config&, const Device&) { return ""; }
+  static std::uint64_t saved_bytes(const Problem&, const Config&) { return kSavedBytes; }
+  static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
+    return kWorkspace;
+  }
+  static PreparedKernel* prepare(const Problem& problem, const Config&, const Device&) {
+    if (kFault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
+    if (kFault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
+    auto state = std::make_unique<FakeState>(FakeState{{}, problem, kWorkspace});
+    PreparedKernel* const prepared = state.get();
+    states.emplace(prepared, std::move(state));
+    return prepared;
+  }
+  static void release(PreparedKernel* prepared) { states.erase(prepared); }
+  static void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
+    FakeState& state = *static_cast<FakeState*>(prepared);
+    const bool repeated = ++state.launches > 1;
+    const Problem& problem = state.problem;
+    if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
+    if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
+    if (kFault == Fault::loses_device ||
+        (kFault == Fault::loses_device_when_repeated && repeated)) {
+      throw DeviceLost(DeviceLost::Cause::hang, "did not end within 2 s");
+    }
+    if (problem.pass == Pass::fwd && tensors.dout != nullptr) {
+      throw std::runtime_error("a forward has no dO");
+    }
+    if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
+    if (problem.pass != Pass::fwd) backward(problem, tensors, repeated);
+    // The whole workspace is the kernel's own.
+    if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
+    std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
+                static_cast<unsigned char>(1));
+    if ((kFault == Fault::writes_past_workspace_when_repeated && repeated) ||
+        (kFault == Fault::forward_writes_past_workspace && problem.pass == Pass::fwd)) {
+      static_cast<unsigned char*>(tensors.workspace)[kWorkspace] = 1;
+    }
+  }
+  static void forward(const Problem& problem, const Tensors& tensors, bool repeated) {
+    float* o = static_cast<float*>(tensors.o);
+    const float before = o[0];
+    fake::for_each_row(problem, tensors, [](const fake::Row& row) {
+      fake::attend(row, row.mask.seqlen_k - (kFault == Fault::dropped_key ? 1 : 0));
+    });
+    if (tensors.saved != nullptr) {
+      std::fill_n(static_cast<unsigned char*>(tensors.saved),
+                  kSavedBytes + (kFault == Fault::saves_past_its_end ? 1 : 0), kSavedByte);
+    }
+    if (kFault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
+    if (kFault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
+    if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
+    if (kFault == Fault::reads_outputs) o[0] += before;
+  }
+  static void backward(const Problem& problem, const Tensors& tensors, bool repeated) {
+    auto* saved = static_cast<unsigned char*>(tensors.saved);
+    if (saved == nullptr || std::count(saved, saved + kSavedBytes, kSavedByte) != kSavedBytes) {
+      throw std::runtime_error("not what the forward saved");
+    }
+    float* dk = static_cast<float*>(tensors.dk);
+    std::vector<float> unused(static_cast<std::size_t>(problem.elements_q()));
+    Tensors outputs = tensors;
+    if (kFault == Fault::forgets_dq) outputs.dq = unused.data();
+    std::fill_n(static_cast<float*>(outputs.dq), problem.elements_q(), 0.0f);
+    std::fill_n(dk, problem.elements_k(), 0.0f);
+    std::fill_n(static_cast<float*>(outputs.dv), problem.elements_k(), 0.0f);
+    fake::for_each_row(problem, outputs, fake::differentiate);
+    if (kFault == Fault::wrong_dk) dk[5] += 0.5f;
+    if (kFault == Fault::changes_o_in_backward) {
+      float* o = static_cast<float*>(tensors.o);
+      o[2] = std::nextafter(o[2], 2.0f);
+    }
+    if (kFault == Fault::changes_lse_when_repeated && repeated) {
+      tensors.lse[1] = std::nextafter(tensors.lse[1], 2.0f);
+    }
+    if (kFault == Fault::changes_saved_in_backward && problem.pass == Pass::bwd) saved[0] = 6;
+  }
+  static Traffic traffic(const Problem&, const Config&) {
+    Traffic traffic;
+    traffic[Operand::q] = {.read_bytes = 100};
+    traffic.executed_flops = 12345;
+    return traffic;
+  }
+};
+
+template <Fault kFault, std::uint64_t kWorkspace = 1000>
+const Implementation* fake() {
+  using F = Fake<kFault, kWorkspace>;
+  static constexpr Implementation kImplementation = {.api_version = kApiVersion,
+                                                     .name = "fake",
+                                                     .backend = Backend::cpu,
+                                                     .summary = "plain loops",
+                                                     .axes = nullptr,
+                                                     .num_axes = 0,
+                                                     .unsupported = F::unsupported,
+                                                     .workspace_bytes = F::workspace_bytes,
+                                                     .saved_bytes = F::saved_bytes,
+                                                     .prepare = F::prepare,
+                                                     .launch = F::launch,
+                                                     .release = F::release,
+                                                     .traffic = F::traffic};
+  return &kImplementation;
+}
+
+Competitor competitor(const char* name, const Implementation* implementation) {
+  return {.kernel = name, .implementation = implementation};
+}
+
+class RunCase : public testing::Test {
+ protected:
+  RunCase() {
+    work_.problem = {.batch = 2,
+                     .num_heads_q = 4,
+                     .num_heads_kv = 2,
+                     .seqlen_q = 17,
+                     .seqlen_k = 33,
+                     .head_dim = 8};
+    work_.seed = 7;
+    device_.threads = 2;
+    device_.isa = "scalar";
+    context_.device = &device_;
+    context_.protocol = {.min_rounds = 3, .max_rounds = 3, .warmup_seconds = 0.0};
+    context_.sweep_name = "test";
+    context_.command_line = "attnlab run test";
+    context_.memory_limit_bytes = std::uint64_t{1} << 30;
+  }
+  ~RunCase() override { EXPECT_EQ(live_states(), 0) << "every prepared kernel is released"; }
+
+  std::vector<Record> run(std::vector<Competitor> competitors) {
+    work_.competitors = std::move(competitors);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+    Progress progress(file.get(), case_weight(work_));
+    std::vector<Record> records;
+    run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
+      records.insert(records.end(), finished.begin(), finished.end());
+      calls_.push_back(finished.size());
+      live_states_at_record_.push_back(live_states());
+    });
+    progress.begin("after");
+    std::string text(10000, '\0');
+    std::rewind(file.get());
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    EXPECT_NE(text.find("100%  0:00 left  after"), std::string::npos) << text;
+    return records;
+  }
+  Record run_one(const Implementation* implementation) {
+    const std::vector<Record> records = run({competitor("fake", implementation)});
+    EXPECT_EQ(records.size(), 1u);
+    return records.at(0);
+  }
+  // A point that fails before it is timed says why, and how to see it again.
+  void expect_failure(const Record& record, const std::string& cause) {
+    EXPECT_EQ(record.status, Status::failed) << record.reason;
+    EXPECT_NE(record.reason.find(work_.problem.id()), std::string::npos) << record.reason;
+    EXPECT_NE(record.reason.find(cause), std::string::npos) << record.reason;
+    EXPECT_NE(record.reason.find("reproduce: attnlab run --backend cpu --isa "), std::string::npos)
+        << record.reason;
+    EXPECT_FALSE(record.time.has_value());
+  }
+
+  Case work_;
+  std::vector<int> live_states_at_record_;
+  std::vector<std::size_t> calls_;  // records in each of them
+  int verifications_ = 0;
+  Device device_;
+  RunContext context_;
+};
+
+TEST_F(RunCase, ACorrectKernelGivesACompleteRecord) {
+  const Record record = run_one(fake<Fault::none>());
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  EXPECT_EQ(record.reason, "");
+  for (const auto* verdicts : {&record.verify, &record.verify_timed}) {
+    ASSERT_EQ(verdicts->size(), 2u);
+    for (const auto& verdict : *verdicts) {
+      EXPECT_TRUE(verdict.pass) << verdict.tensor;
+      EXPECT_DOUBLE_EQ(verdict.coverage, 1.0);
+    }
+  }
+  ASSERT_TRUE(record.time.has_value());
+  EXPECT_EQ(record.time->samples_s.size(), 3u);
+  EXPECT_EQ(record.order, (std::vector<int>{0, 0, 0}));
+  EXPECT_GT(record.time->min_s, 0.0);
+  EXPECT_LE(record.time->min_s, record.time->q1_s);
+  EXPECT_LE(record.time->q1_s, record.time->median_s);
+  EXPECT_LE(record.time->median_s, record.time->q3_s);
+  EXPECT_LE(record.time->ci95_low_s, record.time->ci95_high_s);
+  EXPECT_EQ(record.time->timer, "steady_clock");
+  EXPECT_EQ(record.flops->useful, 4 * (2 * 4 * 17 * 33) * 8);
+  EXPECT_EQ(record.flops->executed, 12345);
+  EXPECT_EQ(record.requested->read_bytes(), 100);
+  EXPECT_TRUE(record.compulsory_bytes.has_value());
+  EXPECT_EQ(record.sweep, "test");
+  EXPECT_EQ(record.command_line, "attnlab run test");
+  EXPECT_EQ(record.timestamp.size(), 20u);
+  EXPECT_EQ(record.point.competitors.size(), 1u);
+}
+
+TEST_F(RunCase, MasksLayoutsAndEmptyRowsVerify) {
+  work_.problem.layout = Layout::bhsd;
+  for (const char* mask : {"causal", "window:2:3", "padding"}) {
+    work_.problem.mask = parse_mask(mask);
+    work_.problem.lengths = {};
+    if (work_.problem.mask.padding) {
+      work_.problem.lengths = {.kind = LengthsKind::padding, .keys = {33, 20}};
+    }
+    const Record record = run_one(fake<Fault::none>());
+    EXPECT_EQ(record.status, Status::ok) << record.reason;
+  }
+  work_.problem.mask = parse_mask("causal");
+  work_.problem.lengths = {};
+  work_.problem.seqlen_k = 5;  // the first 12 rows see nothing
+  const Record record = run_one(fake<Fault::none>());
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+}
+
+TEST_F(RunCase, EveryPassIsVerifiedTensorByTensor) {
+  const std::pair<Pass, std::vector<std::string>> passes[] = {
+      {Pass::fwd, {"o", "lse"}},
+      {Pass::bwd, {"dq", "dk", "dv"}},
+      {Pass::fwdbwd, {"o", "lse", "dq", "dk", "dv"}}};
+  for (const auto& [pass, tensors] : passes) {
+    work_.problem.pass = pass;
+    for (const char* mask : {"none", "causal+window:2:3"}) {
+      work_.problem.mask = parse_mask(mask);
+      const Record record = run_one(fake<Fault::none>());
+      EXPECT_EQ(record.status, Status::ok) << record.reason;
+      for (const auto* verdicts : {&record.verify, &record.verify_timed}) {
+        std::vector<std::string> names;
+        for (const auto& verdict : *verdicts) names.push_back(verdict.tensor);
+        EXPECT_EQ(names, tensors);
+      }
+      EXPECT_TRUE(record.time.has_value());
+    }
+  }
+}
+
+TEST_F(RunCase, WrongBackwardsFail) {
+  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
+    work_.problem.pass = pass;
+    const std::vector<Record> records =
+        run({competitor("fake", fake<Fault::forgets_dq>()), competitor("good", fake<Fault::none>()),
+             competitor("fake", fake<Fault::wrong_dk>()),
+             competitor("fake", fake<Fault::saves_past_its_end>())});
+    ASSERT_EQ(records.size(), 4u);
+    expect_failure(records[0], "dq: ");
+    expect_failure(records[1], "dk: ");
+    expect_failure(records[2], "wrote outside saved of fake default, 0 bytes past its last byte");
+    EXPECT_EQ(live_states_at_record_.front(), 0) << "the forward's state is released too";
+    live_states_at_record_.clear();
+    EXPECT_EQ(records[3].status, Status::ok) << records[3].reason;
+  }
+}
+
+TEST_F(RunCase, TheForwardBeforeABackwardIsWatchedToo) {
+  work_.problem.pass = Pass::bwd;
+  expect_failure(run_one(fake<Fault::forward_writes_past_workspace>()),
+                 "wrote outside workspace, 0 bytes past its last byte");
+}
+
+TEST_F(RunCase, TheForwardBeforeABackwardRunsWithItsOwnConfig) {
+  using F = Fake<Fault::none, 1000>;
+  Implementation kernel = *fake<Fault::none>();
+  kernel.forward_config = [](const Config&) { return Config(); };
+  kernel.prepare = [](const Problem& problem, const Config& config, const Device& device) {
+    const bool is_forward = problem.pass == Pass::fwd;
+    if (config.to_string() != (is_forward ? "default" : "block_m=64")) {
+      throw std::runtime_error("the config of the other pass");
+    }
+    return F::prepare(problem, config, device);
+  };
+  work_.problem.pass = Pass::bwd;
+  Competitor tiled = competitor("fake", &kernel);
+  tiled.config.set("block_m", 64);
+  const Record record = run({tiled}).at(0);
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  EXPECT_EQ(record.point.competitors.at(0).config.to_string(), "block_m=64");
+}
+
+TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
+  work_.problem.pass = Pass::bwd;
+  expect_failure(run_one(fake<Fault::changes_o_in_backward>()), "the backward changed o, ");
+  expect_failure(run_one(fake<Fault::changes_saved_in_backward>()), "the backward changed saved, ");
+  const Record later = run_one(fake<Fault::changes_lse_when_repeated>());
+  expect_failure(later, "the backward changed lse, ");
+  EXPECT_FALSE(later.verify_timed.empty()) << "it was right at first";
+}
+
+TEST_F(RunCase, ABlockMaskIsSummarised) {
+  work_.problem.mask = parse_mask("blocks:local:0:8x16");
+  work_.problem.seqlen_q = work_.problem.seqlen_k = 32;
+  const Record record = run_one(fake<Fault::none>());
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  ASSERT_TRUE(record.pattern.has_value());
+  EXPECT_DOUBLE_EQ(record.pattern->visible_fraction, 2.0 / 8.0);
+}
+
+TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    work_.problem.pass = pass;
+    const std::vector<Record> records = run({competitor("small", fake<Fault::none, 64>()),
+                                             competitor("large", fake<Fault::none, 100000>()),
+                                             competitor("none", fake<Fault::none, 0>())});
+    ASSERT_EQ(records.size(), 3u);
+    for (const Record& record : records) {
+      ASSERT_EQ(record.status, Status::ok) << record.reason;
+      const Memory& memory = *record.memory;
+      EXPECT_EQ(memory.peak_bytes, memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
+                                       memory.workspace_bytes);
+    }
+    EXPECT_EQ(records[0].memory->workspace_bytes, 64u);
+    EXPECT_EQ(records[1].memory->workspace_bytes, 100000u);
+    const std::uint64_t lse_bytes = 2 * 4 * 17 * 4;
+    EXPECT_EQ(records[0].memory->saved_bytes, lse_bytes + (pass == Pass::fwd ? 0 : kSavedBytes));
+  }
+}
+
+TEST_F(RunCase, WrongKernelsFailAndTheOthersGoOn) {
+  const std::vector<Record> records =
+      run({competitor("fake", fake<Fault::nan_output>()), competitor("good", fake<Fault::none>()),
+           competitor("fake", fake<Fault::dropped_key>()),
+           competitor("fake", fake<Fault::reads_outputs>()),
+           competitor("fake", fake<Fault::writes_past_o>())});
+  ASSERT_EQ(records.size(), 5u);
+  expect_failure(records[0], "o: ");
+  expect_failure(records[1], ": ");
+  expect_failure(records[2], "o: ");
+  expect_failure(records[3], "wrote outside o of fake default, 0 bytes past its last byte");
+  EXPECT_FALSE(records[0].verify.empty());
+  EXPECT_EQ(live_states_at_record_.at(0), 0) << "released before the next one is prepared";
+  EXPECT_EQ(records[4].status, Status::ok) << records[4].reason;
+  EXPECT_EQ(records[4].point.competitors[0].kernel, "good");
+  EXPECT_EQ(records[4].order, (std::vector<int>{0, 0, 0})) << "failed competitors are not timed";
+}
+
+TEST_F(RunCase, TimedOutputsAreVerifiedAgain) {
+  const Record record = run_one(fake<Fault::wrong_when_repeated>());
+  expect_failure(record, "o: ");
+  ASSERT_FALSE(record.verify.empty());
+  EXPECT_TRUE(record.verify[0].pass);
+  ASSERT_FALSE(record.verify_timed.empty());
+  EXPECT_FALSE(record.verify_timed[0].pass);
+}
+
+TEST_F(RunCase, AnOverrunInATimedLaunchSpoilsTheTimesOfAll) {
+  const std::vector<Record> records =
+      run({competitor("good", fake<Fault::none>()),
+           competitor("fake", fake<Fault::writes_past_workspace_when_repeated>())});
+  for (const Record& record : records) {
+    EXPECT_EQ(record.status, Status::failed);
+    EXPECT_NE(record.reason.find("wrote outside workspace"), std::string::npos) << record.reason;
+    EXPECT_FALSE(record.time.has_value());
+  }
+}
+
+TEST_F(RunCase, ExceptionsAreRecords) {
+  const std::vector<Record> records = run({competitor("a", fake<Fault::throws_in_launch>()),
+                                           competitor("b", fake<Fault::throws_in_prepare>()),
+                                           competitor("c", fake<Fault::bad_alloc_in_prepare>()),
+                                           competitor("d", fake<Fault::throws_when_repeated>()),
+                                           competitor("e", fake<Fault::none>())});
+  ASSERT_EQ(records.size(), 5u);
+  EXPECT_EQ(records[0].status, Status::invalid);
+  EXPECT_EQ(records[0].reason, "cannot launch");
+  EXPECT_EQ(records[1].status, Status::invalid);
+  EXPECT_EQ(records[1].reason, "cannot prepare");
+  EXPECT_EQ(records[2].status, Status::out_of_memory);
+  EXPECT_EQ(records[3].status, Status::invalid);
+  EXPECT_EQ(records[3].reason, "only once");
+  EXPECT_EQ(records[4].status, Status::ok) << records[4].reason;
+}
+
+TEST_F(RunCase, WhatCannotRunIsRecordedAtOnce) {
+  Competitor unsupported = competitor("a", fake<Fault::none>());
+  unsupported.unsupported = "head_dim is odd";
+  Competitor skipped = competitor("b", fake<Fault::none>());
+  skipped.skipped = "too slow";
+  const std::vector<Record> records =
+      run({competitor("e", fake<Fault::none>()), unsupported, skipped, competitor("v9", nullptr)});
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(records[0].status, Status::unsupported);
+  EXPECT_EQ(records[0].reason, "head_dim is odd");
+  EXPECT_EQ(records[1].status, Status::skipped);
+  EXPECT_EQ(records[1].reason, "too slow");
+  EXPECT_EQ(records[2].status, Status::unsupported);
+  EXPECT_NE(records[2].reason.find("'v9'"), std::string::npos);
+  EXPECT_EQ(records[3].status, Status::ok);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(records[static_cast<std::size_t>(i)].time.has_value());
+}
+
+// 2^62 bytes would be refused by the allocator too, so the message tells who refused.
+TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
+  const std::vector<Record> records =
+      run({competitor("huge", fake<Fault::none, std::uint64_t{1} << 62>()),
+           competitor("good", fake<Fault::none>())});
+  EXPECT_EQ(records[0].status, Status::out_of_memory);
+  EXPECT_NE(records[0].reason.find("of 1 GiB available: shorten"), std::string::npos)
+      << records[0].reason;
+  EXPECT_EQ(records[0].memory->workspace_bytes, std::uint64_t{1} << 62);
+  EXPECT_FALSE(records[0].memory->peak_bytes.has_value());
+  EXPECT_EQ(records[1].status, Status::ok);
+
+  // Sizes of the tensors themselves.
+  work_.problem.num_heads_q = std::int64_t{1} << 40;
+  EXPECT_EQ(run_one(fake<Fault::none>()).status, Status::out_of_memory);
+}
+
+TEST_F(RunCase, WorkspaceIsSharedAndOutputsAreCounted) {
+  // Room for inputs, one workspace and two sets of outputs, not three.
+  const std::uint64_t q_bytes = 2 * 4 * 17 * 8 * 4, k_bytes = 2 * 2 * 33 * 8 * 4;
+  const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
+  context_.memory_limit_bytes = q_bytes + 2 * k_bytes + workspace + 2 * (q_bytes + lse_bytes);
+  const Competitor one = competitor("fake", fake<Fault::none, workspace>());
+  const std::vector<Record> records = run({one, one, one});
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].status, Status::out_of_memory);
+  EXPECT_NE(records[0].reason.find("run it alone, attnlab run"), std::string::npos);
+  EXPECT_EQ(records[1].status, Status::ok) << records[1].reason;
+  EXPECT_EQ(records[2].status, Status::ok) << records[2].reason;
+}
+
+TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
+  work_.problem.pass = Pass::bwd;
+  const std::uint64_t q_bytes = 2 * 4 * 17 * 8 * 4, k_bytes = 2 * 2 * 33 * 8 * 4;
+  const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
+  const std::uint64_t shared = 2 * q_bytes + 2 * k_bytes + workspace;             // q, dO, k, v
+  const std::uint64_t own = 2 * q_bytes + 2 * k_bytes + lse_bytes + kSavedBytes;  // o, dQ, dK, dV
+  const Competitor one = competitor("fake", fake<Fault::none, workspace>());
+  context_.memory_limit_bytes = shared + 2 * own;
+  EXPECT_EQ(run({one, one}).at(1).status, Status::ok);
+  context_.memory_limit_bytes = shared + 2 * own - 1;
+  EXPECT_EQ(run({one, one}).at(0).status, Status::out_of_memory);
+  context_.memory_limit_bytes = shared + own - 1;
+  EXPECT_EQ(run_one(one.implementation).status, Status::out_of_memory);
+}
+
+TEST_F(RunCase, CompetitorsAreInterleaved) {
+  const std::vector<Record> records =
+      run({competitor("a", fake<Fault::none>()), competitor("b", fake<Fault::none>())});
+  ASSERT_EQ(records.size(), 2u);
+  for (std::size_t round = 0; round < 3; ++round) {
+    EXPECT_EQ(records[0].order.at(round) + records[1].order.at(round), 1);
+  }
+}
+
+TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
+  const std::vector<Record> records =
+      run({competitor("a", fake<Fault::none>()), competitor("v9", nullptr),
+           competitor("b", fake<Fault::nan_output>()),
+           competitor("c", fake<Fault::throws_when_repeated>()),
+           competitor("d", fake<Fault::wrong_when_repeated>())});
+  std::string order;
+  for (const Record& record : records) order += record.point.competitors[0].kernel + " ";
+  EXPECT_EQ(order, "v9 b c a d ");
+  EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
+  EXPECT_EQ(records.at(3).time.value().contenders, 3);
+  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().contenders, 1);
+}
+
+TEST_F(RunCase, TelemetryIsReadAroundTheSamples) {
+  fake::Telemetry telemetry;
+  telemetry.clocks_hz = {1.5e9};
+  EXPECT_FALSE(run_one(fake<Fault::none>()).time.value().telemetry.has_value()) << "nobody asked";
+  context_.telemetry = &telemetry;
+  const Record record = run_one(fake<Fault::none>());
+  const BlockTelemetry& read = record.time.value().telemetry.value();
+  EXPECT_EQ(read.settled, true);
+  EXPECT_DOUBLE_EQ(read.cycles.value(), 1.5e9 * record.time->median_s);
+  EXPECT_FALSE(record.energy.has_value());
+  telemetry.reason = "no NVML";
+  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().telemetry.value().reason, "no NVML");
+}
+
+TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
+  fake::Telemetry telemetry;
+  context_.telemetry = &telemetry;
+  context_.measures_energy = true;
+  const Record none = run_one(fake<Fault::none>());
+  EXPECT_EQ(none.status, Status::ok) << none.reason;
+  EXPECT_FALSE(none.energy.value().use.has_value());
+  EXPECT_EQ(none.energy->reason, "the device does not count its energy");
+
+  const auto start = std::chrono::steady_clock::now();
+  telemetry.energy = [&start] {  // 200 W, in steps of 0.1 s
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start;
+    return 20.0 * std::floor(since.count() / 0.1);
+  };
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    work_.problem.pass = pass;
+    const Record record = run_one(fake<Fault::none>());
+    EXPECT_EQ(record.status, Status::ok) << record.reason;
+    ASSERT_TRUE(record.energy.value().use.has_value()) << record.energy->reason;
+    const EnergyUse& use = *record.energy->use;
+    EXPECT_NEAR(use.mean_power_w, 200.0, 60.0);
+    EXPECT_DOUBLE_EQ(use.picojoules_per_flop.value(),
+                     use.joules_per_call * 1e12 / static_cast<double>(record.flops->useful));
+  }
+  work_.problem.pass = Pass::fwd;
+  EXPECT_FALSE(run_one(fake<Fault::wrong_when_repeated>()).energy.has_value());
+}
+
+// What ran before it is recorded, what would come after it is not: nothing on the device can be
+// trusted.
+TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
+  const struct {
+    const Implementation* lost;
+    std::vector<std::string> recorded;
+  } cases[] = {{fake<Fault::loses_device>(), {"v9", "b", "lost"}},
+               {fake<Fault::loses_device_when_repeated>(), {"v9", "b", "lost"}}};
+  for (const auto& [lost, recorded] : cases) {
+    work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
+                         competitor("b", fake<Fault::nan_output>()), competitor("lost", lost),
+                         competitor("c", fake<Fault::none>())};
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+    Progress progress(file.get(), case_weight(work_));
+    std::vector<Record> records;
+    const auto run_all = [&] {
+      run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
+        records.insert(records.end(), finished.begin(), finished.end());
+      });
+    };
+    EXPECT_THROW(run_all(), DeviceLost);
+    std::vector<std::string> names;
+    for (const Record& record : records) names.push_back(record.point.competitors[0].kernel);
+    ASSERT_EQ(names, recorded);
+    const Record& last = records.back();
+    EXPECT_EQ(last.status, Status::invalid);
+    EXPECT_FALSE(last.time.has_value());
+    EXPECT_PRED2(contains, last.reason, "lost default did not end within 2 s");
+    EXPECT_PRED2(contains, last.reason, work_.problem.id());
+    EXPECT_PRED2(contains, last.reason, "reproduce: attnlab run --backend cpu");
+  }
+  EXPECT_GT(live_states(), 0) << "nothing on a device that hangs is released";
+  states.clear();
+}
+
+// Interrupted at every place where the case looks, one after the other.
+TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
+  work_.problem.pass = Pass::bwd;
+  work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
+                       competitor("b", fake<Fault::forgets_dq>()),
+                       competitor("c", fake<Fault::none>())};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  std::vector<std::size_t> recorded;
+  for (bool ended = false; !ended;) {
+    std::size_t looks = 0, records = 0;
+    context_.interrupted = [&] { return ++looks > recorded.size(); };
+    Progress progress(file.get(), case_weight(work_));
+    try {
+      run_case(work_, context_, progress,
+               [&](const std::vector<Record>& finished) { records += finished.size(); });
+      ended = true;
+    } catch (const Interrupted&) {
+      EXPECT_LE(records, 2u) << "of what was timed, nothing is kept";
+    }
+    EXPECT_EQ(live_states(), 0) << "every prepared kernel is released";
+    recorded.push_back(records);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(recorded));
+  EXPECT_EQ(recorded.front(), 0u);
+  EXPECT_EQ(recorded.back(), 4u);
+  EXPECT_EQ(recorded.at(recorded.size() - 2), 2u);
+  // Beginning, inputs, oracle, three verifications, warm-up; two launches that warm up and three
+  // rounds of two; after them, and two last verifications.
+  EXPECT_EQ(recorded.size(), 1u + 7 + 2 + 3 * 2 + 3);
+}
+
+TEST_F(RunCase, AFailingSinkStopsTheCase) {
+  work_.competitors = {competitor("v9", nullptr), competitor("fake", fake<Fault::none>())};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  Progress progress(file.get(), case_weight(work_));
+  EXPECT_THROW(run_case(work_, context_, progress,
+                        [](const std::vector<Record>&) { throw std::runtime_error("disk full"); }),
+               std::runtime_error);
+}
+
+TEST(CaseWeight, GrowsWithWorkAndIgnoresWhatDoesNotRun) {
+  Case work;
+  work.problem = {.num_heads_q = 8, .num_heads_kv = 8, .seqlen_q = 4096, .seqlen_k = 4096};
+  work.competitors = {competitor("fake", fake<Fault::none>())};
+  const double one = case_weight(work);
+  EXPECT_GT(one, 4.0 * 8 * 4096 * 4096 * 64);
+  work.competitors.push_back(work.competitors[0]);
+  EXPECT_DOUBLE_EQ(case_weight(work), 2 * one);
+  work.competitors[1].unsupported = "no";
+  EXPECT_DOUBLE_EQ(case_weight(work), one);
+  work.problem.mask = parse_mask("causal");
+  EXPECT_LT(case_weight(work), one);
+}
+
+TEST_F(RunCase, EveryVerificationIsShownAndTheLastOneIsSaved) {
+  const TestFile file(".safetensors", "");
+  const auto save = [&](const Implementation* implementation) {
+    TensorSaver saver(file.path(), SaveDropout::no);
+    verifications_ = 0;
+    context_.verified = [&](const Record& record, const Tensors& tensors) {
+      ++verifications_;
+      saver.save(record, tensors);
+    };
+    return saver.report({to_json(run_one(implementation))});
+  };
+  const auto third_of_o = [&] {
+    const SafetensorsFile saved = read_safetensors(file.path());
+    float value;
+    std::memcpy(&value, saved.tensors.at("o").bytes.data() + 3 * sizeof value, sizeof value);
+    return value;
+  };
+  EXPECT_PRED2(contains, save(fake<Fault::none>()), "which passed verification");
+  EXPECT_EQ(verifications_, 2);
+  const float right = third_of_o();
+  EXPECT_PRED2(contains, save(fake<Fault::wrong_when_repeated>()), "which FAILED verification");
+  EXPECT_EQ(verifications_, 2);
+  EXPECT_FLOAT_EQ(third_of_o(), right + 0.5f);
+  EXPECT_PRED2(contains, save(fake<Fault::nan_output>()), "which FAILED verification");
+  EXPECT_EQ(verifications_, 1);
+  EXPECT_TRUE(std::isnan(third_of_o()));
+  EXPECT_PRED2(contains, save(fake<Fault::throws_in_launch>()), "Saved nothing");
+  EXPECT_EQ(verifications_, 0);
+}
+
+}  // namespace
+}  // namespace attnlab

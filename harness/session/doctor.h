@@ -1,0 +1,51 @@
+// attnlab doctor: what this machine can measure with, and what it lacks.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/plan/sweep.h"
+#include "harness/run/peer_process.h"
+#include "kernels/api/diagnosis.h"
+#include "kernels/api/registry.h"
+
+namespace attnlab {
+
+inline constexpr const char* kDoctorSchema = "attnlab.doctor/1";
+
+// What was looked at; a backend that nobody asked for has no lines.
+struct Checkup {
+  BackendChoice asked = BackendChoice::automatic;
+  bool expects_gpu = false;       // the machine seems to have one
+  std::vector<Diagnosis> common;  // of the program and of PyTorch
+  std::vector<Diagnosis> cpu;
+  std::vector<Diagnosis> cuda;
+};
+
+// Looks at the machine, and puts timers and counters to tests of known size. Takes seconds, longer
+// where PyTorch is imported from a cold disk. What throws is a line.
+Checkup check_up(BackendChoice asked, PeerProcess& peers);
+
+// The parts of it. `device`: one of available_devices().
+Diagnosis diagnose_build();
+Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu);
+std::vector<Diagnosis> diagnose_cpu(const Device& device);
+std::vector<Diagnosis> diagnose_instruments(const Device& device);
+
+// A point of 256 tokens, run as `attnlab run` would, by every kernel of the device's backend that
+// takes it: verified and timed. Missing if one of them is not, or none there is.
+Diagnosis diagnose_point(const Registry& registry, const Device& device, const std::string& what);
+
+// Whether nothing essential is missing.
+bool works(const std::vector<Diagnosis>& lines);
+
+// kExitEnvironment if something essential is missing of a backend that was asked for, else
+// kExitGood. `auto` asks for the CPU, and for CUDA where the machine seems to have a GPU.
+int exit_code(const Checkup& checkup);
+
+// One line a check, the remedy below what is not ok, and the verdict as the last line.
+std::string render(const Checkup& checkup);
+nlohmann::ordered_json to_json(const Checkup& checkup);
+
+}  // namespace attnlab

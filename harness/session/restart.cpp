@@ -1,0 +1,61 @@
+#include "harness/session/restart.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+namespace attnlab {
+namespace {
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+// All files but the standard ones are closed by exec.
+void close_files_at_exec() {
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    const int descriptor = std::atoi(entry->d_name);
+    if (descriptor > STDERR_FILENO) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  }
+  closedir(folder);
+}
+
+}  // namespace
+
+std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
+                                             const std::filesystem::path& records) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--out" || argument == "--resume") {
+      ++i;  // and its value
+    } else if (!argument.starts_with("--out=") && !argument.starts_with("--resume=")) {
+      kept.push_back(argument);
+    }
+  }
+  kept.emplace_back("--resume");
+  kept.push_back(records.string());
+  return kept;
+}
+
+void restart_to_resume(const std::filesystem::path& records) {
+  std::vector<std::string> arguments = arguments_to_resume(own_arguments(), records);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  close_files_at_exec();
+  execv("/proc/self/exe", pointers.data());
+  throw std::runtime_error(std::string("could not start a fresh process: ") + std::strerror(errno));
+}
+
+}  // namespace attnlab

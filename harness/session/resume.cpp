@@ -1,0 +1,161 @@
+#include "harness/session/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/base/build_info.h"
+#include "harness/base/errors.h"
+#include "harness/base/text_table.h"
+#include "harness/plan/case.h"
+#include "harness/record/record_json.h"
+#include "harness/run/context.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What must be the same for two times to stand side by side. Not of it: memory, which varies from
+// boot to boot, and the commit, which every record names.
+constexpr const char* kMustAgree[] = {"/sweep",          "/problem",    "/protocol",
+                                      "/device/name",    "/device/isa", "/device/threads",
+                                      "/build/compiler", "/build/flags"};
+
+Json at(const Json& object, const std::string& key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found == object.end() ? Json() : *found;
+}
+
+// The first value that differs, as "protocol.max_rounds was 3 and is 9 now"; "" if none does.
+std::string difference(const Json& was, const Json& is, const std::string& name) {
+  if (was.is_object() && is.is_object()) {
+    std::set<std::string> keys;
+    for (const Json* side : {&was, &is}) {
+      for (const auto& item : side->items()) keys.insert(item.key());
+    }
+    for (const std::string& key : keys) {
+      std::string text = difference(at(was, key), at(is, key), fmt::format("{}.{}", name, key));
+      if (!text.empty()) return text;
+    }
+    return "";
+  }
+  return was == is ? "" : fmt::format("{} was {} and is {} now", name, was.dump(), is.dump());
+}
+
+std::string first_difference(const Json& was, const Json& is) {
+  for (const char* path : kMustAgree) {
+    const Json::json_pointer pointer(path);
+    std::string name = std::string(path).substr(1);
+    for (char& c : name) c = c == '/' ? '.' : c;
+    std::string text = difference(was.value(pointer, Json()), is.value(pointer, Json()), name);
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+// The command that the record is of, on a line of its own.
+std::string began_as(const Json& record) {
+  return fmt::format("It began as:\n  {}", record.value("command_line", "(not recorded)"));
+}
+
+// What was found out about the file on the way.
+struct Findings {
+  std::map<std::string, std::size_t> commits;  // finished points by the commit they are of
+  std::size_t split_cases = 0;                 // some kernels were timed, others are left
+  std::size_t runnable_now = 0;                // points that were skipped or unsupported
+  std::size_t foreign = 0;                     // points that are not of this sweep
+};
+
+std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
+  std::vector<std::string> notes;
+  if (found.foreign > 0) {
+    notes.push_back(fmt::format("The file also has {} that {} not in this sweep.",
+                                count_of(found.foreign, "point"),
+                                found.foreign == 1 ? "is" : "are"));
+  }
+  if (is_complete) return notes;
+  for (const auto& [commit, points] : found.commits) {
+    if (commit == build_info().commit) continue;
+    notes.push_back(fmt::format(
+        "{} of it {} of commit {}, the rest will be of {}: every record names its own.",
+        count_of(points, "point"), points == 1 ? "is" : "are", commit, build_info().commit));
+  }
+  if (found.split_cases > 0) {
+    notes.push_back(fmt::format(
+        "In {} some kernels were timed before: the others take turns without them now (a record's "
+        "time.contenders is the number that did).",
+        count_of(found.split_cases, "case")));
+  }
+  if (found.runnable_now > 0) {
+    notes.push_back(fmt::format("{} recorded as skipped or unsupported can run now, and will.",
+                                count_of(found.runnable_now, "point")));
+  }
+  return notes;
+}
+
+void check_same(const Json& record, const Json& planned, const std::string& file) {
+  const std::string text = first_difference(record, planned);
+  if (text.empty()) return;
+  throw UsageError(
+      fmt::format("{}: {}, so its records and new ones cannot stand side by side: run the rest as "
+                  "it began, or all of it into a new file with --out. {}",
+                  file, text, began_as(record)));
+}
+
+bool was_never_tried(const Json& record) {
+  const Json& status = record.at("status");
+  return status == to_string(Status::skipped) || status == to_string(Status::unsupported);
+}
+
+}  // namespace
+
+Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
+                         const std::vector<nlohmann::ordered_json>& records,
+                         const std::string& file) try {
+  std::map<std::string, const Json*> last;  // record of each point
+  for (const Json& record : records) last[record_key(record)] = &record;
+  const std::size_t recorded = last.size();
+  Remainder rest;
+  Findings found;
+  for (const Case& work : cases) {
+    Case left = work;
+    left.competitors.clear();
+    bool was_timed = false;
+    for (const Competitor& competitor : work.competitors) {
+      const Json planned = to_json(planned_record(work, competitor, context));
+      const auto entry = last.extract(record_key(planned));
+      const Json* record = entry.empty() ? nullptr : entry.mapped();
+      if (record != nullptr) check_same(*record, planned, file);
+      const bool runnable_now =
+          record != nullptr && was_never_tried(*record) && wants_to_run(competitor);
+      if (runnable_now) ++found.runnable_now;
+      if (record == nullptr || runnable_now) {
+        left.competitors.push_back(competitor);
+        continue;
+      }
+      ++rest.finished;
+      ++found.commits[record->at("build").at("commit").get<std::string>()];
+      if (!record->at("time").is_null()) was_timed = true;
+    }
+    if (was_timed && std::ranges::any_of(left.competitors, wants_to_run)) ++found.split_cases;
+    if (!left.competitors.empty()) rest.cases.push_back(std::move(left));
+  }
+  found.foreign = last.size();
+  if (recorded > 0 && found.foreign == recorded) {
+    throw UsageError(
+        fmt::format("{}: none of its {} is in this sweep: name this sweep's file, or begin one "
+                    "with --out. {}",
+                    file, count_of(recorded, "point"), began_as(records.front())));
+  }
+  rest.notes = make_notes(found, rest.cases.empty());
+  return rest;
+} catch (const Json::exception& error) {
+  throw UsageError(
+      fmt::format("{}: a record lacks a field or has it in another form: {}", file, error.what()));
+}
+
+}  // namespace attnlab

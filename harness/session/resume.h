@@ -1,0 +1,29 @@
+// What is left of a sweep whose records are partly in a file.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/run/context.h"
+#include "harness/run/run.h"
+
+namespace attnlab {
+
+struct Remainder {
+  std::vector<Case> cases;   // with the competitors that the file has no record of, in their order
+  std::size_t finished = 0;  // points of the sweep that the file has
+  std::vector<std::string> notes;  // whole sentences: what the user should know of the file
+};
+
+// A point is finished if the file has a record of its key, whatever its status; but one that was
+// skipped or unsupported is not if it could run now. Throws UsageError, led by `file`, where the
+// last record of a finished point says that it was measured otherwise than the rest would be: in
+// sweep, problem, protocol, device, isa, threads, compiler or flags. Another commit is a note, as
+// are points that are not of this sweep; where no point of the file is, that is an error too.
+Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
+                         const std::vector<nlohmann::ordered_json>& records,
+                         const std::string& file);
+
+}  // namespace attnlab

@@ -1,0 +1,71 @@
+// The inputs of a case. The value of a logical element (tensor, batch entry, head, row, column)
+// depends on the seed and on this index only: not on layout, thread count or the other sizes, so
+// that every layout and every kernel sees the same numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/plan/sweep.h"
+#include "harness/tensors/named_buffers.h"
+#include "kernels/api/tensors.h"
+
+namespace attnlab {
+
+enum class InputTensor : std::uint8_t { q, k, v, dout };
+
+// Fills one tensor in the problem's layout, rounded to its dtype:
+//   normal        N(0, 1)
+//   uniform       [-1, 1]
+//   integers      80 % zero, else one of -3, -2, -1, 1, 2, 3
+//   large_logits  N(0, 1), q times 16 (dO and the others are not)
+//   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
+//                 FlashAttention-3, section 4.3.
+//   outlier_channel  N(0, 1); column 0 of q, k and v times 10, as trained models have channels
+//   file          N(0, 1): a dO that the user's file does not have
+// Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
+// reads them is caught, and finite, because a kernel may multiply them by a P of zero.
+void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
+                int threads, void* data);
+
+// q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in an
+// arena. Tensors that `file` has come from there, all others are drawn; the problem's sizes are
+// then the file's.
+class Inputs {
+ public:
+  Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,
+         const QkvTensors* file = nullptr);
+
+  // With the inputs set and all else null: memory of the arena's device.
+  const Tensors& tensors() const { return tensors_; }
+  // The same values in memory of this process.
+  const Tensors& host() const { return host_; }
+
+  // Another set of q, k, v and dO with the same values, in `buffers`; the lists are shared.
+  Tensors copy(Arena& arena, NamedBuffers& buffers) const;
+
+  const Problem& problem() const { return problem_; }
+
+  // Writes a tensor anew, element by element, rounded to its dtype; also what padding hides.
+  using Value =
+      std::function<float(std::int64_t b, std::int64_t head, std::int64_t row, std::int64_t col)>;
+  void fill(InputTensor tensor, const Value& value);
+
+  // Remembers the contents of all of them.
+  void seal() { buffers_.seal(); }
+  // The name of one that changed since, "" if none did.
+  std::string changed() const { return buffers_.changed(); }
+
+ private:
+  Problem problem_;
+  Runtime& runtime_;
+  NamedBuffers buffers_;
+  Tensors tensors_;
+  std::vector<std::vector<std::byte>> copies_;  // what host_ views, unless the device is the host
+  Tensors host_;
+};
+
+}  // namespace attnlab

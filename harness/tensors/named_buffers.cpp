@@ -1,0 +1,39 @@
+#include "harness/tensors/named_buffers.h"
+
+namespace attnlab {
+
+std::uint64_t NamedBuffers::Part::fingerprint() const {
+  return buffer.get_deleter().arena->runtime().fingerprint(buffer.get(), bytes);
+}
+
+void* NamedBuffers::allocate(Arena& arena, const std::string& name, const std::string& owner,
+                             std::uint64_t bytes) {
+  const std::string full_name = owner.empty() ? name : name + " of " + owner;
+  parts_.push_back({name, arena.allocate(full_name, bytes), bytes});
+  return parts_.back().buffer.get();
+}
+
+void NamedBuffers::seal() {
+  for (Part& part : parts_) part.sealed = part.fingerprint();
+}
+
+std::string NamedBuffers::changed() const {
+  for (const Part& part : parts_) {
+    if (part.fingerprint() != part.sealed) return part.name;
+  }
+  return "";
+}
+
+std::vector<std::string> NamedBuffers::different(const NamedBuffers& other) const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& mine = parts_[i];
+    const Part& theirs = other.parts_.at(i);
+    if (mine.bytes != theirs.bytes || mine.fingerprint() != theirs.fingerprint()) {
+      names.push_back(mine.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,37 @@
+// Buffers of an arena under their names, whose contents can be remembered and compared.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/tensors/arena.h"
+
+namespace attnlab {
+
+class NamedBuffers {
+ public:
+  // `owner`, if any, stands behind the name in what the arena reports.
+  void* allocate(Arena& arena, const std::string& name, const std::string& owner,
+                 std::uint64_t bytes);
+
+  // Remembers the contents.
+  void seal();
+  // The name of a buffer that changed since, "" if none did.
+  std::string changed() const;
+  // The names of the buffers whose bits are not those of the other's (which has the same buffers).
+  std::vector<std::string> different(const NamedBuffers& other) const;
+
+ private:
+  struct Part {
+    std::string name;
+    Arena::Buffer buffer;
+    std::uint64_t bytes;
+    std::uint64_t sealed = 0;  // fingerprint
+
+    std::uint64_t fingerprint() const;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace attnlab

@@ -1,0 +1,48 @@
+// Grids of work items: what of a problem is handed to one worker (a block of threads on a GPU), and
+// in which order.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab {
+
+// `blocks` of each of batch x heads slices: tiles, panels or pairs of tiles of rows or keys.
+struct WorkGrid {
+  i64 batch = 1;
+  i64 heads = 1;
+  i64 blocks = 0;
+  // Slices whose items take turns, block by block. With 1 the items of a slice follow one another
+  // and share its tensors in the caches; with more the heavy items of all of them go first.
+  i64 section = 1;
+  // Under a causal mask the last query tiles see the most keys (and the first key tiles are seen by
+  // the most queries): the heavy ones go first, so that the light ones fill the gaps at the end.
+  bool last_block_first = false;
+};
+
+struct WorkItem {
+  i64 batch = 0;
+  i64 head = 0;
+  i64 block = 0;
+};
+
+ATTNLAB_HD constexpr i64 work_items(const WorkGrid& grid) {
+  return grid.batch * grid.heads * grid.blocks;
+}
+
+// A launch has less than 2^31 items, so all fits 32 bits, whose divisions a GPU does in a quarter
+// of the time.
+ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
+  const u32 blocks = static_cast<u32>(grid.blocks), heads = static_cast<u32>(grid.heads);
+  const u32 all_slices = static_cast<u32>(grid.batch) * heads;
+  const u32 section_slices = static_cast<u32>(grid.section);
+  const u32 begin = static_cast<u32>(index) / (section_slices * blocks) * section_slices;
+  const u32 slices = min(section_slices, all_slices - begin);
+  const u32 within = static_cast<u32>(index) - begin * blocks;
+  const u32 place = within / slices;
+  const u32 slice = begin + (within - place * slices);
+  return {.batch = slice / heads,
+          .head = slice % heads,
+          .block = grid.last_block_first ? blocks - 1 - place : place};
+}
+
+}  // namespace attnlab

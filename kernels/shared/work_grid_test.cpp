@@ -1,0 +1,49 @@
+#include "kernels/shared/work_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+namespace attnlab {
+namespace {
+
+TEST(WorkGrid, ItemsOfASliceFollowOneAnother) {
+  for (const bool last_first : {false, true}) {
+    const WorkGrid grid = {.batch = 2, .heads = 3, .blocks = 5, .last_block_first = last_first};
+    ASSERT_EQ(work_items(grid), 30);
+    for (i64 index = 0; index < 30; ++index) {
+      const WorkItem item = work_item(grid, index);
+      const i64 place = last_first ? 4 - item.block : item.block;
+      EXPECT_EQ((item.batch * 3 + item.head) * 5 + place, index);
+    }
+  }
+}
+
+TEST(WorkGrid, EveryBlockIsOneItemAndTheFirstBlocksOfASectionGoFirst) {
+  for (const bool last_first : {false, true}) {
+    for (const i64 section : {1, 2, 4, 6, 100}) {
+      const WorkGrid grid = {
+          .batch = 2, .heads = 3, .blocks = 5, .section = section, .last_block_first = last_first};
+      std::set<std::tuple<i64, i64, i64>> seen;
+      i64 last_section = 0, last_place = 0;
+      for (i64 index = 0; index < work_items(grid); ++index) {
+        const WorkItem item = work_item(grid, index);
+        const i64 place = last_first ? grid.blocks - 1 - item.block : item.block;
+        const i64 in_section = (item.batch * grid.heads + item.head) / section;
+        if (in_section == last_section) {
+          EXPECT_GE(place, last_place);
+        } else {
+          EXPECT_EQ(in_section, last_section + 1);
+        }
+        last_section = in_section;
+        last_place = place;
+        seen.insert({item.batch, item.head, item.block});
+      }
+      EXPECT_EQ(seen.size(), 30u) << "section " << section;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,64 @@
+// What the oracle is asked for, and what it says: samples of rows and keys, and their references.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/slice.h"
+#include "reference/storage.h"
+
+namespace attnlab::reference {
+
+// Some query rows of one (batch, head) slice.
+struct Sample {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::vector<std::int64_t> rows;  // ascending, distinct
+};
+
+// Some keys of one K/V head of an entry: what they get from all query heads that share the head.
+struct ColumnSample {
+  std::int64_t batch = 0;
+  std::int64_t head_kv = 0;
+  std::vector<std::int64_t> keys;  // ascending, distinct
+};
+
+struct Samples {
+  std::vector<Sample> rows;           // of o, lse, dq
+  std::vector<ColumnSample> columns;  // of dk, dv; none for Pass::fwd
+};
+
+// What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
+// needs to judge it.
+struct Expected {
+  Matrix<double> value;   // (rows, head_dim)
+  Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
+  Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
+  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty where
+  // it does not enter (o, dv) or is nothing beside the rounding of sums (f32).
+  Matrix<float> delta_error;
+};
+
+struct RowReference {
+  Sample sample;
+  Eigen::VectorXd lse;          // (rows), natural log; -inf for a row that sees nothing
+  Eigen::VectorXf lse_twin;     // (rows), the twin's
+  Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
+  Expected o;
+  Expected dq;  // empty for Pass::fwd
+};
+
+struct ColumnReference {
+  ColumnSample sample;
+  std::vector<bool> seen;  // (keys), by any row of any head that uses them
+  Expected dk;
+  Expected dv;
+};
+
+struct References {
+  std::vector<RowReference> rows;
+  std::vector<ColumnReference> columns;
+  Products products = Products::storage;  // of the twin
+};
+
+}  // namespace attnlab::reference
