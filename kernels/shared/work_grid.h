@@ -19,6 +19,14 @@ struct WorkGrid {
   bool last_block_first = false;
 };
 
+// The slices whose items take turns, block by block, so that under a causal mask the long ones of
+// all of them go first and the short ones fill the gaps at the end: as many as stay together in the
+// cache, from which their tensors are read again and again, and whole groups of heads that `share`
+// what the bytes are counted for.
+ATTNLAB_HD constexpr i64 section_size(i64 cache_bytes, i64 shared_bytes, i64 share) {
+  return max<i64>(1, cache_bytes / shared_bytes) * share;
+}
+
 struct WorkItem {
   i64 batch = 0;
   i64 head = 0;

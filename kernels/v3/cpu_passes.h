@@ -8,7 +8,7 @@
 #include "kernels/cpu/roles.h"
 #include "kernels/cpu/runner.h"
 #include "kernels/cpu/saved_softmax.h"
-#include "kernels/v3/schedule.h"
+#include "kernels/v3/cpu_schedule.h"
 
 namespace attnlab::v3 {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/api/registry.h"
 #include "kernels/cpu/test_support.h"
-#include "kernels/v3/schedule.h"
+#include "kernels/v3/cpu_schedule.h"
 
 namespace attnlab::v3 {
 namespace {

@@ -11,8 +11,8 @@
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_classes.h"
-#include "kernels/v3/cpu.h"
 #include "kernels/v3/cuda_tiles.h"
+#include "kernels/v3/cuda_traffic.h"
 #include "kernels/v3/cuda_units.h"
 
 namespace attnlab::v3 {
@@ -202,13 +202,8 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
   return filled;
 }
 
-// The schedule of the CPU side, a pair of whose tiles are as many rows as an item's here.
 Traffic traffic(const Problem& problem, const Config& config) {
-  const ForwardConfig kernel = forward_config_of(problem, config);
-  Config schedule = default_config(kCpu);
-  schedule.set("block_m", kernel.block_m() / kConsumers);
-  schedule.set("block_n", kernel.block_n);
-  return kCpu.traffic(problem, schedule);
+  return forward_traffic(problem, forward_config_of(problem, config));
 }
 
 }  // namespace

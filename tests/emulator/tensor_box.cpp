@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/shared/tile.h"
+#include "tests/emulator/counts.h"
 
 namespace attnlab::emulator {
 namespace {
@@ -58,19 +59,26 @@ TensorBox box_of(const void* map, const i32* coordinates, int dimensions) {
 }
 
 void copy_box(const TensorBox& box, u8* to) {
+  u64 inside = 0;
   for_elements(box, to, [&](u8* shared, const u8* global) {
     if (global == nullptr) {
       std::memset(shared, 0, box.map.element_bytes);
     } else {
       std::memcpy(shared, global, box.map.element_bytes);
+      inside += box.map.element_bytes;
     }
   });
+  count_box_read(inside);
 }
 
 void store_box(const TensorBox& box, const u8* from) {
+  u64 inside = 0;
   for_elements(box, const_cast<u8*>(from), [&](const u8* shared, u8* global) {
-    if (global != nullptr) std::memcpy(global, shared, box.map.element_bytes);
+    if (global == nullptr) return;
+    std::memcpy(global, shared, box.map.element_bytes);
+    inside += box.map.element_bytes;
   });
+  count_box_write(inside);
 }
 
 }  // namespace attnlab::emulator

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/shared/convert.h"
+#include "tests/emulator/counts.h"
 
 namespace attnlab::emulator {
 namespace {
@@ -57,6 +58,7 @@ class Factor {
 }  // namespace
 
 void multiply_m16n8k16(Half type, void* const* products) {
+  count_product(2 * 16 * 8 * 16);
   const auto decode = [type](u32 bits) { return value_of(type, bits); };
   float a[16][16], b[16][8], d[16][8];
   for (int lane = 0; lane < 32; ++lane) {
@@ -89,6 +91,7 @@ void multiply_m16n8k16(Half type, void* const* products) {
 void multiply(const Product& product) {
   const WarpgroupProduct& first = product.threads[0];
   const auto columns = static_cast<std::size_t>(first.columns);
+  count_product(2 * 64 * columns * 16);
   const Factor right(first.descriptor_b);
   const std::optional<Factor> left =
       first.a == nullptr ? std::optional<Factor>(first.descriptor_a) : std::nullopt;

@@ -1,0 +1,98 @@
+// What v3 moves and multiplies on a GPU, by hand.
+#include "kernels/v3/cuda_traffic.h"
+
+#include <gtest/gtest.h>
+
+namespace attnlab::v3 {
+namespace {
+
+Problem problem_of(i64 seqlen, i64 head_dim, const char* mask) {
+  return {.dtype = Dtype::f16,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .head_dim = head_dim,
+          .mask = parse_mask(mask),
+          .layout = Layout::bhsd};
+}
+
+ForwardConfig config_of(i32 head_dim, i32 consumers, i32 block_n) {
+  return {.head_dim = head_dim, .consumers = consumers, .block_n = block_n};
+}
+
+OperandTraffic reads(i64 bytes) { return {.read_bytes = bytes}; }
+OperandTraffic writes(i64 bytes) { return {.write_bytes = bytes}; }
+
+TEST(V3CudaTraffic, ConsumersWithoutRowsMultiplyToo) {
+  const Traffic traffic = forward_traffic(problem_of(1024, 64, "none"), config_of(64, 3, 128));
+  EXPECT_EQ(traffic.executed_flops, 6 * 8 * 4 * i64{192} * 128 * 64);  // 6 * 192 = 1152 rows
+  EXPECT_EQ(traffic.tiles, (TileCounts{.full = 6 * 8}));
+  EXPECT_EQ(traffic[Operand::q], reads(1024 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::k], reads(6 * 1024 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::v], reads(6 * 1024 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::o], writes(1024 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::lse], writes(1024 * 4));
+}
+
+TEST(V3CudaTraffic, ConsumersMultiplyBeyondTheirOwnBorder) {
+  const Traffic traffic = forward_traffic(problem_of(512, 256, "causal"), config_of(256, 2, 64));
+  EXPECT_EQ(traffic.executed_flops, (2 + 4 + 6 + 8) * 4 * i64{128} * 64 * 256);
+  EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 32 - 20, .partial = 4 * 2, .full = 12}));
+  EXPECT_EQ(traffic[Operand::k], reads(20 * 64 * 256 * 2));
+}
+
+TEST(V3CudaTraffic, ColumnsOfZerosAreMultipliedAndNotRead) {
+  const Traffic traffic = forward_traffic(problem_of(100, 96, "none"), config_of(128, 1, 64));
+  EXPECT_EQ(traffic.executed_flops, 2 * 2 * 4 * i64{64} * 64 * 128);
+  EXPECT_EQ(traffic[Operand::q], reads(100 * 96 * 2));
+  EXPECT_EQ(traffic[Operand::k], reads(2 * 100 * 96 * 2));
+}
+
+TEST(V3CudaTraffic, EveryQueryHeadReadsItsKeys) {
+  Problem problem = problem_of(128, 64, "none");
+  problem.batch = 3;
+  problem.num_heads_q = 4;
+  const Traffic traffic = forward_traffic(problem, config_of(64, 2, 128));
+  EXPECT_EQ(traffic[Operand::k], reads(3 * 4 * 128 * 64 * 2));
+}
+
+TEST(V3CudaTraffic, RowsThatSeeNothingAreWrittenAndNotRead) {
+  Problem problem = problem_of(256, 64, "causal");
+  problem.seqlen_k = 128;  // the first 128 rows see no key
+  const Traffic traffic = forward_traffic(problem, config_of(64, 2, 128));
+  EXPECT_EQ(traffic[Operand::q], reads(128 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::k], reads(128 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::o], writes(256 * 64 * 2));
+  EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 1, .partial = 1}));
+}
+
+// Copies know the tensor's end, not that of a batch entry.
+TEST(V3CudaTraffic, TilesReachIntoWhatLiesBehindAnEntry) {
+  Problem padded = problem_of(200, 64, "padding");
+  padded.batch = 2;
+  padded.lengths = {.kind = LengthsKind::padding, .keys = {70, 200}};
+  Traffic traffic = forward_traffic(padded, config_of(64, 1, 64));
+  EXPECT_EQ(traffic[Operand::k], reads(4 * (2 * 64 + 200) * 64 * 2));
+
+  Problem packed = problem_of(100, 64, "none");
+  packed.batch = 2;
+  packed.layout = Layout::packed;
+  packed.lengths = {.kind = LengthsKind::packed, .queries = {10, 100}, .keys = {70, 100}};
+  traffic = forward_traffic(packed, config_of(64, 1, 64));
+  // Entry 0: one item, 64 rows and two whole tiles, which reach into entry 1. Entry 1: two items,
+  // of 64 and 36 rows, and both tiles end with the tensor.
+  EXPECT_EQ(traffic[Operand::q], reads((64 + 100) * 64 * 2));
+  EXPECT_EQ(traffic[Operand::k], reads((128 + 2 * 100) * 64 * 2));
+  EXPECT_EQ(traffic[Operand::o], writes((10 + 100) * 64 * 2));
+  EXPECT_EQ(traffic[Operand::lse], writes((10 + 100) * 4));
+}
+
+TEST(V3CudaTraffic, APatternsTilesAreThoseThatAnyRowSees) {
+  // Items of 128 rows of 64 x 64 blocks on the diagonal: two tiles of 64 keys, partial each.
+  const Traffic traffic =
+      forward_traffic(problem_of(256, 64, "blocks:local:0:64x64"), config_of(64, 2, 64));
+  EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 4, .partial = 4}));
+  EXPECT_EQ(traffic.executed_flops, 4 * 4 * i64{128} * 64 * 64);
+}
+
+}  // namespace
+}  // namespace attnlab::v3

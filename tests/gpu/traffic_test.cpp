@@ -1,0 +1,129 @@
+// What v3's schedule counts is what the GPU does: FLOPs of wgmma and bytes read, of a real one by
+// its counters, of the emulated one by itself.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/lengths.h"
+#include "harness/tensors/arena.h"
+#include "harness/tensors/inputs.h"
+#include "kernels/api/counters.h"
+#include "tests/emulator/counts.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using TakeCounts = void (*)(emulator::Counts*);
+
+// Null where the GPU is a real one.
+TakeCounts take_emulated_counts() {
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr
+             ? nullptr
+             : reinterpret_cast<TakeCounts>(dlsym(library, "attnlab_emulator_take_counts"));
+}
+
+struct Done {
+  double flops = 0.0;
+  double read_bytes = 0.0;
+};
+
+struct TrafficCase {
+  const char* name;
+  std::int64_t head_dim;
+  std::int64_t consumers;
+  const char* mask;
+  Layout layout = Layout::bhsd;
+};
+
+void PrintTo(const TrafficCase& what, std::ostream* stream) { *stream << what.name; }
+
+class GpuTraffic : public GpuTest, public testing::WithParamInterface<TrafficCase> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    take_counts_ = take_emulated_counts();
+    if (take_counts_ != nullptr) return;
+    if (const std::string why = counters_of(gpu()).why_not(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  Done count(const std::function<void()>& launch) const {
+    if (take_counts_ == nullptr) {
+      const HardwareCounts counts = counters_of(gpu()).count({}, [&](int) { launch(); });
+      return {.flops = counts.wgmma_flops.value(), .read_bytes = counts.sm_read_bytes.value()};
+    }
+    emulator::Counts counts;
+    take_counts_(&counts);
+    launch();
+    runtime().synchronize();
+    take_counts_(&counts);
+    return {.flops = static_cast<double>(counts.product_flops),
+            .read_bytes = static_cast<double>(counts.box_read_bytes)};
+  }
+
+  TakeCounts take_counts_ = nullptr;
+};
+
+TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
+  const TrafficCase& what = GetParam();
+  // Large on a GPU, whose counters also see what no schedule counts: parameters, descriptors.
+  const bool is_real = take_counts_ == nullptr;
+  Problem problem = {.dtype = Dtype::f16,
+                     .batch = 2,
+                     .num_heads_q = is_real ? 64 : 2,
+                     .num_heads_kv = is_real ? 64 : 1,
+                     .seqlen_q = is_real ? 4000 : 330,
+                     .seqlen_k = is_real ? 4000 : 330,
+                     .head_dim = what.head_dim,
+                     .mask = parse_mask(what.mask),
+                     .layout = what.layout};
+  problem.lengths = make_lengths(problem);
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  Config config = default_config(v3);
+  config.set("consumers", what.consumers);
+  config = v3.resolved(problem, config, gpu());
+  if (const std::string why = v3.unsupported(problem, config, gpu()); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+
+  Arena arena(runtime());
+  const Inputs inputs(arena, problem, InputKind::normal, 7, 4);
+  Tensors tensors = inputs.tensors();
+  const Arena::Buffer o = arena.allocate("o", bytes_like_q(problem));
+  const Arena::Buffer lse = arena.allocate("lse", bytes_of_lse(problem));
+  tensors.workspace_bytes = v3.workspace_bytes(problem, config, gpu());
+  const Arena::Buffer workspace = arena.allocate("workspace", tensors.workspace_bytes);
+  tensors.o = o.get();
+  tensors.lse = static_cast<float*>(lse.get());
+  tensors.workspace = workspace.get();
+  PreparedKernel* const prepared = v3.prepare(problem, config, gpu());
+  const Done done = count([&] { v3.launch(prepared, tensors, runtime().queue()); });
+  v3.release(prepared);
+
+  const Traffic counted = v3.traffic(problem, config);
+  EXPECT_EQ(done.flops, static_cast<double>(counted.executed_flops));
+  const auto bytes = static_cast<double>(counted.read_bytes());
+  RecordProperty("read", std::to_string(done.read_bytes / bytes));
+  EXPECT_NEAR(done.read_bytes, bytes, is_real ? 0.01 * bytes : 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(V3, GpuTraffic,
+                         testing::Values(TrafficCase{"d64_none", 64, 3, "none"},
+                                         TrafficCase{"d64_causal", 64, 3, "causal"},
+                                         TrafficCase{"d64_padding", 64, 3, "padding"},
+                                         TrafficCase{"d64_packed", 64, 3, "causal", Layout::packed},
+                                         TrafficCase{"d96_window", 96, 2, "window:70:0"},
+                                         TrafficCase{"d128_pattern", 128, 2,
+                                                     "blocks:local:1:64x64"},
+                                         TrafficCase{"d256_causal", 256, 2, "causal"}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace attnlab
