@@ -112,7 +112,7 @@ TEST_F(GpuTelemetry, EnergyIsPowerTimesTime) {
 
 TEST_F(GpuCli, RunRecordsTelemetryAndEnergy) {
   const Result result =
-      run_points("--kernel naive --dtype f16 --seqlen 1k --head-dim 64 --energy --out r.jsonl",
+      run_points("--kernel naive --dtype f16 --seqlen 2k --head-dim 64 --energy --out r.jsonl",
                  "regime=settled");
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json record = records().at(0);
