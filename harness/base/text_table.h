@@ -1,4 +1,4 @@
-// A table of text and the four ways to print it.
+// A text table is printed in one of four ways.
 #pragma once
 
 #include <cstddef>

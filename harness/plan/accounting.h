@@ -65,7 +65,7 @@ Memory most_memory(const Problem& problem, const Competitor& competitor, const D
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
                          const Device& device);
 
-// Of q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
+// Counts q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
 std::uint64_t bytes_of_inputs(const Problem& problem);
 
 // Bytes of a tensor like q (also o, dO, dQ), like k (also v, dK, dV), and of lse.

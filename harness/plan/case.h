@@ -1,4 +1,4 @@
-// One problem and all that compete on it: what a sweep is a list of.
+// A case is one problem and all that compete on it; a sweep is a list of them.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ const char* to_string(InputKind kind);
 
 // One kernel that runs a case, or the reason why it does not.
 struct Competitor {
-  std::string kernel;  // or a peer, like "torch:flash" (harness/run/peer.h)
+  std::string kernel;  // or a peer, like "torch:flash" (harness/plan/peer_names.h)
   Backend backend = Backend::cpu;
   // Null: a peer, or no such kernel on this backend.
   const Implementation* implementation = nullptr;

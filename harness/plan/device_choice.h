@@ -1,4 +1,4 @@
-// The device of a run, as it was asked for.
+// These functions choose the device of a run as it was asked for.
 #pragma once
 
 #include <optional>

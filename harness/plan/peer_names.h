@@ -1,4 +1,4 @@
-// PyTorch's attention among the competitors: its names, and what it cannot run.
+// PyTorch competes under these names; here is also known what it cannot run.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ bool is_peer(std::string_view kernel);
 std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device);
 
-// "flash" of "torch:flash".
+// Returns "flash" of "torch:flash".
 std::string_view peer_backend(std::string_view peer);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// How a case is measured and verified.
+// The protocol says how a case is measured and verified.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Protocol {
 
 Protocol default_protocol(Backend backend);
 
-// What a sweep says of its protocol; the rest is the backend's default.
+// A sweep sets these of its protocol; the rest stays at the backend's default.
 struct ProtocolSettings {
   std::optional<int> min_rounds, max_rounds, warmup_launches;
   std::optional<double> max_seconds, interval, warmup_seconds;
@@ -49,7 +49,8 @@ struct ProtocolSettings {
 // Throws UsageError where the two do not go together: cold caches on a CPU.
 Protocol resolve(const ProtocolSettings& settings, Backend backend);
 
-// What set_protocol() takes: the keys that differ from the backend's defaults; "" if none does.
+// Lists the keys that differ from the backend's defaults, as set_protocol() reads them; "" if none
+// does.
 std::string to_string(const Protocol& protocol, Backend backend);
 
 }  // namespace attnlab

@@ -1,6 +1,7 @@
-// What to run: axes whose product (or several, and their union) is a list of cases. A sweep comes
-// from a JSON file, from flags, or from a file with axes overridden by flags; all three pass
-// through the same grammar, so a key of the file and a flag of the same name take the same values.
+// A sweep says what to run: the product of its axes (or the union of several) is a list of cases.
+// It comes from a JSON file, from flags, or from a file with axes overridden by flags; all three
+// pass through the same grammar, so a key of the file and a flag of the same name take the same
+// values.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct Axes {
   std::vector<InputKind> input_kind = {InputKind::normal};
   std::vector<std::uint64_t> seed = {7};
   std::vector<std::string> kernel;  // empty: every kernel of the backend
-  // Of the kernels' configs; empty: their defaults.
+  // These set axes of the kernels' configs; an empty one leaves the kernel's default.
   std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n
   std::vector<std::int64_t> sram;
   std::vector<std::int64_t> warps;

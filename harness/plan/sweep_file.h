@@ -1,4 +1,4 @@
-// Sweep files, whose format sweeps/README.md describes, and the flags that share their grammar.
+// Reads sweep files, whose format sweeps/README.md describes, and flags that share their grammar.
 #pragma once
 
 #include <filesystem>

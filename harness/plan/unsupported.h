@@ -1,4 +1,4 @@
-// Why a kernel does not run a problem.
+// Says why a kernel does not run a problem.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// What instruments said of a point: clocks and power around its samples, energy, its roofline.
+// These structs hold what instruments said of a point: clocks and power around its samples, energy,
+// its roofline.
 #pragma once
 
 #include <optional>
@@ -51,7 +52,7 @@ struct RoofPeaks {
   double bytes_per_s = 0.0;
 };
 
-// A measured time against the measured ceilings of its device.
+// A roof compares a measured time with the measured ceilings of its device.
 struct Roof {
   std::optional<double> intensity;       // FLOP a byte
   std::optional<double> dram_intensity;  // the same with counted bytes

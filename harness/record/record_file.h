@@ -1,4 +1,4 @@
-// Files of records: one JSON object a line.
+// A record file holds one JSON object a line.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A record as JSON, "attnlab.record/1", whose fields results/README.md documents.
+// Writes a record as JSON, "attnlab.record/1"; results/README.md documents its fields.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// What `attnlab run --dry-run` prints.
+// Renders what `attnlab run --dry-run` prints.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace attnlab {
 
-// Every point, whether it would run, and the memory it needs.
+// Lists every point, whether it would run, and the memory it needs.
 std::string render_plan(const std::vector<Case>& cases, const Device& device, TableFormat format);
 
 }  // namespace attnlab

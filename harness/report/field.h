@@ -1,4 +1,4 @@
-// One field of a table: what it is called, where in a record it stands, and how it is printed.
+// A field of a table knows its name, where in a record it stands, and how it is printed.
 #pragma once
 
 #include <functional>

@@ -13,7 +13,7 @@
 
 namespace attnlab {
 
-// The same for help texts: what rows, cols, values and where of a table may name.
+// Help texts say this of a field that rows, cols, values and where may name.
 struct FieldHelp {
   const char* name;
   const char* unit;

@@ -1,4 +1,4 @@
-// What a table of records is asked to show.
+// The options say what a table of records shows.
 #pragma once
 
 #include <string>

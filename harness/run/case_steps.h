@@ -14,7 +14,7 @@ namespace attnlab {
 // launch costs plus a constant for what every point costs.
 double case_weight(const Case& work);
 
-// One competitor's part of it: 0 of one that does not run.
+// Estimates one competitor's part of that: 0 where it does not run.
 double point_weight(const Problem& problem, const Competitor& competitor);
 
 // Advances the progress by case_weight(work) in all, and is a ProfilerRange named by the problem.

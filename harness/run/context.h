@@ -1,4 +1,4 @@
-// What a run is made with, the same for all of its cases.
+// The context is the same for all cases of a run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The instruments that look at what was timed.
+// Observers are the instruments that look at what was timed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a verification is asked, and what it answers of each check.
+// The options say what is verified; a result says what became of each check.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Block patterns as their user states them.
+// A user states a block pattern so.
 #pragma once
 
 #include <cstdint>

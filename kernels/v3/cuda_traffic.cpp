@@ -6,7 +6,7 @@
 namespace attnlab::v3 {
 namespace {
 
-// One batch entry, as the maps of the bulk copies see it.
+// The maps of the bulk copies see a batch entry so.
 struct Entry {
   Mask mask;
   i64 rows_behind = 0;  // of the tensors q and o, from the entry's first row on
@@ -31,7 +31,7 @@ std::vector<Entry> entries_of(const Problem& problem, const BlockPattern& blocks
   return entries;
 }
 
-// Of one head.
+// Adds up the work items of one head.
 class ItemCounter {
  public:
   ItemCounter(const Problem& problem, const ForwardConfig& config)

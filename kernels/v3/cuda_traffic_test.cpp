@@ -1,4 +1,4 @@
-// What v3 moves and multiplies on a GPU, by hand.
+// These tests hold the count to numbers worked out by hand.
 #include "kernels/v3/cuda_traffic.h"
 
 #include <gtest/gtest.h>

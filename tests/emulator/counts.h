@@ -6,7 +6,7 @@
 
 namespace attnlab::emulator {
 
-// Since the last take_counts().
+// Everything is counted since the last attnlab_emulator_take_counts().
 struct Counts {
   u64 product_flops = 0;    // of wgmma and mma.sync
   u64 box_read_bytes = 0;   // of global memory, by bulk tensor copies
@@ -19,5 +19,5 @@ void count_box_write(u64 bytes);
 
 }  // namespace attnlab::emulator
 
-// Of libcuda.so.1, where it is this one.
+// The emulated libcuda.so.1 exports it; a real one does not.
 extern "C" void attnlab_emulator_take_counts(attnlab::emulator::Counts* counts);

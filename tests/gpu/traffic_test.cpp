@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ TakeCounts take_emulated_counts() {
 struct Done {
   double flops = 0.0;
   double read_bytes = 0.0;
+  std::optional<double> stored_bytes = {};  // by bulk copies; empty: the GPU does not say
 };
 
 struct TrafficCase {
@@ -66,14 +68,16 @@ class GpuTraffic : public GpuTest, public testing::WithParamInterface<TrafficCas
     runtime().synchronize();
     take_counts_(&counts);
     return {.flops = static_cast<double>(counts.product_flops),
-            .read_bytes = static_cast<double>(counts.box_read_bytes)};
+            .read_bytes = static_cast<double>(counts.box_read_bytes),
+            .stored_bytes = static_cast<double>(counts.box_write_bytes)};
   }
 
   TakeCounts take_counts_ = nullptr;
 };
 
-// Large on a GPU, whose counters also see what no schedule counts, like parameters; of whole tiles
-// there, since they count the zeros, too, that fill a copy up beyond the tensor's end.
+// A real GPU's counters also see what no schedule counts, like parameters: the problem is large.
+// They count the zeros, too, that fill a copy up beyond the tensor's end: its lengths are whole
+// tiles.
 void enlarge(Problem& problem, const Config& config) {
   const std::int64_t tiles = std::lcm(config.get("block_m"), config.get("block_n"));
   problem.seqlen_q = problem.seqlen_k = (4000 / tiles + 1) * tiles;
@@ -126,6 +130,9 @@ TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
   if (is_real) bytes = bytes / static_cast<double>(what.head_dim) * static_cast<double>(columns);
   RecordProperty("read", std::to_string(done.read_bytes / bytes));
   EXPECT_NEAR(done.read_bytes, bytes, is_real ? 0.01 * bytes : 0.0);
+  if (done.stored_bytes && what.layout != Layout::packed) {  // packed rows are stored by threads
+    EXPECT_EQ(*done.stored_bytes, static_cast<double>(counted[Operand::o].write_bytes));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(V3, GpuTraffic,
