@@ -77,7 +77,7 @@ RECORD_READERS = tuple(
     f"harness/report/{name}*"
     for name in ("table", "pivot", "field", "doubts", "evidence_report", "tuning_report")
 )
-RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/plan/axes.h")
+RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/plan/builtin_axes.h")
 
 # Functions that reach reference through api headers and share the kernels' idea of a mask.
 SHARED_MASK_LOGIC = re.compile(

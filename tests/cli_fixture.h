@@ -46,6 +46,9 @@ class Cli : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
+  // In the build folder.
+  virtual std::string program() const { return "attnlab"; }
+
   // Before the command: without a GPU, so that the default backend is the CPU on every machine.
   virtual std::string environment() const { return "CUDA_VISIBLE_DEVICES= "; }
 
@@ -53,7 +56,7 @@ class Cli : public testing::Test {
   Result run(const std::string& arguments, const std::string& settings = "COLUMNS=") const {
     const auto err = folder_ / "stderr";
     const std::string command = "cd '" + folder_.string() + "' && " + settings + " " +
-                                environment() + "'" + in_build("attnlab") + "' " + arguments +
+                                environment() + "'" + in_build(program()) + "' " + arguments +
                                 " 2>'" + err.string() + "'";
     Result result;
     std::FILE* pipe = popen(command.c_str(), "r");

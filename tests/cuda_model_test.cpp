@@ -8,6 +8,7 @@
 #include "harness/plan/gpus.h"
 #include "harness/report/model_report.h"
 #include "harness/report/model_tables.h"
+#include "harness/testing/sweep_axes.h"
 #include "harness/testing/test_support.h"
 #include "tests/cli_fixture.h"
 

@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 
-#include "harness/verify/compiled_tiles.h"
 #include "kernels/api/compiler.h"
 #include "kernels/api/registry.h"
 
@@ -23,16 +22,16 @@ struct Taken {
 
 Taken taken_by(const Implementation& kernel, Pass pass, const Device& device) {
   Taken taken;
-  for (const verify::CompiledTiles& group : verify::compiled_tiles()) {
+  for (const ConfigsToVerify& group : kernel.configs_to_verify()) {
     const Problem problem = {.pass = pass,
                              .dtype = group.dtype,
                              .seqlen_q = 300,
                              .seqlen_k = 300,
                              .head_dim = group.head_dim,
                              .dropout = group.dropout};
-    for (const Config& tile : group.of(kernel)) {
+    for (const Config& tile : group.configs) {
       Config config = default_config(kernel);
-      for (const auto& [name, value] : tile.values()) config.set(name, value);
+      config.set_all(tile);
       if (!kernel.unsupported(problem, config, device).empty()) continue;
       ++taken.tiles;
       const Config filled = resolved(kernel, problem, config, device);

@@ -43,7 +43,7 @@ const Json kSweep = Json::parse(R"({
      "lengths": ["drawn", "300+1k", "100x300+5x6"], "dropout": [0, 0.1, "5e-1"],
      "input_kind": "normal,outlier", "seed": [0, 9223372036854775807], "kernel": ["v1", "v2"],
      "block": "64x64,0x0", "sram": "16k", "warps": "0,8", "stages": [0, 3], "consumers": "2,3",
-     "producer": "0,1", "overlap": "0,1", "ping_pong": [0, "1"], "deterministic": [0, "1"],
+     "producer": "-1,0", "overlap": "0,1", "ping_pong": [0, "1"], "deterministic": [0, "1"],
      "schedule_seed": "0:3:+1", "tf32": "0,1"},
     {"seqlen_q": 1, "seqlen_k": "1k:16k:x4",
      "mask": "window:-1:0+blocks:bigbird:1:1:1:7:64x64,blocks:file=a pattern.txt:1x1"}
@@ -55,7 +55,7 @@ const Json kSweep = Json::parse(R"({
 
 std::string reader_says(const Json& sweep) {
   const TestFile file(".json", sweep.dump());
-  return usage_error([&] { read_sweep(file.path()); });
+  return usage_error([&] { read_sweep(file.path(), builtin_registry()); });
 }
 
 TEST(SweepSchema, WhatTheReaderTakesFits) {
@@ -124,7 +124,8 @@ TEST(SweepSchema, WhatTheReaderRefusesDoesNotFit) {
            R"([{"op": "replace", "path": "/axes/0/seed", "value": -1}])",
            R"([{"op": "replace", "path": "/axes/0/kernel", "value": "v-2"}])",
            R"([{"op": "replace", "path": "/axes/0/block", "value": 64}])",
-           R"([{"op": "replace", "path": "/axes/0/sram", "value": 0}])",
+           R"([{"op": "replace", "path": "/axes/0/sram", "value": -1}])",
+           R"([{"op": "replace", "path": "/axes/0/sram", "value": [64, 1048577]}])",
            R"([{"op": "replace", "path": "/axes/0/deterministic", "value": 2}])",
            R"([{"op": "replace", "path": "/axes/0/schedule_seed", "value": -1}])",
            R"([{"op": "replace", "path": "/axes/0/tf32", "value": 2}])",

@@ -34,7 +34,7 @@ const std::map<std::string, Words>& known_words() {
       {"--mask", {"none", "causal", "window:", "padding", "blocks:"}},
       {"--input-kind",
        {"normal", "uniform", "integers", "large_logits", "outlier", "outlier_channel"}},
-      {"--kernel", generations()},
+      {"--kernel", kernel_names(builtin_registry())},
       {"--backend", {"auto", "cpu", "cuda"}},
       {"--format", {"table", "markdown", "csv", "json"}},
       {"--counters", {"auto", "off", "require"}},

@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFooter =
     "Support is found by asking each kernel about small problems that differ in one axis; what it\n"
-    "refuses stands there with the reason. The generations that have no kernel yet are named too.\n"
+    "refuses stands there with the reason. Kernels that only the other backend has are named too.\n"
     "\n"
     "Examples:\n"
     "  attnlab list\n"
@@ -63,7 +63,7 @@ Json kernel_json(const Implementation& implementation, const std::vector<Device>
 Json sweep_json(const std::filesystem::path& file, const std::vector<Device>& devices) {
   Json json = {{"file", file.string()}};
   try {
-    const Sweep sweep = read_sweep(file);
+    const Sweep sweep = read_sweep(file, builtin_registry());
     std::size_t points = 0;
     for (const Case& work :
          expand(sweep, builtin_registry(), choose_device(sweep.backend, devices))) {
@@ -93,17 +93,24 @@ Json laboratory_json(const std::string& sweeps_folder) {
   const std::vector<Device> devices = available_devices();
   Json json = {{"kernels", Json::array()},
                {"not_there_yet", Json::array()},
+               {"config_axes", Json::array()},
                {"devices", Json::array()},
                {"sweeps", Json::array()}};
   for (const Implementation* implementation : registry.all()) {
     json["kernels"].push_back(kernel_json(*implementation, devices));
   }
   for (const Backend backend : {Backend::cpu, Backend::cuda}) {
-    for (const std::string& name : generations()) {
+    for (const std::string& name : kernel_names(registry)) {
       if (registry.find(name, backend) == nullptr) {
         json["not_there_yet"].push_back({{"name", name}, {"backend", to_string(backend)}});
       }
     }
+  }
+  for (const SharedAxis& axis : shared_axes(registry)) {
+    json["config_axes"].push_back({{"name", axis.help.name},
+                                   {"summary", axis.help.summary},
+                                   {"minimum", axis.minimum},
+                                   {"maximum", axis.maximum}});
   }
   for (const Device& device : devices) {
     json["devices"].push_back({{"backend", to_string(device.backend)},
@@ -169,7 +176,7 @@ std::string render_text(const Json& laboratory, const std::string& sweeps_folder
   std::string text =
       "Kernels (defaults of their config; what the probed values of each axis give)\n";
   for (const Json& kernel : laboratory["kernels"]) text += kernel_text(kernel);
-  text += "\nNot there yet\n";
+  if (!laboratory["not_there_yet"].empty()) text += "\nNot there yet\n";
   for (const char* backend : {"cpu", "cuda"}) {
     std::string names;
     for (const Json& missing : laboratory["not_there_yet"]) {

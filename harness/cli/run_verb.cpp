@@ -80,7 +80,7 @@ without them, and time.contenders of a record says with how many it took turns. 
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 A full disk ends a run as Ctrl-C does, with code 3.
 
---tune times the tiles (and warps, stages, turns) that a kernel names and can take on the problem,
+--tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
 first: on a CPU with the bytes that its schedule asks for and its workspace, on a GPU with
 registers, spills and shared memory; what spills is recorded as invalid, which is no failure here.

@@ -14,13 +14,10 @@ namespace attnlab {
 // As they were given; empty: not given.
 struct SweepFlags {
   std::string sweep_file;
-  std::vector<std::optional<std::string>> axes;  // in the order of axis_help()
+  std::vector<std::optional<std::string>> axes;  // in the order of builtin_grammars()
   std::string backend;
   std::string input;  // a file of tensors that says the sizes; apply_input() reads it
 };
-
-// "--head-dim" of the axis head_dim.
-std::string flag_of(std::string_view axis);
 
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);

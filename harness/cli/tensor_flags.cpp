@@ -6,7 +6,7 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/text_table.h"
-#include "harness/plan/axes.h"
+#include "harness/plan/builtin_axes.h"
 #include "harness/tensors/safetensors.h"
 
 namespace attnlab {
@@ -32,7 +32,7 @@ void apply_input(Sweep& sweep, const SweepFlags& flags) {
                     flags.sweep_file));
   }
   for (std::size_t i = 0; i < flags.axes.size(); ++i) {
-    const std::string axis = axis_help()[i].name;
+    const std::string& axis = builtin_grammars().rows()[i].help.name;
     if (!flags.axes[i] || !is_axis_of_input_file(axis)) continue;
     throw UsageError(
         fmt::format("{}: --input's file says this itself: leave the flag out", flag_of(axis)));

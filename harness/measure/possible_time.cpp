@@ -41,8 +41,9 @@ std::string impossible_time(const Record& record) {
   const Device& device = record.device;
   if (device.backend != Backend::cuda || !record.time || !record.flops) return "";
   const Case& point = record.point;
-  const Config& config = point.competitors.at(0).config;
-  const bool tf32 = products_of(point.problem, config) == reference::Products::tf32;
+  const Competitor& competitor = point.competitors.at(0);
+  const bool tf32 = products_of(point.problem, competitor.implementation, competitor.config) ==
+                    reference::Products::tf32;
   const double seconds = record.time->min_s;
   const Flops& all = *record.flops;
   const auto flops = static_cast<double>(all.executed.value_or(all.useful));

@@ -9,6 +9,7 @@
 #include "harness/plan/accounting.h"
 #include "harness/plan/gpus.h"
 #include "harness/plan/protocol.h"
+#include "harness/testing/fake_kernels.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {
@@ -52,11 +53,12 @@ TEST(PossibleTime, TheRateIsOfTheDtypeAndItsProducts) {
   EXPECT_PRED2(contains, impossible_time(record_of(15.9e-6, Dtype::f32)), "take 16 us");
   EXPECT_PRED2(contains, impossible_time(record_of(0.99e-6, Dtype::bf16)), "take 1 us");
   Record tf32 = record_of(2.01e-6, Dtype::f32);
-  tf32.point.competitors[0].config.set("tf32", 1);
+  tf32.point.competitors[0].implementation = &fake::kWithTf32;
+  tf32.point.competitors[0].config.set("coarse", 1);
   EXPECT_EQ(impossible_time(tf32), "");
   tf32.time->min_s = 1.99e-6;
   EXPECT_PRED2(contains, impossible_time(tf32), "take 2 us");
-  tf32.point.competitors[0].config.set("tf32", 0);
+  tf32.point.competitors[0].config.set("coarse", 0);
   EXPECT_PRED2(contains, impossible_time(tf32), "take 16 us");
 }
 

@@ -67,8 +67,9 @@ std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool t
 std::optional<Roof> roof_of(const Record& record, const KnownPeaks& known) {
   if (!record.time || !record.flops) return std::nullopt;
   const Problem& problem = record.point.problem;
-  const bool tf32 =
-      products_of(problem, record.point.competitors.at(0).config) == reference::Products::tf32;
+  const Competitor& competitor = record.point.competitors.at(0);
+  const bool tf32 = products_of(problem, competitor.implementation, competitor.config) ==
+                    reference::Products::tf32;
   std::string reason = known.reason;
   std::optional<Roof::Source> source;
   if (known.peaks) source = choose_peaks(*known.peaks, problem.dtype, tf32, reason);

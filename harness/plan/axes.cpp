@@ -14,35 +14,44 @@
 namespace attnlab {
 namespace {
 
+// The values of a comma list, each item of which `parse` makes one or several of.
+template <class T>
+std::vector<T> parse_list(std::string_view text, const std::string& where, const auto& parse) {
+  std::vector<T> values;
+  for (const std::string_view item : split(text, ',')) {
+    try {
+      if (trim(item).empty()) throw std::invalid_argument("a value is missing");
+      for (T& value : parse(trim(item))) {
+        if (std::find(values.begin(), values.end(), value) != values.end()) {
+          throw std::invalid_argument(fmt::format("{} is given twice", text_of(value)));
+        }
+        if (values.size() == kMostValues) {
+          throw std::invalid_argument(fmt::format("has more than {} values", kMostValues));
+        }
+        values.push_back(std::move(value));
+      }
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(fmt::format("{}: {}", where, error.what()));
+    }
+  }
+  return values;
+}
+
+template <class T>
+std::vector<std::string> texts_of(const std::vector<T>& values) {
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(text_of(value));
+  return texts;
+}
+
 template <class T, class Parse, class ValueOf>
 AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, ValueOf value_of) {
   AxisGrammar row;
-  row.help = help;
+  row.help = std::move(help);
   row.set = [member, parse](Axes& axes, std::string_view text, const std::string& where) {
-    std::vector<T> values;
-    for (const std::string_view item : split(text, ',')) {
-      try {
-        if (trim(item).empty()) throw std::invalid_argument("a value is missing");
-        for (T& value : parse(trim(item))) {
-          if (std::find(values.begin(), values.end(), value) != values.end()) {
-            throw std::invalid_argument(fmt::format("{} is given twice", text_of(value)));
-          }
-          if (values.size() == kMostValues) {
-            throw std::invalid_argument(fmt::format("has more than {} values", kMostValues));
-          }
-          values.push_back(std::move(value));
-        }
-      } catch (const std::invalid_argument& error) {
-        throw UsageError(fmt::format("{}: {}", where, error.what()));
-      }
-    }
-    axes.*member = std::move(values);
+    axes.*member = parse_list<T>(text, where, parse);
   };
-  row.values = [member](const Axes& axes) {
-    std::vector<std::string> texts;
-    for (const T& value : axes.*member) texts.push_back(text_of(value));
-    return texts;
-  };
+  row.values = [member](const Axes& axes) { return texts_of(axes.*member); };
   row.value_of = [value_of](const Case& point, const Competitor& competitor) {
     return text_of(value_of(point, competitor));
   };
@@ -55,20 +64,31 @@ std::string block_of(const Competitor& competitor) {
   return text_of(std::pair(config.get("block_m"), config.get("block_n")));
 }
 
-// A config axis that the sweeps' axis of the same name sets.
-AxisGrammar config_grammar(const ConfigAxisRow& row) {
-  const std::string name = row.help.name;
-  return grammar(row.help, row.member, row.parse,
-                 [name](const Case&, const Competitor& competitor) {
-                   const Config& config = competitor.config;
-                   return config.contains(name) ? text_of(config.get(name)) : std::string();
-                 });
+// An axis of kernels' configs, which sweeps set under its own name.
+AxisGrammar config_grammar(const SharedAxis& axis) {
+  const std::string name = axis.help.name;
+  AxisGrammar row;
+  row.help = axis.help;
+  row.set = [axis](Axes& axes, std::string_view text, const std::string& where) {
+    axes.config[axis.help.name] = parse_list<std::int64_t>(text, where, [&](std::string_view item) {
+      return parse_whole(item, axis.minimum, axis.maximum);
+    });
+  };
+  row.values = [name](const Axes& axes) {
+    const auto found = axes.config.find(name);
+    return found == axes.config.end() ? std::vector<std::string>() : texts_of(found->second);
+  };
+  row.value_of = [name](const Case&, const Competitor& competitor) {
+    const Config& config = competitor.config;
+    return config.contains(name) ? text_of(config.get(name)) : std::string();
+  };
+  return row;
 }
 
-std::vector<AxisGrammar> make_axis_grammars() {
+std::vector<AxisGrammar> problem_grammars() {
   using C = const Case&;
   using K = const Competitor&;
-  std::vector<AxisGrammar> rows = {
+  return {
       grammar({"pass", "fwd,bwd,fwdbwd", "what is computed: forward, backward or both"},
               &Axes::pass, parse_name<Pass, Pass::fwd, Pass::bwd, Pass::fwdbwd>,
               [](C c, K) { return c.problem.pass; }),
@@ -117,74 +137,105 @@ std::vector<AxisGrammar> make_axis_grammars() {
           {"block", "64x64,128x128", "query rows x keys of a tile; 0x0: the kernel's own choice"},
           &Axes::block, parse_block, [](C, K k) { return block_of(k); }),
   };
-  for (const ConfigAxisRow& row : config_axis_rows()) rows.push_back(config_grammar(row));
-  return rows;
+}
+
+// Registered kernels, a GPU's first.
+std::vector<const Implementation*> gpu_first(const Registry& registry) {
+  std::vector<const Implementation*> kernels(registry.all().begin(), registry.all().end());
+  std::stable_partition(kernels.begin(), kernels.end(), [](const Implementation* kernel) {
+    return kernel->backend == Backend::cuda;
+  });
+  return kernels;
+}
+
+// "v2, v3 on a CPU": who declares the axis.
+std::string owners_of(std::string_view axis, const Registry& registry) {
+  std::vector<std::string> owners;
+  for (const std::string& name : kernel_names(registry)) {
+    const auto has_it = [&](Backend backend) {
+      const Implementation* const kernel = registry.find(name, backend);
+      return kernel != nullptr && find_axis(*kernel, axis) != nullptr;
+    };
+    const bool on_cpu = has_it(Backend::cpu);
+    const bool on_gpu = has_it(Backend::cuda);
+    if (!on_cpu && !on_gpu) continue;
+    owners.push_back(name + (on_cpu && on_gpu ? "" : on_gpu ? " on a GPU" : " on a CPU"));
+  }
+  return fmt::format("{}", fmt::join(owners, ", "));
+}
+
+// A list that the axis takes: what tuning tries, else its whole range where that is short, else the
+// default and a larger value.
+std::string example_of(const ConfigAxis& axis) {
+  constexpr std::int64_t kShort = 4;
+  std::vector<std::int64_t> values(axis.tried.begin(), axis.tried.end());
+  if (values.empty() && axis.maximum - axis.minimum < kShort) {
+    for (std::int64_t value = std::max<std::int64_t>(axis.minimum, 0); value <= axis.maximum;
+         ++value) {
+      values.push_back(value);
+    }
+  }
+  if (values.empty()) {
+    values = {axis.default_value};
+    const std::int64_t other = std::min<std::int64_t>(axis.maximum, 1024);
+    if (other > axis.default_value) values.push_back(other);
+  }
+  return fmt::format("{}", fmt::join(values, ","));
 }
 
 }  // namespace
 
-const std::vector<ConfigAxisRow>& config_axis_rows() {
-  static const std::vector<ConfigAxisRow> kRows = {
-      {{"sram", "16384,65536", "elements of on-chip memory that tiles are cut for (v1)"},
-       &Axes::sram,
-       parse_sizes},
-      {{"warps", "4,8", "warps of a block (v2 on a GPU); 0: the kernel's own choice"},
-       &Axes::warps,
-       parse_counts},
-      {{"stages", "2,3", "tiles of K and V in flight (v2, v3); 0: the kernel's own choice"},
-       &Axes::stages,
-       parse_counts},
-      {{"consumers", "2,3", "warpgroups that compute (v3 on a GPU); 0: its own choice"},
-       &Axes::consumers,
-       parse_counts},
-      {{"producer", "0,1", "0: consumers load, no warpgroup of its own does (v3 on a GPU)"},
-       &Axes::producer,
-       parse_flag},
-      {{"overlap", "0,1", "1: the next S is multiplied during a softmax (v3 on a GPU)"},
-       &Axes::overlap,
-       parse_flag},
-      {{"ping_pong", "0,1", "1: consumers take turns at the tensor cores (v3 on a GPU)"},
-       &Axes::ping_pong,
-       parse_flag},
-      {{"deterministic", "0,1", "1: backward sums dQ in a fixed order (v2, v3)"},
-       &Axes::deterministic,
-       parse_flag},
-      {{"schedule_seed", "0,1", "interleaving of producer and consumers; 0: round robin (v3)"},
-       &Axes::schedule_seed,
-       parse_counts},
-      {{"tf32", "0,1", "1: products of f32 round their factors to TF32 (naive on a GPU)"},
-       &Axes::tf32,
-       parse_flag},
-  };
-  return kRows;
+std::vector<SharedAxis> shared_axes(const Registry& registry) {
+  std::vector<SharedAxis> shared;
+  for (const Implementation* kernel : gpu_first(registry)) {
+    for (const ConfigAxis& axis : axes_of(*kernel)) {
+      const std::string name = axis.name;
+      if (name == "block_m" || name == "block_n") continue;
+      const auto known = std::ranges::find(
+          shared, name, [](const SharedAxis& s) -> const auto& { return s.help.name; });
+      if (known != shared.end()) {
+        known->minimum = std::min(known->minimum, axis.minimum);
+        known->maximum = std::max(known->maximum, axis.maximum);
+        continue;
+      }
+      const std::string summary = fmt::format("{} ({})", axis.summary, owners_of(name, registry));
+      shared.push_back({.help = {name, example_of(axis), summary},
+                        .minimum = axis.minimum,
+                        .maximum = axis.maximum});
+    }
+  }
+  return shared;
 }
 
-const std::vector<AxisGrammar>& axis_grammars() {
-  static const std::vector<AxisGrammar> kRows = make_axis_grammars();
-  return kRows;
+AxisGrammars::AxisGrammars(const Registry& registry) : rows_(problem_grammars()) {
+  for (const SharedAxis& axis : shared_axes(registry)) {
+    const std::string& name = axis.help.name;
+    if (std::ranges::any_of(rows_, [&](const AxisGrammar& row) { return row.help.name == name; })) {
+      throw std::invalid_argument(fmt::format(
+          "an axis of a kernel's config is called '{}' like one of the problem: rename it", name));
+    }
+    rows_.push_back(config_grammar(axis));
+  }
 }
 
-const AxisGrammar& find_axis(std::string_view name, std::string_view where) {
+const AxisGrammar& AxisGrammars::find(std::string_view name, std::string_view where) const {
   std::vector<std::string> names;
-  for (const AxisGrammar& row : axis_grammars()) {
+  for (const AxisGrammar& row : rows_) {
     if (name == row.help.name) return row;
     names.push_back(row.help.name);
   }
   throw UsageError(fmt::format("{}: unknown axis '{}'{}", where, name, suggestion(name, names)));
 }
 
-const std::vector<AxisHelp>& axis_help() {
-  static const std::vector<AxisHelp> kHelp = [] {
-    std::vector<AxisHelp> help;
-    for (const AxisGrammar& row : axis_grammars()) help.push_back(row.help);
-    return help;
-  }();
-  return kHelp;
+void AxisGrammars::set(Sweep& sweep, std::string_view axis, std::string_view text,
+                       const std::string& where) const {
+  for (Axes& axes : sweep.axes) find(axis, where).set(axes, text, where);
 }
 
-void set_axis(Sweep& sweep, std::string_view axis, std::string_view text,
-              const std::string& where) {
-  for (Axes& axes : sweep.axes) find_axis(axis, where).set(axes, text, where);
+std::string flag_of(std::string_view axis) {
+  std::string flag = "--" + std::string(axis);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
 }
 
 BackendChoice parse_backend(std::string_view text, const std::string& where) {
@@ -195,24 +246,21 @@ BackendChoice parse_backend(std::string_view text, const std::string& where) {
                                suggestion(text, {"auto", "cpu", "cuda"})));
 }
 
-const std::vector<std::string>& generations() {
-  static const std::vector<std::string> kNames = {"naive", "minimal", "v1", "v2", "v3"};
-  return kNames;
+std::vector<std::string> kernel_names(const Registry& registry) {
+  std::vector<std::string> names;
+  for (const Implementation* kernel : registry.all()) {
+    if (std::ranges::find(names, kernel->name) == names.end()) names.emplace_back(kernel->name);
+  }
+  return names;
 }
 
 void check_kernel_name(const std::string& name, const Registry& registry) {
-  std::vector<std::string> known = generations();
-  for (const Implementation* implementation : registry.all()) {
-    if (std::find(known.begin(), known.end(), implementation->name) == known.end()) {
-      known.push_back(implementation->name);
-    }
-  }
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
-    const std::string best = nearest(name, known);
-    throw UsageError(fmt::format("kernel: '{}' is unknown{}; there are: {}", name,
-                                 best.empty() ? "" : fmt::format("; did you mean '{}'?", best),
-                                 fmt::join(known, ", ")));
-  }
+  const std::vector<std::string> known = kernel_names(registry);
+  if (std::ranges::find(known, name) != known.end()) return;
+  const std::string best = nearest(name, known);
+  throw UsageError(fmt::format("kernel: '{}' is unknown{}; there are: {}", name,
+                               best.empty() ? "" : fmt::format("; did you mean '{}'?", best),
+                               fmt::join(known, ", ")));
 }
 
 }  // namespace attnlab

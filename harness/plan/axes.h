@@ -1,23 +1,37 @@
 // The grammar of the axes: one row for each, which says how its values are read, written and found
-// on a point. Sweep files, flags, exclusions and help texts all come from these rows.
+// on a point. Sweep files, flags, exclusions and help texts all come from these rows. Those of the
+// problem are written here; those of kernels' configs are what the registered kernels declare.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "harness/plan/sweep.h"
+#include "kernels/api/registry.h"
 
 namespace attnlab {
 
-// The axis names that set_axis takes, each with a one-line description and an example value.
+// A one-line description of an axis, and an example of a comma list that it takes.
 struct AxisHelp {
-  const char* name;
-  const char* values;
-  const char* summary;
+  std::string name;
+  std::string values;
+  std::string summary;
 };
-const std::vector<AxisHelp>& axis_help();
+
+// An axis of kernels' configs, as all kernels that declare one of this name share it.
+struct SharedAxis {
+  AxisHelp help;  // the summary ends with the kernels that have the axis
+  std::int64_t minimum = 0;
+  std::int64_t maximum = 0;  // what at least one of them takes
+};
+
+// The axes that sweeps set under their own names, one value at a time: all but block_m and block_n,
+// which are set together (`block`). In the order of their declarations, a GPU's kernels first,
+// whose summaries and examples count where several kernels declare one.
+std::vector<SharedAxis> shared_axes(const Registry& registry);
 
 struct AxisGrammar {
   AxisHelp help;
@@ -29,35 +43,35 @@ struct AxisGrammar {
   std::function<std::string(const Case& point, const Competitor& competitor)> value_of;
 };
 
-// An axis of kernels' configs that a sweep sets under the same name, one value at a time. (`block`
-// sets two at once: block_m and block_n.)
-struct ConfigAxisRow {
-  AxisHelp help;
-  std::vector<std::int64_t> Axes::*member;
-  std::vector<std::int64_t> (*parse)(std::string_view item);
+class AxisGrammars {
+ public:
+  // Throws std::invalid_argument where a kernel's axis has the name of one of the problem.
+  explicit AxisGrammars(const Registry& registry);
+
+  // Those of the problem, of the kernel, and then of its config.
+  const std::vector<AxisGrammar>& rows() const { return rows_; }
+  // Throws UsageError, led by `where`, with the nearest name.
+  const AxisGrammar& find(std::string_view name, std::string_view where) const;
+  // Sets one axis of all products from its text, e.g. ("seqlen", "512:8192:x2"), ("mask",
+  // "none,causal"), ("block", "64x64,128x128"). `where` names the flag or the file and key for the
+  // error message. Throws UsageError.
+  void set(Sweep& sweep, std::string_view axis, std::string_view text,
+           const std::string& where) const;
+
+ private:
+  std::vector<AxisGrammar> rows_;
 };
-const std::vector<ConfigAxisRow>& config_axis_rows();
 
-// In the order of the members of Axes.
-const std::vector<AxisGrammar>& axis_grammars();
-
-// Throws UsageError, led by `where`, with the nearest name.
-const AxisGrammar& find_axis(std::string_view name, std::string_view where);
-
-// Sets one axis of all products from its text, e.g. ("seqlen", "512:8192:x2"), ("mask",
-// "none,causal"),
-// ("block", "64x64,128x128"). `where` names the flag or the file and key for the error message.
-// Throws UsageError.
-void set_axis(Sweep& sweep, std::string_view axis, std::string_view text, const std::string& where);
+// "--head-dim" of the axis head_dim.
+std::string flag_of(std::string_view axis);
 
 // "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
 BackendChoice parse_backend(std::string_view text, const std::string& where);
 
-// Throws UsageError for a name that is neither registered nor a generation: a typing error.
-void check_kernel_name(const std::string& name, const Registry& registry);
+// The names of all kernels, on whatever backend, in the order in which they are registered.
+std::vector<std::string> kernel_names(const Registry& registry);
 
-// The generations of the laboratory, in the order of their history. A sweep may name one that has
-// no implementation on its backend yet; any other unknown name is a typing error.
-const std::vector<std::string>& generations();
+// Throws UsageError for a name that is registered for no backend: a typing error.
+void check_kernel_name(const std::string& name, const Registry& registry);
 
 }  // namespace attnlab

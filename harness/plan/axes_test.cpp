@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/testing/sweep_axes.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {
@@ -9,7 +10,7 @@ namespace {
 
 std::vector<std::string> values_of(const std::string& axis, const std::string& text) {
   Axes axes;
-  const AxisGrammar& grammar = find_axis(axis, "test");
+  const AxisGrammar& grammar = builtin_grammars().find(axis, "test");
   grammar.set(axes, text, "test");
   return grammar.values(axes);
 }
@@ -72,7 +73,7 @@ TEST(Axes, NamesAreKnownAndSuggested) {
   EXPECT_EQ(values_of("dtype", "f32,f16,bf16"), (Texts{"f32", "f16", "bf16"}));
   EXPECT_PRED2(contains, error_of("dtype", "fp32"), "did you mean 'f32'?");
   EXPECT_PRED2(contains, error_of("input_kind", "norml"), "did you mean 'normal'?");
-  EXPECT_EQ(usage_error([] { find_axis("seqlne", "f.json"); }),
+  EXPECT_EQ(usage_error([] { builtin_grammars().find("seqlne", "f.json"); }),
             "f.json: unknown axis 'seqlne'; did you mean 'seqlen'?");
   EXPECT_PRED2(contains, usage_error([] { parse_backend("cdua", "--backend"); }), "'cuda'");
 }
@@ -108,12 +109,79 @@ TEST(Axes, ConfigAxes) {
   EXPECT_EQ(values_of("deterministic", "0,1"), (Texts{"0", "1"}));
   EXPECT_EQ(values_of("schedule_seed", "0,12"), (Texts{"0", "12"}));
   EXPECT_EQ(values_of("tf32", "0,1"), (Texts{"0", "1"}));
-  EXPECT_PRED2(contains, error_of("tf32", "2"), "test: '2' is neither 0 nor 1");
-  EXPECT_PRED2(contains, error_of("deterministic", "2"), "test: '2' is neither 0 nor 1");
+  EXPECT_PRED2(contains, error_of("tf32", "2"), "test: 2 is outside [0, 1]");
+  EXPECT_PRED2(contains, error_of("deterministic", "2"), "test: 2 is outside [0, 1]");
   EXPECT_EQ(values_of("stages", "0,2"), (Texts{"0", "2"})) << "0: the kernel's own choice";
   EXPECT_EQ(values_of("warps", "0,4:8:x2"), (Texts{"0", "4", "8"}));
-  EXPECT_PRED2(contains, error_of("sram", "0"), "0 is outside");
-  EXPECT_PRED2(contains, error_of("warps", "-1"), "-1 is outside [0, 2147483648]");
+  EXPECT_EQ(values_of("producer", "-1,0:1:+1"), (Texts{"-1", "0", "1"}));
+  EXPECT_PRED2(contains, error_of("sram", "1048577"), "1048577 is outside [0, 1048576]");
+  EXPECT_PRED2(contains, error_of("warps", "-1"), "-1 is outside [0, 16]");
+  EXPECT_PRED2(contains, error_of("producer", "-1:1:x2"), "'-1:1:x2' never reaches its end");
+}
+
+constexpr ConfigAxis kOfCpu[] = {{"block_n", "keys", 64, 1, 256},
+                                 {"stages", "stages of a ring", 2, 2, 8},
+                                 {"odd", "anything", 7, -3, 1000}};
+constexpr std::int64_t kTried[] = {1, 3};
+constexpr ConfigAxis kOfGpu[] = {{"turns", "1: in turns", -1, -1, 1},
+                                 {"stages", "tiles on chip", 0, 0, 4, kTried}};
+
+Registry two_kernels() {
+  static constexpr Implementation kCpu = {.api_version = kApiVersion,
+                                          .name = "one",
+                                          .backend = Backend::cpu,
+                                          .axes = kOfCpu,
+                                          .num_axes = 3};
+  static constexpr Implementation kGpu = {.api_version = kApiVersion,
+                                          .name = "two",
+                                          .backend = Backend::cuda,
+                                          .axes = kOfGpu,
+                                          .num_axes = 2};
+  static constexpr Implementation kBoth = {.api_version = kApiVersion,
+                                           .name = "two",
+                                           .backend = Backend::cpu,
+                                           .axes = kOfGpu,
+                                           .num_axes = 1};
+  static constexpr const Implementation* kAll[] = {&kCpu, &kBoth, &kGpu};
+  return Registry(kAll);
+}
+
+TEST(Axes, OfConfigsAreThoseThatKernelsDeclare) {
+  const std::vector<SharedAxis> axes = shared_axes(two_kernels());
+  ASSERT_EQ(axes.size(), 3u) << "block_n is set by `block`";
+  EXPECT_EQ(axes[0].help.name, "turns");
+  EXPECT_EQ(axes[0].help.values, "0,1");
+  EXPECT_EQ(axes[0].help.summary, "1: in turns (two)");
+  EXPECT_EQ(axes[1].help.name, "stages");
+  EXPECT_EQ(axes[1].help.values, "1,3") << "what tuning tries";
+  EXPECT_EQ(axes[1].help.summary, "tiles on chip (one on a CPU, two on a GPU)");
+  EXPECT_EQ(axes[1].minimum, 0);
+  EXPECT_EQ(axes[1].maximum, 8);
+  EXPECT_EQ(axes[2].help.values, "7,1000");
+  EXPECT_EQ(kernel_names(two_kernels()), (Texts{"one", "two"}));
+}
+
+TEST(Axes, WhatNoKernelDeclaresIsUnknown) {
+  const AxisGrammars grammars(two_kernels());
+  EXPECT_PRED2(contains, usage_error([&] { grammars.find("warps", "f.json"); }),
+               "unknown axis 'warps'");
+  Sweep sweep;
+  grammars.set(sweep, "odd", "-3:4:+7,9", "odd");
+  EXPECT_EQ(sweep.axes.front().config.at("odd"), (std::vector<std::int64_t>{-3, 4, 9}));
+  EXPECT_EQ(usage_error([&] { grammars.set(sweep, "odd", "1001", "--odd"); }),
+            "--odd: 1001 is outside [-3, 1000]");
+}
+
+TEST(Axes, AKernelCannotTakeTheNameOfAnAxisOfTheProblem) {
+  static constexpr ConfigAxis kSeed[] = {{"seed", "of its own", 0, 0, 1}};
+  static constexpr Implementation kKernel = {.api_version = kApiVersion,
+                                             .name = "greedy",
+                                             .backend = Backend::cpu,
+                                             .axes = kSeed,
+                                             .num_axes = 1};
+  Registry registry;
+  registry.add(kKernel);
+  EXPECT_THROW(AxisGrammars{registry}, std::invalid_argument);
 }
 
 TEST(Axes, Lengths) {
@@ -127,9 +195,9 @@ TEST(Axes, Lengths) {
 }
 
 TEST(Axes, HelpExamplesAreAccepted) {
-  for (const AxisHelp& help : axis_help()) {
-    EXPECT_FALSE(values_of(help.name, help.values).empty()) << help.name;
-    EXPECT_GT(std::string(help.summary).size(), 5u) << help.name;
+  for (const AxisGrammar& row : builtin_grammars().rows()) {
+    EXPECT_FALSE(values_of(row.help.name, row.help.values).empty()) << row.help.name;
+    EXPECT_GT(row.help.summary.size(), 5u) << row.help.name;
   }
 }
 

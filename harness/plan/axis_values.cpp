@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "kernels/api/text.h"
@@ -56,8 +57,9 @@ std::vector<T> parse_range(std::string_view item, T minimum, T maximum) {
   }
   const T first = parse_number<T>(parts[0], minimum, maximum);
   const T last = parse_number<T>(parts[1], minimum, maximum);
-  const T step = parse_step<T>(item, parts[2].substr(1), kind == 'x' ? 2 : 1, maximum);
-  if (first > last || (kind == 'x' && first == 0)) {
+  const T step =
+      parse_step<T>(item, parts[2].substr(1), kind == 'x' ? 2 : 1, std::numeric_limits<T>::max());
+  if (first > last || (kind == 'x' && first <= 0)) {
     throw std::invalid_argument(fmt::format("'{}' never reaches its end", item));
   }
   std::vector<T> values;
@@ -95,19 +97,13 @@ std::vector<std::int64_t> parse_sizes(std::string_view item) {
   return parse_range<std::int64_t>(item, 1, kLargestSize);
 }
 
-std::vector<std::int64_t> parse_counts(std::string_view item) {
-  return parse_range<std::int64_t>(item, 0, kLargestSize);
-}
-
 std::vector<std::uint64_t> parse_seeds(std::string_view item) {
   return parse_range<std::uint64_t>(item, 0, ~std::uint64_t{0});
 }
 
-std::vector<std::int64_t> parse_flag(std::string_view item) {
-  if (item != "0" && item != "1") {
-    throw std::invalid_argument(fmt::format("'{}' is neither 0 nor 1", item));
-  }
-  return {item == "1" ? 1 : 0};
+std::vector<std::int64_t> parse_whole(std::string_view item, std::int64_t minimum,
+                                      std::int64_t maximum) {
+  return parse_range<std::int64_t>(item, minimum, maximum);
 }
 
 std::vector<MaskSpec> parse_masks(std::string_view item) { return {parse_mask(item)}; }

@@ -25,9 +25,9 @@ std::string_view trim(std::string_view text);
 
 // Whole numbers: N, A:B:xF or A:B:+S.
 std::vector<std::int64_t> parse_sizes(std::string_view item);
-std::vector<std::int64_t> parse_counts(std::string_view item);  // may be 0
 std::vector<std::uint64_t> parse_seeds(std::string_view item);
-std::vector<std::int64_t> parse_flag(std::string_view item);  // 0 or 1
+std::vector<std::int64_t> parse_whole(std::string_view item, std::int64_t minimum,
+                                      std::int64_t maximum);
 
 std::vector<MaskSpec> parse_masks(std::string_view item);
 
@@ -37,7 +37,7 @@ std::vector<Lengths> parse_lengths(std::string_view item);
 
 std::vector<double> parse_probability(std::string_view item);
 std::vector<std::string> parse_kernel(std::string_view item);
-// MxN; 0: as the kernel itself chooses (v1: from sram).
+// MxN; 0: as the kernel itself chooses.
 std::vector<std::pair<std::int64_t, std::int64_t>> parse_block(std::string_view item);
 
 // The value of an enumeration that to_string() calls `item`.

@@ -17,8 +17,11 @@ const char* to_string(InputKind kind) {
   return "?";
 }
 
-reference::Products products_of(const Problem& problem, const Config& config) {
-  const bool tf32 = config.contains("tf32") && config.get("tf32") != 0;
+reference::Products products_of(const Problem& problem, const Implementation* kernel,
+                                const Config& config) {
+  const ConfigAxis* const axis =
+      kernel == nullptr ? nullptr : find_axis(*kernel, AxisRole::tf32_products);
+  const bool tf32 = axis != nullptr && config.get(axis->name) != 0;
   return tf32 && problem.dtype == Dtype::f32 ? reference::Products::tf32
                                              : reference::Products::storage;
 }

@@ -47,9 +47,10 @@ struct Case {
   std::shared_ptr<const QkvTensors> input;  // InputKind::file: where q, k, v come from
 };
 
-// The precision of a kernel's products, which its twin has to share: TF32 with tf32 = 1, of f32
-// alone.
-reference::Products products_of(const Problem& problem, const Config& config);
+// The precision of a kernel's products, which its twin has to share: TF32 of f32 alone, where the
+// config's axis of this role says so. A peer (null) has no such axis.
+reference::Products products_of(const Problem& problem, const Implementation* kernel,
+                                const Config& config);
 
 // Whether it takes part in its case at all: its kernel exists (or it is a peer), and is neither
 // unsupported nor skipped.

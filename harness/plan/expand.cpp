@@ -135,19 +135,18 @@ std::vector<Config> make_configs(const Axes& axes, const Implementation& impleme
                                                    set_declared(config, "block_m", block.first);
                                                    set_declared(config, "block_n", block.second);
                                                  });
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    configs = multiply_configs(configs, axes.*row.member, [&](Config& config, std::int64_t value) {
-      set_declared(config, row.help.name, value);
+  for (const ConfigAxis& axis : axes_of(implementation)) {
+    const auto given = axes.config.find(axis.name);
+    if (given == axes.config.end()) continue;
+    configs = multiply_configs(configs, given->second, [&](Config& config, std::int64_t value) {
+      config.set(axis.name, value);
     });
   }
   return configs;
 }
 
 bool is_given(const Axes& axes, std::string_view name) {
-  if (name.starts_with("block_")) return !axes.block.empty();
-  return std::ranges::any_of(config_axis_rows(), [&](const ConfigAxisRow& row) {
-    return row.help.name == name && !(axes.*row.member).empty();
-  });
+  return name.starts_with("block_") ? !axes.block.empty() : axes.config.contains(name);
 }
 
 // Whether the axes leave a value to the kernel: by no word of it, or by the 0 or -1 that says so.
@@ -159,8 +158,7 @@ bool is_open(const Axes& axes, const ConfigAxis& axis, std::int64_t value) {
 // tried, all with all.
 std::vector<Config> add_tried(std::vector<Config> configs, const Axes& axes,
                               const Implementation& implementation) {
-  for (int i = 0; i < implementation.num_axes; ++i) {
-    const ConfigAxis& axis = implementation.axes[i];
+  for (const ConfigAxis& axis : axes_of(implementation)) {
     if (axis.tried.empty()) continue;
     std::vector<Config> more;
     for (const Config& config : configs) {
@@ -198,17 +196,13 @@ void check_axes(const Axes& axes, const std::vector<const Implementation*>& kern
     const std::string reason = mask.blocks ? malformed_pattern(*mask.blocks) : "";
     if (!reason.empty()) throw UsageError(fmt::format("mask '{}': {}", to_string(mask), reason));
   }
-  Config values;
   for (const auto& [block_m, block_n] : axes.block) {
-    values.set("block_m", block_m);
-    values.set("block_n", block_n);
-    refuse_impossible(fmt::format("block {}x{}", block_m, block_n), values, kernels);
+    refuse_impossible(fmt::format("block {}x{}", block_m, block_n),
+                      {{"block_m", block_m}, {"block_n", block_n}}, kernels);
   }
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    for (const std::int64_t value : axes.*row.member) {
-      values = {};
-      values.set(row.help.name, value);
-      refuse_impossible(fmt::format("{} {}", row.help.name, value), values, kernels);
+  for (const auto& [name, given] : axes.config) {
+    for (const std::int64_t value : given) {
+      refuse_impossible(fmt::format("{} {}", name, value), {{name, value}}, kernels);
     }
   }
 }
@@ -218,7 +212,7 @@ std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Regi
                                          const Device& device) {
   const std::vector<std::string> available = kernels_of(registry, device.backend);
   std::vector<std::string> names = axes.kernel;
-  if (names.empty()) names = available.empty() ? generations() : available;
+  if (names.empty()) names = available.empty() ? kernel_names(registry) : available;
   std::vector<const Implementation*> kernels;
   for (const std::string& name : names) {
     check_kernel_name(name, registry);
@@ -286,10 +280,11 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
   return different;
 }
 
-bool matches(const Exclusion& exclusion, const Case& point, const Competitor& competitor) {
+bool matches(const Exclusion& exclusion, const AxisGrammars& grammars, const Case& point,
+             const Competitor& competitor) {
   return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
     const auto& [axis, values] = condition;
-    const std::string value = find_axis(axis, "exclude").value_of(point, competitor);
+    const std::string value = grammars.find(axis, "exclude").value_of(point, competitor);
     return std::find(values.begin(), values.end(), value) != values.end();
   });
 }
@@ -297,6 +292,7 @@ bool matches(const Exclusion& exclusion, const Case& point, const Competitor& co
 // Marks what the sweep leaves out. An exclusion without a point is a mistake in the file, unless
 // flags replaced the axes it speaks of.
 void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry& registry) {
+  const AxisGrammars grammars(registry);
   for (std::size_t i = 0; i < sweep.exclude.size(); ++i) {
     const Exclusion& exclusion = sweep.exclude[i];
     for (const auto& [axis, values] : exclusion.where) {
@@ -306,7 +302,7 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
     bool found = false;
     for (Case& point : cases) {
       for (Competitor& competitor : point.competitors) {
-        if (!matches(exclusion, point, competitor)) continue;
+        if (!matches(exclusion, grammars, point, competitor)) continue;
         found = true;
         if (competitor.skipped.empty()) competitor.skipped = exclusion.reason;
       }

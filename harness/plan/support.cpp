@@ -36,11 +36,10 @@ std::vector<Case> ask(const Sweep& sweep, const Implementation& implementation,
 
 std::string reason_of(const Case& point) { return point.competitors.front().unsupported; }
 
-AxisSupport probe_axis(Sweep sweep, const char* axis, const char* values,
+AxisSupport probe_axis(Sweep sweep, const AxisGrammar& grammar, const char* values,
                        const Implementation& implementation, const Device& device) {
-  const AxisGrammar& grammar = find_axis(axis, kWhere);
   grammar.set(sweep.axes.front(), values, kWhere);
-  AxisSupport support{.axis = axis};
+  AxisSupport support{.axis = grammar.help.name};
   for (const Case& point : ask(sweep, implementation, device)) {
     const std::string value = grammar.value_of(point, point.competitors.front());
     const std::string reason = reason_of(point);
@@ -61,16 +60,17 @@ AxisSupport probe_axis(Sweep sweep, const char* axis, const char* values,
 }  // namespace
 
 Support probe_support(const Implementation& implementation, const Device& device) {
+  const AxisGrammars grammars{Registry()};  // no probe is of a config's axis
   Sweep base;
   base.source = kWhere;
-  set_axis(base, "kernel", implementation.name, kWhere);
-  set_axis(base, "seqlen", "256", kWhere);
+  grammars.set(base, "kernel", implementation.name, kWhere);
+  grammars.set(base, "seqlen", "256", kWhere);
   Sweep types = base;
   for (const char* axis : {"pass", "dtype"}) {
     const auto probe = std::find_if(std::begin(kProbes), std::end(kProbes), [&](const auto& entry) {
       return std::string_view(entry.first) == axis;
     });
-    set_axis(types, axis, probe->second, kWhere);
+    grammars.set(types, axis, probe->second, kWhere);
   }
   const std::vector<Case> cases = ask(types, implementation, device);
   const auto works = std::find_if(cases.begin(), cases.end(),
@@ -83,7 +83,8 @@ Support probe_support(const Implementation& implementation, const Device& device
   base.axes.front().pass = {works->problem.pass};
   base.axes.front().dtype = {works->problem.dtype};
   for (const auto& [axis, values] : kProbes) {
-    support.axes.push_back(probe_axis(base, axis, values, implementation, device));
+    support.axes.push_back(
+        probe_axis(base, grammars.find(axis, kWhere), values, implementation, device));
   }
   return support;
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,18 +41,10 @@ struct Axes {
   std::vector<InputKind> input_kind = {InputKind::normal};
   std::vector<std::uint64_t> seed = {7};
   std::vector<std::string> kernel;  // empty: every kernel of the backend
-  // These set axes of the kernels' configs; an empty one leaves the kernel's default.
-  std::vector<std::pair<std::int64_t, std::int64_t>> block;  // block_m, block_n
-  std::vector<std::int64_t> sram;
-  std::vector<std::int64_t> warps;
-  std::vector<std::int64_t> stages;
-  std::vector<std::int64_t> consumers;
-  std::vector<std::int64_t> producer;
-  std::vector<std::int64_t> overlap;
-  std::vector<std::int64_t> ping_pong;
-  std::vector<std::int64_t> deterministic;
-  std::vector<std::int64_t> schedule_seed;
-  std::vector<std::int64_t> tf32;
+  // These two set axes of the kernels' configs, where a kernel has them; what is not given keeps
+  // the kernel's default.
+  std::vector<std::pair<std::int64_t, std::int64_t>> block;              // block_m, block_n
+  std::map<std::string, std::vector<std::int64_t>, std::less<>> config;  // by the axis' name
 };
 
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };

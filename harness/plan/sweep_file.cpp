@@ -93,28 +93,29 @@ std::string axis_text(const Json& value, const std::string& where) {
   return text;
 }
 
-Axes read_product(const Json& json, const std::string& where) {
+Axes read_product(const Json& json, const AxisGrammars& grammars, const std::string& where) {
   if (!json.is_object()) fail(where, "must be an object");
   Axes axes;
   for (const auto& [axis, value] : json.items()) {
     const std::string key = fmt::format("{}.{}", where, axis);
-    find_axis(axis, where).set(axes, axis_text(value, key), key);
+    grammars.find(axis, where).set(axes, axis_text(value, key), key);
   }
   return axes;
 }
 
 // An object is one product; an array of objects is the union of several.
-std::vector<Axes> read_axes(const Json& json, const std::string& where) {
-  if (!json.is_array()) return {read_product(json, where)};
+std::vector<Axes> read_axes(const Json& json, const AxisGrammars& grammars,
+                            const std::string& where) {
+  if (!json.is_array()) return {read_product(json, grammars, where)};
   if (json.empty()) fail(where, "must not be empty");
   std::vector<Axes> products;
   for (std::size_t i = 0; i < json.size(); ++i) {
-    products.push_back(read_product(json[i], fmt::format("{}[{}]", where, i)));
+    products.push_back(read_product(json[i], grammars, fmt::format("{}[{}]", where, i)));
   }
   return products;
 }
 
-Exclusion read_exclusion(const Json& json, const std::string& where) {
+Exclusion read_exclusion(const Json& json, const AxisGrammars& grammars, const std::string& where) {
   check_keys(json, {"where", "reason"}, where);
   if (!json.contains("where")) fail(where, "key 'where' is missing");
   if (!json.contains("reason")) {
@@ -128,7 +129,7 @@ Exclusion read_exclusion(const Json& json, const std::string& where) {
   }
   for (const auto& [axis, value] : conditions.items()) {
     const std::string key = fmt::format("{}.where.{}", where, axis);
-    const AxisGrammar& grammar = find_axis(axis, where + ".where");
+    const AxisGrammar& grammar = grammars.find(axis, where + ".where");
     Axes axes;
     grammar.set(axes, axis_text(value, key), key);
     exclusion.where.emplace_back(axis, grammar.values(axes));
@@ -210,7 +211,7 @@ bool is_sweep_name(const std::filesystem::path& path) {
   return path.extension() == ".json" && path.stem().extension() != ".schema";
 }
 
-Sweep read_sweep(const std::filesystem::path& path) {
+Sweep read_sweep(const std::filesystem::path& path, const Registry& registry) {
   const std::string file = path.string();
   std::ifstream stream(path);
   if (!std::filesystem::exists(path)) {
@@ -240,12 +241,14 @@ Sweep read_sweep(const std::filesystem::path& path) {
     const std::string where = file + ": backend";
     sweep.backend = parse_backend(read_string(json["backend"], where), where);
   }
-  sweep.axes = read_axes(json["axes"], file + ": axes");
+  const AxisGrammars grammars(registry);
+  sweep.axes = read_axes(json["axes"], grammars, file + ": axes");
   if (json.contains("exclude")) {
     const Json& exclude = json["exclude"];
     if (!exclude.is_array()) fail(file + ": exclude", "must be an array");
     for (std::size_t i = 0; i < exclude.size(); ++i) {
-      sweep.exclude.push_back(read_exclusion(exclude[i], fmt::format("{}: exclude[{}]", file, i)));
+      sweep.exclude.push_back(
+          read_exclusion(exclude[i], grammars, fmt::format("{}: exclude[{}]", file, i)));
     }
   }
   if (json.contains("protocol")) {

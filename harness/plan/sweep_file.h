@@ -13,8 +13,9 @@ namespace attnlab {
 bool is_sweep_name(const std::filesystem::path& path);
 
 // Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
-// misspelt (with the nearest known name), out of range, or of the wrong type.
-Sweep read_sweep(const std::filesystem::path& path);
+// misspelt (with the nearest known name), out of range, or of the wrong type. The axes of configs
+// are those of the registered kernels.
+Sweep read_sweep(const std::filesystem::path& path, const Registry& registry);
 
 // Sets keys of the protocol: "min_rounds=3,warmup_seconds=0.1", with the keys of a sweep file's
 // protocol. Throws UsageError, led by `where`.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/plan/axes.h"
+#include "harness/testing/sweep_axes.h"
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"
 
@@ -17,12 +18,12 @@ std::string with(const std::string& rest) {
 
 Sweep read(const std::string& text) {
   const TestFile file(".json", text);
-  return read_sweep(file.path());
+  return read_sweep(file.path(), builtin_registry());
 }
 
 std::string error_of(const std::string& text) {
   const TestFile file(".json", text);
-  const std::string error = usage_error([&] { read_sweep(file.path()); });
+  const std::string error = usage_error([&] { read_sweep(file.path(), builtin_registry()); });
   EXPECT_PRED2(starts_with, error, file.path().string() + ": ") << text;
   return error;
 }
@@ -141,7 +142,7 @@ TEST(ReadSweep, SuggestsAFileOfNearlyThatName) {
   const TestFile file(".json", "{}");
   std::filesystem::path wrong = file.path();
   wrong.replace_extension(".jsn");
-  EXPECT_PRED2(contains, usage_error([&] { read_sweep(wrong); }),
+  EXPECT_PRED2(contains, usage_error([&] { read_sweep(wrong, builtin_registry()); }),
                fmt::format("did you mean '{}'?", file.path().string()));
 }
 
@@ -219,7 +220,7 @@ TEST(ReadSweep, ShippedSweepsAreValid) {
   for (const auto& entry : std::filesystem::directory_iterator(in_tree("sweeps"))) {
     if (!is_sweep_name(entry.path())) continue;
     ++count;
-    const Sweep sweep = read_sweep(entry.path());
+    const Sweep sweep = read_sweep(entry.path(), builtin_registry());
     EXPECT_EQ(sweep.name, entry.path().stem().string());
     EXPECT_NE(sweep.description, "") << entry.path();
   }

@@ -45,12 +45,8 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
   if (config.contains("block_m") && config.contains("block_n")) {
     command += fmt::format(" --block {}x{}", config.get("block_m"), config.get("block_n"));
   }
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    const std::string name = row.help.name;
-    if (!config.contains(name)) continue;
-    std::string flag = name;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    command += fmt::format(" --{} {}", flag, config.get(name));
+  for (const auto& [name, value] : config.values()) {
+    if (!name.starts_with("block_")) command += fmt::format(" {} {}", flag_of(name), value);
   }
   const std::string deviations = to_string(protocol, device.backend);
   if (!deviations.empty()) command += " --protocol " + deviations;

@@ -1,5 +1,5 @@
 // Fields of what was run: the problem, the kernel, where and when.
-#include "harness/plan/axes.h"
+#include "harness/plan/builtin_axes.h"
 #include "harness/report/field_list.h"
 #include "harness/report/fields.h"
 
@@ -86,8 +86,9 @@ void add_kernel_fields(FieldList& list) {
   list.add_identity("config_asked", "the same as asked for, where the kernel chose some of them",
                     config_text_at("config_asked"));
   list.add_identity("block", "tile: block_m x block_n", read_block);
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    list.add_identity(row.help.name, row.help.summary, value_at({"config", row.help.name}));
+  for (const SharedAxis& axis : builtin_axes()) {  // what records have beyond them is in `config`
+    const char* const name = axis.help.name.c_str();
+    list.add_identity(name, axis.help.summary.c_str(), value_at({"config", name}));
   }
   list.add_identity("status", "ok, failed, unsupported, out_of_memory, invalid or skipped",
                     value_at({"status"}));

@@ -93,9 +93,6 @@ std::vector<Tiling> tile_choices(const Case& point) {
     if (!config.contains("block_m") || !config.contains("block_n")) continue;
     if (config.get("block_m") > 0 && config.get("block_n") > 0) {
       add(config.get("block_m"), config.get("block_n"));
-    } else if (config.contains("sram") && config.get("sram") > 0) {  // v1 derives the rest
-      const Tiling derived = v1_tiling(config.get("sram"), point.problem.head_dim);
-      add(derived.block_m, derived.block_n);
     }
   }
   return choices;

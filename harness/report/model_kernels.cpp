@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/plan/accounting.h"
-#include "harness/plan/axes.h"
+#include "harness/plan/builtin_axes.h"
 #include "harness/plan/model.h"
 
 namespace attnlab {
@@ -88,7 +88,7 @@ std::string kernel_label(const Competitor& competitor) {
 // The axes whose values tell points and kernels apart, in text.
 Json axes_json(const Case& point, const Competitor& competitor) {
   Json axes = Json::object();
-  for (const AxisGrammar& axis : axis_grammars()) {
+  for (const AxisGrammar& axis : builtin_grammars().rows()) {
     axes[axis.help.name] = axis.value_of(point, competitor);
   }
   return axes;

@@ -11,6 +11,7 @@
 #include "harness/plan/expand.h"
 #include "harness/report/fields.h"
 #include "harness/report/model_tables.h"
+#include "harness/testing/sweep_axes.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {

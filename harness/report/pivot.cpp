@@ -8,7 +8,7 @@
 #include <set>
 
 #include "harness/base/errors.h"
-#include "harness/plan/axes.h"
+#include "harness/plan/builtin_axes.h"
 #include "harness/record/record.h"
 #include "harness/record/record_json.h"
 
@@ -60,9 +60,7 @@ RecordJson asked_config(const RecordJson& record) {
 // What tells the configs of a kernel apart; the last one always does.
 Fields config_fields() {
   Fields found = {&find_field("block", "")};
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    found.push_back(&find_field(row.help.name, ""));
-  }
+  for (const SharedAxis& axis : builtin_axes()) found.push_back(&find_field(axis.help.name, ""));
   found.push_back(&find_field("config", ""));
   return found;
 }

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "harness/base/text_table.h"
-#include "harness/plan/axes.h"
+#include "harness/plan/builtin_axes.h"
 #include "harness/report/fields.h"
 #include "harness/report/table.h"
 
@@ -26,8 +26,8 @@ double median_of(const RecordJson& record) {
 // Kernel and tile, and the other values of configs of which there are several.
 std::vector<std::string> telling_fields(const std::vector<RecordJson>& records) {
   std::vector<std::string> fields = {"kernel", "block"};
-  for (const ConfigAxisRow& row : config_axis_rows()) {
-    const std::string name = row.help.name;
+  for (const SharedAxis& axis : builtin_axes()) {
+    const std::string& name = axis.help.name;
     std::set<std::string> values;
     for (const RecordJson& record : records) {
       const RecordJson& config = record.at("config");

@@ -24,7 +24,8 @@ Judge::Judge(const Case& work, const RunContext& context, const Tensors& inputs)
 // A peer draws dropout masks of its own, so what is judged had none.
 const reference::References& Judge::references_of(const Entrant& entrant) {
   if (entrant.peer) return references_.of(reference::Products::storage, JudgedDropout::none);
-  return references_.of(products_of(work_.problem, entrant.competitor->config));
+  const Competitor& competitor = *entrant.competitor;
+  return references_.of(products_of(work_.problem, competitor.implementation, competitor.config));
 }
 
 void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,

@@ -5,6 +5,7 @@
 #include "harness/plan/case.h"
 #include "harness/tensors/arena.h"
 #include "harness/tensors/inputs.h"
+#include "harness/testing/fake_kernels.h"
 
 namespace attnlab {
 namespace {
@@ -14,14 +15,14 @@ using reference::Products;
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 50;
 
 TEST(ReferenceCache, ProductsAreThoseOfTheConfig) {
-  Config config;
-  EXPECT_EQ(products_of({}, config), Products::storage) << "no such axis";
-  config.set("tf32", 0);
-  EXPECT_EQ(products_of({}, config), Products::storage);
-  config.set("tf32", 1);
-  EXPECT_EQ(products_of({}, config), Products::tf32);
-  EXPECT_EQ(products_of({.dtype = Dtype::f16}, config), Products::storage);
-  EXPECT_EQ(products_of({.dtype = Dtype::bf16}, config), Products::storage);
+  const Implementation* const kernel = &fake::kWithTf32;
+  const Config on = {{"coarse", 1}};
+  EXPECT_EQ(products_of({}, nullptr, {}), Products::storage) << "a peer";
+  EXPECT_EQ(products_of({}, &fake::kTiled, {{"tf32", 1}}), Products::storage) << "a name alone";
+  EXPECT_EQ(products_of({}, kernel, {{"coarse", 0}}), Products::storage);
+  EXPECT_EQ(products_of({}, kernel, on), Products::tf32);
+  EXPECT_EQ(products_of({.dtype = Dtype::f16}, kernel, on), Products::storage);
+  EXPECT_EQ(products_of({.dtype = Dtype::bf16}, kernel, on), Products::storage);
 }
 
 class Cache : public testing::Test {

@@ -9,6 +9,7 @@
 #include "harness/record/record_json.h"
 #include "harness/run/context.h"
 #include "harness/testing/fake_kernels.h"
+#include "harness/testing/sweep_axes.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {

@@ -42,6 +42,15 @@ inline constexpr Implementation kNaive = make("naive", Backend::cpu, false);
 inline constexpr Implementation kTiled = make("v2", Backend::cpu, true);
 inline constexpr Implementation kOwn = make("own", Backend::cuda, false);
 
+// A kernel whose axis of this role has a name that nobody else knows.
+inline constexpr ConfigAxis kCoarse[] = {
+    {"coarse", "1: products in TF32", 0, 0, 1, {}, AxisRole::tf32_products}};
+inline constexpr Implementation kWithTf32 = {.api_version = kApiVersion,
+                                             .name = "coarse",
+                                             .backend = Backend::cuda,
+                                             .axes = kCoarse,
+                                             .num_axes = 1};
+
 inline Registry registry() {
   static constexpr const Implementation* kAll[] = {&kNaive, &kTiled, &kOwn};
   return Registry(kAll);

@@ -110,7 +110,8 @@ Setup small_tiles(const Setup& setup, const Problem& problem) {
 }
 
 Setup in_fixed_order(Setup setup) {
-  if (setup.config.contains("deterministic")) setup.config.set("deterministic", 1);
+  const ConfigAxis* const axis = find_axis(*setup.kernel, AxisRole::fixed_order);
+  if (axis != nullptr) setup.config.set(axis->name, 1);
   return setup;
 }
 

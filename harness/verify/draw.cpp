@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/verify/compiled_tiles.h"
 #include "harness/verify/subject.h"
 
 namespace attnlab::verify {
@@ -35,6 +34,7 @@ class Random {
   }
   // In [minimum, maximum], with a logarithm that is spread evenly.
   std::int64_t logarithmic(std::int64_t minimum, std::int64_t maximum) {
+    if (minimum < 0) return minimum + logarithmic(0, maximum - minimum);
     const double low = std::log(static_cast<double>(minimum) + 1.0);
     const double high = std::log(static_cast<double>(maximum) + 2.0);
     const double unit = static_cast<double>(engine_() >> 11) * 0x1p-53;
@@ -151,30 +151,32 @@ Lengths draw_lengths(Random& random, const Problem& problem) {
   return lengths;
 }
 
-// The least that an axis may be drawn at. `sram` is in elements; a tile of c keys takes 4 * c *
-// head_dim of them (kernels/v1).
-std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
-  const std::string_view name = axis.name;
+// The least rows or keys of a tile.
+std::int64_t least_tile(const Problem& problem) {
   const std::int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
-  const std::int64_t tile = (longest + kMostTiles - 1) / kMostTiles;
-  std::int64_t minimum = axis.minimum;
-  if (name == "block_m" || name == "block_n") minimum = std::max(minimum, tile);
-  if (name == "sram") minimum = std::max(minimum, 4 * tile * problem.head_dim);
-  return std::min(minimum, axis.maximum);
+  return (longest + kMostTiles - 1) / kMostTiles;
 }
 
-// Those of compiled_tiles() that the problem may be given.
-std::vector<Config> tiles_for(const Implementation& kernel, const Problem& problem) {
-  std::vector<Config> tiles;
-  for (const CompiledTiles& group : compiled_tiles()) {
-    if (group.suit(problem)) tiles = group.of(kernel);
+// The least that an axis may be drawn at. What a tile follows from is looked at when it is known.
+std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
+  const std::string_view name = axis.name;
+  const bool is_tile = name == "block_m" || name == "block_n";
+  return std::min(is_tile ? std::max(axis.minimum, least_tile(problem)) : axis.minimum,
+                  axis.maximum);
+}
+
+// The configs to verify that the problem may be given.
+std::vector<Config> configs_for(const Implementation& kernel, const Problem& problem) {
+  std::vector<Config> configs;
+  if (kernel.configs_to_verify == nullptr) return configs;
+  for (const ConfigsToVerify& group : kernel.configs_to_verify()) {
+    const bool suits = group.head_dim == problem.head_dim && group.dtype == problem.dtype &&
+                       (group.dropout > 0.0) == (problem.dropout > 0.0);
+    if (suits) configs.insert(configs.end(), group.configs.begin(), group.configs.end());
   }
-  std::erase_if(tiles, [&](const Config& tile) {
-    return std::any_of(kernel.axes, kernel.axes + kernel.num_axes, [&](const ConfigAxis& axis) {
-      return tile.contains(axis.name) && tile.get(axis.name) < least(axis, problem);
-    });
-  });
-  return tiles;
+  std::erase_if(configs,
+                [&](const Config& config) { return has_too_small_tiles(config, problem); });
+  return configs;
 }
 
 // The head_dim of kRareHeadDims that is nearest from above: a kernel that is compiled for its
@@ -217,20 +219,25 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
 Config draw_config(const Implementation& kernel, const Problem& problem, std::uint64_t seed) {
   Random random(seed);
   Config config = default_config(kernel);
-  for (int i = 0; i < kernel.num_axes; ++i) {
-    const ConfigAxis& axis = kernel.axes[i];
+  for (const ConfigAxis& axis : axes_of(kernel)) {
     const bool yes_or_no = axis.minimum == 0 && axis.maximum == 1;
     if (kernel.units != nullptr && !yes_or_no) continue;
     const std::int64_t drawn = random.logarithmic(least(axis, problem), axis.maximum);
     if (random.chance(70)) config.set(axis.name, drawn);
   }
   if (kernel.units == nullptr || !random.chance(70)) return config;
-  const std::vector<Config> tiles = tiles_for(kernel, problem);
-  if (tiles.empty()) return config;
-  const auto drawn = random.whole(0, static_cast<std::int64_t>(tiles.size()) - 1);
-  for (const auto& [name, value] : tiles[static_cast<std::size_t>(drawn)].values())
-    config.set(name, value);
+  const std::vector<Config> configs = configs_for(kernel, problem);
+  if (configs.empty()) return config;
+  const auto drawn = random.whole(0, static_cast<std::int64_t>(configs.size()) - 1);
+  config.set_all(configs[static_cast<std::size_t>(drawn)]);
   return config;
+}
+
+bool has_too_small_tiles(const Config& config, const Problem& problem) {
+  return std::ranges::any_of(config.values(), [&](const auto& value) {
+    const bool is_tile = value.first == "block_m" || value.first == "block_n";
+    return is_tile && value.second > 0 && value.second < least_tile(problem);
+  });
 }
 
 }  // namespace attnlab::verify

@@ -22,9 +22,9 @@ struct RandomProblem {
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
 // Of a kernel that is compiled for its config (Implementation::units), axes of 0 and 1 are drawn,
-// and compiled_tiles() where they suit the problem; all others are at their defaults. So it is
-// compiled as often as there are head dims and such tiles, not as often as there are problems; a
-// pass takes problems of 24 such choices (random.cpp).
+// and Implementation::configs_to_verify where they suit the problem; all others are at their
+// defaults. So it is compiled as often as there are head dims and such configs, not as often as
+// there are problems; a pass takes problems of 24 such choices (random.cpp).
 //
 // Of any other, every axis at its default, or anywhere in its range, small values as likely as
 // large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile is
@@ -33,5 +33,9 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
 // of every size are among the fixed shapes, of fewer keys.
 inline constexpr std::int64_t kMostTiles = 128;
 Config draw_config(const Implementation& kernel, const Problem& problem, std::uint64_t seed);
+
+// Whether the tiles of a config are so small. Of a config that the kernel has filled in it tells
+// also where they follow from other axes.
+bool has_too_small_tiles(const Config& config, const Problem& problem);
 
 }  // namespace attnlab::verify

@@ -96,6 +96,16 @@ std::set<std::string> compiled_configs(const Problem& problem) {
   kernel.units = [](const Problem&, const Config&, const Device&) {
     return std::vector<KernelUnit>();
   };
+  kernel.configs_to_verify = [] {
+    return std::vector<ConfigsToVerify>{
+        {.head_dim = 64,
+         .dtype = Dtype::bf16,
+         .dropout = 0.2,
+         .configs = {{{"block_m", 64}, {"stages", 2}}, {{"block_m", 96}}}},
+        {.head_dim = 64,
+         .dtype = Dtype::f16,
+         .configs = {{{"block_m", 64}, {"stages", 2}}, {{"block_m", 16}}}}};
+  };
   std::set<std::string> configs;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     configs.insert(draw_config(kernel, problem, seed).to_string());

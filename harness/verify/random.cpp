@@ -50,7 +50,11 @@ Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& draw
     const std::string name = fmt::format("config/{}/{}", taker.kernel->name, draw);
     Setup candidate = setup;
     candidate.config = draw_config(*taker.kernel, drawn.problem, derive_seed(drawn.seed, name));
-    if (unsupported(candidate, drawn.problem).empty()) return candidate;
+    if (!unsupported(candidate, drawn.problem).empty()) continue;
+    Problem problem = drawn.problem;
+    problem.pass = taker.pass;
+    const Config filled = resolved(*taker.kernel, problem, candidate.config, plan.device());
+    if (!has_too_small_tiles(filled, problem)) return candidate;
   }
   return setup;
 }

@@ -87,7 +87,7 @@ Run run(Subject& subject, const Setup& setup, Bounds bounds) {
   if (bounds == Bounds::of_the_rule) {
     // Only the bounds: what the oracle thinks of the outputs is a matter of other checks.
     const reference::References& references =
-        subject.references(products_of(result.problem, setup.config));
+        subject.references(products_of(result.problem, setup.kernel, setup.config));
     take_bounds(result, references, reference::judge(result.problem, tensors, references));
   }
   return result;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "harness/verify/checks.h"
-#include "harness/verify/compiled_tiles.h"
 #include "harness/verify/values.h"
 
 namespace attnlab::verify {
@@ -255,7 +254,7 @@ void plan_every_tile(Plan& plan) {
       plan.skip(*kernel, Part::shapes, "tiles", "has no tiles to choose");
       continue;
     }
-    if (kernel->units != nullptr) continue;  // plan_compiled_tiles()
+    if (kernel->units != nullptr) continue;  // has configs_to_verify
     const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
     for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
       for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
@@ -268,7 +267,7 @@ void plan_every_tile(Plan& plan) {
 
 // Several tiles each way, cut off by masks, by lengths and by a pattern; and rows whose every logit
 // is so low that exp2 of it is 0: relative to anything but their own maximum nothing is left.
-std::vector<Shape> shapes_for(const CompiledTiles& group) {
+std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
   std::vector<Shape> shapes = {
       {.name = "causal", .problem = make_problem(300, 330, "causal")},
       {.name = "packed",
@@ -287,22 +286,17 @@ std::vector<Shape> shapes_for(const CompiledTiles& group) {
 }
 
 // Forward and backward apart: a tile that both can take is rare.
-void plan_compiled_tiles(Plan& plan) {
-  for (const CompiledTiles& group : compiled_tiles()) {
-    for (const Shape& shape : shapes_for(group)) {
-      const auto subject = make_subject(plan, shape, group.dtype);
-      for (const Implementation* kernel : plan.kernels()) {
-        if (kernel->units == nullptr || !has_blocks(*kernel)) continue;  // plan_every_tile()
-        for (const Config& tile : group.of(*kernel)) {
-          for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-            Setup setup = default_setup(*kernel, plan.device(), pass);
-            for (const auto& [name, value] : tile.values()) setup.config.set(name, value);
-            plan.add_judged(setup, Part::shapes,
-                            fmt::format("{}/{}/{}/{}", shape.name, tile.to_string(),
-                                        to_string(group.dtype), to_string(pass)),
-                            subject);
-          }
-        }
+void plan_compiled_configs(Plan& plan, const Implementation& kernel, const ConfigsToVerify& group) {
+  for (const Shape& shape : shapes_for(group)) {
+    const auto subject = make_subject(plan, shape, group.dtype);
+    for (const Config& config : group.configs) {
+      for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+        Setup setup = default_setup(kernel, plan.device(), pass);
+        setup.config.set_all(config);
+        plan.add_judged(setup, Part::shapes,
+                        fmt::format("{}/{}/{}/{}", shape.name, config.to_string(),
+                                    to_string(group.dtype), to_string(pass)),
+                        subject);
       }
     }
   }
@@ -381,7 +375,12 @@ void plan_shapes(Plan& plan) {
     }
   }
   plan_every_tile(plan);
-  plan_compiled_tiles(plan);
+  for (const Implementation* kernel : plan.kernels()) {
+    if (kernel->configs_to_verify == nullptr) continue;
+    for (const ConfigsToVerify& group : kernel->configs_to_verify()) {
+      plan_compiled_configs(plan, *kernel, group);
+    }
+  }
   plan_many_tiles(plan);
   plan_every_isa(plan);
 }

@@ -19,7 +19,8 @@
 namespace attnlab {
 namespace {
 
-constexpr ConfigAxis kAxes[] = {{"tf32", "what it says of its products", 0, 0, 1}};
+constexpr ConfigAxis kAxes[] = {
+    {"tf32", "what it says of its products", 0, 0, 1, {}, AxisRole::tf32_products}};
 
 struct State : PreparedKernel {
   Problem problem;

@@ -40,8 +40,8 @@ std::string unsupported(const Setup& setup, const Problem& problem) {
 }
 
 bool has_fixed_order(const Setup& setup) {
-  return setup.pass == Pass::fwd || !setup.config.contains("deterministic") ||
-         setup.config.get("deterministic") != 0;
+  const ConfigAxis* const axis = find_axis(*setup.kernel, AxisRole::fixed_order);
+  return setup.pass == Pass::fwd || axis == nullptr || setup.config.get(axis->name) != 0;
 }
 
 Trial::Trial(Subject& subject, const Setup& setup)
@@ -101,8 +101,8 @@ const Tensors& Trial::host() {
 }
 
 std::vector<reference::Verdict> Trial::judge() {
-  auto verdicts =
-      reference::judge(problem_, host(), subject_.references(products_of(problem_, setup_.config)));
+  auto verdicts = reference::judge(
+      problem_, host(), subject_.references(products_of(problem_, setup_.kernel, setup_.config)));
   for (const reference::Verdict& verdict : verdicts) {
     if (verdict.pass) continue;
     throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};

@@ -13,6 +13,10 @@ auto find(auto& values, std::string_view name) {
 
 }  // namespace
 
+Config::Config(std::initializer_list<Value> values) {
+  for (const auto& [name, value] : values) set(name, value);
+}
+
 void Config::set(std::string_view name, std::int64_t value) {
   const auto place = find(values_, name);
   if (place != values_.end()) {
@@ -20,6 +24,10 @@ void Config::set(std::string_view name, std::int64_t value) {
   } else {
     values_.emplace_back(name, value);
   }
+}
+
+void Config::set_all(const Config& values) {
+  for (const auto& [name, value] : values.values()) set(name, value);
 }
 
 std::int64_t Config::get(std::string_view name) const {

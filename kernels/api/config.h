@@ -1,8 +1,10 @@
 // How a kernel runs: an ordered list of name = value, over the axes that the implementation
-// declares.
+// declares. Two names mean the same in every kernel that has them, because sweeps and tables speak
+// of both at once (`block`): block_m is the query rows of a tile, block_n its keys.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +13,15 @@
 
 namespace attnlab {
 
-// One axis of an implementation's configuration.
+// What a judge has to know of an axis, whatever it is called.
+enum class AxisRole : std::uint8_t {
+  none,
+  tf32_products,  // 1: products of f32 round their factors to TF32
+  fixed_order,    // 1: a backward sums in a fixed order; 0: in another one at every launch
+};
+
+// One axis of an implementation's configuration. This is its only declaration: flags, sweep files,
+// help texts, tuning and verification follow from it.
 struct ConfigAxis {
   const char* name;
   const char* summary;
@@ -20,12 +30,19 @@ struct ConfigAxis {
   std::int64_t maximum;
   // What tuning tries instead of the default; empty: nothing.
   std::span<const std::int64_t> tried = {};
+  AxisRole role = AxisRole::none;
 };
 
 class Config {
  public:
+  using Value = std::pair<std::string_view, std::int64_t>;
+
+  Config() = default;
+  Config(std::initializer_list<Value> values);
+
   // Appends, or replaces the value of a name that is there.
   void set(std::string_view name, std::int64_t value);
+  void set_all(const Config& values);
   // Throws std::out_of_range with the name if it is absent.
   std::int64_t get(std::string_view name) const;
   bool contains(std::string_view name) const;

@@ -2,11 +2,27 @@
 
 namespace attnlab {
 
+std::span<const ConfigAxis> axes_of(const Implementation& implementation) {
+  return {implementation.axes, static_cast<std::size_t>(implementation.num_axes)};
+}
+
+const ConfigAxis* find_axis(const Implementation& implementation, AxisRole role) {
+  for (const ConfigAxis& axis : axes_of(implementation)) {
+    if (axis.role == role) return &axis;
+  }
+  return nullptr;
+}
+
+const ConfigAxis* find_axis(const Implementation& implementation, std::string_view name) {
+  for (const ConfigAxis& axis : axes_of(implementation)) {
+    if (name == axis.name) return &axis;
+  }
+  return nullptr;
+}
+
 Config default_config(const Implementation& implementation) {
   Config config;
-  for (int i = 0; i < implementation.num_axes; ++i) {
-    config.set(implementation.axes[i].name, implementation.axes[i].default_value);
-  }
+  for (const ConfigAxis& axis : axes_of(implementation)) config.set(axis.name, axis.default_value);
   return config;
 }
 
@@ -26,10 +42,7 @@ Config forward_config(const Implementation& implementation, const Config& config
 
 std::string invalid(const Config& config, const Implementation& implementation) {
   for (const auto& [name, value] : config.values()) {
-    const ConfigAxis* axis = nullptr;
-    for (int i = 0; i < implementation.num_axes; ++i) {
-      if (name == implementation.axes[i].name) axis = &implementation.axes[i];
-    }
+    const ConfigAxis* axis = find_axis(implementation, name);
     if (axis == nullptr) return std::string(implementation.name) + " has no axis '" + name + "'";
     if (value < axis->minimum || value > axis->maximum) {
       return name + " = " + std::to_string(value) + " is outside " + implementation.name + "'s [" +

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/api/compiler.h"
@@ -16,11 +18,20 @@
 namespace attnlab {
 
 // Raised whenever a field of Implementation or of the types it names changes its meaning.
-inline constexpr int kApiVersion = 3;
+inline constexpr int kApiVersion = 4;
 
 // What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
 // from it and casts back; the caller owns it and hands it to release().
 struct PreparedKernel {};
+
+// Configs to verify on problems that the same compiled kernels serve, whatever their mask and
+// lengths: of one head_dim and type, all with dropout or all without.
+struct ConfigsToVerify {
+  std::int64_t head_dim = 64;
+  Dtype dtype = Dtype::f16;
+  double dropout = 0.0;
+  std::vector<Config> configs;  // of the axes that differ from the defaults
+};
 
 struct Implementation {
   int api_version;
@@ -77,7 +88,18 @@ struct Implementation {
   // Of the forward whose o, lse and `saved` a Pass::bwd of this config takes; null: the same. That
   // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
+
+  // Of a kernel that is compiled for its config (`units`), where each costs seconds: a few that
+  // verification runs beside the defaults. Some may be unsupported; null: none. Of all other
+  // kernels verification draws any config.
+  std::vector<ConfigsToVerify> (*configs_to_verify)() = nullptr;
 };
+
+std::span<const ConfigAxis> axes_of(const Implementation& implementation);
+
+// The axis of a role, or of a name; null where the kernel has none.
+const ConfigAxis* find_axis(const Implementation& implementation, AxisRole role);
+const ConfigAxis* find_axis(const Implementation& implementation, std::string_view name);
 
 // The axes' defaults.
 Config default_config(const Implementation& implementation);

@@ -22,7 +22,8 @@ constexpr ConfigAxis kAxes[] = {
      .summary = "1: products of f32 round their factors to TF32, for tensor cores",
      .default_value = 0,
      .minimum = 0,
-     .maximum = 1}};
+     .maximum = 1,
+     .role = AxisRole::tf32_products}};
 
 u64 matrix_bytes(const Problem& problem) {
   return static_cast<u64>(padded_elements(make_shape(problem)) * size_bytes(problem.dtype));

@@ -23,12 +23,14 @@ namespace {
 
 using cpu::Executor;
 
+constexpr std::int64_t kLargestBlock = 1024;
 constexpr std::int64_t kTriedRows[] = {32, 64, 128};
 constexpr std::int64_t kTriedKeys[] = {64, 128, 256, 512};
 
 constexpr ConfigAxis kAxes[] = {
-    {"block_m", "query rows of a tile; 0: min(ceil(sram / 4d), d)", 0, 0, 1024, kTriedRows},
-    {"block_n", "keys of a tile; 0: ceil(sram / 4d)", 0, 0, 1024, kTriedKeys},
+    {"block_m", "query rows of a tile; 0: min(ceil(sram / 4d), d)", 0, 0, kLargestBlock,
+     kTriedRows},
+    {"block_n", "keys of a tile; 0: ceil(sram / 4d)", 0, 0, kLargestBlock, kTriedKeys},
     {"sram", "M, on-chip elements that block sizes of 0 come from; 49152: 192 KiB of fp32 (A100)",
      kDefaultSram, 64, 1 << 20},
 };
@@ -39,6 +41,15 @@ Work make_work(const Problem& problem, const Config& config) {
           .tiling = make_tiling(config.get("sram"), problem.head_dim,
                                 {config.get("block_m"), config.get("block_n")}),
           .dropout = make_dropout(problem.dropout, problem.seed)};
+}
+
+// With the tile that sram makes, where block_m and block_n may say it.
+Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
+  const Tiling tiling = make_work(problem, config).tiling;
+  Config filled = config;
+  if (tiling.block_m <= kLargestBlock) filled.set("block_m", tiling.block_m);
+  if (tiling.block_n <= kLargestBlock) filled.set("block_n", tiling.block_n);
+  return filled;
 }
 
 // m, or l.
@@ -121,6 +132,7 @@ constexpr Implementation kCpu = {
     .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
     .traffic = cpu::traffic<run_passes>,
+    .resolved = resolved,
 };
 
 }  // namespace attnlab::v1

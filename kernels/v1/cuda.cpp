@@ -309,6 +309,7 @@ constexpr Implementation kCuda = {
     .traffic = traffic,
     .resolved = resolved,
     .forward_config = forward_config,
+    .configs_to_verify = configs_to_verify,
 };
 
 }  // namespace attnlab::v1

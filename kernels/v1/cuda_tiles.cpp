@@ -194,4 +194,27 @@ std::string unfit(const BackwardConfig& config, const Device& device) {
   return unfit_resources(config, device);
 }
 
+std::vector<ConfigsToVerify> configs_to_verify() {
+  const auto tile = [](i64 block_m, i64 block_n) {
+    return Config{{"block_m", block_m}, {"block_n", block_n}};
+  };
+  return {{.head_dim = 64,
+           .dtype = Dtype::f16,
+           .configs = {tile(16, 16),
+                       tile(32, 48),
+                       tile(64, 80),
+                       tile(96, 32),
+                       tile(16, 128),
+                       tile(256, 16),
+                       {{"sram", 16384}}}},
+          {.head_dim = 128,
+           .dtype = Dtype::bf16,
+           .configs = {tile(64, 32), tile(128, 48), tile(64, 48)}},
+          {.head_dim = 64,
+           .dtype = Dtype::bf16,
+           .dropout = 0.2,
+           .configs = {tile(64, 96), tile(96, 64)}},
+          {.head_dim = 128, .dtype = Dtype::f16, .dropout = 0.2, .configs = {tile(32, 64)}}};
+}
+
 }  // namespace attnlab::v1

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "kernels/api/config.h"
-#include "kernels/api/device.h"
-#include "kernels/api/problem.h"
+#include "kernels/api/implementation.h"
 #include "kernels/v1/schedule.h"
 
 namespace attnlab::v1 {
@@ -20,5 +19,9 @@ BackwardConfig backward_config_of(const Problem& problem, const Config& config,
 // Why such a kernel cannot run on this device, in one sentence; empty: it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 std::string unfit(const BackwardConfig& config, const Device& device);
+
+// Multiples of 16, wide and tall, powers of two and not, and one that follows from sram. Neither
+// pass takes them all: the backward has eight warps, which must divide each of its products.
+std::vector<ConfigsToVerify> configs_to_verify();
 
 }  // namespace attnlab::v1

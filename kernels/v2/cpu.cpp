@@ -18,7 +18,7 @@ constexpr std::int64_t kTriedKeys[] = {64, 128, 256};
 constexpr ConfigAxis kAxes[] = {
     {"block_m", "query rows of a tile", 128, 1, 1024, kTriedRows},
     {"block_n", "keys of a tile", 128, 1, 1024, kTriedKeys},
-    {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
+    {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
 Work make_work(const Problem& problem, const Config& config, void* saved = nullptr) {

@@ -29,7 +29,7 @@ constexpr ConfigAxis kAxes[] = {
     {"warps", "warps of a thread block; 0: the kernel's own choice", 0, 0, 16, kTriedWarps},
     {"stages", "tiles of K and V on chip, one of them in use; 0: the kernel's own choice", 0, 0, 4,
      kTriedStages},
-    {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
+    {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
 // Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
@@ -302,6 +302,7 @@ constexpr Implementation kCuda = {
     .traffic = traffic,
     .resolved = resolved,
     .forward_config = forward_config,
+    .configs_to_verify = configs_to_verify,
 };
 
 }  // namespace attnlab::v2

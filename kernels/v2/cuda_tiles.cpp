@@ -227,4 +227,22 @@ std::string unfit(const BackwardConfig& config, const Device& device) {
   return unfit_resources(config, device);
 }
 
+std::vector<ConfigsToVerify> configs_to_verify() {
+  const auto tile = [](i64 block_m, i64 block_n, i64 warps = 0, i64 stages = 0) {
+    return Config{{"block_m", block_m}, {"block_n", block_n}, {"warps", warps}, {"stages", stages}};
+  };
+  return {{.head_dim = 64,
+           .dtype = Dtype::f16,
+           .configs = {tile(16, 16), tile(32, 48, 2, 3), tile(64, 80, 4, 2), tile(96, 32, 2, 2),
+                       tile(16, 128, 4), tile(256, 16, 16, 4)}},
+          {.head_dim = 128,
+           .dtype = Dtype::bf16,
+           .configs = {tile(64, 32, 4, 1), tile(128, 48, 8, 3), tile(64, 48, 4, 2)}},
+          {.head_dim = 64,
+           .dtype = Dtype::bf16,
+           .dropout = 0.2,
+           .configs = {tile(64, 96, 4, 2), tile(96, 64, 4)}},
+          {.head_dim = 128, .dtype = Dtype::f16, .dropout = 0.2, .configs = {tile(32, 64, 8)}}};
+}
+
 }  // namespace attnlab::v2

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "kernels/api/config.h"
-#include "kernels/api/device.h"
-#include "kernels/api/problem.h"
+#include "kernels/api/implementation.h"
 #include "kernels/v2/schedule.h"
 
 namespace attnlab::v2 {
@@ -19,5 +18,10 @@ BackwardConfig backward_config_of(const Problem& problem, const Config& config,
 // Why such a kernel cannot run on this device, in one sentence; empty: it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 std::string unfit(const BackwardConfig& config, const Device& device);
+
+// Multiples of 16, wide and tall, powers of two and not, with several numbers of warps and stages.
+// Neither pass takes them all: the forward wants 16 rows for each warp, the backward two stages,
+// and neither may spill registers.
+std::vector<ConfigsToVerify> configs_to_verify();
 
 }  // namespace attnlab::v2

@@ -37,7 +37,7 @@ constexpr ConfigAxis kAxes[] = {
     {"block_n", "keys of a tile: of a stage forward, of each consumer backward", 128, 1, 1024,
      kTriedKeys},
     {"stages", "stages of each ring", 2, 2, cpu::Ring::kMaxStages},
-    {"deterministic", "1: dQ is summed in a fixed order (backward)", 0, 0, 1},
+    {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
     {"schedule_seed", "interleaving of the roles; 0: round robin", 0, 0,
      std::numeric_limits<i32>::max()},
 };

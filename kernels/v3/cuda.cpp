@@ -225,6 +225,7 @@ constexpr Implementation kCuda = {
     .release = cuda::release<Prepared>,
     .traffic = traffic,
     .resolved = resolved,
+    .configs_to_verify = configs_to_verify,
 };
 
 }  // namespace attnlab::v3

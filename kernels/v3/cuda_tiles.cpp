@@ -142,4 +142,38 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
   return "";
 }
 
+std::vector<ConfigsToVerify> configs_to_verify() {
+  struct Roles {
+    bool overlap, ping_pong;
+    bool producer = true;
+  };
+  const auto tile = [](i64 consumers, i64 block_n, i64 stages, Roles roles) {
+    return Config{{"consumers", consumers},
+                  {"block_n", block_n},
+                  {"stages", stages},
+                  {"producer", roles.producer ? 1 : 0},
+                  {"overlap", roles.overlap ? 1 : 0},
+                  {"ping_pong", roles.ping_pong ? 1 : 0}};
+  };
+  const auto rows = [](i64 block_m, i64 block_n) {
+    return Config{{"block_m", block_m}, {"block_n", block_n}, {"stages", 2}};
+  };
+  return {{.head_dim = 64,
+           .dtype = Dtype::f16,
+           .configs = {rows(64, 80), tile(1, 64, 2, {true, false}), tile(2, 96, 3, {false, true}),
+                       tile(3, 64, 2, {true, true})}},
+          {.head_dim = 128,
+           .dtype = Dtype::bf16,
+           .configs = {rows(64, 48), tile(1, 96, 2, {true, false}), tile(2, 112, 2, {false, false}),
+                       tile(2, 96, 2, {true, false, false}), tile(3, 80, 2, {true, true})}},
+          {.head_dim = 64,
+           .dtype = Dtype::bf16,
+           .dropout = 0.2,
+           .configs = {rows(64, 96), tile(2, 64, 4, {true, true}), tile(1, 80, 2, {false, false})}},
+          {.head_dim = 128,
+           .dtype = Dtype::f16,
+           .dropout = 0.2,
+           .configs = {tile(2, 64, 2, {false, true})}}};
+}
+
 }  // namespace attnlab::v3

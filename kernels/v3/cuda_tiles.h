@@ -2,10 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "kernels/api/config.h"
-#include "kernels/api/device.h"
-#include "kernels/api/problem.h"
+#include "kernels/api/implementation.h"
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
@@ -16,5 +15,8 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config);
 
 // Why such a kernel cannot run on this device, in one sentence; empty: it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
+
+// One to three consumers, with and without overlap, turns and a producer.
+std::vector<ConfigsToVerify> configs_to_verify();
 
 }  // namespace attnlab::v3

@@ -1,0 +1,13 @@
+// The axes of this program's own kernels (kernels/builtin.cpp), made once.
+#pragma once
+
+#include <vector>
+
+#include "harness/plan/axes.h"
+
+namespace attnlab {
+
+const AxisGrammars& builtin_grammars();
+const std::vector<SharedAxis>& builtin_axes();
+
+}  // namespace attnlab

@@ -1,0 +1,16 @@
+// Sweeps made by hand in tests.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "harness/plan/builtin_axes.h"
+
+namespace attnlab {
+
+inline void set_axis(Sweep& sweep, std::string_view axis, std::string_view text,
+                     const std::string& where) {
+  builtin_grammars().set(sweep, axis, text, where);
+}
+
+}  // namespace attnlab
