@@ -4,6 +4,37 @@
 
 namespace attnlab::cuda {
 
+std::string config_text(const std::string& type, const ConfigFields& fields) {
+  std::string members;
+  for (const ConfigField& field : fields) {
+    if (field.is_derived) continue;
+    const std::string value = !field.is_flag     ? number(field.value)
+                              : field.value != 0 ? "true"
+                                                 : "false";
+    members += (members.empty() ? "." : ", .") + field.name + " = " + value;
+  }
+  return "constexpr " + type + " kConfig = {" + members + "};\n";
+}
+
+std::string unit_name(const std::string& kernel, Dtype dtype, const ConfigFields& fields) {
+  std::string name = kernel + "-" + to_string(dtype);
+  for (const ConfigField& field : fields) {
+    if (field.is_flag) {
+      name += field.value != 0 ? field.tag : field.unset_tag;
+    } else if (!field.tag.empty()) {
+      name += field.tag + number(field.value);
+    }
+  }
+  return name;
+}
+
+Config with_fields(Config config, const ConfigFields& fields) {
+  for (const ConfigField& field : fields) {
+    if (config.contains(field.name)) config.set(field.name, field.value);
+  }
+  return config;
+}
+
 std::string unit_header(const std::string& include, Dtype dtype) {
   return "#include \"" + include +
          "\"\nusing namespace attnlab;\nusing T = " + storage_type(dtype) + ";\n";

@@ -2,42 +2,46 @@
 
 #include <string>
 
-#include "kernels/cuda/unit_text.h"
-
 namespace attnlab::v1 {
 namespace {
 
+using cuda::count;
+using cuda::flag;
 using cuda::kernel_text;
-using cuda::number;
-using cuda::truth;
-
-// "v1-forward-f16-d64-64x256-dropout"
-template <class KernelConfig>
-std::string unit_name(const std::string& direction, Dtype dtype, const KernelConfig& config) {
-  return "v1-" + direction + "-" + to_string(dtype) + "-d" + number(config.head_dim) + "-" +
-         number(config.block_m) + "x" + number(config.block_n) + (config.dropout ? "-dropout" : "");
-}
 
 }  // namespace
+
+cuda::ConfigFields fields_of(const ForwardConfig& config) {
+  return {count("head_dim", config.head_dim, "-d"),
+          count("block_m", config.block_m, "-"),
+          count("block_n", config.block_n, "x"),
+          count("teams", config.teams),
+          count("splits", config.splits),
+          count("slice_rows", config.slice_rows),
+          count("columns", config.columns),
+          flag("keeps_o", config.keeps_o),
+          flag("dropout", config.dropout, "-dropout")};
+}
+
+cuda::ConfigFields fields_of(const BackwardConfig& config) {
+  return {count("head_dim", config.head_dim, "-d"), count("block_m", config.block_m, "-"),
+          count("block_n", config.block_n, "x"), count("teams", config.teams),
+          flag("dropout", config.dropout, "-dropout")};
+}
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   const KernelEntry entry = {
       .name = "forward",
       .threads = config.warps() * 32,
       .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes())};
-  return {.name = unit_name("forward", dtype, config),
-          .source =
-              cuda::unit_header("kernels/v1/forward.cuh", dtype) +
-              "constexpr v1::ForwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-              ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
-              ", .teams = " + number(config.teams) + ", .splits = " + number(config.splits) +
-              ", .slice_rows = " + number(config.slice_rows) +
-              ", .columns = " + number(config.columns) + ", .keeps_o = " + truth(config.keeps_o) +
-              ", .dropout = " + truth(config.dropout) + "};\n" +
-              kernel_text(entry, 1,
-                          "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
-                          "T* gO, float* gLse",
-                          "v1::forward<T, kConfig>(params, workspace, gQ, gK, gV, gO, gLse)"),
+  const cuda::ConfigFields fields = fields_of(config);
+  return {.name = unit_name("v1-forward", dtype, fields),
+          .source = cuda::unit_header("kernels/v1/forward.cuh", dtype) +
+                    config_text("v1::ForwardConfig", fields) +
+                    kernel_text(entry, 1,
+                                "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
+                                "T* gO, float* gLse",
+                                "v1::forward<T, kConfig>(params, workspace, gQ, gK, gV, gO, gLse)"),
           .entries = {entry}};
 }
 
@@ -48,20 +52,18 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
       .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes())};
   KernelEntry from_m_and_l = from_lse;
   from_m_and_l.name = "backward_from_m_and_l";
-  const auto text = [](const KernelEntry& entry, bool is_from_m_and_l) {
+  const auto text = [](const KernelEntry& entry, const std::string& is_from_m_and_l) {
     return kernel_text(entry, 1,
                        "v1::Workspace workspace, const T* gQ, const T* gK, const T* gV, "
                        "const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV",
-                       "v1::backward<T, kConfig, " + truth(is_from_m_and_l) +
+                       "v1::backward<T, kConfig, " + is_from_m_and_l +
                            ">(params, workspace, gQ, gK, gV, gO, gDO, gDQ, gDK, gDV)");
   };
-  return {.name = unit_name("backward", dtype, config),
-          .source =
-              cuda::unit_header("kernels/v1/backward.cuh", dtype) +
-              "constexpr v1::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-              ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
-              ", .teams = " + number(config.teams) + ", .dropout = " + truth(config.dropout) +
-              "};\n" + text(from_lse, false) + text(from_m_and_l, true),
+  const cuda::ConfigFields fields = fields_of(config);
+  return {.name = unit_name("v1-backward", dtype, fields),
+          .source = cuda::unit_header("kernels/v1/backward.cuh", dtype) +
+                    config_text("v1::BackwardConfig", fields) + text(from_lse, "false") +
+                    text(from_m_and_l, "true"),
           .entries = {from_lse, from_m_and_l}};
 }
 

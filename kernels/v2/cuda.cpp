@@ -243,16 +243,12 @@ class Prepared : public PreparedKernel {
 
 // What the kernels take is said of one pass; where both run, each has its own.
 Config resolved(const Problem& problem, const Config& config, const Device& device) {
-  Config filled = config;
-  const auto fill = [&filled](const auto& kernel) {
-    filled.set("block_m", kernel.block_m);
-    filled.set("block_n", kernel.block_n);
-    filled.set("warps", kernel.warps);
-    filled.set("stages", kernel.stages);
+  const auto filled = [&](const auto& kernel) {
+    return cuda::with_fields(config, fields_of(kernel));
   };
-  if (problem.pass == Pass::fwd) fill(forward_config_of(problem, config, device));
-  if (problem.pass == Pass::bwd) fill(backward_config_of(problem, config, device));
-  return filled;
+  if (problem.pass == Pass::fwd) return filled(forward_config_of(problem, config, device));
+  if (problem.pass == Pass::bwd) return filled(backward_config_of(problem, config, device));
+  return config;
 }
 
 // A tile of the backward is none of its forward.

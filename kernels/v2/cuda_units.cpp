@@ -2,22 +2,12 @@
 
 #include <string>
 
-#include "kernels/cuda/unit_text.h"
-
 namespace attnlab::v2 {
 namespace {
 
+using cuda::count;
+using cuda::flag;
 using cuda::kernel_text;
-using cuda::number;
-using cuda::truth;
-
-// "v2-forward-f16-d64-128x64-w4-s2-dropout"
-template <class KernelConfig>
-std::string unit_name(const std::string& direction, Dtype dtype, const KernelConfig& config) {
-  return "v2-" + direction + "-" + to_string(dtype) + "-d" + number(config.head_dim) + "-" +
-         number(config.block_m) + "x" + number(config.block_n) + "-w" + number(config.warps) +
-         "-s" + number(config.stages) + (config.dropout ? "-dropout" : "");
-}
 
 // Blocks of the kernel that clears sums: warps enough to wait for memory side by side, as many as
 // every architecture holds at once.
@@ -25,25 +15,36 @@ i32 streaming_blocks(const BackwardConfig& config) { return max(1, 48 / config.w
 
 }  // namespace
 
+cuda::ConfigFields fields_of(const ForwardConfig& config) {
+  return {count("head_dim", config.head_dim, "-d"),   count("block_m", config.block_m, "-"),
+          count("block_n", config.block_n, "x"),      count("warps", config.warps, "-w"),
+          count("stages", config.stages, "-s"),       flag("keeps_q", config.keeps_q),
+          flag("dropout", config.dropout, "-dropout")};
+}
+
+cuda::ConfigFields fields_of(const BackwardConfig& config) {
+  return {count("head_dim", config.head_dim, "-d"),   count("block_m", config.block_m, "-"),
+          count("block_n", config.block_n, "x"),      count("warps", config.warps, "-w"),
+          count("stages", config.stages, "-s"),       flag("keeps_p", config.keeps_p),
+          flag("dropout", config.dropout, "-dropout")};
+}
+
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   const KernelEntry entry = {
       .name = "forward",
       .threads = config.warps * 32,
       .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes())};
-  return {
-      .name = unit_name("forward", dtype, config),
-      .source = cuda::unit_header("kernels/v2/forward.cuh", dtype) +
-                "constexpr v2::ForwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-                ", .block_m = " + number(config.block_m) +
-                ", .block_n = " + number(config.block_n) + ", .warps = " + number(config.warps) +
-                ", .stages = " + number(config.stages) + ", .keeps_q = " + truth(config.keeps_q) +
-                ", .dropout = " + truth(config.dropout) + "};\n" +
-                kernel_text(entry, config.blocks,
-                            "WorkGrid grid, const TileEntry* entries, const T* gQ, const T* gK, "
-                            "const T* gV, T* gO, float* gLse, OnlineSoftmax* gSaved",
-                            "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, gLse, "
-                            "gSaved)"),
-      .entries = {entry}};
+  const cuda::ConfigFields fields = fields_of(config);
+  return {.name = unit_name("v2-forward", dtype, fields),
+          .source = cuda::unit_header("kernels/v2/forward.cuh", dtype) +
+                    config_text("v2::ForwardConfig", fields) +
+                    kernel_text(entry, config.blocks,
+                                "WorkGrid grid, const TileEntry* entries, const T* gQ, "
+                                "const T* gK, const T* gV, T* gO, float* gLse, "
+                                "OnlineSoftmax* gSaved",
+                                "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, "
+                                "gLse, gSaved)"),
+          .entries = {entry}};
 }
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
@@ -62,28 +63,24 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
       "WorkGrid grid, const __grid_constant__ v2::BackwardWorkspace workspace, ";
   const std::string inputs =
       "const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse";
-  return {
-      .name = unit_name("backward", dtype, config),
-      .source =
-          cuda::unit_header("kernels/v2/backward.cuh", dtype) +
-          "constexpr v2::BackwardConfig kConfig = {.head_dim = " + number(config.head_dim) +
-          ", .block_m = " + number(config.block_m) + ", .block_n = " + number(config.block_n) +
-          ", .warps = " + number(config.warps) + ", .stages = " + number(config.stages) +
-          ", .keeps_p = " + truth(config.keeps_p) + ", .dropout = " + truth(config.dropout) +
-          "};\n" +
-          kernel_text(prepare, streaming_blocks(config),
-                      shared + "const T* gO, const T* gDO, const float* gLse",
-                      "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO, gLse)") +
-          kernel_text(from_lse, config.blocks, shared + inputs + ", T* gDK, T* gDV",
-                      "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, gDO, gLse, "
-                      "gDK, gDV)") +
-          kernel_text(from_saved, 1,
-                      shared + inputs + ", const OnlineSoftmax* gSaved, T* gDK, T* gDV",
-                      "v2::backward_from_saved<T, kConfig>(params, grid, workspace, gQ, gK, gV, "
-                      "gDO, gLse, gSaved, gDK, gDV)") +
-          kernel_text(finish, 1, shared + "T* gDQ",
-                      "v2::finish_rows<T, kConfig>(params, grid, workspace, gDQ)"),
-      .entries = {prepare, from_lse, from_saved, finish}};
+  const cuda::ConfigFields fields = fields_of(config);
+  return {.name = unit_name("v2-backward", dtype, fields),
+          .source = cuda::unit_header("kernels/v2/backward.cuh", dtype) +
+                    config_text("v2::BackwardConfig", fields) +
+                    kernel_text(prepare, streaming_blocks(config),
+                                shared + "const T* gO, const T* gDO, const float* gLse",
+                                "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO, "
+                                "gLse)") +
+                    kernel_text(from_lse, config.blocks, shared + inputs + ", T* gDK, T* gDV",
+                                "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, "
+                                "gDO, gLse, gDK, gDV)") +
+                    kernel_text(from_saved, 1,
+                                shared + inputs + ", const OnlineSoftmax* gSaved, T* gDK, T* gDV",
+                                "v2::backward_from_saved<T, kConfig>(params, grid, workspace, gQ, "
+                                "gK, gV, gDO, gLse, gSaved, gDK, gDV)") +
+                    kernel_text(finish, 1, shared + "T* gDQ",
+                                "v2::finish_rows<T, kConfig>(params, grid, workspace, gDQ)"),
+          .entries = {prepare, from_lse, from_saved, finish}};
 }
 
 }  // namespace attnlab::v2

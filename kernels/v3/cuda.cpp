@@ -190,16 +190,7 @@ class Prepared : public PreparedKernel {
 };
 
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
-  const ForwardConfig kernel = forward_config_of(problem, config);
-  Config filled = config;
-  filled.set("block_m", kernel.block_m());
-  filled.set("consumers", kernel.consumers);
-  filled.set("block_n", kernel.block_n);
-  filled.set("stages", kernel.stages);
-  filled.set("producer", kernel.producer ? 1 : 0);
-  filled.set("overlap", kernel.overlap ? 1 : 0);
-  filled.set("ping_pong", kernel.ping_pong ? 1 : 0);
-  return filled;
+  return cuda::with_fields(config, fields_of(forward_config_of(problem, config)));
 }
 
 Traffic traffic(const Problem& problem, const Config& config) {

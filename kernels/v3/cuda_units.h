@@ -3,9 +3,12 @@
 
 #include "kernels/api/compiler.h"
 #include "kernels/api/problem.h"
+#include "kernels/cuda/unit_text.h"
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
+
+cuda::ConfigFields fields_of(const ForwardConfig& config);
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);
 
