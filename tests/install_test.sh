@@ -42,6 +42,19 @@ expect 'a saved point' "$saved" "python3 $data/scripts/check_saved.py r.st"
 [[ -f $data/scripts/check_saved.py ]] || fail "no check_saved.py"
 attnlab run --peer torch:eager --kernel naive $small --out p.jsonl >/dev/null || true
 [[ $(<p.jsonl) != *'is not there'* ]] || fail "the peer's script is not found: $(<p.jsonl)"
+chmod o+w "$data/scripts/peers/torch_sdpa.py"
+attnlab run --peer torch:eager --kernel naive $small --out o.jsonl >/dev/null || true
+expect 'a script that others can write' "$(<o.jsonl)" 'can be written by others (mode 0646)'
+chmod o-w "$data/scripts/peers/torch_sdpa.py"
+
+# What lies above the program is somebody else's, and is not run.
+mkdir -p deep/er scripts/peers
+cp "$prefix/bin/attnlab" deep/er/
+echo 'open("ran", "w")' >scripts/peers/torch_sdpa.py
+deep/er/attnlab doctor >/dev/null || true
+deep/er/attnlab run --peer torch:eager --kernel naive $small --out d.jsonl >/dev/null || true
+[[ ! -e ran ]] || fail "a stranger's script was run"
+expect 'a script above the program' "$(<d.jsonl)" 'is not there: set ATTNLAB_PEER_DIR'
 expect 'a check' "$(attnlab verify --only '*/shapes/lengths/65/none/f32/fwd' --no-progress)" 'v2'
 
 # --- the manual page ------------------------------------------------------------------------------

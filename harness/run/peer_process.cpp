@@ -22,11 +22,11 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::filesystem::path find_script() {
+Shipped find_script() {
   if (const std::string folder = environment("ATTNLAB_PEER_DIR"); !folder.empty()) {
-    return std::filesystem::path(folder) / kScript;
+    return {.path = std::filesystem::path(folder) / kScript};
   }
-  return shipped(std::filesystem::path("scripts/peers") / kScript);
+  return find_shipped(std::filesystem::path("scripts/peers") / kScript);
 }
 
 // Indented, so that it is told apart from our own words.
@@ -55,7 +55,14 @@ void check(const nlohmann::json& answer, const std::string& call) {
 PeerProcess::PeerProcess(PeerOptions options) : options_(std::move(options)) {
   if (options_.python.empty()) options_.python = environment("ATTNLAB_PYTHON");
   if (options_.python.empty()) options_.python = "python3";
-  if (options_.script.empty()) options_.script = find_script();
+  if (!options_.script.empty()) return;
+  const Shipped found = find_script();
+  options_.script = found.path;
+  if (found.refused.empty() || !found.path.empty()) return;
+  unusable_ = fmt::format(
+      "the peer's script is not run: {}. Take that away from them, or name the folder of {} in "
+      "ATTNLAB_PEER_DIR",
+      found.refused, kScript);
 }
 
 PeerProcess::~PeerProcess() { stop(); }

@@ -13,7 +13,9 @@
 
 #include "kernels/api/compiler.h"
 #include "kernels/api/hash.h"
+#include "kernels/api/trusted.h"
 #include "kernels/cuda/bytes.h"
+#include "kernels/cuda/sha256.h"
 
 namespace attnlab::cuda {
 namespace {
@@ -21,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raised whenever the layout of a file changes: an old one is then no hit.
-constexpr const char* kMagic = "attnlab cubin 1";
+constexpr const char* kMagic = "attnlab cubin 2";
 
-// A file is the magic, the checksum of the rest, and the rest.
+// A file is the magic, the digest of the rest, and the rest.
 std::string to_bytes(const std::string& key, const CachedCubin& entry) {
   ByteWriter content;
   content.text(key);
@@ -33,7 +35,7 @@ std::string to_bytes(const std::string& key, const CachedCubin& entry) {
   content.text(entry.cubin);
   ByteWriter file;
   file.text(kMagic);
-  file.number(fnv1a(content.bytes().data(), content.bytes().size()));
+  file.text(sha256(content.bytes()));
   file.text(content.bytes());
   return file.bytes();
 }
@@ -41,9 +43,9 @@ std::string to_bytes(const std::string& key, const CachedCubin& entry) {
 std::optional<CachedCubin> from_bytes(const std::string& bytes, const std::string& key) try {
   ByteReader file(bytes);
   if (file.text() != kMagic) return std::nullopt;
-  const auto checksum = file.number<std::uint64_t>();
+  const std::string digest = file.text();
   const std::string content = file.text();
-  if (checksum != fnv1a(content.data(), content.size()) || !file.is_at_end()) return std::nullopt;
+  if (digest != sha256(content) || !file.is_at_end()) return std::nullopt;
   ByteReader reader(content);
   if (reader.text() != key) return std::nullopt;
   CachedCubin entry;
@@ -82,6 +84,15 @@ void write_file(const fs::path& file, const std::string& bytes) {
                            "; make room there, or name another folder with --cache-dir DIR");
 }
 
+// A kernel runs with the user's rights: one that somebody else could have put there is none.
+void refuse_untrusted(const fs::path& place) {
+  const std::string why = why_untrusted(place);
+  if (why.empty()) return;
+  throw std::runtime_error("compiled kernels are not taken from " + place.string() + ": " + why +
+                           "; take that away from them (chown, chmod go-w) and remove what is not "
+                           "yours, or name another folder with --cache-dir DIR");
+}
+
 }  // namespace
 
 CubinCache::CubinCache() : CubinCache(cache_folder()) {}
@@ -101,8 +112,12 @@ fs::path CubinCache::file_of(const std::string& name, const std::string& key) co
 }
 
 std::optional<CachedCubin> CubinCache::find(const std::string& name, const std::string& key) const {
-  std::ifstream stream(file_of(name, key), std::ios::binary);
+  const fs::path file = file_of(name, key);
+  std::error_code error;
+  if (fs::exists(folder_, error)) refuse_untrusted(folder_);
+  std::ifstream stream(file, std::ios::binary);
   if (!stream) return std::nullopt;
+  refuse_untrusted(file);
   return from_bytes({std::istreambuf_iterator<char>(stream), {}}, key);
 }
 

@@ -23,7 +23,8 @@ class CubinCache {
   explicit CubinCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   // `key` is all that the result depends on, as text; `name` leads the name of the file. Nothing
-  // where there is no file, or where it is not whole or another key's.
+  // where there is no file, or where it is not whole or another key's. Throws std::runtime_error
+  // with the remedy where others can write the file or what is above it (why_untrusted).
   std::optional<CachedCubin> find(const std::string& name, const std::string& key) const;
 
   // Makes the folder where it is missing. Throws std::runtime_error if nothing can be stored in it.

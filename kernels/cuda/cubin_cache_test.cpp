@@ -73,6 +73,28 @@ TEST_F(Cache, AFileOfAnotherKeyIsNone) {
   EXPECT_FALSE(cache_.find("name", "key").has_value());
 }
 
+TEST_F(Cache, WhatOthersCanWriteIsRefusedWithTheRemedy) {
+  namespace fs = std::filesystem;
+  cache_.store("name", "key", entry("code"));
+  const auto complaint = [&]() -> std::string {
+    try {
+      return cache_.find("name", "key") ? "" : "not found";
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(complaint(), "");
+  fs::permissions(file_, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_NE(complaint().find("can be written by others (mode 0646)"), std::string::npos);
+  EXPECT_NE(complaint().find("--cache-dir DIR"), std::string::npos);
+  fs::permissions(file_, fs::perms::others_write, fs::perm_options::remove);
+  fs::permissions(file_.parent_path(), fs::perms::others_write, fs::perm_options::add);
+  EXPECT_NE(complaint().find("can be written by others (mode 0757)"), std::string::npos);
+  fs::remove(file_);
+  EXPECT_NE(complaint().find("can be written by others (mode 0757)"), std::string::npos)
+      << "before anything is kept there";
+}
+
 TEST_F(Cache, ManyWritersLeaveOneWholeFile) {
   std::vector<std::thread> writers;
   for (int i = 0; i < 8; ++i) {

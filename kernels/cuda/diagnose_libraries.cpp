@@ -110,6 +110,7 @@ std::string find_nvrtc(Diagnosis& line) {
 std::string find_cache(Diagnosis&) {
   const CubinCache cache;
   cache.make_folder();
+  cache.find("doctor", "");  // throws where others can write the folder
   return cache.folder().string();
 }
 

@@ -53,6 +53,10 @@ Library::Library(const std::vector<std::string>& names, const std::string& remed
   for (const auto& folder : folders) {
     message += (&folder == &folders[0] ? " " : ", ") + folder.string();
   }
+  if (const std::string refused = refused_folder(); !refused.empty()) {
+    complaints += "; what is in .cuda is not taken: " + refused +
+                  "; take that away from them, or name it in CUDA_HOME";
+  }
   throw MissingLibrary(message + complaints, remedy);
 }
 

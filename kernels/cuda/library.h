@@ -30,8 +30,8 @@ class Library {
  public:
   // Opens the first of `names` ("libnvrtc.so.13", ...) that is found: by the system's loader, in
   // $CUDA_HOME, in /usr/local/cuda, in the local environment of scripts/setup.sh --cuda
-  // (.cuda/ beside the build), or in Python's nvidia wheels. `remedy` ends the message of
-  // MissingLibrary. A path in place of a name is opened as it is.
+  // (.cuda/ in the sources or beside the program), or in Python's nvidia wheels. `remedy` ends the
+  // message of MissingLibrary. A path in place of a name is opened as it is.
   Library(const std::vector<std::string>& names, const std::string& remedy);
   ~Library() = default;  // libraries stay open as long as the process
 

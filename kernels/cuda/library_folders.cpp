@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/api/text.h"
+#include "kernels/api/trusted.h"
 
 namespace attnlab::cuda {
 namespace {
@@ -55,11 +56,14 @@ class Folders {
       add_wheels(version / "dist-packages");
     }
   }
-  // What scripts/setup.sh --cuda makes, in this folder.
+  // What scripts/setup.sh --cuda makes, in this folder; nobody named it, so it is not taken where
+  // others could have put it there.
   void add_local(const fs::path& folder) {
-    if (folder.empty()) return;
-    add_toolkit(folder / ".cuda");
-    add_wheels(folder / ".cuda");
+    const fs::path local = folder / ".cuda";
+    std::error_code error;
+    if (folder.empty() || !fs::exists(local, error) || !why_untrusted(local).empty()) return;
+    add_toolkit(local);
+    add_wheels(local);
   }
   std::vector<fs::path> take() { return std::move(found_); }
 
@@ -82,7 +86,24 @@ std::vector<fs::path> pythons_on_path() {
   return found;
 }
 
+// Where scripts/setup.sh --cuda may have been: the tree that the program was built from, and the
+// program's own folder.
+std::vector<fs::path> local_places() {
+  std::error_code error;
+  return {ATTNLAB_SOURCE_ROOT, fs::read_symlink("/proc/self/exe", error).parent_path()};
+}
+
 }  // namespace
+
+std::string refused_folder() {
+  std::error_code error;
+  for (const fs::path& place : local_places()) {
+    const fs::path local = place / ".cuda";
+    if (place.empty() || !fs::exists(local, error)) continue;
+    if (std::string why = why_untrusted(local); !why.empty()) return why;
+  }
+  return "";
+}
 
 std::vector<fs::path> library_folders() {
   Folders folders;
@@ -94,12 +115,7 @@ std::vector<fs::path> library_folders() {
   folders.add_toolkit("/usr/local/cuda");
   for (const fs::path& toolkit : entries("/usr/local", "cuda-")) folders.add_toolkit(toolkit);
 
-  folders.add_local(ATTNLAB_SOURCE_ROOT);
-  std::error_code error;
-  for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-       !folder.empty() && folder != folder.root_path(); folder = folder.parent_path()) {
-    folders.add_local(folder);
-  }
+  for (const fs::path& place : local_places()) folders.add_local(place);
 
   const std::string python_path = environment("PYTHONPATH");
   for (const std::string_view folder : split(python_path, ':')) {

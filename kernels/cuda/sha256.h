@@ -1,0 +1,13 @@
+// SHA-256, for files that must be those that were written. A library for 60 lines would be one more
+// package on every machine.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace attnlab::cuda {
+
+// The digest in 64 hexadecimal digits. Source: FIPS 180-4, section 6.2.
+std::string sha256(std::string_view bytes);
+
+}  // namespace attnlab::cuda
