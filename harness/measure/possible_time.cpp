@@ -7,6 +7,7 @@
 #include "harness/plan/accounting.h"
 #include "harness/plan/case.h"
 #include "harness/plan/gpus.h"
+#include "harness/plan/peer_names.h"
 #include "harness/plan/protocol.h"
 
 namespace attnlab {
@@ -37,28 +38,55 @@ std::optional<double> flops_per_clock(int compute_capability, Dtype dtype, bool 
   return tf32 ? std::max(found->tf32, found->f32) : found->f32;
 }
 
-std::string impossible_time(const Record& record) {
+double flops_per_clock_of_thread(const std::string& isa, Dtype dtype, bool is_peer) {
+  constexpr double kUnits = 2.0;   // of a core, that multiply and add
+  constexpr double kAmx = 2048.0;  // of 16-bit tiles
+  if (is_peer && dtype != Dtype::f32) return kAmx;
+  const double lanes = isa == "avx2" && !is_peer ? 8.0 : 16.0;  // of others at most as avx512
+  return kUnits * lanes * 2.0;
+}
+
+namespace {
+
+// FLOP/s of all of the device at the highest clock; empty where the chip is not known.
+std::optional<double> highest_rate(const Record& record) {
   const Device& device = record.device;
-  if (device.backend != Backend::cuda || !record.time || !record.flops) return "";
   const Case& point = record.point;
   const Competitor& competitor = point.competitors.at(0);
+  const Dtype dtype = point.problem.dtype;
+  if (device.backend == Backend::cpu) {
+    return flops_per_clock_of_thread(device.isa, dtype, is_peer(competitor.kernel)) *
+           device.threads * kHighestProcessorClock;
+  }
   const bool tf32 = products_of(point.problem, competitor.implementation, competitor.config) ==
                     reference::Products::tf32;
+  const auto rate = flops_per_clock(device.compute_capability, dtype, tf32);
+  if (!rate) return std::nullopt;
+  return *rate * device.multiprocessors * device.max_clock_hz;
+}
+
+}  // namespace
+
+std::string impossible_time(const Record& record) {
+  if (!record.time || !record.flops) return "";
   const double seconds = record.time->min_s;
   const Flops& all = *record.flops;
   const auto flops = static_cast<double>(all.executed.value_or(all.useful));
-  const auto rate = flops_per_clock(device.compute_capability, point.problem.dtype, tf32);
-  if (rate) {
-    const double floor = flops / (*rate * device.multiprocessors * device.max_clock_hz);
+  const bool on_gpu = record.device.backend == Backend::cuda;
+  if (const auto rate = highest_rate(record)) {
+    const double floor = flops / *rate;
     if (!(seconds >= floor)) {
       return fmt::format(
-          "a sample of {:.4g} us is impossible: {:.4g} FLOPs take {:.4g} us at the least on this "
-          "GPU. Either the kernel did not run, or the clock is wrong",
-          1e6 * seconds, flops, 1e6 * floor);
+          "a sample of {:.4g} us is impossible: {:.4g} FLOPs take {:.4g} us at the least on {}. "
+          "Either the kernel did not run, or the clock is wrong",
+          1e6 * seconds, flops, 1e6 * floor,
+          on_gpu ? "this GPU"
+                 : fmt::format("{} thread{}", record.device.threads,
+                               record.device.threads == 1 ? "" : "s"));
     }
   }
-  if (record.protocol.cache == CacheState::hot || !record.compulsory_bytes) return "";
-  const Gpu* const row = find_gpu(device.name);
+  if (!on_gpu || record.protocol.cache == CacheState::hot || !record.compulsory_bytes) return "";
+  const Gpu* const row = find_gpu(record.device.name);
   if (row == nullptr || !row->memory.bytes_per_s) return "";
   const double floor = static_cast<double>(*record.compulsory_bytes) / *row->memory.bytes_per_s;
   if (seconds >= floor) return "";

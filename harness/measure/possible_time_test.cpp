@@ -117,11 +117,52 @@ TEST(PossibleTime, AChipIsKnownByItsWholeName) {
   EXPECT_PRED2(contains, impossible_time(cold(record)), "on an A100.");
 }
 
-TEST(PossibleTime, ACpuOrARecordWithoutTimeIsNotJudged) {
+// Two threads of 16 lanes and two units at 6.5 GHz finish 832 GFLOP/s.
+Record on_cpu(double seconds, const std::string& kernel, Dtype dtype = Dtype::f32) {
+  Record record = record_of(seconds, dtype);
+  record.device = {.backend = Backend::cpu, .name = "a processor", .threads = 2, .isa = "avx512"};
+  record.point.competitors[0] = {.kernel = kernel, .backend = Backend::cpu};
+  record.flops = Flops{.useful = 416'000'000, .executed = 832'000'000};
+  return record;
+}
+
+TEST(PossibleTime, AProcessorIsJudgedByItsInstructionsAndThreads) {
+  EXPECT_EQ(impossible_time(on_cpu(1.01e-3, "own")), "");
+  EXPECT_EQ(impossible_time(on_cpu(0.99e-3, "own")),
+            "a sample of 990 us is impossible: 8.32e+08 FLOPs take 1000 us at the least on 2 "
+            "threads. Either the kernel did not run, or the clock is wrong");
+  EXPECT_NE(impossible_time(on_cpu(0.99e-3, "own", Dtype::f16)), "") << "computed in fp32";
+  Record record = on_cpu(1.01e-3, "own");
+  record.device.threads = 1;
+  EXPECT_PRED2(contains, impossible_time(record), "take 2000 us at the least on 1 thread.");
+  record = on_cpu(1.99e-3, "own");
+  record.device.isa = "avx2";
+  EXPECT_NE(impossible_time(record), "");
+  record = on_cpu(0.99e-3, "own");
+  record.device.isa = "something new";
+  EXPECT_NE(impossible_time(record), "");
+  EXPECT_NE(impossible_time(on_cpu(kNaN, "own")), "");
+  record = on_cpu(0.99e-3, "own");
+  record.protocol.cache = CacheState::cold;
+  record.flops = Flops{.useful = 1, .executed = 1};
+  EXPECT_EQ(impossible_time(record), "") << "of its memory nothing is known";
+}
+
+TEST(PossibleTime, APeerOnAProcessorMayHaveMatrixUnits) {
+  Record peer = on_cpu(0.49e-3, "torch:flash");
+  peer.flops->executed = std::nullopt;
+  EXPECT_NE(impossible_time(peer), "");
+  peer.time->min_s = 0.51e-3;
+  EXPECT_EQ(impossible_time(peer), "");
+  peer.point.problem.dtype = Dtype::bf16;
+  peer.time->min_s = 0.51e-3 / 32;
+  EXPECT_EQ(impossible_time(peer), "");
+  peer.time->min_s = 0.49e-3 / 32;
+  EXPECT_NE(impossible_time(peer), "");
+}
+
+TEST(PossibleTime, ARecordWithoutTimeOrFlopsIsNotJudged) {
   Record record = record_of(1e-12);
-  record.device.backend = Backend::cpu;
-  EXPECT_EQ(impossible_time(record), "");
-  record = record_of(1e-12);
   record.time.reset();
   EXPECT_EQ(impossible_time(record), "");
   record = record_of(1e-12);
