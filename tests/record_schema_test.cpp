@@ -180,7 +180,8 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/device/cuda",
                                                     "/protocol/cache",
                                                     "/protocol/regime",
-                                                    "/protocol/warmup_launches"};
+                                                    "/protocol/warmup_launches",
+                                                    "/run"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 
 #include "harness/base/errors.h"
@@ -51,7 +52,10 @@ void apply_compiler_flags(const CompilerSettings& settings) {
       !fs::is_directory(settings.cache_folder, error)) {
     throw UsageError(fmt::format("--cache-dir: {}: is no folder", settings.cache_folder));
   }
-  set_compiler(settings);
+  CompilerSettings all = settings;
+  const char* const sources = std::getenv("ATTNLAB_KERNEL_SOURCES");
+  if (all.source_folder.empty() && sources != nullptr) all.source_folder = sources;  // for records
+  set_compiler(all);
 }
 
 }  // namespace attnlab

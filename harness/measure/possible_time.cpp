@@ -71,8 +71,11 @@ std::string impossible_time(const Record& record) {
   if (!record.time || !record.flops) return "";
   const double seconds = record.time->min_s;
   const Flops& all = *record.flops;
-  const auto flops = static_cast<double>(all.executed.value_or(all.useful));
   const bool on_gpu = record.device.backend == Backend::cuda;
+  // A processor's kernels leave out rows and keys of a tile that do not exist, which count as
+  // executed.
+  const std::int64_t executed = all.executed.value_or(all.useful);
+  const auto flops = static_cast<double>(on_gpu ? executed : std::min(executed, all.useful));
   if (const auto rate = highest_rate(record)) {
     const double floor = flops / *rate;
     if (!(seconds >= floor)) {

@@ -23,8 +23,8 @@ double flops_per_clock_of_thread(const std::string& isa, Dtype dtype, bool is_pe
 inline constexpr double kHighestProcessorClock = 6.5e9;
 
 // Empty, or why the fastest sample of the record is impossible: below its executed FLOPs (of a
-// peer, the useful ones) at the highest clock, of all multiprocessors or threads, or, cold, below
-// its compulsory bytes at the data sheet's bandwidth.
+// peer and on a processor the useful ones) at the highest clock, of all multiprocessors or threads,
+// or, cold, below its compulsory bytes at the data sheet's bandwidth.
 std::string impossible_time(const Record& record);
 
 }  // namespace attnlab

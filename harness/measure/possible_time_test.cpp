@@ -122,7 +122,7 @@ Record on_cpu(double seconds, const std::string& kernel, Dtype dtype = Dtype::f3
   Record record = record_of(seconds, dtype);
   record.device = {.backend = Backend::cpu, .name = "a processor", .threads = 2, .isa = "avx512"};
   record.point.competitors[0] = {.kernel = kernel, .backend = Backend::cpu};
-  record.flops = Flops{.useful = 416'000'000, .executed = 832'000'000};
+  record.flops = Flops{.useful = 832'000'000, .executed = 1'664'000'000};
   return record;
 }
 
@@ -142,6 +142,10 @@ TEST(PossibleTime, AProcessorIsJudgedByItsInstructionsAndThreads) {
   record.device.isa = "something new";
   EXPECT_NE(impossible_time(record), "");
   EXPECT_NE(impossible_time(on_cpu(kNaN, "own")), "");
+  record = on_cpu(1.01e-3, "own");
+  record.flops->executed = 1'000'000;  // blocks of a pattern are left out
+  record.time->min_s = 2e-6;
+  EXPECT_EQ(impossible_time(record), "");
   record = on_cpu(0.99e-3, "own");
   record.protocol.cache = CacheState::cold;
   record.flops = Flops{.useful = 1, .executed = 1};
@@ -149,15 +153,15 @@ TEST(PossibleTime, AProcessorIsJudgedByItsInstructionsAndThreads) {
 }
 
 TEST(PossibleTime, APeerOnAProcessorMayHaveMatrixUnits) {
-  Record peer = on_cpu(0.49e-3, "torch:flash");
+  Record peer = on_cpu(0.99e-3, "torch:flash");
   peer.flops->executed = std::nullopt;
   EXPECT_NE(impossible_time(peer), "");
-  peer.time->min_s = 0.51e-3;
+  peer.time->min_s = 1.01e-3;
   EXPECT_EQ(impossible_time(peer), "");
   peer.point.problem.dtype = Dtype::bf16;
-  peer.time->min_s = 0.51e-3 / 32;
+  peer.time->min_s = 1.01e-3 / 32;
   EXPECT_EQ(impossible_time(peer), "");
-  peer.time->min_s = 0.49e-3 / 32;
+  peer.time->min_s = 0.99e-3 / 32;
   EXPECT_NE(impossible_time(peer), "");
 }
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "harness/base/build_info.h"
 #include "harness/plan/protocol.h"
 #include "harness/record/json_parts.h"
 #include "harness/tensors/safetensors.h"
+#include "kernels/api/compiler.h"
 
 namespace attnlab {
 
@@ -244,9 +246,21 @@ Json protocol_json(const Protocol& protocol) {
           {"verify_multiply_adds", protocol.verify_multiply_adds}};
 }
 
-Json build_json(const BuildInfo& build) {
+// Of this process: what it times took turns on a machine in one state.
+const std::string& run_id() {
+  static const std::string kId = [] {
+    std::random_device device;
+    return fmt::format("{:08x}{:08x}", device(), device());
+  }();
+  return kId;
+}
+
+// Kernels that were compiled of another source tree are not those of the commit.
+Json build_json(const BuildInfo& build, const Record& record) {
+  const bool of_sources =
+      !record.compilations.empty() && !compiler_settings().source_folder.empty();
   return {{"version", build.version},
-          {"commit", build.commit},
+          {"commit", std::string(build.commit) + (of_sources ? "-sources" : "")},
           {"compiler", build.compiler},
           {"flags", build.flags}};
 }
@@ -288,8 +302,9 @@ Json to_json(const Record& record) {
   json["compile"] = compile_json(record.compilations);
   json["device"] = device_json(record.device);
   json["protocol"] = protocol_json(record.protocol);
-  json["build"] = build_json(build_info());
+  json["build"] = build_json(build_info(), record);
   json["command_line"] = record.command_line;
+  json["run"] = run_id();
   json["timestamp"] = record.timestamp;
   json["key"] = record_key(json);
   return json;

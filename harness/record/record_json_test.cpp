@@ -86,6 +86,22 @@ TEST(Record, SaysWhatWasAskedForWhereTheKernelChose) {
       << "the same point, however it was asked for";
 }
 
+TEST(Record, NamesTheRunThatItIsOf) {
+  EXPECT_EQ(to_json(full_record())["run"], to_json(full_record())["run"]) << "one process";
+  EXPECT_NE(to_json(full_record())["run"], "0000000000000000");
+}
+
+TEST(Record, IsMarkedWhereItsKernelIsOfAnotherSourceTree) {
+  const std::string commit = to_json(full_record())["build"]["commit"];
+  Record record = full_record();
+  record.compilations.push_back({.unit = "v2-forward", .arch = "sm_90a"});
+  EXPECT_EQ(to_json(record)["build"]["commit"], commit);
+  set_compiler({.source_folder = "/elsewhere"});
+  EXPECT_EQ(to_json(record)["build"]["commit"], commit + "-sources");
+  EXPECT_EQ(to_json(full_record())["build"]["commit"], commit) << "nothing was compiled for it";
+  set_compiler({});
+}
+
 TEST(Record, HasTheDocumentedShape) {
   const Json json = to_json(full_record());
   std::vector<std::string> keys;
@@ -97,7 +113,7 @@ TEST(Record, HasTheDocumentedShape) {
                       "verify_timed", "time",     "energy",       "flops",    "memory",
                       "traffic",      "counters", "cache_claim",  "evidence", "peer",
                       "roof",         "compile",  "device",       "protocol", "build",
-                      "command_line", "timestamp"}));
+                      "command_line", "run",      "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],

@@ -210,6 +210,25 @@ std::string missing_speedups(const Records& records, const TableOptions& options
       fmt::format("No speedup over {}: it has no time on these cases.", options.speedup_over));
 }
 
+// Where the points are of several runs, whose times were not taken side by side. Older records know
+// their commit alone.
+std::string several_runs(const Records& records) {
+  std::set<std::string> runs, commits;
+  for (const RecordJson& record : records) {
+    const std::string commit = exact(at(record, {"build", "commit"}));
+    const RecordJson run = at(record, {"run"});
+    commits.insert(commit);
+    runs.insert(run.is_string() ? exact(run) : "of " + commit);
+  }
+  if (runs.size() < 2) return "";
+  const std::string of_commits =
+      commits.size() > 1 ? fmt::format(" of {} commits", commits.size()) : "";
+  return wrap(
+      fmt::format("The points are of {} runs{}: times of different runs were not taken "
+                  "side by side.",
+                  runs.size(), of_commits));
+}
+
 std::string render_text(const Records& records, const TableOptions& options) {
   const bool markdown = options.format == TableFormat::markdown;
   // A speedup that was asked for stays, next to the time.
@@ -237,7 +256,7 @@ std::string render_text(const Records& records, const TableOptions& options) {
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
   text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() +
-         missing_speedups(records, options) + summary(kept);
+         missing_speedups(records, options) + several_runs(kept) + summary(kept);
   if (pivot.replaced > 0) {
     text += wrap(count_of(pivot.replaced, "earlier record") +
                  " of the same points left out: the last one counts.");

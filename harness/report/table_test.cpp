@@ -230,6 +230,23 @@ TEST(Fields, NumbersHaveFourDigits) {
   EXPECT_EQ(display(time, nullptr), "-");
 }
 
+TEST(Table, SaysWherePointsAreOfSeveralRuns) {
+  const auto table = [](const Records& records) {
+    std::string text = render_table(records, {});
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+  };
+  Records records = small();
+  EXPECT_FALSE(contains(table(records), " runs")) << "older records of one commit do not tell";
+  records.front()["build"]["commit"] = "fedcba987654";
+  EXPECT_PRED2(contains, table(records), "The points are of 2 runs of 2 commits: times of");
+  records = small();
+  for (RecordJson& record : records) record["run"] = "0123456789abcdef";
+  EXPECT_FALSE(contains(table(records), " runs"));
+  records.back()["run"] = "fedcba9876543210";
+  EXPECT_PRED2(contains, table(records), "The points are of 2 runs: times of different runs");
+}
+
 TEST(Table, NothingFromNothing) { EXPECT_EQ(render_table({}, {}), "no records\n"); }
 
 TEST(Table, UnknownFieldsAreSuggested) {
