@@ -6,6 +6,7 @@
 
 #include "reference/comparison.h"
 #include "reference/mask.h"
+#include "reference/nan_scan.h"
 #include "reference/storage.h"
 
 namespace attnlab::reference {
@@ -85,6 +86,10 @@ Verdict judge_output(const Problem& problem, Products products, const Output& ou
                       " is above " + number(ratio(norm_bound, norm, 0.0)) + "; largest at " +
                       describe(all.worst, problem);
   }
+  if (!verdict.message.empty()) return verdict;
+  if (const std::string nan = find_nan(problem, name, side, output.data); !nan.empty()) {
+    verdict.message = nan + "; " + problem.id();
+  }
   verdict.pass = verdict.message.empty();
   return verdict;
 }
@@ -162,6 +167,8 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
     verdict.message = "lse: nothing was compared; " + problem.id();
   } else if (!(worst_ratio <= 1.0)) {
     verdict.message = "lse: " + describe(worst, problem);
+  } else if (const std::string nan = find_nan_in_lse(problem, lse); !nan.empty()) {
+    verdict.message = nan + "; " + problem.id();
   }
   verdict.pass = verdict.message.empty();
   return verdict;

@@ -70,7 +70,8 @@ namespace attnlab::reference {
 
 // Judges the outputs of problem.pass in `tensors`, as the kernel left them, against the references:
 // o and lse of fwd; dq, dk and dv of bwd; all five, in this order, of fwdbwd. There is no verdict
-// on an lse that is null, of a kernel that writes none.
+// on an lse that is null, of a kernel that writes none. NaN is looked for in all of each output,
+// also where nothing is compared.
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references);
 
