@@ -57,8 +57,8 @@ bool is_private_group(gid_t group, uid_t owner) {
   return true;
 }
 
-// Of one place on the way to the file, `is_last` or a folder above it. What lies in a folder with
-// the sticky bit can be replaced by its owner alone, who is looked at in turn.
+// Looks at one place on the way to the file: itself (`is_last`) or a folder above it. What lies in
+// a folder with the sticky bit can be replaced by its owner alone, who is looked at in turn.
 std::string why_untrusted_place(const fs::path& place, bool is_last) {
   struct stat found = {};
   if (lstat(place.c_str(), &found) != 0) return place.string() + " is not there";

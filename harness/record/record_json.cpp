@@ -246,7 +246,7 @@ Json protocol_json(const Protocol& protocol) {
           {"verify_multiply_adds", protocol.verify_multiply_adds}};
 }
 
-// Of this process: what it times took turns on a machine in one state.
+// Returns the name of this process: what it times took turns on a machine in one state.
 const std::string& run_id() {
   static const std::string kId = [] {
     std::random_device device;

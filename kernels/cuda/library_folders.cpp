@@ -56,8 +56,8 @@ class Folders {
       add_wheels(version / "dist-packages");
     }
   }
-  // What scripts/setup.sh --cuda makes, in this folder; nobody named it, so it is not taken where
-  // others could have put it there.
+  // Adds what scripts/setup.sh --cuda makes in this folder. Nobody named it, so it is left out
+  // where others could have put it there.
   void add_local(const fs::path& folder) {
     const fs::path local = folder / ".cuda";
     std::error_code error;
