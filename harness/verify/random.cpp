@@ -51,6 +51,7 @@ Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& draw
     Setup candidate = setup;
     candidate.config = draw_config(*taker.kernel, drawn.problem, derive_seed(drawn.seed, name));
     if (!unsupported(candidate, drawn.problem).empty()) continue;
+    if (taker.kernel->units != nullptr) return candidate;  // its tiles are chosen by hand
     Problem problem = drawn.problem;
     problem.pass = taker.pass;
     const Config filled = resolved(*taker.kernel, problem, candidate.config, plan.device());
