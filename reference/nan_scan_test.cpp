@@ -86,7 +86,7 @@ TEST_P(NanScan, InfinityIsNone) {
   EXPECT_NE(in_lse().find("batch 1 head 2 row 5 column 0"), std::string::npos) << in_lse();
 }
 
-// What is never written is found where nothing is compared, too.
+// A test plants NaN in each row in turn: it is found where nothing is compared, too.
 TEST(Judge, SeesNaNInRowsThatAreNotCompared) {
   TestProblem test(
       {.num_heads_q = 2, .num_heads_kv = 2, .seqlen_q = 300, .seqlen_k = 40, .head_dim = 8});

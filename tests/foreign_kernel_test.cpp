@@ -41,7 +41,7 @@ TEST_F(ForeignKernel, ItsAxesAreFlagsAndInTheHelp) {
 
 TEST_F(ForeignKernel, FlagsAndSweepsSetThemAndTablesTellThemApart) {
   const Result flags = run(std::string(kPoint) +
-                           " --folds 0:2:+2 --shift=-8 --pass fwdbwd --in-line 1 --rounds 3"
+                           " --folds 0:2:+2 --block-shift=-8 --pass fwdbwd --in-line 1 --rounds 3"
                            " --out flags.jsonl --no-progress");
   ASSERT_EQ(flags.code, 0) << flags.err;
   EXPECT_PRED2(contains, flags.out, "folds=0");
@@ -50,16 +50,17 @@ TEST_F(ForeignKernel, FlagsAndSweepsSetThemAndTablesTellThemApart) {
   ASSERT_EQ(two.size(), 2u);
   for (const Json& record : two) {
     EXPECT_EQ(record["status"], "ok") << record["reason"];
-    EXPECT_EQ(record["config"]["shift"], -8);
+    EXPECT_EQ(record["config"]["block_shift"], -8);
   }
-  const Result table = run("table flags.jsonl --rows folds,shift --value status --format csv");
+  const Result table =
+      run("table flags.jsonl --rows folds,block_shift --value status --format csv");
   EXPECT_EQ(table.code, 0) << table.err;
-  EXPECT_PRED2(contains, table.out, "folds,shift");
+  EXPECT_PRED2(contains, table.out, "folds,block_shift");
   EXPECT_PRED2(contains, table.out, "2,-8,ok");
 
   write("sweep.json", R"({"schema": "attnlab.sweep/1", "name": "foreign",
     "axes": {"kernel": ["naive", "foreign"], "seqlen": 64, "heads": 2, "head_dim": 16,
-             "folds": [1, "4"], "shift": "0"},
+             "folds": [1, "4"], "block_shift": "0"},
     "exclude": [{"where": {"folds": 4}, "reason": "not this one"}],
     "protocol": {"min_rounds": 3, "max_rounds": 3}})");
   const Result sweep = run("run sweep.json --out sweep.jsonl --no-progress");

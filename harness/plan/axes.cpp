@@ -190,7 +190,7 @@ std::vector<SharedAxis> shared_axes(const Registry& registry) {
   for (const Implementation* kernel : gpu_first(registry)) {
     for (const ConfigAxis& axis : axes_of(*kernel)) {
       const std::string name = axis.name;
-      if (name == "block_m" || name == "block_n") continue;
+      if (is_block_axis(name)) continue;
       const auto known = std::ranges::find(
           shared, name, [](const SharedAxis& s) -> const auto& { return s.help.name; });
       if (known != shared.end()) {

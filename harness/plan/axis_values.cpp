@@ -87,6 +87,8 @@ std::int64_t parse_length(std::string_view text, std::string_view item) {
 
 }  // namespace
 
+bool is_block_axis(std::string_view name) { return name == "block_m" || name == "block_n"; }
+
 std::string_view trim(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   if (begin == std::string_view::npos) return {};

@@ -20,6 +20,9 @@ namespace attnlab {
 // Of one axis: a slip like 1:100000:+1 must not fill the memory.
 inline constexpr std::size_t kMostValues = 4096;
 
+// Whether an axis of kernels' configs is block_m or block_n, which sweeps set together (`block`).
+bool is_block_axis(std::string_view name);
+
 // Without the blanks at both ends.
 std::string_view trim(std::string_view text);
 

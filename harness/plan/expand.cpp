@@ -10,6 +10,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
 #include "harness/plan/axes.h"
+#include "harness/plan/axis_values.h"
 #include "harness/plan/lengths.h"
 #include "harness/plan/peer_names.h"
 #include "harness/plan/unsupported.h"
@@ -146,7 +147,7 @@ std::vector<Config> make_configs(const Axes& axes, const Implementation& impleme
 }
 
 bool is_given(const Axes& axes, std::string_view name) {
-  return name.starts_with("block_") ? !axes.block.empty() : axes.config.contains(name);
+  return is_block_axis(name) ? !axes.block.empty() : axes.config.contains(name);
 }
 
 // Whether the axes leave a value to the kernel: by no word of it, or by the 0 or -1 that says so.

@@ -42,11 +42,14 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
         to_string(work.input_kind));
   }
   const Config& config = competitor.config;
-  if (config.contains("block_m") && config.contains("block_n")) {
-    command += fmt::format(" --block {}x{}", config.get("block_m"), config.get("block_n"));
+  const auto block = [&](const char* axis) {  // one that the kernel lacks may be anything
+    return config.contains(axis) ? config.get(axis) : 0;
+  };
+  if (config.contains("block_m") || config.contains("block_n")) {
+    command += fmt::format(" --block {}x{}", block("block_m"), block("block_n"));
   }
   for (const auto& [name, value] : config.values()) {
-    if (!name.starts_with("block_")) command += fmt::format(" {} {}", flag_of(name), value);
+    if (!is_block_axis(name)) command += fmt::format(" {} {}", flag_of(name), value);
   }
   const std::string deviations = to_string(protocol, device.backend);
   if (!deviations.empty()) command += " --protocol " + deviations;

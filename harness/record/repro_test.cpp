@@ -44,6 +44,13 @@ TEST(Repro, SpellsOutEveryAxis) {
             "attnlab run --backend cuda --peer torch:flash" + axes);
 }
 
+TEST(Repro, SpellsOutAxesThatNobodyElseKnows) {
+  const Competitor competitor = {.kernel = "own",
+                                 .config = {{"block_n", 32}, {"block_shift", -8}, {"odd", 3}}};
+  const std::string command = repro_command({}, competitor, {}, {});
+  EXPECT_PRED2(contains, command, " --block 0x32 --block-shift -8 --odd 3");
+}
+
 TEST(Repro, HoldsLengthsConfigAndProtocol) {
   Case work;
   work.problem = {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/plan/accounting.h"
+#include "harness/plan/axis_values.h"
 #include "harness/plan/builtin_axes.h"
 #include "harness/plan/model.h"
 
@@ -78,7 +79,7 @@ std::string kernel_label(const Competitor& competitor) {
   const Config defaults = default_config(*competitor.implementation);
   const Config& asked = competitor.asked.values().empty() ? config : competitor.asked;
   for (const auto& [name, value] : asked.values()) {
-    if (!name.starts_with("block_") && value != defaults.get(name)) {
+    if (!is_block_axis(name) && value != defaults.get(name)) {
       label += fmt::format(" {}={}", name, value);
     }
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/plan/axis_values.h"
 #include "harness/verify/subject.h"
 
 namespace attnlab::verify {
@@ -159,10 +160,9 @@ std::int64_t least_tile(const Problem& problem) {
 
 // The least that an axis may be drawn at. What a tile follows from is looked at when it is known.
 std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
-  const std::string_view name = axis.name;
-  const bool is_tile = name == "block_m" || name == "block_n";
-  return std::min(is_tile ? std::max(axis.minimum, least_tile(problem)) : axis.minimum,
-                  axis.maximum);
+  return std::min(
+      is_block_axis(axis.name) ? std::max(axis.minimum, least_tile(problem)) : axis.minimum,
+      axis.maximum);
 }
 
 // The configs to verify that the problem may be given.
@@ -235,8 +235,7 @@ Config draw_config(const Implementation& kernel, const Problem& problem, std::ui
 
 bool has_too_small_tiles(const Config& config, const Problem& problem) {
   return std::ranges::any_of(config.values(), [&](const auto& value) {
-    const bool is_tile = value.first == "block_m" || value.first == "block_n";
-    return is_tile && value.second > 0 && value.second < least_tile(problem);
+    return is_block_axis(value.first) && value.second > 0 && value.second < least_tile(problem);
   });
 }
 

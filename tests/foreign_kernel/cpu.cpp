@@ -11,12 +11,12 @@ constexpr std::int64_t kTriedFolds[] = {1, 3};
 
 constexpr ConfigAxis kAxes[] = {
     {"folds", "16 keys of a tile, doubled so often", 2, 0, 5, kTriedFolds},
-    {"shift", "what is added to 64 rows of a tile", 0, -60, 60},
+    {"block_shift", "what is added to 64 rows of a tile", 0, -60, 60},
     {"in_line", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
 Config of_v2(const Config& config) {
-  return {{"block_m", 64 + config.get("shift")},
+  return {{"block_m", 64 + config.get("block_shift")},
           {"block_n", std::int64_t{16} << config.get("folds")},
           {"deterministic", config.get("in_line")}};
 }
