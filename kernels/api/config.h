@@ -13,7 +13,7 @@
 
 namespace attnlab {
 
-// What a judge has to know of an axis, whatever it is called.
+// AxisRole tells a judge what an axis means, whatever it is called.
 enum class AxisRole : std::uint8_t {
   none,
   tf32_products,  // 1: products of f32 round their factors to TF32

@@ -24,8 +24,8 @@ inline constexpr int kApiVersion = 4;
 // from it and casts back; the caller owns it and hands it to release().
 struct PreparedKernel {};
 
-// Configs to verify on problems that the same compiled kernels serve, whatever their mask and
-// lengths: of one head_dim and type, all with dropout or all without.
+// ConfigsToVerify names configs that verification runs on problems of one head_dim and type, all
+// with dropout or all without: the same compiled kernels serve them, whatever mask and lengths.
 struct ConfigsToVerify {
   std::int64_t head_dim = 64;
   Dtype dtype = Dtype::f16;
@@ -89,15 +89,15 @@ struct Implementation {
   // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
 
-  // Of a kernel that is compiled for its config (`units`), where each costs seconds: a few that
-  // verification runs beside the defaults. Some may be unsupported; null: none. Of all other
-  // kernels verification draws any config.
+  // Verification runs these few beside the defaults where a kernel is compiled for its config
+  // (`units`) and each config costs seconds; of all other kernels it draws any config. Some may be
+  // unsupported; null: none.
   std::vector<ConfigsToVerify> (*configs_to_verify)() = nullptr;
 };
 
 std::span<const ConfigAxis> axes_of(const Implementation& implementation);
 
-// The axis of a role, or of a name; null where the kernel has none.
+// find_axis gives the axis of a role, or of a name; null where the kernel has none.
 const ConfigAxis* find_axis(const Implementation& implementation, AxisRole role);
 const ConfigAxis* find_axis(const Implementation& implementation, std::string_view name);
 

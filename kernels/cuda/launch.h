@@ -38,7 +38,8 @@ void launch(CUfunction function, const std::string& name, const LaunchShape& sha
 void clear_bytes(CUstream stream, void* data, u64 bytes, const std::string& what);
 void clear_words(CUstream stream, void* data, u64 words, const std::string& what);
 
-// `Parameters` must be the types of the kernel's parameters: nobody can check that.
+// `Parameters` are the types of the kernel's parameters, which nothing can check: a kernel with
+// more than a few takes one struct, of a header that host and GPU share.
 template <class... Parameters>
 class Kernel {
  public:

@@ -15,11 +15,7 @@ KernelUnit tile_classes_unit() {
   const KernelEntry entry = {.name = "classify_tiles", .threads = kThreads};
   return {.name = "tile-classes",
           .source = "#include \"kernels/device/tile_classes.cuh\"\nusing namespace attnlab;\n" +
-                    kernel_text(entry, 1,
-                                "Tiling tiling, TileOrder order, TileEntry* entries, "
-                                "i32* turn_after",
-                                "device::classify_tiles(params, tiling, order, entries, "
-                                "turn_after)"),
+                    kernel_text(entry, 1, "TileClassesArguments", "device::classify_tiles"),
           .entries = {entry}};
 }
 
@@ -46,8 +42,12 @@ void TileClassifier::operator()(CUstream stream, const Params& params, const Til
   const i64 rows_of_tiles =
       shape.batch * (order == TileOrder::rows_first ? tiling.m_blocks(shape.seqlen_q)
                                                     : tiling.n_blocks(shape.seqlen_k));
-  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(kWarp * rows_of_tiles, kThreads)), params,
-                  tiling, order, entries, turn_after);
+  classify_tiles_(stream, static_cast<u64>(ceil_div<i64>(kWarp * rows_of_tiles, kThreads)),
+                  {.params = params,
+                   .tiling = tiling,
+                   .order = order,
+                   .entries = entries,
+                   .turn_after = turn_after});
 }
 
 }  // namespace attnlab::cuda

@@ -6,8 +6,7 @@
 #include "kernels/api/problem.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/shared/layout.h"
-#include "kernels/shared/params.h"
-#include "kernels/shared/tile_span.h"
+#include "kernels/shared/tile_classes_arguments.h"
 
 namespace attnlab::cuda {
 
@@ -37,7 +36,7 @@ class TileClassifier {
 
  private:
   std::shared_ptr<const Module> module_;
-  Kernel<Params, Tiling, TileOrder, TileEntry*, i32*> classify_tiles_;
+  Kernel<TileClassesArguments> classify_tiles_;
 };
 
 }  // namespace attnlab::cuda

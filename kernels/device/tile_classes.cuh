@@ -3,16 +3,15 @@
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
-#include "kernels/shared/params.h"
-#include "kernels/shared/tile_span.h"
+#include "kernels/shared/tile_classes_arguments.h"
 
 namespace attnlab::device {
 
 // entries, and where it is not null turn_after, the tile of keys that the rows see before this one
 // (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A warp has a row
 // of them, and goes through it from its end, 32 tiles at a time.
-__device__ inline void classify_tiles(const Params& params, const Tiling& tiling, TileOrder order,
-                                      TileEntry* entries, i32* turn_after) {
+__device__ inline void classify_tiles(const TileClassesArguments& arguments) {
+  const auto& [params, tiling, order, entries, turn_after] = arguments;
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
   const u32 n_blocks = static_cast<u32>(tiling.n_blocks(params.shape.seqlen_k));
   const bool rows_first = order == TileOrder::rows_first;

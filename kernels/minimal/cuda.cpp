@@ -42,9 +42,8 @@ using namespace attnlab;
 constexpr minimal::Config kConfig = {.head_dim = )" +
                 dim + R"(};
 extern "C" __global__ void __launch_bounds__(minimal::kBlock, 1)
-forward(const __grid_constant__ Params params, const float* gQ, const float* gK, const float* gV,
-        float* gO, float* gLse) {
-  minimal::forward<kConfig>(params, gQ, gK, gV, gO, gLse);
+forward(const __grid_constant__ minimal::ForwardArguments arguments) {
+  minimal::forward<kConfig>(arguments);
 }
 )",
       .entries = {
@@ -66,13 +65,19 @@ class Prepared : public PreparedKernel {
   void launch(const Tensors& tensors, CUstream stream) const {
     const Params params = cuda::make_params(problem_, tensors);
     const u64 blocks = static_cast<u64>(work_items(row_blocks_grid(params.shape)));
-    forward_(stream, blocks, params, tensors.q, tensors.k, tensors.v, tensors.o, tensors.lse);
+    forward_(stream, blocks,
+             {.params = params,
+              .gQ = static_cast<const float*>(tensors.q),
+              .gK = static_cast<const float*>(tensors.k),
+              .gV = static_cast<const float*>(tensors.v),
+              .gO = static_cast<float*>(tensors.o),
+              .gLse = tensors.lse});
   }
 
  private:
   Problem problem_;
   std::shared_ptr<const cuda::Module> module_;
-  cuda::Kernel<Params, const void*, const void*, const void*, void*, float*> forward_;
+  cuda::Kernel<ForwardArguments> forward_;
 };
 
 // The same tiles in the same order as on the CPU.

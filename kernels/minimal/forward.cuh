@@ -136,8 +136,8 @@ __device__ void add_values(const float (&rP)[kBlock], const MergedSoftmax& merge
 }
 
 template <Config kConfig>
-__device__ void forward(const Params& params, const float* gQ, const float* gK, const float* gV,
-                        float* gO, float* gLse) {
+__device__ void forward(const ForwardArguments& arguments) {
+  const auto& [params, gQ, gK, gV, gO, gLse] = arguments;
   constexpr i32 kQuads = quads(kConfig.head_dim);
   extern __shared__ float4 shared_memory[];
   auto& shared = *reinterpret_cast<SharedMemory<kConfig>*>(shared_memory);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/shared/layout.h"
+#include "kernels/shared/params.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/work_grid.h"
 
@@ -27,5 +28,12 @@ ATTNLAB_HD constexpr i32 quads(i64 head_dim) {
 ATTNLAB_HD constexpr u64 shared_bytes(i64 head_dim) {
   return u64{4} * kBlock * static_cast<u64>(quads(head_dim)) * 16;
 }
+
+// What the kernel gets of a launch, the same for the host and the GPU: its one parameter.
+struct ForwardArguments {
+  Params params;
+  const float *gQ, *gK, *gV;
+  float *gO, *gLse;
+};
 
 }  // namespace attnlab::minimal

@@ -138,9 +138,11 @@ __device__ inline bool is_beyond_lse(const Workspace& workspace, const BackwardB
 }
 
 template <class T, BackwardConfig kConfig, bool kFromMAndL>
-__device__ void backward(const Params& params, const Workspace& workspace, const T* gQ, const T* gK,
-                         const T* gV, const T* gO, const T* gDO, T* gDQ, T* gDK, T* gDV) {
+__device__ void backward(const BackwardArguments<T>& arguments) {
   using namespace device;
+  const Params& params = arguments.params;
+  const Workspace& workspace = arguments.workspace;
+  const auto [gQ, gK, gV, gO, gDO, gDQ, gDK, gDV] = arguments.tensors;
   using Parts = BackwardParts<kConfig>;
   using Scores = typename Parts::Scores;
   using Keys = typename Parts::Keys;

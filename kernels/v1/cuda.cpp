@@ -143,16 +143,30 @@ class Prepared : public PreparedKernel {
       return static_cast<u64>(problem_.batch * of_an_entry);
     };
     if (problem_.runs_forward()) {
-      forward_(stream, heads(problem_.num_heads_q), params,
-               workspace_of(tensors, params, cuda::tiling_of(forward_config_), stream), tensors.q,
-               tensors.k, tensors.v, tensors.o, tensors.lse);
+      forward_(
+          stream, heads(problem_.num_heads_q),
+          {.params = params,
+           .workspace = workspace_of(tensors, params, cuda::tiling_of(forward_config_), stream),
+           .tensors = {.gQ = tensors.q,
+                       .gK = tensors.k,
+                       .gV = tensors.v,
+                       .gO = tensors.o,
+                       .gLse = tensors.lse}});
     }
     if (problem_.runs_backward()) {
-      const Workspace workspace =
-          workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream);
+      const BackwardArguments<void> arguments = {
+          .params = params,
+          .workspace = workspace_of(tensors, params, cuda::tiling_of(backward_config_), stream),
+          .tensors = {.gQ = tensors.q,
+                      .gK = tensors.k,
+                      .gV = tensors.v,
+                      .gO = tensors.o,
+                      .gDO = tensors.dout,
+                      .gDQ = tensors.dq,
+                      .gDK = tensors.dk,
+                      .gDV = tensors.dv}};
       for (const auto* kernel : {&backward_, &backward_from_m_and_l_}) {
-        (*kernel)(stream, heads(problem_.num_heads_kv), params, workspace, tensors.q, tensors.k,
-                  tensors.v, tensors.o, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
+        (*kernel)(stream, heads(problem_.num_heads_kv), arguments);
       }
     }
   }
@@ -166,8 +180,8 @@ class Prepared : public PreparedKernel {
     void* const statistics = cuda::behind(entries, parts_.entries);
     void* const sums = cuda::behind(statistics, parts_.statistics);
     const i64 row_tiles = problem_.batch * tiling.m_blocks(problem_.seqlen_q);
-    find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsWarps)), params, tiling,
-                 visits);
+    find_visits_(stream, static_cast<u64>(ceil_div<i64>(row_tiles, kVisitsWarps)),
+                 {.params = params, .tiling = tiling, .visits = visits});
     Workspace workspace = {
         .visits = visits, .sums = static_cast<float*>(sums), .saves = tensors.saved != nullptr};
     if (classify_tiles_) {
@@ -190,11 +204,9 @@ class Prepared : public PreparedKernel {
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> visits_module_, forward_module_, backward_module_;
-  cuda::Kernel<Params, Tiling, RowVisits*> find_visits_;
-  cuda::Kernel<Params, Workspace, const void*, const void*, const void*, void*, float*> forward_;
-  cuda::Kernel<Params, Workspace, const void*, const void*, const void*, const void*, const void*,
-               void*, void*, void*>
-      backward_, backward_from_m_and_l_;
+  cuda::Kernel<VisitsArguments> find_visits_;
+  cuda::Kernel<ForwardArguments<void>> forward_;
+  cuda::Kernel<BackwardArguments<void>> backward_, backward_from_m_and_l_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 

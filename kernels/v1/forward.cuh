@@ -112,9 +112,11 @@ __device__ inline KeyTile seen_keys(const Params& params, const Workspace& works
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const Params& params, const Workspace& workspace, const T* gQ, const T* gK,
-                        const T* gV, T* gO, float* gLse) {
+__device__ void forward(const ForwardArguments<T>& arguments) {
   using namespace device;
+  const Params& params = arguments.params;
+  const Workspace& workspace = arguments.workspace;
+  const auto [gQ, gK, gV, gO, gLse] = arguments.tensors;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kThreads = kConfig.warps() * kWarp;
   constexpr i32 kSplits = kConfig.splits;

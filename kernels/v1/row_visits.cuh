@@ -10,8 +10,9 @@
 namespace attnlab::v1 {
 
 // visits (batch, m_blocks): a warp a tile of rows, which looks at 32 tiles of keys at a time.
-__device__ inline void find_visits(const Params& params, const Tiling& tiling, RowVisits* visits) {
+__device__ inline void find_visits(const VisitsArguments& arguments) {
   using device::kWarp;
+  const auto& [params, tiling, visits] = arguments;
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
   const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp;
   const i32 lane = static_cast<i32>(threadIdx.x % kWarp);

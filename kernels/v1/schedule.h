@@ -7,6 +7,7 @@
 
 #include "kernels/shared/layout.h"
 #include "kernels/shared/mask.h"
+#include "kernels/shared/params.h"
 #include "kernels/shared/tile.h"
 #include "kernels/shared/tile_span.h"
 #include "kernels/shared/warp_grid.h"
@@ -279,6 +280,36 @@ struct Workspace {
   // (batch, num_heads_q): 1 where lse does not hold the logits of all rows.
   i32* beyond_lse = nullptr;
   bool saves = false;  // a backward follows, which wants m and l
+};
+
+// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
+// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
+// they are used, they give the compiler other registers.
+template <class T>
+struct ForwardArguments {
+  Params params;
+  Workspace workspace;
+  struct {
+    const T *gQ, *gK, *gV;
+    T* gO;
+    float* gLse;
+  } tensors;
+};
+
+template <class T>
+struct BackwardArguments {
+  Params params;
+  Workspace workspace;
+  struct {
+    const T *gQ, *gK, *gV, *gO, *gDO;
+    T *gDQ, *gDK, *gDV;
+  } tensors;
+};
+
+struct VisitsArguments {
+  Params params;
+  Tiling tiling;
+  RowVisits* visits;
 };
 
 }  // namespace attnlab::v1

@@ -57,9 +57,11 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
 // zero, and the first turn at them is that of the last tile of keys that the rows see. Eight lanes
 // a row.
 template <class T, BackwardConfig kConfig>
-__device__ void prepare_rows(const Params& params, const WorkGrid& grid,
-                             const BackwardWorkspace& workspace, const T* gO, const T* gDO,
-                             const float* gLse) {
+__device__ void prepare_rows(const PrepareArguments<T>& arguments) {
+  const Params& params = arguments.params;
+  const WorkGrid& grid = arguments.grid;
+  const BackwardWorkspace& workspace = arguments.workspace;
+  const auto [gO, gDO, gLse] = arguments.tensors;
   using namespace device;
   constexpr i32 kLanes = 8;
   constexpr i32 kThreads = kConfig.warps * kWarp;
@@ -231,10 +233,11 @@ __device__ bool is_beyond_lse(const Shape& shape, const WorkGrid& grid,
 // dK and dV of a tile of keys, and its part of dQ, if it is this kernel that has its heads: the one
 // that computes P from lse, or the one that computes it from what the forward saved.
 template <class T, BackwardConfig kConfig, bool kFromSaved>
-__device__ void backward_of_keys(const Params& params, const WorkGrid& grid,
-                                 const BackwardWorkspace& workspace, i64 index, const T* gQ,
-                                 const T* gK, const T* gV, const T* gDO, const float* gLse,
-                                 const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
+__device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 index) {
+  const Params& params = arguments.params;
+  const WorkGrid& grid = arguments.grid;
+  const BackwardWorkspace& workspace = arguments.workspace;
+  const auto [gQ, gK, gV, gDO, gLse, gDK, gDV, gSaved] = arguments.tensors;
   using namespace device;
   using Parts = BackwardParts<kConfig>;
   using Scores = typename Parts::Scores;
@@ -434,21 +437,17 @@ __device__ void backward_of_keys(const Params& params, const WorkGrid& grid,
 }
 
 template <class T, BackwardConfig kConfig>
-__device__ void backward(const Params& params, const WorkGrid& grid,
-                         const BackwardWorkspace& workspace, const T* gQ, const T* gK, const T* gV,
-                         const T* gDO, const float* gLse, T* gDK, T* gDV) {
-  backward_of_keys<T, kConfig, false>(params, grid, workspace,
-                                      next_tile<kConfig>(workspace, 0, blockIdx.x), gQ, gK, gV, gDO,
-                                      gLse, nullptr, gDK, gDV);
+__device__ void backward(const BackwardArguments<T>& arguments) {
+  backward_of_keys<T, kConfig, false>(arguments,
+                                      next_tile<kConfig>(arguments.workspace, 0, blockIdx.x));
 }
 
 // A block has one tile of keys after another, since there is seldom any.
 template <class T, BackwardConfig kConfig>
-__device__ void backward_from_saved(const Params& params, const WorkGrid& grid,
-                                    const BackwardWorkspace& workspace, const T* gQ, const T* gK,
-                                    const T* gV, const T* gDO, const float* gLse,
-                                    const OnlineSoftmax* gSaved, T* gDK, T* gDV) {
-  const Shape& shape = params.shape;
+__device__ void backward_from_saved(const BackwardArguments<T>& arguments) {
+  const Shape& shape = arguments.params.shape;
+  const WorkGrid& grid = arguments.grid;
+  const BackwardWorkspace& workspace = arguments.workspace;
   const i64 row_tiles =
       grid.batch * shape.num_heads_q * ceil_div<i64>(shape.seqlen_q, kConfig.block_m);
   bool beyond_lse = false;
@@ -459,16 +458,18 @@ __device__ void backward_from_saved(const Params& params, const WorkGrid& grid,
   for (i64 own = blockIdx.x;; own += gridDim.x) {
     const i64 index = next_tile<kConfig>(workspace, 1, own);
     if (index >= work_items(grid)) return;
-    backward_of_keys<T, kConfig, true>(params, grid, workspace, index, gQ, gK, gV, gDO, gLse,
-                                       gSaved, gDK, gDV);
+    backward_of_keys<T, kConfig, true>(arguments, index);
     __syncthreads();  // all are done with shared memory
   }
 }
 
 // dQ = softmax_scale * sum, of a tile of rows.
 template <class T, BackwardConfig kConfig>
-__device__ void finish_rows(const Params& params, const WorkGrid& grid,
-                            const BackwardWorkspace& workspace, T* gDQ) {
+__device__ void finish_rows(const FinishArguments<T>& arguments) {
+  const Params& params = arguments.params;
+  const WorkGrid& grid = arguments.grid;
+  const BackwardWorkspace& workspace = arguments.workspace;
+  T* const gDQ = arguments.gDQ;
   using namespace device;
   using Part = typename BackwardParts<kConfig>::Rows;
   constexpr TileShape kTile = backward_tiles(kConfig).q;

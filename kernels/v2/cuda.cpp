@@ -170,8 +170,16 @@ class Prepared : public PreparedKernel {
                          entries, nullptr);
     }
     const WorkGrid grid = forward_grid(problem_, params.shape, forward_config_);
-    forward_(stream, blocks_of(grid), params, grid, entries, tensors.q, tensors.k, tensors.v,
-             tensors.o, tensors.lse, tensors.saved);
+    forward_(stream, blocks_of(grid),
+             {.params = params,
+              .grid = grid,
+              .entries = entries,
+              .tensors = {.gQ = tensors.q,
+                          .gK = tensors.k,
+                          .gV = tensors.v,
+                          .gO = tensors.o,
+                          .gLse = tensors.lse,
+                          .gSaved = static_cast<OnlineSoftmax*>(tensors.saved)}});
   }
 
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
@@ -183,15 +191,28 @@ class Prepared : public PreparedKernel {
       (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.entries,
                          workspace.turn_after);
     }
-    prepare_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.o, tensors.dout,
-                  tensors.lse);
-    backward_(stream, blocks_of(keys), params, keys, workspace, tensors.q, tensors.k, tensors.v,
-              tensors.dout, tensors.lse, tensors.dk, tensors.dv);
+    prepare_rows_(stream, blocks_of(rows),
+                  {.params = params,
+                   .grid = rows,
+                   .workspace = workspace,
+                   .tensors = {.gO = tensors.o, .gDO = tensors.dout, .gLse = tensors.lse}});
+    const BackwardArguments<void> arguments = {
+        .params = params,
+        .grid = keys,
+        .workspace = workspace,
+        .tensors = {.gQ = tensors.q,
+                    .gK = tensors.k,
+                    .gV = tensors.v,
+                    .gDO = tensors.dout,
+                    .gLse = tensors.lse,
+                    .gDK = tensors.dk,
+                    .gDV = tensors.dv,
+                    .gSaved = static_cast<const OnlineSoftmax*>(tensors.saved)}};
+    backward_(stream, blocks_of(keys), arguments);
     const u64 at_once = static_cast<u64>(max(1, multiprocessors_));
-    backward_from_saved_(stream, min(blocks_of(keys), at_once), params, keys, workspace, tensors.q,
-                         tensors.k, tensors.v, tensors.dout, tensors.lse, tensors.saved, tensors.dk,
-                         tensors.dv);
-    finish_rows_(stream, blocks_of(rows), params, rows, workspace, tensors.dq);
+    backward_from_saved_(stream, min(blocks_of(keys), at_once), arguments);
+    finish_rows_(stream, blocks_of(rows),
+                 {.params = params, .grid = rows, .workspace = workspace, .gDQ = tensors.dq});
   }
 
   static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
@@ -226,18 +247,10 @@ class Prepared : public PreparedKernel {
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
-  cuda::Kernel<Params, WorkGrid, const TileEntry*, const void*, const void*, const void*, void*,
-               float*, void*>
-      forward_;
-  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const float*>
-      prepare_rows_;
-  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const void*,
-               const void*, const float*, void*, void*>
-      backward_;
-  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, const void*, const void*, const void*,
-               const void*, const float*, const void*, void*, void*>
-      backward_from_saved_;
-  cuda::Kernel<Params, WorkGrid, BackwardWorkspace, void*> finish_rows_;
+  cuda::Kernel<ForwardArguments<void>> forward_;
+  cuda::Kernel<PrepareArguments<void>> prepare_rows_;
+  cuda::Kernel<BackwardArguments<void>> backward_, backward_from_saved_;
+  cuda::Kernel<FinishArguments<void>> finish_rows_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 

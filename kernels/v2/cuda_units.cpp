@@ -1,7 +1,5 @@
 #include "kernels/v2/cuda_units.h"
 
-#include <string>
-
 namespace attnlab::v2 {
 namespace {
 
@@ -38,12 +36,8 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   return {.name = unit_name("v2-forward", dtype, fields),
           .source = cuda::unit_header("kernels/v2/forward.cuh", dtype) +
                     config_text("v2::ForwardConfig", fields) +
-                    kernel_text(entry, config.blocks,
-                                "WorkGrid grid, const TileEntry* entries, const T* gQ, "
-                                "const T* gK, const T* gV, T* gO, float* gLse, "
-                                "OnlineSoftmax* gSaved",
-                                "v2::forward<T, kConfig>(params, grid, entries, gQ, gK, gV, gO, "
-                                "gLse, gSaved)"),
+                    kernel_text(entry, config.blocks, "v2::ForwardArguments<T>",
+                                "v2::forward<T, kConfig>"),
           .entries = {entry}};
 }
 
@@ -59,27 +53,17 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   const KernelEntry finish = {.name = "finish_rows",
                               .threads = threads,
                               .dynamic_shared_bytes = static_cast<u64>(tiles.q.bytes())};
-  const std::string shared =
-      "WorkGrid grid, const __grid_constant__ v2::BackwardWorkspace workspace, ";
-  const std::string inputs =
-      "const T* gQ, const T* gK, const T* gV, const T* gDO, const float* gLse";
   const cuda::ConfigFields fields = fields_of(config);
   return {.name = unit_name("v2-backward", dtype, fields),
           .source = cuda::unit_header("kernels/v2/backward.cuh", dtype) +
                     config_text("v2::BackwardConfig", fields) +
-                    kernel_text(prepare, streaming_blocks(config),
-                                shared + "const T* gO, const T* gDO, const float* gLse",
-                                "v2::prepare_rows<T, kConfig>(params, grid, workspace, gO, gDO, "
-                                "gLse)") +
-                    kernel_text(from_lse, config.blocks, shared + inputs + ", T* gDK, T* gDV",
-                                "v2::backward<T, kConfig>(params, grid, workspace, gQ, gK, gV, "
-                                "gDO, gLse, gDK, gDV)") +
-                    kernel_text(from_saved, 1,
-                                shared + inputs + ", const OnlineSoftmax* gSaved, T* gDK, T* gDV",
-                                "v2::backward_from_saved<T, kConfig>(params, grid, workspace, gQ, "
-                                "gK, gV, gDO, gLse, gSaved, gDK, gDV)") +
-                    kernel_text(finish, 1, shared + "T* gDQ",
-                                "v2::finish_rows<T, kConfig>(params, grid, workspace, gDQ)"),
+                    kernel_text(prepare, streaming_blocks(config), "v2::PrepareArguments<T>",
+                                "v2::prepare_rows<T, kConfig>") +
+                    kernel_text(from_lse, config.blocks, "v2::BackwardArguments<T>",
+                                "v2::backward<T, kConfig>") +
+                    kernel_text(from_saved, 1, "v2::BackwardArguments<T>",
+                                "v2::backward_from_saved<T, kConfig>") +
+                    kernel_text(finish, 1, "v2::FinishArguments<T>", "v2::finish_rows<T, kConfig>"),
           .entries = {prepare, from_lse, from_saved, finish}};
 }
 

@@ -85,9 +85,11 @@ __device__ inline ForwardBlock forward_block(const Params& params, const WorkGri
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const Params& params, const WorkGrid& grid, const TileEntry* entries,
-                        const T* gQ, const T* gK, const T* gV, T* gO, float* gLse,
-                        OnlineSoftmax* gSaved) {
+__device__ void forward(const ForwardArguments<T>& arguments) {
+  const Params& params = arguments.params;
+  const WorkGrid& grid = arguments.grid;
+  const TileEntry* const entries = arguments.entries;
+  const auto [gQ, gK, gV, gO, gLse, gSaved] = arguments.tensors;
   using namespace device;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;

@@ -7,7 +7,9 @@
 #pragma once
 
 #include "kernels/shared/mask.h"
+#include "kernels/shared/params.h"
 #include "kernels/shared/shape.h"
+#include "kernels/shared/softmax.h"
 #include "kernels/shared/tile.h"
 #include "kernels/shared/tile_span.h"
 #include "kernels/shared/warp_grid.h"
@@ -156,6 +158,54 @@ struct BackwardWorkspace {
   // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the one before it,
   // because no block pattern leaves any out.
   i32* turn_after = nullptr;
+};
+
+// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
+// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
+// they are used, they give the compiler other registers.
+template <class T>
+struct ForwardArguments {
+  Params params;
+  WorkGrid grid;
+  const TileEntry* entries;  // (batch, m_blocks, n_blocks); null: no block pattern
+  struct {
+    const T *gQ, *gK, *gV;
+    T* gO;
+    float* gLse;
+    OnlineSoftmax* gSaved;  // null: no backward follows
+  } tensors;
+};
+
+template <class T>
+struct PrepareArguments {
+  Params params;
+  WorkGrid grid;
+  BackwardWorkspace workspace;
+  struct {
+    const T *gO, *gDO;
+    const float* gLse;
+  } tensors;
+};
+
+template <class T>
+struct BackwardArguments {
+  Params params;
+  WorkGrid grid;
+  BackwardWorkspace workspace;
+  struct {
+    const T *gQ, *gK, *gV, *gDO;
+    const float* gLse;
+    T *gDK, *gDV;
+    const OnlineSoftmax* gSaved;
+  } tensors;
+};
+
+template <class T>
+struct FinishArguments {
+  Params params;
+  WorkGrid grid;
+  BackwardWorkspace workspace;
+  T* gDQ;
 };
 
 }  // namespace attnlab::v2

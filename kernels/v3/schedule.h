@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/shared/mask.h"
+#include "kernels/shared/params.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/tensor_map.h"
 #include "kernels/shared/tile.h"
@@ -107,5 +108,22 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .q_stages = config.q_stages,
           .own_o = config.own_o};
 }
+
+// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
+// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
+// they are used, they give the compiler other registers.
+template <class T>
+struct ForwardArguments {
+  Params params;
+  WorkGrid grid;
+  ForwardMaps maps;
+  const TileEntry* entries;  // (batch, m_blocks, n_blocks); null: no block pattern
+  u32* next_item;            // which item is the next to be claimed; null: each block has its own
+  struct {
+    const T *gQ, *gK, *gV;
+    T* gO;
+    float* gLse;
+  } tensors;
+};
 
 }  // namespace attnlab::v3
