@@ -3,6 +3,7 @@
 // that knows whether the build has CUDA.
 #include <stdexcept>
 
+#include "kernels/api/calculator.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/diagnosis.h"
 #include "kernels/api/peaks.h"
@@ -15,6 +16,7 @@
 #include "kernels/cpu/telemetry.h"
 #include "kernels/cpu/tile_ops.h"
 #if ATTNLAB_WITH_CUDA
+#include "kernels/cuda/calculator.h"
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/diagnose.h"
@@ -78,6 +80,15 @@ Telemetry& telemetry_of([[maybe_unused]] const Device& device) {
   if (device.backend == Backend::cuda) return cuda::telemetry_of(device);
 #endif
   return cpu::telemetry();
+}
+
+std::unique_ptr<Calculator> make_calculator(const Device& device,
+                                            [[maybe_unused]] KernelUnit unit) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::make_calculator(device, unit);
+#endif
+  throw std::runtime_error("a " + std::string(to_string(device.backend)) +
+                           " device does not compute references: the oracle does, on processors");
 }
 
 std::vector<Ceiling> measure_peaks(const Device& device,

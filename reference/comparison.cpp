@@ -1,6 +1,7 @@
 #include "reference/comparison.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -18,6 +19,42 @@ double rounding_unit(Dtype dtype, double value) {
   return std::abs(static_cast<double>(back) - static_cast<double>(r));
 }
 
+// One row, and where its worst element and one that is not 0 are.
+struct RowComparison {
+  Statistics statistics;
+  Element worst, not_zero;
+};
+
+RowComparison compare_row(const Problem& problem, const ComparedRow& row, const float* got) {
+  const Expected& expected = *row.expected;
+  RowComparison result;
+  Statistics& statistics = result.statistics;
+  Element element = row.place;
+  double largest = -1.0;
+  for (Eigen::Index d = 0; d < problem.head_dim; ++d) {
+    element.column = d;
+    element.got = got[d];
+    element.want = expected.value(row.index, d);
+    const double error = element.error();
+    if (error > largest) {
+      result.worst = element;
+      largest = error;
+    }
+    if (row.must_be_zero && element.got != 0.0) result.not_zero = element;
+    const double twin_error = static_cast<double>(expected.twin(row.index, d)) - element.want;
+    statistics.kernel.add(error);
+    statistics.twin.add(std::abs(twin_error));
+    if (expected.delta_error.size() > 0) statistics.delta.add(expected.delta_error(row.index, d));
+    statistics.kernel_along += (element.got - element.want) * element.want;
+    statistics.twin_along += twin_error * element.want;
+    statistics.sum_of_squares += element.want * element.want;
+    statistics.unit = std::max(statistics.unit, rounding_unit(problem.dtype, element.want));
+  }
+  statistics.end_row(static_cast<double>(expected.sizes(row.index)),
+                     static_cast<double>(problem.head_dim));
+  return result;
+}
+
 }  // namespace
 
 double Element::error() const {
@@ -32,14 +69,18 @@ std::string number(double value) {
   return text;
 }
 
+std::string place_of(const Element& element, bool with_row) {
+  std::string text =
+      "batch " + std::to_string(element.batch) + " head " + std::to_string(element.head);
+  if (!with_row) return text;
+  text += (element.side == Side::query ? " row " : " key ") + std::to_string(element.row);
+  return element.column < 0 ? text : text + " column " + std::to_string(element.column);
+}
+
 std::string describe(const Element& element, const Problem& problem) {
   if (!element.exists()) return problem.id();
-  std::string text =
-      "batch " + std::to_string(element.batch) + " head " + std::to_string(element.head) +
-      (element.side == Side::query ? " row " : " key ") + std::to_string(element.row);
-  if (element.column >= 0) text += " column " + std::to_string(element.column);
-  return text + ": got " + number(element.got) + ", want " + number(element.want) + ", bound " +
-         number(element.bound) + "; " + problem.id();
+  return place_of(element) + ": got " + number(element.got) + ", want " + number(element.want) +
+         ", bound " + number(element.bound) + "; " + problem.id();
 }
 
 double ratio(double numerator, double denominator, double at_zero) {
@@ -47,43 +88,48 @@ double ratio(double numerator, double denominator, double at_zero) {
   return numerator == 0.0 ? at_zero : kInfinite;
 }
 
-void Errors::add(double error) {
-  largest = std::max(largest, error);
-  sum += error;
-  sum_of_squares += error * error;
+void Worst::take(const Held& other, const Element& at) {
+  // A share that is NaN is taken, and stays: it fails.
+  if (place.exists() && !(other.share() > held.share()) && !std::isnan(other.share())) return;
+  if (std::isnan(held.share())) return;
+  held = other;
+  place = at;
 }
 
-Comparison compare(const Problem& problem, const void* tensor,
+void ComparisonSum::add(const Statistics& row, const Element& worst, const Element& not_zero) {
+  if (row_.exists() && (worst.batch != row_.batch || worst.head != row_.head)) end_slice();
+  row_ = worst;
+  row_.column = -1;
+  if (!result_.worst.exists() || worst.error() > result_.worst.error()) result_.worst = worst;
+  if (not_zero.exists()) result_.not_zero = not_zero;
+  result_.row.take(hold_row(row, precision_), row_);
+  slice_.merge(row);
+}
+
+void ComparisonSum::end_slice() {
+  result_.slice.take(hold_slope(slice_, precision_), row_);
+  result_.all.merge(slice_);
+  slice_ = {};
+}
+
+Comparison ComparisonSum::end() {
+  if (row_.exists()) end_slice();
+  return result_;
+}
+
+Comparison compare(const Problem& problem, const Precision& precision, const void* tensor,
                    const std::vector<ComparedRow>& rows) {
-  Comparison all;
+  ComparisonSum sum(precision);
   std::vector<float> got(static_cast<std::size_t>(problem.head_dim));
   for (const ComparedRow& row : rows) {
-    const Expected& expected = *row.expected;
-    Element element = row.place;
-    read_elements(problem.dtype, tensor,
-                  row_offset(problem, element.side, element.batch, element.head, element.row),
-                  problem.head_dim, got.data());
-    for (Eigen::Index d = 0; d < problem.head_dim; ++d) {
-      element.column = d;
-      element.got = got[static_cast<std::size_t>(d)];
-      element.want = expected.value(row.index, d);
-      const double error = element.error();
-      if (!all.worst.exists() || error > all.kernel.largest) all.worst = element;
-      if (row.must_be_zero && element.got != 0.0) all.not_zero = element;
-      all.kernel.add(error);
-      all.twin.add(std::abs(static_cast<double>(expected.twin(row.index, d)) - element.want));
-      if (expected.delta_error.size() > 0) all.delta.add(expected.delta_error(row.index, d));
-      all.unit = std::max(all.unit, rounding_unit(problem.dtype, element.want));
-      all.sum_of_squares += element.want * element.want;
-    }
-    const auto size = static_cast<double>(expected.sizes(row.index));
-    if (size > 0.0) {
-      all.rows += 1.0;
-      all.elements += static_cast<double>(problem.head_dim);
-    }
-    all.largest_size = std::max(all.largest_size, size);
+    read_elements(
+        problem.dtype, tensor,
+        row_offset(problem, row.place.side, row.place.batch, row.place.head, row.place.row),
+        problem.head_dim, got.data());
+    const RowComparison compared = compare_row(problem, row, got.data());
+    sum.add(compared.statistics, compared.worst, compared.not_zero);
   }
-  return all;
+  return sum.end();
 }
 
 }  // namespace attnlab::reference

@@ -1,12 +1,13 @@
 // The elements of one tensor beside the oracle's: the numbers that the tolerance rule weighs.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "reference/bounds.h"
 #include "reference/oracle.h"
+#include "reference/statistics.h"
 #include "reference/storage.h"
 
 namespace attnlab::reference {
@@ -29,20 +30,12 @@ struct Element {
 
 // "batch 0 head 1 row 5 column 3: got ..., want ..., bound ...; " and the problem's id.
 std::string describe(const Element& element, const Problem& problem);
+// "batch 0 head 1", with " row 5" (or key) where `with_row`, and " column 3" where it has one.
+std::string place_of(const Element& element, bool with_row = true);
 std::string number(double value);
 
 // 0 / 0 is `at_zero`; anything else over 0 is infinite.
 double ratio(double numerator, double denominator, double at_zero);
-
-// How large many errors are.
-struct Errors {
-  double largest = 0.0;
-  double sum = 0.0;
-  double sum_of_squares = 0.0;
-
-  void add(double error);
-  double norm() const { return std::sqrt(sum_of_squares); }
-};
 
 // One row (of dk, dv: key) that is compared: row `index` of what the oracle expects.
 struct ComparedRow {
@@ -52,19 +45,42 @@ struct ComparedRow {
   bool must_be_zero = false;  // it sees nothing, or nobody sees it
 };
 
-struct Comparison {
-  Errors kernel, twin, delta;
-  Element worst;                // of the largest error
-  Element not_zero;             // one that is not 0 where it must be, if any
-  double unit = 0.0;            // u
-  double largest_size = 0.0;    // A'
-  double sum_of_squares = 0.0;  // of what is expected
-  double rows = 0.0;            // whose sizes are not 0: the others are sums of nothing
-  double elements = 0.0;        // of those rows
+// A figure that a bound holds, of the row or slice where it uses the largest share of the bound.
+struct Worst {
+  Held held;
+  Element place;  // no column; of a slice: its first compared row
+
+  void take(const Held& other, const Element& at);
 };
 
-// `tensor` (o, dq, dk or dv) in the given rows.
-Comparison compare(const Problem& problem, const void* tensor,
+struct Comparison {
+  Statistics all;
+  Element worst;     // of the largest error
+  Element not_zero;  // one that is not 0 where it must be, if any
+  Worst row, slice;  // by hold_row() and hold_slope()
+};
+
+// Adds up the rows of a tensor; those of one slice follow one another.
+class ComparisonSum {
+ public:
+  explicit ComparisonSum(const Precision& precision) : precision_(precision) {}
+
+  // A row that has ended, and its largest error; `not_zero` exists where an element had to be 0.
+  void add(const Statistics& row, const Element& worst, const Element& not_zero);
+  // Of all rows that were added; once.
+  Comparison end();
+
+ private:
+  void end_slice();
+
+  Precision precision_;
+  Comparison result_;
+  Statistics slice_;
+  Element row_;  // the last one
+};
+
+// `tensor` (o, dq, dk or dv) in the given rows; those of one slice stand together.
+Comparison compare(const Problem& problem, const Precision& precision, const void* tensor,
                    const std::vector<ComparedRow>& rows);
 
 }  // namespace attnlab::reference

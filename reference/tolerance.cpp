@@ -31,13 +31,8 @@ constexpr double kWorstScoreError = 0x1p-10 + 0x1p-22;
 // How much larger than the twin's the error of an lse may be.
 constexpr double kLseFactor = 2.0;
 
-// One output tensor, as the kernel left it, and the constants of its rule.
-struct Output {
-  const char* name;
-  const void* data;
-  double max_factor;  // how much larger than the twin's the largest error may be
-  const char* empty;  // which rows must be 0
-};
+// How much larger than the twin's the largest error may be.
+double max_factor(const std::string& tensor) { return tensor == "o" ? 2.0 : 3.0; }
 
 // Share of the rows (keys) of a tensor that are compared.
 double coverage(const Problem& problem, Side side, std::size_t compared) {
@@ -50,9 +45,47 @@ double coverage(const Problem& problem, Side side, std::size_t compared) {
   return ratio(static_cast<double>(compared), all, 1.0);
 }
 
-Verdict judge_output(const Problem& problem, Products products, const Output& output, Side side,
-                     const std::vector<ComparedRow>& rows) {
-  Comparison all = compare(problem, output.data, rows);
+// A bound that failed: which, and the sentence about it. No sentence: none failed.
+struct Failure {
+  const char* bound = "";
+  std::string text;
+};
+
+std::string above(const Held& held) {
+  return number(held.figure) + " is above " + number(held.allowed);
+}
+
+// The first of the bounds of rows and slopes that does not hold.
+Failure sharp_failure(const Problem& problem, const std::string& name, const Comparison& compared,
+                      const Held& slope) {
+  if (!compared.row.held.holds()) {
+    return {"row", name + ": " + place_of(compared.row.place) + ": norm of errors " +
+                       above(compared.row.held) + "; " + problem.id()};
+  }
+  const auto of_slope = [&](const std::string& where, const Held& held) {
+    return name + where + ": |slope - 1| on the reference " + above(held) + "; " + problem.id();
+  };
+  if (!slope.holds()) return {"slope", of_slope("", slope)};
+  if (!compared.slice.held.holds()) {
+    return {"slice_slope",
+            of_slope(" of " + place_of(compared.slice.place, false), compared.slice.held)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Precision precision_of(const Problem& problem, Products products, Side side) {
+  const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
+  const std::int64_t length = side == Side::query ? problem.seqlen_k : group * problem.seqlen_q;
+  return {.dtype = problem.dtype, .products = products, .length = static_cast<double>(length)};
+}
+
+Verdict judge_comparison(const Problem& problem, Products products, const Output& output,
+                         Comparison compared, std::size_t rows) {
+  const Precision precision = precision_of(problem, products, output.side);
+  const Statistics& all = compared.all;
+  const Held slope = hold_slope(all, precision);
   const double norm = std::sqrt(all.sum_of_squares);
   const double few_rows = kRoundings * rounding_error(problem.dtype, products, all.largest_size) /
                           std::max(1.0, all.rows);
@@ -63,35 +96,56 @@ Verdict judge_output(const Problem& problem, Products products, const Output& ou
   const double norm_bound =
       kMeanFactor * all.twin.norm() + all.delta.norm() + floor * std::sqrt(elements);
 
-  Verdict verdict = {.tensor = output.name, .max_abs = all.kernel.largest};
+  const std::string name = output.name;
+  Verdict verdict = {.tensor = name, .max_abs = all.kernel.largest};
   verdict.rel_fro = ratio(all.kernel.norm(), norm, 0.0);
   verdict.ratio_to_twin = ratio(all.kernel.largest, std::max(all.twin.largest, all.unit), 1.0);
   verdict.rms_to_twin = ratio(all.kernel.norm(), all.twin.norm(), 1.0);
-  verdict.bound = output.max_factor * all.twin.largest + 2.0 * all.unit +
+  verdict.bound = max_factor(name) * all.twin.largest + 2.0 * all.unit +
                   kMaxFloor * all.largest_size + few_rows + kDeltaFactor * all.delta.largest;
-  verdict.coverage = coverage(problem, side, rows.size());
-  all.worst.bound = verdict.bound;
-  const std::string name = output.name;
-  if (!(verdict.coverage > 0.0)) {
-    verdict.message = name + ": nothing was compared; " + problem.id();
-  } else if (!(verdict.max_abs <= verdict.bound)) {
-    verdict.message = name + ": " + describe(all.worst, problem);
-  } else if (all.not_zero.exists()) {
-    verdict.message = name + " of a " + output.empty + ": " + describe(all.not_zero, problem);
-  } else if (!(mean <= mean_bound)) {
-    verdict.message = name + ": mean |error| " + number(mean) + " is above " + number(mean_bound) +
-                      "; largest at " + describe(all.worst, problem);
-  } else if (!(all.kernel.norm() <= norm_bound)) {
-    verdict.message = name + ": relative Frobenius error " + number(verdict.rel_fro) +
-                      " is above " + number(ratio(norm_bound, norm, 0.0)) + "; largest at " +
-                      describe(all.worst, problem);
+  verdict.coverage = coverage(problem, output.side, rows);
+  if (rows > 0) {
+    verdict.row_share = compared.row.held.share();
+    verdict.slope_share = slope.share();
+    verdict.slice_slope_share = compared.slice.held.share();
   }
-  if (!verdict.message.empty()) return verdict;
-  if (const std::string nan = find_nan(problem, name, side, output.data); !nan.empty()) {
-    verdict.message = nan + "; " + problem.id();
+  compared.worst.bound = verdict.bound;
+  const auto fail = [&](const char* bound, const std::string& message) {
+    verdict.failed_bound = bound;
+    verdict.message = message;
+  };
+  const std::string largest = "; largest at " + describe(compared.worst, problem);
+  if (!(verdict.coverage > 0.0)) {
+    fail("coverage", name + ": nothing was compared; " + problem.id());
+  } else if (!(verdict.max_abs <= verdict.bound)) {
+    fail("max", name + ": " + describe(compared.worst, problem));
+  } else if (compared.not_zero.exists()) {
+    const std::string empty =
+        output.side == Side::query ? "row that sees nothing" : "key that nobody sees";
+    fail("zero", name + " of a " + empty + ": " + describe(compared.not_zero, problem));
+  } else if (!(mean <= mean_bound)) {
+    fail("mean", name + ": mean |error| " + above({mean, mean_bound}) + largest);
+  } else if (!(all.kernel.norm() <= norm_bound)) {
+    fail("norm", name + ": relative Frobenius error " +
+                     above({verdict.rel_fro, ratio(norm_bound, norm, 0.0)}) + largest);
+  } else if (const Failure sharp = sharp_failure(problem, name, compared, slope);
+             !sharp.text.empty()) {
+    fail(sharp.bound, sharp.text);
+  } else if (const std::string nan = find_nan(problem, name, output.side, output.data);
+             !nan.empty()) {
+    fail("nan", nan + "; " + problem.id());
   }
   verdict.pass = verdict.message.empty();
   return verdict;
+}
+
+namespace {
+
+Verdict judge_output(const Problem& problem, const References& references, const Output& output,
+                     const std::vector<ComparedRow>& rows) {
+  const Precision precision = precision_of(problem, references.products, output.side);
+  return judge_comparison(problem, references.products, output,
+                          compare(problem, precision, output.data, rows), rows.size());
 }
 
 // o or dq.
@@ -108,7 +162,7 @@ Verdict judge_rows(const Problem& problem, const References& references, const O
                       .must_be_zero = reference.lse(index) == -kInfinite});
     }
   }
-  return judge_output(problem, references.products, output, Side::query, rows);
+  return judge_output(problem, references, output, rows);
 }
 
 // dk or dv.
@@ -127,8 +181,10 @@ Verdict judge_columns(const Problem& problem, const References& references, cons
                       .must_be_zero = !reference.seen[i]});
     }
   }
-  return judge_output(problem, references.products, output, Side::key, rows);
+  return judge_output(problem, references, output, rows);
 }
+
+}  // namespace
 
 Verdict judge_lse(const Problem& problem, const float* lse, const References& references) {
   Errors errors;
@@ -164,17 +220,18 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
   verdict.bound = largest.bound;
   verdict.coverage = coverage(problem, Side::query, rows);
   if (!(verdict.coverage > 0.0)) {
+    verdict.failed_bound = "coverage";
     verdict.message = "lse: nothing was compared; " + problem.id();
   } else if (!(worst_ratio <= 1.0)) {
+    verdict.failed_bound = "max";
     verdict.message = "lse: " + describe(worst, problem);
   } else if (const std::string nan = find_nan_in_lse(problem, lse); !nan.empty()) {
+    verdict.failed_bound = "nan";
     verdict.message = nan + "; " + problem.id();
   }
   verdict.pass = verdict.message.empty();
   return verdict;
 }
-
-}  // namespace
 
 double lse_share(const References& references) {
   if (references.products == Products::storage) return 0.0;
@@ -198,27 +255,21 @@ double lse_bound(double score_bound, double share) {
 
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references) {
-  constexpr const char* kSeesNothing = "row that sees nothing";
-  constexpr const char* kUnseen = "key that nobody sees";
   std::vector<Verdict> verdicts;
   if (problem.pass != Pass::bwd) {
     verdicts.push_back(
-        judge_rows(problem, references,
-                   {.name = "o", .data = tensors.o, .max_factor = 2.0, .empty = kSeesNothing},
-                   &RowReference::o));
+        judge_rows(problem, references, {.name = "o", .data = tensors.o}, &RowReference::o));
     if (tensors.lse != nullptr) verdicts.push_back(judge_lse(problem, tensors.lse, references));
   }
   if (problem.pass == Pass::fwd) return verdicts;
   verdicts.push_back(
-      judge_rows(problem, references,
-                 {.name = "dq", .data = tensors.dq, .max_factor = 3.0, .empty = kSeesNothing},
-                 &RowReference::dq));
-  verdicts.push_back(judge_columns(
-      problem, references, {.name = "dk", .data = tensors.dk, .max_factor = 3.0, .empty = kUnseen},
-      &ColumnReference::dk));
-  verdicts.push_back(judge_columns(
-      problem, references, {.name = "dv", .data = tensors.dv, .max_factor = 3.0, .empty = kUnseen},
-      &ColumnReference::dv));
+      judge_rows(problem, references, {.name = "dq", .data = tensors.dq}, &RowReference::dq));
+  verdicts.push_back(judge_columns(problem, references,
+                                   {.name = "dk", .data = tensors.dk, .side = Side::key},
+                                   &ColumnReference::dk));
+  verdicts.push_back(judge_columns(problem, references,
+                                   {.name = "dv", .data = tensors.dv, .side = Side::key},
+                                   &ColumnReference::dv));
   return verdicts;
 }
 

@@ -61,8 +61,10 @@
 // these problems, which are short; of kernels that truncate factors to TF32 o in one of 4.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
+#include "reference/comparison.h"
 #include "reference/oracle.h"
 #include "reference/verdict.h"
 
@@ -74,6 +76,22 @@ namespace attnlab::reference {
 // also where nothing is compared.
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references);
+
+// One output tensor, as the kernel left it in memory of the process.
+struct Output {
+  const char* name;  // o, dq, dk or dv
+  const void* data;
+  Side side = Side::query;
+};
+
+// What an element of an output sums, and in which precision.
+Precision precision_of(const Problem& problem, Products products, Side side);
+
+// The rule of o, dq, dk and dv for what was compared: so many rows (dk, dv: keys).
+Verdict judge_comparison(const Problem& problem, Products products, const Output& output,
+                         Comparison compared, std::size_t rows);
+// That of lse: every row of the references is compared.
+Verdict judge_lse(const Problem& problem, const float* lse, const References& references);
 
 // What |error| of an lse is held to, by the score_bound of its row and the share of it that the
 // rounding of scores may cost: 0 unless products are in TF32.

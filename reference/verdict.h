@@ -16,8 +16,14 @@ struct Verdict {
   std::optional<double> rms_to_twin;
   double bound = 0.0;     // what max_abs is held to (lse: of the row that has max_abs)
   double coverage = 0.0;  // share of the tensor's rows (dk, dv: keys) that were compared
+  // How much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the tensor
+  // and of its slices; above 1 one fails. lse: none.
+  std::optional<double> row_share, slope_share, slice_slope_share;
   bool pass = false;
-  std::string message;  // of a failure: coordinate, got, want, bound
+  // Of a failure: which bound, "coverage", "max", "zero", "mean", "norm", "row", "slope",
+  // "slice_slope" or "nan".
+  std::string failed_bound;
+  std::string message;  // of a failure: where, what was found, what is allowed
 };
 
 }  // namespace attnlab::reference

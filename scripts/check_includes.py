@@ -121,6 +121,9 @@ def device_zone(path):
         project = kernels("shared", "ptx", "device")
         project += (f"kernels/{own}/*.cuh", f"kernels/{own}/schedule.h")
         return Zone(1, project, std=False, system=False)
+    if path in ("reference/device_arguments.h", "reference/device_kernels.cuh"):
+        project = ("kernels/shared/philox.h", "kernels/shared/convert.h")
+        return Zone(3, project + ("reference/device_arguments.h",), std=False, system=False)
     for folder, visible in (
         ("shared", ("shared",)),
         ("ptx", ("shared", "ptx")),

@@ -28,6 +28,8 @@ struct KernelUnit {
   std::vector<std::string> options;  // beside those that every unit gets
   // Its registers must not spill and ptxas must have nothing to say (C7508, ...): else it fails.
   bool must_be_clean = true;
+  // Its headers are those that are built in, whatever --kernel-sources says: a judge's.
+  bool always_built_in = false;
 };
 
 // What the compiler's log says of an entry.

@@ -5,6 +5,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda/library.h"
 
@@ -117,6 +118,37 @@ void Blas::run(const Gemm& gemm, const GemmTypes& types, const void* left, const
       data_type(types.result), gemm.result.row_stride, gemm.result.batch_stride, gemm.batch,
       compute_type(types), CUBLAS_GEMM_DEFAULT);
   check(status, describe(gemm));
+}
+
+template <class Scalar>
+void Blas::multiply(const MatrixProduct& product, const Scalar* left, const Scalar* right,
+                    Scalar* result) {
+  constexpr bool kIsDouble = std::is_same_v<Scalar, double>;
+  constexpr cudaDataType_t kType = kIsDouble ? CUDA_R_64F : CUDA_R_32F;
+  const Scalar one = 1, beta = product.adds ? Scalar{1} : Scalar{0};
+  const auto operation = [](bool is_transposed) {
+    return is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  };
+  const i64 left_stride = product.left_is_transposed ? product.rows : product.inner;
+  const i64 right_stride = product.right_is_transposed ? product.inner : product.columns;
+  const cublasStatus_t status =
+      cublas().gemm(static_cast<cublasHandle_t>(handle_), operation(product.right_is_transposed),
+                    operation(product.left_is_transposed), product.columns, product.rows,
+                    product.inner, &one, right, kType, right_stride, 0, left, kType, left_stride, 0,
+                    &beta, result, kType, product.columns, 0, 1,
+                    kIsDouble ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  check(status, "a product (" + std::to_string(product.rows) + ", " +
+                    std::to_string(product.inner) + ") x (" + std::to_string(product.inner) + ", " +
+                    std::to_string(product.columns) + ")");
+}
+
+void Blas::run(const MatrixProduct& product, const double* left, const double* right,
+               double* result) {
+  multiply(product, left, right, result);
+}
+
+void Blas::run(const MatrixProduct& product, const float* left, const float* right, float* result) {
+  multiply(product, left, right, result);
 }
 
 void Blas::run(const Gemm& gemm, const GemmTypes& types, const void* addresses) {

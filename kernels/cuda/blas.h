@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "kernels/api/calculator.h"
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 #include "kernels/cuda/handles.h"
@@ -74,12 +75,20 @@ class Blas {
   void run(const Gemm& gemm, const GemmTypes& types, const void* left, const void* right,
            void* result);
 
+  // A product in double, or in fp32, of matrices that lie without gaps. Asynchronous; throws
+  // likewise.
+  void run(const MatrixProduct& product, const double* left, const double* right, double* result);
+  void run(const MatrixProduct& product, const float* left, const float* right, float* result);
+
   // The same for any number of groups, whose matrices begin where `addresses`, in memory of the
   // device, says: those of all left factors, then of all right ones, then of all results.
   void run(const Gemm& gemm, const GemmTypes& types, const void* addresses);
 
  private:
   explicit Blas(void* handle) : handle_(handle) {}
+  template <class Scalar>
+  void multiply(const MatrixProduct& product, const Scalar* left, const Scalar* right,
+                Scalar* result);
   void* handle_;  // cublasHandle_t
 };
 

@@ -23,7 +23,8 @@ struct Inputs {
 
 Inputs inputs_of(const KernelUnit& unit, const std::string& arch) {
   Inputs inputs;
-  inputs.headers = kernel_sources().included_by(unit.source);
+  const KernelSources& sources = unit.always_built_in ? built_in_sources() : kernel_sources();
+  inputs.headers = sources.included_by(unit.source);
   inputs.options = {"-std=c++20", "--gpu-architecture=" + arch, "--ptxas-options=-v",
                     compiler_settings().debug ? "-G" : "-lineinfo"};
   inputs.options.insert(inputs.options.end(), unit.options.begin(), unit.options.end());

@@ -99,4 +99,9 @@ const KernelSources& kernel_sources() {
   return sources;
 }
 
+const KernelSources& built_in_sources() {
+  static const KernelSources sources = KernelSources::built_in();
+  return sources;
+}
+
 }  // namespace attnlab::cuda

@@ -29,6 +29,8 @@ class KernelSources {
 
 // Of compiler_settings(): those of $ATTNLAB_KERNEL_SOURCES where no folder is set.
 const KernelSources& kernel_sources();
+// What is built in, whatever the settings say.
+const KernelSources& built_in_sources();
 
 // What the build puts into the program (scripts/embed_kernels.cmake).
 struct EmbeddedSource {

@@ -1,0 +1,62 @@
+#include "reference/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attnlab::reference {
+namespace {
+
+// How much larger than the twin's the error of a row may be.
+constexpr double kRowFactor = 4.0;
+// How large an error of delta may be beside its expected size.
+constexpr double kDeltaFactor = 3.0;
+// Of A', what any order of summation may lose in one row, and along r.
+constexpr double kRowFloor = 0x1p-18;
+constexpr double kSlopeFloor = 0x1p-19;
+// Roundings to the storage type that a lucky twin may lack: of P or dS, and of the result.
+constexpr double kRoundings = 2.0;
+// Slope that fp32 itself may have.
+constexpr double kScaleFloor = 0x1p-20;
+// What a tensor core may cut off a sum, relative to it, for each 8 products.
+constexpr double kCutOff = 0x1p-23;
+constexpr double kProductsOfOneStep = 8.0;
+
+double cut_off(const Precision& precision) {
+  const bool rounds = precision.dtype == Dtype::f32 && precision.products == Products::storage;
+  return rounds ? 0.0 : kCutOff * precision.length / kProductsOfOneStep;
+}
+
+}  // namespace
+
+double Held::share() const {
+  if (figure == 0.0) return 0.0;
+  return allowed == 0.0 ? std::numeric_limits<double>::infinity() : figure / allowed;
+}
+
+Held hold_row(const Statistics& row, const Precision& precision) {
+  const double luck =
+      kRoundings * rounding_error(precision.dtype, precision.products, row.largest_size);
+  const double of_elements = 2.0 * row.unit + kRowFloor * row.largest_size;
+  return {.figure = row.kernel.norm(),
+          .allowed = kRowFactor * row.twin.norm() + of_elements * std::sqrt(row.elements) +
+                     kDeltaFactor * row.delta.norm() + luck};
+}
+
+Held hold_slope(const Statistics& rows, const Precision& precision) {
+  if (!(rows.sum_of_squares > 0.0)) return {.figure = rows.kernel_along};
+  const double count = std::max(1.0, rows.rows);
+  const double row_elements = std::max(1.0, rows.elements / count);
+  const double e = rounding_error(precision.dtype, precision.products, rows.largest_size) /
+                   std::max(rows.largest_size, std::numeric_limits<double>::min());
+  const double sizes = std::sqrt(rows.size_rows);
+  const double luck = kRoundings * e * sizes / (count * std::sqrt(row_elements));
+  const double allowed = 2.0 * std::abs(rows.twin_along) + kRowFactor * std::sqrt(rows.twin_rows) +
+                         kDeltaFactor * std::sqrt(rows.delta_rows) + kSlopeFloor * sizes + luck +
+                         kRoundings * e * std::sqrt(rows.value_rows) / count +
+                         (kScaleFloor + cut_off(precision)) * rows.sum_of_squares;
+  return {.figure = std::abs(rows.kernel_along) / rows.sum_of_squares,
+          .allowed = allowed / rows.sum_of_squares};
+}
+
+}  // namespace attnlab::reference

@@ -1,0 +1,52 @@
+// The bounds of rows and of slopes: pure functions from statistics to what was found and what is
+// allowed. They are sharp where the bounds of reference/tolerance.h, which go by the largest
+// element and by norms over everything, let a bias or a wrong row through.
+//
+//   row    ||x - r|| <= 4 ||t - r|| + (2u + 2^-18 A') sqrt(d) + 3 ||D|| + 2e A'
+//          of each row, all terms of its own: its d elements, its A', its u.
+//   slope  |sum (x - r) r| / sum r^2, which is |slope - 1| of x on r, of a tensor and of each
+//   slice:
+//          <= (2 |sum (t - r) r| + 4 R(t - r) + 3 R(D) + 2^-19 R(A') + 2e R(A') / (rows sqrt(d))
+//              + 2e R(r) + (2^-20 + b) sum r^2) / sum r^2
+//          with R(y) the root of the sum over rows of (||y|| ||r||)^2.
+//
+// An error of one row may lie along r as a whole (one weight of the softmax that is rounded), so
+// within a row it is bounded by norms; rows round independently, so they add up as roots of squares
+// do, and the bound falls as 1 / sqrt(rows) where a bias does not. 2e A' is for the twin's luck: of
+// few elements its errors may be 0 exactly. 2^-20 sum r^2 is for what fp32 scales a tensor by.
+// Nothing here goes by the order in which a kernel adds, but one thing does: tensor cores cut off
+// what they add to a sum, always toward 0. b = 2^-23 length / 8 allows one unit in the last place
+// of fp32 for each 8 products of a sum of `length`, in 16-bit types and TF32; in f32, where sums
+// round to nearest, b = 0.
+#pragma once
+
+#include "reference/statistics.h"
+#include "reference/storage.h"
+
+namespace attnlab::reference {
+
+// What tensors and products are rounded to, and the largest number of products that an element of
+// the tensor sums: keys of o and dq, query rows of all heads that share the key of dk and dv.
+struct Precision {
+  Dtype dtype = Dtype::f32;
+  Products products = Products::storage;
+  double length = 0.0;
+};
+
+// A figure and what it is held to.
+struct Held {
+  double figure = 0.0;
+  double allowed = 0.0;
+
+  // False if either is NaN.
+  bool holds() const { return figure <= allowed; }
+  // Of what is allowed, how much is used: 0 of nothing, infinite where nothing is allowed.
+  double share() const;
+};
+
+// Of one row, ended.
+Held hold_row(const Statistics& row, const Precision& precision);
+// Of a slice or a tensor. Where r is 0 everywhere there is no slope: 0 of 0.
+Held hold_slope(const Statistics& rows, const Precision& precision);
+
+}  // namespace attnlab::reference

@@ -1,0 +1,212 @@
+#include "reference/device_reference.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "reference/comparison.h"
+#include "reference/mask.h"
+#include "reference/rounding.h"
+#include "reference/tolerance.h"
+
+namespace attnlab::reference {
+namespace {
+
+using device::DeltaForm;
+
+constexpr std::int64_t kRowsOfBlock = 8;  // of device::compare(), a warp each
+
+Errors errors(const device::ErrorSums& sums) {
+  return {.largest = sums.largest, .sum = sums.sum, .sum_of_squares = sums.sum_of_squares};
+}
+
+Statistics statistics_of(const device::RowStatistics& row, std::int64_t columns) {
+  Statistics statistics = {.kernel = errors(row.kernel),
+                           .twin = errors(row.twin),
+                           .delta = errors(row.delta),
+                           .kernel_along = row.kernel_along,
+                           .twin_along = row.twin_along,
+                           .sum_of_squares = row.sum_of_squares,
+                           .unit = row.unit};
+  statistics.end_row(row.size, static_cast<double>(columns));
+  return statistics;
+}
+
+Element element_of(Element row, std::int64_t column, double got, double want) {
+  row.column = column;
+  row.got = got;
+  row.want = want;
+  return row;
+}
+
+}  // namespace
+
+std::vector<Group> all_groups(const Problem& problem) {
+  std::vector<Group> groups;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t head = 0; head < problem.num_heads_kv; ++head) groups.push_back({b, head});
+  }
+  return groups;
+}
+
+DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, Products products,
+                                 const std::vector<Group>& groups, Runtime& runtime,
+                                 Calculator& calculator, std::int64_t chunk_elements)
+    : problem_(problem),
+      inputs_(inputs),
+      runtime_(runtime),
+      calculator_(calculator),
+      has_delta_(rounds_delta(problem.dtype, products)) {
+  if (products == Products::tf32 && problem.dtype != Dtype::f32) {
+    throw std::invalid_argument(std::string("products in TF32 are of f32, and the problem is of ") +
+                                to_string(problem.dtype));
+  }
+  rows_.products = products;
+  make_places(groups);
+  expected_.lse = {runtime, num_rows_};
+  expected_.lse.write(std::vector<double>(static_cast<std::size_t>(num_rows_),
+                                          -std::numeric_limits<double>::infinity()));
+  expected_.lse_twin = {runtime, num_rows_};
+  expected_.score_bounds = {runtime, num_rows_};
+  expected_.score_bounds.clear();
+  const std::int64_t head_dim = problem.head_dim;
+  expected_.o = {runtime, num_rows_, head_dim, false};
+  if (problem.pass != Pass::fwd) {
+    expected_.seen = {runtime, num_keys_};
+    expected_.seen.clear();
+    expected_.dq = {runtime, num_rows_, head_dim, has_delta_};
+    expected_.dk = {runtime, num_keys_, head_dim, has_delta_};
+    expected_.dv = {runtime, num_keys_, head_dim, false};
+  }
+  DeviceWork work(problem_, inputs_, products, runtime, calculator, chunk_elements);
+  for (const HeadPlace& place : places_) {
+    if (rows_in_memory(problem_, place.batch) * keys_in_memory(problem_, place.batch) > 0) {
+      work.queue(place, expected_);
+    }
+  }
+  read_rows();
+}
+
+void DeviceReference::make_places(const std::vector<Group>& groups) {
+  const std::int64_t sharing = problem_.num_heads_q / problem_.num_heads_kv;
+  for (const Group& group : groups) {
+    const std::int64_t rows = rows_in_memory(problem_, group.batch);
+    for (std::int64_t i = 0; i < sharing; ++i) {
+      places_.push_back({.batch = group.batch,
+                         .head = group.head_kv * sharing + i,
+                         .first_row = num_rows_,
+                         .first_key = num_keys_,
+                         .opens_keys = i == 0});
+      num_rows_ += rows;
+    }
+    num_keys_ += keys_in_memory(problem_, group.batch);
+  }
+}
+
+void DeviceReference::read_rows() {
+  const std::vector<double> lse = expected_.lse.read();
+  const std::vector<float> twin = expected_.lse_twin.read();
+  const std::vector<float> bounds = expected_.score_bounds.read();
+  for (const HeadPlace& place : places_) {
+    const std::int64_t rows = rows_in_memory(problem_, place.batch);
+    RowReference& reference = rows_.rows.emplace_back();
+    reference.sample = {.batch = place.batch, .head = place.head, .rows = {}};
+    reference.sample.rows.resize(static_cast<std::size_t>(rows));
+    std::iota(reference.sample.rows.begin(), reference.sample.rows.end(), 0);
+    reference.lse = Eigen::Map<const Eigen::VectorXd>(lse.data() + place.first_row, rows);
+    reference.lse_twin = Eigen::Map<const Eigen::VectorXf>(twin.data() + place.first_row, rows);
+    reference.score_bound =
+        Eigen::Map<const Eigen::VectorXf>(bounds.data() + place.first_row, rows);
+  }
+}
+
+std::vector<Verdict> DeviceReference::judge(const Tensors& outputs, const Tensors& host) {
+  std::vector<Verdict> verdicts;
+  const auto judge_one = [&](const Output& output, const void* data, const DeviceExpected& expected,
+                             device::DeltaForm delta_form, double scale) {
+    const auto rows =
+        compare(output.side, expected, has_delta_ ? delta_form : DeltaForm::none, scale, data);
+    verdicts.push_back(
+        judge_comparison(problem_, rows_.products, output, join(output.side, rows), rows.size()));
+  };
+  const double scale = problem_.scale();
+  if (problem_.pass != Pass::bwd) {
+    judge_one({.name = "o", .data = host.o}, outputs.o, expected_.o, DeltaForm::none, 1.0);
+    if (host.lse != nullptr) verdicts.push_back(judge_lse(problem_, host.lse, rows_));
+  }
+  if (problem_.pass == Pass::fwd) return verdicts;
+  judge_one({.name = "dq", .data = host.dq}, outputs.dq, expected_.dq, DeltaForm::signed_sum,
+            scale);
+  judge_one({.name = "dk", .data = host.dk, .side = Side::key}, outputs.dk, expected_.dk,
+            DeltaForm::sum_of_squares, scale);
+  judge_one({.name = "dv", .data = host.dv, .side = Side::key}, outputs.dv, expected_.dv,
+            DeltaForm::none, 1.0);
+  return verdicts;
+}
+
+// Of all rows (keys) of the groups, in their order.
+std::vector<device::RowStatistics> DeviceReference::compare(Side side,
+                                                            const DeviceExpected& expected,
+                                                            device::DeltaForm delta_form,
+                                                            double scale, const void* output) {
+  const bool of_rows = side == Side::query;
+  const DeviceArray<device::RowStatistics> statistics(runtime_, of_rows ? num_rows_ : num_keys_);
+  for (const HeadPlace& place : places_) {
+    if (!of_rows && !place.opens_keys) continue;
+    const std::int64_t count =
+        of_rows ? rows_in_memory(problem_, place.batch) : keys_in_memory(problem_, place.batch);
+    if (count == 0) continue;
+    const std::int64_t head = of_rows ? place.head : kv_head(problem_, place.head);
+    const std::int64_t first = of_rows ? place.first_row : place.first_key;
+    const std::int64_t at = first * problem_.head_dim;
+    const device::CompareArguments arguments = {
+        .got = element(output, problem_.dtype, row_offset(problem_, side, place.batch, head, 0)),
+        .stored = stored_as(problem_.dtype),
+        .delta_form = delta_form,
+        .stride = row_stride(problem_, side),
+        .rows = count,
+        .columns = problem_.head_dim,
+        .scale = scale,
+        .value = expected.value.get() + at,
+        .twin = expected.twin.get() + at,
+        .sizes = expected.sizes.get() + at,
+        .delta = delta_form == DeltaForm::none ? nullptr : expected.delta.get() + at,
+        .lse = of_rows ? expected_.lse.get() + first : nullptr,
+        .seen = of_rows ? nullptr : expected_.seen.get() + first,
+        .statistics = statistics.get() + first};
+    calculator_.launch("compare",
+                       static_cast<std::uint64_t>((count + kRowsOfBlock - 1) / kRowsOfBlock),
+                       &arguments);
+  }
+  return statistics.read();
+}
+
+Comparison DeviceReference::join(Side side,
+                                 const std::vector<device::RowStatistics>& statistics) const {
+  const bool of_rows = side == Side::query;
+  ComparisonSum sum(precision_of(problem_, rows_.products, side));
+  std::size_t next = 0;
+  for (const HeadPlace& place : places_) {
+    if (!of_rows && !place.opens_keys) continue;
+    const std::int64_t count =
+        of_rows ? rows_in_memory(problem_, place.batch) : keys_in_memory(problem_, place.batch);
+    Element row = {.side = side,
+                   .batch = place.batch,
+                   .head = of_rows ? place.head : kv_head(problem_, place.head)};
+    for (row.row = 0; row.row < count; ++row.row) {
+      const device::RowStatistics& of_row = statistics[next++];
+      const Element not_zero = of_row.not_zero_column < 0 ? Element{}
+                                                          : element_of(row, of_row.not_zero_column,
+                                                                       of_row.not_zero_got, 0.0);
+      sum.add(statistics_of(of_row, problem_.head_dim),
+              element_of(row, of_row.worst_column, of_row.worst_got, of_row.worst_want), not_zero);
+    }
+  }
+  return sum.end();
+}
+
+}  // namespace attnlab::reference

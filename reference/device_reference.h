@@ -1,0 +1,65 @@
+// The reference on a device: attention in double, materialized some rows of a slice at a time, with
+// its twin and the sums that the tolerance rule weighs, for every element of every output. So a
+// kernel is held to all that it computes, at sizes at which the oracle can look at a few rows
+// alone. The oracle judges it on small shapes (tests/gpu/device_reference_test.cpp).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/api/calculator.h"
+#include "kernels/api/problem.h"
+#include "kernels/api/runtime.h"
+#include "kernels/api/tensors.h"
+#include "reference/comparison.h"
+#include "reference/device_work.h"
+#include "reference/references.h"
+#include "reference/verdict.h"
+
+namespace attnlab::reference {
+
+// One K/V head of an entry, with the query heads that share it.
+struct Group {
+  std::int64_t batch = 0;
+  std::int64_t head_kv = 0;
+};
+std::vector<Group> all_groups(const Problem& problem);
+
+class DeviceReference {
+ public:
+  // Makes the references of all outputs of problem.pass in some groups, each at most once. q, k, v
+  // and, unless problem.pass is fwd, dout of `inputs` lie in memory of `runtime`, on whose device
+  // the calculator computes device_reference_unit(). Both outlive the object. Throws std::bad_alloc
+  // where memory is short, and what make_references() throws. Matrices of scores have
+  // `chunk_elements` at a time, or one row.
+  DeviceReference(const Problem& problem, const Tensors& inputs, Products products,
+                  const std::vector<Group>& groups, Runtime& runtime, Calculator& calculator,
+                  std::int64_t chunk_elements = kChunkElements);
+
+  // As reference::judge() does with all rows and keys of the groups. `outputs` lie in memory of the
+  // runtime, `host` are the same outputs in that of the process.
+  std::vector<Verdict> judge(const Tensors& outputs, const Tensors& host);
+
+  // What is expected of lse in all rows, and of which rows of which slices; the matrices are empty.
+  const References& rows() const { return rows_; }
+
+ private:
+  std::vector<device::RowStatistics> compare(Side side, const DeviceExpected& expected,
+                                             device::DeltaForm delta_form, double scale,
+                                             const void* output);
+  Comparison join(Side side, const std::vector<device::RowStatistics>& statistics) const;
+  void make_places(const std::vector<Group>& groups);
+  void read_rows();
+
+  Problem problem_;
+  Tensors inputs_;
+  Runtime& runtime_;
+  Calculator& calculator_;
+  bool has_delta_;
+  std::vector<HeadPlace> places_;  // of all heads, those that share keys one after another
+  std::int64_t num_rows_ = 0, num_keys_ = 0;
+  DeviceOutputs expected_;
+  References rows_;
+};
+
+}  // namespace attnlab::reference

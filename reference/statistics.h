@@ -1,0 +1,45 @@
+// What the bounds of a tensor are judged by: sums and maxima over the elements of a row (of dk and
+// dv: a key), of a (batch, head) slice or of a tensor. Plain data, so that whoever compares
+// elements, on whatever device, fills the same struct; statistics of two parts are merged by adding
+// sums and taking the larger of maxima. x is the kernel's element, r the reference's, t the twin's.
+#pragma once
+
+#include <cmath>
+
+namespace attnlab::reference {
+
+// How large many errors are.
+struct Errors {
+  double largest = 0.0;
+  double sum = 0.0;
+  double sum_of_squares = 0.0;
+
+  void add(double error);
+  void merge(const Errors& other);
+  double norm() const { return std::sqrt(sum_of_squares); }
+};
+
+struct Statistics {
+  Errors kernel;                // |x - r|; infinite where either is not finite and they differ
+  Errors twin;                  // |t - r|
+  Errors delta;                 // D of reference/tolerance.h
+  double kernel_along = 0.0;    // sum (x - r) r
+  double twin_along = 0.0;      // sum (t - r) r
+  double sum_of_squares = 0.0;  // of r
+  double unit = 0.0;            // u, the largest
+  // Filled in when a row ends:
+  double largest_size = 0.0;  // A'
+  double rows = 0.0;          // whose sizes are not 0: the others are sums of nothing
+  double elements = 0.0;      // of those rows
+  // Sums over rows of the square of: the row's norm of r times that of what may be wrong in it.
+  double twin_rows = 0.0;   // ||t - r||
+  double delta_rows = 0.0;  // ||D||
+  double value_rows = 0.0;  // ||r||
+  double size_rows = 0.0;   // A' of the row, as if all of its elements had it: A' sqrt(elements)
+
+  // The row ends; `size` is its A'. Once, after all elements of the row and before merge().
+  void end_row(double size, double row_elements);
+  void merge(const Statistics& other);
+};
+
+}  // namespace attnlab::reference

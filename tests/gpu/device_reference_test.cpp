@@ -1,0 +1,293 @@
+// The reference on a device says what the oracle says of every element, on shapes that the oracle
+// can look at as a whole, and judges outputs as it does.
+#include "reference/device_reference.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/lengths.h"
+#include "harness/tensors/arena.h"
+#include "harness/tensors/inputs.h"
+#include "kernels/shared/convert.h"
+#include "reference/oracle.h"
+#include "reference/tolerance.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using reference::Expected;
+using reference::Products;
+using reference::Side;
+using reference::Verdict;
+
+struct ReferenceCase {
+  const char* name;
+  Problem problem;
+  Products products = Products::storage;
+};
+
+void PrintTo(const ReferenceCase& what, std::ostream* stream) { *stream << what.name; }
+
+// The same output in memory of the process and of the device.
+class OutputPair {
+ public:
+  OutputPair(Arena& arena, Dtype dtype, std::string name, std::uint64_t bytes)
+      : runtime_(arena.runtime()),
+        dtype_(dtype),
+        host_(bytes),
+        device_(arena.allocate(std::move(name), bytes)) {}
+
+  void set(std::int64_t index, double value) {
+    const auto single = static_cast<float>(value);
+    if (dtype_ == Dtype::f32) return put(index, single);
+    put(index, dtype_ == Dtype::f16 ? f16_from_f32(single) : bf16_from_f32(single));
+  }
+  void send() { runtime_.write(device_.get(), host_.data(), host_.size()); }
+
+  void* host() { return host_.data(); }
+  void* device() { return device_.get(); }
+
+ private:
+  template <class T>
+  void put(std::int64_t index, T value) {
+    std::memcpy(host_.data() + index * static_cast<std::int64_t>(sizeof value), &value,
+                sizeof value);
+  }
+
+  Runtime& runtime_;
+  Dtype dtype_;
+  std::vector<std::byte> host_;
+  Arena::Buffer device_;
+};
+
+class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<ReferenceCase> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    problem_ = GetParam().problem;
+    problem_.lengths = make_lengths(problem_);
+    calculator_ = make_calculator(gpu(), reference::device_reference_unit());
+    arena_ = std::make_unique<Arena>(runtime());
+    inputs_ = std::make_unique<Inputs>(*arena_, problem_, InputKind::normal, 7, 2);
+    const Products products = GetParam().products;
+    oracle_ = reference::make_references(
+        problem_, inputs_->host(),
+        reference::choose_samples(problem_, std::int64_t{1} << 40, problem_.seed), 2, products);
+    device_ = std::make_unique<reference::DeviceReference>(problem_, inputs_->tensors(), products,
+                                                           reference::all_groups(problem_),
+                                                           runtime(), *calculator_, kChunkElements);
+  }
+
+  // What the oracle expects of the outputs, rounded to the storage type.
+  void make_outputs() {
+    const auto make = [&](const char* name, Dtype dtype, std::uint64_t bytes) {
+      return std::make_unique<OutputPair>(*arena_, dtype, name, bytes);
+    };
+    o_ = make("o", problem_.dtype, bytes_like_q(problem_));
+    lse_ = make("lse", Dtype::f32, bytes_of_lse(problem_));
+    dq_ = make("dq", problem_.dtype, bytes_like_q(problem_));
+    dk_ = make("dk", problem_.dtype, bytes_like_k(problem_));
+    dv_ = make("dv", problem_.dtype, bytes_like_k(problem_));
+    for (const reference::RowReference& rows : oracle_.rows) {
+      const reference::Sample& at = rows.sample;
+      for (std::size_t i = 0; i < at.rows.size(); ++i) {
+        const auto index = static_cast<Eigen::Index>(i);
+        lse_->set(reference::lse_offset(problem_, at.batch, at.head, at.rows[i]), rows.lse(index));
+        set_row(*o_, rows.o, index, Side::query, at.batch, at.head, at.rows[i]);
+        if (problem_.pass == Pass::fwd) continue;
+        set_row(*dq_, rows.dq, index, Side::query, at.batch, at.head, at.rows[i]);
+      }
+    }
+    for (const reference::ColumnReference& keys : oracle_.columns) {
+      const reference::ColumnSample& at = keys.sample;
+      for (std::size_t i = 0; i < at.keys.size(); ++i) {
+        const auto index = static_cast<Eigen::Index>(i);
+        set_row(*dk_, keys.dk, index, Side::key, at.batch, at.head_kv, at.keys[i]);
+        set_row(*dv_, keys.dv, index, Side::key, at.batch, at.head_kv, at.keys[i]);
+      }
+    }
+  }
+  void set_row(OutputPair& output, const Expected& expected, Eigen::Index index, Side side,
+               std::int64_t batch, std::int64_t head, std::int64_t row) {
+    const std::int64_t first = reference::row_offset(problem_, side, batch, head, row);
+    for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
+      output.set(first + d, expected.value(index, d));
+    }
+  }
+
+  Tensors outputs(bool on_device) const {
+    const auto data = [&](OutputPair& output) {
+      return on_device ? output.device() : output.host();
+    };
+    return {.o = data(*o_),
+            .lse = static_cast<float*>(data(*lse_)),
+            .dq = data(*dq_),
+            .dk = data(*dk_),
+            .dv = data(*dv_)};
+  }
+
+  // On the device, and by the oracle.
+  std::vector<Verdict> judge_on_device() {
+    for (OutputPair* output : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
+      output->send();
+    }
+    return device_->judge(outputs(true), outputs(false));
+  }
+  std::vector<Verdict> judge_by_oracle() {
+    return reference::judge(problem_, outputs(false), oracle_);
+  }
+
+  void expect_the_rows();
+  void expect_the_weights();
+  void expect_refusals();
+
+  // Three chunks of rows, the last of them short.
+  static constexpr std::int64_t kChunkElements = 16 * 45;
+
+  Problem problem_;
+  std::unique_ptr<Calculator> calculator_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Inputs> inputs_;
+  reference::References oracle_;
+  std::unique_ptr<reference::DeviceReference> device_;
+  std::unique_ptr<OutputPair> o_, lse_, dq_, dk_, dv_;
+};
+
+void DeviceReferenceTest::expect_the_rows() {
+  const std::vector<reference::RowReference>& rows = device_->rows().rows;
+  ASSERT_EQ(rows.size(), oracle_.rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const reference::RowReference& want = oracle_.rows[i];
+    ASSERT_EQ(rows[i].sample.batch, want.sample.batch);
+    ASSERT_EQ(rows[i].sample.head, want.sample.head);
+    ASSERT_EQ(rows[i].sample.rows, want.sample.rows);
+    for (Eigen::Index row = 0; row < want.lse.size(); ++row) {
+      const double size = 1.0 + static_cast<double>(want.score_bound(row));
+      if (std::isinf(want.lse(row))) {
+        EXPECT_EQ(rows[i].lse(row), want.lse(row)) << row;
+        EXPECT_EQ(rows[i].lse_twin(row), want.lse_twin(row)) << row;
+        EXPECT_EQ(rows[i].score_bound(row), 0.0f) << row;
+        continue;
+      }
+      EXPECT_NEAR(rows[i].lse(row), want.lse(row), 1e-13 * size) << row;
+      EXPECT_NEAR(rows[i].score_bound(row), want.score_bound(row), 1e-5 * size) << row;
+    }
+  }
+}
+
+// Errors of outputs that are right but for one rounding, and of the twin, are the same numbers.
+void DeviceReferenceTest::expect_the_weights() {
+  make_outputs();
+  const std::vector<Verdict> got = judge_on_device(), want = judge_by_oracle();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(want[i].tensor);
+    EXPECT_TRUE(want[i].pass) << want[i].message;
+    EXPECT_TRUE(got[i].pass) << got[i].message;
+    EXPECT_EQ(got[i].tensor, want[i].tensor);
+    EXPECT_EQ(got[i].coverage, 1.0);
+    EXPECT_NEAR(got[i].max_abs, want[i].max_abs, 1e-9 + 1e-3 * want[i].max_abs);
+    EXPECT_NEAR(got[i].rel_fro, want[i].rel_fro, 1e-11 + 1e-3 * want[i].rel_fro);
+    // The twins' sums have other orders, so their errors are alike, not the same.
+    EXPECT_NEAR(got[i].bound, want[i].bound, 0.25 * want[i].bound);
+    if (want[i].rms_to_twin && problem_.dtype != Dtype::f32) {
+      EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.2 * *want[i].rms_to_twin);
+    }
+  }
+}
+
+// An output that is off anywhere fails, and the message says where as the oracle's does.
+void DeviceReferenceTest::expect_refusals() {
+  struct Fault {
+    const char* tensor;
+    std::unique_ptr<OutputPair>& output;
+    Side side;
+  };
+  std::vector<Fault> faults;
+  if (problem_.pass != Pass::bwd) faults.push_back({"o", o_, Side::query});
+  if (problem_.pass != Pass::fwd) {
+    faults.push_back({"dq", dq_, Side::query});
+    faults.push_back({"dk", dk_, Side::key});
+    faults.push_back({"dv", dv_, Side::key});
+  }
+  for (const Fault& fault : faults) {
+    SCOPED_TRACE(fault.tensor);
+    make_outputs();
+    const std::int64_t batch = problem_.batch - 1;
+    const bool of_rows = fault.side == Side::query;
+    const std::int64_t head = (of_rows ? problem_.num_heads_q : problem_.num_heads_kv) - 1;
+    const std::int64_t row = (of_rows ? problem_.queries(batch) : problem_.keys(batch)) - 1;
+    if (row < 0) continue;
+    const std::int64_t at =
+        reference::row_offset(problem_, fault.side, batch, head, row) + problem_.head_dim - 1;
+    fault.output->set(at, 100.0);
+    const auto failed = [&](const std::vector<Verdict>& verdicts) {
+      for (const Verdict& verdict : verdicts) {
+        if (verdict.tensor == fault.tensor) return verdict;
+      }
+      return Verdict{};
+    };
+    const Verdict got = failed(judge_on_device()), want = failed(judge_by_oracle());
+    EXPECT_FALSE(got.pass);
+    EXPECT_FALSE(want.pass);
+    EXPECT_EQ(got.message.substr(0, got.message.find(": got")),
+              want.message.substr(0, want.message.find(": got")));
+    fault.output->set(at, std::nan(""));
+    EXPECT_FALSE(failed(judge_on_device()).pass);
+  }
+}
+
+TEST_P(DeviceReferenceTest, SaysWhatTheOracleSays) {
+  expect_the_rows();
+  expect_the_weights();
+  expect_refusals();
+}
+
+Problem problem_of(Pass pass, Dtype dtype, const char* mask, Layout layout = Layout::bshd,
+                   double dropout = 0.0) {
+  Problem problem = {.pass = pass,
+                     .dtype = dtype,
+                     .batch = 2,
+                     .num_heads_q = 2,
+                     .num_heads_kv = 1,
+                     .seqlen_q = 38,
+                     .seqlen_k = 45,
+                     .head_dim = 24,
+                     .mask = parse_mask(mask),
+                     .dropout = dropout,
+                     .seed = 11,
+                     .layout = layout};
+  if (problem.has_pattern()) problem.seqlen_q = problem.seqlen_k;
+  return problem;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, DeviceReferenceTest,
+    testing::Values(
+        ReferenceCase{"fwd_f16_none", problem_of(Pass::fwd, Dtype::f16, "none")},
+        ReferenceCase{"fwd_f32_window", problem_of(Pass::fwd, Dtype::f32, "window:20:9")},
+        ReferenceCase{"fwd_bf16_padding",
+                      problem_of(Pass::fwd, Dtype::bf16, "padding+causal", Layout::bhsd)},
+        ReferenceCase{"fwdbwd_f16_causal", problem_of(Pass::fwdbwd, Dtype::f16, "causal")},
+        ReferenceCase{"bwd_f32_packed",
+                      problem_of(Pass::bwd, Dtype::f32, "causal", Layout::packed)},
+        ReferenceCase{"bwd_bf16_dropout",
+                      problem_of(Pass::bwd, Dtype::bf16, "none", Layout::bhsd, 0.2)},
+        ReferenceCase{"fwdbwd_f16_dropout_window",
+                      problem_of(Pass::fwdbwd, Dtype::f16, "window:-1:3", Layout::bshd, 0.5)},
+        ReferenceCase{"fwdbwd_f16_pattern",
+                      problem_of(Pass::fwdbwd, Dtype::f16, "blocks:local:1:16x16")},
+        ReferenceCase{"fwdbwd_tf32", problem_of(Pass::fwdbwd, Dtype::f32, "causal"),
+                      Products::tf32}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace attnlab
