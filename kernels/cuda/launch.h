@@ -39,7 +39,7 @@ void clear_bytes(CUstream stream, void* data, u64 bytes, const std::string& what
 void clear_words(CUstream stream, void* data, u64 words, const std::string& what);
 
 // `Parameters` are the types of the kernel's parameters, which nothing can check: a kernel with
-// more than a few takes one struct, of a header that host and GPU share.
+// more than a few takes structs, mostly one, of a header that host and GPU share.
 template <class... Parameters>
 class Kernel {
  public:

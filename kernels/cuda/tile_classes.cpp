@@ -15,7 +15,7 @@ KernelUnit tile_classes_unit() {
   const KernelEntry entry = {.name = "classify_tiles", .threads = kThreads};
   return {.name = "tile-classes",
           .source = "#include \"kernels/device/tile_classes.cuh\"\nusing namespace attnlab;\n" +
-                    kernel_text(entry, 1, "TileClassesArguments", "device::classify_tiles"),
+                    kernel_text(entry, 1, {"TileClassesArguments"}, "device::classify_tiles"),
           .entries = {entry}};
 }
 

@@ -40,11 +40,18 @@ std::string unit_header(const std::string& include, Dtype dtype) {
          "\"\nusing namespace attnlab;\nusing T = " + storage_type(dtype) + ";\n";
 }
 
-std::string kernel_text(const KernelEntry& entry, i32 blocks, const std::string& arguments,
-                        const std::string& function) {
+std::string kernel_text(const KernelEntry& entry, i32 blocks,
+                        const std::vector<std::string>& parameters, const std::string& function) {
+  std::string declared, passed;
+  char name = 'a';
+  for (const std::string& parameter : parameters) {
+    declared +=
+        (declared.empty() ? "" : ", ") + ("const __grid_constant__ " + parameter) + " " + name;
+    passed += (passed.empty() ? "" : ", ") + std::string(1, name++);
+  }
   return "extern \"C\" __global__ void __launch_bounds__(" + number(entry.threads) + ", " +
-         number(blocks) + ")\n" + entry.name + "(const __grid_constant__ " + arguments +
-         " arguments) {\n  " + function + "(arguments);\n}\n";
+         number(blocks) + ")\n" + entry.name + "(" + declared + ") {\n  " + function + "(" +
+         passed + ");\n}\n";
 }
 
 }  // namespace attnlab::cuda

@@ -48,10 +48,10 @@ Config with_fields(Config config, const ConfigFields& fields);
 // The include of a kernel's header and, as T, the storage type.
 std::string unit_header(const std::string& include, Dtype dtype);
 
-// A kernel: its name and threads, how many of its blocks a multiprocessor shall hold, the struct
-// that is its parameter ("v2::ForwardArguments<T>"), and the function that gets it and does the
-// work ("v2::forward<T, kConfig>").
-std::string kernel_text(const KernelEntry& entry, i32 blocks, const std::string& arguments,
-                        const std::string& function);
+// A kernel: its name and threads, how many of its blocks a multiprocessor shall hold, the structs
+// that are its parameters (mostly one, {"v2::ForwardArguments<T>"}), and the function that gets
+// them and does the work ("v2::forward<T, kConfig>").
+std::string kernel_text(const KernelEntry& entry, i32 blocks,
+                        const std::vector<std::string>& parameters, const std::string& function);
 
 }  // namespace attnlab::cuda

@@ -38,7 +38,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   return {.name = unit_name("v1-forward", dtype, fields),
           .source = cuda::unit_header("kernels/v1/forward.cuh", dtype) +
                     config_text("v1::ForwardConfig", fields) +
-                    kernel_text(entry, 1, "v1::ForwardArguments<T>", "v1::forward<T, kConfig>"),
+                    kernel_text(entry, 1, {"v1::ForwardArguments<T>"}, "v1::forward<T, kConfig>"),
           .entries = {entry}};
 }
 
@@ -50,7 +50,7 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   KernelEntry from_m_and_l = from_lse;
   from_m_and_l.name = "backward_from_m_and_l";
   const auto text = [](const KernelEntry& entry, const std::string& is_from_m_and_l) {
-    return kernel_text(entry, 1, "v1::BackwardArguments<T>",
+    return kernel_text(entry, 1, {"v1::BackwardArguments<T>"},
                        "v1::backward<T, kConfig, " + is_from_m_and_l + ">");
   };
   const cuda::ConfigFields fields = fields_of(config);
@@ -65,7 +65,7 @@ KernelUnit row_visits_unit() {
   const KernelEntry entry = {.name = "find_visits", .threads = kVisitsWarps * 32};
   return {.name = "v1-row-visits",
           .source = "#include \"kernels/v1/row_visits.cuh\"\nusing namespace attnlab;\n" +
-                    kernel_text(entry, 1, "v1::VisitsArguments", "v1::find_visits"),
+                    kernel_text(entry, 1, {"v1::VisitsArguments"}, "v1::find_visits"),
           .entries = {entry}};
 }
 

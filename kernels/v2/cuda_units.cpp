@@ -36,7 +36,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   return {.name = unit_name("v2-forward", dtype, fields),
           .source = cuda::unit_header("kernels/v2/forward.cuh", dtype) +
                     config_text("v2::ForwardConfig", fields) +
-                    kernel_text(entry, config.blocks, "v2::ForwardArguments<T>",
+                    kernel_text(entry, config.blocks, {"v2::ForwardArguments<T>"},
                                 "v2::forward<T, kConfig>"),
           .entries = {entry}};
 }
@@ -54,17 +54,18 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
                               .threads = threads,
                               .dynamic_shared_bytes = static_cast<u64>(tiles.q.bytes())};
   const cuda::ConfigFields fields = fields_of(config);
-  return {.name = unit_name("v2-backward", dtype, fields),
-          .source = cuda::unit_header("kernels/v2/backward.cuh", dtype) +
-                    config_text("v2::BackwardConfig", fields) +
-                    kernel_text(prepare, streaming_blocks(config), "v2::PrepareArguments<T>",
-                                "v2::prepare_rows<T, kConfig>") +
-                    kernel_text(from_lse, config.blocks, "v2::BackwardArguments<T>",
-                                "v2::backward<T, kConfig>") +
-                    kernel_text(from_saved, 1, "v2::BackwardArguments<T>",
-                                "v2::backward_from_saved<T, kConfig>") +
-                    kernel_text(finish, 1, "v2::FinishArguments<T>", "v2::finish_rows<T, kConfig>"),
-          .entries = {prepare, from_lse, from_saved, finish}};
+  return {
+      .name = unit_name("v2-backward", dtype, fields),
+      .source = cuda::unit_header("kernels/v2/backward.cuh", dtype) +
+                config_text("v2::BackwardConfig", fields) +
+                kernel_text(prepare, streaming_blocks(config), {"v2::PrepareArguments<T>"},
+                            "v2::prepare_rows<T, kConfig>") +
+                kernel_text(from_lse, config.blocks, {"v2::BackwardArguments<T>"},
+                            "v2::backward<T, kConfig>") +
+                kernel_text(from_saved, 1, {"v2::BackwardArguments<T>"},
+                            "v2::backward_from_saved<T, kConfig>") +
+                kernel_text(finish, 1, {"v2::FinishArguments<T>"}, "v2::finish_rows<T, kConfig>"),
+      .entries = {prepare, from_lse, from_saved, finish}};
 }
 
 }  // namespace attnlab::v2

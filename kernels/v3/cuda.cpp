@@ -144,11 +144,8 @@ class Prepared : public PreparedKernel {
     }
     const WorkGrid grid = forward_grid(problem_, params.shape, config_);
     const u64 blocks = min(static_cast<u64>(work_items(grid)), places_);
-    forward_(stream, blocks,
-             {.params = params,
-              .grid = grid,
-              .maps = maps_of(params, tensors),
-              .entries = entries,
+    forward_(stream, blocks, {.params = params, .grid = grid}, maps_of(params, tensors),
+             {.entries = entries,
               .next_item = next_item,
               .tensors = {.gQ = tensors.q,
                           .gK = tensors.k,
@@ -192,7 +189,7 @@ class Prepared : public PreparedKernel {
   ForwardConfig config_;
   u64 places_;  // blocks that the device holds at once
   std::shared_ptr<const cuda::Module> module_;
-  cuda::Kernel<ForwardArguments<void>> forward_;
+  cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>> forward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 

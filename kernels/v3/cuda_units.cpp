@@ -28,16 +28,18 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
       .threads = config.threads(),
       .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes())};
   const cuda::ConfigFields fields = fields_of(config);
-  return {.name = unit_name("v3-forward", dtype, fields),
-          .source = cuda::unit_header("kernels/v3/forward.cuh", dtype) +
-                    config_text("v3::ForwardConfig", fields) +
-                    cuda::kernel_text(entry, config.blocks, "v3::ForwardArguments<T>",
-                                      "v3::forward<T, kConfig>"),
-          .entries = {entry},
-          .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
-          // Beside what attends to lost rows the compiler then waits early for some products, at
-          // head_dim 128: slower, not wrong.
-          .must_be_clean = config.producer || !config.overlap || !config.dropout};
+  return {
+      .name = unit_name("v3-forward", dtype, fields),
+      .source = cuda::unit_header("kernels/v3/forward.cuh", dtype) +
+                config_text("v3::ForwardConfig", fields) +
+                cuda::kernel_text(entry, config.blocks,
+                                  {"v3::ForwardSizes", "v3::ForwardMaps", "v3::ForwardPointers<T>"},
+                                  "v3::forward<T, kConfig>"),
+      .entries = {entry},
+      .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
+      // Beside what attends to lost rows the compiler then waits early for some products, at
+      // head_dim 128: slower, not wrong.
+      .must_be_clean = config.producer || !config.overlap || !config.dropout};
 }
 
 }  // namespace attnlab::v3

@@ -139,11 +139,11 @@ struct Truth {
 
 // A consumer: its warpgroup. Where there is no producer, one thread calls help() now and then.
 template <class T, ForwardConfig kConfig, class Help>
-__device__ void consume(const ForwardArguments<T>& arguments, const ForwardMemory<kConfig>& memory,
+__device__ void consume(const Params& params, const ForwardMaps& maps,
+                        const ForwardPointers<T>& pointers, const ForwardMemory<kConfig>& memory,
                         const Help& help) {
   using namespace device;
-  const Params& params = arguments.params;
-  const auto [gQ, gK, gV, gO, gLse] = arguments.tensors;
+  const auto [gQ, gK, gV, gO, gLse] = pointers.tensors;
   using Named = NamedBarriers<kConfig>;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kKeys = kConfig.block_n / 16;      // pieces of a tile's keys
@@ -366,7 +366,7 @@ __device__ void consume(const ForwardArguments<T>& arguments, const ForwardMemor
     } else if (lane == 0) {
       for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
         ptx::cp_async_bulk_tensor_4d_store(
-            arguments.maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
+            maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
             sBlock.batch,
             memory.at(o_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
@@ -391,7 +391,8 @@ __device__ void consume(const ForwardArguments<T>& arguments, const ForwardMemor
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const ForwardArguments<T>& arguments) {
+__device__ void forward(const ForwardSizes& sizes, const ForwardMaps& maps,
+                        const ForwardPointers<T>& pointers) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const ForwardMemory<kConfig> memory(shared_memory);
   if (threadIdx.x == 0) {
@@ -403,10 +404,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   }
   __syncthreads();
   if constexpr (!kConfig.producer) {
-    Scheduler<kConfig> scheduler(arguments.params, arguments.grid, arguments.entries,
-                                 arguments.next_item, memory);
-    Loader<kConfig> loader(arguments.maps, memory);
-    consume<T, kConfig>(arguments, memory, [&] {
+    Scheduler<kConfig> scheduler(sizes.params, sizes.grid, pointers.entries, pointers.next_item,
+                                 memory);
+    Loader<kConfig> loader(maps, memory);
+    consume<T, kConfig>(sizes.params, maps, pointers, memory, [&] {
       if (threadIdx.x != 0) return;
       work_if_ready(scheduler);
       work_if_ready(loader);
@@ -414,14 +415,14 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   } else if (threadIdx.x < device::kWarpgroup) {
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
     if (threadIdx.x == 0) {
-      work(Loader<kConfig>(arguments.maps, memory));
+      work(Loader<kConfig>(maps, memory));
     } else if (threadIdx.x == device::kWarp) {
-      work(Scheduler<kConfig>(arguments.params, arguments.grid, arguments.entries,
-                              arguments.next_item, memory));
+      work(Scheduler<kConfig>(sizes.params, sizes.grid, pointers.entries, pointers.next_item,
+                              memory));
     }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
-    consume<T, kConfig>(arguments, memory, [] {});
+    consume<T, kConfig>(sizes.params, maps, pointers, memory, [] {});
   }
 }
 

@@ -45,11 +45,6 @@ struct ForwardConfig {
   }
 };
 
-// How bulk copies see the tensors: 4-D, slabs of 64 columns; of o 16 rows at a time.
-struct ForwardMaps {
-  TensorMap q, k, v, o;
-};
-
 // What all roles know of a work item. The producer finds it out for all.
 struct ForwardBlock {
   Mask mask;
@@ -109,14 +104,23 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .own_o = config.own_o};
 }
 
-// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
-// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
-// they are used, they give the compiler other registers.
-template <class T>
-struct ForwardArguments {
+// What the kernel gets of a launch, the same for the host (with T = void) and the GPU: its three
+// parameters. The maps are apart since the copies, as asm, get their address: in one struct with
+// them the compiler would take all for changed by every asm that clobbers memory, and read it anew
+// in the loops. The pointers are apart since in one struct with the sizes they make the code of
+// dropout longer, at head_dim 64.
+struct ForwardSizes {
   Params params;
   WorkGrid grid;
-  ForwardMaps maps;
+};
+
+// How bulk copies see the tensors: 4-D, slabs of 64 columns; of o 16 rows at a time.
+struct ForwardMaps {
+  TensorMap q, k, v, o;
+};
+
+template <class T>
+struct ForwardPointers {
   const TileEntry* entries;  // (batch, m_blocks, n_blocks); null: no block pattern
   u32* next_item;            // which item is the next to be claimed; null: each block has its own
   struct {
