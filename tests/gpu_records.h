@@ -48,6 +48,7 @@ inline void count(Record& record) {
                            .launches = 7,
                            .l2 = L2State::swept,
                            .seconds = 0.5,
+                           .tensor_flops_of_executed = 1.0,
                            .valid = true};
   record.cache_claim = CacheClaim{
       .claim = CacheState::cold, .verdict = ClaimVerdict::proved, .dram_reads_of_compulsory = 1.0};
@@ -135,6 +136,8 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   peer.time->telemetry = judge_blocks({}, 1e-5, "no NVML");
   peer.energy = EnergyRecord{.reason = "no NVML"};
   ours.time->graph = GraphTiming{.samples_s = {5e-6}};
+  ours.time->outputs = OutputChecks{.sets = 2, .samples = 2, .launches = 3, .same_bits = true};
+  peer.time->outputs = OutputChecks{.launches = 1, .reason = "a peer's outputs are its own"};
   ours.flops = Flops{.executed = 1};
   ours.memory = Memory{.peak_bytes = 1};
   ours.requested = Traffic();

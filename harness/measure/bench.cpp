@@ -73,6 +73,7 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
+    contender_->prepare(samples.inner_launches);
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
       around = std::min(kLongestRest, kRestsPerSample * last_);
@@ -82,6 +83,7 @@ class Runner {
     if (is_gpu_ && protocol_->regime == Regime::settled) around = load();
     last_ = launch(samples.inner_launches);
     watch_.add_sample(around + last_);
+    contender_->check();
     spent_ += last_;
     samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
@@ -127,7 +129,8 @@ class Runner {
   double load() {
     const ProfilerRange range("load");
     double total = 0.0;
-    while (total < kSettledLoad) total += launch(samples.inner_launches);
+    const auto& loaded = contender_->load ? contender_->load : contender_->time;
+    while (total < kSettledLoad) total += loaded(samples.inner_launches);
     return total;
   }
 

@@ -17,7 +17,12 @@ struct Contender {
   // Seconds that so many launches take together; done when it returns.
   std::function<double(int launches)> time;
   std::function<void()> before = [] {};  // called before each warm-up launch and sample, untimed
-  int most_launches = 1 << 20;           // that one call of `time` can take
+  // Called around each sample of so many launches, untimed; what they throw ends the samples.
+  std::function<void(int launches)> prepare = [](int) {};
+  std::function<void()> check = [] {};
+  // As `time`, to load the device with right before a sample; null: `time` itself.
+  std::function<double(int launches)> load = nullptr;
+  int most_launches = 1 << 20;  // that one call of `time` can take
 };
 
 struct Samples {

@@ -72,6 +72,45 @@ TEST(Bench, WhatComesBeforeALaunchIsNotTimed) {
   for (double seconds : samples.at(0).seconds) EXPECT_LT(seconds, 0.3);
 }
 
+TEST(Bench, WhatBelongsToASampleIsAroundIt) {
+  std::string calls;
+  Contender contender = sleeper("a", 2ms);
+  contender.prepare = [&](int launches) { calls += "prepare " + std::to_string(launches) + ", "; };
+  contender.load = [&](int launches) {
+    calls += "load " + std::to_string(launches) + ", ";
+    return 1.0;
+  };
+  contender.time = [&](int launches) {
+    calls += "time " + std::to_string(launches) + ", ";
+    return 2e-3;
+  };
+  contender.check = [&] { calls += "check; "; };
+  Protocol protocol = rounds(1, 1);
+  measure({contender}, protocol, Backend::cpu, ignore_round);
+  EXPECT_EQ(calls, "time 1, prepare 1, time 1, check; ") << "the first warms up";
+  calls.clear();
+  protocol.regime = Regime::settled;
+  contender.time = [&](int) {
+    calls += "time, ";
+    return 2.0;
+  };
+  measure({contender}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(calls, "time, prepare 1, load 1, time, check; ") << "onto what is not timed";
+}
+
+TEST(Bench, WhatASampleLeavesCanEndTheSamples) {
+  int checks = 0;
+  Contender contender = sleeper("a", 2ms);
+  contender.check = [&] {
+    if (++checks == 2) throw std::runtime_error("nothing was written");
+  };
+  const auto samples =
+      measure({contender, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
+  EXPECT_EQ(samples.at(0).seconds.size(), 1u) << "what was not right is no sample";
+  EXPECT_TRUE(samples[0].error != nullptr);
+  EXPECT_EQ(samples.at(1).seconds.size(), 4u);
+}
+
 TEST(Bench, WhatComesBeforeALaunchCanEndTheSamples) {
   int calls = 0;
   Contender contender = sleeper("a", 2ms);

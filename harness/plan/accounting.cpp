@@ -137,6 +137,28 @@ std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
   return *most_memory(problem, competitor, device).peak_bytes;
 }
 
+std::uint64_t bytes_of_outputs(const Problem& problem, const Competitor& competitor) {
+  if (problem.pass == Pass::bwd) return bytes_of_results(problem);
+  const bool has_lse = writes_lse(*competitor.implementation, problem);
+  return bytes_of_results(problem) + (has_lse ? bytes_of_lse(problem) : 0) +
+         kernel_saved_bytes(problem, competitor);
+}
+
+std::uint64_t bytes_of_results(const Problem& problem) {
+  const std::uint64_t o = problem.runs_forward() ? bytes_like_q(problem) : 0;
+  const std::uint64_t gradients =
+      problem.runs_backward() ? bytes_like_q(problem) + 2 * bytes_like_k(problem) : 0;
+  return o + gradients;
+}
+
+std::uint64_t most_bytes_timed(const Problem& problem, const Competitor& competitor,
+                               const Device& device) {
+  const Memory memory = memory_needed(problem, competitor, device);
+  const std::uint64_t timed = memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes +
+                              memory.workspace_bytes + bytes_of_outputs(problem, competitor);
+  return std::max(timed, most_bytes(problem, competitor, device));
+}
+
 std::optional<PatternSummary> summarize_pattern(const Problem& problem) {
   const auto& blocks = problem.mask.blocks;
   if (!blocks || !unsupported_pattern(*blocks, problem.seqlen_q, problem.seqlen_k).empty()) {

@@ -65,6 +65,15 @@ Memory most_memory(const Problem& problem, const Competitor& competitor, const D
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
                          const Device& device);
 
+// One set of outputs of the competitor: what a launch writes, what the kernel saves among it.
+std::uint64_t bytes_of_outputs(const Problem& problem, const Competitor& competitor);
+// The same of results alone, without lse: o; dQ, dK, dV.
+std::uint64_t bytes_of_results(const Problem& problem);
+
+// The most that the competitor needs at once, alone, to be timed with a second set of outputs.
+std::uint64_t most_bytes_timed(const Problem& problem, const Competitor& competitor,
+                               const Device& device);
+
 // Counts q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
 std::uint64_t bytes_of_inputs(const Problem& problem);
 

@@ -26,6 +26,11 @@ reference::Products products_of(const Problem& problem, const Implementation* ke
                                              : reference::Products::storage;
 }
 
+bool has_fixed_order(const Implementation& kernel, const Config& config, Pass pass) {
+  const ConfigAxis* const axis = find_axis(kernel, AxisRole::fixed_order);
+  return pass == Pass::fwd || axis == nullptr || config.get(axis->name) != 0;
+}
+
 bool wants_to_run(const Competitor& competitor) {
   return (competitor.implementation != nullptr || is_peer(competitor.kernel)) &&
          competitor.unsupported.empty() && competitor.skipped.empty();

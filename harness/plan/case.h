@@ -52,6 +52,10 @@ struct Case {
 reference::Products products_of(const Problem& problem, const Implementation* kernel,
                                 const Config& config);
 
+// Whether launches of a pass must leave the same bits: always, unless the kernel has an axis that
+// fixes the order of sums and it is 0, which gives the gradients another one in every launch.
+bool has_fixed_order(const Implementation& kernel, const Config& config, Pass pass);
+
 // Whether it takes part in its case at all: its kernel exists (or it is a peer), and is neither
 // unsupported nor skipped.
 bool wants_to_run(const Competitor& competitor);

@@ -69,6 +69,7 @@ Json counters_json(const std::optional<Counted>& counted) {
           {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
           {"wgmma_flops", optional_number(counts.wgmma_flops)},
           {"mma_sync_flops", optional_number(counts.mma_sync_flops)},
+          {"tensor_flops_of_executed", optional_number(counted->tensor_flops_of_executed)},
           {"atomic_bytes", optional_number(counts.atomic_bytes)},
           {"reduction_bytes", optional_number(counts.reduction_bytes)},
           {"shared_wavefronts", optional_number(counts.shared_wavefronts)},

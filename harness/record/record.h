@@ -28,6 +28,15 @@ struct GraphTiming {
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
 };
 
+// What was seen of the outputs of timed launches (harness/run/output_watch.h).
+struct OutputChecks {
+  int sets = 0;      // that launches took turns with; 0: of a peer, whose outputs are its own
+  int samples = 0;   // before each all of the outputs were poisoned, after it none was left
+  int launches = 0;  // untimed ones between samples, onto outputs that were filled before
+  std::optional<bool> same_bits;  // last sample and first; of any order of sums: of o and lse alone
+  std::string reason;             // why there are fewer than two sets, or nothing is compared
+};
+
 struct Timing {
   std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
   int inner_launches = 1;         // launches that each sample is the mean of
@@ -38,6 +47,7 @@ struct Timing {
   std::string timer;
   std::optional<BlockTelemetry> telemetry;  // empty: nobody asked for it
   std::optional<GraphTiming> graph;
+  std::optional<OutputChecks> outputs;  // empty: records of older versions
 };
 
 // What a peer says of itself.
@@ -60,7 +70,8 @@ struct Counted {
   HardwareCounts a_launch;  // the mean of
   int launches = 1;
   L2State l2 = L2State::steady;
-  double seconds = 0.0;  // that it took, launches and all
+  double seconds = 0.0;                            // that it took, launches and all
+  std::optional<double> tensor_flops_of_executed;  // empty: tensor instructions were not counted
   bool valid = false;
   std::string reason;  // why it is not valid, or not there at all
 };

@@ -99,6 +99,14 @@ Json graph_json(const GraphTiming& graph) {
           {"samples_s", samples_json(graph.samples_s)}};
 }
 
+Json output_checks_json(const OutputChecks& outputs) {
+  return {{"sets", outputs.sets},
+          {"samples", outputs.samples},
+          {"launches", outputs.launches},
+          {"same_bits", optional(outputs.same_bits, [](bool same) { return Json(same); })},
+          {"reason", outputs.reason}};
+}
+
 Json time_json(const Timing& time, const std::vector<int>& order, CacheState cache) {
   return {{"median_s", number(time.median_s)},
           {"q1_s", number(time.q1_s)},
@@ -114,6 +122,7 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"cache", to_string(cache)},
           {"telemetry", optional(time.telemetry, telemetry_json)},
           {"graph", optional(time.graph, graph_json)},
+          {"outputs", optional(time.outputs, output_checks_json)},
           {"order", order}};
 }
 

@@ -134,7 +134,7 @@ TEST(Record, HasTheDocumentedShape) {
             R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"rounds_asked":9,)"
             R"("inner_launches":3,"contenders":4,)"
             R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
-            R"("telemetry":null,"graph":null,"order":[1,0]})");
+            R"("telemetry":null,"graph":null,"outputs":null,"order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
   EXPECT_EQ(json["memory"].dump(),
             R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"
@@ -215,6 +215,7 @@ TEST(Record, CountsAreALaunchsMean) {
                            .launches = 7,
                            .l2 = L2State::swept,
                            .seconds = 0.5,
+                           .tensor_flops_of_executed = 0.5,
                            .valid = true};
   const Json json = to_json(record);
   EXPECT_EQ(json["traffic"]["dram"].dump(), R"({"read_bytes":100.0,"write_bytes":50.0})");
@@ -224,7 +225,8 @@ TEST(Record, CountsAreALaunchsMean) {
   EXPECT_EQ(json["counters"].dump(),
             R"({"launches":7,"l2":"swept","seconds":0.5,"sm_read_bytes":400.0,)"
             R"("tensor_active_percent":25.0,)"
-            R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"atomic_bytes":32.0,)"
+            R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"tensor_flops_of_executed":0.5,)"
+            R"("atomic_bytes":32.0,)"
             R"("reduction_bytes":64.0,"shared_wavefronts":900.0,"shared_load_conflicts":8.0,)"
             R"("shared_store_conflicts":0.0,"multiprocessor_clock_hz":1500000000.0,)"
             R"("metrics":["one","two"]})");

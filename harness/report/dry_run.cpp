@@ -34,7 +34,7 @@ std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& dev
         point.reason = competitor.unsupported;
       } else {
         if (competitor.implementation != nullptr) {  // a peer does not say
-          point.memory_bytes = most_bytes(work.problem, competitor, device);
+          point.memory_bytes = most_bytes_timed(work.problem, competitor, device);
         }
       }
       points.push_back(std::move(point));

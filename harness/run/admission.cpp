@@ -62,4 +62,18 @@ void Admission::admit(Entrant& entrant) {
   own_bytes_ += own;
 }
 
+bool Admission::admit_spare(Entrant& entrant) {
+  const Problem& problem = entrant.record.point.problem;
+  const std::uint64_t spare = bytes_of_outputs(problem, *entrant.competitor);
+  const std::uint64_t needed = bytes_of_inputs(problem) + own_bytes_ + workspace_bytes_ + spare;
+  if (needed > context_.memory_limit_bytes) {
+    entrant.why_no_spare =
+        fmt::format("a second set of outputs needs {}, in all {} of {} available", gib(spare),
+                    gib(needed), gib(context_.memory_limit_bytes));
+    return false;
+  }
+  own_bytes_ += spare;
+  return true;
+}
+
 }  // namespace attnlab

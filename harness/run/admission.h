@@ -19,6 +19,10 @@ class Admission {
   // does not fit.
   void admit(Entrant& entrant);
 
+  // Once all are admitted: whether there is room for a second set of outputs of the entrant, too,
+  // beside those that got one before. Else says why not in Entrant::why_no_spare.
+  bool admit_spare(Entrant& entrant);
+
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:

@@ -108,6 +108,7 @@ class CaseTiming {
     }
     for (Entrant* entrant : entrants_.running()) {
       entrants_.attempt(*entrant, [&] {
+        entrant->record.time->outputs = entrant->checks;
         const std::string impossible = impossible_time(entrant->record);
         if (!impossible.empty()) throw Ending{Status::invalid, impossible};
       });

@@ -20,8 +20,9 @@ struct Contenders {
 };
 
 // Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time
-// themselves. Sets Entrant::launch_next, which must not outlive `rotation`. `before` is called
-// before each warm-up launch and sample.
+// themselves. Samples of `launches` are watched by their outputs, and those of graphs
+// (output_watch.h), which is noted in Entrant::checks. Sets Entrant::launch_next, which must not
+// outlive `rotation`. `before` is called before each warm-up launch and sample.
 Contenders make_contenders(const std::vector<Entrant*>& entrants, InputRotation& rotation,
                            Runtime& runtime, const std::function<void()>& before);
 

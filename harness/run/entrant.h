@@ -26,7 +26,10 @@ struct Entrant {
   Prepared prepared{nullptr, {nullptr}};
   std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
   std::optional<Outputs> outputs;  // of the timed launches
-  Tensors tensors;                 // what the timed launches get
+  std::optional<Outputs> spare;    // of launches between samples, as large
+  std::string why_no_spare;
+  OutputChecks checks;  // what was seen of the outputs while it was timed
+  Tensors tensors;      // what the timed launches get
   // Queues a launch as they are timed, on the next of its sets of inputs.
   std::function<void()> launch_next;
 

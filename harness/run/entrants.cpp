@@ -79,6 +79,7 @@ void Entrants::finish(Entrant& entrant, const Ending& ending) {
   entrant.prepared.reset();
   entrant.forward.reset();
   entrant.outputs.reset();
+  entrant.spare.reset();
   if (ending.status != Status::ok) entrant.record.time.reset();  // of wrong results: no time
   entrant.record.status = ending.status;
   entrant.record.reason = ending.reason;

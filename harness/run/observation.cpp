@@ -14,6 +14,7 @@
 #include "harness/plan/protocol.h"
 #include "harness/run/ending.h"
 #include "harness/run/input_rotation.h"
+#include "harness/run/tensor_flops.h"
 
 namespace attnlab {
 namespace {
@@ -133,6 +134,17 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
   counted.reason = observers.wrong_counters;
 }
 
+// A count that is not there is no reproach.
+void judge_tensor_flops(Entrant& entrant) {
+  const char* const library = entrant.kernel().library;
+  Counted& counted = *entrant.record.counted;
+  counted.tensor_flops_of_executed = tensor_flops_of_executed(entrant.record, library);
+  if (!counted.tensor_flops_of_executed) return;
+  const std::string wrong =
+      wrong_tensor_flops(*counted.tensor_flops_of_executed, entrant.record.point.problem, library);
+  if (!wrong.empty()) throw Ending{Status::invalid, wrong};
+}
+
 void judge_claim(Entrant& entrant, const Device& device) {
   Record& record = entrant.record;
   const Counted& counted = *record.counted;
@@ -218,6 +230,7 @@ void observe(Entrant& entrant, const Observers& observers, const Device& device)
     throw Ending{Status::invalid, "--counters require: " + entrant.record.counted->reason};
   }
   judge_claim(entrant, device);
+  judge_tensor_flops(entrant);
 }
 
 }  // namespace attnlab

@@ -16,7 +16,8 @@ namespace attnlab {
 
 // Fills record.evidence, record.counted and record.cache_claim of one of our competitors. Throws
 // Ending (Status::invalid) where the kernels that ran are not those that were asked for, where a
-// claim of cold caches does not hold, and where counts are required and cannot be had; DeviceLost.
+// claim of cold caches does not hold, where tensor cores did not do the schedule's work
+// (tensor_flops.h), and where counts are required and cannot be had; DeviceLost.
 void observe(Entrant& entrant, const Observers& observers, const Device& device);
 
 // Why the kernels that ran are not those that were asked for; empty if they are. `compiled` are the

@@ -120,6 +120,8 @@ PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& set
   return PeerOutputs(inputs.problem(), inputs.output_file());
 }
 
+void TorchPeer::warm_up(std::uint64_t bytes) { call({{"call", "warm_up"}, {"bytes", bytes}}); }
+
 double TorchPeer::seconds_of(int launches) {
   const auto answer = call({{"call", "time"}, {"launches", launches}});
   if (!get<bool>(answer, "launch_cost_hidden")) launch_cost_was_hidden_ = false;

@@ -72,6 +72,10 @@ class TorchPeer {
   // `inputs` must live until release(). Prepares anew if it was prepared.
   PeerOutputs prepare(const PeerInputs& inputs, const PeerSettings& settings = {});
 
+  // Writes so many bytes of its own and launches once, untimed: caches are then as they are for a
+  // competitor whose outputs are filled before a sample.
+  void warm_up(std::uint64_t bytes);
+
   // All launches together, launch cost left out on a GPU.
   double seconds_of(int launches);
   // Whether every seconds_of() since prepare() could leave out all of it; true on the CPU.

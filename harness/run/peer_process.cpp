@@ -13,7 +13,7 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-constexpr int kProtocol = 2;
+constexpr int kProtocol = 3;
 constexpr const char* kScript = "torch_sdpa.py";
 constexpr double kGraceSeconds = 2.0;
 

@@ -96,6 +96,7 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_EQ(without_a_shape.shared_bytes, std::nullopt);
   EXPECT_EQ(peer.peak_bytes(), 4096u);
 
+  peer.warm_up(4096);
   EXPECT_TRUE(peer.launch_cost_was_hidden());
   EXPECT_DOUBLE_EQ(peer.seconds_of(7), 0.007);
   EXPECT_FALSE(peer.launch_cost_was_hidden());

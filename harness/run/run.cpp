@@ -1,6 +1,7 @@
 #include "harness/run/run.h"
 
 #include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -120,7 +121,16 @@ class CaseRun {
     }
     if (context_.profile_launches > 0) return profile();
     rotation_.emplace(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
+    for (Entrant* entrant : running()) {
+      if (!entrant->peer && admission_.admit_spare(*entrant)) make_spare(*entrant);
+    }
     time_case(entrants_, *rotation_, *arena_, context_, steps_);
+  }
+
+  void make_spare(Entrant& entrant) try {
+    entrant.spare.emplace(entrant.make_outputs(*arena_, work_.problem));
+  } catch (const std::bad_alloc&) {
+    entrant.why_no_spare = "the device has no memory left for a second set of outputs";
   }
 
   // In place of timing: launches for a profiler to watch, which makes them slow.

@@ -48,7 +48,7 @@ enum class Fault {
   forgets_dq,
   wrong_dk,
   changes_o_in_backward,  // by one bit, after it was read
-  changes_lse_when_repeated,
+  changes_lse_once,       // by one bit, in the second launch
   changes_saved_in_backward,
   saves_past_its_end,
   forward_writes_past_workspace,
@@ -96,7 +96,7 @@ struct Fake {
       throw std::runtime_error("a forward has no dO");
     }
     if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
-    if (problem.pass != Pass::fwd) backward(problem, tensors, repeated);
+    if (problem.pass != Pass::fwd) backward(problem, tensors, state.launches == 2);
     // The whole workspace is the kernel's own.
     if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
     std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
@@ -121,7 +121,7 @@ struct Fake {
     if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
     if (kFault == Fault::reads_outputs) o[0] += before;
   }
-  static void backward(const Problem& problem, const Tensors& tensors, bool repeated) {
+  static void backward(const Problem& problem, const Tensors& tensors, bool is_second) {
     auto* saved = static_cast<unsigned char*>(tensors.saved);
     if (saved == nullptr || std::count(saved, saved + kSavedBytes, kSavedByte) != kSavedBytes) {
       throw std::runtime_error("not what the forward saved");
@@ -139,7 +139,7 @@ struct Fake {
       float* o = static_cast<float*>(tensors.o);
       o[2] = std::nextafter(o[2], 2.0f);
     }
-    if (kFault == Fault::changes_lse_when_repeated && repeated) {
+    if (kFault == Fault::changes_lse_once && is_second) {
       tensors.lse[1] = std::nextafter(tensors.lse[1], 2.0f);
     }
     if (kFault == Fault::changes_saved_in_backward && problem.pass == Pass::bwd) saved[0] = 6;
@@ -350,7 +350,7 @@ TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
   work_.problem.pass = Pass::bwd;
   expect_failure(run_one(fake<Fault::changes_o_in_backward>()), "the backward changed o, ");
   expect_failure(run_one(fake<Fault::changes_saved_in_backward>()), "the backward changed saved, ");
-  const Record later = run_one(fake<Fault::changes_lse_when_repeated>());
+  const Record later = run_one(fake<Fault::changes_lse_once>());
   expect_failure(later, "the backward changed lse, ");
   EXPECT_FALSE(later.verify_timed.empty()) << "it was right at first";
 }

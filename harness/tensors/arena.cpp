@@ -10,13 +10,11 @@ namespace attnlab {
 
 namespace {
 
-constexpr std::uint8_t kFill = 0xFF;
-
 // Index of the guard byte that differs and lies nearest to the tensor, or -1.
 std::int64_t altered_byte(const unsigned char* guard, bool before) {
   constexpr auto kBytes = static_cast<std::int64_t>(Arena::kGuardBytes);
   for (std::int64_t distance = 0; distance < kBytes; ++distance) {
-    if (guard[before ? kBytes - 1 - distance : distance] != kFill) return distance;
+    if (guard[before ? kBytes - 1 - distance : distance] != Arena::kFill) return distance;
   }
   return -1;
 }

@@ -16,6 +16,7 @@ namespace attnlab {
 // touches every page before anything is timed.
 class Arena {
  public:
+  static constexpr std::uint8_t kFill = 0xFF;
   static constexpr std::uint64_t kAlignment = 256;
   static constexpr std::uint64_t kGuardBytes = 512 * 4;  // 512 elements of the widest type
 

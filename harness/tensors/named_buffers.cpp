@@ -1,5 +1,7 @@
 #include "harness/tensors/named_buffers.h"
 
+#include <algorithm>
+
 namespace attnlab {
 
 std::uint64_t NamedBuffers::Part::fingerprint() const {
@@ -13,12 +15,19 @@ void* NamedBuffers::allocate(Arena& arena, const std::string& name, const std::s
   return parts_.back().buffer.get();
 }
 
+void NamedBuffers::fill(std::uint8_t byte) {
+  for (const Part& part : parts_) {
+    part.buffer.get_deleter().arena->runtime().fill(part.buffer.get(), byte, part.bytes);
+  }
+}
+
 void NamedBuffers::seal() {
   for (Part& part : parts_) part.sealed = part.fingerprint();
 }
 
-std::string NamedBuffers::changed() const {
+std::string NamedBuffers::changed(const std::vector<std::string>& of) const {
   for (const Part& part : parts_) {
+    if (!of.empty() && std::ranges::find(of, part.name) == of.end()) continue;
     if (part.fingerprint() != part.sealed) return part.name;
   }
   return "";

@@ -15,10 +15,13 @@ class NamedBuffers {
   void* allocate(Arena& arena, const std::string& name, const std::string& owner,
                  std::uint64_t bytes);
 
+  // Fills all of every buffer.
+  void fill(std::uint8_t byte);
+
   // Remembers the contents.
   void seal();
-  // The name of a buffer that changed since, "" if none did.
-  std::string changed() const;
+  // The name of a buffer that changed since, "" if none did; only of those named, if any are.
+  std::string changed(const std::vector<std::string>& of = {}) const;
   // The names of the buffers whose bits are not those of the other's (which has the same buffers).
   std::vector<std::string> different(const NamedBuffers& other) const;
 

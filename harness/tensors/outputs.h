@@ -20,16 +20,35 @@ class Outputs {
   // The tensors with these outputs filled in.
   Tensors attach(Tensors tensors) const;
 
-  // Remembers the contents: from now on they are inputs of a backward.
+  // Fills all of them, what the kernel saves among them.
+  void fill(std::uint8_t byte) { buffers_.fill(byte); }
+  // Which tensor still has elements of fill(byte), as "128 of 4096 elements of o"; "" if none has.
+  // All of o, dq, dk and dv must be written, and the rows of lse that exist.
+  std::string unwritten(std::uint8_t byte) const;
+
+  // Remembers the contents: from now on they are inputs of a backward, or what others are held to.
   void seal() { buffers_.seal(); }
-  // The name of a tensor that changed since, "" if none did.
-  std::string changed() const { return buffers_.changed(); }
+  // The name of a tensor that changed since, "" if none did; only of those named, if any are.
+  std::string changed(const std::vector<std::string>& of = {}) const {
+    return buffers_.changed(of);
+  }
   // The names of the tensors whose bits are not those of the same tensor of `other`.
   std::vector<std::string> different(const Outputs& other) const {
     return buffers_.different(other.buffers_);
   }
 
  private:
+  // One that must be written.
+  struct Written {
+    const char* name;
+    const void* data;
+    std::uint64_t bytes;
+    int element_bytes;
+    std::uint64_t may_stay = 0;  // elements: those of rows that a packed entry does not have
+  };
+
+  Runtime& runtime_;
+  std::vector<Written> written_;
   NamedBuffers buffers_;
   Tensors tensors_;  // nothing but these outputs
 };

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/api/count_filled.h"
 #include "kernels/api/hash.h"
 #include "kernels/api/runtime.h"
 
@@ -41,6 +42,10 @@ class SeparateMemory final : public Runtime {
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     return fnv1a(on_device(data, bytes), bytes);
   }
+  std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
+                             int element_bytes) override {
+    return attnlab::count_filled(on_device(data, bytes), byte, bytes, element_bytes);
+  }
   void synchronize() override {}
   void* queue() override { return this; }
 
@@ -50,7 +55,10 @@ class SeparateMemory final : public Runtime {
   }
   std::string timer() const override { return "none"; }
   std::string check_timer() override { return ""; }
-  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/) override { return -1.0; }
+  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/,
+                          const std::function<void()>& /*between*/) override {
+    return -1.0;
+  }
   void set_timeout(double /*seconds*/) override {}
 
   // What a kernel of this device does: reaches its memory. `data` may lie within a buffer.

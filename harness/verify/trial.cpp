@@ -40,8 +40,7 @@ std::string unsupported(const Setup& setup, const Problem& problem) {
 }
 
 bool has_fixed_order(const Setup& setup) {
-  const ConfigAxis* const axis = find_axis(*setup.kernel, AxisRole::fixed_order);
-  return setup.pass == Pass::fwd || axis == nullptr || setup.config.get(axis->name) != 0;
+  return attnlab::has_fixed_order(*setup.kernel, setup.config, setup.pass);
 }
 
 Trial::Trial(Subject& subject, const Setup& setup)

@@ -30,8 +30,7 @@ struct Setup {
 // Empty if the setup can run the subject's problem, else why not.
 std::string unsupported(const Setup& setup, const Problem& problem);
 
-// Whether launches of the setup must leave the same bits: always, unless the kernel has an axis
-// that fixes the order of sums and it is 0, which gives the gradients another one in every launch.
+// Whether launches of the setup must leave the same bits (harness/plan/case.h).
 bool has_fixed_order(const Setup& setup);
 
 // What a workspace holds before a launch; `as_left`: what the launch before left.

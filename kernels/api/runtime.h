@@ -44,6 +44,10 @@ class Runtime {
   virtual void read(void* to_host, const void* data, std::uint64_t bytes) = 0;
   // Of the contents: other bytes give another number, almost surely.
   virtual std::uint64_t fingerprint(const void* data, std::uint64_t bytes) = 0;
+  // How many of the elements, of 2 or 4 bytes each, consist of this byte, as fill() leaves them.
+  // `bytes` are whole elements.
+  virtual std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
+                                     int element_bytes) = 0;
   virtual void synchronize() = 0;
 
   // What Implementation::launch() gets.
@@ -58,8 +62,11 @@ class Runtime {
   virtual std::string check_timer() = 0;
 
   // The same for work that is replayed from a graph, which costs less to launch: seconds that all
-  // `launches` take together. Negative where the device has no graphs.
-  virtual double graph_seconds_of(int launches, const Launch& launch) = 0;
+  // `launches` take together. The graph is replayed twice; `between`, which may be empty, is called
+  // before the second time, which is the one that is timed. Negative where the device has no
+  // graphs.
+  virtual double graph_seconds_of(int launches, const Launch& launch,
+                                  const std::function<void()>& between) = 0;
 
   // A launch that takes longer has hung: DeviceLost. Infinity: waits forever.
   virtual void set_timeout(double seconds) = 0;

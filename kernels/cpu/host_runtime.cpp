@@ -7,6 +7,7 @@
 #include <ctime>
 #include <new>
 
+#include "kernels/api/count_filled.h"
 #include "kernels/api/hash.h"
 #include "kernels/api/runtime.h"
 
@@ -43,6 +44,10 @@ class HostRuntime final : public Runtime {
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     return fnv1a(data, bytes);
   }
+  std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
+                             int element_bytes) override {
+    return attnlab::count_filled(data, byte, bytes, element_bytes);
+  }
   void synchronize() override {}
   void* queue() override { return nullptr; }
 
@@ -72,7 +77,10 @@ class HostRuntime final : public Runtime {
     return timer() + " says that a wait took " + std::to_string(1e6 * seconds) +
            " us, CLOCK_MONOTONIC_RAW says " + std::to_string(1e6 * expected) + " us";
   }
-  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/) override { return -1.0; }
+  double graph_seconds_of(int /*launches*/, const Launch& /*launch*/,
+                          const std::function<void()>& /*between*/) override {
+    return -1.0;
+  }
   void set_timeout(double /*seconds*/) override {}  // a thread that hangs cannot be ended
 
  private:

@@ -21,6 +21,10 @@ extern "C" __global__ void spin(u64 nanoseconds, u64 cycles, instruments::SpinRe
 extern "C" __global__ void fingerprint(const u8* data, u64 bytes, u64* sum) {
   instruments::fingerprint(data, bytes, sum);
 }
+extern "C" __global__ void count_filled(const u8* data, u64 bytes, u32 filled, u32 element_bytes,
+                                        u64* sum) {
+  instruments::count_filled(data, bytes, filled, element_bytes, sum);
+}
 extern "C" __global__ void noise(uint4* data, u64 chunks) {
   instruments::noise(data, chunks);
 }
@@ -30,6 +34,7 @@ extern "C" __global__ void copy(const uint4* from, uint4* to, u64 chunks) {
 )",
           .entries = {{.name = "spin", .threads = 1},
                       {.name = "fingerprint", .threads = kMemoryThreads},
+                      {.name = "count_filled", .threads = kMemoryThreads},
                       {.name = "noise", .threads = kMemoryThreads},
                       {.name = "copy", .threads = kMemoryThreads}}};
 }
@@ -41,13 +46,14 @@ struct Instruments::Page {
   std::uint64_t cycles;
   std::uint64_t nanoseconds;
   std::uint32_t ended;
-  std::uint64_t fingerprint;
+  std::uint64_t sum;
 };
 
 Instruments::Instruments(const Device& device)
     : module_(load(instruments_unit(), device)),
       spin_(module_->function("spin")),
       fingerprint_(module_->function("fingerprint")),
+      count_filled_(module_->function("count_filled")),
       noise_(module_->function("noise")),
       copy_(module_->function("copy")),
       blocks_(static_cast<unsigned>(4 * device.multiprocessors)) {
@@ -58,7 +64,7 @@ Instruments::Instruments(const Device& device)
   page_->ended = 1;
   check(driver().cuMemHostGetDevicePointer(&device_page_, page, 0),
         "allocating memory that the GPU sees");
-  check(driver().cuMemAlloc(&sum_, sizeof page_->fingerprint), "allocating memory on the GPU");
+  check(driver().cuMemAlloc(&sum_, sizeof page_->sum), "allocating memory on the GPU");
 }
 
 Instruments::~Instruments() = default;  // as the process ends; the driver takes the page
@@ -112,14 +118,28 @@ void Instruments::copy(CUstream stream, const void* from, void* to, std::uint64_
 }
 
 void Instruments::fingerprint(CUstream stream, const void* data, std::uint64_t bytes) {
-  check(driver().cuMemsetD32Async(sum_, 0, 2, stream), "clearing a sum");
   auto from = reinterpret_cast<CUdeviceptr>(data);
   void* arguments[] = {&from, &bytes, &sum_};
-  launch(fingerprint_, "fingerprint", stream, arguments);
-  check(driver().cuMemcpyDtoHAsync(&page_->fingerprint, sum_, sizeof page_->fingerprint, stream),
-        "copying a sum");
+  add_up(fingerprint_, "fingerprint", stream, arguments);
 }
 
-std::uint64_t Instruments::last_fingerprint() const { return page_->fingerprint; }
+void Instruments::count_filled(CUstream stream, const void* data, std::uint8_t byte,
+                               std::uint64_t bytes, int element_bytes) {
+  auto from = reinterpret_cast<CUdeviceptr>(data);
+  std::uint32_t filled = byte * std::uint32_t{0x01010101};
+  auto size = static_cast<std::uint32_t>(element_bytes);
+  void* arguments[] = {&from, &bytes, &filled, &size, &sum_};
+  add_up(count_filled_, "count", stream, arguments);
+}
+
+// A kernel that adds to the sum, from zero.
+void Instruments::add_up(CUfunction function, const char* name, CUstream stream,
+                         void** arguments) const {
+  check(driver().cuMemsetD32Async(sum_, 0, 2, stream), "clearing a sum");
+  launch(function, name, stream, arguments);
+  check(driver().cuMemcpyDtoHAsync(&page_->sum, sum_, sizeof page_->sum, stream), "copying a sum");
+}
+
+std::uint64_t Instruments::last_sum() const { return page_->sum; }
 
 }  // namespace attnlab::cuda

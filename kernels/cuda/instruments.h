@@ -1,6 +1,6 @@
-// The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, and a
-// fingerprint of memory, which also
-// sweeps the L2 by reading, noise, and a copy of known size.
+// The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, a
+// fingerprint of memory, which also sweeps the L2 by reading, a count of elements that nobody
+// wrote, noise, and a copy of known size.
 #pragma once
 
 #include <cuda.h>
@@ -29,8 +29,11 @@ class Instruments {
   std::uint64_t spin_cycles() const;
 
   void fingerprint(CUstream stream, const void* data, std::uint64_t bytes);
-  // Of the last one, once the stream has been waited for.
-  std::uint64_t last_fingerprint() const;
+  // Runtime::count_filled().
+  void count_filled(CUstream stream, const void* data, std::uint8_t byte, std::uint64_t bytes,
+                    int element_bytes);
+  // Of the last of these two, once the stream has been waited for.
+  std::uint64_t last_sum() const;
 
   // Both take whole multiples of 16 bytes.
   // Fills memory with numbers that look random.
@@ -41,10 +44,12 @@ class Instruments {
  private:
   struct Page;  // memory that the host and the GPU see
   void launch(CUfunction function, const char* name, CUstream stream, void** arguments) const;
+  void add_up(CUfunction function, const char* name, CUstream stream, void** arguments) const;
 
   std::shared_ptr<const Module> module_;
   CUfunction spin_ = nullptr;
   CUfunction fingerprint_ = nullptr;
+  CUfunction count_filled_ = nullptr;
   CUfunction noise_ = nullptr;
   CUfunction copy_ = nullptr;
   Page* page_ = nullptr;

@@ -104,7 +104,14 @@ class GpuRuntime final : public Runtime {
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     guarded([&] { instruments_.fingerprint(stream_, data, bytes); });
     synchronize();
-    return instruments_.last_fingerprint();
+    return instruments_.last_sum();
+  }
+
+  std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
+                             int element_bytes) override {
+    guarded([&] { instruments_.count_filled(stream_, data, byte, bytes, element_bytes); });
+    synchronize();
+    return instruments_.last_sum();
   }
 
   // Polls, so that what hangs is noticed.
@@ -163,7 +170,8 @@ class GpuRuntime final : public Runtime {
     return "";
   }
 
-  double graph_seconds_of(int launches, const Launch& launch) override {
+  double graph_seconds_of(int launches, const Launch& launch,
+                          const std::function<void()>& between) override {
     double seconds = 0.0;
     guarded([&] {
       const Graph graph(stream_, [&] {
@@ -171,6 +179,7 @@ class GpuRuntime final : public Runtime {
       });
       graph.launch(stream_);  // the first launch also uploads it
       synchronize();
+      if (between) between();
       seconds = behind_a_spin([&] { graph.launch(stream_); });
     });
     return seconds;

@@ -38,6 +38,14 @@ __device__ constexpr u64 scatter(u64 x) {
   return x ^ (x >> 31);
 }
 
+// Adds to *sum what all threads of the warps found.
+__device__ inline void add_of_warps(u64 mine, u64* sum) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) mine += __shfl_down_sync(0xFFFFFFFFu, mine, lanes);
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(mine));
+  }
+}
+
 // Adds to *sum a number for each 4-byte word that depends on its value and its place; the order of
 // additions is nothing to the sum, so any grid gives the same. The last bytes % 4 bytes are a word
 // of their own.
@@ -54,10 +62,30 @@ __device__ inline void fingerprint(const u8* data, u64 bytes, u64* sum) {
     for (u64 byte = words * 4; byte < bytes; ++byte) rest = rest << 8 | data[byte];
     mine += scatter(rest + bytes);
   }
-  for (int lanes = 16; lanes > 0; lanes /= 2) mine += __shfl_down_sync(0xFFFFFFFFu, mine, lanes);
-  if (threadIdx.x % 32 == 0) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(mine));
+  add_of_warps(mine, sum);
+}
+
+// Adds to *sum how many of the elements, of 2 or 4 bytes each, are those of `filled`, which repeats
+// one byte.
+__device__ inline void count_filled(const u8* data, u64 bytes, u32 filled, u32 element_bytes,
+                                    u64* sum) {
+  const u64 words = bytes / 4;
+  const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
+  const u64 first = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
+  u64 mine = 0;
+  for (u64 word = first; word < words; word += stride) {
+    const u32 difference = reinterpret_cast<const u32*>(data)[word] ^ filled;
+    if (element_bytes == 4) {
+      mine += difference == 0 ? 1 : 0;
+    } else {
+      mine += ((difference & 0xFFFFu) == 0 ? 1 : 0) + (difference >> 16 == 0 ? 1 : 0);
+    }
   }
+  if (first == 0 && bytes % 4 != 0) {
+    const u16 last = reinterpret_cast<const u16*>(data)[2 * words];
+    mine += last == static_cast<u16>(filled) ? 1 : 0;
+  }
+  add_of_warps(mine, sum);
 }
 
 // Fills `chunks` of 16 bytes with numbers that depend on their places and repeat nowhere.

@@ -16,6 +16,8 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
     ->     handle, kernels (what the pass ran: symbol, grid, block, registers of a thread,
            shared_bytes, launches; on the CPU operators: symbol, launches), peak_bytes (of a
            launch above inputs and masks, with what its forward left), verified_dropout
+  warm_up  handle, bytes     writes so many bytes of its own, then launches once, untimed: before a
+                             sample, as attnlab fills its own kernels' outputs and launches them
   time     handle, launches  -> seconds of all together, launch_cost_hidden
   outputs  handle, output    writes the outputs of the last timed launch
   release  handle
@@ -48,7 +50,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)  # attnlab decides when to stop
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
-PROTOCOL = 2
+PROTOCOL = 3
 REMEDY = ("pip install torch for this Python, or set ATTNLAB_PYTHON to one that has it "
           f"(this one is {sys.executable})")
 

@@ -68,7 +68,7 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 2, "torch": "9.9.9+fake"} | result
+        return {"protocol": 3, "torch": "9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = request["input"]
@@ -81,6 +81,8 @@ def answer(request):
         return {"error": f"there is no handle {request['handle']}"}
     if call == "time":
         return {"seconds": 1e-3 * request["launches"], "launch_cost_hidden": False} | result
+    if call == "warm_up":
+        return {"bytes": request["bytes"]} | result
     if call == "outputs":
         write_outputs(request, handles[request["handle"]])
         return result

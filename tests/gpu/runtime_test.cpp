@@ -103,6 +103,28 @@ TEST_F(GpuRuntime, FingerprintSeesWordsThatChangePlaces) {
   EXPECT_NE(runtime().fingerprint(upload(bytes), bytes.size()), fingerprint);
 }
 
+// One element that was written is seen wherever it lies, by all its bytes and not by one of them.
+TEST_F(GpuRuntime, CountsWhatNobodyWrote) {
+  constexpr std::uint8_t kByte = 0x7B;
+  for (const std::uint64_t count : {4, 6, 258, 1030, (1 << 20) + 8}) {
+    for (const int element_bytes : {2, 4}) {
+      const auto size = static_cast<std::uint64_t>(element_bytes);
+      if (count % size != 0) continue;
+      SCOPED_TRACE(count);
+      std::uint8_t* const data = upload(Bytes(count, kByte));
+      const std::uint64_t elements = count / size;
+      EXPECT_EQ(runtime().count_filled(data, kByte, count, element_bytes), elements);
+      EXPECT_EQ(runtime().count_filled(data, 0xFF, count, element_bytes), 0U);
+      for (const std::uint64_t place : {std::uint64_t{0}, count / 2, count - 1}) {
+        const std::uint8_t written = kByte ^ 1U;
+        runtime().write(data + place, &written, 1);
+        EXPECT_EQ(runtime().count_filled(data, kByte, count, element_bytes), elements - 1);
+        runtime().write(data + place, &kByte, 1);
+      }
+    }
+  }
+}
+
 TEST_F(GpuRuntime, TheTimerPassesItsSelfTest) { EXPECT_EQ(runtime().check_timer(), ""); }
 
 // Spins read the GPU's own clock of nanoseconds, the timer is made of events.
@@ -132,7 +154,7 @@ TEST_F(GpuTimer, TellsTheLengthOfLaunches) {
 
 TEST_F(GpuTimer, TellsTheLengthOfLaunchesInAGraph) {
   const Runtime::Launch launch = spin();
-  expect_known_length(runtime().graph_seconds_of(kLaunches, launch));
+  expect_known_length(runtime().graph_seconds_of(kLaunches, launch, {}));
 }
 
 TEST_F(GpuTimer, GivesLaunchesTheirNumbers) {

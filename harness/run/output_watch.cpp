@@ -1,0 +1,103 @@
+#include "harness/run/output_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "harness/run/ending.h"
+
+namespace attnlab {
+namespace {
+
+// Of every type a NaN, which no operation makes: theirs have one bit of the mantissa, or lack the
+// sign.
+constexpr std::uint8_t kPoison = Arena::kFill;
+
+// Bytes that repeat to a large number of every type, 6e4 and 4e2 in f16: a kernel that looks for
+// NaN finds none. The first is taken that no output of this problem has, at last poison itself.
+constexpr std::uint8_t kDecoys[] = {0x7B, 0x5B, 0xDB, kPoison};
+
+std::uint8_t choose_decoy(const Outputs& outputs) {
+  return *std::ranges::find_if(kDecoys, [&](std::uint8_t byte) {
+    return byte == kPoison || outputs.unwritten(byte).empty();
+  });
+}
+
+void reject(const std::string& unwritten, const char* launch) {
+  if (unwritten.empty()) return;
+  throw Ending{Status::invalid, fmt::format("{} left {} unwritten: it did not do all of its work, "
+                                            "so its time is none",
+                                            launch, unwritten)};
+}
+
+}  // namespace
+
+OutputWatch::OutputWatch(Entrant& entrant, std::function<void()> launch_spare)
+    : entrant_(entrant), launch_spare_(std::move(launch_spare)) {
+  entrant_.checks = {.sets = entrant.spare ? 2 : 1, .reason = entrant.why_no_spare};
+}
+
+// A sample of several launches repeats itself on the same outputs, and so do the launches onto the
+// spare ones. Every other time there is one more of these, so that no launch that is left out at
+// regular intervals falls within samples alone.
+void OutputWatch::prepare(int launches) {
+  if (decoy_ == 0) decoy_ = choose_decoy(*entrant_.outputs);
+  Outputs& spare = entrant_.spare ? *entrant_.spare : *entrant_.outputs;
+  const int repeats = launches == 1 ? 0 : 1 + entrant_.checks.samples % 2;
+  for (int i = 0; i < repeats; ++i) {
+    launch_onto(spare);
+    check_spare();
+  }
+  poison();
+  launch_onto(spare);
+  if (entrant_.spare) return;  // looked at after the sample, for a look takes room in the caches
+  check_spare();
+  poison();
+}
+
+void OutputWatch::poison() { entrant_.outputs->fill(kPoison); }
+
+void OutputWatch::poison_if_shared() {
+  if (!entrant_.spare) poison();
+}
+
+void OutputWatch::check() {
+  reject(entrant_.outputs->unwritten(kPoison), "a timed sample");
+  if (entrant_.spare) check_spare();
+  compare();
+  ++entrant_.checks.samples;
+}
+
+void OutputWatch::launch_onto(Outputs& spare) {
+  spare.fill(decoy_);
+  launch_spare_();
+  ++entrant_.checks.launches;
+}
+
+void OutputWatch::check_spare() const {
+  const Outputs& spare = entrant_.spare ? *entrant_.spare : *entrant_.outputs;
+  reject(spare.unwritten(decoy_), "an untimed launch between samples");
+}
+
+// What has the same bits in every launch: all, but for gradients whose sums have no order.
+void OutputWatch::compare() {
+  const Pass pass = entrant_.record.point.problem.pass;
+  std::vector<std::string> compared;
+  if (!has_fixed_order(entrant_.kernel(), entrant_.competitor->config, pass)) {
+    if (pass == Pass::bwd) return;
+    compared = {"o", "lse"};
+  }
+  if (entrant_.checks.samples == 0) return entrant_.outputs->seal();
+  const std::string changed = entrant_.outputs->changed(compared);
+  entrant_.checks.same_bits = changed.empty();
+  if (changed.empty()) return;
+  throw Ending{
+      Status::invalid,
+      fmt::format("sample {} left other bits in {} than the first one: results of launches "
+                  "differ, so their times are not of the same work",
+                  entrant_.checks.samples + 1, changed)};
+}
+
+}  // namespace attnlab

@@ -1,0 +1,45 @@
+// OutputWatch says whether timed launches do their work, seen by their outputs: before each sample
+// these are filled with poison, and none of it may be left after it. Between samples launches go
+// onto other outputs, filled with a number that no result is, which must be gone afterwards: so a
+// launch is noticed that looks at what its outputs hold, that repeats itself on the same ones, or
+// that binds its first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "harness/record/record.h"
+#include "harness/run/entrant.h"
+
+namespace attnlab {
+
+class OutputWatch {
+ public:
+  // `launch_spare` launches onto the entrant's spare outputs, or, where it has none, onto those
+  // that are timed, and waits. The entrant must outlive the object.
+  OutputWatch(Entrant& entrant, std::function<void()> launch_spare);
+
+  // Before a sample of so many launches: launches onto the spare outputs, which brings inputs back
+  // into the caches and the clock up, and poisons those that will be timed. Throws Ending
+  // (Status::invalid).
+  void prepare(int launches);
+  // Poisons what will be timed; the second, where a launch onto the spare outputs overwrote it.
+  void poison();
+  void poison_if_shared();
+  // After the sample. Throws Ending (Status::invalid) where poison is left, where the launches onto
+  // the spare outputs left something unwritten, or where results are not the bits of the first
+  // sample.
+  void check();
+
+ private:
+  void launch_onto(Outputs& spare);
+  void check_spare() const;
+  void compare();
+
+  Entrant& entrant_;
+  std::function<void()> launch_spare_;
+  std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
+};
+
+}  // namespace attnlab

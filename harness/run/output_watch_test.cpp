@@ -1,0 +1,353 @@
+// Kernels that pass verification and then do less than they are timed for, each in another way.
+#include "harness/run/output_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/run/case_steps.h"
+#include "harness/run/run.h"
+#include "harness/testing/fake_attention.h"
+#include "harness/testing/fake_kernels.h"
+#include "harness/testing/test_support.h"
+
+namespace attnlab {
+namespace {
+
+// What a launch is about to write to one of its outputs.
+struct Piece {
+  float* to = nullptr;
+  std::vector<float> values;
+  std::size_t begin = 0, end = 0;  // of the values, those that are written
+};
+
+struct Launch {
+  int number = 0;  // from 1, of the prepared kernel
+  const void* to = nullptr;
+  const void* first_to = nullptr;   // of the first launch
+  const void* before_to = nullptr;  // of the launch before
+  std::map<std::string, Piece> pieces;
+
+  void skip() {
+    for (auto& [name, piece] : pieces) piece.end = piece.begin;
+  }
+  void skip_half() {
+    for (auto& [name, piece] : pieces) piece.end = piece.values.size() / 2;
+  }
+  bool holds_nan() const {
+    const Piece& piece = pieces.begin()->second;
+    return std::isnan(piece.to[0]);
+  }
+};
+
+using Fault = std::function<void(Launch&)>;
+Fault fault_of_kernel;
+
+struct State : PreparedKernel {
+  Problem problem;
+  Launch launch;
+};
+
+void add_piece(std::map<std::string, Piece>& pieces, const char* name, void* to,
+               std::int64_t elements) {
+  const auto size = static_cast<std::size_t>(elements);
+  if (to != nullptr) pieces[name] = {static_cast<float*>(to), std::vector<float>(size), 0, size};
+}
+
+void forward(const Problem& problem, Tensors tensors, std::map<std::string, Piece>& pieces) {
+  tensors.o = pieces.at("o").values.data();
+  tensors.lse = pieces.at("lse").values.data();
+  fake::for_each_row(problem, tensors,
+                     [](const fake::Row& row) { fake::attend(row, row.mask.seqlen_k); });
+}
+
+void backward(const Problem& problem, Tensors tensors, std::map<std::string, Piece>& pieces) {
+  tensors.dq = pieces.at("dq").values.data();
+  tensors.dk = pieces.at("dk").values.data();
+  tensors.dv = pieces.at("dv").values.data();
+  fake::for_each_row(problem, tensors, fake::differentiate);
+}
+
+PreparedKernel* prepare(const Problem& problem, const Config&, const Device&) {
+  return new State{{}, problem, {}};
+}
+void release(PreparedKernel* prepared) { delete static_cast<State*>(prepared); }
+
+void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
+  State& state = *static_cast<State*>(prepared);
+  const Problem& problem = state.problem;
+  Launch& launch = state.launch;
+  const bool is_forward = problem.pass == Pass::fwd;
+  ++launch.number;
+  launch.before_to = launch.to;
+  launch.to = is_forward ? tensors.o : tensors.dq;
+  if (launch.number == 1) launch.first_to = launch.to;
+  launch.pieces.clear();
+  if (is_forward) {
+    add_piece(launch.pieces, "o", tensors.o, problem.elements_q());
+    add_piece(launch.pieces, "lse", tensors.lse, problem.elements_lse());
+    forward(problem, tensors, launch.pieces);
+    if (tensors.saved == nullptr && fault_of_kernel) fault_of_kernel(launch);
+  } else {
+    add_piece(launch.pieces, "dq", tensors.dq, problem.elements_q());
+    add_piece(launch.pieces, "dk", tensors.dk, problem.elements_k());
+    add_piece(launch.pieces, "dv", tensors.dv, problem.elements_k());
+    backward(problem, tensors, launch.pieces);
+    if (fault_of_kernel) fault_of_kernel(launch);
+  }
+  for (const auto& [name, piece] : launch.pieces) {
+    std::copy(piece.values.begin() + static_cast<std::ptrdiff_t>(piece.begin),
+              piece.values.begin() + static_cast<std::ptrdiff_t>(piece.end),
+              piece.to + piece.begin);
+  }
+}
+
+// Something, so that a forward before a backward is told apart.
+std::uint64_t saved_bytes(const Problem&, const Config&) { return 4; }
+std::string everything(const Problem&, const Config&, const Device&) { return ""; }
+
+constexpr Implementation kKernel = {.api_version = kApiVersion,
+                                    .name = "fake",
+                                    .backend = Backend::cpu,
+                                    .summary = "plain loops",
+                                    .axes = nullptr,
+                                    .num_axes = 0,
+                                    .unsupported = everything,
+                                    .workspace_bytes = fake::no_workspace,
+                                    .saved_bytes = saved_bytes,
+                                    .prepare = prepare,
+                                    .launch = launch,
+                                    .release = release,
+                                    .traffic = fake::traffic};
+
+class OutputWatchTest : public testing::Test {
+ protected:
+  OutputWatchTest() {
+    work_.problem = {
+        .num_heads_q = 2, .num_heads_kv = 1, .seqlen_q = 9, .seqlen_k = 7, .head_dim = 8};
+    work_.seed = 7;
+    work_.competitors = {{.kernel = "fake", .implementation = &kKernel}};
+    device_.threads = 1;
+    device_.isa = "scalar";
+    context_.device = &device_;
+    context_.protocol = {.min_rounds = 4, .max_rounds = 4, .warmup_seconds = 0.0};
+    context_.memory_limit_bytes = std::uint64_t{1} << 30;
+  }
+  ~OutputWatchTest() override { fault_of_kernel = nullptr; }
+
+  Record run(const Fault& fault) {
+    fault_of_kernel = fault;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+    Progress progress(file.get(), case_weight(work_));
+    std::vector<Record> records;
+    run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
+      records.insert(records.end(), finished.begin(), finished.end());
+    });
+    return records.at(0);
+  }
+  // The point is invalid, for this reason.
+  void expect_caught(const char* name, const Fault& fault, const char* reason) {
+    SCOPED_TRACE(name);
+    const Record record = run(fault);
+    EXPECT_EQ(record.status, Status::invalid) << record.reason;
+    EXPECT_PRED2(contains, record.reason, reason);
+    EXPECT_FALSE(record.time.has_value());
+    EXPECT_FALSE(record.verify.empty()) << "it was right at first";
+    for (const reference::Verdict& verdict : record.verify) EXPECT_TRUE(verdict.pass);
+  }
+  // Only room for what is timed alone.
+  void take_memory_of_spare() {
+    context_.memory_limit_bytes = most_bytes(work_.problem, work_.competitors.at(0), device_);
+  }
+
+  Case work_;
+  Device device_;
+  RunContext context_;
+};
+
+constexpr const char* kSample = "a timed sample left ";
+constexpr const char* kBetween = "an untimed launch between samples left ";
+
+TEST_F(OutputWatchTest, ARightKernelIsTimedAndTheRecordSaysWhatWasSeen) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    work_.problem.pass = pass;
+    const Record record = run(nullptr);
+    ASSERT_EQ(record.status, Status::ok) << record.reason;
+    const OutputChecks& checks = record.time.value().outputs.value();
+    EXPECT_EQ(checks.sets, 2);
+    EXPECT_EQ(checks.samples, 4);
+    ASSERT_GT(record.time->inner_launches, 1);
+    EXPECT_EQ(checks.launches, 2 + 3 + 2 + 3);
+    EXPECT_EQ(checks.same_bits, true);
+    EXPECT_EQ(checks.reason, "");
+  }
+}
+
+TEST_F(OutputWatchTest, RowsOfLseThatNoEntryHasMayStay) {
+  work_.problem.batch = 2;
+  work_.problem.layout = Layout::packed;
+  work_.problem.lengths = {
+      .kind = LengthsKind::packed, .given = true, .queries = {9, 2}, .keys = {7, 3}};
+  const auto leave_gap = [](Launch& launch) { launch.pieces.at("lse").end = 2 * 9 + 9 + 2; };
+  const Record record = run(leave_gap);
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+}
+
+TEST_F(OutputWatchTest, WithoutMemoryThereIsOneSetAndItIsWatched) {
+  take_memory_of_spare();
+  const Record record = run(nullptr);
+  ASSERT_EQ(record.status, Status::ok) << record.reason;
+  const OutputChecks& checks = record.time.value().outputs.value();
+  EXPECT_EQ(checks.sets, 1);
+  EXPECT_EQ(checks.samples, 4);
+  EXPECT_EQ(checks.launches, 2 + 3 + 2 + 3);
+  EXPECT_PRED2(contains, checks.reason, "a second set of outputs needs ");
+  expect_caught(
+      "nothing after the 60th launch",
+      [](Launch& launch) {
+        if (launch.number > 60) launch.skip();
+      },
+      " left ");
+  expect_caught(
+      "nothing where no NaN is",
+      [](Launch& launch) {
+        if (launch.number > 1 && !launch.holds_nan()) launch.skip();
+      },
+      kBetween);
+}
+
+TEST_F(OutputWatchTest, LaunchesThatDoNothingAreSeen) {
+  expect_caught(
+      "nothing after the 60th launch",
+      [](Launch& launch) {
+        if (launch.number > 60) launch.skip();
+      },
+      " left ");
+  expect_caught(
+      "nothing in every other launch",
+      [](Launch& launch) {
+        if (launch.number % 2 == 0) launch.skip();
+      },
+      kBetween);
+  for (int period = 2; period < 8; ++period) {
+    expect_caught(
+        "nothing but in one launch of some",
+        [&](Launch& launch) {
+          if (launch.number % period != 1) launch.skip();
+        },
+        " left ");
+  }
+  expect_caught(
+      "nothing in one of some launches",
+      [](Launch& launch) {
+        if (launch.number % 3 == 0) launch.skip();
+      },
+      kBetween);
+  expect_caught(
+      "nothing on the outputs of the launch before",
+      [](Launch& launch) {
+        if (launch.to == launch.before_to) launch.skip();
+      },
+      kBetween);
+  expect_caught(
+      "nothing where no NaN is",
+      [](Launch& launch) {
+        if (launch.number > 1 && !launch.holds_nan()) launch.skip();
+      },
+      kBetween);
+  expect_caught(
+      "nothing where a NaN is",
+      [](Launch& launch) {
+        if (launch.number > 1 && launch.holds_nan()) launch.skip();
+      },
+      kSample);
+}
+
+TEST_F(OutputWatchTest, LaunchesThatDoHalfAreSeen) {
+  expect_caught(
+      "half when repeated on the same output",
+      [](Launch& launch) {
+        if (launch.to == launch.before_to) launch.skip_half();
+      },
+      kBetween);
+  expect_caught(
+      "half after the 60th launch",
+      [](Launch& launch) {
+        if (launch.number > 60) launch.skip_half();
+      },
+      " left ");
+  expect_caught(
+      "a row less from the third launch on",
+      [](Launch& launch) {
+        if (launch.number >= 3) launch.pieces.at("o").end -= 8;
+      },
+      "8 of 144 elements of o unwritten");
+  expect_caught(
+      "an element less from the third launch on",
+      [](Launch& launch) {
+        if (launch.number >= 3) launch.pieces.at("o").begin = 1;
+      },
+      "1 of 144 elements of o unwritten");
+  expect_caught(
+      "no lse after the first launch",
+      [](Launch& launch) {
+        if (launch.number > 1) launch.pieces.at("lse").end = 0;
+      },
+      "18 of 18 elements of lse unwritten");
+}
+
+TEST_F(OutputWatchTest, LaunchesOntoOtherOutputsAreSeen) {
+  static std::map<std::string, float*> bound;  // of the third launch, which is the first timed
+  const Fault bind = [](Launch& launch) {
+    if (launch.number == 1) bound.clear();
+    if (launch.number < 2) return;
+    for (auto& [name, piece] : launch.pieces) {
+      piece.to = bound.emplace(name, piece.to).first->second;
+    }
+  };
+  expect_caught("writes into the first set it was given", bind, kBetween);
+  static std::map<std::string, float*> last;
+  const Fault late = [](Launch& launch) {
+    if (launch.number < 3) last.clear();
+    for (auto& [name, piece] : launch.pieces) {
+      const auto known = last.find(name);
+      float* const before = known == last.end() ? piece.to : known->second;
+      last[name] = std::exchange(piece.to, before);
+    }
+  };
+  expect_caught("writes where the launch before should have", late, " left ");
+}
+
+TEST_F(OutputWatchTest, BackwardsAreWatchedToo) {
+  work_.problem.pass = Pass::bwd;
+  for (const char* name : {"dq", "dk", "dv"}) {
+    expect_caught(
+        name,
+        [&](Launch& launch) {
+          if (launch.number > 2) launch.pieces.at(name).end -= 1;
+        },
+        "1 of ");
+  }
+}
+
+TEST_F(OutputWatchTest, OtherBitsThanInTheFirstSampleAreSeen) {
+  expect_caught(
+      "other bits, well within every bound",
+      [](Launch& launch) {
+        float& value = launch.pieces.at("o").values[3];
+        if (launch.number % 2 == 0) value = std::nextafter(value, 9.0f);
+      },
+      "other bits in o than the first");
+}
+
+}  // namespace
+}  // namespace attnlab
