@@ -3,15 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "harness/plan/accounting.h"
 #include "harness/plan/protocol.h"
 #include "harness/run/contenders.h"
+#include "harness/run/ending.h"
 #include "harness/testing/fake_kernels.h"
 #include "harness/testing/fake_runtime.h"
 #include "harness/testing/test_support.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -116,6 +119,73 @@ TEST_F(Rotation, LaunchesGoOnWhereTheSampleBeforeEnded) {
   }
   EXPECT_EQ(std::set(launched_q.begin(), launched_q.end()).size(), 4u);
   EXPECT_EQ(launched_q[3], launched_q[7]);
+}
+
+// Writes all outputs of a forward.
+void write_all(PreparedKernel*, const Tensors& tensors, void* stream) {
+  auto& device = *static_cast<fake::SeparateMemory*>(stream);
+  device.fill(tensors.o, 1, 1024);
+  device.fill(tensors.lse, 2, 64);
+}
+
+TEST_F(Rotation, ReplaysOfGraphsAreSeenByWhatTheyWrite) {
+  protocol_.cache = CacheState::hot;
+  static Implementation kernel = kKernel;
+  kernel.launch = write_all;
+  static_cast<void>(sets());
+  ASSERT_EQ(bytes_like_q(problem_), 1024u);
+  ASSERT_EQ(bytes_of_lse(problem_), 64u);
+  competitor_.implementation = &kernel;
+  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+  const Contender& graph = contenders.graphs.at(0);
+  device_.has_graphs = true;
+  EXPECT_EQ(graph.time(2), 2e-3);
+  EXPECT_NO_THROW(graph.check());
+  EXPECT_EQ(entrant_.checks.samples, 1);
+  device_.graphs_do_nothing = true;
+  EXPECT_EQ(graph.time(2), 2e-3);
+  EXPECT_THROW(graph.check(), Ending);
+}
+
+TEST_F(Rotation, LaunchesThatLoadTheDeviceLeaveThePoison) {
+  protocol_.cache = CacheState::hot;
+  static Implementation kernel = kKernel;
+  kernel.launch = write_all;
+  static_cast<void>(sets());
+  competitor_.implementation = &kernel;
+  for (const bool has_spare : {true, false}) {
+    entrant_.spare.reset();
+    if (has_spare) entrant_.spare.emplace(entrant_.make_outputs(arena_, problem_));
+    const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+    const Contender& contender = contenders.launches.at(0);
+    contender.prepare(2);
+    EXPECT_EQ(contender.load(2), 2e-3);
+    EXPECT_THROW(contender.check(), Ending) << "no sample ran";
+    contender.prepare(2);
+    contender.load(2);
+    contender.time(2);
+    EXPECT_NO_THROW(contender.check());
+    EXPECT_EQ(entrant_.checks.sets, has_spare ? 2 : 1);
+  }
+}
+
+TEST_F(Rotation, APeerWritesAsManyBytesBeforeASample) {
+  static_cast<void>(sets());
+  PeerProcess process({.python = "python3", .script = in_tree("tests/data/fake_peer.py")});
+  const Inputs host(arena_, problem_, InputKind::normal, 3, 1);
+  const PeerInputs inputs(problem_, host.host());
+  entrant_.record.point.problem = problem_;
+  entrant_.peer = std::make_unique<TorchPeer>(process, "torch:flash", Device{.threads = 1});
+  entrant_.peer->prepare(inputs);
+  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+  const Contender& contender = contenders.launches.at(0);
+  contender.prepare(3);
+  EXPECT_DOUBLE_EQ(contender.time(3), 3e-3);
+  contender.check();
+  EXPECT_EQ(entrant_.checks.sets, 0);
+  EXPECT_EQ(entrant_.checks.launches, 1);
+  EXPECT_PRED2(contains, entrant_.checks.reason, "before each sample it wrote 1024 bytes");
+  entrant_.peer.reset();
 }
 
 TEST_F(Rotation, HotIsTheInputsThemselves) {
