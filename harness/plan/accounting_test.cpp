@@ -110,6 +110,27 @@ TEST(Accounting, MemoryByPass) {
   }
 }
 
+TEST(Accounting, ATimedKernelHasASecondSetOfOutputs) {
+  Problem problem = small_problem();
+  problem.dtype = Dtype::bf16;
+  const std::uint64_t like_q = 2 * 192, like_k = 2 * 160, lse = 4 * 24;
+  const struct {
+    Pass pass;
+    std::uint64_t results, outputs;
+  } passes[] = {{Pass::fwd, like_q, like_q + lse},
+                {Pass::bwd, like_q + 2 * like_k, like_q + 2 * like_k},
+                {Pass::fwdbwd, 2 * like_q + 2 * like_k, 2 * like_q + 2 * like_k + lse + 70}};
+  for (const auto& expected : passes) {
+    problem.pass = expected.pass;
+    EXPECT_EQ(bytes_of_results(problem), expected.results);
+    EXPECT_EQ(bytes_of_outputs(problem, saving_kernel()), expected.outputs);
+    const std::uint64_t verified = most_bytes(problem, saving_kernel(), fake::cpu());
+    const std::uint64_t timed = most_bytes_timed(problem, saving_kernel(), fake::cpu());
+    // The forward before a backward needs 4000 bytes more of workspace, which are given back.
+    EXPECT_EQ(timed, problem.pass == Pass::bwd ? verified : verified + expected.outputs);
+  }
+}
+
 // What a backward finds was left by a forward with a config of its own.
 TEST(Accounting, TheForwardBeforeABackwardHasItsOwnConfig) {
   static constexpr Implementation kKernel = [] {

@@ -66,8 +66,8 @@ void add_peer(Contenders& contenders, Contender contender, Entrant& entrant,
 void add_kernel(Contenders& contenders, Contender contender, Entrant& entrant,
                 std::vector<Tensors> sets, Runtime& runtime) {
   const auto turns = std::make_shared<Turns>(entrant, std::move(sets), runtime);
-  const auto watch = std::make_shared<OutputWatch>(entrant, [&runtime, turns] {
-    turns->launch_spare();
+  const auto watch = std::make_shared<OutputWatch>(entrant, [&runtime, turns](int launches) {
+    for (int i = 0; i < launches; ++i) turns->launch_spare();
     runtime.synchronize();
   });
   entrant.launch_next = [turns] { turns->launch_next(); };

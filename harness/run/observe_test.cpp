@@ -197,6 +197,23 @@ TEST_F(Observe, WhatDidNotRunAsAskedIsInvalid) {
   EXPECT_EQ(ending().status, Status::ok);
 }
 
+TEST_F(Observe, TensorCoresMustHaveDoneTheSchedulesWork) {
+  record().point.problem.dtype = Dtype::f16;
+  record().point.competitors = {competitor_};
+  record().flops = Flops{.executed = 1000};
+  counters_.counts.wgmma_flops = 5 * 1000.0;  // of five launches
+  counters_.counts.mma_sync_flops = 0.0;
+  EXPECT_EQ(ending().status, Status::ok);
+  EXPECT_EQ(record().counted->tensor_flops_of_executed, 1.0);
+  counters_.counts.wgmma_flops = 5 * 500.0;
+  const Ending half = ending();
+  EXPECT_EQ(half.status, Status::invalid);
+  EXPECT_PRED2(starts_with, half.reason, "tensor cores did 50.00 % of the FLOPs");
+  EXPECT_EQ(record().counted->tensor_flops_of_executed, 0.5) << "it is in the record";
+  observers_.wrong_counters = "the counters' self-test failed";
+  EXPECT_EQ(ending().status, Status::ok) << "counters that are wrong prove nothing";
+}
+
 TEST_F(Observe, WithoutUnitsOfItsOwnAnythingMayRunButNotNothing) {
   implementation_.units = nullptr;
   trace_.executed = {executed("gemm")};

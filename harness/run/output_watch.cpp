@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,12 @@ std::uint8_t choose_decoy(const Outputs& outputs) {
   });
 }
 
+// From 0 to launches - 1, spread evenly from sample to sample (by the golden ratio).
+int repeats_before_a_look(int sample, int launches) {
+  const double place = 0.6180339887498949 * (sample + 1);
+  return static_cast<int>((place - std::floor(place)) * launches);
+}
+
 void reject(const std::string& unwritten, const char* launch) {
   if (unwritten.empty()) return;
   throw Ending{Status::invalid, fmt::format("{} left {} unwritten: it did not do all of its work, "
@@ -34,24 +41,22 @@ void reject(const std::string& unwritten, const char* launch) {
 
 }  // namespace
 
-OutputWatch::OutputWatch(Entrant& entrant, std::function<void()> launch_spare)
+OutputWatch::OutputWatch(Entrant& entrant, std::function<void(int)> launch_spare)
     : entrant_(entrant), launch_spare_(std::move(launch_spare)) {
   entrant_.checks = {.sets = entrant.spare ? 2 : 1, .reason = entrant.why_no_spare};
 }
 
-// A sample of several launches repeats itself on the same outputs, and so do the launches onto the
-// spare ones. Every other time there is one more of these, so that no launch that is left out at
-// regular intervals falls within samples alone.
+// A sample of several launches repeats itself on the same outputs, and so do those onto the spare
+// ones: the first is looked at, and one that may be any of those that follow it in a sample.
 void OutputWatch::prepare(int launches) {
   if (decoy_ == 0) decoy_ = choose_decoy(*entrant_.outputs);
-  Outputs& spare = entrant_.spare ? *entrant_.spare : *entrant_.outputs;
-  const int repeats = launches == 1 ? 0 : 1 + entrant_.checks.samples % 2;
-  for (int i = 0; i < repeats; ++i) {
-    launch_onto(spare);
+  if (launches > 1) {
+    launch_onto_spare();
     check_spare();
+    launch_spare_(repeats_before_a_look(entrant_.checks.samples, launches));
   }
   poison();
-  launch_onto(spare);
+  launch_onto_spare();
   if (entrant_.spare) return;  // looked at after the sample, for a look takes room in the caches
   check_spare();
   poison();
@@ -70,15 +75,16 @@ void OutputWatch::check() {
   ++entrant_.checks.samples;
 }
 
-void OutputWatch::launch_onto(Outputs& spare) {
-  spare.fill(decoy_);
-  launch_spare_();
+Outputs& OutputWatch::spare() const { return entrant_.spare ? *entrant_.spare : *entrant_.outputs; }
+
+void OutputWatch::launch_onto_spare() {
+  spare().fill(decoy_);
+  launch_spare_(1);
   ++entrant_.checks.launches;
 }
 
 void OutputWatch::check_spare() const {
-  const Outputs& spare = entrant_.spare ? *entrant_.spare : *entrant_.outputs;
-  reject(spare.unwritten(decoy_), "an untimed launch between samples");
+  reject(spare().unwritten(decoy_), "an untimed launch between samples");
 }
 
 // What has the same bits in every launch: all, but for gradients whose sums have no order.

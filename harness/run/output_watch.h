@@ -16,9 +16,9 @@ namespace attnlab {
 
 class OutputWatch {
  public:
-  // `launch_spare` launches onto the entrant's spare outputs, or, where it has none, onto those
-  // that are timed, and waits. The entrant must outlive the object.
-  OutputWatch(Entrant& entrant, std::function<void()> launch_spare);
+  // `launch_spare` launches so often onto the entrant's spare outputs, or, where it has none, onto
+  // those that are timed, and waits. The entrant must outlive the object.
+  OutputWatch(Entrant& entrant, std::function<void(int launches)> launch_spare);
 
   // Before a sample of so many launches: launches onto the spare outputs, which brings inputs back
   // into the caches and the clock up, and poisons those that will be timed. Throws Ending
@@ -33,12 +33,13 @@ class OutputWatch {
   void check();
 
  private:
-  void launch_onto(Outputs& spare);
+  Outputs& spare() const;
+  void launch_onto_spare();
   void check_spare() const;
   void compare();
 
   Entrant& entrant_;
-  std::function<void()> launch_spare_;
+  std::function<void(int launches)> launch_spare_;
   std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
 };
 
