@@ -57,6 +57,7 @@ TEST_F(Ranges, ARunNamesCasesStepsAndKernels) {
       id + " > time > warm up",
       id + " > time > warm up > naive default",
       id + " > time > warm up > " + v2,
+      id + " > time > prepare",
       id + " > time > naive default",
       id + " > time > " + v2,
       id + " > verify again naive default",

@@ -73,10 +73,10 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
-    contender_->prepare(samples.inner_launches);
+    const double prepared = prepare();
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
-      around = std::min(kLongestRest, kRestsPerSample * last_);
+      around = std::min(kLongestRest, kRestsPerSample * (last_ + prepared));
       rest(around);
     }
     contender_->before();
@@ -126,18 +126,28 @@ class Runner {
   }
 
   // Returns how long it took.
+  double prepare() {
+    const ProfilerRange range("prepare");
+    const auto start = std::chrono::steady_clock::now();
+    contender_->prepare(samples.inner_launches);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // Returns how long it took.
   double load() {
     const ProfilerRange range("load");
     double total = 0.0;
     const auto& loaded = contender_->load ? contender_->load : contender_->time;
-    while (total < kSettledLoad) total += loaded(samples.inner_launches);
+    while (total < kSettledLoad) total += launch(loaded, samples.inner_launches);
     return total;
   }
 
+  double launch(int launches) const { return launch(contender_->time, launches); }
+
   // Seconds. The range lies outside of what is timed.
-  double launch(int launches) {
+  double launch(const std::function<double(int)>& launched, int launches) const {
     const ProfilerRange range(name());
-    return contender_->time(launches);
+    return launched(launches);
   }
 
   const Contender* contender_;

@@ -44,8 +44,8 @@ struct Samples {
 // rounds done. When one threw DeviceLost nothing else is launched.
 //
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
-// (1 s at most), and 4 times as long as a sample before the next. settled: warms up for at least
-// 1.5 s in all, and before each sample launches for 20 ms what it is about to time.
+// (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
+// settled: warms up for at least 1.5 s in all, and before each sample loads for 20 ms.
 //
 // `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -194,6 +196,28 @@ TEST_F(OutputWatchTest, ARightKernelIsTimedAndTheRecordSaysWhatWasSeen) {
     EXPECT_EQ(checks.launches, 2 * kSamples);
     EXPECT_EQ(checks.same_bits, true);
     EXPECT_EQ(checks.reason, "");
+  }
+}
+
+// Of a sample of one launch each is looked at, and none follows another onto the same outputs.
+TEST_F(OutputWatchTest, LongLaunchesAreLookedAtOneByOne) {
+  context_.protocol.warmup_launches = 1;
+  const auto slow = [](Launch&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const Record record = run(slow);
+  ASSERT_EQ(record.status, Status::ok) << record.reason;
+  EXPECT_EQ(record.time->inner_launches, 1);
+  EXPECT_EQ(record.time->outputs.value().launches, kSamples);
+  for (const bool has_spare : {true, false}) {
+    if (!has_spare) take_memory_of_spare();
+    for (const int last : {5, 6}) {
+      expect_caught(
+          "nothing in every other launch after some",
+          [&](Launch& launch) {
+            slow(launch);
+            if (launch.number > last && (launch.number - last) % 2 == 1) launch.skip();
+          },
+          last == 5 ? kSample : kBetween);
+    }
   }
 }
 
