@@ -31,6 +31,10 @@ constexpr const char* kDetails =
     "--speedup-over NAME shows how many times as fast as NAME, a kernel or peer, each one is on\n"
     "the same case; of several tiles of NAME the fastest counts.\n"
     "\n"
+    "--best layout shows each competitor in the layout in which it is faster, and names it: "
+    "layouts\n"
+    "of one problem are then one row, and --speedup-over compares both sides at their best.\n"
+    "\n"
     "Fields (of --rows, --cols, --value and --where):\n";
 
 struct TableFlags {
@@ -38,6 +42,7 @@ struct TableFlags {
   std::string rows, cols, values, speedup_over;
   std::vector<std::string> where;
   std::string format = "table";
+  std::string best;
   bool evidence = false;
 };
 
@@ -53,12 +58,25 @@ std::string footer() {
          "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel,block --value time_ms\n"
          "  attnlab table results/*.jsonl --where kernel=v2 --rows seqlen --cols block --value "
          "gflops\n"
-         "  attnlab table results/nvidia-h200/fa2.jsonl --speedup-over torch:flash\n"
+         "  attnlab table results/nvidia-h200/fa2.jsonl --speedup-over torch:flash --best layout\n"
          "  attnlab table before.jsonl after.jsonl --cols kernel,commit --value time_ms,ci\n"
          "  attnlab table results/*.jsonl --rows seqlen,pass --value "
          "requested_mib,l2_mib,dram_mib\n"
          "  attnlab table results/quick.jsonl --evidence --where kernel=naive\n"
          "  attnlab table results/quick.jsonl --format csv > quick.csv";
+}
+
+// What has one layout of each competitor cannot be told apart by layout.
+void check_best(const std::string& best, const TableOptions& options) {
+  if (best != "layout") throw UsageError(fmt::format("--best: '{}' is not layout", best));
+  const auto names_layout = [](const std::vector<std::string>& fields) {
+    return std::ranges::find(fields, "layout") != fields.end();
+  };
+  const bool chooses = std::ranges::any_of(
+      options.where, [](const auto& condition) { return condition.first == "layout"; });
+  if (names_layout(options.rows) || names_layout(options.cols) || chooses) {
+    throw UsageError("--best layout: leave layout out of --rows, --cols and --where");
+  }
 }
 
 TableOptions make_options(const TableFlags& flags) {
@@ -80,14 +98,18 @@ TableOptions make_options(const TableFlags& flags) {
     options.where.emplace_back(condition.substr(0, equals),
                                split_list(condition.substr(equals + 1), "--where"));
   }
+  options.best_layout = !flags.best.empty();
+  if (options.best_layout) check_best(flags.best, options);
   return options;
 }
 
 int run(const TableFlags& flags) {
   const TableOptions options = make_options(flags);
-  if (flags.evidence && !(flags.rows + flags.cols + flags.values + flags.speedup_over).empty()) {
+  if (flags.evidence &&
+      !(flags.rows + flags.cols + flags.values + flags.speedup_over + flags.best).empty()) {
     throw UsageError(
-        "--evidence: has columns of its own: leave --rows, --cols, --value and --speedup-over out");
+        "--evidence: has columns of its own: leave --rows, --cols, --value, --speedup-over and "
+        "--best out");
   }
   std::vector<nlohmann::ordered_json> records;
   std::vector<std::string> warnings;
@@ -126,6 +148,11 @@ Verb add_table_verb(CLI::App& app) {
       ->add_option("--speedup-over", flags->speedup_over,
                    "The kernel or peer that speedup compares with (naive)")
       ->type_name("NAME")
+      ->group("Layout");
+  command
+      ->add_option("--best", flags->best,
+                   "layout: each competitor only in its faster layout, which is named")
+      ->type_name("FIELD")
       ->group("Layout");
   command->add_option("--where", flags->where, "Only points whose field has one of the values")
       ->type_name("FIELD=VALUE,...")

@@ -385,7 +385,7 @@ TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
     EXPECT_EQ(problem.num_heads_q * problem.head_dim, 2048) << problem.id();
     ids.insert(problem.id());
   }
-  EXPECT_EQ(ids.size(), 2u * 2 * 3 * 2 * 6);  // pass, dtype, head_dim, mask, seqlen
+  EXPECT_EQ(ids.size(), 2u * 2 * 2 * 3 * 2 * 6);  // pass, dtype, layout, head_dim, mask, seqlen
 }
 
 // What tuning tries: every combination that the kernel can take, beside its own choice.

@@ -78,6 +78,8 @@ const std::vector<FieldHelp>& field_help() {
 void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
   const Field& cache = find_field("cache", "");
   const auto case_of = [&](const RecordJson& record) {
+    const RecordJson any_layout = at(record, {kBestLayoutKey, "point"});
+    if (any_layout.is_string()) return exact(any_layout);
     std::string text = cache.read(record).dump() + at(record, {"protocol", "regime"}).dump();
     for (const char* key : {"id", "input_kind", "seed", "backend"}) {
       text += at(record, {key}).dump();

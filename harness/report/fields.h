@@ -42,8 +42,14 @@ std::string exact(const RecordJson& value);
 // kernel, `ratio` and `interval` (as Field::interval).
 inline constexpr const char* kSpeedupKey = "speedup";
 
+// Where keep_best_layouts() leaves what one record alone does not know: `point`, which is the same
+// text for all layouts of one problem; `timed`, the layouts that have a time; `refused`, each other
+// layout with its status.
+inline constexpr const char* kBestLayoutKey = "best_layout";
+
 // Gives every record with a time the ratio of the base's time to it, on the same case, device and
-// protocol; of several configs of the base the fastest counts.
+// protocol; of several configs of the base the fastest counts. Cases of best layouts
+// (keep_best_layouts()) are the same whatever the layout.
 void add_speedups(std::vector<RecordJson>& records, const std::string& base);
 
 }  // namespace attnlab

@@ -11,6 +11,7 @@
 #include "harness/plan/builtin_axes.h"
 #include "harness/record/record.h"
 #include "harness/record/record_json.h"
+#include "harness/report/best_layout.h"
 
 namespace attnlab {
 namespace {
@@ -159,6 +160,7 @@ Fields default_values(const Records& records, bool wants_speedup) {
   if (has_speedup) {
     values.insert(wants_speedup ? values.begin() + 1 : values.end(), &find_field("speedup", ""));
   }
+  if (are_best_layouts(records)) values.insert(values.begin() + 1, &find_field("layout", ""));
   return values;
 }
 
@@ -237,10 +239,12 @@ std::vector<const Field*> problem_axes(const std::vector<RecordJson>& records) {
   };
   const bool square = all_equal("seqlen_q", "seqlen_k");
   const bool grouped = !all_equal("num_heads_q", "num_heads_kv");
+  const bool any_layout = are_best_layouts(records);
   std::vector<const Field*> axes;
   for (const Field& field : fields()) {
     const std::string name = field.name;
     if (field.kind != FieldKind::axis || (name == "heads_kv" && !grouped)) continue;
+    if (name == "layout" && any_layout) continue;
     if (name == "seqlen" ? !square : name.starts_with("seqlen_") && square) continue;
     axes.push_back(&field);
   }
@@ -260,6 +264,9 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
   if (options.cols.empty()) pivot.cols = default_cols(records, pivot.rows);
   add_varying_config(records, pivot.rows, pivot.cols);
   if (options.rows.empty()) pivot.rows = default_rows(records, pivot.cols);
+  if (are_best_layouts(records) && !options.values.empty() && !holds(pivot.values, "layout")) {
+    pivot.values.push_back(&find_field("layout", ""));
+  }
   if (options.values.empty()) {
     pivot.values = default_values(records, !options.speedup_over.empty());
   }

@@ -36,7 +36,7 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
 TableOptions columns_as_rows(const Pivot& pivot, const TableOptions& options);
 
 // The axes that the problems need to be told apart: seqlen, or seqlen_q and seqlen_k where these
-// differ; heads_kv only where it differs from heads.
+// differ; heads_kv only where it differs from heads; no layout where each has its best.
 std::vector<const Field*> problem_axes(const std::vector<RecordJson>& records);
 
 }  // namespace attnlab

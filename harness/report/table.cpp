@@ -13,6 +13,7 @@
 #include "harness/base/text_table.h"
 #include "harness/record/record.h"
 #include "harness/record/record_json.h"
+#include "harness/report/best_layout.h"
 #include "harness/report/doubts.h"
 #include "harness/report/fields.h"
 #include "harness/report/pivot.h"
@@ -231,8 +232,9 @@ std::string several_runs(const Records& records) {
 
 std::string render_text(const Records& records, const TableOptions& options) {
   const bool markdown = options.format == TableFormat::markdown;
-  // A speedup that was asked for stays, next to the time.
-  const std::size_t least_values = options.speedup_over.empty() ? 1 : 2;
+  // A layout or speedup that was asked for stays, next to the time.
+  const std::size_t least_values =
+      1 + (options.best_layout ? 1 : 0) + (options.speedup_over.empty() ? 0 : 1);
   Notes notes;
   Pivot pivot = make_pivot(records, options);
   const auto lay_out = [&] {
@@ -255,7 +257,7 @@ std::string render_text(const Records& records, const TableOptions& options) {
   std::string text = markdown ? render_markdown(table) : render_plain(table);
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
-  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() +
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() + best_layout_note(kept) +
          missing_speedups(records, options) + several_runs(kept) + summary(kept);
   if (pivot.replaced > 0) {
     text += wrap(count_of(pivot.replaced, "earlier record") +
@@ -334,7 +336,7 @@ std::string render_pivot_csv(const Records& records, const TableOptions& options
 }
 
 Records select(const Records& records, const TableOptions& options) {
-  Records all = records;
+  Records all = options.best_layout ? keep_best_layouts(records) : records;
   if (options.speedup_over.empty()) {
     add_speedups(all, "naive");
   } else {

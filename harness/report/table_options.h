@@ -18,6 +18,7 @@ struct TableOptions {
   std::vector<std::pair<std::string, std::vector<std::string>>> where;
   TableFormat format = TableFormat::table;
   std::string speedup_over;  // a kernel or peer; empty: naive, whose name no column says
+  bool best_layout = false;  // only each competitor's faster layout, named beside its time
 };
 
 }  // namespace attnlab
