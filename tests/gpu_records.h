@@ -158,10 +158,14 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   peer.point.competitors[0].kernel = "torch:flash";
   peer.flops = Flops();
   peer.peer = PeerEvidence{.version = "torch 2", .peak_bytes = 1, .launch_cost_hidden = true};
-  const ExecutedKernel kernel = {
-      .symbol = "fmha", .grid = {8, 2, 1}, .block = {128, 1, 1}, .shared_bytes = 1024};
+  const ExecutedKernel kernel = {.symbol = "fmha",
+                                 .grid = {8, 2, 1},
+                                 .block = {128, 1, 1},
+                                 .shared_bytes = 1024,
+                                 .seconds = 3e-6};
   peer.evidence = Evidence{
-      .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}}}}, .as_asked = true};
+      .executed = {{kernel, kernel, {.symbol = "op", .grid = {}, .block = {}, .seconds = 1e-6}}},
+      .as_asked = true};
   std::map<std::string, nlohmann::json> records = records_of_counters(ours);
   records["ours"] = to_json(ours);
   records["peer"] = to_json(peer);

@@ -15,6 +15,31 @@ constexpr std::string_view kPrefix = "torch:";
 constexpr std::array<std::string_view, 5> kBackends = {"eager", "flash", "efficient", "cudnn",
                                                        "math"};
 
+// What each backend's operation needs, by parts of the names of its kernels (of its operators on a
+// CPU).
+struct NeededKernels {
+  std::string_view backend;
+  std::vector<std::string_view> parts;
+};
+
+// Of matmul, scale, mask, softmax, dropout and their gradients; `scaled_dot_product`: on a CPU.
+const std::vector<std::string_view> kOfMatrices = {
+    "nvjet_",       "gemm",         "cutlass",           "gemv",
+    "splitKreduce", "softmax",      "Softmax",           "SoftMax",
+    "MulFunctor",   "masked_fill",  "dropout",           "masked_scale",
+    "bernoulli",    "where_kernel", "isneginf",          "and_kernel",
+    "matmul",       "bmm",          "aten::mul",         "aten::div",
+    "aten::sum",    "sum_functor",  "scaled_dot_product"};
+
+const std::array<NeededKernels, 5> kNeeded = {{
+    {"eager", kOfMatrices},
+    {"math", kOfMatrices},
+    {"flash", {"flash_fwd_", "flash_bwd_", "scaled_dot_product"}},
+    // Its delta, the sums of dO * O, is a product and a sum of PyTorch's where heads are of f32.
+    {"efficient", {"fmha_cutlass", "MulFunctor", "sum_functor"}},
+    {"cudnn", {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq"}},
+}};
+
 // The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
 std::string blind_row(const Problem& problem) {
   const std::vector<std::uint8_t> blocks = make_block_pattern(problem);
@@ -76,6 +101,13 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
     return row + " sees no key: PyTorch gives NaN there";
   }
   return "";
+}
+
+bool needed_by_peer(std::string_view peer, std::string_view symbol) {
+  const auto needed = std::ranges::find(kNeeded, peer_backend(peer), &NeededKernels::backend);
+  return needed != kNeeded.end() && std::ranges::any_of(needed->parts, [&](std::string_view part) {
+           return symbol.find(part) != std::string_view::npos;
+         });
 }
 
 std::string_view peer_backend(std::string_view peer) { return peer.substr(kPrefix.size()); }

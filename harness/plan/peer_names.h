@@ -1,4 +1,5 @@
-// PyTorch competes under these names; here is also known what it cannot run.
+// PyTorch competes under these names; here is also known what it cannot run, and which kernels its
+// backends need.
 #pragma once
 
 #include <string>
@@ -21,6 +22,11 @@ bool is_peer(std::string_view kernel);
 // empty: it may. Throws what make_block_pattern() throws.
 std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device);
+
+// Whether the peer's operation needs a kernel (or, on a CPU, an operator) of this name. What it
+// does not need is a copy, cast or fill that brings tensors into a layout or type of its own: a
+// launch that ran it took longer for it.
+bool needed_by_peer(std::string_view peer, std::string_view symbol);
 
 // Returns "flash" of "torch:flash".
 std::string_view peer_backend(std::string_view peer);

@@ -24,16 +24,19 @@ const char* to_string(L2State state) { return state == L2State::steady ? "steady
 
 Json executed_json(const ExecutedKernel& kernel) {
   const bool has_shape = kernel.grid[0] != 0;  // a peer's operators on a CPU have none
-  return {{"symbol", kernel.symbol},
-          {"grid", has_shape ? Json(kernel.grid) : Json(nullptr)},
-          {"block", has_shape ? Json(kernel.block) : Json(nullptr)},
-          {"registers", has_shape ? Json(kernel.registers) : Json(nullptr)},
-          {"static_shared_bytes",
-           optional(kernel.static_shared_bytes, [](std::uint64_t b) { return Json(b); })},
-          {"dynamic_shared_bytes",
-           optional(kernel.dynamic_shared_bytes, [](std::uint64_t b) { return Json(b); })},
-          {"shared_bytes", optional(kernel.shared_bytes, [](std::uint64_t b) { return Json(b); })},
-          {"launches", kernel.launches}};
+  Json json = {
+      {"symbol", kernel.symbol},
+      {"grid", has_shape ? Json(kernel.grid) : Json(nullptr)},
+      {"block", has_shape ? Json(kernel.block) : Json(nullptr)},
+      {"registers", has_shape ? Json(kernel.registers) : Json(nullptr)},
+      {"static_shared_bytes",
+       optional(kernel.static_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+      {"dynamic_shared_bytes",
+       optional(kernel.dynamic_shared_bytes, [](std::uint64_t b) { return Json(b); })},
+      {"shared_bytes", optional(kernel.shared_bytes, [](std::uint64_t b) { return Json(b); })},
+      {"launches", kernel.launches}};
+  if (kernel.seconds) json["seconds"] = number(*kernel.seconds);
+  return json;
 }
 
 Json evidence_json(const Record& record) {

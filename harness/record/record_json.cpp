@@ -9,6 +9,7 @@
 
 #include "harness/base/build_info.h"
 #include "harness/plan/protocol.h"
+#include "harness/record/beyond.h"
 #include "harness/record/json_parts.h"
 #include "harness/tensors/safetensors.h"
 #include "kernels/api/compiler.h"
@@ -316,6 +317,7 @@ Json to_json(const Record& record) {
   json["run"] = run_id();
   json["timestamp"] = record.timestamp;
   json["key"] = record_key(json);
+  if (record.evidence) json["evidence"]["beyond"] = kernels_beyond(json);
   return json;
 }
 

@@ -102,6 +102,12 @@ std::string render_text(const std::vector<Json>& records, TableFormat format) {
     if (!executed.is_array() || executed.empty()) continue;
     const TextTable table = kernels_table(executed);
     text += format == TableFormat::markdown ? "\n" + render_markdown(table) : render_plain(table);
+    const std::string beyond = exact(find_field("beyond", "").read(record));
+    const Json percent = find_field("beyond_percent", "").read(record);
+    if (beyond.empty()) continue;
+    const std::string share =
+        percent.is_null() ? "" : fmt::format(", {:.1f} % of the time", percent.get<double>());
+    text += wrap("  beyond what the operation needs: " + beyond + share, 4);
   }
   return text;
 }

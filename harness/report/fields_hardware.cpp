@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/record/beyond.h"
 #include "harness/report/field_list.h"
 
 namespace attnlab {
@@ -18,6 +19,35 @@ RecordJson read_executed(const RecordJson& record) {
     text += (text.empty() ? "" : " ") + at(kernel, {"symbol"}).get<std::string>();
   }
   return text;
+}
+
+// "2 direct_copy_kernel_cuda, 1 FillFunctor": what ran beyond the operation's needs, with launches.
+RecordJson read_beyond(const RecordJson& record) {
+  const RecordJson beyond = kernels_beyond(record);
+  if (!beyond.is_array() || beyond.empty()) return nullptr;
+  std::vector<std::pair<std::string, int>> launches;  // in the order in which they ran
+  for (const RecordJson& kernel : beyond) {
+    const std::string name = short_name(kernel.at("symbol").get<std::string>());
+    auto found = std::ranges::find(launches, name, &std::pair<std::string, int>::first);
+    if (found == launches.end()) found = launches.insert(found, {name, 0});
+    found->second += kernel.at("launches").get<int>();
+  }
+  std::string text;
+  for (const auto& [name, times] : launches) {
+    text += (text.empty() ? "" : ", ") + std::to_string(times) + " " + name;
+  }
+  return text;
+}
+
+RecordJson read_beyond_percent(const RecordJson& record) {
+  const RecordJson beyond = kernels_beyond(record);
+  if (!beyond.is_array()) return nullptr;
+  double percent = 0.0;
+  for (const RecordJson& kernel : beyond) {
+    if (!kernel.contains("share")) return nullptr;
+    percent += 100.0 * kernel.at("share").get<double>();
+  }
+  return percent;
 }
 
 // Bytes of a counter that passed its self-test, reads and writes of both or of one kind.
@@ -115,6 +145,12 @@ void add_counter_fields(FieldList& list) {
                    value_at({"cache_claim", "verdict"}));
   list.add_measure("executed", "executed", "", kPlain, "kernels that really ran, symbols",
                    read_executed);
+  list.add_measure("beyond", "beyond", "", kPlain,
+                   "of these, what the operation does not need: copies, casts and fills",
+                   read_beyond);
+  list.add_measure("beyond_percent", "beyond %", "%", kSignificant,
+                   "share of these in the time of all, while they were traced",
+                   read_beyond_percent);
 }
 
 void add_roof_fields(FieldList& list) {

@@ -51,6 +51,16 @@ std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& f
   return footnotes.mark(word, exact(at(record, {"reason"})));
 }
 
+// Why a time holds more than the operation; "" where nothing else ran, or nobody saw.
+std::string beyond_note(const RecordJson& record) {
+  const std::string kernels = exact(find_field("beyond", "").read(record));
+  if (kernels.empty()) return "";
+  return fmt::format(
+      "{} ran what its operation does not need, and its time holds it: {} (--value beyond_percent "
+      "shows the share, where it is known)",
+      exact(at(record, {"kernel"})), kernels);
+}
+
 bool is_speedup(const Field& field) { return std::string_view(field.name) == "speedup"; }
 
 // A base that was asked for is named.
@@ -115,7 +125,12 @@ TextTable make_table(const Pivot& pivot, const TableOptions& options, Notes* not
       const auto found = pivot.cells.find({row, col});
       const std::size_t span = shown[col].size();
       if (found != pivot.cells.end() && status_of(*found->second) == "ok") {
-        std::ranges::move(cells_of(shown[col], *found->second), std::back_inserter(cells));
+        std::vector<TextCell> values = cells_of(shown[col], *found->second);
+        if (notes != nullptr && !values.empty()) {
+          std::string& first = values.front().text;
+          first = notes->reasons.mark(first, beyond_note(*found->second));
+        }
+        std::ranges::move(values, std::back_inserter(cells));
         continue;
       }
       std::string status;

@@ -29,6 +29,7 @@ ExecutedKernel kernel_of(const nlohmann::json& entry) {
   using Extent = std::array<std::uint32_t, 3>;
   ExecutedKernel kernel{.symbol = get<std::string>(entry, "symbol"), .grid = {}, .block = {}};
   kernel.launches = get<int>(entry, "launches");
+  if (entry.contains("seconds")) kernel.seconds = get<double>(entry, "seconds");
   if (!entry.contains("grid")) return kernel;
   std::ranges::copy(get<Extent>(entry, "grid"), kernel.grid);
   std::ranges::copy(get<Extent>(entry, "block"), kernel.block);

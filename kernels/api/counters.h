@@ -95,6 +95,7 @@ struct ExecutedKernel {
   std::optional<std::uint64_t> static_shared_bytes, dynamic_shared_bytes;
   std::optional<std::uint64_t> shared_bytes;  // both together
   int launches = 1;                           // of the same kernel in the same shape
+  std::optional<double> seconds;  // of all of them, while they were traced: no time of a launch
 };
 
 class KernelTrace {

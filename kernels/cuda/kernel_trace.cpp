@@ -45,6 +45,7 @@ ExecutedKernel describe(const KernelRecord& record) {
   kernel.static_shared_bytes = static_cast<std::uint64_t>(record.staticSharedMemory);
   kernel.dynamic_shared_bytes = static_cast<std::uint64_t>(record.dynamicSharedMemory);
   kernel.shared_bytes = *kernel.static_shared_bytes + *kernel.dynamic_shared_bytes;
+  kernel.seconds = static_cast<double>(record.end - record.start) * 1e-9;
   return kernel;
 }
 
@@ -132,6 +133,7 @@ class GpuKernelTrace final : public KernelTrace {
           kernels, [&](const ExecutedKernel& other) { return is_same_launch(other, kernel); });
       if (same != kernels.end()) {
         ++same->launches;
+        *same->seconds += *kernel.seconds;
       } else {
         kernels.push_back(std::move(kernel));
       }

@@ -94,27 +94,39 @@ class Attention:
 
 
 def executed(symbols):
-    """Each once, in order, with the number of its launches; a symbol may be with its shape."""
-    counts = {}
+    """Each once, in order, with the number of its launches; a symbol may be with its shape, and
+    with the seconds that a launch took, which are summed."""
+    found = {}
     for symbol in symbols:
-        key = json.dumps(symbol if isinstance(symbol, dict) else {"symbol": symbol})
-        counts[key] = counts.get(key, 0) + 1
-    return [json.loads(key) | {"launches": count} for key, count in counts.items()]
+        what = dict(symbol) if isinstance(symbol, dict) else {"symbol": symbol}
+        seconds = what.pop("seconds", None)
+        entry = found.setdefault(json.dumps(what), what | {"launches": 0})
+        entry["launches"] += 1
+        if seconds is not None:
+            entry["seconds"] = entry.get("seconds", 0.0) + seconds
+    return list(found.values())
+
+
+def described(event):
+    """A kernel with its shape, or a copy or fill of memory, which has none, of a trace."""
+    what = {"symbol": event["name"], "seconds": event["dur"] * 1e-6}
+    if event["cat"] != "kernel":
+        return what
+    arguments = event["args"]
+    return what | {"grid": arguments["grid"], "block": arguments["block"],
+                   "registers": arguments["registers per thread"],
+                   "shared_bytes": arguments["shared memory"]}
 
 
 def traced_kernels(profiler):
-    """The kernels that ran on a GPU, in order. Their shapes are in the profiler's trace alone."""
+    """What ran on a GPU, in order. Shapes are in the profiler's trace alone."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "trace.json")
         profiler.export_chrome_trace(file)
         with open(file, encoding="utf-8") as text:
             events = json.load(text)["traceEvents"]
-    kernels = sorted((event for event in events if event.get("cat") == "kernel"),
-                     key=lambda event: event["ts"])
-    return executed({"symbol": kernel["name"], "grid": kernel["args"]["grid"],
-                     "block": kernel["args"]["block"],
-                     "registers": kernel["args"]["registers per thread"],
-                     "shared_bytes": kernel["args"]["shared memory"]} for kernel in kernels)
+    ran = (event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    return executed(described(event) for event in sorted(ran, key=lambda event: event["ts"]))
 
 
 def profiled(action, device):

@@ -14,8 +14,9 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
            sets              copies of the inputs that launches go through in turn (cold caches)
            output            the file to write the outputs of a first launch to
     ->     handle, kernels (what the pass ran: symbol, grid, block, registers of a thread,
-           shared_bytes, launches; on the CPU operators: symbol, launches), peak_bytes (of a
-           launch above inputs and masks, with what its forward left), verified_dropout
+           shared_bytes, launches, seconds of all launches; copies and fills of memory: without
+           a shape; on the CPU operators: symbol, launches), peak_bytes (of a launch above
+           inputs and masks, with what its forward left), verified_dropout
   warm_up  handle, bytes     writes so many bytes of its own, then launches once, untimed: before a
                              sample, as attnlab fills its own kernels' outputs and launches them
   time     handle, launches  -> seconds of all together, launch_cost_hidden

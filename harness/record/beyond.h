@@ -1,0 +1,22 @@
+// What a launch ran beyond the kernels that its operation needs: copies, casts and fills that a
+// library adds to bring tensors into a layout or type of its own, and that were timed.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace attnlab {
+
+// Of a record whose `evidence` shows kernels, those that its operation does not need, in their
+// order, as objects of `symbol`, `launches` and, where the time of all that ran is known, their
+// `share` of it; null where nobody saw what ran. Ours need the entries of their units and the
+// products of the library that they are made with, a peer what needed_by_peer() says. Older records
+// than the field have it said of them as well.
+nlohmann::ordered_json kernels_beyond(const nlohmann::ordered_json& record);
+
+// Returns what people call a kernel: of "void at::native::elementwise_kernel<128, 4, ...
+// direct_copy_kernel_cuda(...) ...>(int, ...)" the functor that it is an instance for, else the
+// name without arguments, of which the end may be left out.
+std::string short_name(const std::string& symbol);
+
+}  // namespace attnlab
