@@ -12,14 +12,11 @@ namespace attnlab {
 namespace {
 
 constexpr std::string_view kPrefix = "torch:";
-constexpr std::array<std::string_view, 5> kBackends = {"eager", "flash", "efficient", "cudnn",
-                                                       "math"};
-
-// What each backend's operation needs, by parts of the names of its kernels (of its operators on a
-// CPU).
-struct NeededKernels {
+struct Peer {
   std::string_view backend;
-  std::vector<std::string_view> parts;
+  std::string_view computes;
+  // What its operation needs, by parts of the names of its kernels (of its operators on a CPU).
+  std::vector<std::string_view> needed;
 };
 
 // Of matmul, scale, mask, softmax, dropout and their gradients; `scaled_dot_product`: on a CPU.
@@ -31,14 +28,35 @@ const std::vector<std::string_view> kOfMatrices = {
     "matmul",       "bmm",          "aten::mul",         "aten::div",
     "aten::sum",    "sum_functor",  "scaled_dot_product"};
 
-const std::array<NeededKernels, 5> kNeeded = {{
-    {"eager", kOfMatrices},
-    {"math", kOfMatrices},
-    {"flash", {"flash_fwd_", "flash_bwd_", "scaled_dot_product"}},
+const std::array<Peer, 5> kPeers = {{
+    {"eager",
+     "matmul, scale, masked_fill, softmax, dropout, matmul in the tensors' type, S and P in "
+     "memory; "
+     "no lse",
+     kOfMatrices},
+    {"flash",
+     "FlashAttention-2: o and lse in every forward; dQ by atomic sums, in no fixed order",
+     {"flash_fwd_", "flash_bwd_", "scaled_dot_product"}},
     // Its delta, the sums of dO * O, is a product and a sum of PyTorch's where heads are of f32.
-    {"efficient", {"fmha_cutlass", "MulFunctor", "sum_functor"}},
-    {"cudnn", {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq"}},
+    {"efficient",
+     "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
+     "not "
+     "promise",
+     {"fmha_cutlass", "MulFunctor", "sum_functor"}},
+    {"cudnn",
+     "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
+     "not "
+     "promise",
+     {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq"}},
+    {"math", "16-bit tensors cast to f32, S and P in memory; no lse", kOfMatrices},
 }};
+
+// One that only another version knows computes and needs nothing that is known.
+const Peer& find_peer(std::string_view name) {
+  static const Peer kUnknown = {.backend = "", .computes = "not known", .needed = {}};
+  const auto found = std::ranges::find(kPeers, peer_backend(name), &Peer::backend);
+  return found == kPeers.end() ? kUnknown : *found;
+}
 
 // The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
 std::string blind_row(const Problem& problem) {
@@ -56,8 +74,7 @@ std::string blind_row(const Problem& problem) {
 
 std::vector<std::string> parse_peers(std::string_view text) {
   std::vector<std::string> known;
-  for (const std::string_view backend : kBackends)
-    known.push_back(fmt::format("torch:{}", backend));
+  for (const Peer& peer : kPeers) known.push_back(fmt::format("torch:{}", peer.backend));
   std::vector<std::string> peers;
   std::string prefix;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -104,11 +121,12 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
 }
 
 bool needed_by_peer(std::string_view peer, std::string_view symbol) {
-  const auto needed = std::ranges::find(kNeeded, peer_backend(peer), &NeededKernels::backend);
-  return needed != kNeeded.end() && std::ranges::any_of(needed->parts, [&](std::string_view part) {
-           return symbol.find(part) != std::string_view::npos;
-         });
+  return std::ranges::any_of(find_peer(peer).needed, [&](std::string_view part) {
+    return symbol.find(part) != std::string_view::npos;
+  });
 }
+
+std::string_view computed_by_peer(std::string_view peer) { return find_peer(peer).computes; }
 
 std::string_view peer_backend(std::string_view peer) { return peer.substr(kPrefix.size()); }
 

@@ -28,6 +28,10 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
 // launch that ran it took longer for it.
 bool needed_by_peer(std::string_view peer, std::string_view symbol);
 
+// What the peer computes, where that differs from peer to peer: lse or not, the order of dQ's sums,
+// types; part of a sentence.
+std::string_view computed_by_peer(std::string_view peer);
+
 // Returns "flash" of "torch:flash".
 std::string_view peer_backend(std::string_view peer);
 

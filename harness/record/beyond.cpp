@@ -84,6 +84,11 @@ Json kernels_beyond(const Json& record) {
   return beyond;
 }
 
+std::string computed_by_peer_of(const Json& record) {
+  const std::string participant = record.at("kernel").get<std::string>();
+  return is_peer(participant) ? std::string(computed_by_peer(participant)) : "";
+}
+
 std::string short_name(const std::string& symbol) {
   for (const std::string_view functor : kFunctors) {
     const std::size_t at = symbol.find(functor);

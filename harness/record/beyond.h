@@ -1,5 +1,6 @@
-// What a launch ran beyond the kernels that its operation needs: copies, casts and fills that a
-// library adds to bring tensors into a layout or type of its own, and that were timed.
+// What a participant's operation is: what a peer computes, and what a launch ran beyond the kernels
+// that the operation needs: copies, casts and fills that a library adds to bring tensors into a
+// layout or type of its own, and that were timed.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,6 +14,9 @@ namespace attnlab {
 // products of the library that they are made with, a peer what needed_by_peer() says. Older records
 // than the field have it said of them as well.
 nlohmann::ordered_json kernels_beyond(const nlohmann::ordered_json& record);
+
+// What a record's peer computes, as computed_by_peer() says; "" of our kernels.
+std::string computed_by_peer_of(const nlohmann::ordered_json& record);
 
 // Returns what people call a kernel: of "void at::native::elementwise_kernel<128, 4, ...
 // direct_copy_kernel_cuda(...) ...>(int, ...)" the functor that it is an instance for, else the

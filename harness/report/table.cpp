@@ -11,6 +11,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
 #include "harness/base/text_table.h"
+#include "harness/record/beyond.h"
 #include "harness/record/record.h"
 #include "harness/record/record_json.h"
 #include "harness/report/best_layout.h"
@@ -245,6 +246,23 @@ std::string several_runs(const Records& records) {
                   runs.size(), of_commits));
 }
 
+// What the peers among them compute: less or more than ours, which is part of a comparison.
+std::string what_peers_compute(const Records& records) {
+  std::set<std::string> said;
+  std::string text;
+  for (const RecordJson& record : records) {
+    const std::string computes = computed_by_peer_of(record);
+    const std::string kernel = exact(at(record, {"kernel"}));
+    if (computes.empty() || status_of(record) != "ok" || !said.insert(kernel).second) continue;
+    text += wrap(fmt::format("{}: {}.", kernel, computes), 2);
+  }
+  if (text.empty()) return "";
+  return text +
+         wrap(
+             "PyTorch gets tensors in the point's type and layout (bshd as transposed views), and "
+             "draws dropout masks of its own.");
+}
+
 std::string render_text(const Records& records, const TableOptions& options) {
   const bool markdown = options.format == TableFormat::markdown;
   // A layout or speedup that was asked for stays, next to the time.
@@ -272,8 +290,9 @@ std::string render_text(const Records& records, const TableOptions& options) {
   std::string text = markdown ? render_markdown(table) : render_plain(table);
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
-  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() + best_layout_note(kept) +
-         missing_speedups(records, options) + several_runs(kept) + summary(kept);
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() + what_peers_compute(kept) +
+         best_layout_note(kept) + missing_speedups(records, options) + several_runs(kept) +
+         summary(kept);
   if (pivot.replaced > 0) {
     text += wrap(count_of(pivot.replaced, "earlier record") +
                  " of the same points left out: the last one counts.");

@@ -563,6 +563,18 @@ TEST(Table, ASpeedupThatWasAskedForStaysOnANarrowPage) {
   EXPECT_FALSE(contains(table, "GFLOP/s")) << table;
 }
 
+// What a peer does not compute is part of a comparison with it.
+TEST(Table, WhatPeersComputeIsSaid) {
+  Records records = small();
+  EXPECT_EQ(render_table(records, {}).find("lse"), std::string::npos);
+  for (RecordJson& record : records) {
+    if (record["kernel"] == "naive") record["kernel"] = "torch:cudnn";
+  }
+  std::string text = render_table(records, {});
+  std::ranges::replace(text, '\n', ' ');
+  EXPECT_NE(text.find("torch:cudnn: o, and lse only with gradients"), std::string::npos) << text;
+}
+
 TEST(Table, LargeRatesAreTeraflops) {
   Records records = small();
   EXPECT_PRED2(contains, render_table(records, {}), "GFLOP/s");
