@@ -1,5 +1,7 @@
 #include "harness/plan/case.h"
 
+#include <map>
+
 #include "harness/plan/peer_names.h"
 
 namespace attnlab {
@@ -15,6 +17,22 @@ const char* to_string(InputKind kind) {
     case InputKind::file: return "file";
   }
   return "?";
+}
+
+std::vector<CaseGroup> group_layouts(const std::vector<Case>& cases) {
+  std::vector<CaseGroup> groups;
+  std::map<std::string, std::size_t> places;
+  for (const Case& work : cases) {
+    Problem any_layout = work.problem;
+    const bool stays_alone = any_layout.layout == Layout::packed || work.input != nullptr;
+    if (!stays_alone) any_layout.layout = Layout::bshd;
+    const std::string key = any_layout.id() + " " + to_string(work.input_kind) + " " +
+                            std::to_string(work.seed) + (work.input != nullptr ? " file" : "");
+    const auto [place, is_new] = places.emplace(key, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].push_back(work);
+  }
+  return groups;
 }
 
 reference::Products products_of(const Problem& problem, const Implementation* kernel,

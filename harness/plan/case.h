@@ -1,4 +1,5 @@
-// A case is one problem and all that compete on it; a sweep is a list of them.
+// A case is one problem and all that compete on it; a sweep is a list of them, of which those that
+// differ in layout alone are a group.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,14 @@ struct Case {
   std::vector<Competitor> competitors;
   std::shared_ptr<const QkvTensors> input;  // InputKind::file: where q, k, v come from
 };
+
+// Cases that differ in layout alone: their inputs are the same numbers in other places, so what is
+// right for one is right for all, and all that compete on them take turns.
+using CaseGroup = std::vector<Case>;
+
+// All cases, each in one group, in the order of the first of each. Alone stay packed entries, whose
+// lengths are their own, and the tensors of a file, which has one layout.
+std::vector<CaseGroup> group_layouts(const std::vector<Case>& cases);
 
 // The precision of a kernel's products, which its twin has to share: TF32 of f32 alone, where the
 // config's axis of this role says so. A peer (null) has no such axis.

@@ -9,6 +9,7 @@
 #include "harness/base/text_table.h"
 #include "harness/plan/accounting.h"
 #include "harness/plan/device_choice.h"
+#include "harness/plan/turns_memory.h"
 
 namespace attnlab {
 namespace {
@@ -106,6 +107,16 @@ std::string to_json_text(const TextTable& table) {
   return array.dump(1) + "\n";
 }
 
+// What the largest group of several layouts takes at once; 0 if there is none.
+std::uint64_t most_bytes_of_layouts(const std::vector<Case>& cases, const Device& device) {
+  std::uint64_t most = 0;
+  for (const CaseGroup& group : group_layouts(cases)) {
+    if (group.size() < 2) continue;
+    most = std::max(most, bytes_in_turns(group, device, device.memory_bytes));
+  }
+  return most;
+}
+
 std::string summary(const std::vector<PlannedPoint>& points, const std::vector<Case>& cases,
                     const Device& device) {
   const PlannedPoint* largest = nullptr;
@@ -121,6 +132,9 @@ std::string summary(const std::vector<PlannedPoint>& points, const std::vector<C
   if (largest != nullptr && largest->memory_bytes > 0) {
     text += fmt::format(" The largest needs {} MiB: {} on {}.", mib(largest->memory_bytes),
                         largest->competitor->kernel, largest->work->problem.id());
+  }
+  if (const std::uint64_t bytes = most_bytes_of_layouts(cases, device); bytes > 0) {
+    text += fmt::format(" Layouts that take turns need {} MiB at once at the most.", mib(bytes));
   }
   return wrap(text + " Nothing was run.");
 }

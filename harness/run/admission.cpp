@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
 #include "harness/plan/accounting.h"
 #include "harness/record/repro.h"
 #include "harness/run/ending.h"
-#include "harness/tensors/inputs.h"
 
 namespace attnlab {
 namespace {
@@ -46,11 +44,7 @@ void Admission::admit(Entrant& entrant) {
                              gib(alone), gib(memory.inputs_bytes), gib(outputs), gib(own_workspace),
                              gib(limit))};
   }
-  // A backward's o is an input, but each competitor has its own.
-  const std::uint64_t shared = bytes_of_inputs(problem);
-  const std::uint64_t own = memory.inputs_bytes - shared + outputs;
-  const std::uint64_t workspace = std::max(workspace_bytes_, own_workspace);
-  const std::uint64_t together = shared + own_bytes_ + own + workspace;
+  const std::uint64_t together = admitted_.bytes_with(problem, competitor, *context_.device);
   if (together > limit) {
     throw Ending{Status::out_of_memory,
                  fmt::format("needs {} beside the outputs of the others, of {} available: run it "
@@ -58,21 +52,20 @@ void Admission::admit(Entrant& entrant) {
                              gib(together), gib(limit),
                              repro_command(work, competitor, *context_.device, context_.protocol))};
   }
-  workspace_bytes_ = workspace;
-  own_bytes_ += own;
+  admitted_.add(problem, competitor, *context_.device);
 }
 
 bool Admission::admit_spare(Entrant& entrant) {
   const Problem& problem = entrant.record.point.problem;
   const std::uint64_t spare = bytes_of_outputs(problem, *entrant.competitor);
-  const std::uint64_t needed = bytes_of_inputs(problem) + own_bytes_ + workspace_bytes_ + spare;
+  const std::uint64_t needed = admitted_.bytes() + spare_bytes_ + spare;
   if (needed > context_.memory_limit_bytes) {
     entrant.why_no_spare =
         fmt::format("a second set of outputs needs {}, in all {} of {} available", gib(spare),
                     gib(needed), gib(context_.memory_limit_bytes));
     return false;
   }
-  own_bytes_ += spare;
+  spare_bytes_ += spare;
   return true;
 }
 

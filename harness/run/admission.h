@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
+#include "harness/plan/turns_memory.h"
 #include "harness/run/context.h"
 #include "harness/run/entrant.h"
 
 namespace attnlab {
 
-// All admitted competitors of a case are timed together: each with outputs of its own, and one
-// workspace, as large as the largest, that they take in turns.
+// All admitted competitors of a group of cases are timed together (TurnsMemory).
 class Admission {
  public:
   explicit Admission(const RunContext& context) : context_(context) {}
@@ -23,12 +23,12 @@ class Admission {
   // beside those that got one before. Else says why not in Entrant::why_no_spare.
   bool admit_spare(Entrant& entrant);
 
-  std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+  std::uint64_t workspace_bytes() const { return admitted_.workspace_bytes(); }
 
  private:
   const RunContext& context_;
-  std::uint64_t workspace_bytes_ = 0;  // the largest of those admitted
-  std::uint64_t own_bytes_ = 0;        // outputs and, for a backward, what it starts from
+  TurnsMemory admitted_;
+  std::uint64_t spare_bytes_ = 0;  // of second sets of outputs
 };
 
 }  // namespace attnlab

@@ -20,13 +20,14 @@ double case_weight(const Case& work) {
   return total;
 }
 
-CaseSteps::CaseSteps(const Case& work, const RunContext& context, Progress& progress)
+CaseSteps::CaseSteps(std::span<const Case> group, const RunContext& context, Progress& progress)
     : context_(context),
       progress_(progress),
-      case_range_(work.problem.id()),
-      weight_(case_weight(work)) {
+      case_range_(group.front().problem.id()),
+      weight_(0.0) {
+  for (const Case& work : group) weight_ += case_weight(work);
   stop_if_interrupted();
-  progress_.begin(work.problem.id());
+  progress_.begin(group.front().problem.id());
 }
 
 void CaseSteps::stop_if_interrupted() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "harness/base/progress.h"
@@ -17,10 +18,11 @@ double case_weight(const Case& work);
 // Estimates one competitor's part of that: 0 where it does not run.
 double point_weight(const Problem& problem, const Competitor& competitor);
 
-// Advances the progress by case_weight(work) in all, and is a ProfilerRange named by the problem.
+// Of a group of cases: advances the progress by their case_weight() in all, and is a ProfilerRange
+// named by the problem of the first.
 class CaseSteps {
  public:
-  CaseSteps(const Case& work, const RunContext& context, Progress& progress);
+  CaseSteps(std::span<const Case> group, const RunContext& context, Progress& progress);
 
   // Throws Interrupted if somebody asked for it.
   void stop_if_interrupted() const;

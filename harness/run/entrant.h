@@ -34,6 +34,7 @@ struct Entrant {
   std::function<void()> launch_next;
 
   const Implementation& kernel() const { return *competitor->implementation; }
+  const Problem& problem() const { return record.point.problem; }
   std::uint64_t workspace_bytes() const { return record.memory->workspace_bytes; }
   std::string name() const;
 

@@ -24,22 +24,28 @@ std::string utc_now() {
 }  // namespace
 
 void Entrants::enter() {
-  entrants_.reserve(work_.competitors.size());
-  for (const Competitor& competitor : work_.competitors) {
-    Entrant& entrant = entrants_.emplace_back(
-        Entrant{.competitor = &competitor, .record = planned_record(work_, competitor, context_)});
-    if (!competitor.skipped.empty()) {
-      finish(entrant, {Status::skipped, competitor.skipped});
-    } else if (!competitor.unsupported.empty()) {
-      finish(entrant, {Status::unsupported, competitor.unsupported});
-    } else if (is_peer(competitor.kernel)) {
-      entrant.peer =
-          std::make_unique<TorchPeer>(*context_.peers, competitor.kernel, *context_.device);
-    } else if (competitor.implementation == nullptr) {
-      finish(entrant,
-             {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
-                                               to_string(competitor.backend))});
-    }
+  std::size_t all = 0;
+  for (const Case& work : group_) all += work.competitors.size();
+  entrants_.reserve(all);
+  for (const Case& work : group_) {
+    for (const Competitor& competitor : work.competitors) enter(work, competitor);
+  }
+}
+
+void Entrants::enter(const Case& work, const Competitor& competitor) {
+  Entrant& entrant = entrants_.emplace_back(
+      Entrant{.competitor = &competitor, .record = planned_record(work, competitor, context_)});
+  if (!competitor.skipped.empty()) {
+    finish(entrant, {Status::skipped, competitor.skipped});
+  } else if (!competitor.unsupported.empty()) {
+    finish(entrant, {Status::unsupported, competitor.unsupported});
+  } else if (is_peer(competitor.kernel)) {
+    entrant.peer =
+        std::make_unique<TorchPeer>(*context_.peers, competitor.kernel, *context_.device);
+  } else if (competitor.implementation == nullptr) {
+    finish(entrant,
+           {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
+                                             to_string(competitor.backend))});
   }
 }
 
@@ -59,10 +65,10 @@ void Entrants::attempt(Entrant& entrant, const std::function<void()>& step) {
     // To release what lies on a device that hangs would hang too; the process ends soon.
     for (Entrant& other : entrants_) static_cast<void>(other.prepared.release());
     finish(entrant,
-           {Status::invalid,
-            fmt::format(
-                "{} {}; {}; reproduce: {}", entrant.name(), lost.what(), work_.problem.id(),
-                repro_command(work_, *entrant.competitor, *context_.device, context_.protocol))});
+           {Status::invalid, fmt::format("{} {}; {}; reproduce: {}", entrant.name(), lost.what(),
+                                         entrant.problem().id(),
+                                         repro_command(entrant.record.point, *entrant.competitor,
+                                                       *context_.device, context_.protocol))});
     throw;
   }
 }

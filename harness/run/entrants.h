@@ -1,8 +1,9 @@
-// The competitors of one case: who is still on the way, how each one's way ends, and when its
-// record is handed out.
+// The competitors of a group of cases: who is still on the way, how each one's way ends, and when
+// its record is handed out.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "harness/run/context.h"
@@ -16,8 +17,8 @@ class Entrants {
   using Finished = std::function<void(const std::vector<Record>&)>;
 
   // The arguments outlive the object.
-  Entrants(const Case& work, const RunContext& context, const Finished& finished)
-      : work_(work), context_(context), finished_(finished) {}
+  Entrants(std::span<const Case> group, const RunContext& context, const Finished& finished)
+      : group_(group), context_(context), finished_(finished) {}
 
   // Records at once what cannot run at all; all others are running from then on.
   void enter();
@@ -38,7 +39,9 @@ class Entrants {
   void hand_out();
 
  private:
-  const Case& work_;
+  void enter(const Case& work, const Competitor& competitor);
+
+  std::span<const Case> group_;
   const RunContext& context_;
   const Finished& finished_;
   std::vector<Entrant> entrants_;

@@ -14,11 +14,11 @@ constexpr std::uint64_t kMostSets = 2048;
 
 }  // namespace
 
-InputRotation::InputRotation(const Problem& problem, const Inputs& inputs, Arena& arena,
-                             const Device& device, const Protocol& protocol)
-    : problem_(problem), arena_(arena), inputs_{inputs.tensors()} {
-  for (int set = 1; set < count(problem, device, protocol); ++set) {
-    inputs_.push_back(inputs.copy(arena, buffers_));
+void InputRotation::add(const Problem& problem, const Inputs& inputs) {
+  std::vector<Tensors>& sets = inputs_[problem.layout];
+  sets.push_back(inputs.tensors());
+  for (int set = 1; set < count(problem, device_, protocol_); ++set) {
+    sets.push_back(inputs.copy(arena_, buffers_));
   }
 }
 
@@ -38,17 +38,18 @@ void* InputRotation::copy(const void* data, const char* name, std::uint64_t byte
 }
 
 std::vector<Tensors> InputRotation::sets_of(const Entrant& entrant) {
+  const Problem& problem = entrant.problem();
   std::vector<Tensors> sets;
-  for (const Tensors& input : inputs_) {
+  for (const Tensors& input : inputs_.at(problem.layout)) {
     Tensors& set = sets.emplace_back(entrant.tensors);
     set.q = input.q;
     set.k = input.k;
     set.v = input.v;
     set.dout = input.dout;
     if (!entrant.forward || sets.size() == 1) continue;
-    set.o = copy(set.o, "o", bytes_like_q(problem_));
-    set.lse = static_cast<float*>(copy(set.lse, "lse", bytes_of_lse(problem_)));
-    set.saved = copy(set.saved, "saved", kernel_saved_bytes(problem_, *entrant.competitor));
+    set.o = copy(set.o, "o", bytes_like_q(problem));
+    set.lse = static_cast<float*>(copy(set.lse, "lse", bytes_of_lse(problem)));
+    set.saved = copy(set.saved, "saved", kernel_saved_bytes(problem, *entrant.competitor));
   }
   return sets;
 }

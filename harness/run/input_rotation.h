@@ -2,6 +2,7 @@
 // them until its turn comes again.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "harness/run/entrant.h"
@@ -13,13 +14,16 @@ class InputRotation {
  public:
   // With protocol.cache hot there is one set, the inputs themselves. The copies live as long as the
   // object, in the arena.
-  InputRotation(const Problem& problem, const Inputs& inputs, Arena& arena, const Device& device,
-                const Protocol& protocol);
+  InputRotation(Arena& arena, const Device& device, const Protocol& protocol)
+      : arena_(arena), device_(device), protocol_(protocol) {}
+
+  // The inputs in one layout, before any set is asked for in it. All arguments outlive the object.
+  void add(const Problem& problem, const Inputs& inputs);
 
   // How many sets there are.
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
-  // What the launches of an entrant get, in turns: its tensors, with inputs of their own; for a
+  // What the launches of an entrant get, in turns: its tensors, with inputs in its layout; for a
   // backward also copies of what its forward left. The outputs are the same in all.
   std::vector<Tensors> sets_of(const Entrant& entrant);
 
@@ -27,10 +31,11 @@ class InputRotation {
   // A copy of a tensor of the device, null of null.
   void* copy(const void* data, const char* name, std::uint64_t bytes);
 
-  const Problem& problem_;
   Arena& arena_;
+  const Device& device_;
+  const Protocol& protocol_;
   NamedBuffers buffers_;
-  std::vector<Tensors> inputs_;  // of the sets
+  std::map<Layout, std::vector<Tensors>> inputs_;  // of the sets
 };
 
 }  // namespace attnlab

@@ -46,6 +46,7 @@ class Rotation : public testing::Test {
     competitor_ = {
         .kernel = "fake", .backend = Backend::cuda, .implementation = &kKernel, .config = {}};
     entrant_.competitor = &competitor_;
+    entrant_.record.point.problem = problem_;
     entrant_.record.memory = memory_needed(problem_, competitor_, gpu_);
     inputs_.emplace(arena_, problem_, InputKind::normal, 3, 1);
     if (problem_.pass == Pass::bwd) {
@@ -54,7 +55,8 @@ class Rotation : public testing::Test {
     entrant_.outputs.emplace(entrant_.make_outputs(arena_, problem_));
     workspace_ = arena_.allocate("workspace", 16);
     entrant_.tensors = entrant_.attach(inputs_->tensors(), *entrant_.outputs, workspace_);
-    rotation_.emplace(problem_, *inputs_, arena_, gpu_, protocol_);
+    rotation_.emplace(arena_, gpu_, protocol_);
+    rotation_->add(problem_, *inputs_);
     return rotation_->sets_of(entrant_);
   }
 
@@ -241,7 +243,8 @@ TEST_F(Rotation, WorksWhereTheDeviceIsTheHost) {
   const Inputs inputs(arena, problem_, InputKind::normal, 3, 1);
   const std::uint64_t before = arena.current_bytes();
   {
-    const InputRotation rotation(problem_, inputs, arena, gpu_, protocol_);
+    InputRotation rotation(arena, gpu_, protocol_);
+    rotation.add(problem_, inputs);
     EXPECT_EQ(arena.current_bytes(), 5 * before);
   }
   EXPECT_EQ(arena.current_bytes(), before);

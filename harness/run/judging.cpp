@@ -12,15 +12,6 @@
 
 namespace attnlab {
 
-Judge::Judge(const Case& work, const RunContext& context, const Tensors& inputs)
-    : work_(work),
-      context_(context),
-      inputs_(inputs),
-      references_(
-          work.problem, inputs,
-          reference::choose_samples(work.problem, context.protocol.verify_multiply_adds, work.seed),
-          context.device->threads) {}
-
 // A peer draws dropout masks of its own, so what is judged had none.
 const reference::References& Judge::references_of(const Entrant& entrant) {
   if (entrant.peer) return references_.of(reference::Products::storage, JudgedDropout::none);

@@ -11,12 +11,15 @@
 
 namespace attnlab {
 
-// Of one case. All that it finds wrong throws an Ending (Status::failed) with the problem and the
-// command that reproduces it.
+// Of one case of a group. All that it finds wrong throws an Ending (Status::failed) with the
+// problem and the command that reproduces it.
 class Judge {
  public:
-  // `inputs` lie in memory of this process. They and the others outlive the object.
-  Judge(const Case& work, const RunContext& context, const Tensors& inputs);
+  // `inputs` lie in memory of this process; `references` are of the whole group, since they are of
+  // rows and keys and know no layout. All outlive the object.
+  Judge(const Case& work, const RunContext& context, const Tensors& inputs,
+        ReferenceCache& references)
+      : work_(work), context_(context), inputs_(inputs), references_(references) {}
 
   // The references of the entrant's own precision; made when first asked for, which takes long.
   const reference::References& references_of(const Entrant& entrant);
@@ -38,7 +41,7 @@ class Judge {
   const Case& work_;
   const RunContext& context_;
   const Tensors& inputs_;
-  ReferenceCache references_;
+  ReferenceCache& references_;
 };
 
 }  // namespace attnlab

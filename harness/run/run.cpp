@@ -1,13 +1,17 @@
 #include "harness/run/run.h"
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/measure/energy.h"
 #include "harness/plan/accounting.h"
+#include "harness/plan/turns_memory.h"
 #include "harness/record/readings.h"
 #include "harness/run/admission.h"
 #include "harness/run/case_steps.h"
@@ -17,32 +21,47 @@
 #include "harness/run/input_rotation.h"
 #include "harness/run/judging.h"
 #include "harness/run/observation.h"
+#include "harness/run/reference_cache.h"
 #include "harness/tensors/inputs.h"
 #include "kernels/api/ranges.h"
 #include "kernels/api/runtime.h"
+#include "reference/oracle.h"
 
 namespace attnlab {
 
 namespace {
 
-class CaseRun {
+// What those share that compete on a case of a group: the same numbers, in its layout.
+struct Lane {
+  Lane(const Case& own, const RunContext& context, Arena& arena)
+      : work(own),
+        inputs(arena, own.problem, own.input_kind, own.seed, context.device->threads,
+               own.input.get()) {}
+
+  const Case& work;
+  Inputs inputs;
+  std::optional<Judge> judge;
+  std::optional<PeerInputs> peer_inputs;
+};
+
+class GroupRun {
  public:
-  CaseRun(const Case& work, const RunContext& context, Progress& progress,
-          const Entrants::Finished& finished)
-      : work_(work),
+  GroupRun(std::span<const Case> group, const RunContext& context, Progress& progress,
+           const Entrants::Finished& finished)
+      : group_(group),
         context_(context),
-        steps_(work, context, progress),
+        steps_(group, context, progress),
         admission_(context),
-        entrants_(work, context, finished) {}
+        entrants_(group, context, finished) {}
 
   void run() {
     entrants_.enter();
     for (Entrant* entrant : running()) attempt(*entrant, [&] { admission_.admit(*entrant); });
-    if (!running().empty()) entrants_.attempt_for_all([&] { prepare_case(); });
+    if (!running().empty()) entrants_.attempt_for_all([&] { prepare_lanes(); });
     for (Entrant* entrant : running()) {
       steps_.begin("verify " + entrant->name());
       attempt(*entrant, [&] { verify(*entrant); });
-      steps_.advance(kVerifyShare * point_weight(work_.problem, *entrant->competitor));
+      steps_.advance(kVerifyShare * point_weight(entrant->problem(), *entrant->competitor));
     }
     if (!running().empty()) entrants_.attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
@@ -67,48 +86,70 @@ class CaseRun {
  private:
   static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
 
-  // Inputs and oracle, once for all competitors.
-  void prepare_case() {
-    const Problem& problem = work_.problem;
+  // Inputs in each layout in which somebody runs, and the oracle, once for all competitors.
+  void prepare_lanes() {
     arena_.emplace(runtime_of(*context_.device));
     steps_.begin("inputs");
-    inputs_.emplace(*arena_, problem, work_.input_kind, work_.seed, context_.device->threads,
-                    work_.input.get());
+    for (const Case& work : group_) {
+      const bool is_run = std::ranges::any_of(running(), [&](const Entrant* entrant) {
+        return entrant->problem().layout == work.problem.layout;
+      });
+      if (is_run) lanes_.push_back(std::make_unique<Lane>(work, context_, *arena_));
+    }
     steps_.begin("oracle");
-    judge_.emplace(work_, context_, inputs_->host());
-    for (const Entrant* entrant : running()) static_cast<void>(judge_->references_of(*entrant));
+    const Case& first = lanes_.front()->work;
+    references_.emplace(first.problem, lanes_.front()->inputs.host(),
+                        reference::choose_samples(
+                            first.problem, context_.protocol.verify_multiply_adds, first.seed),
+                        context_.device->threads);
+    for (const std::unique_ptr<Lane>& lane : lanes_) {
+      lane->judge.emplace(lane->work, context_, lane->inputs.host(), *references_);
+    }
+    for (const Entrant* entrant : running()) {
+      static_cast<void>(lane_of(*entrant).judge->references_of(*entrant));
+    }
+  }
+
+  // A group has each layout once.
+  Lane& lane_of(const Entrant& entrant) {
+    return **std::ranges::find_if(lanes_, [&](const std::unique_ptr<Lane>& lane) {
+      return lane->work.problem.layout == entrant.problem().layout;
+    });
   }
 
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
   // what the forwards of earlier ones left.
   void verify(Entrant& entrant) {
     if (entrant.peer) return verify_peer(entrant);
-    entrant.compile(work_.problem, *context_.device);
-    const std::uint64_t of_others = arena_->current_bytes() - bytes_of_inputs(work_.problem);
-    if (work_.problem.pass == Pass::bwd) {
-      judge_->judge_damage(entrant, entrant.run_forward(*arena_, work_.problem, *context_.device,
-                                                        inputs_->tensors()));
+    const Problem& problem = entrant.problem();
+    Lane& lane = lane_of(entrant);
+    entrant.compile(problem, *context_.device);
+    const std::uint64_t of_others = arena_->current_bytes() - bytes_of_inputs(problem);
+    if (problem.pass == Pass::bwd) {
+      lane.judge->judge_damage(
+          entrant, entrant.run_forward(*arena_, problem, *context_.device, lane.inputs.tensors()));
     }
     arena_->reset_peak();
-    const Outputs outputs = entrant.make_outputs(*arena_, work_.problem);
+    const Outputs outputs = entrant.make_outputs(*arena_, problem);
     const Arena::Buffer workspace = arena_->allocate("workspace", entrant.workspace_bytes());
-    entrant.prepared = entrant.prepare(work_.problem, *context_.device);
-    const Tensors tensors = entrant.attach(inputs_->tensors(), outputs, workspace);
+    entrant.prepared = entrant.prepare(problem, *context_.device);
+    const Tensors tensors = entrant.attach(lane.inputs.tensors(), outputs, workspace);
     entrant.launch(tensors, arena_->runtime());
     entrant.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
-    judge_->judge(entrant, tensors, *arena_, entrant.record.verify);
+    lane.judge->judge(entrant, tensors, *arena_, entrant.record.verify);
   }
 
   void verify_peer(Entrant& entrant) {
-    const Problem& problem = work_.problem;
-    if (!peer_inputs_) peer_inputs_.emplace(problem, inputs_->host());
+    const Problem& problem = entrant.problem();
+    Lane& lane = lane_of(entrant);
+    if (!lane.peer_inputs) lane.peer_inputs.emplace(problem, lane.inputs.host());
     const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
-    const PeerOutputs outputs = entrant.peer->prepare(*peer_inputs_, {.input_sets = sets});
+    const PeerOutputs outputs = entrant.peer->prepare(*lane.peer_inputs, {.input_sets = sets});
     entrant.record.peer =
         PeerEvidence{.version = entrant.peer->version(), .peak_bytes = entrant.peer->peak_bytes()};
     // It has checked itself that the backend that was asked for ran.
     entrant.record.evidence = Evidence{.executed = entrant.peer->kernels(), .as_asked = true};
-    judge_->judge_peer(entrant, outputs, entrant.record.verify);
+    lane.judge->judge_peer(entrant, outputs, entrant.record.verify);
   }
 
   // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
@@ -116,11 +157,15 @@ class CaseRun {
     workspace_.emplace(arena_->allocate("workspace", admission_.workspace_bytes()));
     for (Entrant* entrant : running()) {
       if (entrant->peer) continue;
-      entrant->outputs.emplace(entrant->make_outputs(*arena_, work_.problem));
-      entrant->tensors = entrant->attach(inputs_->tensors(), *entrant->outputs, *workspace_);
+      entrant->outputs.emplace(entrant->make_outputs(*arena_, entrant->problem()));
+      entrant->tensors =
+          entrant->attach(lane_of(*entrant).inputs.tensors(), *entrant->outputs, *workspace_);
     }
     if (context_.profile_launches > 0) return profile();
-    rotation_.emplace(work_.problem, *inputs_, *arena_, *context_.device, context_.protocol);
+    rotation_.emplace(*arena_, *context_.device, context_.protocol);
+    for (const std::unique_ptr<Lane>& lane : lanes_) {
+      rotation_->add(lane->work.problem, lane->inputs);
+    }
     for (Entrant* entrant : running()) {
       if (!entrant->peer && admission_.admit_spare(*entrant)) make_spare(*entrant);
     }
@@ -128,7 +173,7 @@ class CaseRun {
   }
 
   void make_spare(Entrant& entrant) try {
-    entrant.spare.emplace(entrant.make_outputs(*arena_, work_.problem));
+    entrant.spare.emplace(entrant.make_outputs(*arena_, entrant.problem()));
   } catch (const std::bad_alloc&) {
     entrant.why_no_spare = "the device has no memory left for a second set of outputs";
   }
@@ -149,10 +194,11 @@ class CaseRun {
 
   // Of what the last timed launch left.
   void judge_again(Entrant& entrant) {
+    Judge& judge = *lane_of(entrant).judge;
     if (entrant.peer) {
-      judge_->judge_peer(entrant, entrant.peer->outputs(), entrant.record.verify_timed);
+      judge.judge_peer(entrant, entrant.peer->outputs(), entrant.record.verify_timed);
     } else {
-      judge_->judge(entrant, entrant.tensors, *arena_, entrant.record.verify_timed);
+      judge.judge(entrant, entrant.tensors, *arena_, entrant.record.verify_timed);
     }
   }
 
@@ -171,7 +217,7 @@ class CaseRun {
                                                   [this] { steps_.stop_if_interrupted(); });
     entrant.record.energy =
         measure_energy(contenders.queued.at(0), entrant.record.time->median_s,
-                       static_cast<double>(useful_flops(work_.problem)), *context_.telemetry);
+                       static_cast<double>(useful_flops(entrant.problem())), *context_.telemetry);
   }
 
   std::vector<Entrant*> running() { return entrants_.running(); }
@@ -180,15 +226,14 @@ class CaseRun {
     entrants_.attempt(entrant, step);
   }
 
-  const Case& work_;
+  std::span<const Case> group_;
   const RunContext& context_;
   CaseSteps steps_;
   Admission admission_;
   std::optional<Arena> arena_;
-  std::optional<Inputs> inputs_;
-  std::optional<Judge> judge_;
-  std::optional<PeerInputs> peer_inputs_;
-  std::optional<Arena::Buffer> workspace_;  // of the timed launches, and their inputs
+  std::vector<std::unique_ptr<Lane>> lanes_;  // of the layouts in which somebody runs
+  std::optional<ReferenceCache> references_;  // of all of them
+  std::optional<Arena::Buffer> workspace_;    // of the timed launches, and their inputs
   std::optional<InputRotation> rotation_;
   Entrants entrants_;
 };
@@ -197,7 +242,17 @@ class CaseRun {
 
 void run_case(const Case& work, const RunContext& context, Progress& progress,
               const std::function<void(const std::vector<Record>&)>& finished) {
-  CaseRun(work, context, progress, finished).run();
+  GroupRun({&work, 1}, context, progress, finished).run();
+}
+
+void run_group(const CaseGroup& group, const RunContext& context, Progress& progress,
+               const std::function<void(const std::vector<Record>&)>& finished) {
+  const std::uint64_t limit = context.memory_limit_bytes;
+  if (bytes_in_turns(group, *context.device, limit) <= limit) {
+    GroupRun(group, context, progress, finished).run();
+    return;
+  }
+  for (const Case& work : group) run_case(work, context, progress, finished);
 }
 
 }  // namespace attnlab

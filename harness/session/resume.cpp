@@ -65,9 +65,9 @@ std::string began_as(const Json& record) {
 // What was found out about the file on the way.
 struct Findings {
   std::map<std::string, std::size_t> commits;  // finished points by the commit they are of
-  std::size_t split_cases = 0;                 // some kernels were timed, others are left
-  std::size_t runnable_now = 0;                // points that were skipped or unsupported
-  std::size_t foreign = 0;                     // points that are not of this sweep
+  std::size_t split_cases = 0;   // in whatever layouts: some kernels were timed, others are left
+  std::size_t runnable_now = 0;  // points that were skipped or unsupported
+  std::size_t foreign = 0;       // points that are not of this sweep
 };
 
 std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
@@ -121,28 +121,31 @@ Remainder find_remainder(const std::vector<Case>& cases, const RunContext& conte
   const std::size_t recorded = last.size();
   Remainder rest;
   Findings found;
-  for (const Case& work : cases) {
-    Case left = work;
-    left.competitors.clear();
-    bool was_timed = false;
-    for (const Competitor& competitor : work.competitors) {
-      const Json planned = to_json(planned_record(work, competitor, context));
-      const auto entry = last.extract(record_key(planned));
-      const Json* record = entry.empty() ? nullptr : entry.mapped();
-      if (record != nullptr) check_same(*record, planned, file);
-      const bool runnable_now =
-          record != nullptr && was_never_tried(*record) && wants_to_run(competitor);
-      if (runnable_now) ++found.runnable_now;
-      if (record == nullptr || runnable_now) {
-        left.competitors.push_back(competitor);
-        continue;
+  for (const CaseGroup& group : group_layouts(cases)) {
+    bool was_timed = false, is_left = false;
+    for (const Case& work : group) {
+      Case left = work;
+      left.competitors.clear();
+      for (const Competitor& competitor : work.competitors) {
+        const Json planned = to_json(planned_record(work, competitor, context));
+        const auto entry = last.extract(record_key(planned));
+        const Json* record = entry.empty() ? nullptr : entry.mapped();
+        if (record != nullptr) check_same(*record, planned, file);
+        const bool runnable_now =
+            record != nullptr && was_never_tried(*record) && wants_to_run(competitor);
+        if (runnable_now) ++found.runnable_now;
+        if (record == nullptr || runnable_now) {
+          left.competitors.push_back(competitor);
+          continue;
+        }
+        ++rest.finished;
+        ++found.commits[record->at("build").at("commit").get<std::string>()];
+        if (!record->at("time").is_null()) was_timed = true;
       }
-      ++rest.finished;
-      ++found.commits[record->at("build").at("commit").get<std::string>()];
-      if (!record->at("time").is_null()) was_timed = true;
+      is_left |= std::ranges::any_of(left.competitors, wants_to_run);
+      if (!left.competitors.empty()) rest.cases.push_back(std::move(left));
     }
-    if (was_timed && std::ranges::any_of(left.competitors, wants_to_run)) ++found.split_cases;
-    if (!left.competitors.empty()) rest.cases.push_back(std::move(left));
+    if (was_timed && is_left) ++found.split_cases;
   }
   found.foreign = last.size();
   if (recorded > 0 && found.foreign == recorded) {

@@ -1,7 +1,10 @@
 #include "harness/session/resume.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/plan/axes.h"
@@ -74,6 +77,19 @@ TEST_F(Resume, AnEmptyFileHasNothing) {
   EXPECT_EQ(rest.notes, Texts{});
   EXPECT_EQ(left(),
             (Texts{"32 naive", "32 v2 32", "32 v2 64", "64 naive", "64 v2 32", "64 v2 64"}));
+}
+
+// Layouts of one problem take turns: what is left of them runs without what was timed.
+TEST_F(Resume, OneOfTwoLayoutsIsPartOfACase) {
+  set_axis(sweep_, "seqlen", "32", "seqlen");
+  set_axis(sweep_, "layout", "bshd,bhsd", "layout");
+  expand_again();
+  ASSERT_EQ(cases_.size(), 2u);
+  EXPECT_EQ(left(), (Texts{"32 naive", "32 v2 32", "32 v2 64"}));
+  const Texts notes = remainder().notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return contains(note, "In 1 case some kernels were timed before");
+  })) << fmt::format("{}", fmt::join(notes, " "));
 }
 
 TEST_F(Resume, ACompleteFileHasAll) {

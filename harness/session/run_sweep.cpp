@@ -164,7 +164,9 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
     }
   };
   try {
-    for (const Case& work : cases) run_case(work, context, progress, finish);
+    for (const CaseGroup& group : group_layouts(cases)) {
+      run_group(group, context, progress, finish);
+    }
   } catch (const Interrupted&) {  // what is finished is in the file
   } catch (const DeviceLost& lost) {
     outcome.lost = lost;
