@@ -120,6 +120,8 @@ TEST(SweepSchema, WhatTheReaderRefusesDoesNotFit) {
            R"([{"op": "replace", "path": "/axes/0/lengths", "value": "3+"}])",
            R"([{"op": "replace", "path": "/axes/0/dropout", "value": 1}])",
            R"([{"op": "replace", "path": "/axes/0/dropout", "value": "nan"}])",
+           R"([{"op": "add", "path": "/axes/0/softmax_scale", "value": -1}])",
+           R"([{"op": "add", "path": "/axes/0/softmax_scale", "value": "auto"}])",
            R"([{"op": "replace", "path": "/axes/0/input_kind", "value": "file"}])",
            R"([{"op": "replace", "path": "/axes/0/seed", "value": -1}])",
            R"([{"op": "replace", "path": "/axes/0/kernel", "value": "v-2"}])",

@@ -47,7 +47,7 @@ keys up to r + D, or from r + D - LEFT to r + D + RIGHT, so the last query sees 
 that of the tensors, also under padding, which hides keys at the end and moves nothing; of a packed
 entry it is that of its own lengths. A query that sees no key has o = 0, lse = -inf and gradients
 of 0. --dropout P drops with T / 65536, where T is 65536 P rounded, and scales what is kept by
-65536 / (65536 - T).
+65536 / (65536 - T). --softmax-scale S multiplies the scores; 0 is 1 / sqrt(head_dim).
 
 --rounds N takes N rounds and no time limit, unless --max-seconds gives one; where that ends the
 timing, the table says (4 of 30) and the record has n and rounds_asked. ~ marks what comes from a

@@ -112,6 +112,8 @@ std::vector<AxisGrammar> problem_grammars() {
               &Axes::lengths, parse_lengths, [](C c, K) { return c.problem.lengths; }),
       grammar({"dropout", "0,0.1", "probability with which an element of P is dropped"},
               &Axes::dropout, parse_probability, [](C c, K) { return c.problem.dropout; }),
+      grammar({"softmax_scale", "0.05,1", "factor of the scores; 0: 1 / sqrt(head_dim) (default)"},
+              &Axes::softmax_scale, parse_scale, [](C c, K) { return c.problem.softmax_scale; }),
       grammar({"seqlen", "512:8192:x2", "queries and keys of an entry (default: 1024)"},
               &Axes::seqlen, parse_sizes,
               [](C c, K) {

@@ -92,6 +92,13 @@ TEST(Axes, DropoutLiesInItsInterval) {
   }
 }
 
+TEST(Axes, ScalesArePositiveOrTheDefault) {
+  EXPECT_EQ(values_of("softmax_scale", "0,0.05,1,1e3"), (Texts{"0", "0.05", "1", "1000"}));
+  for (const char* text : {"-0.1", "nan", "inf", "1e400", "default", ""}) {
+    EXPECT_NE(error_of("softmax_scale", text), "") << text;
+  }
+}
+
 TEST(Axes, Blocks) {
   EXPECT_EQ(values_of("block", "64x64,0x32"), (Texts{"64x64", "0x32"}));
   for (const char* text : {"64", "64x", "x64", "-1x64", "64x64x64", "64*64"}) {

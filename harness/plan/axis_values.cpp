@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "kernels/api/text.h"
@@ -44,6 +45,16 @@ T parse_step(std::string_view item, std::string_view text, T minimum, T maximum)
     throw std::invalid_argument(
         fmt::format("the {} of '{}': {}", minimum == 2 ? "factor" : "step", item, error.what()));
   }
+}
+
+// Empty: a number that no double can hold.
+std::optional<double> parse_fraction(std::string_view item) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+  if (error == std::errc::invalid_argument || end != item.data() + item.size()) {
+    throw std::invalid_argument(fmt::format("'{}' is not a number", item));
+  }
+  return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
 template <class T>
@@ -125,15 +136,20 @@ std::vector<Lengths> parse_lengths(std::string_view item) {
 }
 
 std::vector<double> parse_probability(std::string_view item) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-  if (error == std::errc::invalid_argument || end != item.data() + item.size()) {
-    throw std::invalid_argument(fmt::format("'{}' is not a number", item));
-  }
-  if (error != std::errc() || !(value >= 0.0 && value < 1.0)) {
+  const auto value = parse_fraction(item);
+  if (!value || !(*value >= 0.0 && *value < 1.0)) {
     throw std::invalid_argument(fmt::format("{} is outside [0, 1)", item));
   }
-  return {std::abs(value)};  // -0 is 0
+  return {std::abs(*value)};  // -0 is 0
+}
+
+std::vector<double> parse_scale(std::string_view item) {
+  const auto value = parse_fraction(item);
+  if (!value || !(std::isfinite(*value) && *value >= 0.0)) {
+    throw std::invalid_argument(
+        fmt::format("{} is neither positive nor 0 (1 / sqrt(head_dim))", item));
+  }
+  return {std::abs(*value)};
 }
 
 std::vector<std::string> parse_kernel(std::string_view item) {

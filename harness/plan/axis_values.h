@@ -39,6 +39,8 @@ std::vector<MaskSpec> parse_masks(std::string_view item);
 std::vector<Lengths> parse_lengths(std::string_view item);
 
 std::vector<double> parse_probability(std::string_view item);
+// A factor of the scores; 0: 1 / sqrt(head_dim).
+std::vector<double> parse_scale(std::string_view item);
 std::vector<std::string> parse_kernel(std::string_view item);
 // MxN; 0: as the kernel itself chooses.
 std::vector<std::pair<std::int64_t, std::int64_t>> parse_block(std::string_view item);

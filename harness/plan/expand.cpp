@@ -62,6 +62,8 @@ std::vector<Case> multiply_axes(const Axes& axes) {
       cases, axes.lengths, [](Case & c) -> auto& { return c.problem.lengths; });
   multiply(
       cases, axes.dropout, [](Case & c) -> auto& { return c.problem.dropout; });
+  multiply(
+      cases, axes.softmax_scale, [](Case & c) -> auto& { return c.problem.softmax_scale; });
   if (axes.seqlen_q.empty() || axes.seqlen_k.empty()) {
     const std::vector<std::int64_t> default_seqlen = {1024};
     multiply(

@@ -262,6 +262,17 @@ TEST(Expand, ImpossibleProblemsNameTheAxis) {
                "above 100000 cases");
 }
 
+TEST(Expand, AScaleIsPartOfTheProblemAndItsDefaultOfNoName) {
+  const auto cases = expanded(sweep_of({{"softmax_scale", "0,0.5,0.500000000001"}}));
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(cases[0].problem.id(), expanded(sweep_of({})).at(0).problem.id());
+  EXPECT_EQ(cases[1].problem.scale(), 0.5);
+  EXPECT_EQ(cases[1].problem.id(), cases[0].problem.id() + "/scale0.5");
+  EXPECT_EQ(cases[2].problem.id(), cases[0].problem.id() + "/scale0.500000000001");
+  EXPECT_PRED2(contains, error_of(sweep_of({{"softmax_scale", "1e39"}})),
+               "softmax_scale must lie in [1e-37, 1e38]");
+}
+
 TEST(Expand, PaddingLengthsComeFromTheSeed) {
   const auto keys = [](const char* seed, const char* mask) {
     const Sweep sweep =

@@ -35,6 +35,7 @@ struct Axes {
   std::vector<Lengths> lengths = {
       Lengths{}};  // not `given`: drawn from the seed; kind is left open
   std::vector<double> dropout = {0.0};
+  std::vector<double> softmax_scale = {0.0};  // 0: 1 / sqrt(head_dim)
   std::vector<std::int64_t> seqlen;  // both, unless one of the next two is given; empty: 1024
   std::vector<std::int64_t> seqlen_q;
   std::vector<std::int64_t> seqlen_k;

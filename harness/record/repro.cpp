@@ -28,9 +28,10 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
   }
   command +=
       fmt::format(" {} {}", is_peer(competitor.kernel) ? "--peer" : "--kernel", competitor.kernel);
-  command += fmt::format(" --pass {} --layout {} --mask {} --dropout {} --seed {}",
-                         to_string(problem.pass), to_string(problem.layout),
-                         to_string(problem.mask), problem.dropout, work.seed);
+  command +=
+      fmt::format(" --pass {} --layout {} --mask {} --dropout {} --softmax-scale {} --seed {}",
+                  to_string(problem.pass), to_string(problem.layout), to_string(problem.mask),
+                  problem.dropout, problem.softmax_scale, work.seed);
   if (work.input != nullptr) {
     command += " --input " + shell_word(work.input->file.path.string());
   } else {

@@ -19,13 +19,16 @@ TEST(Repro, SpellsOutEveryAxis) {
                   .mask = parse_mask("causal+window:5:-1"),
                   .dropout = 0.1,
                   .seed = 12345678901,
+                  .softmax_scale = 2.5,
                   .layout = Layout::bhsd};
   work.input_kind = InputKind::large_logits;
   work.seed = 12345678901;
   Competitor competitor{.kernel = "v2"};
   Device device{.threads = 3, .isa = "avx2"};
   const std::string axes =
-      " --pass fwd --layout bhsd --mask causal+window:5:-1 --dropout 0.1 --seed 12345678901"
+      " --pass fwd --layout bhsd --mask causal+window:5:-1 --dropout 0.1 --softmax-scale 2.5 "
+      "--seed "
+      "12345678901"
       " --dtype f32 --batch 2 --heads 8 --heads-kv 2 --head-dim 40 --lengths drawn --seqlen-q 63 "
       "--seqlen-k 129 --input-kind large_logits";
   EXPECT_EQ(repro_command(work, competitor, device, {}),
@@ -86,7 +89,7 @@ TEST(Repro, NamesTheFileInsteadOfWhatItSays) {
   const Case work = {.input_kind = InputKind::file, .seed = 5, .input = input};
   EXPECT_EQ(repro_command(work, {.kernel = "v2"}, {.threads = 1, .isa = "avx2"}, {}),
             "attnlab run --backend cpu --isa avx2 --threads 1 --kernel v2 --pass fwd --layout bshd "
-            "--mask none --dropout 0 --seed 5 --input 'my tensors/it'\\''s.st'");
+            "--mask none --dropout 0 --softmax-scale 0 --seed 5 --input 'my tensors/it'\\''s.st'");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Fields of what was run: the problem, the kernel, where and when.
+#include <cmath>
+
 #include "harness/plan/builtin_axes.h"
 #include "harness/report/field_list.h"
 #include "harness/report/fields.h"
@@ -23,6 +25,14 @@ RecordJson read_lengths(const RecordJson& record) {
 RecordJson read_seqlen(const RecordJson& record) {
   const RecordJson queries = at(record, {"problem", "seqlen_q"});
   return queries == at(record, {"problem", "seqlen_k"}) ? queries : RecordJson();
+}
+
+// Null: 1 / sqrt(head_dim), as in most records.
+RecordJson read_scale(const RecordJson& record) {
+  const RecordJson scale = at(record, {"problem", "softmax_scale"});
+  const RecordJson head_dim = at(record, {"problem", "head_dim"});
+  if (!scale.is_number() || !head_dim.is_number()) return nullptr;
+  return scale == 1.0 / std::sqrt(head_dim.get<double>()) ? RecordJson() : scale;
 }
 
 // Of the config under `key`.
@@ -70,6 +80,8 @@ void add_problem_fields(FieldList& list) {
   list.add_axis("lengths", "keys (or queries x keys) of each entry, where they were given",
                 read_lengths);
   add("dropout", "dropout", "dropout probability");
+  list.add_axis("softmax_scale", "factor of the scores, where it is not 1 / sqrt(head_dim)",
+                read_scale);
   list.add_axis("seqlen", "sequence length, where seqlen_q = seqlen_k", read_seqlen);
   add("seqlen_q", "seqlen_q", "queries of an entry");
   add("seqlen_k", "seqlen_k", "keys of an entry");

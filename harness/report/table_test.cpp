@@ -95,6 +95,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     Records ok = records;
     for (const RecordJson& record : passes()) ok.push_back(record);
     ok.back()["input_file"] = {{"path", "qkv.st"}, {"fnv1a", "0123456789abcdef"}};
+    ok.back()["problem"]["softmax_scale"] = 0.7;
     ok.back()["config_asked"] = ok.back()["config"];
     ok.back()["config"]["tf32"] = 1;
     ok.back()["config"]["warps"] = 4;

@@ -209,9 +209,11 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   result.kind =
       random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
                      InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel});
-  // Large logits with a large scale would leave what f16 can hold.
+  // Large logits with a large scale would leave what f16 can hold. Far above 1 a row sees one key,
+  // far below 1 all alike.
   if (result.kind != InputKind::large_logits && random.chance(25)) {
-    problem.softmax_scale = static_cast<double>(random.whole(1, 50)) / 100.0;
+    problem.softmax_scale =
+        static_cast<double>(random.whole(10, 99)) / random.any_of({10.0, 100.0, 1000.0, 10000.0});
   }
   return result;
 }

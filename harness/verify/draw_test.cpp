@@ -42,7 +42,8 @@ TEST(DrawProblem, IsValidDifferentAndWithinItsBounds) {
           {"unequal", problem.seqlen_q != problem.seqlen_k},
           {"odd head dim", problem.head_dim % 2 == 1},
           {"long", problem.seqlen_q > 2048 || problem.seqlen_k > 2048},
-          {"scale", problem.softmax_scale > 0.0}}) {
+          {"scale below 0.01", problem.softmax_scale > 0.0 && problem.softmax_scale < 0.01},
+          {"scale of 1 and more", problem.softmax_scale >= 1.0}}) {
       seen[name] += there ? 1 : 0;
     }
     for (std::int64_t b = 0; b < problem.batch; ++b) {

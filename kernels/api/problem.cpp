@@ -1,7 +1,9 @@
 #include "kernels/api/problem.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <numbers>
 
 #include "kernels/shared/dropout.h"
@@ -109,9 +111,9 @@ std::string Problem::id() const {
                      std::to_string(seqlen_k) + "/d" + std::to_string(head_dim) + "/" +
                      to_string(mask) + "/p" + dropout_text + "/" + to_string(layout);
   if (softmax_scale != 0.0) {
-    char scale_text[40];
-    std::snprintf(scale_text, sizeof scale_text, "/scale%.9g", softmax_scale);
-    text += scale_text;
+    char digits[40];  // the fewest that tell it from any other double
+    text +=
+        "/scale" + std::string(digits, std::to_chars(digits, std::end(digits), softmax_scale).ptr);
   }
   if (lengths.given) text += "/len" + to_string(lengths);
   return text;
@@ -176,8 +178,10 @@ std::string invalid(const Problem& problem) {
   if (heads * rows * widest > 0x1p56) return "batch * heads * seqlen_q * seqlen_k is above 2^56";
   if (!(problem.dropout >= 0.0 && problem.dropout < 1.0)) return "dropout must lie in [0, 1)";
   if (std::lround(65536.0 * problem.dropout) > 65535) return "dropout is above 65535/65536";
-  if (!std::isfinite(problem.softmax_scale) || problem.softmax_scale < 0.0) {
-    return "softmax_scale must be positive (0: 1 / sqrt(head_dim))";
+  // It and its product with log2(e) are normal floats.
+  const double scale = problem.softmax_scale;
+  if (!(scale == 0.0 || (scale >= 1e-37 && scale <= 1e38))) {
+    return "softmax_scale must lie in [1e-37, 1e38] (or be 0: 1 / sqrt(head_dim))";
   }
   return invalid_lengths(problem);
 }

@@ -113,6 +113,8 @@ TEST(Problem, EveryRuleNamesItsField) {
       {"dropout is above", small, [](Problem& p) { p.dropout = 0.999999; }},
       {"softmax_scale", small, [](Problem& p) { p.softmax_scale = -1.0; }},
       {"softmax_scale", small, [](Problem& p) { p.softmax_scale = INFINITY; }},
+      {"softmax_scale", small, [](Problem& p) { p.softmax_scale = 1e39; }},
+      {"softmax_scale", small, [](Problem& p) { p.softmax_scale = 1e-38; }},
       {"softmax_scale", small, [](Problem& p) { p.softmax_scale = std::nan(""); }},
       {"dense takes no lists", small,
        [](Problem& p) {
