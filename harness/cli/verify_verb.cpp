@@ -222,7 +222,7 @@ Verb add_verify_verb(CLI::App& app) {
       ->group("What");
   command->add_flag("--properties", flags->properties, "Properties that need no oracle")
       ->group("What");
-  command->add_option("--repeat", flags->repeat, "Launches that must leave the same bits (50)")
+  command->add_option("--repeat", flags->repeat, "Launches that must leave the same bits (64)")
       ->type_name("N")
       ->transform(whole_number(2, 1000000))
       ->group("What");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,8 +17,17 @@ namespace attnlab::verify {
 
 namespace {
 
-constexpr std::int64_t kRareHeadDims[] = {1,  2,  3,  5,  6,  7,   11,  13,
-                                          20, 24, 33, 48, 72, 112, 192, 256};
+constexpr std::initializer_list<std::int64_t> kOftenHeadDims = {16, 64, 128};
+constexpr std::int64_t kRareHeadDims[] = {1, 2, 3, 5, 6, 7, 11, 13, 20, 33, 256};
+
+// The multiples of 8 up to 256, on which kernels of tensor cores depend, are dealt to four seeds
+// in a row.
+constexpr std::int64_t kCycle = 4;
+constexpr std::int64_t kDealt = 256 / 8 / kCycle;  // to each
+
+std::int64_t dealt_head_dim(std::uint64_t seed, std::int64_t i) {
+  return 8 * (1 + static_cast<std::int64_t>(seed % kCycle) + kCycle * i);
+}
 
 // The distributions of <random> draw differently from one standard library to another.
 class Random {
@@ -79,7 +90,7 @@ void draw_seqlens(Random& random, std::int64_t longest, Problem& problem) {
 void draw_heads(Random& random, Problem& problem) {
   problem.batch = random.whole(1, 4);
   problem.num_heads_kv = random.any_of<std::int64_t>({1, 1, 2, 3, 4});
-  std::int64_t sharing = random.any_of<std::int64_t>({1, 1, 2, 3, 4, 8});
+  std::int64_t sharing = random.any_of<std::int64_t>({1, 1, 1, 2, 3, 4, 5, 6, 7, 8});
   const auto too_many = [&] {
     return problem.batch * problem.num_heads_kv * sharing * problem.seqlen_q * problem.seqlen_k >
            kMostPairs;
@@ -128,11 +139,14 @@ MaskSpec draw_mask(Random& random, const Problem& problem) {
   return parse_mask(text.empty() ? "none" : text);
 }
 
-// The first entry is as long as the tensors, one in six is empty.
+// The first entry is as long as the tensors, one in six is empty, and one in four ends where tiles
+// do.
 std::vector<std::int64_t> draw_entries(Random& random, std::int64_t batch, std::int64_t seqlen) {
   std::vector<std::int64_t> lengths = {seqlen};
   while (static_cast<std::int64_t>(lengths.size()) < batch) {
-    lengths.push_back(random.chance(17) ? 0 : random.whole(0, seqlen));
+    const std::int64_t drawn = random.chance(17) ? 0 : random.whole(0, seqlen);
+    const std::int64_t border = random.any_of<std::int64_t>({64, 128});
+    lengths.push_back(random.chance(25) ? drawn / border * border : drawn);
   }
   return lengths;
 }
@@ -179,10 +193,22 @@ std::vector<Config> configs_for(const Implementation& kernel, const Problem& pro
   return configs;
 }
 
-// The head_dim of kRareHeadDims that is nearest from above: a kernel that is compiled for its
-// head_dim is compiled for 24 of them in all, however many problems there are.
-std::int64_t one_of_few(std::int64_t head_dim) {
-  return *std::ranges::lower_bound(kRareHeadDims, head_dim);
+// Those of a seed, ascending: a kernel that is compiled for its head_dim is compiled for 22 of them
+// at most, however many problems there are.
+std::vector<std::int64_t> head_dims_of(std::uint64_t seed) {
+  std::vector<std::int64_t> head_dims(std::begin(kRareHeadDims), std::end(kRareHeadDims));
+  head_dims.insert(head_dims.end(), std::begin(kOftenHeadDims), std::end(kOftenHeadDims));
+  for (std::int64_t i = 0; i < kDealt; ++i) head_dims.push_back(dealt_head_dim(seed, i));
+  std::ranges::sort(head_dims);
+  return head_dims;
+}
+
+// One problem in two has a multiple of 8 that was dealt to the seed, each in turn.
+std::int64_t draw_head_dim(Random& random, std::uint64_t seed, std::int64_t index) {
+  if (index % 2 == 0) return dealt_head_dim(seed, index / 2 % kDealt);
+  if (random.chance(40)) return random.any_of(kOftenHeadDims);
+  const std::vector<std::int64_t> all = head_dims_of(seed);
+  return *std::ranges::lower_bound(all, random.logarithmic(1, 256));
 }
 
 }  // namespace
@@ -195,9 +221,7 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   problem.seed = own_seed;
   problem.dtype = random.any_of({Dtype::f32, Dtype::f16, Dtype::bf16});
   problem.layout = random.any_of({Layout::bshd, Layout::bhsd, Layout::packed});
-  problem.head_dim = random.chance(60)
-                         ? random.any_of<std::int64_t>({8, 16, 32, 40, 64, 80, 96, 128})
-                         : one_of_few(random.logarithmic(1, 256));
+  problem.head_dim = draw_head_dim(random, seed, index);
   draw_seqlens(random, longest, problem);
   draw_heads(random, problem);
   problem.mask = draw_mask(random, problem);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "harness/testing/fake_kernels.h"
+#include "harness/verify/options.h"
 
 namespace attnlab::verify {
 namespace {
@@ -42,6 +43,12 @@ TEST(DrawProblem, IsValidDifferentAndWithinItsBounds) {
           {"unequal", problem.seqlen_q != problem.seqlen_k},
           {"odd head dim", problem.head_dim % 2 == 1},
           {"long", problem.seqlen_q > 2048 || problem.seqlen_k > 2048},
+          {"groups of 5", problem.num_heads_q == 5 * problem.num_heads_kv},
+          {"groups of 6", problem.num_heads_q == 6 * problem.num_heads_kv},
+          {"groups of 7", problem.num_heads_q == 7 * problem.num_heads_kv},
+          {"an entry that ends at a tile's border", problem.lengths.queries.size() > 1 &&
+                                                        problem.lengths.queries[1] > 0 &&
+                                                        problem.lengths.queries[1] % 64 == 0},
           {"scale below 0.01", problem.softmax_scale > 0.0 && problem.softmax_scale < 0.01},
           {"scale of 1 and more", problem.softmax_scale >= 1.0}}) {
       seen[name] += there ? 1 : 0;
@@ -61,6 +68,19 @@ TEST(DrawProblem, DependsOnSeedAndNumberAlone) {
   EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(3, 6, 4224).problem);
   EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(4, 5, 4224).problem);
   EXPECT_LE(draw_problem(3, 5, 40).problem.seqlen_k, 40);
+}
+
+// With as few problems as are drawn where nobody asks for more.
+TEST(DrawProblem, FourSeedsHaveEveryMultipleOfEight) {
+  std::set<std::int64_t> head_dims;
+  for (std::uint64_t seed = 7; seed < 11; ++seed) {
+    for (std::int64_t index = 0; index < kDefaultRandom; ++index) {
+      head_dims.insert(draw_problem(seed, index, 4224).problem.head_dim);
+    }
+  }
+  for (std::int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+    EXPECT_TRUE(head_dims.contains(head_dim)) << head_dim;
+  }
 }
 
 TEST(DrawProblem, KernelsOfOneHeadDimAreFew) {

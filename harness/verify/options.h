@@ -25,9 +25,9 @@ const char* to_string(Outcome outcome);
 enum class AfterFailure : std::uint8_t { go_on, drop_kernel };
 
 inline constexpr int kDefaultRandom = 128;
-inline constexpr int kDefaultRepeat = 50;
+inline constexpr int kDefaultRepeat = 64;
 inline constexpr std::uint64_t kDefaultSeed = 7;
-inline constexpr std::int64_t kLongestSeqlen = 4224;
+inline constexpr std::int64_t kLongestSeqlen = 65536;
 
 struct Options {
   std::vector<const Implementation*> kernels;

@@ -1,11 +1,12 @@
 // The fixed shapes: odd and unequal lengths, every kind of mask, dropout, packed batches, head
-// dims, grouped heads, layouts, kinds of inputs, tile sizes, instruction sets; every type, every
-// pass.
+// dims, grouped heads, layouts, scales, kinds of inputs, what is far from the beginning, tile
+// sizes, instruction sets; every type, every pass.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,12 @@ namespace {
 
 constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
 
-// What is launched beside forward and backward in one go, which every shape gets.
-enum class Launches { together, also_apart };
+// What is launched beside forward and backward in one go, which every shape gets. by_default:
+// nothing, and in no other tiles than the kernel's own.
+enum class Launches { together, also_apart, by_default };
+
+// For shapes whose every element the oracle compares although they are large.
+constexpr std::int64_t kEverything = std::int64_t{1} << 40;
 
 struct Shape {
   std::string name;
@@ -27,6 +32,7 @@ struct Shape {
   Launches launches = Launches::together;
   InputKind kind = InputKind::normal;
   Subject::Edit edit = {};
+  std::int64_t budget = Subject::kBudget;
 };
 
 Problem make_problem(std::int64_t seqlen_q, std::int64_t seqlen_k, const std::string& mask,
@@ -123,6 +129,16 @@ void add_packed(std::vector<Shape>& shapes) {
   }
 }
 
+// Entries that end where tiles of keys and of rows do.
+void add_packed_at_borders(std::vector<Shape>& shapes) {
+  for (const char* mask : {"none", "causal"}) {
+    shapes.push_back(
+        {.name = fmt::format("packed/borders/{}", mask),
+         .problem = make_packed({128, 384, 0, 256, 64}, {256, 384, 128, 64, 128}, mask),
+         .budget = kEverything});
+  }
+}
+
 void add_head_dims(std::vector<Shape>& shapes) {
   const auto add = [&](std::int64_t head_dim, const Problem& problem) {
     shapes.push_back({.name = fmt::format("head_dim/{}/{}", head_dim, to_string(problem.mask)),
@@ -169,6 +185,68 @@ void add_heads(std::vector<Shape>& shapes) {
   }
 }
 
+// Groups of query heads that are no power of 2.
+void add_odd_groups(std::vector<Shape>& shapes) {
+  for (const std::int64_t group : {3, 5, 6, 7}) {
+    Problem problem = make_problem(70, 90, "causal", 24);
+    problem.batch = 2;
+    problem.num_heads_kv = 2;
+    problem.num_heads_q = 2 * group;
+    problem.layout = group % 2 == 0 ? Layout::bhsd : Layout::bshd;
+    shapes.push_back({.name = fmt::format("heads/{}/{}x2", to_string(problem.layout), 2 * group),
+                      .problem = problem,
+                      .budget = kEverything});
+  }
+}
+
+// Far below 1 all keys weigh alike, far above it a row sees one.
+void add_scales(std::vector<Shape>& shapes) {
+  for (const double scale : {0.001, 1.0, 64.0}) {
+    Shape shape = {.name = fmt::format("scale/{}", scale),
+                   .problem = make_problem(65, 130, "causal", 32)};
+    shape.problem.softmax_scale = scale;
+    shapes.push_back(shape);
+  }
+}
+
+// What is far from the beginning: keys, rows, slices, entries of a batch, elements. Each is long in
+// one way alone, so that the oracle compares all of it.
+void add_far(std::vector<Shape>& shapes) {
+  const auto add = [&shapes](const std::string& name, const Problem& problem) {
+    shapes.push_back({.name = "far/" + name,
+                      .problem = problem,
+                      .launches = Launches::by_default,
+                      .budget = kEverything});
+  };
+  for (const std::int64_t keys : {8193, 20000, 65536}) {
+    add(fmt::format("keys/{}", keys), make_problem(9, keys, keys == 20000 ? "causal" : "none"));
+  }
+  for (const std::int64_t rows : {8200, 65536}) {
+    add(fmt::format("rows/{}", rows), make_problem(rows, 7, "none"));
+  }
+  Problem dropout = make_problem(40, 4200, "none", 8);
+  dropout.dropout = 0.2;
+  add("dropout/keys", dropout);
+  dropout = make_problem(33, 40, "causal", 8);
+  dropout.batch = 3;
+  dropout.num_heads_q = dropout.num_heads_kv = 48;
+  dropout.dropout = 0.2;
+  add("dropout/slices", dropout);
+  Problem slices = make_problem(17, 19, "none", 8);
+  slices.batch = 11;
+  slices.num_heads_q = 96;
+  slices.num_heads_kv = 48;
+  add("slices/11x96", slices);
+  slices.batch = 1030;
+  slices.num_heads_q = slices.num_heads_kv = 1;
+  add("slices/1030x1", slices);
+  Problem offsets = make_problem(33000, 5, "none", 128);  // 4.2 M elements a slice
+  offsets.num_heads_q = 1;
+  add("offsets/rows", offsets);
+  std::swap(offsets.seqlen_q, offsets.seqlen_k);
+  add("offsets/keys", offsets);
+}
+
 void add_kinds_of_inputs(std::vector<Shape>& shapes) {
   for (const InputKind kind : {InputKind::uniform, InputKind::integers, InputKind::large_logits,
                                InputKind::outlier, InputKind::outlier_channel}) {
@@ -209,10 +287,11 @@ struct Variant {
   Setup setup;
 };
 
-// The kernel's defaults, and small, uneven tiles if it has tiles.
-std::vector<Variant> variants(const Setup& setup) {
+// The kernel's defaults, and small, uneven tiles if it has tiles and these are wanted.
+std::vector<Variant> variants(const Setup& setup, Launches launches) {
   std::vector<Variant> result = {{"", setup}};
-  if (has_blocks(*setup.kernel)) result.push_back({"/48x17", with_blocks(setup, 48, 17)});
+  if (launches != Launches::by_default && has_blocks(*setup.kernel))
+    result.push_back({"/48x17", with_blocks(setup, 48, 17)});
   return result;
 }
 
@@ -221,7 +300,8 @@ std::shared_ptr<Subject> make_subject(const Plan& plan, const Shape& shape, Dtyp
   Problem problem = shape.problem;
   problem.dtype = dtype;
   problem.seed = seed;
-  return std::make_shared<Subject>(problem, shape.kind, seed, plan.device(), shape.edit);
+  return std::make_shared<Subject>(problem, shape.kind, seed, plan.device(), shape.edit,
+                                   shape.budget);
 }
 
 void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>& subject,
@@ -233,11 +313,11 @@ void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>
   };
   const Setup both = default_setup(kernel, plan.device(), Pass::fwdbwd);
   const bool has_both = unsupported(both, subject->problem()).empty();
-  for (const auto& [suffix, setup] : variants(both)) add(setup, suffix);
-  if (has_both && shape.launches == Launches::together) return;
+  for (const auto& [suffix, setup] : variants(both, shape.launches)) add(setup, suffix);
+  if (has_both && shape.launches != Launches::also_apart) return;
   Setup alone = both;
   alone.pass = Pass::fwd;
-  for (const auto& [suffix, setup] : variants(alone)) {
+  for (const auto& [suffix, setup] : variants(alone, shape.launches)) {
     if (!has_both || suffix.empty()) add(setup, suffix);
   }
   alone.pass = Pass::bwd;
@@ -322,6 +402,40 @@ void plan_many_tiles(Plan& plan) {
   }
 }
 
+// Why the device cannot hold the tensors of a shape, or empty: in and out, what a forward leaves,
+// and sums in fp32.
+std::string too_large(const Problem& problem, const Device& device) {
+  const std::int64_t bytes = (8 * size_bytes(problem.dtype) + size_bytes(Dtype::f32)) *
+                             std::max(problem.elements_q(), problem.elements_k());
+  if (device.memory_bytes >= static_cast<std::uint64_t>(bytes)) return "";
+  return fmt::format("needs {} GiB of the device's memory", bytes >> 30);
+}
+
+// Tensors of more than 2^31 elements, a fifth of whose slices begin beyond it. So do a fifth of the
+// two hundred slices in whose rows the oracle looks.
+void plan_beyond_32_bits(Plan& plan) {
+  if (plan.device().backend != Backend::cuda) return;
+  constexpr std::int64_t kLong = 512, kShort = 64;
+  for (const auto& [name, rows, keys] :
+       {std::tuple{"rows", kLong, kShort}, std::tuple{"keys", kShort, kLong}}) {
+    Shape shape = {.name = fmt::format("beyond-2^31/{}", name),
+                   .problem = make_problem(rows, keys, "none", 256),
+                   .launches = Launches::by_default,
+                   .budget = std::int64_t{1} << 30};
+    shape.problem.batch = 160;
+    shape.problem.num_heads_q = shape.problem.num_heads_kv = 128;
+    const auto subject = make_subject(plan, shape, Dtype::f16);
+    const std::string reason = too_large(subject->problem(), plan.device());
+    for (const Implementation* kernel : plan.kernels()) {
+      if (reason.empty()) {
+        add_launches(plan, shape, subject, *kernel);
+      } else {
+        plan.skip(*kernel, Part::shapes, shape.name, reason);
+      }
+    }
+  }
+}
+
 // Those too that this processor would not choose.
 void plan_every_isa(Plan& plan) {
   if (plan.device().backend != Backend::cpu) return;
@@ -356,10 +470,14 @@ void plan_shapes(Plan& plan) {
   add_block_patterns(shapes);
   add_dropout(shapes);
   add_packed(shapes);
+  add_packed_at_borders(shapes);
   add_head_dims(shapes);
   add_heads(shapes);
+  add_odd_groups(shapes);
+  add_scales(shapes);
   add_many_items(shapes);
   add_kinds_of_inputs(shapes);
+  add_far(shapes);
   for (const Shape& shape : shapes) {
     const std::int64_t longest = std::max(shape.problem.seqlen_q, shape.problem.seqlen_k);
     for (const Dtype dtype : kDtypes) {
@@ -383,6 +501,7 @@ void plan_shapes(Plan& plan) {
   }
   plan_many_tiles(plan);
   plan_every_isa(plan);
+  plan_beyond_32_bits(plan);
 }
 
 }  // namespace attnlab::verify

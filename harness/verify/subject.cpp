@@ -6,24 +6,17 @@
 
 namespace attnlab::verify {
 
-namespace {
-
-// Multiply-adds of the oracle for one problem: every row of what is short. results/README.md says
-// how long problems are sampled.
-constexpr std::int64_t kBudget = std::int64_t{1} << 23;
-
-}  // namespace
-
 std::uint64_t derive_seed(std::uint64_t seed, const std::string& name) {
   return fnv1a(name.data(), name.size(), fnv1a(&seed, sizeof seed));
 }
 
 Subject::Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
-                 Edit edit)
+                 Edit edit, std::int64_t budget)
     : problem_(problem),
       kind_(kind),
       seed_(seed),
       threads_(device.threads),
+      budget_(budget),
       edit_(std::move(edit)),
       arena_(runtime_of(device)) {
   problem_.pass = Pass::fwd;
@@ -43,7 +36,7 @@ const reference::References& Subject::references(reference::Products products) {
     // The rows are chosen as for both passes, so that a check that runs alone sees the same ones.
     Problem both = problem_;
     both.pass = Pass::fwdbwd;
-    reference::Samples samples = reference::choose_samples(both, kBudget, seed_);
+    reference::Samples samples = reference::choose_samples(both, budget_, seed_);
     if (problem_.pass == Pass::fwd) samples.columns.clear();
     references_.emplace(problem_, inputs().host(), std::move(samples), threads_);
   }

@@ -20,10 +20,14 @@ class Subject {
  public:
   using Edit = std::function<void(Inputs&)>;
 
+  // Multiply-adds of the oracle for one problem: every row of what is short. results/README.md says
+  // how long problems are sampled.
+  static constexpr std::int64_t kBudget = std::int64_t{1} << 23;
+
   // `problem` says nothing of the pass. Its inputs are drawn from `seed`, then changed by `edit`,
   // and lie in memory of `device`, whose threads the oracle uses.
   Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
-          Edit edit = {});
+          Edit edit = {}, std::int64_t budget = kBudget);
 
   // From now on the oracle has gradients too. Before inputs() and references().
   void wants_backward() { problem_.pass = Pass::fwdbwd; }
@@ -40,6 +44,7 @@ class Subject {
   InputKind kind_;
   std::uint64_t seed_;
   int threads_;
+  std::int64_t budget_;
   Edit edit_;
   Arena arena_;
   std::optional<Inputs> inputs_;
