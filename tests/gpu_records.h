@@ -144,6 +144,7 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   ours.compilations = {{.unit = "naive-f16",
                         .arch = "sm_90a",
                         .compiler = "NVRTC 13.0",
+                        .text_sha256 = std::string(64, '5'),
                         .entries = {{.entry = {.name = "softmax", .threads = 256}}},
                         .advisories = {"C7508: ..."}}};
   ours.roof = Roof{.reason = "not measured"};

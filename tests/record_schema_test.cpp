@@ -167,6 +167,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/problem/lengths/given",
                                                     "/time/contenders",
                                                     "/time/rounds_asked",
+                                                    "/time/retries",
                                                     "/time/graph",
                                                     "/time/outputs",
                                                     "/time/telemetry",

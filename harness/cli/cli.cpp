@@ -54,7 +54,7 @@ std::string version_text() {
 
 std::string join_command_line(int argc, const char* const* argv) {
   std::string text;
-  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + shell_word(argv[i]);
+  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + portable_word(argv[i]);
   return text;
 }
 

@@ -81,7 +81,11 @@ class Runner {
     }
     contender_->before();
     if (is_gpu_ && protocol_->regime == Regime::settled) around = load();
+    const int retries = contender_->retries ? contender_->retries() : 0;
     last_ = launch(samples.inner_launches);
+    if (contender_->retries) {
+      samples.retries = samples.retries.value_or(0) + contender_->retries() - retries;
+    }
     watch_.add_sample(around + last_);
     contender_->check();
     spent_ += last_;

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Contender {
   std::function<void()> check = [] {};
   // As `time`, to load the device with right before a sample; null: `time` itself.
   std::function<double(int launches)> load = nullptr;
-  int most_launches = 1 << 20;  // that one call of `time` can take
+  int most_launches = 1 << 20;        // that one call of `time` can take
+  std::function<int()> retries = {};  // that `time` has made so far; empty: it does not say
 };
 
 struct Samples {
@@ -30,6 +32,7 @@ struct Samples {
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
   int rounds_asked = 0;         // fewer samples: max_seconds ended them
+  std::optional<int> retries;   // of the clock, within the samples (Contender::retries)
   std::vector<Block> blocks;    // none without telemetry
   std::string why_no_blocks;    // of a telemetry that says nothing
   std::exception_ptr error;     // what time or before threw: no further samples were taken

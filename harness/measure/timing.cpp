@@ -11,6 +11,7 @@ Timing summarize(Samples samples, const std::string& timer) {
   const Interval interval = median_interval95(samples.seconds);
   Timing time{.inner_launches = samples.inner_launches,
               .rounds_asked = samples.rounds_asked,
+              .retries = samples.retries,
               .median_s = median(samples.seconds),
               .q1_s = quantile(samples.seconds, 0.25),
               .q3_s = quantile(samples.seconds, 0.75),

@@ -41,6 +41,7 @@ struct Timing {
   std::vector<double> samples_s;  // seconds a launch, in the order in which they were taken
   int inner_launches = 1;         // launches that each sample is the mean of
   int rounds_asked = 0;           // fewer samples: Protocol::max_seconds ended them
+  std::optional<int> retries;     // Runtime::timer_retries() within the samples; empty: a peer's
   int contenders = 1;             // kernels that took turns in its rounds, itself included
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median

@@ -11,6 +11,7 @@
 #include "harness/plan/protocol.h"
 #include "harness/record/beyond.h"
 #include "harness/record/json_parts.h"
+#include "harness/record/repro.h"
 #include "harness/tensors/safetensors.h"
 #include "kernels/api/compiler.h"
 
@@ -59,7 +60,7 @@ Json problem_json(const Problem& problem, const std::optional<PatternSummary>& p
 // Where q, k, v come from.
 Json input_file_json(const Case& point) {
   if (point.input == nullptr) return nullptr;
-  Json json = {{"path", point.input->file.path.string()},
+  Json json = {{"path", path_from_here(point.input->file.path).string()},
                {"fnv1a", fmt::format("{:016x}", point.input->file.hash)},
                {"do", nullptr}};
   if (point.problem.pass != Pass::fwd) json["do"] = point.input->dout.empty() ? "drawn" : "file";
@@ -115,6 +116,7 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"min_s", number(time.min_s)},
           {"n", time.samples_s.size()},
           {"rounds_asked", time.rounds_asked},
+          {"retries", optional(time.retries, [](int retries) { return Json(retries); })},
           {"inner_launches", time.inner_launches},
           {"contenders", time.contenders},
           {"samples_s", samples_json(time.samples_s)},
@@ -197,6 +199,7 @@ Json compile_json(const std::vector<Compilation>& compilations) {
     json.push_back({{"unit", unit.unit},
                     {"arch", unit.arch},
                     {"compiler", unit.compiler},
+                    {"text_sha256", unit.text_sha256.empty() ? Json() : Json(unit.text_sha256)},
                     {"compile_s", number(unit.seconds)},
                     {"from_cache", unit.from_cache},
                     {"entries", entries},

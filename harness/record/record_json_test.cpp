@@ -43,6 +43,7 @@ Record full_record() {
   record.time = Timing{.samples_s = {2.0, 1.0},
                        .inner_launches = 3,
                        .rounds_asked = 9,
+                       .retries = 1,
                        .contenders = 4,
                        .median_s = 1.5,
                        .q1_s = 1.25,
@@ -130,11 +131,12 @@ TEST(Record, HasTheDocumentedShape) {
             R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
             R"("rms_to_twin":0.5,"bound":3e-07,"coverage":0.5,"pass":true}])");
   EXPECT_EQ(json["verify_timed"], json["verify"]);
-  EXPECT_EQ(json["time"].dump(),
-            R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"rounds_asked":9,)"
-            R"("inner_launches":3,"contenders":4,)"
-            R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
-            R"("telemetry":null,"graph":null,"outputs":null,"order":[1,0]})");
+  EXPECT_EQ(
+      json["time"].dump(),
+      R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"rounds_asked":9,"retries":1,)"
+      R"("inner_launches":3,"contenders":4,)"
+      R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
+      R"("telemetry":null,"graph":null,"outputs":null,"order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");
   EXPECT_EQ(json["memory"].dump(),
             R"({"inputs_bytes":1,"outputs_bytes":2,"saved_bytes":3,"workspace_bytes":4,)"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "harness/plan/axes.h"
 #include "harness/plan/axis_values.h"
@@ -19,6 +20,19 @@ std::string shell_word(const std::string& word) {
   return text + "'";
 }
 
+std::filesystem::path path_from_here(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  return path.is_absolute() && !error ? path.lexically_proximate(here) : path;
+}
+
+std::string portable_word(const std::string& word) {
+  const bool is_flag = word.starts_with('-');
+  const std::size_t at = is_flag ? word.find('=') : std::string::npos;
+  const std::size_t path = at == std::string::npos ? 0 : at + 1;
+  return shell_word(word.substr(0, path) + path_from_here(word.substr(path)).string());
+}
+
 std::string repro_command(const Case& work, const Competitor& competitor, const Device& device,
                           const Protocol& protocol) {
   const Problem& problem = work.problem;
@@ -33,7 +47,7 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
                   to_string(problem.pass), to_string(problem.layout), to_string(problem.mask),
                   problem.dropout, problem.softmax_scale, work.seed);
   if (work.input != nullptr) {
-    command += " --input " + shell_word(work.input->file.path.string());
+    command += " --input " + portable_word(work.input->file.path.string());
   } else {
     command += fmt::format(
         " --dtype {} --batch {} --heads {} --heads-kv {} --head-dim {} --lengths {} --seqlen-q {} "

@@ -1,6 +1,7 @@
 // One command that runs one point again.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "harness/plan/sweep.h"
@@ -9,6 +10,13 @@ namespace attnlab {
 
 // A word as a shell reads it again.
 std::string shell_word(const std::string& word);
+
+// A word as a shell reads it again, in which an absolute path (the word, or what follows its first
+// '=') is one from the current folder: what is kept should not say how a machine is laid out.
+std::string portable_word(const std::string& word);
+
+// The path from the current folder where it is absolute.
+std::filesystem::path path_from_here(const std::filesystem::path& path);
 
 // "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis of the
 // command line, the config and the device, spelled out, so that no default can change its meaning;

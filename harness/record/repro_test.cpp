@@ -83,6 +83,21 @@ TEST(Repro, HoldsLengthsConfigAndProtocol) {
       << command;
 }
 
+TEST(Repro, PathsOfTheMachineAreThoseFromHere) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  EXPECT_EQ(path_from_here("a/../b.json"), "a/../b.json");
+  EXPECT_EQ(path_from_here(here / "sweeps" / "a.json"), "sweeps/a.json");
+  EXPECT_EQ(path_from_here(here.parent_path() / "a.json"), "../a.json");
+  EXPECT_EQ(portable_word((here / "my file").string()), "'my file'");
+  EXPECT_EQ(portable_word("--out=" + (here / "r.jsonl").string()), "--out=r.jsonl");
+  EXPECT_EQ(portable_word("cache=/nowhere"), "cache=/nowhere");
+  EXPECT_EQ(portable_word("none"), "none");
+  const auto input = std::make_shared<QkvTensors>();
+  input->file.path = here / "q.st";
+  const Case work = {.input_kind = InputKind::file, .input = input};
+  EXPECT_TRUE(repro_command(work, {.kernel = "v2"}, {}, {}).ends_with(" --input q.st"));
+}
+
 TEST(Repro, NamesTheFileInsteadOfWhatItSays) {
   const auto input = std::make_shared<QkvTensors>();
   input->file.path = "my tensors/it's.st";

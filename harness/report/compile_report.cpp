@@ -84,6 +84,7 @@ Json make_json(const std::vector<Compilation>& compilations) {
                       {"compile_s", compilation.seconds},
                       {"from_cache", compilation.from_cache},
                       {"compiler", compilation.compiler},
+                      {"text_sha256", compilation.text_sha256},
                       {"advisories", compilation.advisories},
                       {"error", compilation.error}});
     }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kFirm = 2.0;  // percent to a side
 constexpr char kMark = '~';
+constexpr char kUnsettled = '!';
 
 // " (4 of 30)", "" where all rounds were taken. Older records do not say what was asked for.
 std::string missing_rounds(const RecordJson& record) {
@@ -20,18 +21,41 @@ std::string missing_rounds(const RecordJson& record) {
   return fmt::format(" ({} of {})", exact(taken), exact(asked));
 }
 
+// Whether the clock moved under what the value comes from; of a speedup also under its base.
+bool did_not_settle(const Field& field, const RecordJson& record) {
+  return at(record, {"time", "telemetry", "settled"}) == false ||
+         (is_speedup(field) && at(record, {kSpeedupKey, "base_settled"}) == false);
+}
+
 }  // namespace
+
+void Doubts::count(const RecordJson& record) {
+  ++timed_;
+  unsettled_ += at(record, {"time", "telemetry", "settled"}) == false ? 1 : 0;
+  const RecordJson retries = at(record, {"time", "retries"});
+  if (!retries.is_number() || retries == 0) return;
+  ++retried_;
+  retries_ += retries.get<double>();
+}
 
 std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
                                     const RecordJson& record) {
   std::string rounds = missing_rounds(record);
   std::vector<TextCell> cells;
+  if (std::ranges::any_of(values, [&](const Field* field) { return field->interval != nullptr; })) {
+    count(record);
+  }
   for (const Field* field : values) {
     const RecordJson value = field->read(record);
     TextCell& cell = cells.emplace_back(TextCell{display(*field, value)});
     if (field->interval == nullptr || value.is_null()) continue;
     is_short_ |= !rounds.empty();
     cell.text += std::exchange(rounds, "");
+    if (did_not_settle(*field, record)) {
+      cell.mark = kUnsettled;
+      is_unsettled_ = true;
+      continue;
+    }
     const RecordJson interval = field->interval(record);
     if (interval.is_number()) {
       if (interval.get<double>() <= kFirm) continue;
@@ -53,6 +77,19 @@ std::string Doubts::text() const {
                              "rounds (run --rounds N) narrow it; --value time_ms,ci shows each.",
                              kMark, kFirm, widest),
                  2);
+  }
+  if (is_unsettled_) {
+    text += wrap(fmt::format("{} {} of {} did not settle: the clock of more than a quarter of the "
+                             "blocks of samples was over 5 % off. Nothing should rest on a number "
+                             "that comes from one.",
+                             kUnsettled, unsettled_, count_of(timed_, "point")),
+                 2);
+  }
+  if (retried_ > 0) {
+    text +=
+        wrap(fmt::format("The clock was started anew {:g} times within the samples of {}: the "
+                         "GPU had begun before all launches were queued.",
+                         retries_, count_of(static_cast<std::size_t>(retried_), "point")));
   }
   if (is_short_) {
     text +=

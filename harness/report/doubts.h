@@ -12,15 +12,23 @@ namespace attnlab {
 // Collects what the cells of a table need said below it.
 class Doubts {
  public:
-  // The values of one point as people read them. A number is marked whose median has a 95 %
-  // interval of more than 2 % to a side, or none; the first that comes from a median says "(4 of
-  // 30)" where a limit ended the timing after 4 of 30 rounds.
+  // The values of one point as people read them. A number is marked that comes from a time whose
+  // clock did not settle, or whose median has a 95 % interval of more than 2 % to a side, or none;
+  // the first that comes from a median says "(4 of 30)" where a limit ended the timing after 4 of
+  // 30 rounds.
   std::vector<TextCell> cells(const std::vector<const Field*>& values, const RecordJson& record);
 
   // What the marks mean and what to do, "" where there are none.
   std::string text() const;
 
  private:
+  void count(const RecordJson& record);
+
+  int timed_ = 0;  // points
+  int unsettled_ = 0;
+  int retried_ = 0;     // points
+  double retries_ = 0;  // of all
+  bool is_unsettled_ = false;
   bool is_marked_ = false;
   double widest_ = 0.0;  // percent, of the intervals that are known
   bool is_short_ = false;

@@ -75,6 +75,8 @@ const std::vector<FieldHelp>& field_help() {
   return kHelp;
 }
 
+bool is_speedup(const Field& field) { return std::string_view(field.name) == "speedup"; }
+
 void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
   const Field& cache = find_field("cache", "");
   const auto case_of = [&](const RecordJson& record) {
@@ -96,14 +98,15 @@ void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
     bases[case_of(record)][at(record, {"config"}).dump()] = &record;
   }
   struct Best {
-    RecordJson median, interval;
+    RecordJson median, interval, settled;
   };
   std::map<std::string, Best> best_of;
   for (const auto& [name, configs] : bases) {
     const auto fastest = std::ranges::min_element(configs, {}, [&](const auto& config) {
       return median_of(*config.second).template get<double>();
     });
-    best_of[name] = {median_of(*fastest->second), read_interval(*fastest->second)};
+    best_of[name] = {median_of(*fastest->second), read_interval(*fastest->second),
+                     at(*fastest->second, {"time", "telemetry", "settled"})};
   }
   for (RecordJson& record : records) {
     const auto best = best_of.find(case_of(record));
@@ -113,7 +116,8 @@ void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
     const bool is_known = own.is_number() && other.is_number();
     record[kSpeedupKey] = {{"over", base},
                            {"ratio", quotient(best->second.median, median_of(record))},
-                           {"interval", is_known ? std::max(own, other) : RecordJson()}};
+                           {"interval", is_known ? std::max(own, other) : RecordJson()},
+                           {"base_settled", best->second.settled}};
   }
 }
 

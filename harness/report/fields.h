@@ -39,8 +39,9 @@ std::string display(const Field& field, const RecordJson& value);
 std::string exact(const RecordJson& value);
 
 // Where add_speedups() leaves what one record alone does not know: the object of `over`, the
-// kernel, `ratio` and `interval` (as Field::interval).
+// kernel, `ratio`, `interval` (as Field::interval) and `base_settled` (as the base's telemetry).
 inline constexpr const char* kSpeedupKey = "speedup";
+bool is_speedup(const Field& field);
 
 // Where keep_best_layouts() leaves what one record alone does not know: `point`, which is the same
 // text for all layouts of one problem; `timed`, the layouts that have a time; `refused`, each other

@@ -62,8 +62,6 @@ std::string beyond_note(const RecordJson& record) {
       exact(at(record, {"kernel"})), kernels);
 }
 
-bool is_speedup(const Field& field) { return std::string_view(field.name) == "speedup"; }
-
 // A base that was asked for is named.
 std::string title_of(const Field& field, const TableOptions& options) {
   const bool names_base = is_speedup(field) && !options.speedup_over.empty();

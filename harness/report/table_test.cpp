@@ -445,6 +445,34 @@ Records with_intervals(Records records, double percent) {
   return records;
 }
 
+// Those of naive did not settle, and neither did what is compared with them.
+TEST(Table, WhatDidNotSettleIsMarkedAndCounted) {
+  Records records = with_intervals(small(), 1.0);
+  for (RecordJson& record : records) {
+    if (record["time"].is_null()) continue;
+    record["time"]["telemetry"] = {{"settled", record["kernel"] != "naive"}};
+  }
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table, " !0.0600   !17.48  0.0300    34.95    !2.00 ");
+  EXPECT_PRED2(contains, table, "! 4 of 9 points did not settle: ");
+  TableOptions errors;
+  errors.values = {"ratio_to_twin"};
+  EXPECT_FALSE(contains(render_table(records, errors), "did not settle"));
+}
+
+TEST(Table, RetriesOfTheClockAreSaid) {
+  Records records = small();
+  for (RecordJson& record : records) {
+    if (!record["time"].is_null()) record["time"]["retries"] = record["kernel"] == "v2" ? 2 : 0;
+  }
+  EXPECT_PRED2(contains, render_table(records, {}),
+               "The clock was started anew 10 times within the samples of 5 points: ");
+  for (RecordJson& record : records) {
+    if (!record["time"].is_null()) record["time"]["retries"] = nullptr;  // a peer's
+  }
+  EXPECT_FALSE(contains(render_table(records, {}), "anew"));
+}
+
 TEST(Table, AMedianThatIsNotFirmIsMarkedAndNoNumberMoves) {
   const std::string firm = render_table(with_intervals(small(), 2.0), {});
   EXPECT_FALSE(contains(firm, "~")) << firm;

@@ -72,6 +72,7 @@ void add_kernel(Contenders& contenders, Contender contender, Entrant& entrant,
   });
   entrant.launch_next = [turns] { turns->launch_next(); };
   const Runtime::Launch launch = [turns](int) { turns->launch_next(); };
+  contender.retries = [&runtime] { return runtime.timer_retries(); };
 
   Contender queued = contender;
   queued.most_launches = kMostHostLaunches;

@@ -48,6 +48,8 @@ struct Compilation {
   std::string unit;      // KernelUnit::name
   std::string arch;      // "sm_90a"
   std::string compiler;  // "NVRTC 13.0"
+  // Of the unit's source and all that it includes, in hexadecimal; empty: nothing was compiled.
+  std::string text_sha256;
   double seconds = 0.0;  // that the compiler took, also if it was in an earlier process
   bool from_cache = false;
   std::vector<CompiledEntry> entries;

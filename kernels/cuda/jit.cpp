@@ -9,6 +9,7 @@
 #include "kernels/cuda/cubin_cache.h"
 #include "kernels/cuda/kernel_sources.h"
 #include "kernels/cuda/nvrtc.h"
+#include "kernels/cuda/sha256.h"
 
 namespace attnlab::cuda {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 // Everything that the result depends on.
 struct Inputs {
   std::vector<Header> headers;
+  std::string text;  // the unit's source, and the headers
   std::vector<std::string> options;
   std::string file;  // leads the name of the file in the cache
   std::string key;
@@ -25,16 +27,17 @@ Inputs inputs_of(const KernelUnit& unit, const std::string& arch) {
   Inputs inputs;
   const KernelSources& sources = unit.always_built_in ? built_in_sources() : kernel_sources();
   inputs.headers = sources.included_by(unit.source);
+  inputs.text = unit.source;
+  for (const Header& header : inputs.headers) {
+    inputs.text += "\n#" + header.name + "\n" + header.text;
+  }
   inputs.options = {"-std=c++20", "--gpu-architecture=" + arch, "--ptxas-options=-v",
                     compiler_settings().debug ? "-G" : "-lineinfo"};
   inputs.options.insert(inputs.options.end(), unit.options.begin(), unit.options.end());
   inputs.file = unit.name + "-" + arch;
   inputs.key = nvrtc_build() + "\n" + unit.name + "\n";
   for (const std::string& option : inputs.options) inputs.key += option + "\n";
-  inputs.key += unit.source;
-  for (const Header& header : inputs.headers) {
-    inputs.key += "\n#" + header.name + "\n" + header.text;
-  }
+  inputs.key += inputs.text;
   return inputs;
 }
 
@@ -58,10 +61,12 @@ CompiledEntry describe(const KernelEntry& entry, const FunctionFacts& facts,
 }
 
 // What the log says, held against what the unit promises. The code is dropped where it fails.
-Compiled judge(const KernelUnit& unit, const std::string& arch, CachedCubin made, bool from_cache) {
+Compiled judge(const KernelUnit& unit, const std::string& arch, const Inputs& inputs,
+               CachedCubin made, bool from_cache) {
   Compilation result{.unit = unit.name,
                      .arch = arch,
                      .compiler = made.compiler,
+                     .text_sha256 = sha256(inputs.text),
                      .seconds = made.seconds,
                      .from_cache = from_cache};
   const CompileLog log = parse_compile_log(made.log);
@@ -103,17 +108,17 @@ std::optional<Compiled> find_compiled(const KernelUnit& unit, const std::string&
   const Inputs inputs = inputs_of(unit, arch);
   std::optional<CachedCubin> cached = CubinCache().find(inputs.file, inputs.key);
   if (!cached) return std::nullopt;
-  return judge(unit, arch, std::move(*cached), true);
+  return judge(unit, arch, inputs, std::move(*cached), true);
 }
 
 Compiled compile(const KernelUnit& unit, const std::string& arch) {
   const Inputs inputs = inputs_of(unit, arch);
   const CubinCache cache;
   std::optional<CachedCubin> cached = cache.find(inputs.file, inputs.key);
-  if (cached) return judge(unit, arch, std::move(*cached), true);
+  if (cached) return judge(unit, arch, inputs, std::move(*cached), true);
   CachedCubin made = run_compiler(unit, inputs);
   if (!made.cubin.empty()) cache.store(inputs.file, inputs.key, made);
-  return judge(unit, arch, std::move(made), false);
+  return judge(unit, arch, inputs, std::move(made), false);
 }
 
 }  // namespace attnlab::cuda

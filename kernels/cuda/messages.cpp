@@ -103,6 +103,7 @@ std::string to_bytes(const Compilation& compilation) {
   writer.text(compilation.unit);
   writer.text(compilation.arch);
   writer.text(compilation.compiler);
+  writer.text(compilation.text_sha256);
   writer.number(compilation.seconds);
   writer.number(compilation.from_cache);
   writer.number<std::uint64_t>(compilation.entries.size());
@@ -127,6 +128,7 @@ Compilation compilation_of(const std::string& bytes) {
   compilation.unit = reader.text();
   compilation.arch = reader.text();
   compilation.compiler = reader.text();
+  compilation.text_sha256 = reader.text();
   compilation.seconds = reader.number<double>();
   compilation.from_cache = reader.number<bool>();
   for (auto left = reader.number<std::uint64_t>(); left > 0; --left) {

@@ -142,6 +142,8 @@ class GpuRuntime final : public Runtime {
 
   std::string timer() const override { return "cuda events behind a spinning kernel"; }
 
+  int timer_retries() const override { return retries_; }
+
   // Spins of a known number of cycles, which say themselves how long they ran.
   std::string check_timer() override {
     constexpr std::uint64_t kCycles = 3'000'000;
@@ -210,6 +212,7 @@ class GpuRuntime final : public Runtime {
         synchronize();
         check(driver().cuEventElapsedTime(&milliseconds, begin_, end_), "reading a time");
         if (!late) break;
+        ++retries_;
       }
     });
     return 1e-3 * static_cast<double>(milliseconds);
@@ -235,6 +238,7 @@ class GpuRuntime final : public Runtime {
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;
   double timeout_ = std::numeric_limits<double>::infinity();
+  int retries_ = 0;
   double lead_ = 100e-6;  // seconds that the next spin takes
   bool lost_ = false;
 };
