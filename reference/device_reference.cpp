@@ -53,6 +53,27 @@ std::vector<Group> all_groups(const Problem& problem) {
   return groups;
 }
 
+std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<Group>& groups) {
+  const std::int64_t sharing = problem.num_heads_q / problem.num_heads_kv;
+  std::int64_t rows = 0, keys = 0, most_keys = 1;
+  for (const Group& group : groups) {
+    rows += sharing * rows_in_memory(problem, group.batch);
+    keys += keys_in_memory(problem, group.batch);
+    most_keys = std::max(most_keys, keys_in_memory(problem, group.batch));
+  }
+  constexpr std::int64_t kElementBytes = sizeof(double) + 3 * sizeof(float);  // of DeviceExpected
+  constexpr std::int64_t kRowBytes = sizeof(device::RowStatistics) + 2 * sizeof(double);
+  constexpr std::int64_t kScoreBytes = 3 * sizeof(double) + 7 * sizeof(float);  // of DeviceWork
+  const bool backward = problem.pass != Pass::fwd;
+  const std::int64_t outputs =
+      problem.head_dim * ((backward ? 2 : 1) * rows + (backward ? 2 : 0) * keys);
+  const std::int64_t scores =
+      std::max(most_keys, std::min(kChunkElements, most_keys * problem.seqlen_q));
+  const std::int64_t factors = 4 * problem.head_dim * (most_keys + problem.seqlen_q);
+  return static_cast<std::uint64_t>(kElementBytes * (outputs + factors) +
+                                    kRowBytes * (rows + keys) + kScoreBytes * scores);
+}
+
 DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, Products products,
                                  const std::vector<Group>& groups, Runtime& runtime,
                                  Calculator& calculator, std::int64_t chunk_elements)
@@ -124,21 +145,22 @@ void DeviceReference::read_rows() {
   }
 }
 
-std::vector<Verdict> DeviceReference::judge(const Tensors& outputs, const Tensors& host) {
+std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensors& outputs,
+                                            const Tensors& host) {
   std::vector<Verdict> verdicts;
   const auto judge_one = [&](const Output& output, const void* data, const DeviceExpected& expected,
                              device::DeltaForm delta_form, double scale) {
-    const auto rows =
-        compare(output.side, expected, has_delta_ ? delta_form : DeltaForm::none, scale, data);
+    const auto rows = compare(problem, output.side, expected,
+                              has_delta_ ? delta_form : DeltaForm::none, scale, data);
     verdicts.push_back(
-        judge_comparison(problem_, rows_.products, output, join(output.side, rows), rows.size()));
+        judge_comparison(problem, rows_.products, output, join(output.side, rows), rows.size()));
   };
-  const double scale = problem_.scale();
-  if (problem_.pass != Pass::bwd) {
+  const double scale = problem.scale();
+  if (problem.pass != Pass::bwd) {
     judge_one({.name = "o", .data = host.o}, outputs.o, expected_.o, DeltaForm::none, 1.0);
-    if (host.lse != nullptr) verdicts.push_back(judge_lse(problem_, host.lse, rows_));
+    if (host.lse != nullptr) verdicts.push_back(judge_lse(problem, host.lse, rows_));
   }
-  if (problem_.pass == Pass::fwd) return verdicts;
+  if (problem.pass == Pass::fwd) return verdicts;
   judge_one({.name = "dq", .data = host.dq}, outputs.dq, expected_.dq, DeltaForm::signed_sum,
             scale);
   judge_one({.name = "dk", .data = host.dk, .side = Side::key}, outputs.dk, expected_.dk,
@@ -149,7 +171,7 @@ std::vector<Verdict> DeviceReference::judge(const Tensors& outputs, const Tensor
 }
 
 // Of all rows (keys) of the groups, in their order.
-std::vector<device::RowStatistics> DeviceReference::compare(Side side,
+std::vector<device::RowStatistics> DeviceReference::compare(const Problem& problem, Side side,
                                                             const DeviceExpected& expected,
                                                             device::DeltaForm delta_form,
                                                             double scale, const void* output) {
@@ -164,10 +186,10 @@ std::vector<device::RowStatistics> DeviceReference::compare(Side side,
     const std::int64_t first = of_rows ? place.first_row : place.first_key;
     const std::int64_t at = first * problem_.head_dim;
     const device::CompareArguments arguments = {
-        .got = element(output, problem_.dtype, row_offset(problem_, side, place.batch, head, 0)),
+        .got = element(output, problem_.dtype, row_offset(problem, side, place.batch, head, 0)),
         .stored = stored_as(problem_.dtype),
         .delta_form = delta_form,
-        .stride = row_stride(problem_, side),
+        .stride = row_stride(problem, side),
         .rows = count,
         .columns = problem_.head_dim,
         .scale = scale,

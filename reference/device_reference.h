@@ -25,6 +25,10 @@ struct Group {
 };
 std::vector<Group> all_groups(const Problem& problem);
 
+// Bytes of device memory that the references of these groups take while they are made, in all;
+// afterwards a part of them.
+std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<Group>& groups);
+
 class DeviceReference {
  public:
   // Makes the references of all outputs of problem.pass in some groups, each at most once. q, k, v
@@ -37,14 +41,16 @@ class DeviceReference {
                   std::int64_t chunk_elements = kChunkElements);
 
   // As reference::judge() does with all rows and keys of the groups. `outputs` lie in memory of the
-  // runtime, `host` are the same outputs in that of the process.
-  std::vector<Verdict> judge(const Tensors& outputs, const Tensors& host);
+  // runtime, `host` are the same outputs in that of the process. The problem is that of the
+  // references but for its layout, which is that of the outputs.
+  std::vector<Verdict> judge(const Problem& problem, const Tensors& outputs, const Tensors& host);
 
   // What is expected of lse in all rows, and of which rows of which slices; the matrices are empty.
   const References& rows() const { return rows_; }
 
  private:
-  std::vector<device::RowStatistics> compare(Side side, const DeviceExpected& expected,
+  std::vector<device::RowStatistics> compare(const Problem& problem, Side side,
+                                             const DeviceExpected& expected,
                                              device::DeltaForm delta_form, double scale,
                                              const void* output);
   Comparison join(Side side, const std::vector<device::RowStatistics>& statistics) const;

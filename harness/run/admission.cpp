@@ -55,6 +55,12 @@ void Admission::admit(Entrant& entrant) {
   admitted_.add(problem, competitor, *context_.device);
 }
 
+bool Admission::admit_references(std::uint64_t bytes) {
+  if (admitted_.bytes() + spare_bytes_ + bytes > context_.memory_limit_bytes) return false;
+  spare_bytes_ += bytes;
+  return true;
+}
+
 bool Admission::admit_spare(Entrant& entrant) {
   const Problem& problem = entrant.record.point.problem;
   const std::uint64_t spare = bytes_of_outputs(problem, *entrant.competitor);

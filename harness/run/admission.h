@@ -23,12 +23,15 @@ class Admission {
   // beside those that got one before. Else says why not in Entrant::why_no_spare.
   bool admit_spare(Entrant& entrant);
 
+  // Once all are admitted: whether there is room for so many bytes of references on the device.
+  bool admit_references(std::uint64_t bytes);
+
   std::uint64_t workspace_bytes() const { return admitted_.workspace_bytes(); }
 
  private:
   const RunContext& context_;
   TurnsMemory admitted_;
-  std::uint64_t spare_bytes_ = 0;  // of second sets of outputs
+  std::uint64_t spare_bytes_ = 0;  // of second sets of outputs, and of references
 };
 
 }  // namespace attnlab

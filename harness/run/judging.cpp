@@ -12,18 +12,34 @@
 
 namespace attnlab {
 
-// A peer draws dropout masks of its own, so what is judged had none.
-const reference::References& Judge::references_of(const Entrant& entrant) {
-  if (entrant.peer) return references_.of(reference::Products::storage, JudgedDropout::none);
+reference::Products Judge::products_of_twin(const Entrant& entrant) const {
+  if (entrant.peer) return reference::Products::storage;
   const Competitor& competitor = *entrant.competitor;
-  return references_.of(products_of(work_.problem, competitor.implementation, competitor.config));
+  return products_of(work_.problem, competitor.implementation, competitor.config);
+}
+
+JudgedDropout Judge::dropout_of(const Entrant& entrant) {
+  return entrant.peer ? JudgedDropout::none : JudgedDropout::of_the_problem;
+}
+
+const reference::References& Judge::references_of(const Entrant& entrant) {
+  return references_.of(products_of_twin(entrant), dropout_of(entrant));
+}
+
+void Judge::make_references(const Entrant& entrant) {
+  if (whole_ != nullptr && whole_->make(products_of_twin(entrant), dropout_of(entrant))) return;
+  static_cast<void>(references_of(entrant));
 }
 
 void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
                   std::vector<reference::Verdict>& verdicts) {
   const HostTensors host(work_.problem, tensors, inputs_, arena.runtime());
   std::string failure = named(arena.restore_guards());
-  verdicts = reference::judge(work_.problem, host.tensors(), references_of(entrant));
+  const reference::Products products = products_of_twin(entrant);
+  const JudgedDropout dropout = dropout_of(entrant);
+  verdicts = whole_ != nullptr && whole_->make(products, dropout)
+                 ? whole_->judge(work_.problem, products, dropout, tensors, host.tensors())
+                 : reference::judge(work_.problem, host.tensors(), references_of(entrant));
   if (context_.verified) context_.verified(entrant.record, host.tensors());
   const std::string changed = entrant.forward ? entrant.forward->changed() : "";
   if (failure.empty() && !changed.empty()) {
@@ -40,7 +56,11 @@ void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
                        std::vector<reference::Verdict>& verdicts) {
   Problem problem = work_.problem;
   problem.dropout = 0.0;
-  verdicts = reference::judge(problem, outputs.attach(inputs_), references_of(entrant));
+  const Tensors host = outputs.attach(inputs_);
+  const reference::Products products = products_of_twin(entrant);
+  verdicts = whole_ != nullptr && whole_->make(products, JudgedDropout::none)
+                 ? whole_->judge(problem, products, JudgedDropout::none, host)
+                 : reference::judge(problem, host, references_of(entrant));
   for (const reference::Verdict& verdict : verdicts) {
     if (!verdict.pass) fail_if(verdict.message, entrant);
   }

@@ -8,6 +8,7 @@
 #include "harness/run/context.h"
 #include "harness/run/entrant.h"
 #include "harness/run/reference_cache.h"
+#include "harness/run/whole_reference.h"
 
 namespace attnlab {
 
@@ -15,14 +16,15 @@ namespace attnlab {
 // problem and the command that reproduces it.
 class Judge {
  public:
-  // `inputs` lie in memory of this process; `references` are of the whole group, since they are of
-  // rows and keys and know no layout. All outlive the object.
+  // `inputs` lie in memory of this process; `references` and `whole` are of the whole group, since
+  // they are of rows and keys and know no layout. All outlive the object. `whole` judges where it
+  // can; null: the oracle judges, by samples.
   Judge(const Case& work, const RunContext& context, const Tensors& inputs,
-        ReferenceCache& references)
-      : work_(work), context_(context), inputs_(inputs), references_(references) {}
+        ReferenceCache& references, WholeReference* whole)
+      : work_(work), context_(context), inputs_(inputs), references_(references), whole_(whole) {}
 
-  // The references of the entrant's own precision; made when first asked for, which takes long.
-  const reference::References& references_of(const Entrant& entrant);
+  // Makes the references of the entrant's own precision, unless they are there: takes long.
+  void make_references(const Entrant& entrant);
 
   // The tensors that a launch left, which lie in `arena`, and the arena's guards, which are mended.
   void judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
@@ -35,6 +37,11 @@ class Judge {
   void judge_damage(const Entrant& entrant, const std::string& damage) const;
 
  private:
+  // What the entrant's twin shares with it. A peer draws dropout masks of its own, so what is
+  // judged had none.
+  reference::Products products_of_twin(const Entrant& entrant) const;
+  static JudgedDropout dropout_of(const Entrant& entrant);
+  const reference::References& references_of(const Entrant& entrant);
   std::string named(const std::string& failure) const;
   void fail_if(const std::string& failure, const Entrant& entrant) const;
 
@@ -42,6 +49,7 @@ class Judge {
   const RunContext& context_;
   const Tensors& inputs_;
   ReferenceCache& references_;
+  WholeReference* whole_;
 };
 
 }  // namespace attnlab

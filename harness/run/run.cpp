@@ -22,6 +22,7 @@
 #include "harness/run/judging.h"
 #include "harness/run/observation.h"
 #include "harness/run/reference_cache.h"
+#include "harness/run/whole_reference.h"
 #include "harness/tensors/inputs.h"
 #include "kernels/api/ranges.h"
 #include "kernels/api/runtime.h"
@@ -102,12 +103,15 @@ class GroupRun {
                         reference::choose_samples(
                             first.problem, context_.protocol.verify_multiply_adds, first.seed),
                         context_.device->threads);
+    if (context_.device->backend == Backend::cuda) {
+      whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, first.seed);
+      if (!admission_.admit_references(whole_->bytes())) whole_.reset();
+    }
     for (const std::unique_ptr<Lane>& lane : lanes_) {
-      lane->judge.emplace(lane->work, context_, lane->inputs.host(), *references_);
+      lane->judge.emplace(lane->work, context_, lane->inputs.host(), *references_,
+                          whole_ ? &*whole_ : nullptr);
     }
-    for (const Entrant* entrant : running()) {
-      static_cast<void>(lane_of(*entrant).judge->references_of(*entrant));
-    }
+    for (const Entrant* entrant : running()) lane_of(*entrant).judge->make_references(*entrant);
   }
 
   // A group has each layout once.
@@ -233,6 +237,7 @@ class GroupRun {
   std::optional<Arena> arena_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // of the layouts in which somebody runs
   std::optional<ReferenceCache> references_;  // of all of them
+  std::optional<WholeReference> whole_;       // on a GPU, likewise
   std::optional<Arena::Buffer> workspace_;    // of the timed launches, and their inputs
   std::optional<InputRotation> rotation_;
   Entrants entrants_;

@@ -139,7 +139,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
     for (OutputPair* output : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
       output->send();
     }
-    return device_->judge(outputs(true), outputs(false));
+    return device_->judge(problem_, outputs(true), outputs(false));
   }
   std::vector<Verdict> judge_by_oracle() {
     return reference::judge(problem_, outputs(false), oracle_);
