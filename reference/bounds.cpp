@@ -16,6 +16,10 @@ constexpr double kRowFloor = 0x1p-18;
 constexpr double kSlopeFloor = 0x1p-19;
 // Roundings to the storage type that a lucky twin may lack: of P or dS, and of the result.
 constexpr double kRoundings = 2.0;
+// What a row may be off by whatever its size, where inputs are of the size of 1: P and dS that are
+// subnormal in f16, and terms of f32 that cancel in dP - delta.
+constexpr double kRowRest = 0x1p-25;
+constexpr double kRowRestF16 = 0x1p-14;
 // Slope that fp32 itself may have.
 constexpr double kScaleFloor = 0x1p-20;
 // What a tensor core may cut off a sum, relative to it, for each 8 products.
@@ -35,12 +39,17 @@ double Held::share() const {
 }
 
 Held hold_row(const Statistics& row, const Precision& precision) {
+  if (!(row.largest_size > 0.0)) return {};
+  const double root = std::sqrt(std::max(1.0, row.elements));
+  const double value = std::sqrt(row.sum_of_squares) / root;
+  const double of_elements =
+      kRoundings * rounding_error(precision.dtype, value) + kRowFloor * row.largest_size;
   const double luck =
       kRoundings * rounding_error(precision.dtype, precision.products, row.largest_size);
-  const double of_elements = 2.0 * row.unit + kRowFloor * row.largest_size;
   return {.figure = row.kernel.norm(),
-          .allowed = kRowFactor * row.twin.norm() + of_elements * std::sqrt(row.elements) +
-                     kDeltaFactor * row.delta.norm() + luck};
+          .allowed = kRowFactor * row.twin.norm() + of_elements * root +
+                     kDeltaFactor * row.delta.norm() + luck +
+                     (precision.dtype == Dtype::f16 ? kRowRestF16 : kRowRest)};
 }
 
 Held hold_slope(const Statistics& rows, const Precision& precision) {

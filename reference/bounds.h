@@ -2,12 +2,14 @@
 // allowed. They are sharp where the bounds of reference/tolerance.h, which go by the largest
 // element and by norms over everything, let a bias or a wrong row through.
 //
-//   row    ||x - r|| <= 4 ||t - r|| + (2u + 2^-18 A') sqrt(d) + 3 ||D|| + 2e A'
-//          of each row, all terms of its own: its d elements, its A', its u.
+//   row    ||x - r|| <= 4 ||t - r|| + 2e ||r|| + 2^-18 A' sqrt(d) + 3 ||D||
+//          + 2e A' + 2^-25 (f16: 2^-14)
+//          of each row, all terms of its own: its d elements, its A'; 2e ||r|| with the e of
+//          storage.
 //   slope  |sum (x - r) r| / sum r^2, which is |slope - 1| of x on r, of a tensor and of each
 //   slice:
 //          <= (2 |sum (t - r) r| + 4 R(t - r) + 3 R(D) + 2^-19 R(A') + 2e R(A') / (rows sqrt(d))
-//              + 2e R(r) + (2^-20 + b) sum r^2) / sum r^2
+//              + 2e R(r) / rows + (2^-20 + b) sum r^2) / sum r^2
 //          with R(y) the root of the sum over rows of (||y|| ||r||)^2.
 //
 // An error of one row may lie along r as a whole (one weight of the softmax that is rounded), so
@@ -44,7 +46,7 @@ struct Held {
   double share() const;
 };
 
-// Of one row, ended.
+// Of one row, ended. A sum of nothing, whose A' is 0, has no bound of its own: 0 of 0.
 Held hold_row(const Statistics& row, const Precision& precision);
 // Of a slice or a tensor. Where r is 0 everywhere there is no slope: 0 of 0.
 Held hold_slope(const Statistics& rows, const Precision& precision);

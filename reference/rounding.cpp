@@ -1,6 +1,7 @@
 #include "reference/rounding.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace attnlab::reference {
 namespace {
@@ -55,8 +56,17 @@ bool rounds_delta(Dtype dtype, Products products) {
 
 Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys) {
-  const Eigen::VectorXf delta = static_cast<float>(unit_roundoff(slice.problem().dtype, products)) *
-                                dout.cwiseProduct(attention.o.cast<float>()).rowwise().norm();
+  const Dtype dtype = slice.problem().dtype;
+  Matrix<float> errors_of_o =
+      attention.o.unaryExpr([&](double o) { return rounding_error(dtype, products, std::abs(o)); })
+          .cast<float>();
+  if (dtype == Dtype::f16) {  // a P that is subnormal is off by half a step, whatever its size
+    const Matrix<float> subnormal =
+        attention.p.unaryExpr([](double p) { return p < 0x1p-14 ? 1.0f : 0.0f; });
+    errors_of_o += 0x1p-25f * slice.multiply_v(drop(slice.problem(), attention.fates, subnormal),
+                                               Factors::absolute);
+  }
+  const Eigen::VectorXf delta = dout.cwiseProduct(errors_of_o).rowwise().norm();
   return take_columns(attention.p, keys).cast<float>().array().colwise() * delta.array();
 }
 

@@ -34,6 +34,7 @@ enum class Fault {
   unscaled_gradients,  // dQ and dK without softmax_scale
   dp_without_dropout,  // dS = P (dP - delta), Z forgotten
   delta_missing,       // dS = P Z dP
+  ds_truncated,        // dS rounded toward 0, not to nearest
   one_head_missing     // of those that share a K/V head, in dK and dV
 };
 

@@ -43,6 +43,13 @@ class BackwardOfHead {
   float gradient_scale() const {
     return fault_ == Fault::unscaled_gradients ? 1.0f : static_cast<float>(problem_.scale());
   }
+  float round_ds(float value) const {
+    const float nearest = round_to_storage(problem_.dtype, value);
+    if (fault_ != Fault::ds_truncated || std::abs(nearest) <= std::abs(value)) return nearest;
+    // The value of the storage type below: what lies half of this one's last place nearer to 0.
+    const float step = static_cast<float>(unit_roundoff(problem_.dtype)) * nearest;
+    return round_to_storage(problem_.dtype, nearest - 1.25f * step);
+  }
   float& dq_at(std::int64_t i, std::int64_t r, std::int64_t d) {
     return dq_[static_cast<std::size_t>((i * problem_.queries(b_) + r) * problem_.head_dim + d)];
   }
@@ -90,7 +97,7 @@ class BackwardOfHead {
     const float z = kept ? static_cast<float>(dropout_keep_scale(problem_)) : 0.0f;
     if (fault_ != Fault::dp_without_dropout) dp *= z;
     if (fault_ == Fault::delta_missing) delta = 0.0f;
-    const float ds = test_.factor(round_to_storage(problem_.dtype, p * (dp - delta)));
+    const float ds = test_.factor(round_ds(p * (dp - delta)));
     const float rounded_p = kept ? test_.factor(round_to_storage(problem_.dtype, p)) : 0.0f;
     const bool adds_dq = fault_ != Fault::dq_tile_missing || begin != 0;
     for (std::int64_t d = 0; d < problem_.head_dim; ++d) {

@@ -9,6 +9,9 @@
 //        ||x - ref||    <= 1.5 ||twin - ref|| + (2^-20 A' + F) sqrt(n) + ||D||
 //   lse  |x - ref|      <= 2^-19 (1 + score_bound) of its row; -inf exactly where ref has it
 //
+// These bounds go by a tensor's largest element and by norms over everything. reference/bounds.h
+// adds those of each row and of slopes, which see single rows and biases.
+//
 // c = 2 for o, 3 for gradients; u = max |((r + 0.3) - 0.3) - r| in the storage type, r = ref
 // rounded to it; means and norms (Frobenius) are over the n elements of rows whose products of
 // absolute values are not all 0. The terms that do not depend on the twin answer for its luck:
@@ -26,8 +29,9 @@
 // in few rows the twin's errors may cancel.
 //
 // D, 16-bit types, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements
-// are off by up to e |O|, independently: by about e ||dO * O|| together. That shifts all of a row's
-// dS by P times as much, so D = scale e ||dO * O|| |sum_j P K| in dq and, over independent rows,
+// are off by up to e |O| (subnormal ones, and what subnormal P give in f16, by half a step),
+// independently: by about e ||dO * O|| together. That shifts all of a row's dS by P times as much,
+// so D = scale e ||dO * O|| |sum_j P K| in dq and, over independent rows,
 // scale e sqrt(sum_i (P ||dO * O|| Q)^2) in dk. The twin sums P * dP instead and has no such error;
 // with one key and dropout its dS is exactly 0.
 //

@@ -79,6 +79,13 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
                   {"bound", number(verdict.bound)},
                   {"coverage", number(verdict.coverage)},
                   {"pass", verdict.pass}};
+    const auto add_share = [&](const char* key, const std::optional<double>& share) {
+      if (share) entry[key] = number(*share);
+    };
+    add_share("row_share", verdict.row_share);
+    add_share("slope_share", verdict.slope_share);
+    add_share("slice_slope_share", verdict.slice_slope_share);
+    if (!verdict.failed_bound.empty()) entry["failed_bound"] = verdict.failed_bound;
     if (!verdict.message.empty()) entry["message"] = verdict.message;
     json.push_back(entry);
   }

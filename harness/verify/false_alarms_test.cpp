@@ -1,0 +1,135 @@
+// How often correct kernels fail the tolerance rule, and how much of its bounds they use. The
+// kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys or
+// fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems (each is run by every
+// kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed. Both tables are printed.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/verify/draw.h"
+#include "harness/verify/trial.h"
+#include "kernels/api/registry.h"
+#include "reference/tolerance.h"
+
+namespace attnlab::verify {
+namespace {
+
+// The constants of the bounds were set while looking at seeds 1, 77 and 1001; others judge them.
+constexpr std::uint64_t kSeed = 2001;
+constexpr std::int64_t kProblems = 24;
+constexpr std::int64_t kLongest = 200;
+constexpr std::int64_t kFewRows = 5;
+
+std::int64_t from_environment(const char* name, std::int64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::stoll(text);
+}
+
+// The largest share of each bound that was used.
+struct Used {
+  double max = 0.0, row = 0.0, slope = 0.0, slice_slope = 0.0;
+
+  void take(const reference::Verdict& verdict) {
+    const auto keep = [](double& most, double share) { most = std::max(most, share); };
+    if (verdict.bound > 0.0) keep(max, verdict.max_abs / verdict.bound);
+    keep(row, verdict.row_share.value_or(0.0));
+    keep(slope, verdict.slope_share.value_or(0.0));
+    keep(slice_slope, verdict.slice_slope_share.value_or(0.0));
+  }
+};
+
+struct Count {
+  int runs = 0, few_rows = 0, alarms = 0;
+};
+
+// Up to 5 rows of one slice, or keys of one head, wherever they lie.
+reference::Samples few_of(const Problem& problem, std::uint64_t seed) {
+  const auto head = static_cast<std::int64_t>(seed >> 8) % problem.num_heads_kv;
+  const auto spread = [&](std::int64_t all) {
+    const std::int64_t count =
+        std::min<std::int64_t>(1 + static_cast<std::int64_t>(seed % kFewRows), all);
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * all / count);
+    return chosen;
+  };
+  reference::Samples samples;
+  samples.rows = {{.head = head, .rows = spread(problem.queries(0))}};
+  samples.columns = {{.head_kv = head, .keys = spread(problem.keys(0))}};
+  return samples;
+}
+
+class Campaign {
+ public:
+  void run_problem(const RandomProblem& drawn, bool few_rows) {
+    Problem both = drawn.problem;
+    both.pass = Pass::fwdbwd;
+    if (few_rows && (both.queries(0) == 0 || both.keys(0) == 0)) return;
+    Subject subject(both, drawn.kind, drawn.seed, device_);
+    subject.wants_backward();
+    const reference::References references =
+        few_rows ? reference::make_references(both, subject.inputs().host(),
+                                              few_of(both, drawn.seed), device_.threads)
+                 : subject.references(reference::Products::storage);
+    for (const Implementation* kernel : builtin_registry().all()) {
+      if (kernel->backend != Backend::cpu) continue;
+      for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+        Setup setup{.kernel = kernel, .device = device_, .pass = pass};
+        setup.config = draw_config(*kernel, both, derive_seed(drawn.seed, kernel->name));
+        if (!unsupported(setup, both).empty()) continue;
+        run_kernel(subject, setup, references, drawn, few_rows);
+      }
+    }
+  }
+
+  void print() const {
+    for (const auto& [name, count] : counts_) {
+      fmt::print("{:32} {:6} runs, {:5} of 5 rows or fewer, {} false alarms\n", name, count.runs,
+                 count.few_rows, count.alarms);
+    }
+    for (const auto& [name, used] : used_) {
+      fmt::print("{:10} largest share used: max {:.2f} row {:.2f} slope {:.2f} slice {:.2f}\n",
+                 name, used.max, used.row, used.slope, used.slice_slope);
+    }
+  }
+
+ private:
+  void run_kernel(Subject& subject, const Setup& setup, const reference::References& references,
+                  const RandomProblem& drawn, bool few_rows) {
+    Trial trial(subject, setup);
+    trial.launch();
+    Count& count = counts_[fmt::format("{:8} {:5} {}", setup.kernel->name,
+                                       to_string(drawn.problem.dtype), to_string(drawn.kind))];
+    ++count.runs;
+    count.few_rows += few_rows ? 1 : 0;
+    for (const auto& verdict : reference::judge(trial.problem(), trial.host(), references)) {
+      used_[fmt::format("{:5} {}", to_string(drawn.problem.dtype), verdict.tensor)].take(verdict);
+      if (verdict.pass) continue;
+      ++count.alarms;
+      ADD_FAILURE() << verdict.failed_bound << ": " << verdict.message << "; " << setup.text();
+    }
+  }
+
+  const Device device_ = available_devices().back();
+  std::map<std::string, Count> counts_;
+  std::map<std::string, Used> used_;
+};
+
+TEST(FalseAlarms, NoneOfCorrectKernels) {
+  const std::int64_t problems = from_environment("ATTNLAB_FALSE_ALARMS", kProblems);
+  const auto seed =
+      static_cast<std::uint64_t>(from_environment("ATTNLAB_FALSE_ALARMS_SEED", kSeed));
+  Campaign campaign;
+  for (std::int64_t i = 0; i < problems; ++i) {
+    campaign.run_problem(draw_problem(seed, i, kLongest), i % 3 == 0);
+  }
+  campaign.print();
+}
+
+}  // namespace
+}  // namespace attnlab::verify
