@@ -16,12 +16,16 @@ constexpr double kRowFloor = 0x1p-18;
 constexpr double kSlopeFloor = 0x1p-19;
 // Roundings to the storage type that a lucky twin may lack: of P or dS, and of the result.
 constexpr double kRoundings = 2.0;
+// The same in one row, whose scores may be rounded to the storage type, too.
+constexpr double kRoundingsOfRow = 3.0;
 // What a row may be off by whatever its size, where inputs are of the size of 1: P and dS that are
 // subnormal in f16, and terms of f32 that cancel in dP - delta.
 constexpr double kRowRest = 0x1p-25;
 constexpr double kRowRestF16 = 0x1p-14;
 // Slope that fp32 itself may have.
 constexpr double kScaleFloor = 0x1p-20;
+// What an element may lose where P or O lie below the normal numbers of fp32, of inputs below 2^26.
+constexpr double kUnderflow = 0x1p-100;
 // What a tensor core may cut off a sum, relative to it, for each 8 products.
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
@@ -45,7 +49,7 @@ Held hold_row(const Statistics& row, const Precision& precision) {
   const double of_elements =
       kRoundings * rounding_error(precision.dtype, value) + kRowFloor * row.largest_size;
   const double luck =
-      kRoundings * rounding_error(precision.dtype, precision.products, row.largest_size);
+      kRoundingsOfRow * rounding_error(precision.dtype, precision.products, row.largest_size);
   return {.figure = row.kernel.norm(),
           .allowed = kRowFactor * row.twin.norm() + of_elements * root +
                      kDeltaFactor * row.delta.norm() + luck +
@@ -54,8 +58,9 @@ Held hold_row(const Statistics& row, const Precision& precision) {
 
 Held hold_slope(const Statistics& rows, const Precision& precision) {
   if (!(rows.sum_of_squares > 0.0)) return {.figure = rows.kernel_along};
-  const double count = std::max(1.0, rows.rows);
-  const double row_elements = std::max(1.0, rows.elements / count);
+  const double row_elements = std::max(1.0, rows.elements / std::max(1.0, rows.rows));
+  const double of_size = rows.sum_of_squares * rows.sum_of_squares / rows.value_rows;
+  const double count = std::max(1.0, std::min({rows.rows, precision.length, of_size}));
   const double e = rounding_error(precision.dtype, precision.products, rows.largest_size) /
                    std::max(rows.largest_size, std::numeric_limits<double>::min());
   const double sizes = std::sqrt(rows.size_rows);
@@ -63,6 +68,7 @@ Held hold_slope(const Statistics& rows, const Precision& precision) {
   const double allowed = 2.0 * std::abs(rows.twin_along) + kRowFactor * std::sqrt(rows.twin_rows) +
                          kDeltaFactor * std::sqrt(rows.delta_rows) + kSlopeFloor * sizes + luck +
                          kRoundings * e * std::sqrt(rows.value_rows) / count +
+                         kUnderflow * std::sqrt(rows.elements * rows.sum_of_squares) +
                          (kScaleFloor + cut_off(precision)) * rows.sum_of_squares;
   return {.figure = std::abs(rows.kernel_along) / rows.sum_of_squares,
           .allowed = allowed / rows.sum_of_squares};

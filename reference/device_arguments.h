@@ -77,16 +77,26 @@ struct WeightArguments {
   float* sizes = nullptr;         // (rows, keys)
 };
 
+// What rounding to f16 may do to P after dropout where P is subnormal.
+struct SubnormalArguments {
+  Rows rows;
+  const double* p = nullptr;  // (rows, keys), before dropout
+  float* errors = nullptr;    // (rows, keys)
+};
+
 // What enters dS of a row beside P and dP.
 struct DeltaArguments {
   i64 rows = 0;
   i64 columns = 0;
-  float unit_roundoff = 0.0f;    // that O's (in TF32 dO's) elements are off by
-  const double* dout = nullptr;  // (rows, columns)
-  const double* o = nullptr;     // (rows, columns)
-  double* delta = nullptr;       // (rows), sum of dO * O
-  float* sizes = nullptr;        // (rows), sum of |dO * O|
-  float* errors = nullptr;       // (rows), unit_roundoff ||dO * O||
+  // That O's (in TF32 dO's) elements are off by, and where they are subnormal at least.
+  float unit_roundoff = 0.0f;
+  float half_step = 0.0f;
+  const float* o_errors = nullptr;  // (rows, columns), besides; null: none
+  const double* dout = nullptr;     // (rows, columns)
+  const double* o = nullptr;        // (rows, columns)
+  double* delta = nullptr;          // (rows), sum of dO * O
+  float* sizes = nullptr;           // (rows), sum of |dO * O|
+  float* errors = nullptr;          // (rows), ||dO * (errors of O)||
 };
 
 struct DifferentiateArguments {

@@ -204,15 +204,29 @@ __device__ inline void weigh(const WeightArguments& of) {
   });
 }
 
+__device__ inline void find_subnormal(const SubnormalArguments& of) {
+  constexpr double kSmallestNormal = 0x1p-14, kHalfStep = 0x1p-25;
+  for_each(of.rows.count, of.rows.keys, [&](i64 row, i64 key, i64 i) {
+    const double p = of.p[i];
+    const double error = p >= kSmallestNormal ? 0.0 : p < kHalfStep ? p : kHalfStep;
+    of.errors[i] = keeps(of.rows, row, key) ? static_cast<float>(of.rows.keep_scale * error) : 0.0f;
+  });
+}
+
 // A block a row.
 __device__ inline void sum_delta(const DeltaArguments& of) {
   const i64 first = static_cast<i64>(blockIdx.x) * of.columns;
   double sum = 0.0, size = 0.0, squares = 0.0;
   for (i64 column = threadIdx.x; column < of.columns; column += kThreads) {
-    const double product = of.dout[first + column] * of.o[first + column];
+    const i64 i = first + column;
+    const double product = of.dout[i] * of.o[i];
     sum += product;
     size += fabs(product);
-    squares += product * product;
+    const double o = fabs(of.o[i]);
+    double error = of.unit_roundoff * o > of.half_step ? of.unit_roundoff * o : of.half_step;
+    error = error < o ? error : o;
+    if (of.o_errors != nullptr) error += static_cast<double>(of.o_errors[i]);
+    squares += of.dout[i] * error * (of.dout[i] * error);
   }
   sum = sum_of_block(sum);
   size = sum_of_block(size);
@@ -220,7 +234,7 @@ __device__ inline void sum_delta(const DeltaArguments& of) {
   if (threadIdx.x != 0) return;
   of.delta[blockIdx.x] = sum;
   of.sizes[blockIdx.x] = static_cast<float>(size);
-  of.errors[blockIdx.x] = of.unit_roundoff * static_cast<float>(sqrt(squares));
+  of.errors[blockIdx.x] = static_cast<float>(sqrt(squares));
 }
 
 __device__ inline void differentiate(const DifferentiateArguments& of) {

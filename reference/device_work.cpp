@@ -12,7 +12,9 @@
 namespace attnlab::reference {
 namespace {
 
-constexpr std::int64_t kThreads = 256;        // of device_kernels.cuh
+constexpr std::int64_t kThreads = 256;  // of device_kernels.cuh
+// What rounds a subnormal number of f16; those of the other types are nothing beside fp32's.
+constexpr double kHalfStepF16 = 0x1p-25;
 constexpr std::int64_t kMaxBlocks = 1 << 16;  // of kernels that go on with the stride of the grid
 
 std::int64_t blocks_for(std::int64_t elements) {
@@ -67,8 +69,10 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
       has_backward_(problem.pass != Pass::fwd),
       has_delta_(has_backward_ && rounds_delta(problem.dtype, products)),
       has_pz_(problem.dropout > 0.0),
+      has_subnormal_(has_delta_ && problem.dtype == Dtype::f16),
       calculator_(calculator),
-      unit_roundoff_(unit_roundoff(problem.dtype, products)) {
+      unit_roundoff_(unit_roundoff(problem.dtype, products)),
+      half_step_(problem.dtype == Dtype::f16 ? kHalfStepF16 : 0.0) {
   const std::int64_t keys = most_keys(problem);
   chunk_rows_ = std::clamp<std::int64_t>(chunk_elements / keys, 1, problem.seqlen_q);
   const auto factor = [&](std::int64_t rows, bool has_squares) {
@@ -98,6 +102,7 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
   if (!has_delta_) return;
   errors_ = {runtime, scores};
   squares_ = {runtime, scores};
+  if (has_subnormal_) o_errors_ = {runtime, chunk_rows_ * problem.head_dim};
 }
 
 void DeviceWork::draw_blocks(Runtime& runtime) {
@@ -228,15 +233,24 @@ void DeviceWork::differentiate(const Chunk& chunk) {
                                 .columns = rows.keys,
                                 .inner = problem_.head_dim,
                                 .right_is_transposed = true};
+  const MatrixProduct output = {
+      .rows = rows.count, .columns = problem_.head_dim, .inner = rows.keys};
   DeviceOutputs& to = chunk.outputs;
   const std::int64_t at = chunk.first_row * problem_.head_dim;
   calculator_.multiply(scores, dout_.exact.get(), v_.exact.get(), ds_.get());
   calculator_.multiply(scores, dout_.twin.get(), v_.twin.get(), twin_ds_.get());
   calculator_.multiply(scores, dout_.sizes.get(), v_.sizes.get(), sizes_ds_.get());
+  if (has_subnormal_) {
+    launch("find_subnormal", blocks_for(rows.count * rows.keys),
+           device::SubnormalArguments{.rows = rows, .p = p_.get(), .errors = errors_.get()});
+    calculator_.multiply(output, errors_.get(), v_.sizes.get(), o_errors_.get());
+  }
   launch("sum_delta", rows.count,
          device::DeltaArguments{.rows = rows.count,
                                 .columns = problem_.head_dim,
                                 .unit_roundoff = static_cast<float>(unit_roundoff_),
+                                .half_step = static_cast<float>(half_step_),
+                                .o_errors = o_errors_.get(),
                                 .dout = dout_.exact.get(),
                                 .o = to.o.value.get() + at,
                                 .delta = delta_.get(),
@@ -259,8 +273,6 @@ void DeviceWork::differentiate(const Chunk& chunk) {
                                             .rounds_to_tf32 = tf32_,
                                             .p = twin_p_.get(),
                                             .ds = twin_ds_.get()});
-  const MatrixProduct output = {
-      .rows = rows.count, .columns = problem_.head_dim, .inner = rows.keys};
   calculator_.multiply(output, ds_.get(), k_.exact.get(), to.dq.value.get() + at);
   calculator_.multiply(output, twin_ds_.get(), k_.twin.get(), to.dq.twin.get() + at);
   calculator_.multiply(output, sizes_ds_.get(), k_.sizes.get(), to.dq.sizes.get() + at);
@@ -313,6 +325,7 @@ KernelUnit device_reference_unit() {
   add("twin_softmax", "TwinSoftmaxArguments");
   add("bound_scores", "ScoreBoundArguments");
   add("weigh", "WeightArguments");
+  add("find_subnormal", "SubnormalArguments");
   add("sum_delta", "DeltaArguments");
   add("differentiate", "DifferentiateArguments");
   add("twin_differentiate", "TwinDifferentiateArguments");

@@ -86,9 +86,9 @@ class DeviceWork {
   const Problem& problem_;
   const Tensors& inputs_;
   bool tf32_;
-  bool has_backward_, has_delta_, has_pz_;
+  bool has_backward_, has_delta_, has_pz_, has_subnormal_;
   Calculator& calculator_;
-  double unit_roundoff_;
+  double unit_roundoff_, half_step_;
   std::int64_t chunk_rows_ = 1;
   DeviceArray<std::uint8_t> blocks_;
   std::int64_t blocks_of_keys_ = 0;
@@ -98,6 +98,7 @@ class DeviceWork {
   DeviceArray<float> sizes_p_, sizes_ds_, errors_, squares_;  // likewise
   DeviceArray<double> delta_;                                 // (chunk_rows)
   DeviceArray<float> delta_sizes_, delta_errors_;             // likewise
+  DeviceArray<float> o_errors_;                               // (chunk_rows, head_dim)
 };
 
 device::Stored stored_as(Dtype dtype);

@@ -8,6 +8,8 @@ namespace {
 
 // How much one unit of score_bound adds to the errors of a row.
 constexpr float kScoreShare = 0x1p-5f;
+// Of f16: below the first numbers are subnormal, and rounded by up to half a step of theirs.
+constexpr double kSmallestNormalF16 = 0x1p-14, kHalfStepF16 = 0x1p-25;
 
 }  // namespace
 
@@ -60,11 +62,14 @@ Matrix<float> delta_errors(const Slice& slice, Products products, const Attentio
   Matrix<float> errors_of_o =
       attention.o.unaryExpr([&](double o) { return rounding_error(dtype, products, std::abs(o)); })
           .cast<float>();
-  if (dtype == Dtype::f16) {  // a P that is subnormal is off by half a step, whatever its size
+  if (dtype == Dtype::f16) {  // a P that is subnormal is off by half a step, or by all of itself
     const Matrix<float> subnormal =
-        attention.p.unaryExpr([](double p) { return p < 0x1p-14 ? 1.0f : 0.0f; });
-    errors_of_o += 0x1p-25f * slice.multiply_v(drop(slice.problem(), attention.fates, subnormal),
-                                               Factors::absolute);
+        attention.p
+            .unaryExpr(
+                [](double p) { return p < kSmallestNormalF16 ? std::min(p, kHalfStepF16) : 0.0; })
+            .cast<float>();
+    errors_of_o +=
+        slice.multiply_v(drop(slice.problem(), attention.fates, subnormal), Factors::absolute);
   }
   const Eigen::VectorXf delta = dout.cwiseProduct(errors_of_o).rowwise().norm();
   return take_columns(attention.p, keys).cast<float>().array().colwise() * delta.array();

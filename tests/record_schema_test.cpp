@@ -69,6 +69,23 @@ std::vector<Json> records_of_broken_kernels() {
   return records;
 }
 
+// The first of the records with a verdict that failed, by each of the bounds.
+std::vector<Json> records_of_failures(const std::vector<Json>& records) {
+  const auto has_failure = [](const Json& record) {
+    return record["status"] == "failed" && !record["verify"].empty();
+  };
+  const Json failed = *std::find_if(records.begin(), records.end(), has_failure);
+  std::vector<Json> made;
+  for (const char* bound :
+       {"coverage", "max", "zero", "mean", "norm", "row", "slope", "slice_slope", "nan"}) {
+    made.push_back(failed);
+    for (Json& verdict : made.back()["verify"]) {
+      if (verdict["pass"] == false) verdict["failed_bound"] = bound;
+    }
+  }
+  return made;
+}
+
 class RecordSchema : public Cli {
  protected:
   // What the real binary writes for the arguments.
@@ -144,6 +161,7 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
   }
   for (const Json& record : lines_of(folder_ / "i.jsonl")) all.push_back(record);
   for (const auto& [name, record] : records_of_a_gpu()) all.push_back(record);
+  for (const Json& record : records_of_failures(all)) all.push_back(record);
 
   JsonSchema::Parts used;
   for (const Json& record : all) {

@@ -52,10 +52,14 @@ std::string version_text() {
                      build.commit, build.compiler, build.flags);
 }
 
-std::string join_command_line(int argc, const char* const* argv) {
-  std::string text;
-  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + portable_word(argv[i]);
-  return text;
+CommandLine join_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  for (int i = 0; i < argc; ++i) {
+    const char* const blank = i > 0 ? " " : "";
+    line.typed += blank + shell_word(argv[i]);
+    line.recorded += blank + portable_word(argv[i]);
+  }
+  return line;
 }
 
 // An argument that no verb knows, with the nearest one that exists; "" if all are known.

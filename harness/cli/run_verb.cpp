@@ -248,7 +248,7 @@ std::string describe_kept(const std::string& records) {
 }
 
 // `records` is set to the file that gets them.
-int run(const RunFlags& flags, const std::string& command_line, std::string& records) {
+int run(const RunFlags& flags, const CommandLine& command_line, std::string& records) {
   if (flags.profile > 0) refuse_beside_profile(flags);
   const Sweep sweep = make_sweep(flags);
   apply_compiler_flags(*flags.compiler);
@@ -269,12 +269,13 @@ int run(const RunFlags& flags, const std::string& command_line, std::string& rec
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
   PeerProcess peers;
-  SweepRun work{.sweep = sweep,
+  SweepRun work{.typed = command_line.typed,
+                .sweep = sweep,
                 .cases = cases,
                 .context = {.device = &device,
                             .protocol = resolve(sweep.protocol, device.backend),
                             .sweep_name = sweep.name,
-                            .command_line = command_line,
+                            .command_line = command_line.recorded,
                             .peers = &peers,
                             .profile_launches = flags.profile,
                             .measures_energy = flags.energy,
@@ -307,7 +308,7 @@ int run(const RunFlags& flags, const std::string& command_line, std::string& rec
 
 }  // namespace
 
-Verb add_run_verb(CLI::App& app, const std::string& command_line) {
+Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   CLI::App* command = app.add_subcommand("run", "Run a sweep: verify, time and record every point");
   command->footer(kFooter);
   const auto flags = std::make_shared<RunFlags>();

@@ -19,8 +19,11 @@ struct Verb {
   std::function<std::string()> kept = [] { return std::string(); };
 };
 
-// `command_line` is how the user called the program; records keep it.
-Verb add_run_verb(CLI::App& app, const std::string& command_line);
+// How the user called the program: as it was typed, and as records keep it.
+struct CommandLine {
+  std::string typed, recorded;
+};
+Verb add_run_verb(CLI::App& app, const CommandLine& command_line);
 Verb add_list_verb(CLI::App& app);
 Verb add_table_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);

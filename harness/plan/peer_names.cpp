@@ -40,14 +40,14 @@ const std::array<Peer, 5> kPeers = {{
     // Its delta, the sums of dO * O, is a product and a sum of PyTorch's where heads are of f32.
     {"efficient",
      "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
-     "not "
-     "promise",
+     "not promise",
      {"fmha_cutlass", "MulFunctor", "sum_functor"}},
+    // It clears a counter of its own, as v3 does.
     {"cudnn",
      "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
-     "not "
-     "promise",
-     {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq"}},
+     "not promise",
+     {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq",
+      "Memset"}},
     {"math", "16-bit tensors cast to f32, S and P in memory; no lse", kOfMatrices},
 }};
 

@@ -92,7 +92,9 @@ TEST(KernelsBeyond, ACopyACastAndAFillAreOfNoOperation) {
       "transpose_readWrite_alignment_kernel"};
   for (const char* participant :
        {"torch:flash", "torch:cudnn", "torch:efficient", "torch:eager", "torch:math", "v2"}) {
-    EXPECT_EQ(kernels_beyond(launch_of(participant, additions)).size(), additions.size())
+    const bool clears_a_counter = participant == std::string("torch:cudnn");
+    EXPECT_EQ(kernels_beyond(launch_of(participant, additions)).size(),
+              additions.size() - (clears_a_counter ? 1 : 0))
         << participant;
   }
 }

@@ -278,7 +278,8 @@ TEST(Record, EvidenceIsWhatRanBesideWhatWasAskedFor) {
             R"({"requested":{"kernel":"v2","backend":"cpu","config":{"block_m":64,"block_n":32}},)"
             R"("executed":[{"symbol":"softmax","grid":[8,2,1],"block":[128,1,1],"registers":40,)"
             R"("static_shared_bytes":16,"dynamic_shared_bytes":1024,"shared_bytes":1040,)"
-            R"("launches":3}],"as_asked":true,"verified":true,"timed":true,"reason":""})");
+            R"("launches":3}],"as_asked":true,"verified":true,"timed":true,"reason":"",)"
+            R"("beyond":[{"symbol":"softmax","launches":3}]})");
   record.evidence = Evidence{.reason = "no CUPTI"};
   record.time.reset();
   record.verify_timed.clear();

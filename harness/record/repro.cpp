@@ -23,7 +23,10 @@ std::string shell_word(const std::string& word) {
 std::filesystem::path path_from_here(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
-  return path.is_absolute() && !error ? path.lexically_proximate(here) : path;
+  if (!path.is_absolute() || error) return path;
+  const std::filesystem::path from_here = path.lexically_proximate(here);
+  const std::string text = from_here.string();
+  return text.starts_with("../../") ? path.filename() : from_here;
 }
 
 std::string portable_word(const std::string& word) {

@@ -15,7 +15,8 @@ std::string shell_word(const std::string& word);
 // '=') is one from the current folder: what is kept should not say how a machine is laid out.
 std::string portable_word(const std::string& word);
 
-// The path from the current folder where it is absolute.
+// The path from the current folder where it is absolute; its name alone where it lies further away
+// than beside that folder.
 std::filesystem::path path_from_here(const std::filesystem::path& path);
 
 // "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis of the

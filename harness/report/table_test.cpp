@@ -118,7 +118,8 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
     ok.back()["config"].update(
         {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}});
-    ok.back()["evidence"] = {{"executed", {{{"symbol", "softmax"}}}}};
+    ok.back()["evidence"] = {
+        {"executed", {{{"symbol", "softmax"}, {"launches", 1}, {"seconds", 1e-3}}}}};
     ok.back()["compile"] = {{{"entries", {{{"registers", 168}, {"dynamic_shared_bytes", 2048}}}}}};
     ok.back()["time"]["rounds_asked"] = 3;
     add_speedups(ok, "naive");

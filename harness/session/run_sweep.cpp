@@ -182,7 +182,7 @@ std::string describe_end(const SweepRun& run, const std::string& what, std::size
   const std::string text =
       fmt::format("{}: {} of {} recorded.", what, recorded, count_of(points, "point"));
   if (recorded == points || !std::filesystem::is_regular_file(run.records)) return wrap(text);
-  std::string command = run.context.command_line;
+  std::string command = run.typed;
   if (run.mode == RecordsMode::append) {
     command += " --resume " + shell_word(run.records.string());
   }

@@ -21,6 +21,7 @@ inline constexpr double kDefaultTimeout = 60.0;  // seconds
 enum class RecordsMode : std::uint8_t { append, resume };
 
 struct SweepRun {
+  std::string typed;  // the command line as it was given; context.command_line is what is recorded
   const Sweep& sweep;
   const std::vector<Case>& cases;
   RunContext context;

@@ -269,7 +269,10 @@ Traffic traffic(const Problem& problem, const Config& config) {
     schedule.set("block_n", kernel.block_n);
     Problem of_pass = problem;
     of_pass.pass = pass;
-    return kCpu.traffic(of_pass, schedule);
+    Traffic counted = kCpu.traffic(of_pass, schedule);
+    // Columns of zeros are multiplied, too.
+    counted.executed_flops = counted.executed_flops / problem.head_dim * kernel.head_dim;
+    return counted;
   };
   const auto rows_of_heads = [&](const auto& kernel) {
     const Rows rows = rows_of(problem, cuda::tiling_of(kernel));
@@ -294,6 +297,9 @@ Traffic traffic(const Problem& problem, const Config& config) {
     const BackwardConfig kernel = backward_config_of(problem, config, device);
     Traffic backward = count(Pass::bwd, kernel);
     count_sums(backward[Operand::dq], rows_of_heads(kernel), problem.head_dim, kernel.head_dim);
+    // Five products a tile; and D, each time anew: 16 rows of dO with as many of O.
+    const i64 of_one_key = backward.executed_flops / (10 * kernel.block_n);
+    backward.executed_flops += 32 * of_one_key;
     all += backward;
   }
   return all;

@@ -285,6 +285,8 @@ Traffic traffic(const Problem& problem, const Config& config) {
     of_pass.pass = pass;
     Traffic traffic = kCpu.traffic(of_pass, schedule);
     traffic[Operand::lse].read_bytes += traffic[Operand::delta].write_bytes;  // prepare_rows
+    // Columns of zeros are multiplied, too.
+    traffic.executed_flops = traffic.executed_flops / problem.head_dim * kernel.head_dim;
     all += traffic;
   };
   if (problem.runs_forward()) add(Pass::fwd, forward_config_of(problem, config, device));
