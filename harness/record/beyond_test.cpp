@@ -86,8 +86,7 @@ TEST(KernelsBeyond, ACopyACastAndAFillAreOfNoOperation) {
       "Memset (Device)",
       "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor<c10::Half> >(int)",
       "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(int)>(int)",
-      "void "
-      "at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda(int)>(int)",
+      "void at::native::unrolled_elementwise_kernel<at::bfloat16_copy_kernel_cuda(int)>(int)",
       "void at::native::CatArrayBatchedCopy<float>(float*)",
       "transpose_readWrite_alignment_kernel"};
   for (const char* participant :

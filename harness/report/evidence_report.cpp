@@ -107,7 +107,7 @@ std::string render_text(const std::vector<Json>& records, TableFormat format) {
     if (beyond.empty()) continue;
     const std::string share =
         percent.is_null() ? "" : fmt::format(", {:.1f} % of the time", percent.get<double>());
-    text += wrap("  beyond what the operation needs: " + beyond + share, 4);
+    text += wrap(fmt::format("  beyond what the operation needs: {}{}", beyond, share), 4);
   }
   return text;
 }
