@@ -38,7 +38,8 @@ constexpr double kBackwardDoubles = 12.0, kBackwardSingles = 32.0;
 double seconds_of_group(const Problem& problem, std::int64_t batch, const Device& device) {
   const double rate = rate_of_doubles(device);
   if (rate == 0.0) return std::numeric_limits<double>::infinity();
-  const double pairs = static_cast<double>(problem.num_heads_q / problem.num_heads_kv) *
+  const std::int64_t sharing = problem.num_heads_q / problem.num_heads_kv;
+  const double pairs = static_cast<double>(sharing) *
                        static_cast<double>(reference::rows_in_memory(problem, batch)) *
                        static_cast<double>(reference::keys_in_memory(problem, batch));
   const bool backward = problem.runs_backward();
