@@ -34,6 +34,7 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, Scala
 
 }  // namespace
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 extern "C" {
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
@@ -85,3 +86,4 @@ cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t, cublasOperation_t, cublasO
 }
 
 }  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
