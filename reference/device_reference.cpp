@@ -78,7 +78,6 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
                                  const std::vector<Group>& groups, Runtime& runtime,
                                  Calculator& calculator, std::int64_t chunk_elements)
     : problem_(problem),
-      inputs_(inputs),
       runtime_(runtime),
       calculator_(calculator),
       has_delta_(rounds_delta(problem.dtype, products)) {
@@ -103,7 +102,7 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
     expected_.dk = {runtime, num_keys_, head_dim, has_delta_};
     expected_.dv = {runtime, num_keys_, head_dim, false};
   }
-  DeviceWork work(problem_, inputs_, products, runtime, calculator, chunk_elements);
+  DeviceWork work(problem_, inputs, products, runtime, calculator, chunk_elements);
   for (const HeadPlace& place : places_) {
     if (rows_in_memory(problem_, place.batch) * keys_in_memory(problem_, place.batch) > 0) {
       work.queue(place, expected_);

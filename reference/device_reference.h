@@ -58,7 +58,6 @@ class DeviceReference {
   void read_rows();
 
   Problem problem_;
-  Tensors inputs_;
   Runtime& runtime_;
   Calculator& calculator_;
   bool has_delta_;

@@ -66,7 +66,7 @@ std::string footer() {
          "  attnlab table results/quick.jsonl --format csv > quick.csv";
 }
 
-// What has one layout of each competitor cannot be told apart by layout.
+// check_best refuses layout as a field or condition: each competitor is left with one layout.
 void check_best(const std::string& best, const TableOptions& options) {
   if (best != "layout") throw UsageError(fmt::format("--best: '{}' is not layout", best));
   const auto names_layout = [](const std::vector<std::string>& fields) {

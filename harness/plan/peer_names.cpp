@@ -15,11 +15,11 @@ constexpr std::string_view kPrefix = "torch:";
 struct Peer {
   std::string_view backend;
   std::string_view computes;
-  // What its operation needs, by parts of the names of its kernels (of its operators on a CPU).
+  // Its operation needs kernels (on a CPU operators) whose names hold one of these parts.
   std::vector<std::string_view> needed;
 };
 
-// Of matmul, scale, mask, softmax, dropout and their gradients; `scaled_dot_product`: on a CPU.
+// They do matmul, scale, mask, softmax, dropout and gradients; `scaled_dot_product` is on a CPU.
 const std::vector<std::string_view> kOfMatrices = {
     "nvjet_",       "gemm",         "cutlass",           "gemv",
     "splitKreduce", "softmax",      "Softmax",           "SoftMax",
@@ -31,8 +31,7 @@ const std::vector<std::string_view> kOfMatrices = {
 const std::array<Peer, 5> kPeers = {{
     {"eager",
      "matmul, scale, masked_fill, softmax, dropout, matmul in the tensors' type, S and P in "
-     "memory; "
-     "no lse",
+     "memory; no lse",
      kOfMatrices},
     {"flash",
      "FlashAttention-2: o and lse in every forward; dQ by atomic sums, in no fixed order",

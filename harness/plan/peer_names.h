@@ -28,8 +28,8 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
 // launch that ran it took longer for it.
 bool needed_by_peer(std::string_view peer, std::string_view symbol);
 
-// What the peer computes, where that differs from peer to peer: lse or not, the order of dQ's sums,
-// types; part of a sentence.
+// Returns, as a part of a sentence, what the peer computes where peers differ: whether it writes
+// lse, in which order it sums dQ, in which types.
 std::string_view computed_by_peer(std::string_view peer);
 
 // Returns "flash" of "torch:flash".

@@ -1,4 +1,4 @@
-// What competitors that take turns need of a device's memory at once.
+// TurnsMemory adds up what competitors that take turns need of a device's memory at once.
 #pragma once
 
 #include <cstdint>
