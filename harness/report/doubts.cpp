@@ -89,7 +89,7 @@ std::string Doubts::text() const {
     text +=
         wrap(fmt::format("The clock was started anew {:g} times within the samples of {}: the "
                          "GPU had begun before all launches were queued.",
-                         retries_, count_of(static_cast<std::size_t>(retried_), "point")));
+                         retries_, count_of(retried_, "point")));
   }
   if (is_short_) {
     text +=

@@ -1,6 +1,7 @@
 // What makes a time less firm than its digits look, said beside it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,10 @@ class Doubts {
  private:
   void count(const RecordJson& record);
 
-  int timed_ = 0;  // points
+  std::size_t timed_ = 0;  // points
   int unsettled_ = 0;
-  int retried_ = 0;     // points
-  double retries_ = 0;  // of all
+  std::size_t retried_ = 0;  // points
+  double retries_ = 0;       // of all
   bool is_unsettled_ = false;
   bool is_marked_ = false;
   double widest_ = 0.0;  // percent, of the intervals that are known

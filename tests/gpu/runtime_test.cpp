@@ -106,7 +106,7 @@ TEST_F(GpuRuntime, FingerprintSeesWordsThatChangePlaces) {
 // One element that was written is seen wherever it lies, by all its bytes and not by one of them.
 TEST_F(GpuRuntime, CountsWhatNobodyWrote) {
   constexpr std::uint8_t kByte = 0x7B;
-  for (const std::uint64_t count : {4, 6, 258, 1030, (1 << 20) + 8}) {
+  for (const std::uint64_t count : {4U, 6U, 258U, 1030U, (1U << 20U) + 8U}) {
     for (const int element_bytes : {2, 4}) {
       const auto size = static_cast<std::uint64_t>(element_bytes);
       if (count % size != 0) continue;
