@@ -58,6 +58,7 @@ TEST_F(Ranges, ARunNamesCasesStepsAndKernels) {
       id + " > time > warm up > naive default",
       id + " > time > warm up > " + v2,
       id + " > time > prepare",
+      id + " > time > check",
       id + " > time > naive default",
       id + " > time > " + v2,
       id + " > verify again naive default",

@@ -120,7 +120,7 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
                  .verify = {verdict},
                  .verify_timed = {verdict},
                  .device = device,
-                 .protocol = default_protocol(Backend::cuda),
+                 .protocol = default_protocol({.backend = Backend::cuda}),
                  .order = {0},
                  .command_line = "attnlab run",
                  .timestamp = "2025-01-01T00:00:00Z"};

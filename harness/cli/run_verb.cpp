@@ -273,7 +273,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                 .sweep = sweep,
                 .cases = cases,
                 .context = {.device = &device,
-                            .protocol = resolve(sweep.protocol, device.backend),
+                            .protocol = resolve(sweep.protocol, device),
                             .sweep_name = sweep.name,
                             .command_line = command_line.recorded,
                             .peers = &peers,

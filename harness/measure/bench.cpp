@@ -25,7 +25,8 @@ constexpr int kRoundsOfLongLaunches = 10;
 constexpr double kLongestRest = 1.0;
 constexpr double kRestsPerSample = 4.0;
 constexpr double kSettledWarmup = 1.5;
-constexpr double kSettledLoad = 20e-3;
+constexpr double kLoadOfTurn = 0.7;     // share of a turn before its sample
+constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is nothing
 
 void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -46,7 +47,9 @@ class Runner {
       : contender_(&contender),
         protocol_(&protocol),
         is_gpu_(backend == Backend::cuda),
-        watch_(telemetry) {}
+        watch_(telemetry) {
+    samples.are_turns = is_gpu_ && protocol.regime == Regime::settled;
+  }
 
   Samples samples;
 
@@ -62,9 +65,7 @@ class Runner {
       fastest = std::min(fastest, duration);
       total += duration;
     }
-    samples.inner_launches = std::min(
-        contender_->most_launches,
-        static_cast<int>(std::ceil(kShortestSample / std::clamp(fastest, 1e-7, kShortestSample))));
+    plan_sample(fastest);
     return total;
   } catch (...) {
     samples.error = std::current_exception();
@@ -73,21 +74,22 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
-    const double prepared = prepare();
+    const double prepared = watch("prepare", [&] { contender_->prepare(samples.inner_launches); });
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
       around = std::min(kLongestRest, kRestsPerSample * (last_ + prepared));
       rest(around);
     }
     contender_->before();
-    if (is_gpu_ && protocol_->regime == Regime::settled) around = load();
+    if (samples.are_turns) around = load();
     const int retries = contender_->retries ? contender_->retries() : 0;
-    last_ = launch(samples.inner_launches);
+    last_ = 0.0;
+    for (int call = 0; call < calls_; ++call) last_ += launch(launches_a_call_);
     if (contender_->retries) {
       samples.retries = samples.retries.value_or(0) + contender_->retries() - retries;
     }
     watch_.add_sample(around + last_);
-    contender_->check();
+    watch("check", contender_->check);
     spent_ += last_;
     samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
@@ -124,17 +126,33 @@ class Runner {
     return is_long ? std::min(kRoundsOfLongLaunches, protocol_->min_rounds) : protocol_->min_rounds;
   }
 
+  // Says how many launches a sample is of, and how many calls of `time` make them.
+  void plan_sample(double launch_seconds) {
+    const double shortest = samples.are_turns ? kSettledCall : kShortestSample;
+    launches_a_call_ = std::min(
+        contender_->most_launches,
+        static_cast<int>(std::ceil(shortest / std::clamp(launch_seconds, 1e-7, shortest))));
+    if (samples.are_turns) {
+      const double call_seconds = launch_seconds * launches_a_call_;
+      const double timed = (1.0 - kLoadOfTurn) * protocol_->turn_seconds;
+      calls_ = static_cast<int>(std::ceil(timed / std::max(call_seconds, 1e-6)));
+    }
+    samples.inner_launches = launches_a_call_ * calls_;
+  }
+
   double launch_once() {
     contender_->before();
     return launch(1);
   }
 
   // Returns how long it took.
-  double prepare() {
-    const ProfilerRange range("prepare");
+  double watch(const char* what, const std::function<void()>& step) {
+    const ProfilerRange range(what);
     const auto start = std::chrono::steady_clock::now();
-    contender_->prepare(samples.inner_launches);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    step();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    samples.watch_s += taken.count();
+    return taken.count();
   }
 
   // Returns how long it took.
@@ -142,7 +160,8 @@ class Runner {
     const ProfilerRange range("load");
     double total = 0.0;
     const auto& loaded = contender_->load ? contender_->load : contender_->time;
-    while (total < kSettledLoad) total += launch(loaded, samples.inner_launches);
+    const double load = kLoadOfTurn * protocol_->turn_seconds;
+    while (total < load) total += launch(loaded, launches_a_call_);
     return total;
   }
 
@@ -158,8 +177,10 @@ class Runner {
   const Protocol* protocol_;
   bool is_gpu_;
   BlockWatch watch_;
-  double last_ = 0.0;   // seconds of the last sample, all its launches
-  double spent_ = 0.0;  // seconds in timed launches
+  int launches_a_call_ = 1;  // of Contender::time
+  int calls_ = 1;            // of a sample
+  double last_ = 0.0;        // seconds of the last sample, all its launches
+  double spent_ = 0.0;       // seconds in timed launches
 };
 
 // The samples are in the closures; a reporter would only see sums.

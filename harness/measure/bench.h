@@ -31,8 +31,10 @@ struct Samples {
   std::vector<double> seconds;  // a launch, one sample a round
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
+  bool are_turns = false;       // of Regime::settled on a GPU
   int rounds_asked = 0;         // fewer samples: max_seconds ended them
   std::optional<int> retries;   // of the clock, within the samples (Contender::retries)
+  double watch_s = 0.0;         // seconds in Contender::prepare and check
   std::vector<Block> blocks;    // none without telemetry
   std::string why_no_blocks;    // of a telemetry that says nothing
   std::exception_ptr error;     // what time or before threw: no further samples were taken
@@ -48,7 +50,9 @@ struct Samples {
 //
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
 // (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
-// settled: warms up for at least 1.5 s in all, and before each sample loads for 20 ms.
+// settled: warms up for at least 1.5 s in all, and gives the device to one contender for a turn of
+// protocol.turn_seconds: it loads for 70 % of it, then the launches of one sample fill the rest. So
+// a sample owes nothing to the heat of whoever came before.
 //
 // `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
 std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,

@@ -251,12 +251,30 @@ struct FakeGpu {
   }
 };
 
+// A call takes 6 launches, which are 23 ms.
 TEST(Bench, ASettledGpuIsUnderLoadAllTheTime) {
   FakeGpu gpu{.launch_s = 1.0 / 256};
   Protocol protocol = rounds(2, 2);
   protocol.regime = Regime::settled;
+  const auto samples = measure({gpu.contender()}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(gpu.calls, 384 + 2 * (30 + 13)) << "1.5 s to warm up; turns of 0.7 s and 0.3 s";
+  EXPECT_EQ(samples[0].inner_launches, 13 * 6);
+  EXPECT_TRUE(samples[0].are_turns);
+  EXPECT_EQ(samples[0].seconds, (std::vector<double>{1.0 / 256, 1.0 / 256}));
+}
+
+TEST(Bench, ATurnTakesAsLongAsTheProtocolSays) {
+  FakeGpu gpu{.launch_s = 1.0 / 256};
+  Protocol protocol = rounds(1, 1);
+  protocol.regime = Regime::settled;
+  protocol.turn_seconds = 0.1;
   measure({gpu.contender()}, protocol, Backend::cuda, ignore_round);
-  EXPECT_EQ(gpu.calls, 384 + 2 * (6 + 1)) << "1.5 s to warm up; 20 ms before each sample";
+  EXPECT_EQ(gpu.calls, 384 + 3 + 2) << "70 ms of load, 30 ms of a sample";
+}
+
+TEST(Bench, OfABurstASampleIsNoTurn) {
+  FakeGpu gpu{.launch_s = 1.0 / 256};
+  EXPECT_FALSE(measure({gpu.contender()}, rounds(1, 1), Backend::cuda, ignore_round)[0].are_turns);
 }
 
 TEST(Bench, CompetitorsSettleTogether) {
@@ -264,7 +282,7 @@ TEST(Bench, CompetitorsSettleTogether) {
   Protocol protocol = rounds(1, 1);
   protocol.regime = Regime::settled;
   measure({one.contender(), other.contender()}, protocol, Backend::cuda, ignore_round);
-  EXPECT_EQ(one.calls, 192 + 6 + 1);
+  EXPECT_EQ(one.calls, 192 + 30 + 13);
   EXPECT_EQ(other.calls, one.calls);
 }
 
@@ -305,10 +323,10 @@ TEST(Bench, LoadAndRestCountAsPartOfABlock) {
   FakeGpu gpu{.launch_s = 1.0 / 256};
   fake::Telemetry telemetry;
   Protocol protocol = rounds(6, 6);
-  protocol.regime = Regime::settled;  // 6 launches of load before each sample: 27 ms in all
+  protocol.regime = Regime::settled;  // a turn of 1 s each
   EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
                 .blocks.size(),
-            3u);
+            6u);
   protocol.regime = Regime::burst;  // a rest of 4 samples: 20 ms in all, of the first 4 ms
   EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
                 .blocks.size(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr double kBlockSeconds = 50e-3;
 constexpr double kLargestDeviation = 0.05;  // of a block's clock from the median
-constexpr int kMostMarked = 4;              // one block of so many
+constexpr int kMostMarked = 4;              // one block, or turn, of so many
+constexpr double kLargestTurnDeviation = 0.02;
 
 }  // namespace
 
@@ -40,6 +42,14 @@ std::vector<Block> BlockWatch::finish() {
     blocks_.back().samples += open_.samples;
   }
   return std::exchange(blocks_, {});
+}
+
+bool turns_agree(const std::vector<double>& seconds) {
+  const double middle = median(seconds);
+  const auto off = std::ranges::count_if(seconds, [&](double sample) {
+    return !(std::abs(sample - middle) <= kLargestTurnDeviation * middle);
+  });
+  return off * kMostMarked <= std::ssize(seconds);
 }
 
 BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s,

@@ -36,6 +36,9 @@ class BlockWatch {
   double open_seconds_ = 0.0;
 };
 
+// Whether at most a quarter of the samples of turns are more than 2 % off their median.
+bool turns_agree(const std::vector<double>& seconds);
+
 // Marks the blocks whose clock is more than 5 % off the median of all, or is missing where others
 // have one. `why_not`: why there are no blocks.
 BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s, const std::string& why_not);

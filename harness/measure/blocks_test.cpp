@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/measure/timing.h"
 #include "harness/testing/fake_telemetry.h"
 
 namespace attnlab {
@@ -109,6 +110,21 @@ TEST(JudgeBlocks, MoreThanAQuarterMarkedIsUnsettled) {
   const BlockTelemetry more = judge_blocks(blocks_of({1e9, 1e9, 2e9}), 1.0, "");
   EXPECT_EQ(more.marked_blocks, 1);
   EXPECT_EQ(more.settled, false);
+}
+
+TEST(TurnsAgree, WhereAtMostAQuarterIsTwoPercentOff) {
+  EXPECT_TRUE(turns_agree({1.00, 1.00, 1.015, 2.0}));
+  EXPECT_FALSE(turns_agree({1.00, 1.00, 1.00, 1.03, 2.0}));
+  EXPECT_FALSE(turns_agree({1.00, 1.00, 0.97}));
+  EXPECT_FALSE(turns_agree({kNan, kNan, kNan}));
+}
+
+TEST(TurnsAgree, WhatDisagreesDidNotSettle) {
+  Samples samples = {.seconds = {1.0, 1.0, 1.1, 1.1}, .are_turns = true};
+  samples.blocks = blocks_of({1e9, 1e9, 1e9, 1e9});
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, false);
+  samples.are_turns = false;
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, true);
 }
 
 TEST(JudgeBlocks, CyclesAreTheTimeAtTheMeanClock) {

@@ -21,6 +21,7 @@ Timing summarize(Samples samples, const std::string& timer) {
               .timer = timer};
   if (!samples.blocks.empty() || !samples.why_no_blocks.empty()) {
     time.telemetry = judge_blocks(std::move(samples.blocks), time.median_s, samples.why_no_blocks);
+    if (samples.are_turns && !turns_agree(samples.seconds)) time.telemetry->settled = false;
   }
   time.samples_s = std::move(samples.seconds);
   return time;

@@ -15,18 +15,24 @@ const char* to_string(CacheState cache) { return cache == CacheState::hot ? "hot
 
 const char* to_string(Regime regime) { return regime == Regime::burst ? "burst" : "settled"; }
 
-Protocol default_protocol(Backend backend) {
+Protocol default_protocol(const Device& device, Regime regime) {
   Protocol protocol;
-  if (backend == Backend::cuda) {
+  protocol.regime = regime;
+  protocol.verify_multiply_adds = kOracleRate * device.threads;
+  if (device.backend == Backend::cuda) {
     protocol.min_rounds = 30;
     protocol.warmup_seconds = 0.5;
     protocol.warmup_launches = 10;
   }
+  if (device.backend == Backend::cuda && regime == Regime::settled) {  // turns are long
+    protocol.min_rounds = 7;
+    protocol.max_rounds = 15;
+  }
   return protocol;
 }
 
-Protocol resolve(const ProtocolSettings& settings, Backend backend) {
-  Protocol protocol = default_protocol(backend);
+Protocol resolve(const ProtocolSettings& settings, const Device& device) {
+  Protocol protocol = default_protocol(device, settings.regime.value_or(Regime::burst));
   const auto take = [](auto& member, const auto& setting) {
     if (setting) member = *setting;
   };
@@ -39,16 +45,20 @@ Protocol resolve(const ProtocolSettings& settings, Backend backend) {
   take(protocol.warmup_seconds, settings.warmup_seconds);
   take(protocol.warmup_launches, settings.warmup_launches);
   take(protocol.cache, settings.cache);
-  take(protocol.regime, settings.regime);
+  take(protocol.turn_seconds, settings.turn_seconds);
   take(protocol.verify_multiply_adds, settings.verify_multiply_adds);
-  if (backend == Backend::cpu && protocol.cache == CacheState::cold) {
+  if (device.backend == Backend::cpu && protocol.cache == CacheState::cold) {
     throw UsageError("protocol.cache: cold is measured on GPUs only: write hot, or --backend cuda");
+  }
+  if (settings.turn_seconds && protocol.regime == Regime::burst) {
+    throw UsageError(
+        "protocol.turn_seconds: a burst has no turns: leave it out, or regime=settled");
   }
   return protocol;
 }
 
-std::string to_string(const Protocol& protocol, Backend backend) {
-  const Protocol defaults = default_protocol(backend);
+std::string to_string(const Protocol& protocol, const Device& device) {
+  const Protocol defaults = default_protocol(device, protocol.regime);
   std::vector<std::string> parts;
   const auto add = [&](const char* key, auto value, auto default_value) {
     if (value != default_value) parts.push_back(fmt::format("{}={}", key, value));
@@ -60,7 +70,8 @@ std::string to_string(const Protocol& protocol, Backend backend) {
   add("warmup_seconds", protocol.warmup_seconds, defaults.warmup_seconds);
   add("warmup_launches", protocol.warmup_launches, defaults.warmup_launches);
   add("cache", std::string_view(to_string(protocol.cache)), to_string(defaults.cache));
-  add("regime", std::string_view(to_string(protocol.regime)), to_string(defaults.regime));
+  add("regime", std::string_view(to_string(protocol.regime)), to_string(Regime::burst));
+  add("turn_seconds", protocol.turn_seconds, defaults.turn_seconds);
   add("verify_multiply_adds", protocol.verify_multiply_adds, defaults.verify_multiply_adds);
   return fmt::format("{}", fmt::join(parts, ","));
 }

@@ -14,13 +14,16 @@ namespace attnlab {
 enum class CacheState : std::uint8_t { hot, cold };
 const char* to_string(CacheState cache);
 
-// burst: the device rests between samples, and is cool. settled: it is under load all the time, and
-// a GPU's clock is what its power limit leaves.
+// burst: the device rests between samples, and is cool. settled: it is under load all the time, one
+// competitor's for a turn, so that a GPU's clock is what its power limit leaves that competitor.
 enum class Regime : std::uint8_t { burst, settled };
 const char* to_string(Regime regime);
 
+// Multiply-adds a second of the oracle, in the count of reference::choose_samples(), on a thread.
+inline constexpr std::int64_t kOracleRate = std::int64_t{1} << 30;
+
 // How each case is measured and verified (docs: results/README.md). The values here are those of
-// the CPU.
+// a CPU with one thread.
 struct Protocol {
   int min_rounds = 9;  // interleaved rounds that every competitor gets
   int max_rounds = 100;
@@ -30,27 +33,30 @@ struct Protocol {
   int warmup_launches = 1;  // at least
   CacheState cache = CacheState::hot;
   Regime regime = Regime::burst;
-  std::int64_t verify_multiply_adds = std::int64_t{1} << 28;  // budget of the oracle for one case
+  double turn_seconds = 1.0;  // settled: 70 % of it load, then one sample
+  // What the oracle may spend on one case before it looks at samples; by default a second of all
+  // threads of the device's host.
+  std::int64_t verify_multiply_adds = kOracleRate;
   bool operator==(const Protocol&) const = default;
 };
 
-Protocol default_protocol(Backend backend);
+Protocol default_protocol(const Device& device, Regime regime = Regime::burst);
 
-// A sweep sets these of its protocol; the rest stays at the backend's default.
+// A sweep sets these of its protocol; the rest stays at the device's default.
 struct ProtocolSettings {
   std::optional<int> min_rounds, max_rounds, warmup_launches;
-  std::optional<double> max_seconds, interval, warmup_seconds;
+  std::optional<double> max_seconds, interval, warmup_seconds, turn_seconds;
   std::optional<CacheState> cache;
   std::optional<Regime> regime;
   std::optional<std::int64_t> verify_multiply_adds;
   bool operator==(const ProtocolSettings&) const = default;
 };
 
-// Throws UsageError where the two do not go together: cold caches on a CPU.
-Protocol resolve(const ProtocolSettings& settings, Backend backend);
+// Throws UsageError for what does not go together: cold caches on a CPU, turns of a burst.
+Protocol resolve(const ProtocolSettings& settings, const Device& device);
 
-// Lists the keys that differ from the backend's defaults, as set_protocol() reads them; "" if none
+// Lists the keys that differ from the device's defaults, as set_protocol() reads them; "" if none
 // does.
-std::string to_string(const Protocol& protocol, Backend backend);
+std::string to_string(const Protocol& protocol, const Device& device);
 
 }  // namespace attnlab

@@ -153,7 +153,7 @@ ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
                                const std::string& where) {
   check_keys(json,
              {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
-              "warmup_launches", "cache", "regime", "verify_multiply_adds"},
+              "warmup_launches", "cache", "regime", "turn_seconds", "verify_multiply_adds"},
              where);
   constexpr int kMostRounds = 100000;
   const auto key_of = [&](const char* key) { return fmt::format("{}.{}", where, key); };
@@ -166,6 +166,7 @@ ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
   read("interval", protocol.interval, 0.0, 1.0);
   read("warmup_seconds", protocol.warmup_seconds, 0.0, 3600.0);
   read("warmup_launches", protocol.warmup_launches, 1, kMostRounds);
+  read("turn_seconds", protocol.turn_seconds, 0.05, 60.0);
   read("verify_multiply_adds", protocol.verify_multiply_adds, std::int64_t{1},
        std::int64_t{1} << 50);
   if (json.contains("cache")) {

@@ -11,6 +11,9 @@
 namespace attnlab {
 namespace {
 
+const Device kCpu;
+const Device kCuda = {.backend = Backend::cuda};
+
 // A sweep file with these further lines after its schema and name.
 std::string with(const std::string& rest) {
   return R"({"schema": "attnlab.sweep/1", "name": "n", )" + rest + "}";
@@ -148,29 +151,42 @@ TEST(ReadSweep, SuggestsAFileOfNearlyThatName) {
 
 TEST(ReadSweep, MoreMinimumRoundsRaiseTheDefaultMaximum) {
   const Sweep sweep = read(with(R"("axes": {}, "protocol": {"min_rounds": 500})"));
-  EXPECT_EQ(resolve(sweep.protocol, Backend::cpu).max_rounds, 500);
+  EXPECT_EQ(resolve(sweep.protocol, kCpu).max_rounds, 500);
 }
 
 TEST(Protocol, TheBackendFillsInWhatASweepLeavesOpen) {
-  const Protocol cpu = resolve({}, Backend::cpu);
+  const Protocol cpu = resolve({}, kCpu);
   EXPECT_EQ(cpu, Protocol());
-  const Protocol cuda = resolve({}, Backend::cuda);
+  const Device three = {.threads = 3};
+  EXPECT_EQ(resolve({}, three).verify_multiply_adds, 3 * kOracleRate);
+  EXPECT_EQ(resolve({.verify_multiply_adds = 99}, three).verify_multiply_adds, 99);
+  const Protocol cuda = resolve({}, kCuda);
   EXPECT_EQ(cuda.min_rounds, 30);
   EXPECT_EQ(cuda.warmup_launches, 10);
   EXPECT_EQ(cuda.warmup_seconds, 0.5);
   const ProtocolSettings settings = {.min_rounds = 3, .cache = CacheState::cold};
-  const Protocol mixed = resolve(settings, Backend::cuda);
+  const Protocol mixed = resolve(settings, kCuda);
   EXPECT_EQ(mixed.min_rounds, 3);
   EXPECT_EQ(mixed.warmup_launches, 10);
   EXPECT_EQ(mixed.cache, CacheState::cold);
 }
 
 TEST(Protocol, FewerRoundsAtMostLowerTheLeast) {
-  EXPECT_EQ(resolve({.max_rounds = 5}, Backend::cuda).min_rounds, 5);
+  EXPECT_EQ(resolve({.max_rounds = 5}, kCuda).min_rounds, 5);
+}
+
+TEST(Protocol, TurnsAreOfASettledGpu) {
+  const Protocol protocol = resolve({.turn_seconds = 2.0, .regime = Regime::settled}, kCuda);
+  EXPECT_EQ(protocol.turn_seconds, 2.0);
+  EXPECT_EQ(protocol.min_rounds, 7);
+  EXPECT_EQ(protocol.max_rounds, 15);
+  EXPECT_EQ(to_string(protocol, kCuda), "regime=settled,turn_seconds=2");
+  EXPECT_PRED2(contains, usage_error([] { resolve({.turn_seconds = 2.0}, kCuda); }),
+               "protocol.turn_seconds: a burst has no turns");
 }
 
 TEST(Protocol, ColdCachesAreForGpus) {
-  EXPECT_PRED2(contains, usage_error([] { resolve({.cache = CacheState::cold}, Backend::cpu); }),
+  EXPECT_PRED2(contains, usage_error([] { resolve({.cache = CacheState::cold}, kCpu); }),
                "protocol.cache: cold is measured on GPUs only");
 }
 
@@ -178,22 +194,22 @@ TEST(SetProtocol, TakesTheKeysOfAFile) {
   Sweep sweep;
   sweep.protocol.max_seconds = 2.5;
   set_protocol(sweep, "min_rounds=3,interval=0.25,verify_multiply_adds=10", "--protocol");
-  const Protocol protocol = resolve(sweep.protocol, Backend::cpu);
-  EXPECT_EQ(to_string(protocol, Backend::cpu),
+  const Protocol protocol = resolve(sweep.protocol, kCpu);
+  EXPECT_EQ(to_string(protocol, kCpu),
             "min_rounds=3,max_seconds=2.5,interval=0.25,verify_multiply_adds=10");
   Sweep again;
-  set_protocol(again, to_string(protocol, Backend::cpu), "--protocol");
-  EXPECT_EQ(resolve(again.protocol, Backend::cpu), protocol);
-  EXPECT_EQ(to_string(Protocol(), Backend::cpu), "");
+  set_protocol(again, to_string(protocol, kCpu), "--protocol");
+  EXPECT_EQ(resolve(again.protocol, kCpu), protocol);
+  EXPECT_EQ(to_string(Protocol(), kCpu), "");
 }
 
 TEST(SetProtocol, TakesWords) {
   Sweep sweep;
   set_protocol(sweep, "cache=cold,regime=settled,warmup_launches=3", "--protocol");
-  const Protocol protocol = resolve(sweep.protocol, Backend::cuda);
+  const Protocol protocol = resolve(sweep.protocol, kCuda);
   EXPECT_EQ(protocol.cache, CacheState::cold);
   EXPECT_EQ(protocol.regime, Regime::settled);
-  EXPECT_EQ(to_string(protocol, Backend::cuda), "warmup_launches=3,cache=cold,regime=settled");
+  EXPECT_EQ(to_string(protocol, kCuda), "warmup_launches=3,cache=cold,regime=settled");
 }
 
 TEST(SetProtocol, RefusesWithARemedy) {

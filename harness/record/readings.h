@@ -26,7 +26,8 @@ struct BlockTelemetry {
   // Of the blocks' clocks; empty: the device said none.
   std::optional<double> median_clock_hz, mean_clock_hz;
   int marked_blocks = 0;
-  std::optional<bool> settled;   // no more than a quarter of the blocks is marked
+  // No more than a quarter of the blocks is marked, and of turns turns_agree() (measure/blocks.h).
+  std::optional<bool> settled;
   std::optional<double> cycles;  // median time * mean clock
   std::string reason;            // why something is empty
 };

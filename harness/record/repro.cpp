@@ -69,7 +69,7 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
   for (const auto& [name, value] : config.values()) {
     if (!is_block_axis(name)) command += fmt::format(" {} {}", flag_of(name), value);
   }
-  const std::string deviations = to_string(protocol, device.backend);
+  const std::string deviations = to_string(protocol, device);
   if (!deviations.empty()) command += " --protocol " + deviations;
   return command;
 }

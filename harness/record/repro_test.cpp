@@ -31,15 +31,15 @@ TEST(Repro, SpellsOutEveryAxis) {
       "12345678901"
       " --dtype f32 --batch 2 --heads 8 --heads-kv 2 --head-dim 40 --lengths drawn --seqlen-q 63 "
       "--seqlen-k 129 --input-kind large_logits";
-  EXPECT_EQ(repro_command(work, competitor, device, {}),
+  EXPECT_EQ(repro_command(work, competitor, device, default_protocol(device)),
             "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes);
   competitor.config.set("block_m", 64);
   competitor.config.set("block_n", 128);
   EXPECT_EQ(
-      repro_command(work, competitor, device, {}),
+      repro_command(work, competitor, device, default_protocol(device)),
       "attnlab run --backend cpu --isa avx2 --threads 3 --kernel v2" + axes + " --block 64x128");
   competitor.backend = device.backend = Backend::cuda;
-  const Protocol protocol = default_protocol(Backend::cuda);
+  const Protocol protocol = default_protocol(device);
   EXPECT_EQ(repro_command(work, competitor, device, protocol),
             "attnlab run --backend cuda --kernel v2" + axes + " --block 64x128");
   const Competitor peer = {.kernel = "torch:flash", .backend = Backend::cuda};

@@ -63,9 +63,10 @@ void add_telemetry_fields(FieldList& list) {
   list.add_measure("cycles", "cycles", "", kSignificant,
                    "median time x mean clock around the samples",
                    value_at({"time", "telemetry", "cycles"}), read_interval);
-  list.add_measure("settled", "settled", "", kPlain,
-                   "false: more than a quarter of the samples' blocks is 5 % off the median clock",
-                   value_at({"time", "telemetry", "settled"}));
+  list.add_measure(
+      "settled", "settled", "", kPlain,
+      "false: over a quarter of the blocks is 5 % off in clock, or of the turns 2 % in time",
+      value_at({"time", "telemetry", "settled"}));
   list.add_measure("energy_j", "J/call", "J", kSignificant,
                    "energy of a launch, idle power included (run --energy)",
                    value_at({"energy", "joules_per_call"}));

@@ -34,8 +34,25 @@ void CaseSteps::stop_if_interrupted() const {
   if (context_.interrupted()) throw Interrupted();
 }
 
-void CaseSteps::begin(const std::string& what) {
+void CaseSteps::spend() {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> taken = now - step_start_;
+  if (share_ != nullptr && context_.spending != nullptr) {
+    context_.spending->*share_ += taken.count();
+  }
+  step_start_ = now;
+}
+
+void CaseSteps::move(double seconds, double Spending::*share) {
+  if (share_ == nullptr || context_.spending == nullptr) return;
+  context_.spending->*share_ -= seconds;
+  context_.spending->*share += seconds;
+}
+
+void CaseSteps::begin(const std::string& what, double Spending::*share) {
   stop_if_interrupted();
+  spend();
+  share_ = share;
   step_range_.reset();  // before the next one begins: ranges nest
   step_range_.emplace(what);
   progress_.phase(what);

@@ -1,6 +1,7 @@
 // What a case is at, for those who watch: progress, profilers, and whoever interrupts.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,12 +24,18 @@ double point_weight(const Problem& problem, const Competitor& competitor);
 class CaseSteps {
  public:
   CaseSteps(std::span<const Case> group, const RunContext& context, Progress& progress);
+  ~CaseSteps() { spend(); }
+  CaseSteps(const CaseSteps&) = delete;
+  CaseSteps& operator=(const CaseSteps&) = delete;
 
   // Throws Interrupted if somebody asked for it.
   void stop_if_interrupted() const;
 
-  // The step before it, if any, is over. Throws Interrupted.
-  void begin(const std::string& what);
+  // The step before it, if any, is over. `share`: what its seconds are spent on. Throws
+  // Interrupted.
+  void begin(const std::string& what, double Spending::*share);
+  // So many of the seconds of this step were spent on something else.
+  void move(double seconds, double Spending::*share);
   // Within a step.
   void phase(const std::string& what) { progress_.phase(what); }
 
@@ -37,10 +44,14 @@ class CaseSteps {
   double remaining() const { return weight_ - advanced_; }
 
  private:
+  void spend();
+
   const RunContext& context_;
   Progress& progress_;
   ProfilerRange case_range_;
   std::optional<ProfilerRange> step_range_;
+  double Spending::*share_ = nullptr;
+  std::chrono::steady_clock::time_point step_start_;
   double weight_;
   double advanced_ = 0.0;
 };

@@ -38,7 +38,7 @@ class CaseTiming {
 
  private:
   std::vector<Samples> take_turns(const std::vector<Contender>& launches) {
-    steps_.begin("time");
+    steps_.begin("time", &Spending::timing);
     steps_.phase("warm up");
     const int rounds = context_.protocol.min_rounds;
     const double round_weight = steps_.remaining() / rounds;
@@ -48,6 +48,7 @@ class CaseTiming {
     };
     std::vector<Samples> measured = measure(launches, context_.protocol, context_.device->backend,
                                             after_round, context_.telemetry);
+    for (const Samples& samples : measured) steps_.move(samples.watch_s, &Spending::watch);
     steps_.stop_if_interrupted();
     return measured;
   }
@@ -86,7 +87,7 @@ class CaseTiming {
       contenders.push_back(all[i]);
     }
     if (entrants.empty()) return;
-    steps_.begin("time graphs");
+    steps_.begin("time graphs", &Spending::timing);
     std::vector<Samples> measured =
         measure(contenders, context_.protocol, context_.device->backend, [](int) {});
     steps_.stop_if_interrupted();

@@ -9,6 +9,7 @@
 #include "harness/record/record.h"
 #include "harness/run/observers.h"
 #include "harness/run/peer_process.h"
+#include "harness/run/spending.h"
 #include "kernels/api/telemetry.h"
 #include "kernels/api/tensors.h"
 
@@ -26,6 +27,7 @@ struct RunContext {
   bool measures_energy = false;
   KnownPeaks peaks = {.reason = "nobody looked for peaks"};  // of the device, for Record::roof
   std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
+  Spending* spending = nullptr;          // gets the seconds of all cases; null: nobody asks
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };
   // Called, if set, with the tensors of every verification, passed or not: before timing and after.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/measure/energy.h"
 #include "harness/plan/accounting.h"
 #include "harness/plan/turns_memory.h"
@@ -60,21 +61,21 @@ class GroupRun {
     for (Entrant* entrant : running()) attempt(*entrant, [&] { admission_.admit(*entrant); });
     if (!running().empty()) entrants_.attempt_for_all([&] { prepare_lanes(); });
     for (Entrant* entrant : running()) {
-      steps_.begin("verify " + entrant->name());
+      steps_.begin("verify " + entrant->name(), &Spending::verification);
       attempt(*entrant, [&] { verify(*entrant); });
       steps_.advance(kVerifyShare * point_weight(entrant->problem(), *entrant->competitor));
     }
     if (!running().empty()) entrants_.attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
-      steps_.begin("verify again " + entrant->name());
+      steps_.begin("verify again " + entrant->name(), &Spending::verification);
       attempt(*entrant, [&] {
         judge_again(*entrant);
         if (observes(*entrant)) {
-          steps_.begin("observe " + entrant->name());
+          steps_.begin("observe " + entrant->name(), &Spending::observation);
           observe(*entrant, *context_.observers, *context_.device);
         }
         if (context_.measures_energy) {
-          steps_.begin("energy " + entrant->name());
+          steps_.begin("energy " + entrant->name(), &Spending::observation);
           measure_energy_of(*entrant);
         }
       });
@@ -90,21 +91,23 @@ class GroupRun {
   // Inputs in each layout in which somebody runs, and the oracle, once for all competitors.
   void prepare_lanes() {
     arena_.emplace(runtime_of(*context_.device));
-    steps_.begin("inputs");
+    steps_.begin("inputs", &Spending::references);
     for (const Case& work : group_) {
       const bool is_run = std::ranges::any_of(running(), [&](const Entrant* entrant) {
         return entrant->problem().layout == work.problem.layout;
       });
       if (is_run) lanes_.push_back(std::make_unique<Lane>(work, context_, *arena_));
     }
-    steps_.begin("oracle");
+    steps_.begin("oracle", &Spending::references);
     const Case& first = lanes_.front()->work;
-    references_.emplace(first.problem, lanes_.front()->inputs.host(),
-                        reference::choose_samples(
-                            first.problem, context_.protocol.verify_multiply_adds, first.seed),
-                        context_.device->threads);
+    // Not the same rows and heads in every point: what is wrong in one place is met somewhere.
+    const std::uint64_t seed = derive_seed(first.seed, first.problem.id());
+    references_.emplace(
+        first.problem, lanes_.front()->inputs.host(),
+        reference::choose_samples(first.problem, context_.protocol.verify_multiply_adds, seed),
+        context_.device->threads);
     if (context_.device->backend == Backend::cuda) {
-      whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, first.seed);
+      whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, seed);
       if (!admission_.admit_references(whole_->bytes())) whole_.reset();
     }
     for (const std::unique_ptr<Lane>& lane : lanes_) {
@@ -184,7 +187,7 @@ class GroupRun {
 
   // In place of timing: launches for a profiler to watch, which makes them slow.
   void profile() {
-    steps_.begin("profile");
+    steps_.begin("profile", &Spending::timing);
     for (Entrant* entrant : running()) {
       attempt(*entrant, [&] {
         const ProfilerRange range(entrant->name());

@@ -238,6 +238,21 @@ class RunCase : public testing::Test {
   RunContext context_;
 };
 
+TEST_F(RunCase, EverySecondIsSpentOnSomething) {
+  Spending spending;
+  context_.spending = &spending;
+  const auto start = std::chrono::steady_clock::now();
+  run_one(fake<Fault::none>());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  for (const double share :
+       {spending.references, spending.verification, spending.watch, spending.timing}) {
+    EXPECT_GT(share, 0.0);
+  }
+  EXPECT_EQ(spending.observation, 0.0) << "nobody observes";
+  EXPECT_LE(spending.references + spending.verification + spending.watch + spending.timing,
+            taken.count());
+}
+
 TEST_F(RunCase, ACorrectKernelGivesACompleteRecord) {
   const Record record = run_one(fake<Fault::none>());
   EXPECT_EQ(record.status, Status::ok) << record.reason;

@@ -27,8 +27,8 @@ Sweep small_sweep() {
   return sweep;
 }
 
-Protocol quick_protocol(Backend backend) {
-  Protocol protocol = default_protocol(backend);
+Protocol quick_protocol(const Device& device) {
+  Protocol protocol = default_protocol(device);
   protocol.min_rounds = protocol.max_rounds = 3;
   protocol.warmup_seconds = 0.0;
   return protocol;
@@ -55,7 +55,7 @@ Diagnosis diagnose_point(const Registry& registry, const Device& device, const s
   std::vector<std::string> good, bad;
   try {
     RunContext context{.device = &device,
-                       .protocol = quick_protocol(device.backend),
+                       .protocol = quick_protocol(device),
                        .memory_limit_bytes = device.memory_bytes};
     for (const Case& work : expand(small_sweep(), registry, device)) {
       for (const Record& record : run_quietly(work, context)) {
@@ -65,7 +65,7 @@ Diagnosis diagnose_point(const Registry& registry, const Device& device, const s
         } else if (record.status != Status::unsupported) {
           bad.push_back(fmt::format("{}: {}: {}", competitor.kernel, to_string(record.status),
                                     record.reason));
-          line.remedy = repro_command(work, competitor, device, default_protocol(device.backend));
+          line.remedy = repro_command(work, competitor, device, default_protocol(device));
         }
       }
     }

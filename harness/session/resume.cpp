@@ -20,9 +20,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // What must be the same for two times to stand side by side. Not of it: memory, which varies from
-// boot to boot, and the commit, which every record names.
-constexpr const char* kMustAgree[] = {"/sweep",          "/problem",    "/protocol",
-                                      "/device/name",    "/device/isa", "/device/threads",
+// boot to boot, and the commit, which every record names. The device first: the protocol's defaults
+// depend on it.
+constexpr const char* kMustAgree[] = {"/sweep",          "/problem",        "/device/name",
+                                      "/device/isa",     "/device/threads", "/protocol",
                                       "/build/compiler", "/build/flags"};
 
 Json at(const Json& object, const std::string& key) {

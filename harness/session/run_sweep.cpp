@@ -147,6 +147,8 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
                   const std::function<void(const Records&)>& keep) {
   RunContext context = run.context;
   context.observers = observers;
+  Spending spending;
+  context.spending = &spending;
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
   double weight = 0.0;
   for (const Case& work : cases) weight += case_weight(work);
@@ -173,6 +175,7 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
   } catch (const NotSaved& error) {
     outcome.not_saved = error;
   }
+  if (const std::string spent = describe(spending); !spent.empty()) progress.line(spent);
   return outcome;
 }
 

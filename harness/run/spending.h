@@ -1,0 +1,19 @@
+// Where the seconds of a run went: what verification costs beside timing.
+#pragma once
+
+#include <string>
+
+namespace attnlab {
+
+struct Spending {
+  double references = 0.0;    // inputs, and what outputs are held against
+  double verification = 0.0;  // launches that are judged, and judging
+  double watch = 0.0;         // between timed samples: poison, launches onto spare outputs, looks
+  double timing = 0.0;        // warm-up, samples, rests and loads
+  double observation = 0.0;   // counters, evidence, energy
+};
+
+// "Spent: references 3.1 s, ..."; what took no time is left out. Empty: nothing ran.
+std::string describe(const Spending& spending);
+
+}  // namespace attnlab
