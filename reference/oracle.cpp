@@ -34,6 +34,7 @@ class Plan {
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
       : problem_(problem), tensors_(tensors), visibility_(problem) {
     references_.products = products;
+    references_.seed = samples.seed;
     for (const Sample& sample : samples.rows) add_reference(sample);
     for (const ColumnSample& sample : samples.columns) add_reference(sample);
     for (ColumnReference& reference : references_.columns) add_columns(reference);
@@ -123,7 +124,7 @@ class Plan {
       std::iota(rows.begin(), rows.end(), 0);
       RowReference* all_rows = reference_with_columns(sample.batch, head);
       if (all_rows == nullptr) {  // rows that see none of the keys give nothing
-        const Slice slice(problem_, tensors_, visibility_, sample.batch, head);
+        const Slice slice(problem_, tensors_, visibility_, sample.batch, head, 1);
         std::erase_if(rows, [&](auto row) { return !slice.sees_any(row, sample.keys); });
       }
       for (Chunk& chunk : chunks_of(sample.batch, head, rows, all_rows)) {
@@ -143,7 +144,8 @@ class Plan {
 
   std::vector<Chunk> chunks_of(std::int64_t batch, std::int64_t head,
                                const std::vector<std::int64_t>& rows, RowReference* reference) {
-    const Slice& slice = slices_.emplace_back(problem_, tensors_, visibility_, batch, head);
+    const auto wanted = static_cast<std::int64_t>(rows.size());
+    const Slice& slice = slices_.emplace_back(problem_, tensors_, visibility_, batch, head, wanted);
     std::vector<Chunk> chunks;
     const auto height = static_cast<std::ptrdiff_t>(slice.chunk_rows());
     const auto count = static_cast<std::ptrdiff_t>(rows.size());

@@ -15,16 +15,16 @@ namespace attnlab::reference {
 // head_dim times 2 forward, 6 with backward. Else, with backward, columns get one half of it and
 // rows the rest (the other half, and what columns leave of theirs).
 //
-// Rows, at 2 (with backward 4) * seqlen_k * head_dim each: slices and rows drawn from the seed,
-// always with the first and last row and the rows on both sides of multiples of 64 (as many as fit
-// while a quarter stays for other rows), and at least one slice, of which the first and last row
-// are there even if they do not fit.
+// Rows, at 2 (with backward 4) * seqlen_k * head_dim each: of every slice, the same share of the
+// budget for each, but at least 4, whatever they cost. Half of them are drawn from all rows of the
+// slice by the seed; the others are the first and the last one and rows on both sides of multiples
+// of 64, drawn if not all fit.
 //
-// Columns: one or two K/V heads drawn from the seed, the keys chosen like rows. A K/V head costs
-// the softmax and delta of every row that uses it, 2 * rows * seqlen_k * head_dim, and 3 * rows *
-// head_dim for each key. One head is there even if it does not fit, with its first and last key and
-// a twelfth of all keys (which adds an eighth to the cost): so long sequences cost more than the
-// budget, in proportion to seqlen_q * seqlen_k.
+// Columns: K/V heads drawn from the seed, as many as fit with all keys at borders and as many
+// others, the keys chosen like rows. A K/V head costs the softmax and delta of every row that uses
+// it, 2 * rows * seqlen_k * head_dim, and 3 * rows * head_dim for each key. One head is there even
+// if it does not fit, with a twelfth of its keys (which adds an eighth to the cost): so long
+// sequences cost more than the budget, in proportion to seqlen_q * seqlen_k.
 //
 // (The twin and the bounds triple what make_references really spends.)
 Samples choose_samples(const Problem& problem, std::int64_t multiply_adds, std::uint64_t seed);

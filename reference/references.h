@@ -26,6 +26,7 @@ struct ColumnSample {
 struct Samples {
   std::vector<Sample> rows;           // of o, lse, dq
   std::vector<ColumnSample> columns;  // of dk, dv; none for Pass::fwd
+  std::uint64_t seed = 0;             // that they were drawn from
 };
 
 // What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
@@ -59,6 +60,7 @@ struct References {
   std::vector<RowReference> rows;
   std::vector<ColumnReference> columns;
   Products products = Products::storage;  // of the twin
+  std::uint64_t seed = 0;                 // of the samples
 };
 
 }  // namespace attnlab::reference

@@ -44,41 +44,54 @@ TEST(Samples, EverythingIfItFitsExactly) {
   EXPECT_LT(rows_of(choose_samples(problem, cost - 1, 1).rows), 6 * 70);
 }
 
-TEST(Samples, FirstLastAndBorderRowsWithinTheBudget) {
+TEST(Samples, RowsOfEverySliceWithinTheBudget) {
   const Problem problem = {.batch = 2, .num_heads_q = 8, .seqlen_q = 4096, .seqlen_k = 4096};
   const std::int64_t row_cost = 2 * 4096 * 64;
-  const std::int64_t budget = 512 * row_cost;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    const auto samples = choose_samples(problem, budget, seed).rows;
-    ASSERT_EQ(samples.size(), 2u);
-    EXPECT_LE(rows_of(samples), 512);
-    EXPECT_GE(rows_of(samples), 500);
+    const auto samples = choose_samples(problem, 16 * 130 * row_cost, seed).rows;
+    ASSERT_EQ(samples.size(), 16u);
     expect_ascending_and_inside(samples, problem);
-    for (std::int64_t border = 64; border < 4096; border += 64) {
-      EXPECT_TRUE(contains(samples[0], border - 1)) << border;
-      EXPECT_TRUE(contains(samples[0], border)) << border;
-    }
-    EXPECT_TRUE(std::any_of(samples[0].rows.begin(), samples[0].rows.end(),
-                            [](std::int64_t row) { return row % 64 > 0 && row % 64 < 63; }));
+    for (const Sample& sample : samples) EXPECT_EQ(sample.rows.size(), 130u);
   }
 }
 
-TEST(Samples, RowsInsideArePickedEvenIfBordersDoNotFit) {
-  const Problem problem = {.num_heads_q = 4, .seqlen_q = 16384, .seqlen_k = 16384};
-  const auto samples = choose_samples(problem, 100 * 2 * 16384 * 64, 3).rows;
+TEST(Samples, HalfOfTheRowsAreWhereFaultsAreLikely) {
+  const Problem problem = {.seqlen_q = 4096, .seqlen_k = 4096};
+  const auto samples = choose_samples(problem, 1024 * 2 * 4096 * 64, 3).rows;
   ASSERT_EQ(samples.size(), 1u);
-  EXPECT_EQ(rows_of(samples), 100);
-  const auto inside = std::count_if(samples[0].rows.begin(), samples[0].rows.end(),
-                                    [](std::int64_t row) { return row % 64 > 0 && row % 64 < 63; });
-  EXPECT_GE(inside, 20);
-  EXPECT_LE(inside, 30);
+  ASSERT_EQ(samples[0].rows.size(), 1024u);
+  for (std::int64_t border = 64; border < 4096; border += 64) {
+    EXPECT_TRUE(contains(samples[0], border - 1)) << border;
+    EXPECT_TRUE(contains(samples[0], border)) << border;
+  }
+  const auto few = choose_samples(problem, 64 * 2 * 4096 * 64, 3).rows.at(0).rows;
+  EXPECT_EQ(few.size(), 64u);
+  const auto likely =
+      std::ranges::count_if(few, [](auto row) { return row % 64 == 0 || row % 64 == 63; });
+  EXPECT_GE(likely, 32);
+  EXPECT_LE(likely, 40) << "the others are any";
+  EXPECT_EQ(few.front(), 0);
+  EXPECT_EQ(few.back(), 4095);
 }
 
-TEST(Samples, FirstAndLastRowOfOneSliceWhateverTheBudget) {
-  const Problem problem = {.num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 1000};
+// A kernel that is wrong in few rows meets a sample in one run or another.
+TEST(Samples, EveryRowIsDrawnByOneSeedOrAnother) {
+  const Problem problem = {.num_heads_q = 4, .seqlen_q = 512, .seqlen_k = 512};
+  std::set<std::pair<std::int64_t, std::int64_t>> met;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    for (const Sample& sample : choose_samples(problem, 1, seed).rows) {
+      for (const std::int64_t row : sample.rows) met.insert({sample.head, row});
+    }
+  }
+  EXPECT_EQ(met.size(), 4u * 512u);
+}
+
+TEST(Samples, FourRowsOfEverySliceWhateverTheBudget) {
+  const Problem problem = {.batch = 3, .num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 1000};
   const auto samples = choose_samples(problem, 1, 3).rows;
-  ASSERT_EQ(samples.size(), 1u);
-  EXPECT_EQ(samples[0].rows, (std::vector<std::int64_t>{0, 999}));
+  ASSERT_EQ(samples.size(), 12u);
+  expect_ascending_and_inside(samples, problem);
+  EXPECT_EQ(rows_of(samples), 12 * 4);
 }
 
 TEST(Samples, TheSeedDecidesAndNothingElse) {
@@ -154,8 +167,9 @@ TEST(Samples, RowsAndColumnsShareTheBudget) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const Samples one = choose_samples(problem, 3 * slice, seed);
     ASSERT_EQ(one.columns.size(), 1u);
+    EXPECT_EQ(one.rows.size(), 8u);
     EXPECT_LE(cost_of(one, problem), 3 * slice);
-    EXPECT_GE(cost_of(one, problem), 3 * slice * 9 / 10);
+    EXPECT_GE(cost_of(one, problem), 3 * slice * 8 / 10);
     const Samples two = choose_samples(problem, 6 * slice, seed);
     ASSERT_EQ(two.columns.size(), 2u);
     EXPECT_LE(cost_of(two, problem), 6 * slice);
@@ -181,11 +195,9 @@ TEST(Samples, ATwelfthOfTheKeysOfOneHeadWhateverTheBudget) {
   EXPECT_EQ(keys.size(), 83u);
   EXPECT_EQ(keys.front(), 0);
   EXPECT_EQ(keys.back(), 999);
-  EXPECT_TRUE(std::binary_search(keys.begin(), keys.end(), 64));
   const Problem tiny = {.pass = Pass::bwd, .num_heads_q = 4, .seqlen_q = 1000, .seqlen_k = 10};
-  EXPECT_EQ(choose_samples(tiny, 1, 3).columns.at(0).keys, (std::vector<std::int64_t>{0, 9}));
-  ASSERT_EQ(samples.rows.size(), 1u);
-  EXPECT_EQ(samples.rows[0].rows, (std::vector<std::int64_t>{0, 999}));
+  EXPECT_EQ(choose_samples(tiny, 1, 3).columns.at(0).keys.size(), 1u);
+  EXPECT_EQ(samples.rows.size(), 4u);
 }
 
 TEST(Samples, PackedEntriesWithoutKeysAreLeftOutOfColumns) {

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kKeyBlock = 512;
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 
-// A multiple of 4, the number of rows that Eigen's product takes together, and no more than the
-// entry has. Below 20 rows, keys and columns together Eigen sums coefficient by coefficient, in an
+// A multiple of 4, the number of rows that Eigen's product takes together, and no more than are
+// asked for. Below 20 rows, keys and columns together Eigen sums coefficient by coefficient, in an
 // order that depends on alignment: so at least 20 rows where keys are few.
 std::int64_t height_of_chunks(std::int64_t rows, std::int64_t keys) {
   if (keys < 20) return 20;
@@ -25,15 +25,14 @@ std::int64_t height_of_chunks(std::int64_t rows, std::int64_t keys) {
 }  // namespace
 
 Slice::Slice(const Problem& problem, const Tensors& tensors, const Visibility& visibility,
-             std::int64_t batch, std::int64_t head)
+             std::int64_t batch, std::int64_t head, std::int64_t rows)
     : problem_(problem),
       tensors_(tensors),
       visibility_(visibility),
       batch_(batch),
       head_(head),
       all_keys_(static_cast<std::size_t>(keys_in_memory(problem, batch))),
-      chunk_rows_(
-          height_of_chunks(rows_in_memory(problem, batch), keys_in_memory(problem, batch))) {
+      chunk_rows_(height_of_chunks(rows, keys_in_memory(problem, batch))) {
   std::iota(all_keys_.begin(), all_keys_.end(), 0);
 }
 

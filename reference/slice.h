@@ -28,14 +28,15 @@ enum class Factors : std::uint8_t { as_they_are, absolute, tf32 };
 
 class Slice {
  public:
+  // `rows`: how many of its rows will be asked for.
   Slice(const Problem& problem, const Tensors& tensors, const Visibility& visibility,
-        std::int64_t batch, std::int64_t head);
+        std::int64_t batch, std::int64_t head, std::int64_t rows);
 
   const Problem& problem() const { return problem_; }
   Indices all_keys() const { return all_keys_; }
   // Rows that are worked on at a time. All matrices below have this height, the rows past those
   // asked for being masked and zero, because Eigen orders the sums of a product by its shape: so a
-  // row's result never depends on the rows that it is computed with.
+  // row's result never depends on which rows it is computed with.
   std::int64_t chunk_rows() const { return chunk_rows_; }
 
   // (chunk_rows, all keys)

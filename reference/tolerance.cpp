@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "reference/comparison.h"
+#include "reference/identities.h"
 #include "reference/mask.h"
 #include "reference/nan_scan.h"
 #include "reference/storage.h"
@@ -34,15 +35,14 @@ constexpr double kLseFactor = 2.0;
 // How much larger than the twin's the largest error may be.
 double max_factor(const std::string& tensor) { return tensor == "o" ? 2.0 : 3.0; }
 
-// Share of the rows (keys) of a tensor that are compared.
-double coverage(const Problem& problem, Side side, std::size_t compared) {
-  double all = 0.0;
+// Notes how many rows (keys) of a tensor are compared.
+void set_coverage(Verdict& verdict, const Problem& problem, Side side, std::size_t compared) {
+  verdict.compared = static_cast<std::int64_t>(compared);
   for (std::int64_t b = 0; b < problem.batch; ++b) {
-    all += static_cast<double>(side == Side::query
-                                   ? rows_in_memory(problem, b) * problem.num_heads_q
-                                   : keys_in_memory(problem, b) * problem.num_heads_kv);
+    verdict.rows += side == Side::query ? rows_in_memory(problem, b) * problem.num_heads_q
+                                        : keys_in_memory(problem, b) * problem.num_heads_kv;
   }
-  return ratio(static_cast<double>(compared), all, 1.0);
+  verdict.coverage = ratio(static_cast<double>(compared), static_cast<double>(verdict.rows), 1.0);
 }
 
 // A bound that failed: which, and the sentence about it. No sentence: none failed.
@@ -103,7 +103,7 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   verdict.rms_to_twin = ratio(all.kernel.norm(), all.twin.norm(), 1.0);
   verdict.bound = max_factor(name) * all.twin.largest + 2.0 * all.unit +
                   kMaxFloor * all.largest_size + few_rows + kDeltaFactor * all.delta.largest;
-  verdict.coverage = coverage(problem, output.side, rows);
+  set_coverage(verdict, problem, output.side, rows);
   if (rows > 0) {
     verdict.row_share = compared.row.held.share();
     verdict.slope_share = slope.share();
@@ -218,7 +218,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
   verdict.rel_fro = ratio(errors.norm(), std::sqrt(sum_of_squares), 0.0);
   verdict.ratio_to_twin = worst_ratio;
   verdict.bound = largest.bound;
-  verdict.coverage = coverage(problem, Side::query, rows);
+  set_coverage(verdict, problem, Side::query, rows);
   if (!(verdict.coverage > 0.0)) {
     verdict.failed_bound = "coverage";
     verdict.message = "lse: nothing was compared; " + problem.id();
@@ -270,6 +270,7 @@ std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
   verdicts.push_back(judge_columns(problem, references,
                                    {.name = "dv", .data = tensors.dv, .side = Side::key},
                                    &ColumnReference::dv));
+  check_identities(problem, tensors, references, verdicts);
   return verdicts;
 }
 

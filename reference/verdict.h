@@ -1,6 +1,7 @@
 // The judgement of one output tensor. Plain data, so that records can carry it without Eigen.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,14 +15,16 @@ struct Verdict {
                                // twin's is smaller; lse: the largest |error| / bound
   // Root mean square of x - ref over the twin's; lse: none, it has a rule of its own.
   std::optional<double> rms_to_twin;
-  double bound = 0.0;     // what max_abs is held to (lse: of the row that has max_abs)
-  double coverage = 0.0;  // share of the tensor's rows (dk, dv: keys) that were compared
+  double bound = 0.0;         // what max_abs is held to (lse: of the row that has max_abs)
+  std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices
+  std::int64_t rows = 0;      // that the tensor has
+  double coverage = 0.0;      // their ratio; 1 where there are none
   // How much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the tensor
   // and of its slices; above 1 one fails. lse: none.
   std::optional<double> row_share, slope_share, slice_slope_share;
   bool pass = false;
   // Of a failure: which bound, "coverage", "max", "zero", "mean", "norm", "row", "slope",
-  // "slice_slope" or "nan".
+  // "slice_slope", "nan" or "identity".
   std::string failed_bound;
   std::string message;  // of a failure: where, what was found, what is allowed
 };

@@ -78,6 +78,8 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
                   {"rms_to_twin", optional_number(verdict.rms_to_twin)},
                   {"bound", number(verdict.bound)},
                   {"coverage", number(verdict.coverage)},
+                  {"compared", verdict.compared},
+                  {"rows", verdict.rows},
                   {"pass", verdict.pass}};
     const auto add_share = [&](const char* key, const std::optional<double>& share) {
       if (share) entry[key] = number(*share);
@@ -255,15 +257,17 @@ Json device_json(const Device& device) {
 }
 
 Json protocol_json(const Protocol& protocol) {
-  return {{"min_rounds", protocol.min_rounds},
-          {"max_rounds", protocol.max_rounds},
-          {"max_seconds", number(protocol.max_seconds)},
-          {"interval", number(protocol.interval)},
-          {"warmup_seconds", number(protocol.warmup_seconds)},
-          {"warmup_launches", protocol.warmup_launches},
-          {"cache", to_string(protocol.cache)},
-          {"regime", to_string(protocol.regime)},
-          {"verify_multiply_adds", protocol.verify_multiply_adds}};
+  Json json = {{"min_rounds", protocol.min_rounds},
+               {"max_rounds", protocol.max_rounds},
+               {"max_seconds", number(protocol.max_seconds)},
+               {"interval", number(protocol.interval)},
+               {"warmup_seconds", number(protocol.warmup_seconds)},
+               {"warmup_launches", protocol.warmup_launches},
+               {"cache", to_string(protocol.cache)},
+               {"regime", to_string(protocol.regime)}};
+  if (protocol.regime == Regime::settled) json["turn_seconds"] = number(protocol.turn_seconds);
+  json["verify_multiply_adds"] = protocol.verify_multiply_adds;
+  return json;
 }
 
 // Returns the name of this process: what it times took turns on a machine in one state.

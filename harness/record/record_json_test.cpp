@@ -37,6 +37,8 @@ Record full_record() {
                     .ratio_to_twin = 1.5,
                     .rms_to_twin = 0.5,
                     .bound = 3e-7,
+                    .compared = 32,
+                    .rows = 64,
                     .coverage = 0.5,
                     .pass = true}};
   record.verify_timed = record.verify;
@@ -127,9 +129,10 @@ TEST(Record, HasTheDocumentedShape) {
             R"("mask":"causal+padding","blocks":null,)"
             R"("lengths":{"kind":"padding","given":false,"keys":[32,20]},)"
             R"("dropout":0.0,"softmax_scale":0.5})");
-  EXPECT_EQ(json["verify"].dump(),
-            R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
-            R"("rms_to_twin":0.5,"bound":3e-07,"coverage":0.5,"pass":true}])");
+  EXPECT_EQ(
+      json["verify"].dump(),
+      R"([{"tensor":"o","max_abs":1e-07,"rel_fro":2e-07,"ratio_to_twin":1.5,)"
+      R"("rms_to_twin":0.5,"bound":3e-07,"coverage":0.5,"compared":32,"rows":64,"pass":true}])");
   EXPECT_EQ(json["verify_timed"], json["verify"]);
   EXPECT_EQ(
       json["time"].dump(),

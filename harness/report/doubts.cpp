@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 namespace attnlab {
@@ -38,6 +39,14 @@ void Doubts::count(const RecordJson& record) {
   retries_ += retries.get<double>();
 }
 
+void Doubts::count_sampled(const RecordJson& record) {
+  ++shown_;
+  const std::optional<Sampled> sampled = sampled_of(record);
+  if (!sampled) return;
+  ++sampled_;
+  if (sampled_ == 1 || sampled->coverage < least_.coverage) least_ = *sampled;
+}
+
 std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
                                     const RecordJson& record) {
   std::string rounds = missing_rounds(record);
@@ -45,6 +54,7 @@ std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
   if (std::ranges::any_of(values, [&](const Field* field) { return field->interval != nullptr; })) {
     count(record);
   }
+  count_sampled(record);
   for (const Field* field : values) {
     const RecordJson value = field->read(record);
     TextCell& cell = cells.emplace_back(TextCell{display(*field, value)});
@@ -79,11 +89,13 @@ std::string Doubts::text() const {
                  2);
   }
   if (is_unsettled_) {
-    text += wrap(fmt::format("{} {} of {} did not settle: the clock of more than a quarter of the "
-                             "blocks of samples was over 5 % off. Nothing should rest on a number "
-                             "that comes from one.",
-                             kUnsettled, unsettled_, count_of(timed_, "point")),
-                 2);
+    text += wrap(
+        fmt::format("{} {} of {} did not settle: the clock of more than a quarter of the "
+                    "blocks of samples was over 5 % off, or in a settled run the time of "
+                    "more than a quarter of the turns over 2 %. Nothing should rest on a number "
+                    "that comes from one.",
+                    kUnsettled, unsettled_, count_of(timed_, "point")),
+        2);
   }
   if (retried_ > 0) {
     text +=
@@ -94,6 +106,11 @@ std::string Doubts::text() const {
   if (is_short_) {
     text +=
         wrap("(n of N): n of N rounds; then the time limit (run --max-seconds) ended the timing.");
+  }
+  if (sampled_ > 0) {
+    text +=
+        wrap(fmt::format("sampled: {} at the least; {} of {} {} not compared whole.", least_.text,
+                         sampled_, count_of(shown_, "point"), sampled_ == 1 ? "was" : "were"));
   }
   return text;
 }

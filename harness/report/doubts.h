@@ -7,6 +7,7 @@
 
 #include "harness/base/text_table.h"
 #include "harness/report/fields.h"
+#include "harness/report/sampling.h"
 
 namespace attnlab {
 
@@ -24,6 +25,7 @@ class Doubts {
 
  private:
   void count(const RecordJson& record);
+  void count_sampled(const RecordJson& record);
 
   std::size_t timed_ = 0;  // points
   int unsettled_ = 0;
@@ -33,6 +35,9 @@ class Doubts {
   bool is_marked_ = false;
   double widest_ = 0.0;  // percent, of the intervals that are known
   bool is_short_ = false;
+  std::size_t shown_ = 0;    // points
+  std::size_t sampled_ = 0;  // of these
+  Sampled least_;            // of these, the one of which least was compared
 };
 
 }  // namespace attnlab

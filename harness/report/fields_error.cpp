@@ -1,5 +1,8 @@
 // Fields of the errors against the oracle.
+#include <optional>
+
 #include "harness/report/field_list.h"
+#include "harness/report/sampling.h"
 
 namespace attnlab {
 namespace {
@@ -31,6 +34,11 @@ RecordJson read_worst_tensor(const RecordJson& record) {
   return at(find_worst(record, "ratio_to_twin"), {"tensor"});
 }
 
+RecordJson read_sampled(const RecordJson& record) {
+  const std::optional<Sampled> sampled = sampled_of(record);
+  return sampled ? RecordJson(sampled->text) : RecordJson();
+}
+
 }  // namespace
 
 void add_error_fields(FieldList& list) {
@@ -46,6 +54,9 @@ void add_error_fields(FieldList& list) {
                    worst_verdict("max_abs"));
   list.add_measure("rel_fro", "rel fro err", "", NumberFormat::scientific,
                    "relative error in the Frobenius norm", worst_verdict("rel_fro"));
+  list.add_measure("sampled", "sampled", "", NumberFormat::plain,
+                   "how much was compared of the tensor of which least was; none: everything",
+                   read_sampled);
 }
 
 }  // namespace attnlab

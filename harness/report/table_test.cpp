@@ -115,6 +115,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                              {"shared_load_conflicts", 8.0},
                              {"shared_store_conflicts", 0.0}};
     ok.back()["verify"][0]["rms_to_twin"] = 0.5;
+    ok.back()["verify"][0]["coverage"] = 0.5;
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
     ok.back()["config"].update(
         {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}});
@@ -459,6 +460,28 @@ TEST(Table, WhatDidNotSettleIsMarkedAndCounted) {
   TableOptions errors;
   errors.values = {"ratio_to_twin"};
   EXPECT_FALSE(contains(render_table(records, errors), "did not settle"));
+}
+
+// Records of older versions say which share was compared, and not how many rows.
+TEST(Table, WhatWasVerifiedBySamplesIsSaid) {
+  Records records = small();
+  std::erase_if(records, [](const RecordJson& record) { return record["status"] != "ok"; });
+  EXPECT_FALSE(contains(render_table(records, {}), "sampled"));
+  const auto verdict = [](const char* tensor, double coverage) {
+    return RecordJson{{"tensor", tensor}, {"coverage", coverage}, {"ratio_to_twin", 1.0}};
+  };
+  records.at(0)["verify"] = RecordJson::array({verdict("o", 1.0), verdict("dk", 0.25)});
+  records.at(0)["verify_timed"] = RecordJson::array({verdict("o", 0.5)});
+  TableOptions options;
+  options.values = {"ratio_to_twin", "sampled"};
+  const std::string share = "25 % of the keys of dk";
+  EXPECT_PRED2(contains, render_table(records, options), "1.00  " + share);
+  EXPECT_PRED2(contains, render_table(records, options),
+               "sampled: " + share + " at the least; 1 of 9 points was not compared whole.");
+  records.at(1)["verify"] = RecordJson::array({verdict("lse", 0.125)});
+  records.at(1)["verify"][0].update({{"compared", 512}, {"rows", 4096}});
+  EXPECT_PRED2(contains, render_table(records, {}),
+               "sampled: 512 of 4096 rows of lse at the least; 2 of 9 points were not compared");
 }
 
 TEST(Table, RetriesOfTheClockAreSaid) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/plan/axis_values.h"
-#include "harness/verify/subject.h"
 
 namespace attnlab::verify {
 

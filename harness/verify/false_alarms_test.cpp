@@ -1,7 +1,8 @@
 // How often correct kernels fail the tolerance rule, and how much of its bounds they use. The
 // kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys or
 // fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems (each is run by every
-// kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed. Both tables are printed.
+// kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed, and
+// $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both tables are printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/draw.h"
 #include "harness/verify/trial.h"
 #include "kernels/api/registry.h"
@@ -125,7 +127,9 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
   const auto seed =
       static_cast<std::uint64_t>(from_environment("ATTNLAB_FALSE_ALARMS_SEED", kSeed));
   Campaign campaign;
-  for (std::int64_t i = 0; i < problems; ++i) {
+  const std::int64_t first = from_environment("ATTNLAB_FALSE_ALARMS_FIRST", 0);
+  for (std::int64_t i = first; i < first + problems; ++i) {
+    SCOPED_TRACE(fmt::format("problem {} of seed {}", i, seed));
     campaign.run_problem(draw_problem(seed, i, kLongest), i % 3 == 0);
   }
   campaign.print();

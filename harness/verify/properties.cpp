@@ -1,6 +1,7 @@
 // The properties, put to every kernel and type.
 #include <fmt/format.h>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/relation.h"
 
 namespace attnlab::verify {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/checks.h"
 #include "harness/verify/draw.h"
 

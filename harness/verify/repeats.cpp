@@ -3,6 +3,7 @@
 // its o and lse must be the same bits all the same.
 #include <fmt/format.h>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/checks.h"
 
 namespace attnlab::verify {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/checks.h"
 #include "harness/verify/values.h"
 

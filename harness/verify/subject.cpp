@@ -2,13 +2,7 @@
 
 #include <utility>
 
-#include "kernels/api/hash.h"
-
 namespace attnlab::verify {
-
-std::uint64_t derive_seed(std::uint64_t seed, const std::string& name) {
-  return fnv1a(name.data(), name.size(), fnv1a(&seed, sizeof seed));
-}
 
 Subject::Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
                  Edit edit, std::int64_t budget)

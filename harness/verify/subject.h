@@ -5,16 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "harness/run/reference_cache.h"
 #include "harness/tensors/arena.h"
 #include "harness/tensors/inputs.h"
 
 namespace attnlab::verify {
-
-// A seed of its own for everything that has a name or a number.
-std::uint64_t derive_seed(std::uint64_t seed, const std::string& name);
 
 class Subject {
  public:

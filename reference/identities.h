@@ -1,0 +1,35 @@
+// What holds between the tensors of a backward whatever P and dS are. Where the oracle compares the
+// keys of some K/V heads only, since references of a key cost all scores of its head, this looks at
+// all others, for the price of their inputs:
+//
+//   K^T dK = sum dQ^T Q    from dQ = scale dS K and dK = scale dS^T Q
+//   V^T dV = sum O^T dO    from O = P V and dV = P^T dO, P with dropout in it
+//
+// of (head_dim, head_dim), summed over the query heads that share the K/V head. dQ and O are those
+// of the kernel, which the oracle compares in rows of every slice. Where rows of a tensor are wrong
+// by a share rho of their norms, each for itself, the two sides differ by
+//
+//   rho (sum over rows of (||k|| ||dk||)^2 + sum over rows of (||q|| ||dq||)^2)^1/2,
+//
+// and 8 times that is allowed, with the larger rho of both sides that was found where something was
+// compared, and 2e for the rounding that may be missing there (at least 2^-13). Of dK also 4e times
+// what delta may be, (sum over rows of (||q|| ||dO|| ||o||)^2)^1/2 scale max ||k||: where dP and
+// delta cancel, as with one key, nothing but their rounding is left. So a head that was not
+// written, or half of it, is seen, and a small bias is not. Where all heads would take more than a
+// second they are drawn.
+#pragma once
+
+#include <vector>
+
+#include "kernels/api/tensors.h"
+#include "reference/references.h"
+#include "reference/verdict.h"
+
+namespace attnlab::reference {
+
+// Fails the verdicts on dk and dv that pass and whose identity does not hold in a K/V head of which
+// `references` have no keys. Of a problem with a backward; without an O nothing is asked.
+void check_identities(const Problem& problem, const Tensors& tensors, const References& references,
+                      std::vector<Verdict>& verdicts);
+
+}  // namespace attnlab::reference
