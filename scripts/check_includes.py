@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who may include what: the rules that keep the folders apart (HACKING.md, "Rules").
+"""Checks who may include what: the rules that keep the folders apart (docs/architecture.md).
 
   scripts/check_includes.py                 check the tree
   scripts/check_includes.py --compiler g++  also compile every device header without std headers

@@ -7,12 +7,16 @@ install(DIRECTORY scripts/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scr
   FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(PROGRAMS scripts/check_saved.py DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scripts)
 install(FILES README.md HACKING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES sweeps/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/sweeps)
 install(FILES results/README.md results/cpu-notes.md results/record.schema.json
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/results)
-install(FILES results/nvidia-h200/README.md results/nvidia-h200/v3-log.md
-  DESTINATION ${CMAKE_INSTALL_DOCDIR}/results/nvidia-h200)
+install(DIRECTORY results/nvidia-h200 DESTINATION ${CMAKE_INSTALL_DOCDIR}/results
+  FILES_MATCHING PATTERN "*.md")
+foreach(generation v1 v2 v3)
+  install(FILES kernels/${generation}/TUNING.md
+    DESTINATION ${CMAKE_INSTALL_DOCDIR}/kernels/${generation})
+endforeach()
 
 # attnlab_describe(FILE FOLDER ARGUMENTS...): what the program prints, in a file of its own.
 function(attnlab_describe file folder)

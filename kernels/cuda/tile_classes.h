@@ -22,7 +22,7 @@ i64 num_tiles(const Problem& problem, const Tiling& tiling);
 
 // Whether each tile lies within a block of the problem's pattern, or would if all blocks were of
 // 64x64. One that reaches across a border is multiplied whole and masked score by score; a few of
-// them cost more than what larger tiles gain (HACKING.md).
+// them cost more than what larger tiles gain (kernels/v2/TUNING.md).
 bool suits_pattern(const Problem& problem, const Tiling& tiling);
 
 class TileClassifier {

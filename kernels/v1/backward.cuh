@@ -448,7 +448,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       if (has_dk) send(rDV);
       if (has_dv) send(rDK);
       __syncthreads();
-      __syncthreads();  // for racecheck, which takes the first for none: HACKING.md
+      __syncthreads();  // for racecheck, which takes the first for none: TUNING.md
       if (has_dk) add_arrived(rDK);
       if (has_dv) add_arrived(rDV);
     }

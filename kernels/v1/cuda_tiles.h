@@ -11,7 +11,7 @@ namespace attnlab::v1 {
 
 // What the config asks for, by block_m and block_n or by sram (make_tiling(), in whole pieces of 16
 // and at most 256); what it leaves open is what was measured to be fastest of what fits the device
-// (HACKING.md, "v1's tiles").
+// (TUNING.md).
 ForwardConfig forward_config_of(const Problem& problem, const Config& config, const Device& device);
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device);

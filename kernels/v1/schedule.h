@@ -131,7 +131,7 @@ struct KeyTile {
 };
 
 // Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
-// for more than they bring (HACKING.md).
+// for more than they bring (TUNING.md).
 constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
 
 // What all threads of a block know of its work. It lies in shared memory, because registers are for

@@ -10,7 +10,7 @@
 namespace attnlab::v2 {
 
 // What the config asks for; what it leaves open (0) is what was measured to be fastest for this
-// head_dim, of what fits the device (HACKING.md, "v2's tiles").
+// head_dim, of what fits the device (TUNING.md).
 ForwardConfig forward_config_of(const Problem& problem, const Config& config, const Device& device);
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device);
