@@ -47,6 +47,10 @@ attnlab run --peer torch:eager --kernel naive $small --out o.jsonl >/dev/null ||
 expect 'a script that others can write' "$(<o.jsonl)" 'can be written by others (mode 0646)'
 chmod o-w "$data/scripts/peers/torch_sdpa.py"
 
+for page in README.md HACKING.md docs/tour.md kernels/v1/TUNING.md results/nvidia-h200/dram.md; do
+  [[ -f $prefix/share/doc/attnlab/$page ]] || fail "no $page among the documents"
+done
+
 # What lies above the program is somebody else's, and is not run.
 mkdir -p deep/er scripts/peers
 cp "$prefix/bin/attnlab" deep/er/
