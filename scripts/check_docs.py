@@ -39,7 +39,8 @@ READING = {"list", "table", "model"}
 FOREIGN = {"cmake", "ctest", "python3", "man", "env", "/tmp/peer/bin/python", "/tmp/peer/bin/pip"}
 WRITES = {"--out", "--save", "--junit"}
 PROGRAM = re.compile(
-    r"(?:python3 )?(?:\./)?(?:build/cpu/)?(?:attnlab |attnlab_mutants|emulated |scripts/|tests/\S+ )")
+    r"(?:python3 )?(?:\./)?(?:build/cpu/)?"
+    r"(?:attnlab |attnlab_mutants|emulated |scripts/|tests/\S+ )")
 PATH = re.compile(rf"(?:{'|'.join(TREE)})[\w./*+-]+")
 PLACEHOLDER = re.compile(r"\b(?!CPU|GPU|CUDA)[A-Z][A-Z_]+\b|\.\.\.")
 
@@ -305,7 +306,8 @@ def words_of(lines, exact):
     """The words of an output; "..." where lines were left out."""
     text = "\n".join(line.rstrip() for line in lines)
     text = re.sub(r"(?m)^\.\.\.$", " \0 ", text)
-    text = re.sub(r"(Device:|\bon)\s[^.;\0]*?\d+\s+threads,\s+[\d.]+\s+[KMG]iB", r"\1 MACHINE", text)
+    machine = r"(Device:|\bon)\s[^.;\0]*?\d+\s+threads,\s+[\d.]+\s+[KMG]iB"
+    text = re.sub(machine, r"\1 MACHINE", text)
     text = re.sub(r"-{3,}", "---", text)
     if not exact:
         text = re.sub(r"\b[0-9a-f]{12}\b|\d[\d.]*(?:e[+-]?\d+)?", "#", text)
