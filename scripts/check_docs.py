@@ -246,7 +246,11 @@ class Checker:
 
     def check_command(self, command):
         text = re.sub(r"\s#\s.*$", "", command.text)
-        words = shlex.split(re.sub(r"[\[\]]", "", text) if not command.is_block else text)
+        try:
+            words = shlex.split(text if command.is_block else re.sub(r"[\[\]]", "", text))
+        except ValueError as error:
+            yield f"cannot be read: {error}"
+            return
         if not words:
             return
         self.parsed += 1
@@ -277,7 +281,7 @@ class Checker:
                     yield line, f"there is no {words}"
 
     def check_links(self, path, text):
-        plain = re.sub(r"`[^`]*`", lambda span: " " * len(span[0]), text)
+        plain = re.sub(r"`[^`]*`", lambda span: re.sub(r"[^\n]", " ", span[0]), text)
         for link in re.finditer(r"\]\(([^)\s]+)\)", plain):
             target, _, anchor = link[1].partition("#")
             if re.match(r"\w+:", target):
@@ -306,7 +310,7 @@ def words_of(lines, exact):
     """The words of an output; "..." where lines were left out."""
     text = "\n".join(line.rstrip() for line in lines)
     text = re.sub(r"(?m)^\.\.\.$", " \0 ", text)
-    machine = r"(Device:|\bon)\s[^.;\0]*?\d+\s+threads,\s+[\d.]+\s+[KMG]iB"
+    machine = r"(Device:|\bon)\s[^\0]{1,100}?\d+\s+threads,\s+[\d.]+\s+[KMG]iB"
     text = re.sub(machine, r"\1 MACHINE", text)
     text = re.sub(r"-{3,}", "---", text)
     if not exact:
@@ -345,17 +349,16 @@ def compare(pasted, printed, exact):
 
 def documents():
     """All of the tree, also where it was unpacked without git."""
-    for path in sorted(ROOT.rglob("*.md")):
-        folders = path.relative_to(ROOT).parts
-        if folders[0] != "build" and not any(folder.startswith(".") for folder in folders):
-            yield path
+    yield from sorted(ROOT.glob("*.md"))
+    for folder in TREE:
+        yield from sorted((ROOT / folder).rglob("*.md"))
 
 
 def check_tree(attnlab):
     checker = Checker(attnlab)
     wrong = 0
     for path in documents():
-        for line, what in checker.check_document(path):
+        for line, what in sorted(checker.check_document(path)):
             print(f"{path.relative_to(ROOT)}:{line}: {what}")
             wrong += 1
     print(f"documents: {checker.parsed} commands parsed, {checker.ran} run, "
@@ -364,6 +367,11 @@ def check_tree(attnlab):
 
 
 MODEL = "./build/cpu/attnlab model --seqlen 64"
+DRY = "./build/cpu/attnlab run --kernel v2 --seqlen 64 --dry-run"
+# What DRY prints elsewhere, its first lines left out.
+OTHER_MACHINE = """...
+1 case, 1 point, of which 1 can run on Another CPU @ 2.20GHz, avx2, 9 threads, 1.5 GiB. The largest
+needs 1.0 MiB: v2 on fwd/f32/b1/hq8/hkv8/sq64/sk64/d64/none/p0/bshd. Nothing was run."""
 TABLE = "./build/cpu/attnlab table results/cpu/quick.jsonl --where kernel=v2"
 # A document, and a part of what must be said of it; "" for nothing. {model} and {table} are what
 # these commands print.
@@ -397,6 +405,9 @@ FAULTS = (
     ("[here](README.md#a-page)\n\n# A page", ""),
     ("See `kernels/api/config.h`, `kernels/api/config`, `kernels/v*/schedule.h`.", ""),
     ("See `kernels/api/lost.h`.", "no kernels/api/lost.h"),
+    ("```\n$ ./build/cpu/attnlab list 'x\n```", "cannot be read"),
+    (f"```\n$ {DRY}\n{OTHER_MACHINE}\n```", ""),
+    (f"```\n$ {DRY}\n{OTHER_MACHINE} And more.\n```", "where the page has"),
     ("[here](lost.md)", "lost.md leads nowhere"),
     ("[here](#lost)\n\n# A page", "no heading #lost"),
 )
