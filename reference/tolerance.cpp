@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "reference/comparison.h"
+#include "reference/dropout.h"
 #include "reference/identities.h"
 #include "reference/mask.h"
 #include "reference/nan_scan.h"
@@ -23,6 +24,8 @@ constexpr double kMeanFactor = 1.5;
 // Roundings between exact scores and the tensor: of P or dS, and of the result to the storage type;
 // in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
 constexpr double kRoundings = 2.0;
+// What rounds a subnormal number of f16.
+constexpr double kHalfStepF16 = 0x1p-25;
 // How many times its size an error of delta may be in the largest of many elements.
 constexpr double kDeltaFactor = 3.0;
 // Of an lse, relative to 1 + score_bound.
@@ -43,6 +46,11 @@ void set_coverage(Verdict& verdict, const Problem& problem, Side side, std::size
                                         : keys_in_memory(problem, b) * problem.num_heads_kv;
   }
   verdict.coverage = ratio(static_cast<double>(compared), static_cast<double>(verdict.rows), 1.0);
+}
+
+// What one subnormal P may be off by, times what dropout makes of it.
+double subnormal_error(const Problem& problem) {
+  return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : 0.0;
 }
 
 // A bound that failed: which, and the sentence about it. No sentence: none failed.
@@ -88,7 +96,8 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   const Held slope = hold_slope(all, precision);
   const double norm = std::sqrt(all.sum_of_squares);
   const double few_rows = kRoundings * rounding_error(problem.dtype, products, all.largest_size) /
-                          std::max(1.0, all.rows);
+                              std::max(1.0, all.rows) +
+                          subnormal_error(problem);
   const double floor = kMeanFloor * all.largest_size + few_rows;
   const double elements = std::max(1.0, all.elements);
   const double mean = all.kernel.sum / elements;
