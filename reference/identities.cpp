@@ -128,12 +128,12 @@ std::vector<KvHead> choose_heads(const Problem& problem, const References& refer
   }
   std::mt19937_64 random(references.seed);
   for (std::size_t i = heads.size(); i > 1; --i) std::swap(heads[i - 1], heads[random() % i]);
-  const double sharing = static_cast<double>(problem.num_heads_q / problem.num_heads_kv);
+  const std::int64_t sharing = problem.num_heads_q / problem.num_heads_kv;
   double left = kMostMultiplyAdds;
   const auto unaffordable = std::ranges::find_if(heads, [&](const KvHead& head) {
-    const double rows = static_cast<double>(rows_in_memory(problem, head.first)) * sharing +
-                        static_cast<double>(keys_in_memory(problem, head.first));
-    left -= 2.0 * rows * std::pow(problem.head_dim, 2.0);
+    const std::int64_t rows =
+        rows_in_memory(problem, head.first) * sharing + keys_in_memory(problem, head.first);
+    left -= 2.0 * static_cast<double>(rows * problem.head_dim * problem.head_dim);
     return left < 0.0;
   });
   heads.erase(unaffordable, heads.end());
