@@ -7,7 +7,9 @@
 #include "harness/measure/bench.h"
 #include "harness/measure/energy.h"
 #include "kernels/api/telemetry.h"
+#include "kernels/cuda/driver.h"
 #include "kernels/cuda/instruments.h"
+#include "kernels/cuda/library.h"
 #include "kernels/cuda/nvml.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -66,7 +68,37 @@ class GpuTelemetry : public GpuTest {
   void* data_ = nullptr;
 };
 
-TEST_F(GpuTelemetry, TheGpuIsTheOneOfTheDevice) { EXPECT_NE(cuda::nvml_device(gpu()), nullptr); }
+// CUDA and NVML name a GPU by the same 16 bytes; of a MIG instance CUDA gives others.
+TEST_F(GpuTelemetry, TheGpuIsTheOneOfTheDevice) {
+  const cuda::NvmlDevice found = cuda::nvml_device(gpu());
+  ASSERT_NE(found, nullptr);
+  unsigned is_split = 0, will_be = 0;
+  const cuda::Nvml& nvml = cuda::nvml();
+  if (nvml.nvmlDeviceGetMigMode != nullptr &&
+      nvml.nvmlDeviceGetMigMode(found, &is_split, &will_be) == cuda::kNvmlSuccess &&
+      is_split != 0) {
+    GTEST_SKIP() << "of a MIG instance NVML has the whole GPU";
+  }
+  cuda::NvmlReturn (*get_uuid)(cuda::NvmlDevice, char*, unsigned) = nullptr;
+  cuda::Library({"libnvidia-ml.so.1"}, "").bind(get_uuid, "nvmlDeviceGetUUID");
+  char of_nvml[96] = "";  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+  ASSERT_EQ(get_uuid(found, of_nvml, sizeof of_nvml), cuda::kNvmlSuccess);
+
+  CUresult (*get_bytes)(CUuuid*, CUdevice) = nullptr;
+  cuda::Library({"libcuda.so.1"}, "").bind(get_bytes, "cuDeviceGetUuid_v2");
+  CUdevice device = 0;
+  ASSERT_EQ(cuda::driver().cuDeviceGet(&device, gpu().ordinal), CUDA_SUCCESS);
+  CUuuid bytes{};
+  ASSERT_EQ(get_bytes(&bytes, device), CUDA_SUCCESS);
+  std::string of_cuda = "GPU-";  // 8, 4, 4, 4 and 12 digits
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) of_cuda += '-';
+    const int byte = static_cast<unsigned char>(bytes.bytes[i]);
+    of_cuda += "0123456789abcdef"[byte / 16];
+    of_cuda += "0123456789abcdef"[byte % 16];
+  }
+  EXPECT_EQ(of_nvml, of_cuda);
+}
 
 TEST_F(GpuTelemetry, ClocksAndPowerArePlausibleUnderLoad) {
   load().time(100);
