@@ -11,6 +11,7 @@
 
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"
+#include "tests/test_folder.h"
 
 namespace attnlab {
 namespace {
@@ -48,30 +49,6 @@ std::string read_error(const std::string& text) {
   EXPECT_PRED2(starts_with, message, name);
   return message.substr(std::min(name.size(), message.size()));
 }
-
-// An empty folder; gone with the object, and with it what a test left there.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "attnlab-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(Safetensors, EveryDtypeSurvivesARoundTrip) {
   const std::vector<std::pair<std::string, std::size_t>> dtypes = {

@@ -1,43 +1,16 @@
-// What the tests of compiled kernels share: units, a cache folder that goes away.
+// What the tests of compiled kernels share: units, an empty cache.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
 #include "kernels/api/compiler.h"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/nvrtc.h"
+#include "tests/test_folder.h"
 
 namespace attnlab::cuda {
-
-// A folder of its own in the temporary folder; gone with the object.
-class TestFolder {
- public:
-  TestFolder() {
-    static int count = 0;
-    const std::string name =
-        "attnlab-cuda-" + std::to_string(getpid()) + "-" + std::to_string(++count);
-    path_ = std::filesystem::temp_directory_path() / name;
-    std::filesystem::create_directories(path_);
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::size_t num_files() const {
-    std::size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      count += entry.is_regular_file() ? 1 : 0;
-    }
-    return count;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Why nothing can be compiled here; "" if it can.
 inline std::string no_compiler() try {

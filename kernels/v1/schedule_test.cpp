@@ -4,12 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "kernels/cuda/test_shared_memory.h"
 #include "kernels/shared/tile_entries.h"
+#include "kernels/v1/cuda.h"
+#include "kernels/v1/cuda_tiles.h"
 
 namespace attnlab::v1 {
 namespace {
+
+using cuda::SharedPart;
 
 constexpr Tiling kTiling = {.block_m = 4, .block_n = 3};
 
@@ -99,97 +105,74 @@ TEST(RowsOfKeys, AreTheTilesOfRowsThatSeeThem) {
   });
 }
 
-struct Part {
-  i32 begin = 0;
-  i32 bytes = 0;
-};
-
-// The parts, in the order in which they should lie, and all that they need.
-void expect_one_after_another(const std::vector<Part>& parts, i32 bytes) {
-  i32 end = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    EXPECT_EQ(parts[i].begin, end) << "part " << i;
-    EXPECT_EQ(end % kChunkBytes, 0) << "part " << i;
-    end = parts[i].begin + parts[i].bytes;
-  }
-  EXPECT_EQ(bytes, end);
+TEST(V1SharedMemory, PartsOfTheForwardAreApart) {
+  const int checked = cuda::for_each_config(
+      kCuda, Pass::fwd, [](const Problem& problem, const Config& asked, const Device& device) {
+        const ForwardConfig config = forward_config_of(problem, asked, device);
+        const ForwardTiles tiles = forward_tiles(config);
+        const i64 of_keys = i64{2} * config.block_n * config.head_dim;
+        const i64 of_rows = i64{2} * config.block_m * config.head_dim;
+        std::vector<SharedPart> parts = {{"K", tiles.k(), of_keys, kLineBytes},
+                                         {"V", tiles.v(), of_keys, kLineBytes}};
+        for (i32 team = 0; team < config.teams; ++team) {
+          const auto add = [&](const char* name, i64 begin, i64 bytes, i64 alignment) {
+            parts.push_back({name + std::to_string(team), begin, bytes, alignment});
+          };
+          const bool is_shared = config.splits > 1;  // then each split sends as much as it keeps
+          add("Q", tiles.q_of(team, 0), of_rows, kLineBytes);
+          add("next Q", tiles.q_of(team, 1), of_rows, kLineBytes);
+          add("O", tiles.o_of(team), config.keeps_o ? 0 : 2 * of_rows, kLineBytes);
+          add("parts", tiles.parts_of(team),
+              is_shared ? i64{2} * config.slice_rows * config.columns * 4 : 0, kChunkBytes);
+          add("softmaxes", tiles.softmaxes_of(team),
+              is_shared ? i64{8} * config.softmax_places() * config.splits * config.own_rows() : 0,
+              kChunkBytes);
+          add("keys", tiles.keys_of(team), sizeof(KeyTile), kChunkBytes);
+        }
+        parts.push_back({"block", tiles.block(), sizeof(ForwardBlock), kChunkBytes});
+        cuda::expect_apart(parts, tiles.bytes());
+      });
+  EXPECT_GT(checked, 0);
 }
 
-TEST(SharedMemory, OfTheForwardHasPartsOfEachTeam) {
-  for (const ForwardConfig& config :
-       {ForwardConfig{},
-        ForwardConfig{.head_dim = 32, .block_m = 96, .block_n = 80, .teams = 1, .splits = 1},
-        ForwardConfig{
-            .head_dim = 256, .block_m = 16, .block_n = 64, .slice_rows = 16, .columns = 32},
-        ForwardConfig{.head_dim = 256,
-        .block_m = 16,
-        .block_n = 128,
-        .slice_rows = 16,
-        .columns = 32,
-        .keeps_o = true}}) {
-    const ForwardTiles tiles = forward_tiles(config);
-    const i32 of_keys = config.block_n * config.head_dim * 2;
-    const i32 of_rows = config.block_m * config.head_dim * 2;
-    std::vector<Part> parts = {{tiles.k(), of_keys}, {tiles.v(), of_keys}};
-    for (i32 team = 0; team < config.teams; ++team) {
-      for (const i32 copied : {tiles.q_of(team, 0), tiles.q_of(team, 1), tiles.o_of(team)}) {
-        EXPECT_EQ(copied % kLineBytes, 0) << "team " << team;
-      }
-      const bool is_shared = config.splits > 1;  // then each split sends as much as it keeps
-      const i32 part = is_shared ? config.slice_rows * config.columns * 4 : 0;
-      const i32 softmax = is_shared ? config.splits * config.own_rows() * 8 : 0;
-      parts.push_back({tiles.q_of(team, 0), of_rows});
-      parts.push_back({tiles.q_of(team, 1), of_rows});
-      parts.push_back({tiles.o_of(team), config.keeps_o ? 0 : 2 * of_rows});
-      parts.push_back({tiles.parts_of(team), 2 * part});
-      parts.push_back({tiles.softmaxes_of(team), config.softmax_places() * softmax});
-      parts.push_back({tiles.keys_of(team), round_up<i32>(sizeof(KeyTile), kLineBytes)});
-    }
-    parts.push_back({tiles.block(), sizeof(ForwardBlock)});
-    expect_one_after_another(parts, tiles.bytes());
-  }
-}
-
-TEST(SharedMemory, OfTheBackwardHasPartsOfEachTeam) {
-  for (const BackwardConfig& config :
-       {BackwardConfig{}, BackwardConfig{.teams = 2},
-        BackwardConfig{.head_dim = 32, .block_m = 16, .teams = 2, .dropout = true},
-        BackwardConfig{.head_dim = 256, .block_m = 48, .block_n = 32}}) {
-    const BackwardTiles tiles = backward_tiles(config);
-    const i32 of_keys = config.block_n * config.head_dim * 2;
-    const i32 of_rows = config.block_m * config.head_dim * 2;
-    const i32 scores = config.block_n * config.block_m * 2, statistic = config.block_m * 4;
-    const i32 of_team = tiles.team_bytes();
-    std::vector<Part> parts = {{tiles.k(), of_keys}, {tiles.v(), of_keys}};
-    for (i32 team = 0; team < config.teams; ++team) {
-      const auto add = [&](i32 offset, i32 bytes) {
-        parts.push_back({offset + team * of_team, bytes});
-      };
-      for (const i32 copied :
-           {tiles.q_of(0), tiles.dout_of(0), tiles.q_of(1), tiles.dout_of(1), tiles.o()}) {
-        EXPECT_EQ((copied + team * of_team) % kLineBytes, 0) << "team " << team;
-        add(copied, of_rows);
-      }
-      add(tiles.ds_tile(), scores);
-      if (config.teams == 1) add(tiles.p_tile(), scores);
-      for (const i32 stage : {0, 1}) {
-        add(tiles.m_of(stage), statistic);
-        add(tiles.l_of(stage), statistic);
-      }
-      add(tiles.lse(), statistic);
-      add(tiles.delta(), statistic);
-      for (const i32 stage : {0, 1}) add(tiles.visits_of(stage), kChunkBytes);
-      const i32 end = tiles.q_of(0) + of_team;
-      EXPECT_GE(end - tiles.keys(), static_cast<i32>(sizeof(KeyTile)));
-      add(tiles.keys(), end - tiles.keys());
-    }
-    parts.push_back({tiles.block(), sizeof(BackwardBlock)});
-    expect_one_after_another(parts, tiles.bytes());
-  }
+TEST(V1SharedMemory, PartsOfTheBackwardAreApart) {
+  const int checked = cuda::for_each_config(
+      kCuda, Pass::bwd, [](const Problem& problem, const Config& asked, const Device& device) {
+        const BackwardConfig config = backward_config_of(problem, asked, device);
+        const BackwardTiles tiles = backward_tiles(config);
+        const i64 of_keys = i64{2} * config.block_n * config.head_dim;
+        const i64 of_rows = i64{2} * config.block_m * config.head_dim;
+        const i64 scores = i64{2} * config.block_n * config.block_m;
+        const i64 statistic = i64{4} * config.block_m;
+        std::vector<SharedPart> parts = {{"K", tiles.k(), of_keys, kLineBytes},
+                                         {"V", tiles.v(), of_keys, kLineBytes}};
+        for (i32 team = 0; team < config.teams; ++team) {
+          const auto add = [&](const char* name, i64 begin, i64 bytes, i64 alignment) {
+            parts.push_back({name + std::to_string(team), begin + i64{team} * tiles.team_bytes(),
+                             bytes, alignment});
+          };
+          for (const i32 stage : {0, 1}) {
+            add("Q", tiles.q_of(stage), of_rows, kLineBytes);
+            add("dO", tiles.dout_of(stage), of_rows, kLineBytes);
+            add("m", tiles.m_of(stage), statistic, kChunkBytes);
+            add("l", tiles.l_of(stage), statistic, kChunkBytes);
+            add("visits", tiles.visits_of(stage), kChunkBytes, kChunkBytes);
+          }
+          add("O", tiles.o(), of_rows, kLineBytes);
+          add("dS", tiles.ds_tile(), scores, kChunkBytes);
+          add("P", tiles.p_tile(), config.keeps_p() ? 0 : scores, kChunkBytes);
+          add("lse", tiles.lse(), statistic, kChunkBytes);
+          add("delta", tiles.delta(), statistic, kChunkBytes);
+          add("keys", tiles.keys(), sizeof(KeyTile), kChunkBytes);
+        }
+        parts.push_back({"block", tiles.block(), sizeof(BackwardBlock), kChunkBytes});
+        cuda::expect_apart(parts, tiles.bytes());
+      });
+  EXPECT_GT(checked, 0);
 }
 
 // What a team sends must not lie where it looks up its work.
-TEST(SharedMemory, ATeamSendsByWayOfWhatItIsDoneWith) {
+TEST(V1SharedMemory, ATeamSendsByWayOfWhatItIsDoneWith) {
   const auto sends = [](i32 head_dim, i32 block_m) {
     return backward_tiles({.head_dim = head_dim, .block_m = block_m, .teams = 2}).sends();
   };

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/test_folder.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,25 +61,6 @@ std::vector<std::string> entries_of(const std::string& source) {
   return names;
 }
 
-// A folder that goes away.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "attnlab-emulator-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~Folder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 // The emulated driver, against which kernels are linked: it lies beside this library.
 fs::path driver_path() {
   Dl_info info;
@@ -88,7 +71,7 @@ fs::path driver_path() {
 std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
 
 bool compile(Program& program) {
-  const Folder folder;
+  const attnlab::TestFolder folder;
   if (folder.path().empty()) {
     program.log = "no folder for temporary files";
     return false;

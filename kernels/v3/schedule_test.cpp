@@ -1,0 +1,53 @@
+// What v3's kernel on a GPU takes from the schedule: its map of shared memory.
+#include "kernels/v3/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/test_shared_memory.h"
+#include "kernels/v3/cuda.h"
+#include "kernels/v3/cuda_tiles.h"
+
+namespace attnlab::v3 {
+namespace {
+
+constexpr i64 kBarrierBytes = 8;
+constexpr i64 kSwizzleBytes = 1024;  // after which the swizzle of bulk copies and wgmma repeats
+
+TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
+  const int checked = cuda::for_each_config(
+      kCuda, Pass::fwd, [](const Problem& problem, const Config& asked, const Device& /*device*/) {
+        const ForwardConfig config = forward_config_of(problem, asked);
+        const ForwardTiles tiles = forward_tiles(config);
+        const i64 of_keys = i64{2} * config.block_n * config.head_dim;
+        const i64 of_rows = i64{2} * config.block_m() * config.head_dim;
+        const i64 ring = 2 * kBarrierBytes;  // of a stage: full, empty
+        std::vector<cuda::SharedPart> parts = {
+            {"rings of Q", tiles.q_ring(), ring * config.q_stages, kBarrierBytes},
+            {"rings of K", tiles.k_ring(), ring * config.stages, kBarrierBytes},
+            {"rings of V", tiles.v_ring(), ring * config.stages, kBarrierBytes},
+            {"rings of blocks", tiles.block_ring(), ring * kBlockStages, kBarrierBytes}};
+        for (i32 stage = 0; stage < config.q_stages; ++stage) {
+          parts.push_back(
+              {"Q" + std::to_string(stage), tiles.q_tile(stage), of_rows, kSwizzleBytes});
+          EXPECT_TRUE(config.own_o || tiles.o_tile(stage) == tiles.q_tile(stage));
+        }
+        if (config.own_o) parts.push_back({"O", tiles.o_tile(0), of_rows, kSwizzleBytes});
+        for (i32 stage = 0; stage < config.stages; ++stage) {
+          const std::string number = std::to_string(stage);
+          parts.push_back({"K" + number, tiles.k_tile(stage), of_keys, kSwizzleBytes});
+          parts.push_back({"V" + number, tiles.v_tile(stage), of_keys, kSwizzleBytes});
+        }
+        for (i32 stage = 0; stage < kBlockStages; ++stage) {
+          parts.push_back({"block" + std::to_string(stage), tiles.block(stage),
+                           sizeof(ForwardBlock), alignof(ForwardBlock)});
+        }
+        cuda::expect_apart(parts, tiles.bytes());
+      });
+  EXPECT_GT(checked, 0);
+}
+
+}  // namespace
+}  // namespace attnlab::v3
