@@ -5,8 +5,7 @@
 
 #include <set>
 
-#include "kernels/cuda/jit.h"
-#include "kernels/cuda/test_support.h"
+#include "kernels/api/compiler.h"
 #include "kernels/minimal/cpu.h"
 #include "kernels/minimal/schedule.h"
 
@@ -68,21 +67,6 @@ TEST(MinimalCuda, OneUnitAHeadDim) {
     }
   }
   EXPECT_EQ(sources.size(), 2U);
-}
-
-class MinimalCudaCompiles : public cuda::CompilerTest {};
-
-TEST_F(MinimalCudaCompiles, CleanlyForHeadDims) {
-  for (const char* arch : {"sm_80", "sm_90a"}) {
-    for (const i64 head_dim : {1, 24, 63, 64, 100, 128, 256}) {
-      const auto units =
-          kCuda.units(make_problem(head_dim), default_config(kCuda), device_of_arch(arch));
-      const Compilation made = cuda::compile(units.front(), arch).compilation;
-      EXPECT_EQ(made.error, "") << units.front().name << " for " << arch;
-      ASSERT_EQ(made.entries.size(), 1U);
-      EXPECT_GE(made.entries.front().blocks_per_multiprocessor, 1);
-    }
-  }
 }
 
 }  // namespace

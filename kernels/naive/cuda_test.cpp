@@ -6,8 +6,7 @@
 #include <random>
 #include <set>
 
-#include "kernels/cuda/jit.h"
-#include "kernels/cuda/test_support.h"
+#include "kernels/cuda/test_kernel.h"
 #include "kernels/naive/cpu.h"
 
 namespace attnlab::naive {
@@ -26,7 +25,7 @@ Problem make_problem(Pass pass, Dtype dtype) {
           .dropout = 0.1};
 }
 
-Device hopper() { return device_of_arch("sm_90a"); }
+using cuda::hopper;
 
 std::string reason(const Problem& problem, i64 tf32, const Device& device) {
   Config config;
@@ -107,24 +106,6 @@ TEST(NaiveCuda, FewUnitsServeAllProblems) {
     }
   }
   EXPECT_EQ(sources.size(), 6U);
-}
-
-class NaiveCudaCompiles : public cuda::CompilerTest {};
-
-TEST_F(NaiveCudaCompiles, CleanlyForAllStorageTypes) {
-  for (const char* arch : {"sm_80", "sm_90a"}) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
-      const Problem problem = make_problem(Pass::fwdbwd, dtype);
-      for (const KernelUnit& unit : kCuda.units(problem, default_config(kCuda), hopper())) {
-        const Compilation made = cuda::compile(unit, arch).compilation;
-        EXPECT_EQ(made.error, "") << unit.name << " for " << arch;
-        EXPECT_EQ(made.entries.size(), unit.entries.size());
-        for (const CompiledEntry& entry : made.entries) {
-          EXPECT_GE(entry.blocks_per_multiprocessor, 1) << entry.entry.name;
-        }
-      }
-    }
-  }
 }
 
 TEST(NaiveCudaTraffic, RowsThatNoBlockHoldsAreReadTwice) {

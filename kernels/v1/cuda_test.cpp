@@ -4,13 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 #include <string>
-#include <tuple>
 
-#include "kernels/cuda/jit.h"
-#include "kernels/cuda/test_support.h"
+#include "kernels/cuda/test_kernel.h"
 #include "kernels/v1/cuda_tiles.h"
 #include "kernels/v1/cuda_units.h"
 
@@ -31,28 +28,18 @@ Problem make_problem(Pass pass, i64 head_dim, i64 seqlen_q = 300, i64 seqlen_k =
           .head_dim = head_dim};
 }
 
-Device hopper() { return device_of_arch("sm_90a"); }
+using cuda::hopper;
 
-Config config_of(std::initializer_list<std::pair<const char*, i64>> values) {
-  Config config = default_config(kCuda);
-  for (const auto& [name, value] : values) config.set(name, value);
-  return config;
-}
+class V1Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {
+ protected:
+  static Config with_blocks(i64 block_m, i64 block_n) {
+    return config_of({{"block_m", block_m}, {"block_n", block_n}});
+  }
+};
 
-Config with_blocks(i64 block_m, i64 block_n) {
-  return config_of({{"block_m", block_m}, {"block_n", block_n}});
-}
+class V1CudaTraffic : public V1Cuda {};
 
-std::string reason(const Problem& problem, const Config& config, const Device& device = hopper()) {
-  return kCuda.unsupported(problem, config, device);
-}
-
-void expect_reason(const Problem& problem, const Config& config, const std::string& words) {
-  const std::string why = reason(problem, config);
-  EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
-}
-
-TEST(V1Cuda, RunsEveryHeadDimOfWholeChunksInEveryPass) {
+TEST_F(V1Cuda, RunsEveryHeadDimOfWholeChunksInEveryPass) {
   for (const char* arch : {"sm_80", "sm_90a"}) {
     for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
       for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
@@ -64,7 +51,7 @@ TEST(V1Cuda, RunsEveryHeadDimOfWholeChunksInEveryPass) {
   }
 }
 
-TEST(V1Cuda, RefusesWithAReason) {
+TEST_F(V1Cuda, RefusesWithAReason) {
   const Config open = default_config(kCuda);
   expect_reason(make_problem(Pass::fwd, 68), open, "multiple of 8");
   expect_reason(make_problem(Pass::fwd, 264), open, "above 256");
@@ -75,7 +62,7 @@ TEST(V1Cuda, RefusesWithAReason) {
             std::string::npos);
 }
 
-TEST(V1Cuda, SaysWhyATileDoesNotFit) {
+TEST_F(V1Cuda, SaysWhyATileDoesNotFit) {
   const Problem forward = make_problem(Pass::fwd, 64), backward = make_problem(Pass::bwd, 64);
   EXPECT_EQ(reason(forward, with_blocks(16, 16)), "");
   EXPECT_EQ(reason(forward, with_blocks(48, 240)), "");
@@ -94,7 +81,7 @@ TEST(V1Cuda, SaysWhyATileDoesNotFit) {
 }
 
 // min(ceil(M / 4d), d) rows and ceil(M / 4d) keys, in whole 16s from 16 to 256.
-TEST(V1Cuda, SramSetsTheTileAsInThePaper) {
+TEST_F(V1Cuda, SramSetsTheTileAsInThePaper) {
   struct Case {
     i64 sram, head_dim, block_m, block_n;
   };
@@ -116,7 +103,7 @@ TEST(V1Cuda, SramSetsTheTileAsInThePaper) {
   }
 }
 
-TEST(V1Cuda, BlocksThatAreAskedForWinOverSram) {
+TEST_F(V1Cuda, BlocksThatAreAskedForWinOverSram) {
   const auto tile = [](const Config& config) {
     const Config filled = kCuda.resolved(make_problem(Pass::fwd, 64), config, hopper());
     return std::pair{filled.get("block_m"), filled.get("block_n")};
@@ -136,7 +123,7 @@ std::vector<std::string> unit_texts(const Problem& problem, const Config& config
 }
 
 // What is chosen is what the same values asked for give, and a backward's forward has its own tile.
-TEST(V1Cuda, TheOpenConfigIsFilledIn) {
+TEST_F(V1Cuda, TheOpenConfigIsFilledIn) {
   const Config open = default_config(kCuda);
   for (const Config& asked : {open, config_of({{"sram", 16384}}), config_of({{"block_m", 64}})}) {
     for (const Pass pass : {Pass::fwd, Pass::bwd}) {
@@ -155,7 +142,7 @@ TEST(V1Cuda, TheOpenConfigIsFilledIn) {
 }
 
 // Chips with less shared memory get smaller tiles.
-TEST(V1Cuda, OtherChipsGetTilesThatFitThem) {
+TEST_F(V1Cuda, OtherChipsGetTilesThatFitThem) {
   const auto tile = [](Pass pass, i64 head_dim, const char* arch) {
     const Config filled =
         kCuda.resolved(make_problem(pass, head_dim), default_config(kCuda), device_of_arch(arch));
@@ -170,7 +157,7 @@ TEST(V1Cuda, OtherChipsGetTilesThatFitThem) {
 }
 
 // Two teams where warps can have 32 keys each, with all their rows.
-TEST(V1Cuda, TheBackwardHasTwoTeamsWhereTheyFit) {
+TEST_F(V1Cuda, TheBackwardHasTwoTeamsWhereTheyFit) {
   const auto teams = [](i64 head_dim, i64 block_m, i64 block_n, const char* arch = "sm_90a") {
     return backward_config_of(make_problem(Pass::bwd, head_dim), with_blocks(block_m, block_n),
                               device_of_arch(arch))
@@ -191,7 +178,7 @@ u64 floats(i64 elements) { return round_up<u64>(static_cast<u64>(elements) * 4, 
 
 // First and last visits of all tiles of rows; m and l where no backward follows that they are saved
 // for; sums of O or dQ, for whole tiles.
-TEST(V1Cuda, WorkspaceIsLinearInTheRows) {
+TEST_F(V1Cuda, WorkspaceIsLinearInTheRows) {
   const auto bytes = [](Pass pass, i64 seqlen_q, i64 seqlen_k) {
     const Problem problem = make_problem(pass, 24, seqlen_q, seqlen_k);
     return kCuda.workspace_bytes(problem, with_blocks(64, 128), hopper());
@@ -210,7 +197,7 @@ TEST(V1Cuda, WorkspaceIsLinearInTheRows) {
   EXPECT_EQ(bytes(Pass::bwd, 65, 129), bytes(Pass::bwd, 128, 129));
 }
 
-TEST(V1Cuda, OneTileOfKeysNeedsNoSumsAndNoStatistics) {
+TEST_F(V1Cuda, OneTileOfKeysNeedsNoSumsAndNoStatistics) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
     for (const i64 seqlen_k : {1, 100, 128}) {
       const Problem problem = make_problem(pass, 64, 2048, seqlen_k);
@@ -223,7 +210,7 @@ TEST(V1Cuda, OneTileOfKeysNeedsNoSumsAndNoStatistics) {
             2 * 64 * 8 + floats(kSlices * 2048 * 64));
 }
 
-TEST(V1Cuda, APatternAddsTheClassesOfItsTiles) {
+TEST_F(V1Cuda, APatternAddsTheClassesOfItsTiles) {
   Problem problem = make_problem(Pass::fwd, 64);
   const Config config = with_blocks(32, 16);
   const u64 without = kCuda.workspace_bytes(problem, config, hopper());
@@ -235,7 +222,7 @@ TEST(V1Cuda, APatternAddsTheClassesOfItsTiles) {
 }
 
 // m and l, which a backward computes P from, and of each slice whether lse holds them.
-TEST(V1Cuda, SavesTheStatisticsForABackward) {
+TEST_F(V1Cuda, SavesTheStatisticsForABackward) {
   const Config open = default_config(kCuda);
   EXPECT_EQ(kCuda.saved_bytes(make_problem(Pass::fwd, 64), open), 0U);
   for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
@@ -306,7 +293,7 @@ void expect_traffic_of_every_pass(Problem problem, const Config& config, const S
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
     problem.pass = pass;
     ASSERT_EQ(invalid(problem), "");
-    ASSERT_EQ(reason(problem, config), "");
+    ASSERT_EQ(V1Cuda::reason(problem, config), "");
     Traffic want;
     if (pass != Pass::bwd) want += forward_traffic(problem, head);
     if (pass != Pass::fwd) want += backward_traffic(problem, head);
@@ -316,7 +303,7 @@ void expect_traffic_of_every_pass(Problem problem, const Config& config, const S
 
 // Sizes that tiles of 64x64 divide, among them those of one tile of keys, at which O, l, m and dQ
 // do not come back; head dims that their tiles have, and less.
-TEST(V1CudaTraffic, DenseIsTheClosedForm) {
+TEST_F(V1CudaTraffic, DenseIsTheClosedForm) {
   struct Case {
     i64 seqlen_q, seqlen_k;
   };
@@ -334,7 +321,7 @@ TEST(V1CudaTraffic, DenseIsTheClosedForm) {
 }
 
 // One tile of keys, spelled out: inputs and outputs alone.
-TEST(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
+TEST_F(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
   const Problem problem = make_problem(Pass::fwd, 64, 192, 64);
   const i64 rows_bytes = kSlices * 192 * 64 * 2, keys_bytes = kSlices * 64 * 64 * 2;
   const Traffic traffic = kCuda.traffic(problem, with_blocks(64, 64));
@@ -343,7 +330,7 @@ TEST(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
 }
 
 // What is left open is chosen for each pass: 32x256 forward, 64x128 backward.
-TEST(V1CudaTraffic, EachPassHasItsOwnTile) {
+TEST_F(V1CudaTraffic, EachPassHasItsOwnTile) {
   const Problem problem = make_problem(Pass::fwdbwd, 64, 1024, 1024);
   const auto sizes = [](i64 key_tiles) {
     const i64 all = kBatch * 1024;
@@ -357,7 +344,7 @@ TEST(V1CudaTraffic, EachPassHasItsOwnTile) {
 // Entries of 256 rows with 128 keys, and of 64 rows with none. The diagonal ends at the last row
 // and key: of the first entry, rows 128 to 255 see something, those from 192 on also the second
 // tile of keys.
-TEST(V1CudaTraffic, RowsThatNobodySeesAreWrittenOnce) {
+TEST_F(V1CudaTraffic, RowsThatNobodySeesAreWrittenOnce) {
   Problem problem = make_problem(Pass::fwd, 64, 256, 128);
   problem.mask = parse_mask("causal");
   problem.layout = Layout::packed;
@@ -367,7 +354,7 @@ TEST(V1CudaTraffic, RowsThatNobodySeesAreWrittenOnce) {
 }
 
 // As many as are compiled for all random problems of a pass (harness/verify/draw.h).
-TEST(V1Cuda, FewUnitsServeAllProblems) {
+TEST_F(V1Cuda, FewUnitsServeAllProblems) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     std::set<std::string> names;
     for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
@@ -389,43 +376,5 @@ TEST(V1Cuda, FewUnitsServeAllProblems) {
 }
 
 // A case of its own for each architecture and head_dim: one of all takes minutes on a slow machine.
-class V1CudaCompiles : public cuda::CompilerTest,
-                       public ::testing::WithParamInterface<std::tuple<std::string, i64>> {};
-
-// The tiles that are taken by default must not spill.
-TEST_P(V1CudaCompiles, WithoutSpillsInDefaultTiles) {
-  const auto& [arch, head_dim] = GetParam();
-  std::map<std::string, KernelUnit> units;
-  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-    for (const double dropout : {0.0, 0.1}) {
-      for (const char* mask : {"none", "blocks:butterfly:128x128", "blocks:butterfly:64x64"}) {
-        Problem problem = make_problem(pass, head_dim);
-        problem.dropout = dropout;
-        problem.mask = parse_mask(mask);
-        for (const KernelUnit& unit :
-             kCuda.units(problem, default_config(kCuda), device_of_arch(arch))) {
-          units.emplace(unit.name, unit);
-        }
-      }
-    }
-  }
-  EXPECT_GE(units.size(), 6U);  // each pass with and without dropout, and what both look up
-  for (const auto& [name, unit] : units) {
-    const Compilation made = cuda::compile(unit, arch).compilation;
-    EXPECT_EQ(made.error, "") << name;
-    for (const CompiledEntry& entry : made.entries) {
-      EXPECT_EQ(entry.spill_store_bytes + entry.spill_load_bytes, 0) << name;
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Tiles, V1CudaCompiles,
-                         ::testing::Combine(::testing::Values<std::string>("sm_80", "sm_90a"),
-                                            ::testing::Values(64, 96, 128, 192, 256)),
-                         [](const auto& of_case) {
-                           return std::string(std::get<0>(of_case.param)) + "_d" +
-                                  std::to_string(std::get<1>(of_case.param));
-                         });
-
 }  // namespace
 }  // namespace attnlab::v1

@@ -6,9 +6,7 @@
 
 #include <set>
 
-#include "kernels/cuda/jit.h"
-#include "kernels/cuda/test_support.h"
-#include "kernels/cuda/tile_classes.h"
+#include "kernels/cuda/test_kernel.h"
 #include "kernels/v2/cpu.h"
 #include "kernels/v2/cuda_tiles.h"
 #include "kernels/v2/cuda_units.h"
@@ -16,35 +14,13 @@
 namespace attnlab::v2 {
 namespace {
 
-Problem make_problem(Pass pass, i64 head_dim) {
-  return {.pass = pass,
-          .dtype = Dtype::f16,
-          .batch = 2,
-          .num_heads_q = 4,
-          .num_heads_kv = 2,
-          .seqlen_q = 300,
-          .seqlen_k = 300,
-          .head_dim = head_dim};
-}
+using cuda::hopper;
 
-Device hopper() { return device_of_arch("sm_90a"); }
+Problem make_problem(Pass pass, i64 head_dim) { return cuda::problem_of_300(pass, head_dim); }
 
-Config config_of(std::initializer_list<std::pair<const char*, i64>> values) {
-  Config config = default_config(kCuda);
-  for (const auto& [name, value] : values) config.set(name, value);
-  return config;
-}
+class V2Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {};
 
-std::string reason(const Problem& problem, const Config& config, const Device& device = hopper()) {
-  return kCuda.unsupported(problem, config, device);
-}
-
-void expect_reason(const Problem& problem, const Config& config, const std::string& words) {
-  const std::string why = reason(problem, config);
-  EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
-}
-
-TEST(V2Cuda, RunsEveryHeadDimOfWholeChunksInBothPasses) {
+TEST_F(V2Cuda, RunsEveryHeadDimOfWholeChunksInBothPasses) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
     for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
       EXPECT_EQ(reason(make_problem(pass, head_dim), default_config(kCuda)), "") << head_dim;
@@ -52,7 +28,7 @@ TEST(V2Cuda, RunsEveryHeadDimOfWholeChunksInBothPasses) {
   }
 }
 
-TEST(V2Cuda, RefusesWithAReason) {
+TEST_F(V2Cuda, RefusesWithAReason) {
   const Config open = default_config(kCuda);
   expect_reason(make_problem(Pass::fwd, 68), open, "multiple of 8");
   expect_reason(make_problem(Pass::fwd, 264), open, "above 256");
@@ -63,7 +39,7 @@ TEST(V2Cuda, RefusesWithAReason) {
             std::string::npos);
 }
 
-TEST(V2Cuda, SaysWhyATileDoesNotFit) {
+TEST_F(V2Cuda, SaysWhyATileDoesNotFit) {
   const Problem forward = make_problem(Pass::fwd, 128), backward = make_problem(Pass::bwd, 128);
   const auto tile = [](i64 block_m, i64 block_n, i64 warps, i64 stages) {
     return config_of(
@@ -85,7 +61,7 @@ TEST(V2Cuda, SaysWhyATileDoesNotFit) {
 
 // A warp that keeps P takes 32 rows at once: of a tile of 48 the last 16 would be left out. Shared,
 // P and dS of such a tile need more registers than there are.
-TEST(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
+TEST_F(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
   const auto kernel = [](i64 block_m) {
     return backward_config_of(make_problem(Pass::bwd, 64),
                               config_of({{"block_m", block_m}, {"block_n", 128}, {"warps", 4}}),
@@ -98,7 +74,7 @@ TEST(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
 }
 
 // What is chosen is what the same values asked for give, and a backward's forward has its own tile.
-TEST(V2Cuda, TheOpenConfigIsFilledIn) {
+TEST_F(V2Cuda, TheOpenConfigIsFilledIn) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     for (const i64 head_dim : {24, 64, 80, 128, 160, 256}) {
       for (const char* mask : {"none", "causal"}) {
@@ -120,7 +96,7 @@ TEST(V2Cuda, TheOpenConfigIsFilledIn) {
 }
 
 // Chips with less shared memory get other tiles, down to what no tile fits.
-TEST(V2Cuda, OtherChipsGetTilesThatFitThem) {
+TEST_F(V2Cuda, OtherChipsGetTilesThatFitThem) {
   for (const i64 head_dim : {64, 128, 256}) {
     for (const Pass pass : {Pass::fwd, Pass::bwd}) {
       EXPECT_EQ(
@@ -135,7 +111,7 @@ TEST(V2Cuda, OtherChipsGetTilesThatFitThem) {
   EXPECT_EQ(block_m("sm_80"), 32);
 }
 
-TEST(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
+TEST_F(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
   for (const char* mask : {"none", "causal"}) {
     Problem problem = make_problem(Pass::fwdbwd, 64);
     problem.mask = parse_mask(mask);
@@ -160,7 +136,7 @@ TEST(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
 
 // delta, sums of dQ for whole tiles, what lse does not hold, turns; linear in the rows, whatever
 // the keys.
-TEST(V2Cuda, WorkspaceIsLinearInTheRows) {
+TEST_F(V2Cuda, WorkspaceIsLinearInTheRows) {
   Problem problem = make_problem(Pass::bwd, 64);
   const Config open = default_config(kCuda), ordered = config_of({{"deterministic", 1}});
   const auto bytes = [&](const Config& config) {
@@ -179,7 +155,7 @@ TEST(V2Cuda, WorkspaceIsLinearInTheRows) {
   EXPECT_EQ(kCuda.saved_bytes(problem, open), 0U);
 }
 
-TEST(V2Cuda, APatternAddsTheClassesOfItsTiles) {
+TEST_F(V2Cuda, APatternAddsTheClassesOfItsTiles) {
   Problem problem = make_problem(Pass::fwd, 64);
   problem.mask = parse_mask("blocks:butterfly:64x64");
   const Config config = config_of({{"block_m", 128}, {"block_n", 64}});
@@ -188,7 +164,7 @@ TEST(V2Cuda, APatternAddsTheClassesOfItsTiles) {
 }
 
 // As many as are compiled for all random problems of a pass (harness/verify/draw.h).
-TEST(V2Cuda, FewUnitsServeAllProblems) {
+TEST_F(V2Cuda, FewUnitsServeAllProblems) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     std::set<std::string> names;
     for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
@@ -207,31 +183,6 @@ TEST(V2Cuda, FewUnitsServeAllProblems) {
     }
     EXPECT_LE(names.size(), 24U);
   }
-}
-
-class V2CudaCompiles : public cuda::CompilerTest {
- protected:
-  static void expect_clean(const KernelUnit& unit, const char* arch) {
-    const Compilation made = cuda::compile(unit, arch).compilation;
-    EXPECT_EQ(made.error, "") << unit.name << " for " << arch;
-    for (const CompiledEntry& entry : made.entries) {
-      EXPECT_EQ(entry.spill_store_bytes + entry.spill_load_bytes, 0) << unit.name;
-    }
-  }
-};
-
-// The tiles that are taken by default must not spill; a few of the others stand for all.
-TEST_F(V2CudaCompiles, WithoutSpillsInDefaultTiles) {
-  for (const char* arch : {"sm_80", "sm_90a"}) {
-    for (const i64 head_dim : {64, 128, 256}) {
-      for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-        const Problem problem = make_problem(pass, head_dim);
-        const auto units = kCuda.units(problem, default_config(kCuda), device_of_arch(arch));
-        for (const KernelUnit& unit : units) expect_clean(unit, arch);
-      }
-    }
-  }
-  expect_clean(cuda::tile_classes_unit(), "sm_90a");
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+// What tests of a kernel for GPUs ask where there is no GPU: its configs, and what it refuses.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "kernels/api/compiler.h"
+#include "kernels/api/implementation.h"
+#include "kernels/shared/base.h"
+
+namespace attnlab::cuda {
+
+inline Device hopper() { return device_of_arch("sm_90a"); }
+
+// Heads and lengths of which none is a whole number of tiles; two query heads share a K/V head.
+inline Problem problem_of_300(Pass pass, i64 head_dim) {
+  return {.pass = pass,
+          .dtype = Dtype::f16,
+          .batch = 2,
+          .num_heads_q = 4,
+          .num_heads_kv = 2,
+          .seqlen_q = 300,
+          .seqlen_k = 300,
+          .head_dim = head_dim};
+}
+
+template <const Implementation& kKernel>
+struct TestedKernel {
+  static Config config_of(std::initializer_list<std::pair<const char*, i64>> values) {
+    Config config = default_config(kKernel);
+    for (const auto& [name, value] : values) config.set(name, value);
+    return config;
+  }
+
+  static std::string reason(const Problem& problem, const Config& config,
+                            const Device& device = hopper()) {
+    return kKernel.unsupported(problem, config, device);
+  }
+
+  static void expect_reason(const Problem& problem, const Config& config,
+                            const std::string& words) {
+    const std::string why = reason(problem, config);
+    EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
+  }
+};
+
+}  // namespace attnlab::cuda

@@ -1,0 +1,116 @@
+// v3 on a GPU, as far as no GPU is needed: what it refuses and what it chooses, its memory, its
+// units. tests/cuda_tiles_test.cpp holds the choices to the masks, cuda_traffic_test.cpp the
+// traffic.
+#include "kernels/v3/cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "kernels/cuda/test_kernel.h"
+#include "kernels/v3/cuda_tiles.h"
+
+namespace attnlab::v3 {
+namespace {
+
+using cuda::hopper;
+
+Problem make_problem(i64 head_dim) { return cuda::problem_of_300(Pass::fwd, head_dim); }
+
+class V3Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {};
+
+TEST_F(V3Cuda, RunsEveryHeadDimOfWholeChunks) {
+  for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const double dropout : {0.0, 0.1}) {
+      Problem problem = make_problem(head_dim);
+      problem.dropout = dropout;
+      EXPECT_EQ(reason(problem, default_config(kCuda)), "") << problem.id();
+    }
+  }
+}
+
+TEST_F(V3Cuda, RefusesWithAReason) {
+  const Config open = default_config(kCuda);
+  Problem problem = make_problem(64);
+  for (const char* arch : {"sm_80", "sm_89", "sm_100a", "sm_120a"}) {
+    EXPECT_NE(reason(problem, open, device_of_arch(arch)).find("9.0"), std::string::npos) << arch;
+  }
+  expect_reason(make_problem(68), open, "multiple of 8");
+  expect_reason(make_problem(264), open, "above 256");
+  problem.dtype = Dtype::f32;
+  expect_reason(problem, open, "f16 or bf16");
+  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
+    problem = make_problem(64);
+    problem.pass = pass;
+    expect_reason(problem, open, "no backward");
+  }
+}
+
+TEST_F(V3Cuda, SaysWhyATileDoesNotFit) {
+  const Problem problem = make_problem(128);
+  EXPECT_EQ(reason(problem, config_of({{"consumers", 2}, {"block_n", 96}, {"stages", 2}})), "");
+  expect_reason(problem, config_of({{"consumers", 1}, {"ping_pong", 1}}), "nobody to take turns");
+  expect_reason(problem, config_of({{"block_m", 96}}), "64, 128 or 192");
+  expect_reason(problem, config_of({{"block_n", 72}}), "multiple of 16");
+  expect_reason(problem, config_of({{"consumers", 2}, {"block_n", 128}, {"stages", 4}}),
+                "shared memory");
+  expect_reason(problem, config_of({{"consumers", 3}, {"block_n", 128}, {"stages", 1}}),
+                "registers a thread");
+}
+
+// What is chosen is what the same values asked for give.
+TEST_F(V3Cuda, TheOpenConfigIsFilledIn) {
+  for (const i64 head_dim : {24, 64, 80, 128, 192, 256}) {
+    for (const char* mask : {"none", "causal", "window:100:0", "blocks:butterfly:64x64"}) {
+      Problem problem = make_problem(head_dim);
+      problem.seqlen_q = problem.seqlen_k = 512;
+      problem.mask = parse_mask(mask);
+      const Config open = default_config(kCuda);
+      const Config filled = kCuda.resolved(problem, open, hopper());
+      EXPECT_GT(filled.get("block_m") * filled.get("block_n"), 0);
+      EXPECT_EQ(kCuda.resolved(problem, filled, hopper()), filled);
+      EXPECT_EQ(reason(problem, filled), "");
+      EXPECT_EQ(kCuda.units(problem, filled, hopper()).front().source,
+                kCuda.units(problem, open, hopper()).front().source)
+          << problem.id();
+    }
+  }
+}
+
+// Of a mask that makes work items unequal, who is next; of a pattern, a byte more a tile.
+TEST_F(V3Cuda, OnlyUnevenWorkAndPatternsNeedAWorkspace) {
+  Problem problem = make_problem(64);
+  problem.seqlen_q = problem.seqlen_k = 512;
+  const auto bytes = [&](const char* mask) {
+    problem.mask = parse_mask(mask);
+    return kCuda.workspace_bytes(problem, default_config(kCuda), hopper());
+  };
+  EXPECT_EQ(bytes("none"), 0U);
+  EXPECT_EQ(bytes("causal"), 256U);
+  EXPECT_GT(bytes("blocks:butterfly:64x64"), 0U);
+  EXPECT_EQ(kCuda.saved_bytes(problem, default_config(kCuda)), 0U);
+}
+
+TEST_F(V3Cuda, FewUnitsServeAllProblems) {
+  std::set<std::string> names;
+  for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      for (const double dropout : {0.0, 0.1}) {
+        Problem problem = make_problem(head_dim);
+        problem.dtype = dtype;
+        problem.dropout = dropout;
+        for (const char* mask : {"none", "causal", "window:3:4", "padding"}) {
+          problem.mask = parse_mask(mask);
+          for (const KernelUnit& unit : kCuda.units(problem, default_config(kCuda), hopper())) {
+            names.insert(unit.name);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_LE(names.size(), 48U);
+}
+
+}  // namespace
+}  // namespace attnlab::v3

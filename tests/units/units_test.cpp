@@ -1,0 +1,160 @@
+// What NVRTC makes of the units of every kernel for GPUs, with default tiles: no GPU is needed.
+// Every pair of what decides a unit is compiled; ATTNLAB_ALL_UNITS=1 takes the whole product
+// (scripts/compile_all.sh).
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/api/arch.h"
+#include "kernels/api/compiler.h"
+#include "kernels/api/registry.h"
+#include "kernels/cuda/jit.h"
+#include "kernels/cuda/test_support.h"
+#include "tests/paths.h"
+#include "tests/units/pairwise.h"
+
+namespace attnlab {
+namespace {
+
+// What spills all the same, of all units whose names begin so: what a thread stores and loads
+// because its registers do not suffice. Such a unit is refused on the arch
+// (KernelUnit::must_be_clean).
+struct KnownSpill {
+  const char* unit;
+  const char* entry;
+  const char* arch;
+  std::int64_t bytes;
+};
+
+constexpr KnownSpill kKnownSpills[] = {
+    {"v2-forward-f16-d64-128x128-w4-s1", "forward", "sm_120a", 32},
+    {"v2-backward-f16-", "prepare_rows", "sm_120a", 352},
+};
+
+std::int64_t known_spill(const KernelUnit& unit, const std::string& entry, const char* arch) {
+  for (const KnownSpill& known : kKnownSpills) {
+    if (unit.name.starts_with(known.unit) && entry == known.entry &&
+        std::string(arch) == known.arch) {
+      return known.bytes;
+    }
+  }
+  return 0;
+}
+
+struct Point {
+  const Implementation* kernel = nullptr;
+  const char* arch = "";
+  std::string name;  // of the test
+  Problem problem;
+};
+
+void PrintTo(const Point& point, std::ostream* out) { *out << point.name; }  // in ctest's names
+
+struct MaskOfPoint {
+  const char* name;
+  const char* mask;
+};
+
+constexpr MaskOfPoint kMasks[] = {{"full", "none"},
+                                  {"causal", "causal"},
+                                  {"left", "window:100:0"},
+                                  {"blocks128", "blocks:butterfly:128x128"},
+                                  {"blocks64", "blocks:butterfly:64x64"},
+                                  {"blocks32", "blocks:butterfly:32x32"}};
+
+// All that some kernel supports, and each one as numbers. Kernel, pass and dropout are one number,
+// so that each three of them meet every head_dim and every arch: they decide the tile.
+std::pair<std::vector<Point>, PairwiseTable> product() {
+  std::vector<Point> points;
+  PairwiseTable table;
+  int number = -1;
+  for (const Implementation* kernel : builtin_registry().all()) {
+    if (kernel->units == nullptr) continue;
+    ++number;
+    for (const Arch& arch : known_archs()) {
+      const Device device = device_of_arch(arch.name);
+      for (const int head_dim : {24, 64, 96, 128, 192, 256}) {
+        for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32}) {
+          for (const double dropout : {0.0, 0.1}) {
+            for (const MaskOfPoint& mask : kMasks) {
+              for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+                const Problem problem = {.pass = pass,
+                                         .dtype = dtype,
+                                         .batch = 2,
+                                         .num_heads_q = 4,
+                                         .num_heads_kv = 2,
+                                         .seqlen_q = 512,
+                                         .seqlen_k = 512,
+                                         .head_dim = head_dim,
+                                         .mask = parse_mask(mask.mask),
+                                         .dropout = dropout};
+                if (!kernel->unsupported(problem, default_config(*kernel), device).empty()) {
+                  continue;
+                }
+                const std::string name = std::string(kernel->name) + "_" + arch.name + "_d" +
+                                         std::to_string(head_dim) + "_" + to_string(dtype) +
+                                         (dropout > 0.0 ? "_dropout_" : "_") + mask.name + "_" +
+                                         to_string(pass);
+                points.push_back({kernel, arch.name, name, problem});
+                const int tiles = 4 * number + 2 * static_cast<int>(pass) + (dropout > 0.0 ? 1 : 0);
+                table.push_back({tiles, arch.compute_capability, head_dim, static_cast<int>(dtype),
+                                 static_cast<int>(&mask - kMasks)});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return {points, table};
+}
+
+std::vector<Point> points_to_compile() {
+  auto [points, table] = product();
+  if (std::getenv("ATTNLAB_ALL_UNITS") != nullptr) return points;
+  std::vector<Point> some;
+  for (const std::size_t row : pairwise_rows(table)) some.push_back(points[row]);
+  return some;
+}
+
+// Units come from a cache that all points share and that stays: few are of one point alone.
+class CompiledUnits : public testing::TestWithParam<Point> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = cuda::no_compiler(); !why.empty()) GTEST_SKIP() << why;
+    set_compiler({.cache_folder = in_build("compile_test_cache")});
+  }
+  void TearDown() override { set_compiler({}); }
+};
+
+TEST_P(CompiledUnits, SpillNothingAndFit) {
+  const auto& [kernel, arch, name, problem] = GetParam();
+  const std::vector<KernelUnit> units =
+      kernel->units(problem, default_config(*kernel), device_of_arch(arch));
+  EXPECT_FALSE(units.empty());
+  for (const KernelUnit& unit : units) {
+    SCOPED_TRACE(unit.name + " for " + arch);
+    const Compilation made = cuda::compile(unit, arch).compilation;
+    ASSERT_EQ(made.entries.size(), unit.entries.size()) << made.error;
+    bool is_clean = true;
+    for (const CompiledEntry& entry : made.entries) {
+      SCOPED_TRACE(entry.entry.name);
+      const std::int64_t spilled = entry.spill_store_bytes + entry.spill_load_bytes;
+      EXPECT_EQ(spilled, known_spill(unit, entry.entry.name, arch));
+      EXPECT_GE(entry.blocks_per_multiprocessor, 1);
+      is_clean = is_clean && spilled == 0;
+    }
+    EXPECT_TRUE(made.error.empty() || !is_clean) << made.error;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, CompiledUnits, testing::ValuesIn(points_to_compile()),
+                         [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace attnlab
