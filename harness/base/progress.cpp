@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "harness/base/output.h"
 #include "harness/base/page.h"
@@ -31,11 +32,12 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* stream, double total_weight)
+Progress::Progress(std::FILE* stream, double total_weight, Clock now)
     : stream_(stream),
       terminal_(isatty(fileno(stream)) == 1),
       total_(total_weight),
-      start_(std::chrono::steady_clock::now()) {}
+      now_(std::move(now)),
+      start_(now_()) {}
 
 Progress::~Progress() { finish(); }
 
@@ -83,15 +85,14 @@ double Progress::share_done() const {
 // Percent and time left, from the weight that is done.
 std::string Progress::status() const {
   const double share = share_done();
-  const double elapsed =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double elapsed = std::chrono::duration<double>(now_() - start_).count();
   const std::string left =
       share >= kLeastShare ? time_text(elapsed / share * (1.0 - share)) : "-:--";
   return fmt::format("{:3.0f}%  {} left", std::floor(100.0 * share), left);
 }
 
 void Progress::draw(Draw when) {
-  const auto now = std::chrono::steady_clock::now();
+  const Time now = now_();
   if (!terminal_ || (when == Draw::if_due && now - last_draw_ < kRedrawInterval)) return;
   last_draw_ = now;
   const int filled = static_cast<int>(share_done() * kBarWidth);

@@ -4,15 +4,20 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 namespace attnlab {
 
 class Progress {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Clock = std::function<Time()>;
+
   // total_weight: the sum of what all points will report to advance(); the weights are estimates of
   // their cost (multiply-adds, say), so that the time left is fair when sizes differ.
-  Progress(std::FILE* stream, double total_weight);
+  // `now` is the time that passes.
+  Progress(std::FILE* stream, double total_weight, Clock now = std::chrono::steady_clock::now);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -39,7 +44,8 @@ class Progress {
   int points_ = 0;      // points that have begun
   bool drawn_ = false;  // a bar stands on the terminal's current line
   std::string what_, phase_;
-  std::chrono::steady_clock::time_point start_, last_draw_;
+  Clock now_;
+  Time start_, last_draw_;
 };
 
 }  // namespace attnlab
