@@ -183,6 +183,26 @@ class OutputWatchTest : public testing::Test {
 
 constexpr const char* kSample = "a timed sample left ";
 constexpr const char* kBetween = "an untimed launch between samples left ";
+constexpr const char* kEither = " left ";
+
+// Launches that write nothing, or half, where they are among those meant.
+template <class IsMeant>
+Fault skip_if(const IsMeant& is_meant) {
+  return [is_meant](Launch& launch) {
+    if (is_meant(launch)) launch.skip();
+  };
+}
+template <class IsMeant>
+Fault halve_if(const IsMeant& is_meant) {
+  return [is_meant](Launch& launch) {
+    if (is_meant(launch)) launch.skip_half();
+  };
+}
+
+bool is_after_many(const Launch& launch) { return launch.number > 60; }
+bool follows_onto_the_same(const Launch& launch) { return launch.to == launch.before_to; }
+bool finds_no_nan(const Launch& launch) { return launch.number > 1 && !launch.holds_nan(); }
+bool finds_nan(const Launch& launch) { return launch.number > 1 && launch.holds_nan(); }
 
 TEST_F(OutputWatchTest, ARightKernelIsTimedAndTheRecordSaysWhatWasSeen) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
@@ -240,88 +260,34 @@ TEST_F(OutputWatchTest, WithoutMemoryThereIsOneSetAndItIsWatched) {
   EXPECT_EQ(checks.samples, kSamples);
   EXPECT_EQ(checks.launches, 2 * kSamples);
   EXPECT_PRED2(contains, checks.reason, "a second set of outputs needs ");
-  expect_caught(
-      "nothing after the 60th launch",
-      [](Launch& launch) {
-        if (launch.number > 60) launch.skip();
-      },
-      " left ");
-  expect_caught(
-      "nothing where no NaN is",
-      [](Launch& launch) {
-        if (launch.number > 1 && !launch.holds_nan()) launch.skip();
-      },
-      kBetween);
+  expect_caught("nothing after the 60th launch", skip_if(is_after_many), kEither);
+  expect_caught("nothing where no NaN is", skip_if(finds_no_nan), kBetween);
 }
 
 TEST_F(OutputWatchTest, LaunchesThatDoNothingAreSeen) {
-  expect_caught(
-      "nothing after the 60th launch",
-      [](Launch& launch) {
-        if (launch.number > 60) launch.skip();
-      },
-      " left ");
-  expect_caught(
-      "nothing in every other launch",
-      [](Launch& launch) {
-        if (launch.number % 2 == 0) launch.skip();
-      },
-      kBetween);
+  expect_caught("nothing after the 60th launch", skip_if(is_after_many), kEither);
+  expect_caught("nothing in every other launch",
+                skip_if([](const Launch& launch) { return launch.number % 2 == 0; }), kBetween);
   for (int period = 2; period < 8; ++period) {
-    expect_caught(
-        "nothing but in one launch of some",
-        [&](Launch& launch) {
-          if (launch.number % period != 1) launch.skip();
-        },
-        " left ");
+    expect_caught("nothing but in one launch of some",
+                  skip_if([=](const Launch& launch) { return launch.number % period != 1; }),
+                  kEither);
   }
-  expect_caught(
-      "nothing in one of some launches",
-      [](Launch& launch) {
-        if (launch.number % 3 == 0) launch.skip();
-      },
-      kBetween);
-  expect_caught(
-      "nothing on the outputs of the launch before",
-      [](Launch& launch) {
-        if (launch.to == launch.before_to) launch.skip();
-      },
-      kBetween);
-  expect_caught(
-      "nothing where no NaN is",
-      [](Launch& launch) {
-        if (launch.number > 1 && !launch.holds_nan()) launch.skip();
-      },
-      kBetween);
-  expect_caught(
-      "nothing where a NaN is",
-      [](Launch& launch) {
-        if (launch.number > 1 && launch.holds_nan()) launch.skip();
-      },
-      kSample);
+  expect_caught("nothing in one of some launches",
+                skip_if([](const Launch& launch) { return launch.number % 3 == 0; }), kBetween);
+  expect_caught("nothing on the outputs of the launch before", skip_if(follows_onto_the_same),
+                kBetween);
+  expect_caught("nothing where no NaN is", skip_if(finds_no_nan), kBetween);
+  expect_caught("nothing where a NaN is", skip_if(finds_nan), kSample);
 }
 
 TEST_F(OutputWatchTest, LaunchesThatDoHalfAreSeen) {
-  expect_caught(
-      "half when repeated on the same output",
-      [](Launch& launch) {
-        if (launch.to == launch.before_to) launch.skip_half();
-      },
-      kBetween);
+  expect_caught("half when repeated on the same output", halve_if(follows_onto_the_same), kBetween);
   for (const int most : {3, 5}) {
-    expect_caught(
-        "half after some launches in a row onto the same outputs",
-        [&](Launch& launch) {
-          if (launch.in_a_row > most) launch.skip_half();
-        },
-        kBetween);
+    expect_caught("half after some launches in a row onto the same outputs",
+                  halve_if([=](const Launch& launch) { return launch.in_a_row > most; }), kBetween);
   }
-  expect_caught(
-      "half after the 60th launch",
-      [](Launch& launch) {
-        if (launch.number > 60) launch.skip_half();
-      },
-      " left ");
+  expect_caught("half after the 60th launch", halve_if(is_after_many), kEither);
   expect_caught(
       "a row less from the third launch on",
       [](Launch& launch) {
@@ -361,7 +327,7 @@ TEST_F(OutputWatchTest, LaunchesOntoOtherOutputsAreSeen) {
       last[name] = std::exchange(piece.to, before);
     }
   };
-  expect_caught("writes where the launch before should have", late, " left ");
+  expect_caught("writes where the launch before should have", late, kEither);
 }
 
 TEST_F(OutputWatchTest, BackwardsAreWatchedToo) {
