@@ -33,7 +33,8 @@ struct KnownSpill {
 
 constexpr KnownSpill kKnownSpills[] = {
     {"v2-forward-f16-d64-128x128-w4-s1", "forward", "sm_120a", 32},
-    {"v2-backward-f16-", "prepare_rows", "sm_120a", 352},
+    {"v2-forward-bf16-d64-128x128-w4-s1", "forward", "sm_120a", 32},
+    {"v2-backward-", "prepare_rows", "sm_120a", 352},
 };
 
 std::int64_t known_spill(const KernelUnit& unit, const std::string& entry, const char* arch) {
