@@ -4,9 +4,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <ostream>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -34,6 +38,20 @@ struct ReferenceCase {
 };
 
 void PrintTo(const ReferenceCase& what, std::ostream* stream) { *stream << what.name; }
+
+// The kernels of the reference. The table of mutants names a file: a text of them that is wrong,
+// which this test alone takes, so nothing that a user can set makes a judge wrong.
+KernelUnit unit_under_test() {
+  KernelUnit unit = reference::device_reference_unit();
+  const char* const file = std::getenv("ATTNLAB_TEST_DEVICE_REFERENCE");
+  if (file == nullptr) return unit;
+  const std::string include = "#include \"reference/device_kernels.cuh\"\n";
+  std::ifstream stream(file);
+  std::ostringstream text;
+  if (!(text << stream.rdbuf())) throw std::runtime_error(std::string(file) + " is not readable");
+  unit.source.replace(unit.source.find(include), include.size(), text.str());
+  return unit;
+}
 
 // The same output in memory of the process and of the device.
 class OutputPair {
@@ -74,7 +92,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
     if (IsSkipped()) return;
     problem_ = GetParam().problem;
     problem_.lengths = make_lengths(problem_);
-    calculator_ = make_calculator(gpu(), reference::device_reference_unit());
+    calculator_ = make_calculator(gpu(), unit_under_test());
     arena_ = std::make_unique<Arena>(runtime());
     inputs_ = std::make_unique<Inputs>(*arena_, problem_, InputKind::normal, 7, 2);
     const Products products = GetParam().products;
@@ -199,7 +217,7 @@ void DeviceReferenceTest::expect_the_weights() {
     // The twins' sums have other orders, so their errors are alike, not the same.
     EXPECT_NEAR(got[i].bound, want[i].bound, 0.25 * want[i].bound);
     if (want[i].rms_to_twin && problem_.dtype != Dtype::f32) {
-      EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.2 * *want[i].rms_to_twin);
+      EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.05 * *want[i].rms_to_twin);
     }
   }
 }
@@ -241,7 +259,9 @@ void DeviceReferenceTest::expect_refusals() {
     EXPECT_EQ(got.message.substr(0, got.message.find(": got")),
               want.message.substr(0, want.message.find(": got")));
     fault.output->set(at, std::nan(""));
-    EXPECT_FALSE(failed(judge_on_device()).pass);
+    const Verdict got_nan = failed(judge_on_device()), want_nan = failed(judge_by_oracle());
+    EXPECT_FALSE(got_nan.pass);
+    EXPECT_EQ(got_nan.max_abs, want_nan.max_abs);
   }
 }
 
@@ -269,6 +289,16 @@ Problem problem_of(Pass pass, Dtype dtype, const char* mask, Layout layout = Lay
   return problem;
 }
 
+// More keys than a block has threads, more columns than a warp has lanes.
+Problem wide_problem() {
+  Problem problem = problem_of(Pass::fwdbwd, Dtype::bf16, "causal");
+  problem.batch = 1;
+  problem.seqlen_q = 5;
+  problem.seqlen_k = 300;
+  problem.head_dim = 40;
+  return problem;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Every, DeviceReferenceTest,
     testing::Values(
@@ -285,6 +315,7 @@ INSTANTIATE_TEST_SUITE_P(
                       problem_of(Pass::fwdbwd, Dtype::f16, "window:-1:3", Layout::bshd, 0.5)},
         ReferenceCase{"fwdbwd_f16_pattern",
                       problem_of(Pass::fwdbwd, Dtype::f16, "blocks:local:1:16x16")},
+        ReferenceCase{"fwdbwd_bf16_wide", wide_problem()},
         ReferenceCase{"fwdbwd_tf32", problem_of(Pass::fwdbwd, Dtype::f32, "causal"),
                       Products::tf32}),
     [](const auto& instance) { return std::string(instance.param.name); });

@@ -6,8 +6,9 @@ make it so (in `file` the text `find`, which must be there exactly once, becomes
 stands for lines). On a CPU the build makes of each a program of its own: the verifier, and a
 library in which that kernel is wrong. On a GPU one program serves all: it hands the compiler a copy
 of the kernels' texts with the edit. One that is a `race` may come to nothing on a real GPU, which
-is in time; the emulated one (tests/emulator) must catch it. `run` lets every one be judged and
-prints who was caught by what.
+is in time; the emulated one (tests/emulator) must catch it. Those of `device_reference` are wrong
+judges, and the oracle judges them. `run` lets every one be judged and prints who was caught by
+what.
 
   mutants.py plan                       the CMake calls that build the programs
   mutants.py apply NAME --output DIR    the mutant's sources, under DIR; with --backend cuda a tree
@@ -38,6 +39,13 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KERNELS = ("naive", "minimal", "v1", "v2", "v3")
+
+# The reference on a device is no kernel that the verifier judges: the oracle does, in a test of its
+# own, which takes a text of this file in place of the one that is built in.
+DEVICE_REFERENCE = "device_reference"
+DEVICE_REFERENCE_FILE = "reference/device_kernels.cuh"
+DEVICE_REFERENCE_TEST = "*DeviceReferenceTest.*"
+JUDGED = (*KERNELS, DEVICE_REFERENCE)
 BACKENDS = ("cpu", "cuda")
 
 # Headers that the oracle includes: with a fault in one of them it would agree with the kernel.
@@ -87,7 +95,7 @@ def load():
             raise Wrong(f"mutant {name}: a name is made of small letters, digits and _")
         if name in (other.name for other in mutants):
             raise Wrong(f"mutant {name}: there are two of this name")
-        if entry["kernel"] not in KERNELS:
+        if entry["kernel"] not in JUDGED:
             raise Wrong(f"mutant {name}: no kernel '{entry['kernel']}'")
         edits = {}
         for backend, changes in entry["edits"].items():
@@ -151,6 +159,10 @@ def units_of(mutant):
 
 def check_compiler_sees(mutant):
     """NVRTC gets what the kernel's .cuh files include, and nothing else."""
+    if mutant.kernel == DEVICE_REFERENCE:
+        if edited_files(mutant, "cuda") != [DEVICE_REFERENCE_FILE]:
+            raise Wrong(f"mutant {mutant.name}: edits more than {DEVICE_REFERENCE_FILE}")
+        return
     device_code = (ROOT / "kernels" / mutant.kernel).glob("*.cuh")
     seen = {path.relative_to(ROOT).as_posix() for path in device_code}
     for path in sorted(seen):
@@ -196,7 +208,8 @@ def write(mutant, backend, output):
     """What makes the mutant: for a CPU its own files, for a GPU a tree for --kernel-sources."""
     if backend == "cuda":
         check_compiler_sees(mutant)
-        copy_kernels(output)
+        if mutant.kernel != DEVICE_REFERENCE:
+            copy_kernels(output)
     apply(mutant, backend, output)
 
 
@@ -233,6 +246,8 @@ def check(arguments):
         for mutant in mutants:  # all of them before the first is compiled, which takes long
             write(mutant, arguments.backend, outputs[mutant.name])
         if arguments.backend == "cuda" and arguments.attnlab:
+            # Those of the reference are compiled where they are judged: no verb compiles them.
+            mutants = [mutant for mutant in mutants if mutant.kernel in KERNELS]
 
             def compiled(mutant):
                 cache = arguments.cache or folder
@@ -240,8 +255,8 @@ def check(arguments):
 
             with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
                 for mutant, units in zip(mutants, pool.map(compiled, mutants)):
-                    print(f"{mutant.name:<32} {mutant.kernel:<8} {units} units compile")
-    print(f"{len(mutants)} mutants: every edit fits its source")
+                    print(f"{mutant.name:<32} {mutant.kernel:<16} {units} units compile")
+    print(f"{len(outputs)} mutants: every edit fits its source")
     return 0
 
 
@@ -358,9 +373,44 @@ def judge(program, kernel, backend, every_step, environment=None):
     return judged
 
 
+# What a test of GoogleTest says of an expectation that it found wrong.
+EXPECTATION = re.compile(
+    r": Failure\n(?:The difference between |Expected equality of these values:\s+|Value of: )"
+    r"\*?(?:\w+(?:\[i\])?\.)?(?P<what>\w+).*?(?=\n\n|: Failure\n|\Z)",
+    flags=re.DOTALL,
+)
+
+
+def judge_reference(program, environment):
+    """Runs the test that compares the reference on a device with the oracle."""
+    if not program.is_file():
+        raise Wrong(f"{program} is not built: build the target gpu_test, or all")
+    command = [program, f"--gtest_filter={DEVICE_REFERENCE_TEST}", "--gtest_fail_fast"]
+    judged, start = Judged([]), time.monotonic()
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    judged.seconds = time.monotonic() - start
+    judged.passed = done.stdout.count("[       OK ]")
+    if done.returncode == 0:
+        skipped = re.search(r": Skipped\n(.+)", done.stdout)
+        if skipped:
+            raise Unavailable(skipped[1])
+        return judged
+    # Only a comparison that came out wrong catches: not a text that does not compile.
+    case = re.search(r"^\[  FAILED  \] \S+/(\w+)", done.stdout, flags=re.MULTILINE)
+    wrong = EXPECTATION.search(done.stdout)
+    if case is None or wrong is None:
+        raise Wrong(f"the test of the device reference compared nothing\n{done.stdout[-3000:]}")
+    traced = re.search(r"Google Test trace:\n[^\n]*: (\w+)$", wrong[0], flags=re.MULTILINE)
+    by = f"{wrong['what']} of {traced[1]}" if traced else wrong["what"]
+    judged.caught.append(Caught("agreement with the oracle", case[1], by, wrong[0]))
+    return judged
+
+
 # Printing.
 
-COLUMNS = "{:<32} {:<7} {:>5}  {}"
+COLUMNS = "{:<32} {:<16} {:>5}  {}"
 
 
 def print_indented(sentence):
@@ -440,8 +490,13 @@ def judge_mutant(mutant, kernel, arguments, folder):
     kernels = pathlib.Path(folder) / f"{kernel}-{name}"
     if mutant:
         write(mutant, "cuda", kernels)
-    else:
+    elif kernel != DEVICE_REFERENCE:
         copy_kernels(kernels)
+    if kernel == DEVICE_REFERENCE:
+        text = {"ATTNLAB_TEST_DEVICE_REFERENCE": str(kernels / DEVICE_REFERENCE_FILE)}
+        return judge_reference(
+            pathlib.Path(arguments.gpu_test), os.environ | (text if mutant else {})
+        )
     environment = os.environ | {
         "ATTNLAB_KERNEL_SOURCES": str(kernels),
         "XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache"),
@@ -461,7 +516,7 @@ def run(arguments):
         mutants = [mutant for mutant in mutants if mutant.kernel == arguments.kernel]
     if arguments.list:
         for mutant in mutants:
-            print(f"{mutant.name:<32} {mutant.kernel:<8} {mutant.what}")
+            print(f"{mutant.name:<32} {mutant.kernel:<16} {mutant.what}")
         return 0
 
     print_head()
@@ -474,7 +529,7 @@ def run(arguments):
         def judged(mutant, kernel):
             return judge_mutant(mutant, kernel, arguments, folder)
 
-        kernels = [kernel for kernel in KERNELS if any(m.kernel == kernel for m in mutants)]
+        kernels = [kernel for kernel in JUDGED if any(m.kernel == kernel for m in mutants)]
         controls = pool.map(lambda kernel: judged(None, kernel), kernels)
         judgements = pool.map(lambda mutant: judged(mutant, mutant.kernel), mutants)
         for kernel, result in zip(kernels, controls):
@@ -516,9 +571,10 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     running.add_argument("--build", metavar="DIR", required=True, help=argparse.SUPPRESS)
+    running.add_argument("--gpu-test", metavar="FILE", required=True, help=argparse.SUPPRESS)
     running.add_argument("--list", action="store_true", help="name the mutants and run none")
     running.add_argument("--only", metavar="NAME", help="this mutant alone")
-    running.add_argument("--kernel", choices=KERNELS, help="those of this kernel alone")
+    running.add_argument("--kernel", choices=JUDGED, help="those of this kernel alone")
     running.add_argument(
         "--every-step",
         action="store_true",
