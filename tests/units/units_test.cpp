@@ -22,8 +22,8 @@ namespace attnlab {
 namespace {
 
 // What spills all the same, of all units whose names begin so: what a thread stores and loads
-// because its registers do not suffice. Such a unit is refused on the arch
-// (KernelUnit::must_be_clean).
+// because its registers do not suffice, by NVRTC 13.0; other versions may need less. Such a unit is
+// refused on the arch (KernelUnit::must_be_clean).
 struct KnownSpill {
   const char* unit;
   const char* entry;
@@ -146,7 +146,7 @@ TEST_P(CompiledUnits, SpillNothingAndFit) {
     for (const CompiledEntry& entry : made.entries) {
       SCOPED_TRACE(entry.entry.name);
       const std::int64_t spilled = entry.spill_store_bytes + entry.spill_load_bytes;
-      EXPECT_EQ(spilled, known_spill(unit, entry.entry.name, arch));
+      EXPECT_LE(spilled, known_spill(unit, entry.entry.name, arch));
       EXPECT_GE(entry.blocks_per_multiprocessor, 1);
       is_clean = is_clean && spilled == 0;
     }
