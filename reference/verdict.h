@@ -18,7 +18,7 @@ struct Verdict {
   double bound = 0.0;         // what max_abs is held to (lse: of the row that has max_abs)
   std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices
   std::int64_t rows = 0;      // that the tensor has
-  double coverage = 0.0;      // their ratio; 1 where there are none
+  double coverage = 0.0;      // the ratio of both; 1 where there are no rows
   // How much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the tensor
   // and of its slices; above 1 one fails. lse: none.
   std::optional<double> row_share, slope_share, slice_slope_share;

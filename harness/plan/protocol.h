@@ -34,8 +34,8 @@ struct Protocol {
   CacheState cache = CacheState::hot;
   Regime regime = Regime::burst;
   double turn_seconds = 1.0;  // settled: 70 % of it load, then one sample
-  // What the oracle may spend on one case before it looks at samples; by default a second of all
-  // threads of the device's host.
+  // The oracle may spend so much on one case and then looks at samples. By default all threads of
+  // the device's host take a second for it.
   std::int64_t verify_multiply_adds = kOracleRate;
   bool operator==(const Protocol&) const = default;
 };

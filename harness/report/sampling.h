@@ -13,8 +13,8 @@ struct Sampled {
   std::string text;       // "512 of 16384 rows of dk"; of older records "3.1 % of the rows of dk"
 };
 
-// Of the tensor of which the smallest share was compared, before or after timing. None: all of all
-// outputs were compared, or nothing was.
+// Returns the tensor of which the smallest share was compared, before or after timing; none where
+// all outputs were compared whole, or nothing was.
 std::optional<Sampled> sampled_of(const RecordJson& record);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// What tests of a kernel for GPUs ask where there is no GPU: its configs, and what it refuses.
+// TestedKernel asks a kernel for GPUs for its configs and refusals, which needs no GPU.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What tests of maps of shared memory share: parts that must not meet, and whose maps there are.
+// Tests of shared-memory maps list the parts of a map, which must not overlap, for every config.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct SharedPart {
   i64 alignment = 1;
 };
 
-// Each part begins where it may, lies within `bytes` and meets no other.
+// Expects that each part is aligned, lies within `bytes` and overlaps no other.
 inline void expect_apart(std::vector<SharedPart> parts, i64 bytes) {
   std::erase_if(parts, [](const SharedPart& part) { return part.bytes == 0; });
   std::ranges::sort(parts, {}, &SharedPart::begin);

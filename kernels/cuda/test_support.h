@@ -1,4 +1,4 @@
-// What the tests of compiled kernels share: units, an empty cache.
+// Tests of compiled kernels share these units and an empty cache.
 #pragma once
 
 #include <gtest/gtest.h>
