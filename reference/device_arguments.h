@@ -168,4 +168,12 @@ struct CompareArguments {
   RowStatistics* statistics = nullptr;  // (rows)
 };
 
+// How many elements are NaN, by the warp that found them.
+struct NanArguments {
+  const void* tensor = nullptr;
+  Stored stored = Stored::f32;
+  i64 elements = 0;
+  i64* found = nullptr;  // (warps of the grid)
+};
+
 }  // namespace attnlab::reference::device

@@ -381,4 +381,18 @@ __device__ inline void compare(const CompareArguments& of) {
   if (lane == 0) of.statistics[row] = all;
 }
 
+__device__ inline void count_nan(const NanArguments& of) {
+  const i64 warp = static_cast<i64>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+  const i64 stride = static_cast<i64>(gridDim.x) * kThreads;
+  i64 found = 0;
+  for (i64 i = warp * kWarp + threadIdx.x % kWarp; i < of.elements; i += stride) {
+    const float value = load(of.tensor, of.stored, i);
+    found += value != value ? 1 : 0;
+  }
+  for (i32 lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    found += __shfl_xor_sync(0xFFFFFFFFu, found, lanes);
+  }
+  if (threadIdx.x % kWarp == 0) of.found[warp] = found;
+}
+
 }  // namespace attnlab::reference::device

@@ -10,6 +10,7 @@
 
 #include "reference/comparison.h"
 #include "reference/mask.h"
+#include "reference/nan_scan.h"
 #include "reference/rounding.h"
 #include "reference/tolerance.h"
 
@@ -18,7 +19,11 @@ namespace {
 
 using device::DeltaForm;
 
-constexpr std::int64_t kRowsOfBlock = 8;  // of device::compare(), a warp each
+constexpr std::int64_t kWarpsOfBlock = 8;             // of device_kernels.cuh
+constexpr std::int64_t kRowsOfBlock = kWarpsOfBlock;  // of device::compare(), a warp each
+// Of device::count_nan(): what a warp looks at, until the device has enough blocks.
+constexpr std::int64_t kElementsOfNanWarp = 256;
+constexpr std::int64_t kMostNanBlocks = 1024;
 
 Errors errors(const device::ErrorSums& sums) {
   return {.largest = sums.largest, .sum = sums.sum, .sum_of_squares = sums.sum_of_squares};
@@ -144,29 +149,52 @@ void DeviceReference::read_rows() {
   }
 }
 
-std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensors& outputs,
-                                            const Tensors& host) {
+std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensors& outputs) {
   std::vector<Verdict> verdicts;
-  const auto judge_one = [&](const Output& output, const void* data, const DeviceExpected& expected,
+  const auto judge_one = [&](const Output& output, const DeviceExpected& expected,
                              device::DeltaForm delta_form, double scale) {
     const auto rows = compare(problem, output.side, expected,
-                              has_delta_ ? delta_form : DeltaForm::none, scale, data);
+                              has_delta_ ? delta_form : DeltaForm::none, scale, output.data);
     verdicts.push_back(
         judge_comparison(problem, rows_.products, output, join(output.side, rows), rows.size()));
+    fail_of_nan(verdicts.back(), problem, find_nan(problem, output));
   };
   const double scale = problem.scale();
   if (problem.pass != Pass::bwd) {
-    judge_one({.name = "o", .data = host.o}, outputs.o, expected_.o, DeltaForm::none, 1.0);
-    if (host.lse != nullptr) verdicts.push_back(judge_lse(problem, host.lse, rows_));
+    judge_one({.name = "o", .data = outputs.o}, expected_.o, DeltaForm::none, 1.0);
+    if (outputs.lse != nullptr) {
+      std::vector<float> lse(static_cast<std::size_t>(problem.elements_lse()));
+      runtime_.read(lse.data(), outputs.lse, lse.size() * sizeof(float));
+      verdicts.push_back(judge_lse(problem, lse.data(), rows_));
+    }
   }
   if (problem.pass == Pass::fwd) return verdicts;
-  judge_one({.name = "dq", .data = host.dq}, outputs.dq, expected_.dq, DeltaForm::signed_sum,
-            scale);
-  judge_one({.name = "dk", .data = host.dk, .side = Side::key}, outputs.dk, expected_.dk,
+  judge_one({.name = "dq", .data = outputs.dq}, expected_.dq, DeltaForm::signed_sum, scale);
+  judge_one({.name = "dk", .data = outputs.dk, .side = Side::key}, expected_.dk,
             DeltaForm::sum_of_squares, scale);
-  judge_one({.name = "dv", .data = host.dv, .side = Side::key}, outputs.dv, expected_.dv,
-            DeltaForm::none, 1.0);
+  judge_one({.name = "dv", .data = outputs.dv, .side = Side::key}, expected_.dv, DeltaForm::none,
+            1.0);
   return verdicts;
+}
+
+// Of all of the output, whatever the groups. It is brought here only to say where they are.
+std::string DeviceReference::find_nan(const Problem& problem, const Output& output) {
+  const std::int64_t elements =
+      output.side == Side::query ? problem.elements_q() : problem.elements_k();
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>(elements / (kWarpsOfBlock * kElementsOfNanWarp), 1, kMostNanBlocks);
+  const DeviceArray<i64> found(runtime_, blocks * kWarpsOfBlock);
+  const device::NanArguments arguments = {.tensor = output.data,
+                                          .stored = stored_as(problem.dtype),
+                                          .elements = elements,
+                                          .found = found.get()};
+  calculator_.launch("count_nan", static_cast<std::uint64_t>(blocks), &arguments);
+  if (std::ranges::all_of(found.read(), [](i64 of_warp) { return of_warp == 0; })) {
+    return "";
+  }
+  std::vector<std::byte> copy(static_cast<std::size_t>(elements * size_bytes(problem.dtype)));
+  runtime_.read(copy.data(), output.data, copy.size());
+  return reference::find_nan(problem, output.name, output.side, copy.data());
 }
 
 // Of all rows (keys) of the groups, in their order.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/api/calculator.h"
@@ -14,6 +15,7 @@
 #include "reference/comparison.h"
 #include "reference/device_work.h"
 #include "reference/references.h"
+#include "reference/tolerance.h"
 #include "reference/verdict.h"
 
 namespace attnlab::reference {
@@ -41,9 +43,9 @@ class DeviceReference {
                   std::int64_t chunk_elements = kChunkElements);
 
   // As reference::judge() does with all rows and keys of the groups. `outputs` lie in memory of the
-  // runtime, `host` are the same outputs in that of the process. The problem is that of the
-  // references but for its layout, which is that of the outputs.
-  std::vector<Verdict> judge(const Problem& problem, const Tensors& outputs, const Tensors& host);
+  // runtime. The problem is that of the references but for its layout, which is that of the
+  // outputs.
+  std::vector<Verdict> judge(const Problem& problem, const Tensors& outputs);
 
   // What is expected of lse in all rows, and of which rows of which slices; the matrices are empty.
   const References& rows() const { return rows_; }
@@ -54,6 +56,7 @@ class DeviceReference {
                                              device::DeltaForm delta_form, double scale,
                                              const void* output);
   Comparison join(Side side, const std::vector<device::RowStatistics>& statistics) const;
+  std::string find_nan(const Problem& problem, const Output& output);
   void make_places(const std::vector<Group>& groups);
   void read_rows();
 

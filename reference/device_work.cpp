@@ -331,6 +331,7 @@ KernelUnit device_reference_unit() {
   add("twin_differentiate", "TwinDifferentiateArguments");
   add("mark_seen", "SeenArguments");
   add("compare", "CompareArguments");
+  add("count_nan", "NanArguments");
   return unit;
 }
 

@@ -140,12 +140,16 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   } else if (const Failure sharp = sharp_failure(problem, name, compared, slope);
              !sharp.text.empty()) {
     fail(sharp.bound, sharp.text);
-  } else if (const std::string nan = find_nan(problem, name, output.side, output.data);
-             !nan.empty()) {
-    fail("nan", nan + "; " + problem.id());
   }
   verdict.pass = verdict.message.empty();
   return verdict;
+}
+
+void fail_of_nan(Verdict& verdict, const Problem& problem, const std::string& nan) {
+  if (!verdict.pass || nan.empty()) return;
+  verdict.failed_bound = "nan";
+  verdict.message = nan + "; " + problem.id();
+  verdict.pass = false;
 }
 
 namespace {
@@ -153,8 +157,10 @@ namespace {
 Verdict judge_output(const Problem& problem, const References& references, const Output& output,
                      const std::vector<ComparedRow>& rows) {
   const Precision precision = precision_of(problem, references.products, output.side);
-  return judge_comparison(problem, references.products, output,
-                          compare(problem, precision, output.data, rows), rows.size());
+  Verdict verdict = judge_comparison(problem, references.products, output,
+                                     compare(problem, precision, output.data, rows), rows.size());
+  fail_of_nan(verdict, problem, find_nan(problem, output.name, output.side, output.data));
+  return verdict;
 }
 
 // o or dq.
@@ -234,11 +240,9 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
   } else if (!(worst_ratio <= 1.0)) {
     verdict.failed_bound = "max";
     verdict.message = "lse: " + describe(worst, problem);
-  } else if (const std::string nan = find_nan_in_lse(problem, lse); !nan.empty()) {
-    verdict.failed_bound = "nan";
-    verdict.message = nan + "; " + problem.id();
   }
   verdict.pass = verdict.message.empty();
+  fail_of_nan(verdict, problem, find_nan_in_lse(problem, lse));
   return verdict;
 }
 

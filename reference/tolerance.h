@@ -67,6 +67,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "reference/comparison.h"
@@ -82,7 +83,7 @@ namespace attnlab::reference {
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references);
 
-// One output tensor, as the kernel left it in memory of the process.
+// One output tensor, as the kernel left it.
 struct Output {
   const char* name;  // o, dq, dk or dv
   const void* data;
@@ -92,10 +93,13 @@ struct Output {
 // What an element of an output sums, and in which precision.
 Precision precision_of(const Problem& problem, Products products, Side side);
 
-// The rule of o, dq, dk and dv for what was compared: so many rows (dk, dv: keys).
+// The rule of o, dq, dk and dv for what was compared: so many rows (dk, dv: keys). NaN elsewhere
+// are for fail_of_nan().
 Verdict judge_comparison(const Problem& problem, Products products, const Output& output,
                          Comparison compared, std::size_t rows);
-// That of lse: every row of the references is compared.
+// Fails a verdict that passes so far; `nan` is what find_nan() says of all of the output.
+void fail_of_nan(Verdict& verdict, const Problem& problem, const std::string& nan);
+// The rule of lse: every row of the references is compared.
 Verdict judge_lse(const Problem& problem, const float* lse, const References& references);
 
 // What |error| of an lse is held to, by the score_bound of its row and the share of it that the

@@ -33,14 +33,18 @@ void Judge::make_references(const Entrant& entrant) {
 
 void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
                   std::vector<reference::Verdict>& verdicts) {
-  const HostTensors host(work_.problem, tensors, inputs_, arena.runtime());
   std::string failure = named(arena.restore_guards());
   const reference::Products products = products_of_twin(entrant);
   const JudgedDropout dropout = dropout_of(entrant);
-  verdicts = whole_ != nullptr && whole_->make(products, dropout)
-                 ? whole_->judge(work_.problem, products, dropout, tensors, host.tensors())
-                 : reference::judge(work_.problem, host.tensors(), references_of(entrant));
-  if (context_.verified) context_.verified(entrant.record, host.tensors());
+  const bool on_device = whole_ != nullptr && whole_->make(products, dropout);
+  if (on_device) verdicts = whole_->judge(work_.problem, products, dropout, tensors);
+  if (!on_device || context_.verified) {
+    const HostTensors host(work_.problem, tensors, inputs_, arena.runtime());
+    if (!on_device) {
+      verdicts = reference::judge(work_.problem, host.tensors(), references_of(entrant));
+    }
+    if (context_.verified) context_.verified(entrant.record, host.tensors());
+  }
   const std::string changed = entrant.forward ? entrant.forward->changed() : "";
   if (failure.empty() && !changed.empty()) {
     failure = named(fmt::format(
@@ -59,7 +63,7 @@ void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
   const Tensors host = outputs.attach(inputs_);
   const reference::Products products = products_of_twin(entrant);
   verdicts = whole_ != nullptr && whole_->make(products, JudgedDropout::none)
-                 ? whole_->judge(problem, products, JudgedDropout::none, host)
+                 ? whole_->judge_host(problem, products, JudgedDropout::none, host)
                  : reference::judge(problem, host, references_of(entrant));
   for (const reference::Verdict& verdict : verdicts) {
     if (!verdict.pass) fail_if(verdict.message, entrant);

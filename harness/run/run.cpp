@@ -61,13 +61,13 @@ class GroupRun {
     for (Entrant* entrant : running()) attempt(*entrant, [&] { admission_.admit(*entrant); });
     if (!running().empty()) entrants_.attempt_for_all([&] { prepare_lanes(); });
     for (Entrant* entrant : running()) {
-      steps_.begin("verify " + entrant->name(), &Spending::verification);
+      steps_.begin("verify " + entrant->name(), verifying(*entrant));
       attempt(*entrant, [&] { verify(*entrant); });
       steps_.advance(kVerifyShare * point_weight(entrant->problem(), *entrant->competitor));
     }
     if (!running().empty()) entrants_.attempt_for_all([&] { time(); });
     for (Entrant* entrant : running()) {
-      steps_.begin("verify again " + entrant->name(), &Spending::verification);
+      steps_.begin("verify again " + entrant->name(), verifying(*entrant));
       attempt(*entrant, [&] {
         judge_again(*entrant);
         if (observes(*entrant)) {
@@ -88,10 +88,14 @@ class GroupRun {
  private:
   static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
 
+  static double Spending::*verifying(const Entrant& entrant) {
+    return entrant.peer ? &Spending::peers : &Spending::verification;
+  }
+
   // Inputs in each layout in which somebody runs, and the oracle, once for all competitors.
   void prepare_lanes() {
     arena_.emplace(runtime_of(*context_.device));
-    steps_.begin("inputs", &Spending::references);
+    steps_.begin("inputs", &Spending::inputs);
     for (const Case& work : group_) {
       const bool is_run = std::ranges::any_of(running(), [&](const Entrant* entrant) {
         return entrant->problem().layout == work.problem.layout;

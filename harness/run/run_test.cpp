@@ -244,12 +244,14 @@ TEST_F(RunCase, EverySecondIsSpentOnSomething) {
   const auto start = std::chrono::steady_clock::now();
   run_one(fake<Fault::none>());
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  for (const double share :
-       {spending.references, spending.verification, spending.watch, spending.timing}) {
+  for (const double share : {spending.inputs, spending.references, spending.verification,
+                             spending.watch, spending.timing}) {
     EXPECT_GT(share, 0.0);
   }
   EXPECT_EQ(spending.observation, 0.0) << "nobody observes";
-  EXPECT_LE(spending.references + spending.verification + spending.watch + spending.timing,
+  EXPECT_EQ(spending.peers, 0.0) << "there are none";
+  EXPECT_LE(spending.inputs + spending.references + spending.verification + spending.watch +
+                spending.timing,
             taken.count());
 }
 

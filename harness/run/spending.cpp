@@ -12,8 +12,10 @@ std::string describe(const Spending& spending) {
   const auto add = [&](const char* what, double seconds) {
     if (seconds >= 0.05) parts.push_back(fmt::format("{} {:.1f} s", what, seconds));
   };
+  add("inputs", spending.inputs);
   add("references", spending.references);
   add("verification", spending.verification);
+  add("verification of peers", spending.peers);
   add("watch of outputs between samples", spending.watch);
   add("timing", spending.timing);
   add("counters, evidence and energy", spending.observation);

@@ -6,8 +6,10 @@
 namespace attnlab {
 
 struct Spending {
-  double references = 0.0;    // inputs, and what outputs are held against
-  double verification = 0.0;  // launches that are judged, and judging
+  double inputs = 0.0;        // drawn, and brought to the device
+  double references = 0.0;    // what outputs are held against
+  double verification = 0.0;  // of our kernels: launches that are judged, and judging
+  double peers = 0.0;         // the same of peers: their processes, and tensors to them and back
   double watch = 0.0;         // between timed samples: poison, launches onto spare outputs, looks
   double timing = 0.0;        // warm-up, samples, rests and loads
   double observation = 0.0;   // counters, evidence, energy

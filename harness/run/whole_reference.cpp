@@ -109,14 +109,15 @@ bool WholeReference::make(reference::Products products, JudgedDropout dropout) {
 
 std::vector<reference::Verdict> WholeReference::judge(const Problem& problem,
                                                       reference::Products products,
-                                                      JudgedDropout dropout, const Tensors& outputs,
-                                                      const Tensors& host) {
-  return made_.at(key_of(products, dropout)).judge(problem, outputs, host);
+                                                      JudgedDropout dropout,
+                                                      const Tensors& outputs) {
+  return made_.at(key_of(products, dropout)).judge(problem, outputs);
 }
 
-std::vector<reference::Verdict> WholeReference::judge(const Problem& problem,
-                                                      reference::Products products,
-                                                      JudgedDropout dropout, const Tensors& host) {
+std::vector<reference::Verdict> WholeReference::judge_host(const Problem& problem,
+                                                           reference::Products products,
+                                                           JudgedDropout dropout,
+                                                           const Tensors& host) {
   Tensors outputs;
   std::vector<reference::DeviceArray<std::byte>> copies;
   const auto send = [&](const void* data, std::uint64_t bytes) -> void* {
@@ -129,7 +130,7 @@ std::vector<reference::Verdict> WholeReference::judge(const Problem& problem,
   outputs.dq = send(host.dq, bytes_like_q(problem));
   outputs.dk = send(host.dk, bytes_like_k(problem));
   outputs.dv = send(host.dv, bytes_like_k(problem));
-  return judge(problem, products, dropout, outputs, host);
+  return judge(problem, products, dropout, outputs);
 }
 
 }  // namespace attnlab

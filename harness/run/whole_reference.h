@@ -32,14 +32,13 @@ class WholeReference {
   // Makes the references, once; false, and why_not() says why, where memory is short.
   bool make(reference::Products products, JudgedDropout dropout);
 
-  // Outputs that lie in memory of the device, and the same in memory of this process. make() was
-  // true. `problem` is that of the references but for its layout, which is that of the outputs.
+  // Outputs that lie in memory of the device. make() was true. `problem` is that of the references
+  // but for its layout, which is that of the outputs.
   std::vector<reference::Verdict> judge(const Problem& problem, reference::Products products,
-                                        JudgedDropout dropout, const Tensors& outputs,
-                                        const Tensors& host);
-  // Outputs that lie in memory of this process alone.
-  std::vector<reference::Verdict> judge(const Problem& problem, reference::Products products,
-                                        JudgedDropout dropout, const Tensors& host);
+                                        JudgedDropout dropout, const Tensors& outputs);
+  // Outputs that lie in memory of this process; an lse is not judged.
+  std::vector<reference::Verdict> judge_host(const Problem& problem, reference::Products products,
+                                             JudgedDropout dropout, const Tensors& host);
 
   static constexpr double kMostSeconds = 10.0;
 

@@ -214,7 +214,10 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
   const auto make = [&]<class T>(const char* name, std::uint64_t bytes, const T*& on_device,
                                  const T*& here, const std::function<void(void*)>& fill) {
     void* const data = buffers_.allocate(arena, name, "", bytes);
-    void* const readable = runtime_.is_host() ? data : copies_.emplace_back(bytes).data();
+    void* const readable =
+        runtime_.is_host()
+            ? data
+            : copies_.emplace_back(std::make_unique_for_overwrite<std::byte[]>(bytes)).get();
     fill(readable);
     if (readable != data) runtime_.write(data, readable, bytes);
     on_device = static_cast<const T*>(data);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,8 @@ class Inputs {
   Runtime& runtime_;
   NamedBuffers buffers_;
   Tensors tensors_;
-  std::vector<std::vector<std::byte>> copies_;  // what host_ views, unless the device is the host
+  // What host_ views, unless the device is the host; first touched by the threads that fill it.
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
   Tensors host_;
 };
 

@@ -90,7 +90,8 @@ void check_entry(const HeaderEntry& entry, std::uint64_t data_bytes, const std::
 // A stream of a file whose size is known, with all that can go wrong as an error.
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
+  InputFile(const std::filesystem::path& path, FileHash hash)
+      : name_(path.string()), hashes_(hash == FileHash::fnv1a) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
     if (!std::filesystem::exists(status)) fail(name_, "no such file");
@@ -101,16 +102,18 @@ class InputFile {
   }
 
   std::uint64_t size() const { return size_; }
-  std::uint64_t hash() const { return hash_; }  // fnv1a() of what was read so far
+  // Of what was read so far.
+  std::uint64_t hash() const { return hashes_ ? hash_ : 0; }
 
   void read(void* target, std::uint64_t bytes) {
     stream_.read(static_cast<char*>(target), static_cast<std::streamsize>(bytes));
     if (!stream_) fail(name_, "ended early: it changed while it was read");
-    hash_ = fnv1a(target, bytes, hash_);
+    if (hashes_) hash_ = fnv1a(target, bytes, hash_);
   }
 
  private:
   std::string name_;
+  bool hashes_;
   std::uint64_t size_ = 0;
   std::uint64_t hash_ = kFnv1aOfNothing;
   std::ifstream stream_;
@@ -170,9 +173,9 @@ std::uint64_t tensor_bytes(const std::string& dtype, std::span<const std::int64_
   return bytes;
 }
 
-SafetensorsFile read_safetensors(const std::filesystem::path& path) {
+SafetensorsFile read_safetensors(const std::filesystem::path& path, FileHash hash) {
   const std::string file = path.string();
-  InputFile input(path);
+  InputFile input(path, hash);
   const std::string text = read_header(input, file);
   Header header = parse_header(text, file);
   const std::uint64_t data_bytes = input.size() - kHeaderStart - text.size();

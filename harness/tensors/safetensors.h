@@ -44,7 +44,7 @@ struct SafetensorsFile {
   TensorViews tensors;  // of `data`
   Metadata metadata;
   std::unique_ptr<std::byte[]> data;
-  std::uint64_t hash = 0;  // fnv1a() of the whole file, header included
+  std::uint64_t hash = 0;  // fnv1a() of the whole file, header included; 0: not asked for
 };
 
 // Throws UsageError that names the file, and the tensor and field where there is one, for all that
@@ -53,7 +53,8 @@ struct SafetensorsFile {
 // and dtype, bytes that belong to two tensors or to none. Dtypes of less than a byte are unknown
 // here. Takes memory for the file's bytes and at most 32 times the header's for what it says;
 // checks the header against the file's size before it allocates anything for the bytes.
-SafetensorsFile read_safetensors(const std::filesystem::path& path);
+enum class FileHash : std::uint8_t { none, fnv1a };  // which takes longer than all else
+SafetensorsFile read_safetensors(const std::filesystem::path& path, FileHash hash = FileHash::none);
 
 // Writes a temporary file beside `path`, flushes it and renames it: whoever looks sees the old file
 // or the new one, and a failure leaves nothing behind. Tensors lie in the order of their elements'

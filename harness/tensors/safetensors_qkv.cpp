@@ -278,7 +278,7 @@ const char* safetensors_dtype(Dtype dtype) {
 }
 
 QkvTensors load_qkv(const std::filesystem::path& path, Layout layout) {
-  QkvTensors result{.file = read_safetensors(path)};
+  QkvTensors result{.file = read_safetensors(path, FileHash::fnv1a)};
   result.problem = QkvReader(result.file, layout).read();
   TensorViews& tensors = result.file.tensors;
   result.q = tensors.at("q").bytes;

@@ -2,6 +2,7 @@
 (harness/tensors/safetensors.h documents them), and the masks that their metadata name."""
 import json
 import mmap
+import os
 import struct
 
 import torch
@@ -41,14 +42,16 @@ def write_safetensors(path, tensors):
         size = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    data = bytearray(struct.pack("<Q", len(text)) + text) + bytearray(size)
+    start = 8 + len(text)
+    with open(path, "r+b" if os.path.exists(path) else "w+b") as file:
+        file.truncate(start + size)  # a file of the same size keeps its memory
+        data = mmap.mmap(file.fileno(), start + size)
+    data[:start] = struct.pack("<Q", len(text)) + text
     for name, tensor in tensors.items():
         begin, _ = header[name]["data_offsets"]
         flat = torch.frombuffer(data, dtype=tensor.dtype, count=tensor.numel(),
-                                offset=8 + len(text) + begin)
+                                offset=start + begin)
         flat.view(tensor.shape).copy_(tensor.detach())
-    with open(path, "wb") as file:
-        file.write(data)
 
 
 class Point:

@@ -2,6 +2,7 @@
 // can look at as a whole, and judges outputs as it does.
 #include "reference/device_reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "harness/tensors/arena.h"
 #include "harness/tensors/inputs.h"
 #include "kernels/shared/convert.h"
+#include "reference/nan_scan.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -157,15 +159,26 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
     for (OutputPair* output : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
       output->send();
     }
-    return device_->judge(problem_, outputs(true), outputs(false));
+    return device_->judge(problem_, outputs(true));
   }
   std::vector<Verdict> judge_by_oracle() {
     return reference::judge(problem_, outputs(false), oracle_);
   }
 
+  struct Fault {
+    const char* tensor;
+    std::unique_ptr<OutputPair>& output;
+    Side side;
+    std::int64_t at = 0;
+    bool exists = false;
+  };
+  std::vector<Fault> faults();
+  static Verdict verdict_on(const Fault& fault, const std::vector<Verdict>& verdicts);
+
   void expect_the_rows();
   void expect_the_weights();
   void expect_refusals();
+  void expect_nan_elsewhere();
 
   // Three chunks of rows, the last of them short.
   static constexpr std::int64_t kChunkElements = 16 * 45;
@@ -222,13 +235,8 @@ void DeviceReferenceTest::expect_the_weights() {
   }
 }
 
-// An output that is off anywhere fails, and the message says where as the oracle's does.
-void DeviceReferenceTest::expect_refusals() {
-  struct Fault {
-    const char* tensor;
-    std::unique_ptr<OutputPair>& output;
-    Side side;
-  };
+// Where something may be wrong: the last element of an output.
+std::vector<DeviceReferenceTest::Fault> DeviceReferenceTest::faults() {
   std::vector<Fault> faults;
   if (problem_.pass != Pass::bwd) faults.push_back({"o", o_, Side::query});
   if (problem_.pass != Pass::fwd) {
@@ -236,32 +244,62 @@ void DeviceReferenceTest::expect_refusals() {
     faults.push_back({"dk", dk_, Side::key});
     faults.push_back({"dv", dv_, Side::key});
   }
-  for (const Fault& fault : faults) {
-    SCOPED_TRACE(fault.tensor);
-    make_outputs();
-    const std::int64_t batch = problem_.batch - 1;
+  const std::int64_t batch = problem_.batch - 1;
+  for (Fault& fault : faults) {
     const bool of_rows = fault.side == Side::query;
     const std::int64_t head = (of_rows ? problem_.num_heads_q : problem_.num_heads_kv) - 1;
     const std::int64_t row = (of_rows ? problem_.queries(batch) : problem_.keys(batch)) - 1;
-    if (row < 0) continue;
-    const std::int64_t at =
+    fault.at =
         reference::row_offset(problem_, fault.side, batch, head, row) + problem_.head_dim - 1;
-    fault.output->set(at, 100.0);
-    const auto failed = [&](const std::vector<Verdict>& verdicts) {
-      for (const Verdict& verdict : verdicts) {
-        if (verdict.tensor == fault.tensor) return verdict;
-      }
-      return Verdict{};
-    };
-    const Verdict got = failed(judge_on_device()), want = failed(judge_by_oracle());
+    fault.exists = row >= 0;
+  }
+  return faults;
+}
+
+Verdict DeviceReferenceTest::verdict_on(const Fault& fault, const std::vector<Verdict>& verdicts) {
+  const auto found = std::ranges::find(verdicts, fault.tensor, &Verdict::tensor);
+  return found == verdicts.end() ? Verdict{} : *found;
+}
+
+// An output that is off anywhere fails, and the message says where as the oracle's does.
+void DeviceReferenceTest::expect_refusals() {
+  for (const Fault& fault : faults()) {
+    if (!fault.exists) continue;
+    SCOPED_TRACE(fault.tensor);
+    make_outputs();
+    fault.output->set(fault.at, 100.0);
+    const Verdict got = verdict_on(fault, judge_on_device());
+    const Verdict want = verdict_on(fault, judge_by_oracle());
     EXPECT_FALSE(got.pass);
     EXPECT_FALSE(want.pass);
     EXPECT_EQ(got.message.substr(0, got.message.find(": got")),
               want.message.substr(0, want.message.find(": got")));
-    fault.output->set(at, std::nan(""));
-    const Verdict got_nan = failed(judge_on_device()), want_nan = failed(judge_by_oracle());
+    fault.output->set(fault.at, std::nan(""));
+    const Verdict got_nan = verdict_on(fault, judge_on_device());
+    const Verdict want_nan = verdict_on(fault, judge_by_oracle());
     EXPECT_FALSE(got_nan.pass);
     EXPECT_EQ(got_nan.max_abs, want_nan.max_abs);
+  }
+}
+
+// One NaN in the last entry fails an output of which the first entry alone is compared.
+void DeviceReferenceTest::expect_nan_elsewhere() {
+  if (problem_.batch < 2) return;
+  device_ = std::make_unique<reference::DeviceReference>(
+      problem_, inputs_->tensors(), GetParam().products,
+      std::vector<reference::Group>{{.batch = 0, .head_kv = 0}}, runtime(), *calculator_,
+      kChunkElements);
+  for (const Fault& fault : faults()) {
+    if (!fault.exists) continue;
+    SCOPED_TRACE(fault.tensor);
+    make_outputs();
+    EXPECT_TRUE(verdict_on(fault, judge_on_device()).pass);
+    fault.output->set(fault.at, std::nan(""));
+    const Verdict got = verdict_on(fault, judge_on_device());
+    EXPECT_EQ(got.failed_bound, "nan");
+    EXPECT_EQ(got.message,
+              reference::find_nan(problem_, fault.tensor, fault.side, fault.output->host()) + "; " +
+                  problem_.id());
   }
 }
 
@@ -269,6 +307,7 @@ TEST_P(DeviceReferenceTest, SaysWhatTheOracleSays) {
   expect_the_rows();
   expect_the_weights();
   expect_refusals();
+  expect_nan_elsewhere();
 }
 
 Problem problem_of(Pass pass, Dtype dtype, const char* mask, Layout layout = Layout::bshd,
