@@ -91,7 +91,7 @@ void Executor::visit(TileClass tile_class, const Tiling& tiling, i64 head_dim, i
   count_flops(i64{2} * products * tiling.block_m * tiling.block_n * head_dim);
 }
 
-void Executor::multiply(const LeftFactor& a, const Tile& b, const Tile& c, Accumulate accumulate,
+void Executor::multiply(const FactorA& a, const Tile& b, const Tile& c, Accumulate accumulate,
                         const float* column_scale) const {
   if (counts_only()) return;
   ops_->multiply({.rows = a.is_transposed ? a.tile.columns : a.tile.rows,

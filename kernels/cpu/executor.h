@@ -26,14 +26,14 @@ struct Tile {
   Tile left(i64 n) const { return {.data = data, .rows = rows, .columns = n, .ld = ld}; }
 };
 
-// The left factor of a product: a tile, as it is or transposed.
-struct LeftFactor {
-  LeftFactor(const Tile& t) : tile(t) {}  // NOLINT: a tile is a factor
-  LeftFactor(const Tile& t, bool transposed) : tile(t), is_transposed(transposed) {}
+// Factor A of a product: a tile, as it is or transposed.
+struct FactorA {
+  FactorA(const Tile& t) : tile(t) {}  // NOLINT: a tile is a factor
+  FactorA(const Tile& t, bool transposed) : tile(t), is_transposed(transposed) {}
   Tile tile;
   bool is_transposed = false;
 };
-inline LeftFactor transposed(const Tile& tile) { return {tile, true}; }
+inline FactorA transposed(const Tile& tile) { return {tile, true}; }
 
 // The online softmax of a tile's query rows, one value a row.
 struct RowState {
@@ -108,7 +108,7 @@ class Executor {
 
   // c = a b, or onto what c holds; with Accumulate::rescaled c's columns are first multiplied with
   // `column_scale`.
-  void multiply(const LeftFactor& a, const Tile& b, const Tile& c,
+  void multiply(const FactorA& a, const Tile& b, const Tile& c,
                 Accumulate accumulate = Accumulate::no, const float* column_scale = nullptr) const;
   // destination = source^T, over the source's rows and columns.
   void transpose(const Tile& source, const Tile& destination) const;

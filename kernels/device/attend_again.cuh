@@ -23,7 +23,7 @@ enum class Scores { by_mma_sync, by_plain_sums };
 template <class T>
 __device__ float scores_by_mma_sync(const T* gRow, const T* gKeys, i64 key_stride, i64 exist,
                                     i32 head_dim) {
-  const i32 lane = lane_anew(), g = lane / 4, t = lane % 4;
+  const i32 lane = opaque_lane(), g = lane / 4, t = lane % 4;
   const auto pair = [](const T* from) { return *reinterpret_cast<const u32*>(from); };
   float own = 0.0f;
   for (i32 c = 0; c < kWarp / 8; ++c) {
@@ -33,9 +33,9 @@ __device__ float scores_by_mma_sync(const T* gRow, const T* gKeys, i64 key_strid
     for (i32 k = 2 * t; k < head_dim; k += 16) {
       const bool has_second = k + 8 < head_dim;
       const u32 first = pair(gRow + k), second = has_second ? pair(gRow + k + 8) : 0;
-      const RightPiece keys = {
+      const FragmentB keys = {
           {exists ? pair(gKey + k) : 0, exists && has_second ? pair(gKey + k + 8) : 0}};
-      mma(T{}, sums, LeftPiece{{first, first, second, second}}, keys, 0);
+      mma(T{}, sums, FragmentA{{first, first, second, second}}, keys, 0);
     }
     const i32 from = lane % 8 / 2;  // who has the key's column of the sums
     const float even = __shfl_sync(0xFFFFFFFFu, sums[0], from);
@@ -66,7 +66,7 @@ __device__ OnlineSoftmax attend_row(const Params& params, i64 batch, i64 head, i
   const Shape& shape = params.shape;
   const float scale = shape.softmax_scale_log2;
   const BatchEntry entry = batch_entry(params, batch);
-  const i32 lane = lane_anew();
+  const i32 lane = opaque_lane();
   const i64 offset = shape.q.offset(batch, head, entry.first_row + row);
   const i64 first_key = shape.k.offset(batch, shape.kv_head(head), entry.first_key);
   const i64 seqlen_k = entry.mask.seqlen_k;
@@ -132,7 +132,7 @@ __device__ void attend_again(const Params& params, i64 batch, i64 head, Range ro
     if (mark == mark) continue;
     const OnlineSoftmax state = attend_row<kScores>(params, batch, head, row, gQ, gK, gV, gO);
     __syncwarp();  // all lanes have read the mark
-    if (lane_anew() == 0) {
+    if (opaque_lane() == 0) {
       *to = attnlab::lse(state, params.shape);
       save(row, state);
     }

@@ -1,5 +1,5 @@
-// Masks and dropout on sums of a warp (warp_product.cuh), either way round: scores of rows x keys,
-// as the forward keeps them, or of keys x rows, as the backward does.
+// Masks and dropout on accumulators of a warp (warp_product.cuh), either way round: scores of rows
+// x keys, as the forward keeps them, or of keys x rows, as the backward does.
 #pragma once
 
 #include "kernels/device/bits.h"
@@ -14,7 +14,7 @@ ATTNLAB_HD constexpr i32 bits_of_word(i32 columns) { return columns % 32 == 0 ? 
 // What a lane holds of a block of 16 columns (h = 4 * (column / 8) + 2 * (row / 8) + column % 2, as
 // dropout.h counts them), bit h of `kept`.
 template <i32 kRows, i32 kColumns>
-__device__ void clear_dropped(Sums<kRows, kColumns>& sums, i32 r, i32 c, u32 kept) {
+__device__ void clear_dropped(Accumulator<kRows, kColumns>& sums, i32 r, i32 c, u32 kept) {
 #pragma unroll
   for (i32 h = 0; h < 8; ++h) {
     float& value = sums.at[r][2 * c + h / 4][h % 4];
@@ -22,8 +22,8 @@ __device__ void clear_dropped(Sums<kRows, kColumns>& sums, i32 r, i32 c, u32 kep
   }
 }
 
-// The same of a piece that has been rounded.
-__device__ inline void clear_dropped(LeftPiece& piece, u32 kept) {
+// The same of a fragment A.
+__device__ inline void clear_dropped(FragmentA& piece, u32 kept) {
 #pragma unroll
   for (i32 pair = 0; pair < 4; ++pair) {
     const u32 lower = (kept >> 2 * pair & 1) != 0 ? 0x0000FFFFu : 0u;
@@ -36,8 +36,8 @@ __device__ inline void clear_dropped(LeftPiece& piece, u32 kept) {
 // becomes dS, rP becomes Z P but for keep_scale. deltas are those of the lane's rows; `kept` as
 // above, of keys x rows.
 template <bool kDropout, i32 kRows, i32 kColumns>
-__device__ void differentiate(Sums<kRows, kColumns>& rP, Sums<kRows, kColumns>& rDS, i32 r, i32 c,
-                              const float2 (&deltas)[2], u32 kept, float keep_scale) {
+__device__ void differentiate(Accumulator<kRows, kColumns>& rP, Accumulator<kRows, kColumns>& rDS,
+                              i32 r, i32 c, const float2 (&deltas)[2], u32 kept, float keep_scale) {
 #pragma unroll
   for (i32 h = 0; h < 8; ++h) {
     float& p = rP.at[r][2 * c + h / 4][h % 4];

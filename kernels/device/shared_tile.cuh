@@ -1,5 +1,5 @@
 // Tiles of 16-bit values in shared memory: how they lie there, how they come and go, and how a warp
-// reads 16x16 pieces of them for its products.
+// reads fragments of 16x16 from them.
 //
 // Rows follow one another; within a row the 16-byte chunks are permuted by the row, so that the
 // eight rows of a chunk column, which one ldmatrix phase reads, lie in all banks. The permutation
@@ -27,7 +27,7 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
   constexpr i32 kGroup = kTile.swizzle_chunks();
   constexpr i32 kGroups = kTile.chunks() / kGroup;
   constexpr i32 kRowsOfPass = kThreads / kGroup;
-  asm volatile("" : "+r"(thread));  // worked out anew each time, rather than kept in registers
+  asm volatile("" : "+r"(thread));  // else addresses stay in registers throughout
   const i32 first_row = thread / kGroup;
   const i32 first_chunk = thread % kGroup;
   const T* from = gRows + first_row * row_stride + first_chunk * kChunk;
@@ -52,39 +52,39 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
   }
 }
 
-// In which order a lane gets the four 8x8 quarters of a 16x16 piece. The tensor cores want factors
-// in neighbouring registers, so a factor that is the transposed of what the tile holds comes in the
-// other order: else every register is copied once.
-enum class Quarters { by_columns, by_rows };  // left column first, or upper row first
+// In which order ldmatrix brings the four 8x8 matrices of a fragment. mma.sync wants them in
+// consecutive registers, so A or B that is the transposed of what the tile holds comes in the other
+// order: else every register is copied once.
+enum class MatrixOrder { by_columns, by_rows };  // left column first, or upper row first
 
-// Whether pieces 2i and 2i + 1 of a row of pieces change places.
-enum class Neighbours { in_order, swapped };
+// Whether fragments 2i and 2i + 1 of a row of fragments are swapped.
+enum class PairOrder { in_order, swapped };
 
-// Where a lane reads 16x16 pieces of a tile. One address for each pair of chunks that the swizzle
-// tells apart; all else is a constant that ldmatrix adds by itself.
-template <TileShape kTile, Quarters kQuarters>
-class Pieces {
+// A lane's addresses for ldmatrix. One for each pair of chunks that the swizzle tells apart; all
+// else is a constant that ldmatrix adds by itself.
+template <TileShape kTile, MatrixOrder kOrder>
+class LdmatrixTile {
  public:
   // From (row, column) of the tile at address `tile` on, multiples of 16.
-  __device__ Pieces(u32 tile, i32 row, i32 column, Neighbours neighbours = Neighbours::in_order) {
-    const i32 lane = lane_anew();
-    constexpr bool kByColumns = kQuarters == Quarters::by_columns;
+  __device__ LdmatrixTile(u32 tile, i32 row, i32 column, PairOrder order = PairOrder::in_order) {
+    const i32 lane = opaque_lane();
+    constexpr bool kByColumns = kOrder == MatrixOrder::by_columns;
     const i32 own_row = kByColumns ? lane % 16 : lane / 16 * 8 + lane % 8;
     const i32 right = kByColumns ? lane / 16 : lane / 8 % 2;
     const u32 first = tile + static_cast<u32>(row * kTile.row_bytes()) +
                       static_cast<u32>(own_row * kTile.row_bytes());
-    const i32 swapped = neighbours == Neighbours::swapped ? 2 : 0;  // a piece has two chunks
-    const u32 turned = static_cast<u32>((kTile.turn(own_row) ^ right ^ swapped) * kChunkBytes);
+    const i32 swapped = order == PairOrder::swapped ? 2 : 0;  // a fragment has two chunks
+    const u32 swizzled = static_cast<u32>((kTile.swizzle(own_row) ^ right ^ swapped) * kChunkBytes);
 #pragma unroll
     for (i32 i = 0; i < kAddresses; ++i) {
       const i32 chunk = column / kChunk + 2 * i;
-      addresses_[i] = first + (turned ^ static_cast<u32>(chunk * kChunkBytes));
-      // Else the compiler keeps a sum for each piece in a register of its own.
+      addresses_[i] = first + (swizzled ^ static_cast<u32>(chunk * kChunkBytes));
+      // Else the compiler keeps an address for each fragment in a register of its own.
       asm volatile("" : "+r"(addresses_[i]));
     }
   }
 
-  // For ldmatrix: of the piece whose first element is (row, column) from there, multiples of 16.
+  // Of the fragment whose first element is (row, column) from there, multiples of 16.
   __device__ u32 address(i32 row, i32 column) const {
     constexpr i32 kGroup = kTile.swizzle_chunks();
     const i32 chunk = column / kChunk;

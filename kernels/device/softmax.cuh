@@ -25,7 +25,7 @@ constexpr float kSlack = 8.0f;
 
 // The row's largest score, in all of its four lanes.
 template <i32 kRows, i32 kColumns>
-__device__ float row_maximum(const Sums<kRows, kColumns>& scores, i32 r, i32 half) {
+__device__ float row_maximum(const Accumulator<kRows, kColumns>& scores, i32 r, i32 half) {
   float largest = -kInfinity;
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
@@ -37,8 +37,8 @@ __device__ float row_maximum(const Sums<kRows, kColumns>& scores, i32 r, i32 hal
 
 // Scores become exp2(scale * score - reference); returns the sum over the lane's own columns.
 template <i32 kRows, i32 kColumns>
-__device__ float exponentiate_row(Sums<kRows, kColumns>& scores, i32 r, i32 half, float scale,
-                                  float reference) {
+__device__ float exponentiate_row(Accumulator<kRows, kColumns>& scores, i32 r, i32 half,
+                                  float scale, float reference) {
   float sum = 0.0f;
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
@@ -54,7 +54,8 @@ __device__ float exponentiate_row(Sums<kRows, kColumns>& scores, i32 r, i32 half
 // Scores of a tile of keys x rows become P; state_of(row) is what the forward left of one of the
 // lane's rows, counted from its first.
 template <i32 kKeys, i32 kRows, class StateOf>
-__device__ void recompute_p(Sums<kKeys, kRows>& scores, float scale_log2, const StateOf& state_of) {
+__device__ void recompute_p(Accumulator<kKeys, kRows>& scores, float scale_log2,
+                            const StateOf& state_of) {
 #pragma unroll
   for (i32 c = 0; c < kRows; ++c) {
 #pragma unroll

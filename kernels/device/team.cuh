@@ -7,9 +7,9 @@ namespace attnlab::device {
 
 constexpr i32 kWarp = 32;
 
-// The lane, worked out at each call, and with it what follows from it: else the compiler keeps all
-// that in registers throughout a loop.
-__device__ inline i32 lane_anew() {
+// The lane, hidden from the compiler, which else keeps what it derives from it in registers
+// throughout a loop.
+__device__ inline i32 opaque_lane() {
   i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   asm volatile("" : "+r"(lane));
   return lane;

@@ -11,10 +11,10 @@ namespace attnlab::device {
 // or those of one of its teams, each of which has such a matrix.
 template <WarpGrid kGrid, i32 kRows, i32 kColumns, i32 kTeams = 1>
 struct WarpPart {
-  static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into pieces of 16x16");
+  static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into fragments of 16x16");
   static constexpr i32 kOwnRows = kRows / kGrid.rows;
   static constexpr i32 kOwnColumns = kColumns / kGrid.columns;
-  using Sums = device::Sums<kOwnRows / 16, kOwnColumns / 8>;
+  using Accumulator = device::Accumulator<kOwnRows / 16, kOwnColumns / 8>;
 
   static __device__ i32 warp() {
     const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
@@ -24,10 +24,11 @@ struct WarpPart {
   static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
 };
 
-// Where a lane's four values of block (r, c) lie, in fp32, where the sums of a whole tile are
-// stored as the tensor cores leave them: a warp moves 512 consecutive bytes with one instruction.
+// Where a lane's four values of block (r, c) lie, in fp32, in memory that has the accumulator of a
+// whole tile in the order of its registers: a warp moves 512 consecutive bytes with one
+// instruction.
 template <class Part>
-__device__ i32 place_in_sums(i32 r, i32 c) {
+__device__ i32 accumulator_offset(i32 r, i32 c) {
   constexpr i32 kColumns = Part::kOwnColumns / 8;
   constexpr i32 kBlocks = Part::kOwnRows / 16 * kColumns;
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;

@@ -1,5 +1,5 @@
-// Products of a warp on tensor cores: pieces of 16x16 from shared memory or registers, sums in
-// fp32. The layout of a lane's part is that of kernels/ptx/mma.cuh.
+// Products of a warp on tensor cores (mma.sync): fragments of 16x16 from shared memory or
+// registers, accumulators in fp32. The layout of a lane's part is that of kernels/ptx/mma.cuh.
 #pragma once
 
 #include "kernels/device/shared_tile.cuh"
@@ -11,7 +11,7 @@ namespace attnlab::device {
 // (16 * kRows, 8 * kColumns) fp32. Of block (r, c) at[r][c] holds rows 16r + g and, in its second
 // half, 16r + g + 8, columns 8c + 2t and 8c + 2t + 1.
 template <i32 kRows, i32 kColumns>
-struct Sums {
+struct Accumulator {
   float at[kRows][kColumns][4];
 
   __device__ void clear() {
@@ -36,84 +36,85 @@ struct Sums {
   }
 };
 
-// A 16x16 piece of a left factor.
-struct LeftPiece {
+// Fragment A of 16x16.
+struct FragmentA {
   u32 pairs[4];
 };
 
-// A 16x16 piece of a right factor: two blocks of 8 columns, of each the upper and the lower half.
-struct RightPiece {
+// Fragment B of 16x16: two blocks of 8 columns, of each the upper and the lower half.
+struct FragmentB {
   u32 pairs[4];
 };
 
-// Tiles that hold a factor as it is, and tiles that hold it transposed.
+// Tiles that hold A or B as it is, and tiles that hold it transposed.
 template <TileShape kTile>
-using LeftPieces = Pieces<kTile, Quarters::by_columns>;
+using TileA = LdmatrixTile<kTile, MatrixOrder::by_columns>;
 template <TileShape kTile>
-using LeftPiecesTransposed = Pieces<kTile, Quarters::by_rows>;
+using TileATransposed = LdmatrixTile<kTile, MatrixOrder::by_rows>;
 template <TileShape kTile>
-using RightPieces = Pieces<kTile, Quarters::by_columns>;
+using TileB = LdmatrixTile<kTile, MatrixOrder::by_columns>;
 template <TileShape kTile>
-using RightPiecesTransposed = Pieces<kTile, Quarters::by_rows>;
+using TileBTransposed = LdmatrixTile<kTile, MatrixOrder::by_rows>;
 
-// (row, column) is the place in the factor.
+// Loads a fragment; (row, column) is its first element in A or B.
 template <TileShape kTile>
-__device__ LeftPiece left_piece(const LeftPieces<kTile>& tile, i32 row, i32 column) {
-  LeftPiece piece;
+__device__ FragmentA fragment_a(const TileA<kTile>& tile, i32 row, i32 column) {
+  FragmentA piece;
   ptx::ldmatrix_x4(piece.pairs, tile.address(row, column));
   return piece;
 }
 template <TileShape kTile>
-__device__ LeftPiece left_piece(const LeftPiecesTransposed<kTile>& tile, i32 row, i32 column) {
-  LeftPiece piece;
+__device__ FragmentA fragment_a(const TileATransposed<kTile>& tile, i32 row, i32 column) {
+  FragmentA piece;
   ptx::ldmatrix_x4_trans(piece.pairs, tile.address(column, row));
   return piece;
 }
 template <TileShape kTile>
-__device__ RightPiece right_piece(const RightPieces<kTile>& tile, i32 row, i32 column) {
-  RightPiece piece;
+__device__ FragmentB fragment_b(const TileB<kTile>& tile, i32 row, i32 column) {
+  FragmentB piece;
   ptx::ldmatrix_x4_trans(piece.pairs, tile.address(row, column));
   return piece;
 }
 template <TileShape kTile>
-__device__ RightPiece right_piece(const RightPiecesTransposed<kTile>& tile, i32 row, i32 column) {
-  RightPiece piece;
+__device__ FragmentB fragment_b(const TileBTransposed<kTile>& tile, i32 row, i32 column) {
+  FragmentB piece;
   ptx::ldmatrix_x4(piece.pairs, tile.address(column, row));
   return piece;
 }
 
-// A left factor from sums: blocks (r, 2c) and (r, 2c + 1), rounded.
+// Makes a fragment A of an accumulator: blocks (r, 2c) and (r, 2c + 1), rounded.
 template <class T, i32 kRows, i32 kColumns>
-__device__ LeftPiece left_piece(const Sums<kRows, kColumns>& sums, i32 r, i32 c) {
+__device__ FragmentA fragment_a(const Accumulator<kRows, kColumns>& sums, i32 r, i32 c) {
   const float(&left)[4] = sums.at[r][2 * c];
   const float(&right)[4] = sums.at[r][2 * c + 1];
   return {T::pair(left[0], left[1]), T::pair(left[2], left[3]), T::pair(right[0], right[1]),
           T::pair(right[2], right[3])};
 }
 
-// With block 0 or 1 of a right factor.
-__device__ inline void mma(F16, float (&sums)[4], const LeftPiece& left, const RightPiece& right,
+// Multiplies with block 0 or 1 of a fragment B.
+__device__ inline void mma(F16, float (&sums)[4], const FragmentA& left, const FragmentB& right,
                            i32 block) {
   ptx::mma_m16n8k16_f32_f16(sums, left.pairs, right.pairs[2 * block], right.pairs[2 * block + 1]);
 }
-__device__ inline void mma(Bf16, float (&sums)[4], const LeftPiece& left, const RightPiece& right,
+__device__ inline void mma(Bf16, float (&sums)[4], const FragmentA& left, const FragmentB& right,
                            i32 block) {
   ptx::mma_m16n8k16_f32_bf16(sums, left.pairs, right.pairs[2 * block], right.pairs[2 * block + 1]);
 }
 
-// sums += left right, over kSteps pieces of 16. left(r, k) and right(k, c) give the pieces of rows
-// 16r and columns 16c.
+// sums += A B over kSteps steps of 16. left(r, k) and right(k, c) give the fragments of rows 16r
+// and columns 16c.
 template <class T, i32 kSteps, i32 kRows, i32 kColumns, class Left, class Right>
-__device__ void multiply_add(Sums<kRows, kColumns>& sums, const Left& left, const Right& right) {
-  static_assert(kColumns % 2 == 0, "right factors come 16 columns at a time");
+__device__ void multiply_add(Accumulator<kRows, kColumns>& sums, const Left& left,
+                             const Right& right) {
+  static_assert(kColumns % 2 == 0, "fragments B have 16 columns");
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    LeftPiece lefts[kRows];
+    FragmentA lefts[kRows];
 #pragma unroll
     for (i32 r = 0; r < kRows; ++r) lefts[r] = left(r, k);
 #pragma unroll
     for (i32 c = 0; c < kColumns / 2; ++c) {
-      const RightPiece rights = right(k, c);
+      const FragmentB rights = right(k, c);
 #pragma unroll
       for (i32 r = 0; r < kRows; ++r) {
         mma(T{}, sums.at[r][2 * c], lefts[r], rights, 0);
@@ -123,16 +124,19 @@ __device__ void multiply_add(Sums<kRows, kColumns>& sums, const Left& left, cons
   }
 }
 
-// Writes sums, rounded, to a tile; (row, column), multiples of 16, is where its first element goes.
+// Writes an accumulator, rounded, to a tile; (row, column), multiples of 16, is where its first
+// element goes.
 template <class T, TileShape kTile, i32 kRows, i32 kColumns>
-__device__ void store_sums(const Sums<kRows, kColumns>& sums, u32 tile, i32 row, i32 column) {
+__device__ void store_accumulator(const Accumulator<kRows, kColumns>& sums, u32 tile, i32 row,
+                                  i32 column) {
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const u32 first = tile + static_cast<u32>((row + lane / 4) * kTile.row_bytes() + lane % 4 * 4);
-  u32 turned = static_cast<u32>(kTile.turn(lane / 4) * kChunkBytes);  // also of rows 8 further on
-  asm volatile("" : "+r"(turned));                                    // as in Pieces
+  u32 swizzled =
+      static_cast<u32>(kTile.swizzle(lane / 4) * kChunkBytes);  // also of rows 8 further on
+  asm volatile("" : "+r"(swizzled));                            // as in LdmatrixTile
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
-    const u32 place = first + (turned ^ static_cast<u32>((column / kChunk + c) * kChunkBytes));
+    const u32 place = first + (swizzled ^ static_cast<u32>((column / kChunk + c) * kChunkBytes));
 #pragma unroll
     for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll

@@ -1,5 +1,6 @@
-// Products of a warpgroup on tensor cores (wgmma): 64 rows, sums in fp32 in the layout of
-// warp_product.cuh for each of its four warps. Factors lie in shared memory as SlabTile says.
+// Products of a warpgroup on tensor cores (wgmma): 64 rows, the accumulator in fp32 in the layout
+// of warp_product.cuh for each of its four warps. A and B lie in shared memory as SlabTile says, or
+// A in registers.
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
@@ -11,9 +12,9 @@ namespace attnlab::device {
 
 constexpr i32 kWarpgroup = 128;
 
-// A matrix descriptor. The upper half is a constant; of the lower one the address is worked out at
-// each use, else the compiler keeps one for every piece in registers. Source: PTX ISA, matrix
-// descriptor format.
+// A matrix descriptor. The upper half is a constant. The lower one is hidden from the compiler
+// where a product starts (opaque), which else keeps one for every step of it in registers. Source:
+// PTX ISA, matrix descriptor format.
 struct Descriptor {
   u32 low;
 
@@ -23,7 +24,7 @@ struct Descriptor {
     constexpr u32 kSwizzle128 = 1u << 30;
     return static_cast<u64>(kSwizzle128 | field_of(8 * SlabTile::kRowBytes)) << 32 | low;
   }
-  __device__ Descriptor anew() const {
+  __device__ Descriptor opaque() const {
     Descriptor same = *this;
     asm volatile("" : "+r"(same.low));
     return same;
@@ -33,43 +34,42 @@ struct Descriptor {
   }
 };
 
-// A factor whose rows (or, of a right factor, columns) are the tile's rows: the sum runs along
-// them. Pieces of 16 columns.
+// A, or B transposed, in K-major: k runs along the tile's rows. Steps of 16 columns.
 template <SlabTile kTile>
-struct AlongRows {
+struct KMajor {
   static constexpr bool kTransposed = false;
   Descriptor first;
 
   // From `row`, a multiple of 8, of the tile at address `tile` on.
-  __device__ AlongRows(u32 tile, i32 row)
+  __device__ KMajor(u32 tile, i32 row)
       : first{Descriptor::field_of(tile + static_cast<u32>(row * SlabTile::kRowBytes)) | 1u << 16} {
   }
   static __device__ constexpr i32 offset(i32 k) { return k / 4 * kTile.slab_bytes() + k % 4 * 32; }
 };
 
-// A right factor whose rows are the tile's rows: the sum runs across them. Pieces of 16 rows.
+// B in MN-major: k runs across the tile's rows. Steps of 16 rows.
 template <SlabTile kTile>
-struct AcrossRows {
+struct MnMajor {
   static constexpr bool kTransposed = true;
   Descriptor first;
 
-  __device__ explicit AcrossRows(u32 tile)
+  __device__ explicit MnMajor(u32 tile)
       : first{Descriptor::field_of(tile) |
               Descriptor::field_of(static_cast<u32>(kTile.slab_bytes())) << 16} {}
   static __device__ constexpr i32 offset(i32 k) { return k * 16 * SlabTile::kRowBytes; }
 };
 
-// A left factor in registers: kSteps pieces of 16 columns, rounded.
+// A in registers: kSteps fragments of 16 columns, rounded.
 template <i32 kSteps>
-struct LeftFactor {
+struct FragmentsA {
   u32 pairs[kSteps][4];
 };
 
 template <class T, i32 kSteps>
-__device__ void round_to(LeftFactor<kSteps>& factor, const Sums<1, 2 * kSteps>& sums) {
+__device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kSteps>& sums) {
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    const LeftPiece piece = left_piece<T>(sums, 0, k);
+    const FragmentA piece = fragment_a<T>(sums, 0, k);
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) factor.pairs[k][i] = piece.pairs[i];
   }
@@ -84,52 +84,53 @@ __device__ void wgmma(Bf16, float (&d)[kColumns][4], const Left& a, u64 b, bool 
   ptx::wgmma_m64k16_f32_bf16<kTransposed>(d, a, b, adds);
 }
 
-// What a product adds to.
-enum class Onto : u8 { zero, sums };
+// PTX's scale-d: whether a product adds to its accumulator (one) or replaces it (zero).
+enum class ScaleD : u8 { zero, one };
 
-// Start sums = left right, or sums += left right, over kSteps pieces of 16; the group is committed.
+// Starts sums = A B, or sums += A B, over kSteps steps of 16, and commits the group.
 template <class T, i32 kSteps, i32 kColumns, class Left, class Right>
-__device__ void start_product(Sums<1, kColumns>& sums, const Left& left, const Right& right,
-                              Onto onto = Onto::zero) {
-  const Descriptor a = left.first.anew(), b = right.first.anew();
+__device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, const Right& right,
+                              ScaleD scale_d = ScaleD::zero) {
+  const Descriptor a = left.first.opaque(), b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
     wgmma<Right::kTransposed>(T{}, sums.at[0], a.behind(Left::offset(k)),
-                              b.behind(Right::offset(k)), k > 0 || onto == Onto::sums);
+                              b.behind(Right::offset(k)), k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();
 }
 
-// The same with the left factor in registers.
+// The same with A in registers.
 template <class T, i32 kSteps, i32 kColumns, class Right>
-__device__ void start_product(Sums<1, kColumns>& sums, const LeftFactor<kSteps>& left,
-                              const Right& right, Onto onto) {
-  const Descriptor b = right.first.anew();
+__device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<kSteps>& left,
+                              const Right& right, ScaleD scale_d) {
+  const Descriptor b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
     wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)),
-                              k > 0 || onto == Onto::sums);
+                              k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();
 }
 
-// Before a product is started, and behind the wait for it: what it reads and writes in registers.
+// Keeps the compiler from moving uses of registers that a product reads or writes across its start
+// or the wait for it: called before one and behind the other.
 template <i32 kColumns>
-__device__ void hold(Sums<1, kColumns>& sums) {
-  ptx::wgmma_hold(sums.at[0]);
+__device__ void fence_operand(Accumulator<1, kColumns>& sums) {
+  ptx::wgmma_fence_operand(sums.at[0]);
 }
 template <i32 kSteps>
-__device__ void hold(LeftFactor<kSteps>& factor) {
-  ptx::wgmma_hold(factor.pairs);
+__device__ void fence_operand(FragmentsA<kSteps>& factor) {
+  ptx::wgmma_fence_operand(factor.pairs);
 }
 
-// Each warp writes its 16 rows of sums, rounded, to a tile, from `row` on.
+// Writes a warp's 16 rows of an accumulator, rounded, to a tile, from `row` on.
 template <class T, SlabTile kTile, i32 kColumns>
-__device__ void store_sums_of_warp(const Sums<1, kColumns>& sums, u32 tile, i32 row) {
+__device__ void store_accumulator_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row) {
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
 #pragma unroll
   for (i32 k = 0; k < kColumns / 2; ++k) {
-    const LeftPiece piece = left_piece<T>(sums, 0, k);
+    const FragmentA piece = fragment_a<T>(sums, 0, k);
     const i32 place = kTile.offset(row + lane % 16, 2 * k + lane / 16);
     ptx::stmatrix_x4(tile + static_cast<u32>(place), piece.pairs);
   }

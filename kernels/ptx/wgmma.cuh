@@ -1,10 +1,10 @@
 // sm_90a. PTX ISA: wgmma. A warpgroup (four warps, the first of a number that four divides)
 // multiplies 64x16 by 16xN and adds to 64xN in fp32, while its threads go on: until
-// wgmma_wait_group() says so they touch neither the sums nor the registers of the left factor. N is
+// wgmma_wait_group() says so they touch neither the sums nor the registers of A. N is
 // 8 * kColumns.
 //
 // Of its warp's 16 rows a thread holds what it holds of mma.m16n8k16 (mma.cuh): d[c] are its four
-// sums of columns 8c and on, a its pairs of the left factor. Factors in shared memory are named by
+// sums of columns 8c and on, a its pairs of A. Factors in shared memory are named by
 // descriptors, the right one as it is read along the sum (K-major: rows of it are columns of the
 // product) or, kTransposedB, across it.
 #pragma once
@@ -30,14 +30,14 @@ __device__ void wgmma_wait_group() {
 // The compiler neither moves these registers' uses across this place nor keeps copies of them: they
 // stand before the first product and behind the wait for the last one.
 template <i32 kColumns>
-__device__ void wgmma_hold(float (&d)[kColumns][4]) {
+__device__ void wgmma_fence_operand(float (&d)[kColumns][4]) {
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
     asm volatile("" : "+f"(d[c][0]), "+f"(d[c][1]), "+f"(d[c][2]), "+f"(d[c][3])::"memory");
   }
 }
 template <i32 kSteps>
-__device__ void wgmma_hold(u32 (&a)[kSteps][4]) {
+__device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
     asm volatile("" : "+r"(a[k][0]), "+r"(a[k][1]), "+r"(a[k][2]), "+r"(a[k][3])::"memory");
@@ -105,7 +105,7 @@ __device__ void wgmma_hold(u32 (&a)[kSteps][4]) {
                  : "l"(a), "l"(b), "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));       \
   }
 
-// The left factor in registers.
+// A in registers.
 #define ATTNLAB_WGMMA_RS(type, n, a0, a1, a2, a3, b0, adds0, transposed0)                       \
   template <bool kTransposedB>                                                                  \
   __device__ void wgmma_m64k16_f32_##type(float(&d)[n / 8][4], const u32(&a)[4], u64 b,         \

@@ -22,7 +22,7 @@ struct TileShape {
     return chunks() % 8 == 0 ? 8 : chunks() % 4 == 0 ? 4 : 2;
   }
   // What a chunk's index is XORed with in a row: rows that begin at the same bank differ in it.
-  ATTNLAB_HD constexpr i32 turn(i32 row) const {
+  ATTNLAB_HD constexpr i32 swizzle(i32 row) const {
     const i32 rows_of_one = 8 / swizzle_chunks();  // consecutive rows that begin at different banks
     return row / rows_of_one % swizzle_chunks();
   }
@@ -31,7 +31,7 @@ struct TileShape {
 
 // Bytes from the tile's begin to a chunk.
 ATTNLAB_HD constexpr i32 tile_offset(const TileShape& tile, i32 row, i32 chunk) {
-  return row * tile.row_bytes() + (chunk ^ tile.turn(row)) * kChunkBytes;
+  return row * tile.row_bytes() + (chunk ^ tile.swizzle(row)) * kChunkBytes;
 }
 
 // A tile as bulk copies with the swizzle of 128 bytes bring it and wgmma reads it: slabs of 64

@@ -41,11 +41,12 @@ TEST(Tile, EightRowsOfAChunkColumnTouchAllBanks) {
   }
 }
 
-// What store_sums relies on: rows 8 apart are turned alike.
+// What store_accumulator relies on: rows 8 apart are swizzled alike.
 TEST(Tile, TheTurnRepeatsEveryEightRows) {
   for (const i32 columns : {16, 32, 48, 64, 96, 128, 192, 256}) {
     const TileShape tile = {.rows = 32, .columns = columns};
-    for (i32 row = 0; row + 8 < tile.rows; ++row) EXPECT_EQ(tile.turn(row), tile.turn(row + 8));
+    for (i32 row = 0; row + 8 < tile.rows; ++row)
+      EXPECT_EQ(tile.swizzle(row), tile.swizzle(row + 8));
   }
 }
 

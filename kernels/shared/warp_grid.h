@@ -12,9 +12,8 @@ struct WarpGrid {
 };
 
 // The grid of warps over rows x columns that reads least from shared memory: for each step of 16 of
-// a product a warp reads its rows of the left factor and its columns of the right one. A warp has
-// whole multiples of 16 of both; of equal grids the one with more rows a warp, which reads the
-// right factor less often. No grid: {0, 0}.
+// a product a warp reads its rows of A and its columns of B. A warp has whole multiples of 16 of
+// both; of equal grids the one with more rows a warp, which reads B less often. No grid: {0, 0}.
 ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
   WarpGrid best;
   i32 least = 0;

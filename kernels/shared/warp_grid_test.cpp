@@ -45,7 +45,7 @@ TEST(WarpGrid, OfSomeTiles) {
   expect(8, 128, 128, 2, 4);  // 64x32 each
   expect(8, 64, 256, 1, 8);   // 64x32 each
   expect(4, 64, 64, 2, 2);
-  expect(8, 32, 32, 0, 0);  // 4 pieces of 16x16
+  expect(8, 32, 32, 0, 0);  // 4 fragments of 16x16
 }
 
 }  // namespace

@@ -39,9 +39,9 @@ struct BackwardParts {
   static constexpr i32 kWarps = kConfig.team_warps(), kTeams = kConfig.teams;
   static constexpr i32 kKeys = kConfig.block_n, kRows = kConfig.block_m, kDim = kConfig.head_dim;
   static constexpr WarpGrid kOfScores =
-      kConfig.keeps_p() ? WarpGrid{kWarps, 1} : warp_grid(kWarps, kKeys, kRows);
+      kConfig.p_in_registers() ? WarpGrid{kWarps, 1} : warp_grid(kWarps, kKeys, kRows);
   static constexpr WarpGrid kOfKeys =
-      kConfig.keeps_p() ? kOfScores : warp_grid(kWarps, kKeys, kDim);
+      kConfig.p_in_registers() ? kOfScores : warp_grid(kWarps, kKeys, kDim);
   using Scores = device::WarpPart<kOfScores, kKeys, kRows, kTeams>;                    // S^T, dP^T
   using Keys = device::WarpPart<kOfKeys, kKeys, kDim, kTeams>;                         // dK, dV
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
@@ -49,12 +49,12 @@ struct BackwardParts {
 
 // use(sum, place) for each four values of a lane and their place where sums of a whole tile lie.
 template <class Part, class Use>
-__device__ void for_places(typename Part::Sums& sums, const Use& use) {
+__device__ void for_places(typename Part::Accumulator& sums, const Use& use) {
 #pragma unroll
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      use(sums.at[r][c], device::place_in_sums<Part>(r, c));
+      use(sums.at[r][c], device::accumulator_offset<Part>(r, c));
     }
   }
 }
@@ -77,14 +77,14 @@ struct BackwardStep {
 };
 
 // Lines 13 and 19 for the rows of a step: lse from m and l, in units of log2, and D = rowsum(dO *
-// O), which is the diagonal of dO O^T: each warp multiplies pieces of 16 rows with themselves. Rows
-// that saw nothing get an lse of infinity, and with it P = 0.
+// O), which is the diagonal of dO O^T: each warp multiplies fragments of 16 rows with themselves.
+// Rows that saw nothing get an lse of infinity, and with it P = 0.
 template <BackwardConfig kConfig, class T>
 __device__ void row_statistics(u8* team_memory, u32 team_shared, i32 team_thread, i32 stage) {
   using namespace device;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   constexpr i32 kWarps = kConfig.team_warps();
-  asm volatile("" : "+r"(team_thread));  // worked out anew, as lane_anew()
+  asm volatile("" : "+r"(team_thread));  // worked out anew, as opaque_lane()
   const auto floats = [&](i32 offset) { return reinterpret_cast<float*>(team_memory + offset); };
   for (i32 row = team_thread; row < kConfig.block_m; row += kWarps * kWarp) {
     const float l = floats(kTiles.l_of(stage))[row];
@@ -92,13 +92,13 @@ __device__ void row_statistics(u8* team_memory, u32 team_shared, i32 team_thread
   }
   for (i32 piece = team_thread / kWarp; piece < kConfig.block_m / 16; piece += kWarps) {
     const auto at = [&](i32 offset) { return team_shared + static_cast<u32>(offset); };
-    const LeftPieces<kTiles.q> dO(at(kTiles.dout_of(stage)), 16 * piece, 0);
-    const RightPiecesTransposed<kTiles.q> o(at(kTiles.o()), 16 * piece, 0);
-    Sums<1, 2> products;
+    const TileA<kTiles.q> dO(at(kTiles.dout_of(stage)), 16 * piece, 0);
+    const TileBTransposed<kTiles.q> o(at(kTiles.o()), 16 * piece, 0);
+    Accumulator<1, 2> products;
     products.clear();
     multiply_add<T, kConfig.head_dim / 16>(
-        products, [&](i32, i32 k) { return left_piece(dO, 0, 16 * k); },
-        [&](i32 k, i32) { return right_piece(o, 16 * k, 0); });
+        products, [&](i32, i32 k) { return fragment_a(dO, 0, 16 * k); },
+        [&](i32 k, i32) { return fragment_b(o, 16 * k, 0); });
     // Rows and columns g and g + 8 meet in the lane that has columns 2t and 2t + 1 with g = 2t or
     // 2t + 1.
     const i32 g = team_thread % kWarp / 4, t = team_thread % 4;
@@ -151,13 +151,13 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
   constexpr i32 kTeams = kConfig.teams;
   constexpr i32 kThreads = kBackwardWarps * kWarp;
   constexpr i32 kTeamThreads = kConfig.team_warps() * kWarp;
-  constexpr i32 kPieces = kConfig.head_dim / 16;
+  constexpr i32 kColumnSteps = kConfig.head_dim / 16;
   // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
   // for m and l, some of them.
-  constexpr i32 kSlice = kFromMAndL          ? 16
-                         : kConfig.keeps_p() ? kConfig.slice_rows()
-                                             : Scores::kOwnColumns;
-  using Slice = Sums<Scores::kOwnRows / 16, kSlice / 8>;
+  constexpr i32 kSlice = kFromMAndL                 ? 16
+                         : kConfig.p_in_registers() ? kConfig.slice_rows()
+                                                    : Scores::kOwnColumns;
+  using Slice = Accumulator<Scores::kOwnRows / 16, kSlice / 8>;
   static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
 
   extern __shared__ __align__(128) u8 shared_memory[];
@@ -257,7 +257,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
     if (threadIdx.x == 0) {
       sBlock.next_keys = key_tile(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
     }
-    typename Keys::Sums rDK, rDV;  // line 8
+    typename Keys::Accumulator rDK, rDV;  // line 8
     rDK.clear();
     rDV.clear();
     if constexpr (kTeams > 1) {
@@ -303,16 +303,16 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
         Slice rP, rDS;
         const auto multiply_transposed = [&](u32 left, u32 right, Slice& sums) {
-          const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0);
-          const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0);
+          const TileA<kTiles.kv> lefts(left, Scores::row(), 0);
+          const TileBTransposed<kTiles.q> rights(right, own_row, 0);
           sums.clear();
-          multiply_add<T, kPieces>(
-              sums, [&](i32 r, i32 piece) { return left_piece(lefts, 16 * r, 16 * piece); },
-              [&](i32 piece, i32 c) { return right_piece(rights, 16 * piece, 16 * c); });
+          multiply_add<T, kColumnSteps>(
+              sums, [&](i32 r, i32 piece) { return fragment_a(lefts, 16 * r, 16 * piece); },
+              [&](i32 piece, i32 c) { return fragment_b(rights, 16 * piece, 16 * c); });
         };
         multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
         multiply_transposed(sK, sQ, rP);    // S^T = K Q^T
-        const i32 lane_row = own_row + 2 * (lane_anew() % 4);
+        const i32 lane_row = own_row + 2 * (opaque_lane() % 4);
         const auto of_rows = [&](i32 offset, i32 row) {  // a lane's pair of rows
           return *reinterpret_cast<const float2*>(team_memory + offset + 4 * (lane_row + row));
         };
@@ -357,19 +357,19 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
             differentiate<kConfig.dropout>(rP, rDS, r, c, deltas, kept, params.dropout.keep_scale);
           }
         }
-        if constexpr (kConfig.keeps_p()) {
-          const RightPieces<kTiles.q> dO(sDO, own_row, 0);
+        if constexpr (kConfig.p_in_registers()) {
+          const TileB<kTiles.q> dO(sDO, own_row, 0);
           multiply_add<T, kSlice / 16>(  // line 16: dV += P^T dO
-              rDV, [&](i32 r, i32 k) { return left_piece<T>(rP, r, k); },
-              [&](i32 k, i32 c) { return right_piece(dO, 16 * k, 16 * c); });
-          store_sums<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
-          const RightPieces<kTiles.q> q(sQ, own_row, 0);
+              rDV, [&](i32 r, i32 k) { return fragment_a<T>(rP, r, k); },
+              [&](i32 k, i32 c) { return fragment_b(dO, 16 * k, 16 * c); });
+          store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+          const TileB<kTiles.q> q(sQ, own_row, 0);
           multiply_add<T, kSlice / 16>(  // line 22: dK += dS^T Q
-              rDK, [&](i32 r, i32 k) { return left_piece<T>(rDS, r, k); },
-              [&](i32 k, i32 c) { return right_piece(q, 16 * k, 16 * c); });
+              rDK, [&](i32 r, i32 k) { return fragment_a<T>(rDS, r, k); },
+              [&](i32 k, i32 c) { return fragment_b(q, 16 * k, 16 * c); });
         } else {
-          store_sums<T, kTiles.p>(rP, sP, Scores::row(), own_row);
-          store_sums<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+          store_accumulator<T, kTiles.p>(rP, sP, Scores::row(), own_row);
+          store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
         }
       }
 
@@ -377,7 +377,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       const bool is_first = sVisits.first == sKeys.n_block;
       const bool is_last = sVisits.last == sKeys.n_block;
       float* const gSums = sums_of_rows();
-      typename Rows::Sums rDQ;
+      typename Rows::Accumulator rDQ;
       rDQ.clear();
       if (!is_first) {
         for_places<Rows>(rDQ, [&](float(&sum)[4], i32 place) {
@@ -389,29 +389,29 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         });
       }
       team_sync();  // dS (and P) of all warps
-      if constexpr (!kConfig.keeps_p()) {
-        const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Sums& sums) {
-          const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0);
-          const RightPieces<kTiles.q> rights(right, 0, Keys::column());
+      if constexpr (!kConfig.p_in_registers()) {
+        const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Accumulator& sums) {
+          const TileA<kTiles.p> lefts(left, Keys::row(), 0);
+          const TileB<kTiles.q> rights(right, 0, Keys::column());
           multiply_add<T, kConfig.block_m / 16>(
-              sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
-              [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
+              sums, [&](i32 r, i32 k) { return fragment_a(lefts, 16 * r, 16 * k); },
+              [&](i32 k, i32 c) { return fragment_b(rights, 16 * k, 16 * c); });
         };
         multiply_shared(sP, sDO, rDV);  // line 16: dV += P^T dO
         multiply_shared(sDS, sQ, rDK);  // line 22: dK += dS^T Q
       }
-      const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row());
-      const RightPieces<kTiles.kv> k(sK, 0, Rows::column());
+      const TileATransposed<kTiles.p> ds(sDS, 0, Rows::row());
+      const TileB<kTiles.kv> k(sK, 0, Rows::column());
       multiply_add<T, kConfig.block_n / 16>(  // line 21: dQ += dS K
-          rDQ, [&](i32 r, i32 key) { return left_piece(ds, 16 * r, 16 * key); },
-          [&](i32 key, i32 c) { return right_piece(k, 16 * key, 16 * c); });
+          rDQ, [&](i32 r, i32 key) { return fragment_a(ds, 16 * r, 16 * key); },
+          [&](i32 key, i32 c) { return fragment_b(k, 16 * key, 16 * c); });
       if (!is_last) {
         for_places<Rows>(rDQ,
                          [&](const float(&sum)[4], i32 place) { store_four(gSums + place, sum); });
       } else {        // by way of the tile of Q
         team_sync();  // all are done with it
         rDQ.scale(shape.softmax_scale);
-        store_sums<T, kTiles.q>(rDQ, sQ, Rows::row(), Rows::column());
+        store_accumulator<T, kTiles.q>(rDQ, sQ, Rows::row(), Rows::column());
         team_sync();
         constexpr i32 kWarpRows = kConfig.block_m / kConfig.team_warps();
         const i32 own = team_thread / kWarp * kWarpRows;
@@ -432,11 +432,11 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       auto* const sSent = reinterpret_cast<float*>(team_memory + kTiles.q_of(0));
       const auto* const sArrived = reinterpret_cast<const float*>(
           shared_memory + (kTiles.team_bytes() - team_shift) + kTiles.q_of(0));
-      const auto send = [&](typename Keys::Sums& sums) {
+      const auto send = [&](typename Keys::Accumulator& sums) {
         for_places<Keys>(sums,
                          [&](const float(&sum)[4], i32 place) { store_four(sSent + place, sum); });
       };
-      const auto add_arrived = [&](typename Keys::Sums& sums) {
+      const auto add_arrived = [&](typename Keys::Accumulator& sums) {
         for_places<Keys>(sums, [&](float(&sum)[4], i32 place) {
           const auto other = *reinterpret_cast<const float4*>(sArrived + place);
           sum[0] += other.x;
@@ -454,11 +454,11 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
     }
     if (has_dk) {
       rDK.scale(shape.softmax_scale);
-      store_sums<T, kTiles.kv>(rDK, sK, Keys::row(), Keys::column());
+      store_accumulator<T, kTiles.kv>(rDK, sK, Keys::row(), Keys::column());
     }
     if (has_dv) {
       rDV.scale(params.dropout.keep_scale);
-      store_sums<T, kTiles.kv>(rDV, sV, Keys::row(), Keys::column());
+      store_accumulator<T, kTiles.kv>(rDV, sV, Keys::row(), Keys::column());
     }
     __syncthreads();
     constexpr i32 kWarpKeys = kConfig.block_n / kConfig.team_warps();

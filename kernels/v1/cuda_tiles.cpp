@@ -37,7 +37,7 @@ i32 registers(const ForwardConfig& config) {
 }
 i32 registers(const BackwardConfig& config) {
   const i32 threads = config.team_warps() * 32;
-  const i32 slice = config.keeps_p() ? config.slice_rows() : config.block_m;
+  const i32 slice = config.p_in_registers() ? config.slice_rows() : config.block_m;
   const i32 of_keys = 2 * config.block_n * config.head_dim / threads;  // dK, dV
   const i32 of_scores = 2 * config.block_n * slice / threads;          // S and dP
   const i32 of_rows = config.block_m * config.head_dim / threads;      // dQ
@@ -183,8 +183,8 @@ std::string unfit(const BackwardConfig& config, const Device& device) {
   const auto divides = [&](i32 rows, i32 columns) {
     return warp_grid(config.team_warps(), rows, columns).rows > 0;
   };
-  const bool divides_scores = config.keeps_p() || (divides(config.block_n, config.block_m) &&
-                                                   divides(config.block_n, config.head_dim));
+  const bool divides_scores = config.p_in_registers() || (divides(config.block_n, config.block_m) &&
+                                                          divides(config.block_n, config.head_dim));
   if (!divides_scores || !divides(config.block_m, config.head_dim)) {
     return "its " + number(config.team_warps()) + " warps cannot divide a tile of " +
            number(config.block_m) + "x" + number(config.block_n) + " at head_dim " +

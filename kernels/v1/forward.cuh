@@ -32,7 +32,7 @@ namespace attnlab::v1 {
 // Scores become exp2(softmax_scale_log2 * score - maximum over these keys); `rows` get that maximum
 // and the sum, the same in the four lanes of a row.
 template <i32 kRows, i32 kKeys>
-__device__ void softmax_of_keys(float scale, device::Sums<kRows, kKeys>& rS,
+__device__ void softmax_of_keys(float scale, device::Accumulator<kRows, kKeys>& rS,
                                 device::RowStates<kRows>& rows) {
 #pragma unroll
   for (i32 r = 0; r < kRows; ++r) {
@@ -121,10 +121,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   constexpr i32 kThreads = kConfig.warps() * kWarp;
   constexpr i32 kSplits = kConfig.splits;
   constexpr i32 kTeamThreads = kSplits * kWarp;
-  constexpr i32 kRows = kConfig.slice_rows / 16;   // pieces of a slice's rows
-  constexpr i32 kKeys = kConfig.warp_keys() / 16;  // pieces of a warp's keys
-  constexpr i32 kPieces = kConfig.head_dim / 16;   // pieces of a head
-  constexpr i32 kBlocks = kConfig.columns / 8;     // blocks of columns that are combined at once
+  constexpr i32 kRows = kConfig.slice_rows / 16;       // fragments of a slice's rows
+  constexpr i32 kKeys = kConfig.warp_keys() / 16;      // fragments of a warp's keys
+  constexpr i32 kColumnSteps = kConfig.head_dim / 16;  // fragments of a head
+  constexpr i32 kBlocks = kConfig.columns / 8;  // blocks of columns that are combined at once
   // Each warp combines a share of kRows x kBlocks, half of the rows or, of 16 rows, of the columns.
   // It has its own share in the first places of its sums, and sends what is in the last ones: which
   // rows and columns these are differs from warp to warp, so that registers need not.
@@ -132,7 +132,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   constexpr i32 kOwnBlocks = kConfig.own_columns() / 8;
   constexpr i32 kSentRow = kRows - kOwnRows, kSentBlock = kBlocks - kOwnBlocks;
   static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks && kOwnBlocks % 2 == 0,
-                "warps combine alike much, in pieces of 16x16");
+                "warps combine alike much, in fragments of 16x16");
   constexpr i32 kChunks = kConfig.chunks();
   constexpr bool kKeepsO = kConfig.keeps_o;
 
@@ -221,10 +221,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     }
     ptx::cp_async_wait_group<0>();
     __syncthreads();
-    const RightPiecesTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
+    const TileBTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
     const bool own_columns_first = kOwnBlocks == kBlocks || split == 0;
-    const RightPieces<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0,
-                                   own_columns_first ? Neighbours::in_order : Neighbours::swapped);
+    const TileB<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0,
+                             own_columns_first ? PairOrder::in_order : PairOrder::swapped);
 
     for (i32 stage = 0; ahead < sKeys.tiles.end; stage ^= 1) {  // line 7
       const i32 m_block = ahead;
@@ -293,14 +293,14 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 
         // Lines 9 and 10, of this warp's keys.
         const u32 sQ = team_at(kTiles.q_of(0, stage));
-        const LeftPieces<kTiles.q> own_q(sQ, row + row_of(0), 0);
-        const LeftPieces<kTiles.q> sent_q(sQ, row + row_of(kRows - 1), 0);
-        Sums<kRows, 2 * kKeys> rS;
+        const TileA<kTiles.q> own_q(sQ, row + row_of(0), 0);
+        const TileA<kTiles.q> sent_q(sQ, row + row_of(kRows - 1), 0);
+        Accumulator<kRows, 2 * kKeys> rS;
         rS.clear();
-        multiply_add<T, kPieces>(  // S = Q K^T
+        multiply_add<T, kColumnSteps>(  // S = Q K^T
             rS,
-            [&](i32 r, i32 piece) { return left_piece(r == 0 ? own_q : sent_q, 0, 16 * piece); },
-            [&](i32 piece, i32 key) { return right_piece(k, 16 * piece, 16 * key); });
+            [&](i32 r, i32 piece) { return fragment_a(r == 0 ? own_q : sent_q, 0, 16 * piece); },
+            [&](i32 piece, i32 key) { return fragment_b(k, 16 * piece, 16 * key); });
         const i64 warp_key = sKeys.first_key + split * kConfig.warp_keys();
         if (sKeys.tiles.is_partial(m_block)) {
 #pragma unroll
@@ -324,11 +324,11 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
             }
           }
         }
-        LeftPiece rP[kRows][kKeys];
+        FragmentA rP[kRows][kKeys];
 #pragma unroll
         for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
-          for (i32 key = 0; key < kKeys; ++key) rP[r][key] = left_piece<T>(rS, r, key);
+          for (i32 key = 0; key < kKeys; ++key) rP[r][key] = fragment_a<T>(rS, r, key);
         }
         if constexpr (kConfig.dropout) {
 #pragma unroll
@@ -342,13 +342,13 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           }
         }
 
-        const auto multiply_columns = [&](i32 column, Sums<kRows, kBlocks>& sums) {
+        const auto multiply_columns = [&](i32 column, Accumulator<kRows, kBlocks>& sums) {
           sums.clear();
           multiply_add<T, kKeys>(  // P V
               sums, [&](i32 r, i32 key) { return rP[r][key]; },
-              [&](i32 key, i32 c) { return right_piece(v, 16 * key, column + 16 * c); });
+              [&](i32 key, i32 c) { return fragment_b(v, 16 * key, column + 16 * c); });
         };
-        Sums<kRows, kBlocks> rPV;
+        Accumulator<kRows, kBlocks> rPV;
         multiply_columns(0, rPV);
         Weights<kSplits> weights[kOwnRows][2];
 #pragma unroll
@@ -358,7 +358,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
           u8* const sParts =
               team_memory + kTiles.parts_of(0) + part * kSplits * kShareBytes + lane * 16;
-          Sums<kOwnRows, kOwnBlocks> rOwnPV;
+          Accumulator<kOwnRows, kOwnBlocks> rOwnPV;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -393,7 +393,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
             }
           }
           // Line 12, of this warp's share.
-          Sums<kOwnRows, kOwnBlocks> rO;
+          Accumulator<kOwnRows, kOwnBlocks> rO;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
@@ -437,8 +437,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                 take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
               }
             }
-            store_sums<T, kTiles.q>(rO, team_at(kTiles.q_of(0, stage)), row + own_row,
-                                    column + 8 * own_block);
+            store_accumulator<T, kTiles.q>(rO, team_at(kTiles.q_of(0, stage)), row + own_row,
+                                           column + 8 * own_block);
           }
         }
 

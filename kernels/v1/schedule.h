@@ -197,9 +197,9 @@ struct BackwardConfig {
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 team_warps() const { return kBackwardWarps / teams; }
-  // With two teams each warp has all scores of its keys, whose P and dS then are left factors in
+  // With two teams each warp has all scores of its keys, whose P and dS then are fragments A in
   // its registers; the warps of one team share P and dS in shared memory.
-  ATTNLAB_HD constexpr bool keeps_p() const { return teams == 2; }
+  ATTNLAB_HD constexpr bool p_in_registers() const { return teams == 2; }
   // Rows that a warp takes at once where it has all of them; dropout's bits need registers, too.
   ATTNLAB_HD constexpr i32 slice_rows() const { return min(dropout ? 16 : 32, block_m); }
 };
@@ -265,7 +265,7 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .q = {.rows = config.block_m, .columns = config.head_dim},
           .p = {.rows = config.block_n, .columns = config.block_m},
           .teams = config.teams,
-          .p_tiles = config.keeps_p() ? 1 : 2};
+          .p_tiles = config.p_in_registers() ? 1 : 2};
 }
 
 // What v1 keeps in device memory between its steps.

@@ -160,7 +160,7 @@ TEST(V1SharedMemory, PartsOfTheBackwardAreApart) {
           }
           add("O", tiles.o(), of_rows, kLineBytes);
           add("dS", tiles.ds_tile(), scores, kChunkBytes);
-          add("P", tiles.p_tile(), config.keeps_p() ? 0 : scores, kChunkBytes);
+          add("P", tiles.p_tile(), config.p_in_registers() ? 0 : scores, kChunkBytes);
           add("lse", tiles.lse(), statistic, kChunkBytes);
           add("delta", tiles.delta(), statistic, kChunkBytes);
           add("keys", tiles.keys(), sizeof(KeyTile), kChunkBytes);

@@ -11,11 +11,11 @@
 // finish_rows (sums to dQ).
 //
 // Scores are kept transposed, keys x rows. Then P^T and dS^T, which dV += P^T dO and dK += dS^T Q
-// take as left factors, lie in registers just as the tensor cores want them. Where a warp has all
-// rows of its keys (keeps_p) they go from one product into the next without being stored; only dS
-// passes through shared memory, for dQ += dS K, whose rows are spread over all warps. Where tiles
-// of dK and dV are too large for that, P and dS both are shared, and warps divide each product
-// anew.
+// take as A, lie in registers just as the tensor cores want them. Where a warp has all
+// rows of its keys (p_in_registers) they go from one product into the next without being stored;
+// only dS passes through shared memory, for dQ += dS K, whose rows are spread over all warps. Where
+// tiles of dK and dV are too large for that, P and dS both are shared, and warps divide each
+// product anew.
 //
 // The sums of dQ lie as the tensor cores leave them, four values of a lane side by side: a warp
 // adds 512 consecutive bytes with one instruction, and finish_rows, which has the same warps, is
@@ -37,10 +37,11 @@ namespace attnlab::v2 {
 template <BackwardConfig kConfig>
 struct BackwardParts {
   static constexpr WarpGrid kScores =
-      kConfig.keeps_p ? WarpGrid{kConfig.warps, 1}
-                      : warp_grid(kConfig.warps, kConfig.block_n, kConfig.block_m);
+      kConfig.p_in_registers ? WarpGrid{kConfig.warps, 1}
+                             : warp_grid(kConfig.warps, kConfig.block_n, kConfig.block_m);
   static constexpr WarpGrid kKeys =
-      kConfig.keeps_p ? kScores : warp_grid(kConfig.warps, kConfig.block_n, kConfig.head_dim);
+      kConfig.p_in_registers ? kScores
+                             : warp_grid(kConfig.warps, kConfig.block_n, kConfig.head_dim);
   static constexpr WarpGrid kRows = warp_grid(kConfig.warps, kConfig.block_m, kConfig.head_dim);
   using Scores = device::WarpPart<kScores, kConfig.block_n, kConfig.block_m>;  // S^T, dP^T
   using Keys = device::WarpPart<kKeys, kConfig.block_n, kConfig.head_dim>;     // dK, dV
@@ -162,29 +163,30 @@ struct BackwardStep {
 
 // Adds a warp's part of dQ to the sums of a tile, in any order.
 template <class Part>
-__device__ void add_dq(const typename Part::Sums& rDQ, float* gSums) {
+__device__ void add_dq(const typename Part::Accumulator& rDQ, float* gSums) {
 #pragma unroll
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      ptx::red_add_v4_f32(gSums + device::place_in_sums<Part>(r, c), rDQ.at[r][c]);
+      ptx::red_add_v4_f32(gSums + device::accumulator_offset<Part>(r, c), rDQ.at[r][c]);
     }
   }
 }
 
-// The same when it is this block's turn. `turn` names the tile of keys whose turn it is.
+// The same when it is this block's turn. The semaphore names the tile of keys whose turn it is.
 template <class Part>
-__device__ void add_dq_in_turn(const typename Part::Sums& rDQ, float* gSums, i32* turn, i32 own,
-                               i32 next) {
+__device__ void add_dq_in_turn(const typename Part::Accumulator& rDQ, float* gSums, i32* semaphore,
+                               i32 own, i32 next) {
   if (threadIdx.x == 0) {
-    while (ptx::ld_acquire_gpu_global(turn) != own) __nanosleep(100);
+    while (ptx::ld_acquire_gpu_global(semaphore) != own) __nanosleep(100);
   }
   __syncthreads();
 #pragma unroll
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      float4* const place = reinterpret_cast<float4*>(gSums + device::place_in_sums<Part>(r, c));
+      float4* const place =
+          reinterpret_cast<float4*>(gSums + device::accumulator_offset<Part>(r, c));
       float4 sum = __ldcg(place);  // the L1 may have what it was before the others' turns
       sum.x += rDQ.at[r][c][0];
       sum.y += rDQ.at[r][c][1];
@@ -194,7 +196,7 @@ __device__ void add_dq_in_turn(const typename Part::Sums& rDQ, float* gSums, i32
     }
   }
   __syncthreads();
-  if (threadIdx.x == 0) ptx::st_release_gpu_global(turn, next);
+  if (threadIdx.x == 0) ptx::st_release_gpu_global(semaphore, next);
 }
 
 // The number of a block's next tile of keys. Where turns are taken, tiles are numbered as they are
@@ -247,10 +249,10 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
   constexpr i32 kThreads = kConfig.warps * kWarp;
   // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
   // for what was saved, some of them.
-  constexpr i32 kSlice = kFromSaved        ? 16
-                         : kConfig.keeps_p ? slice_rows(kConfig.block_m)
-                                           : Scores::kOwnColumns;
-  using Slice = Sums<Scores::kOwnRows / 16, kSlice / 8>;
+  constexpr i32 kSlice = kFromSaved               ? 16
+                         : kConfig.p_in_registers ? slice_rows(kConfig.block_m)
+                                                  : Scores::kOwnColumns;
+  using Slice = Accumulator<Scores::kOwnRows / 16, kSlice / 8>;
   static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
   static_assert(kConfig.stages == 2, "Q and dO of the next step arrive during a step");
 
@@ -285,7 +287,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
     }
   };
 
-  typename Keys::Sums rDK, rDV;  // (own keys, own columns)
+  typename Keys::Accumulator rDK, rDV;  // (own keys, own columns)
   rDK.clear();
   rDV.clear();
   BackwardStep step = BackwardStep::first(sBlock);
@@ -311,16 +313,16 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
       const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
       Slice rP, rDS;                                          // (own keys, slice)
       const auto multiply_transposed = [&](u32 left, u32 right, Slice& sums) {
-        const LeftPieces<kTiles.kv> lefts(left, Scores::row(), 0);
-        const RightPiecesTransposed<kTiles.q> rights(right, own_row, 0);
+        const TileA<kTiles.kv> lefts(left, Scores::row(), 0);
+        const TileBTransposed<kTiles.q> rights(right, own_row, 0);
         sums.clear();
         multiply_add<T, kConfig.head_dim / 16>(
-            sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
-            [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
+            sums, [&](i32 r, i32 k) { return fragment_a(lefts, 16 * r, 16 * k); },
+            [&](i32 k, i32 c) { return fragment_b(rights, 16 * k, 16 * c); });
       };
       multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
       multiply_transposed(sK, sQ, rP);    // S^T = K Q^T
-      const i32 lane = kFromSaved ? lane_anew() : static_cast<i32>(threadIdx.x) % kWarp;
+      const i32 lane = kFromSaved ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
       const i32 lane_row = own_row + 2 * (lane % 4);  // of its pairs
       if constexpr (kFromSaved) {                     // P^T = exp(S^T - max) / sum
         const auto* const sLse =
@@ -372,41 +374,41 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
           differentiate<kConfig.dropout>(rP, rDS, r, c, deltas, kept, params.dropout.keep_scale);
         }
       }
-      if constexpr (kConfig.keeps_p) {
-        const RightPieces<kTiles.q> dO(sDO, own_row, 0);
-        const RightPieces<kTiles.q> q(sQ, own_row, 0);
+      if constexpr (kConfig.p_in_registers) {
+        const TileB<kTiles.q> dO(sDO, own_row, 0);
+        const TileB<kTiles.q> q(sQ, own_row, 0);
         multiply_add<T, kSlice / 16>(  // dV += P^T dO
-            rDV, [&](i32 r, i32 k) { return left_piece<T>(rP, r, k); },
-            [&](i32 k, i32 c) { return right_piece(dO, 16 * k, 16 * c); });
-        store_sums<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+            rDV, [&](i32 r, i32 k) { return fragment_a<T>(rP, r, k); },
+            [&](i32 k, i32 c) { return fragment_b(dO, 16 * k, 16 * c); });
+        store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
         multiply_add<T, kSlice / 16>(  // dK += dS^T Q
-            rDK, [&](i32 r, i32 k) { return left_piece<T>(rDS, r, k); },
-            [&](i32 k, i32 c) { return right_piece(q, 16 * k, 16 * c); });
+            rDK, [&](i32 r, i32 k) { return fragment_a<T>(rDS, r, k); },
+            [&](i32 k, i32 c) { return fragment_b(q, 16 * k, 16 * c); });
       } else {
-        store_sums<T, kTiles.p>(rP, at(kTiles.p_shared()), Scores::row(), own_row);
-        store_sums<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+        store_accumulator<T, kTiles.p>(rP, at(kTiles.p_shared()), Scores::row(), own_row);
+        store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
       }
     }
     __syncthreads();  // dS (and P) of all warps
 
-    if constexpr (!kConfig.keeps_p) {
-      const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Sums& sums) {
-        const LeftPieces<kTiles.p> lefts(left, Keys::row(), 0);
-        const RightPieces<kTiles.q> rights(right, 0, Keys::column());
+    if constexpr (!kConfig.p_in_registers) {
+      const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Accumulator& sums) {
+        const TileA<kTiles.p> lefts(left, Keys::row(), 0);
+        const TileB<kTiles.q> rights(right, 0, Keys::column());
         multiply_add<T, kConfig.block_m / 16>(
-            sums, [&](i32 r, i32 k) { return left_piece(lefts, 16 * r, 16 * k); },
-            [&](i32 k, i32 c) { return right_piece(rights, 16 * k, 16 * c); });
+            sums, [&](i32 r, i32 k) { return fragment_a(lefts, 16 * r, 16 * k); },
+            [&](i32 k, i32 c) { return fragment_b(rights, 16 * k, 16 * c); });
       };
       multiply_shared(at(kTiles.p_shared()), sDO, rDV);  // dV += P^T dO
       multiply_shared(sDS, sQ, rDK);                     // dK += dS^T Q
     }
-    typename Rows::Sums rDQ;  // (own rows, own columns)
+    typename Rows::Accumulator rDQ;  // (own rows, own columns)
     rDQ.clear();
-    const LeftPiecesTransposed<kTiles.p> ds(sDS, 0, Rows::row());
-    const RightPieces<kTiles.kv> k_columns(sK, 0, Rows::column());
+    const TileATransposed<kTiles.p> ds(sDS, 0, Rows::row());
+    const TileB<kTiles.kv> k_columns(sK, 0, Rows::column());
     multiply_add<T, kConfig.block_n / 16>(  // dQ = dS K
-        rDQ, [&](i32 r, i32 k) { return left_piece(ds, 16 * r, 16 * k); },
-        [&](i32 k, i32 c) { return right_piece(k_columns, 16 * k, 16 * c); });
+        rDQ, [&](i32 r, i32 k) { return fragment_a(ds, 16 * r, 16 * k); },
+        [&](i32 k, i32 c) { return fragment_b(k_columns, 16 * k, 16 * c); });
     const i64 m_blocks = ceil_div<i64>(shape.seqlen_q, kConfig.block_m);
     const i64 tile = (sBlock.first_head + step.head) * m_blocks + step.m_block;
     float* const gSums = dq_sums_of<kConfig>(workspace, tile);
@@ -423,8 +425,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
   __syncthreads();  // all are done with them
   rDK.scale(shape.softmax_scale);
   rDV.scale(params.dropout.keep_scale);
-  store_sums<T, kTiles.kv>(rDK, sK, Keys::row(), Keys::column());
-  store_sums<T, kTiles.kv>(rDV, sV, Keys::row(), Keys::column());
+  store_accumulator<T, kTiles.kv>(rDK, sK, Keys::row(), Keys::column());
+  store_accumulator<T, kTiles.kv>(rDV, sV, Keys::row(), Keys::column());
   __syncthreads();
   constexpr i32 kWarpRows = kConfig.block_n / kConfig.warps;
   const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
@@ -482,18 +484,19 @@ __device__ void finish_rows(const FinishArguments<T>& arguments) {
 
   const i64 tile = (item.batch * shape.num_heads_q + item.head) * grid.blocks + item.block;
   const float* const gSums = dq_sums_of<kConfig>(workspace, tile);
-  typename Part::Sums rDQ;
+  typename Part::Accumulator rDQ;
 #pragma unroll
   for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
 #pragma unroll
     for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      const auto sum = *reinterpret_cast<const float4*>(gSums + device::place_in_sums<Part>(r, c));
+      const auto sum =
+          *reinterpret_cast<const float4*>(gSums + device::accumulator_offset<Part>(r, c));
       const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
       for (i32 i = 0; i < 4; ++i) rDQ.at[r][c][i] = sums[i] * shape.softmax_scale;
     }
   }
-  store_sums<T, kTile>(rDQ, ptx::cvta_to_shared(shared_memory), Part::row(), Part::column());
+  store_accumulator<T, kTile>(rDQ, ptx::cvta_to_shared(shared_memory), Part::row(), Part::column());
   __syncthreads();
   constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;
   const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;

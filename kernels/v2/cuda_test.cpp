@@ -67,9 +67,9 @@ TEST_F(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
                               config_of({{"block_m", block_m}, {"block_n", 128}, {"warps", 4}}),
                               hopper());
   };
-  EXPECT_TRUE(kernel(16).keeps_p);
-  EXPECT_TRUE(kernel(96).keeps_p);
-  EXPECT_FALSE(kernel(48).keeps_p);
+  EXPECT_TRUE(kernel(16).p_in_registers);
+  EXPECT_TRUE(kernel(96).p_in_registers);
+  EXPECT_FALSE(kernel(48).p_in_registers);
   EXPECT_NE(unfit(kernel(48), hopper()), "");
 }
 

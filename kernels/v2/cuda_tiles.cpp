@@ -32,7 +32,7 @@ i32 registers(const ForwardConfig& config) {
 i32 registers(const BackwardConfig& config) {
   const i32 threads = config.warps * 32;
   const i32 of_keys = 2 * config.block_n * config.head_dim / threads;  // dK, dV
-  const i32 slice = config.keeps_p ? slice_rows(config.block_m) : config.block_m;
+  const i32 slice = config.p_in_registers ? slice_rows(config.block_m) : config.block_m;
   const i32 of_scores = 2 * config.block_n * slice / threads;      // S and dP
   const i32 of_rows = config.block_m * config.head_dim / threads;  // dQ
   return of_keys + max(of_scores, of_rows) + kOtherRegisters;
@@ -110,7 +110,7 @@ BackwardConfig fastest_backward(const Problem& problem, const Device& device) {
                              .block_n = block_n,
                              .warps = warps,
                              .blocks = blocks};
-    config.keeps_p = can_keep_p(config);
+    config.p_in_registers = can_keep_p(config);
     return config;
   };
   const auto best = [&](const std::vector<BackwardConfig>& candidates) {
@@ -192,7 +192,7 @@ BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device) {
   BackwardConfig kernel = fastest_backward(problem, device);
   kernel.dropout = problem.drops();
-  if (take_tile(config, kernel)) kernel.keeps_p = can_keep_p(kernel);
+  if (take_tile(config, kernel)) kernel.p_in_registers = can_keep_p(kernel);
   kernel.blocks = max(1, blocks_that_fit(kernel, device));
   return kernel;
 }
@@ -215,7 +215,7 @@ std::string unfit(const BackwardConfig& config, const Device& device) {
   const auto divides = [&](i32 rows, i32 columns) {
     return warp_grid(config.warps, rows, columns).rows > 0;
   };
-  if (!config.keeps_p &&
+  if (!config.p_in_registers &&
       (!divides(config.block_n, config.block_m) || !divides(config.block_n, config.head_dim))) {
     return number(config.warps) + " warps cannot divide a tile of " + number(config.block_m) + "x" +
            number(config.block_n) + " into pieces of 16x16 for each: take fewer";

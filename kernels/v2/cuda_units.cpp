@@ -23,7 +23,7 @@ cuda::ConfigFields fields_of(const ForwardConfig& config) {
 cuda::ConfigFields fields_of(const BackwardConfig& config) {
   return {count("head_dim", config.head_dim, "-d"),   count("block_m", config.block_m, "-"),
           count("block_n", config.block_n, "x"),      count("warps", config.warps, "-w"),
-          count("stages", config.stages, "-s"),       flag("keeps_p", config.keeps_p),
+          count("stages", config.stages, "-s"),       flag("p_in_registers", config.p_in_registers),
           flag("dropout", config.dropout, "-dropout")};
 }
 

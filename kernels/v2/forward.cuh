@@ -28,7 +28,8 @@ namespace attnlab::v2 {
 // Scores become exp2(softmax_scale_log2 * score - reference), O follows the reference.
 template <i32 kRows, i32 kKeys, i32 kColumns>
 __device__ void softmax_step(float scale, device::RowStates<kRows>& states,
-                             device::Sums<kRows, kKeys>& rS, device::Sums<kRows, kColumns>& rO) {
+                             device::Accumulator<kRows, kKeys>& rS,
+                             device::Accumulator<kRows, kColumns>& rO) {
   float tile_max[kRows][2];
   bool raises = false;
 #pragma unroll
@@ -93,9 +94,9 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   using namespace device;
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;
-  constexpr i32 kRows = kWarpRows / 16;            // pieces of a warp's rows
-  constexpr i32 kKeys = kConfig.block_n / 16;      // pieces of a tile's keys
-  constexpr i32 kColumns = kConfig.head_dim / 16;  // pieces of a head
+  constexpr i32 kRows = kWarpRows / 16;            // fragments of a warp's rows
+  constexpr i32 kKeys = kConfig.block_n / 16;      // fragments of a tile's keys
+  constexpr i32 kColumns = kConfig.head_dim / 16;  // fragments of a head
   constexpr i32 kThreads = kConfig.warps * kWarp;
 
   extern __shared__ __align__(128) u8 shared_memory[];
@@ -121,11 +122,11 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
   const i32 warp_row = warp * kWarpRows;
   device::RowStates<kRows> states;
-  Sums<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
+  Accumulator<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
   rO.clear();
 
-  const LeftPieces<kTiles.q> q(sQ, warp_row, 0);
-  LeftPiece rQ[kRows][kConfig.keeps_q ? kColumns : 1];
+  const TileA<kTiles.q> q(sQ, warp_row, 0);
+  FragmentA rQ[kRows][kConfig.keeps_q ? kColumns : 1];
 
   // As many tiles on their way as there are stages, less the one that is computed; of one stage, K.
   load_tile<kTiles.q, kThreads>(gQ + sBlock.row_offset, shape.q.row,
@@ -163,20 +164,20 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 #pragma unroll
         for (i32 r = 0; r < kRows; ++r) {
 #pragma unroll
-          for (i32 k = 0; k < kColumns; ++k) rQ[r][k] = left_piece(q, 16 * r, 16 * k);
+          for (i32 k = 0; k < kColumns; ++k) rQ[r][k] = fragment_a(q, 16 * r, 16 * k);
         }
       }
     }
-    const RightPiecesTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
-    Sums<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
+    const TileBTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
+    Accumulator<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
     rS.clear();
     multiply_add<T, kColumns>(  // S = Q K^T
         rS,
         [&](i32 r, i32 k) {
           if constexpr (kConfig.keeps_q) return rQ[r][k];
-          return left_piece(q, 16 * r, 16 * k);
+          return fragment_a(q, 16 * r, 16 * k);
         },
-        [&](i32 k, i32 c) { return right_piece(keys, 16 * k, 16 * c); });
+        [&](i32 k, i32 c) { return fragment_b(keys, 16 * k, 16 * c); });
     if constexpr (kConfig.stages == 1) {
       ptx::cp_async_wait_group<0>();
       __syncthreads();  // V is there for all, and all are done with K
@@ -200,10 +201,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         }
       }
     }
-    const RightPieces<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
+    const TileB<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
     multiply_add<T, kKeys>(  // O += P V
-        rO, [&](i32 r, i32 k) { return left_piece<T>(rS, r, k); },
-        [&](i32 k, i32 c) { return right_piece(values, 16 * k, 16 * c); });
+        rO, [&](i32 r, i32 k) { return fragment_a<T>(rS, r, k); },
+        [&](i32 k, i32 c) { return fragment_b(values, 16 * k, 16 * c); });
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
   }
 
@@ -236,7 +237,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   // By way of the warp's own rows of Q, which nobody else reads.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // rows that see no key have not waited yet for Q, which all threads load
-  store_sums<T, kTiles.q>(rO, sQ, warp_row, 0);
+  store_accumulator<T, kTiles.q>(rO, sQ, warp_row, 0);
   __syncwarp();
   const i32 exist = static_cast<i32>(min<i64>(kWarpRows, sBlock.rows.size() - warp_row));
   store_rows<kTiles.q, kWarpRows>(shared_memory, warp_row, exist,

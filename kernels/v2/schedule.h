@@ -87,9 +87,9 @@ struct BackwardConfig {
   i32 block_n = 128;
   i32 warps = 4;
   i32 stages = 2;
-  // Each warp has all scores of its keys, whose P and dS then are left factors in its registers;
+  // Each warp has all scores of its keys, whose P and dS then are fragments A in its registers;
   // else the warps share P and dS in shared memory.
-  bool keeps_p = false;
+  bool p_in_registers = false;
   bool dropout = false;
   i32 blocks = 1;
 };
@@ -141,7 +141,7 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .p = {.rows = config.block_n, .columns = config.block_m},
           .block_m = config.block_m,
           .stages = config.stages,
-          .p_tiles = config.keeps_p ? 1 : 2};
+          .p_tiles = config.p_in_registers ? 1 : 2};
 }
 
 // What the backward's kernels share in device memory.

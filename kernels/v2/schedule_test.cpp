@@ -48,7 +48,7 @@ TEST(V2SharedMemory, PartsOfTheBackwardAreApart) {
             {"K", tiles.k(), of_keys, kLineBytes},
             {"V", tiles.v(), of_keys, kLineBytes},
             {"dS", tiles.ds(), scores, kChunkBytes},
-            {"P", tiles.p_shared(), config.keeps_p ? 0 : scores, kChunkBytes},
+            {"P", tiles.p_shared(), config.p_in_registers ? 0 : scores, kChunkBytes},
             {"block", tiles.block(), sizeof(BackwardBlock), kChunkBytes}};
         for (i32 stage = 0; stage < config.stages; ++stage) {
           const std::string number = std::to_string(stage);

@@ -75,7 +75,7 @@ bool fits(const ForwardConfig& config) {
 ForwardConfig share_multiprocessor(ForwardConfig config) {
   for (config.blocks = config.consumers == 1 ? 3 : 1;; --config.blocks) {
     for (const i32 places : {3, 2, 1}) {
-      config.own_o = places == 3;
+      config.separate_o = places == 3;
       config.q_stages = min(places, 2);
       if (fits(config)) return config;
     }

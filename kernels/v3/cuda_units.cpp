@@ -13,7 +13,7 @@ cuda::ConfigFields fields_of(const ForwardConfig& config) {
           count("block_n", config.block_n, "x"),
           count("stages", config.stages, "-s"),
           count("q_stages", config.q_stages),
-          flag("own_o", config.own_o),
+          flag("separate_o", config.separate_o),
           flag("producer", config.producer, "", "-alone"),
           flag("overlap", config.overlap, "-overlap"),
           flag("ping_pong", config.ping_pong, "-pingpong"),

@@ -21,14 +21,14 @@ struct ForwardConfig {
   i32 consumers = 2;   // warpgroups that compute
   i32 blocks = 1;      // that a multiprocessor shall hold at once
   i32 block_n = 128;
-  i32 stages = 2;         // of K and of V
-  i32 q_stages = 2;       // 2: the next item's Q arrives during this one
-  bool own_o = true;      // O has a place of its own on its way out, not that of the item's Q
-  bool producer = true;   // a warpgroup loads; else a thread of a consumer does
-  bool overlap = true;    // S of the next tile is multiplied during the softmax of this one
-  bool ping_pong = true;  // consumers take turns at the tensor cores
-  bool left = false;      // the mask has a window with a left border
-  bool pattern = false;   // the mask has a block pattern
+  i32 stages = 2;          // of K and of V
+  i32 q_stages = 2;        // 2: the next item's Q arrives during this one
+  bool separate_o = true;  // O has a place of its own on its way out, not that of the item's Q
+  bool producer = true;    // a warpgroup loads; else a thread of a consumer does
+  bool overlap = true;     // S of the next tile is multiplied during the softmax of this one
+  bool ping_pong = true;   // consumers take turns at the tensor cores
+  bool left = false;       // the mask has a window with a left border
+  bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
@@ -76,16 +76,16 @@ struct ForwardTiles {
   SlabTile kv;  // of a stage, K and V each
   i32 stages = 0;
   i32 q_stages = 0;
-  bool own_o = false;
+  bool separate_o = false;
 
   ATTNLAB_HD constexpr i32 q_tile(i32 stage) const { return stage * q.bytes(); }
   ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q_tile(q_stages) + stage * kv.bytes(); }
   ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stages) + stage * kv.bytes(); }
   ATTNLAB_HD constexpr i32 o_tile(i32 q_stage) const {
-    return own_o ? v_tile(stages) : q_tile(q_stage);
+    return separate_o ? v_tile(stages) : q_tile(q_stage);
   }
   ATTNLAB_HD constexpr i32 block(i32 stage) const {  // ForwardBlock
-    return v_tile(stages) + (own_o ? q.bytes() : 0) +
+    return v_tile(stages) + (separate_o ? q.bytes() : 0) +
            stage * static_cast<i32>(sizeof(ForwardBlock));
   }
   // Of each ring two for each stage.
@@ -101,7 +101,7 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .kv = {.rows = config.block_n, .columns = config.head_dim},
           .stages = config.stages,
           .q_stages = config.q_stages,
-          .own_o = config.own_o};
+          .separate_o = config.separate_o};
 }
 
 // What the kernel gets of a launch, the same for the host (with T = void) and the GPU: its three

@@ -32,9 +32,9 @@ TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
         for (i32 stage = 0; stage < config.q_stages; ++stage) {
           parts.push_back(
               {"Q" + std::to_string(stage), tiles.q_tile(stage), of_rows, kSwizzleBytes});
-          EXPECT_TRUE(config.own_o || tiles.o_tile(stage) == tiles.q_tile(stage));
+          EXPECT_TRUE(config.separate_o || tiles.o_tile(stage) == tiles.q_tile(stage));
         }
-        if (config.own_o) parts.push_back({"O", tiles.o_tile(0), of_rows, kSwizzleBytes});
+        if (config.separate_o) parts.push_back({"O", tiles.o_tile(0), of_rows, kSwizzleBytes});
         for (i32 stage = 0; stage < config.stages; ++stage) {
           const std::string number = std::to_string(stage);
           parts.push_back({"K" + number, tiles.k_tile(stage), of_keys, kSwizzleBytes});

@@ -120,13 +120,13 @@ __device__ void load(const Maps& maps, const Work& work, const Memory& memory) {
 
 // Each warp stores its 16 rows, rounded, slab by slab. The last stores of a tile go on while the
 // next one is multiplied.
-__device__ void store(const Sums<1, kBlockN / 8>& rC, const Maps& maps, const Tile& tile, i32 warp,
+__device__ void store(const Accumulator<1, kBlockN / 8>& rC, const Maps& maps, const Tile& tile, i32 warp,
                       const Memory& memory) {
   const bool is_first_lane = threadIdx.x % kWarp == 0;
 #pragma unroll
   for (i32 slab = 0; slab < kSlabs; ++slab) {
     constexpr i32 kColumns = SlabTile::kColumns / 8;
-    Sums<1, kColumns> rPiece;
+    Accumulator<1, kColumns> rPiece;
 #pragma unroll
     for (i32 c = 0; c < kColumns; ++c) {
 #pragma unroll
@@ -135,7 +135,7 @@ __device__ void store(const Sums<1, kBlockN / 8>& rC, const Maps& maps, const Ti
     if (is_first_lane) ptx::cp_async_bulk_wait_group_read<1>();  // this place, two slabs ago
     __syncwarp();
     const u32 sPiece = memory.c(warp, slab);
-    store_sums_of_warp<F16, kPieceC>(rPiece, sPiece, 0);
+    store_accumulator_of_warp<F16, kPieceC>(rPiece, sPiece, 0);
     ptx::fence_proxy_async_shared();
     __syncwarp();
     if (is_first_lane) {
@@ -153,23 +153,23 @@ __device__ void consume(const Maps& maps, const Work& work, const Memory& memory
   const i32 warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kWarp, 0) - 4;  // of the consumers
   const i32 first_row = warp / 4 * 64;
   const bool is_first_thread = threadIdx.x % kWarpgroup == 0;
-  Sums<1, kBlockN / 8> rC;
+  Accumulator<1, kBlockN / 8> rC;
   PipelineState stage = consumer_start();
   for (i32 index = blockIdx.x; index < work.tiles(); index += gridDim.x) {
     PipelineState before = stage;
     for (i32 k = 0; k < work.k_blocks; ++k) {
       ring.wait_full(stage);
       ptx::wgmma_fence();
-      start_product<F16, kBlockK / 16>(rC, AlongRows<kTileA>(memory.a(stage.stage), first_row),
-                                       AlongRows<kTileB>(memory.b(stage.stage), 0),
-                                       k == 0 ? Onto::zero : Onto::sums);
+      start_product<F16, kBlockK / 16>(rC, KMajor<kTileA>(memory.a(stage.stage), first_row),
+                                       KMajor<kTileB>(memory.b(stage.stage), 0),
+                                       k == 0 ? ScaleD::zero : ScaleD::one);
       ptx::wgmma_wait_group<1>();
       if (k > 0 && is_first_thread) ring.release(before);
       before = stage;
       stage.advance(kStages);
     }
     ptx::wgmma_wait_group<0>();
-    hold(rC);
+    fence_operand(rC);
     if (is_first_thread) ring.release(before);
     store(rC, maps, Tile(work, index), warp, memory);
   }

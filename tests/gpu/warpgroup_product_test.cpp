@@ -40,7 +40,7 @@ struct Maps {
 };
 
 template <i32 kColumns, class Do>
-__device__ void for_own(Sums<1, kColumns>& sums, const Do& visit) {
+__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
   const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
@@ -77,30 +77,30 @@ products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) 
   }
   ring.wait_full(consumer_start());
 
-  Sums<1, kKeys / 8> rS;
+  Accumulator<1, kKeys / 8> rS;
   ptx::wgmma_fence();
-  start_product<F16, kHeadDim / 16>(rS, AlongRows<kQ>(sQ, 0), AlongRows<kKv>(sK, 0));
+  start_product<F16, kHeadDim / 16>(rS, KMajor<kQ>(sQ, 0), KMajor<kKv>(sK, 0));
   ptx::wgmma_wait_group<0>();
-  hold(rS);
+  fence_operand(rS);
   for_own(rS, [&](i32 row, i32 column, float& value) { s[row * kKeys + column] = value; });
 
-  LeftFactor<kKeys / 16> rP;
+  FragmentsA<kKeys / 16> rP;
   for_own(rS, [&](i32 row, i32 column, float& value) { value = p[row * kKeys + column]; });
   round_to<F16>(rP, rS);
-  Sums<1, kHeadDim / 8> rO;
+  Accumulator<1, kHeadDim / 8> rO;
   rO.clear();
-  hold(rO);
-  hold(rP);
+  fence_operand(rO);
+  fence_operand(rP);
   ptx::wgmma_fence();
-  start_product<F16>(rO, rP, AcrossRows<kKv>(sV), Onto::sums);
+  start_product<F16>(rO, rP, MnMajor<kKv>(sV), ScaleD::one);
   ptx::wgmma_wait_group<0>();
-  hold(rO);
-  hold(rP);
+  fence_operand(rO);
+  fence_operand(rP);
   for_own(rO, [&](i32 row, i32 column, float& value) { o[row * kHeadDim + column] = value; });
 
   const i32 warp_row = threadIdx.x / 32 * 16;
   __syncthreads();
-  store_sums_of_warp<F16, kQ>(rO, sQ, warp_row);
+  store_accumulator_of_warp<F16, kQ>(rO, sQ, warp_row);
   ptx::fence_proxy_async_shared();
   __syncwarp();
   if (threadIdx.x % 32 == 0) {

@@ -15,9 +15,9 @@ void wgmma_wait_group() {
 }
 
 template <i32 kColumns>
-void wgmma_hold(float (&)[kColumns][4]) {}
+void wgmma_fence_operand(float (&)[kColumns][4]) {}
 template <i32 kSteps>
-void wgmma_hold(u32 (&)[kSteps][4]) {}
+void wgmma_fence_operand(u32 (&)[kSteps][4]) {}
 
 template <bool kTransposedB, i32 kColumns>
 void wgmma_m64k16_f32_f16(float (&d)[kColumns][4], u64 a, u64 b, bool adds) {

@@ -1,0 +1,13 @@
+// Values that are the same in all lanes of a warp.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab::device {
+
+// Broadcasts a value that all lanes have, so that the compiler knows that it is warp-uniform: it
+// keeps one copy for the warp, and branches on it do not diverge.
+__device__ inline i32 warp_uniform(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
+__device__ inline bool warp_uniform(bool value) { return __any_sync(0xFFFFFFFFu, value); }
+
+}  // namespace attnlab::device

@@ -1,0 +1,20 @@
+// The named barriers of v3's forward (PTX bar, 16 a block).
+#pragma once
+
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+// Of each consumer two: its turn at the tensor cores, and its own four warps; and one of all
+// consumers. 0 is that of __syncthreads().
+template <ForwardConfig kConfig>
+struct NamedBarriers {
+  static constexpr i32 kAll = 1 + 2 * kConfig.consumers;
+  static_assert(kAll < 16, "a block has 16 named barriers");
+
+  static __device__ i32 turn(i32 consumer) { return 1 + consumer; }
+  static __device__ i32 of_consumer(i32 consumer) { return 1 + kConfig.consumers + consumer; }
+  static __device__ i32 of_all_consumers() { return kAll; }
+};
+
+}  // namespace attnlab::v3

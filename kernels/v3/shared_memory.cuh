@@ -1,0 +1,58 @@
+// Shared memory of v3's forward, and the rings through which its roles hand tiles to one another.
+//
+//   ring        stages        filled by                 released by                    arrivals
+//   ----------  ------------  ------------------------  -----------------------------  ------------
+//   q_ring      q_stages      loader: a bulk copy of Q  each consumer warp             4 *
+//   consumers k_ring      stages        loader: a bulk copy of K  a thread of each consumer
+//   consumers v_ring      stages        loader: a bulk copy of V  a thread of each consumer
+//   consumers block_ring  kBlockStages  scheduler: ForwardBlock   each consumer warp and loader  4
+//   * consumers
+//                                                                                      + 1
+//
+// A stage is released once nothing reads it any more: of K and V behind wgmma's wait, of Q where O
+// is written (or, with an O of its own, behind the last product of Q), of a ForwardBlock at the end
+// of its work item. Each stage has two mbarriers (kernels/device/ring.cuh): full, on which one
+// thread and the bytes of the copy arrive, and empty, on which those arrive who release it.
+#pragma once
+
+#include "kernels/device/ring.cuh"
+#include "kernels/ptx/cvta.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+// The shared memory of a block, as all roles see it.
+template <ForwardConfig kConfig>
+struct ForwardMemory {
+  u8* memory;
+  u32 shared;  // its address
+  device::Ring<kConfig.q_stages> q_ring;
+  device::Ring<kConfig.stages> k_ring, v_ring;
+  device::Ring<kBlockStages> block_ring;
+
+  __device__ explicit ForwardMemory(u8* place)
+      : memory(place),
+        shared(ptx::cvta_to_shared(place)),
+        q_ring{at(forward_tiles(kConfig).q_ring())},
+        k_ring{at(forward_tiles(kConfig).k_ring())},
+        v_ring{at(forward_tiles(kConfig).v_ring())},
+        block_ring{at(forward_tiles(kConfig).block_ring())} {}
+
+  __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
+  __device__ ForwardBlock& block(i32 stage) const {
+    constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+    return *reinterpret_cast<ForwardBlock*>(memory + kTiles.block(stage));
+  }
+
+  // By one thread, before __syncthreads().
+  __device__ void init_rings() const {
+    q_ring.init(4 * kConfig.consumers);
+    k_ring.init(kConfig.consumers);
+    v_ring.init(kConfig.consumers);
+    block_ring.init(4 * kConfig.consumers + 1);
+    ptx::fence_mbarrier_init();
+  }
+};
+
+}  // namespace attnlab::v3
