@@ -86,17 +86,19 @@ struct SubnormalArguments {
 
 // What enters dS of a row beside P and dP.
 struct DeltaArguments {
-  i64 rows = 0;
+  Rows rows;
   i64 columns = 0;
-  // That O's (in TF32 dO's) elements are off by, and where they are subnormal at least.
+  // That O's (in TF32 dO's) elements and P are off by, and O's where they are subnormal at least.
   float unit_roundoff = 0.0f;
   float half_step = 0.0f;
   const float* o_errors = nullptr;  // (rows, columns), besides; null: none
   const double* dout = nullptr;     // (rows, columns)
   const double* o = nullptr;        // (rows, columns)
+  const double* p = nullptr;        // (rows, keys), before dropout
+  const double* dp = nullptr;       // (rows, keys)
   double* delta = nullptr;          // (rows), sum of dO * O
   float* sizes = nullptr;           // (rows), sum of |dO * O|
-  float* errors = nullptr;          // (rows), ||dO * (errors of O)||
+  float* errors = nullptr;          // (rows), of delta; null: not wanted
 };
 
 struct DifferentiateArguments {

@@ -215,7 +215,8 @@ __device__ inline void find_subnormal(const SubnormalArguments& of) {
 
 // A block a row.
 __device__ inline void sum_delta(const DeltaArguments& of) {
-  const i64 first = static_cast<i64>(blockIdx.x) * of.columns;
+  const i64 row = blockIdx.x;
+  const i64 first = row * of.columns;
   double sum = 0.0, size = 0.0, squares = 0.0;
   for (i64 column = threadIdx.x; column < of.columns; column += kThreads) {
     const i64 i = first + column;
@@ -228,13 +229,19 @@ __device__ inline void sum_delta(const DeltaArguments& of) {
     if (of.o_errors != nullptr) error += static_cast<double>(of.o_errors[i]);
     squares += of.dout[i] * error * (of.dout[i] * error);
   }
+  for (i64 key = threadIdx.x; of.errors != nullptr && key < of.rows.keys; key += kThreads) {
+    if (!keeps(of.rows, row, key)) continue;
+    const i64 i = row * of.rows.keys + key;
+    const double error = of.unit_roundoff * of.p[i] * of.rows.keep_scale * of.dp[i];
+    squares += error * error;
+  }
   sum = sum_of_block(sum);
   size = sum_of_block(size);
   squares = sum_of_block(squares);
   if (threadIdx.x != 0) return;
-  of.delta[blockIdx.x] = sum;
-  of.sizes[blockIdx.x] = static_cast<float>(size);
-  of.errors[blockIdx.x] = static_cast<float>(sqrt(squares));
+  of.delta[row] = sum;
+  of.sizes[row] = static_cast<float>(size);
+  if (of.errors != nullptr) of.errors[row] = static_cast<float>(sqrt(squares));
 }
 
 __device__ inline void differentiate(const DifferentiateArguments& of) {

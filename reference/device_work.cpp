@@ -98,8 +98,8 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
   sizes_ds_ = {runtime, scores};
   delta_ = {runtime, chunk_rows_};
   delta_sizes_ = {runtime, chunk_rows_};
-  delta_errors_ = {runtime, chunk_rows_};
   if (!has_delta_) return;
+  delta_errors_ = {runtime, chunk_rows_};
   errors_ = {runtime, scores};
   squares_ = {runtime, scores};
   if (has_subnormal_) o_errors_ = {runtime, chunk_rows_ * problem.head_dim};
@@ -246,13 +246,15 @@ void DeviceWork::differentiate(const Chunk& chunk) {
     calculator_.multiply(output, errors_.get(), v_.sizes.get(), o_errors_.get());
   }
   launch("sum_delta", rows.count,
-         device::DeltaArguments{.rows = rows.count,
+         device::DeltaArguments{.rows = rows,
                                 .columns = problem_.head_dim,
                                 .unit_roundoff = static_cast<float>(unit_roundoff_),
                                 .half_step = static_cast<float>(half_step_),
                                 .o_errors = o_errors_.get(),
                                 .dout = dout_.exact.get(),
                                 .o = to.o.value.get() + at,
+                                .p = p_.get(),
+                                .dp = ds_.get(),
                                 .delta = delta_.get(),
                                 .sizes = delta_sizes_.get(),
                                 .errors = delta_errors_.get()});

@@ -93,8 +93,8 @@ TEST(OracleBackward, TwoKeysByHand) {
   EXPECT_NEAR(static_cast<double>(dq.sizes(0)), 5.5 * factor, 1e-5);
   EXPECT_NEAR(static_cast<double>(dk.sizes(0)), 3.5 * factor, 1e-5);
   EXPECT_NEAR(static_cast<double>(dv.sizes(0)), 2.0 * factor, 1e-5);
-  // dO * O = (2, 1): delta may be off by 2^-11 sqrt(5); sum_j P_j K_j = (2, 1).
-  const double delta = 0x1p-11 * std::sqrt(5.0);
+  // dO * O = (2, 1), P dP = (2, 1): delta may be off by 2^-11 sqrt(5 + 5); sum_j P_j K_j = (2, 1).
+  const double delta = 0x1p-11 * std::sqrt(10.0);
   expect_rows(0x1p11 * dq.delta_error.cast<double>(), {{delta * 0x1p11, delta * 0x1p10}});
   const double of_key = 0x1p11 * 0.5 * delta * 0.5 * 2.0;
   expect_rows(0x1p11 * dk.delta_error.cast<double>(), {{0.0, of_key}, {0.0, of_key}});
@@ -117,6 +117,9 @@ TEST(OracleBackward, OneOfTwoKeysDroppedByHand) {
   expect_rows(references.columns.at(0).dk.value, {{0.0, 2.0}, {0.0, -2.0}});
   expect_rows(references.columns[0].dv.value, {{4.0, 1.0}, {0.0, 0.0}});
   expect_rows(references.rows[0].dq.twin.cast<double>(), {{-2.0, 0.0}});
+  // dO * O = (4, 0), P Z dP = 4, 0: delta may be off by 2^-8 sqrt(16 + 16); sum_j P_j K_j = (2, 1).
+  const double delta = 0x1p-8 * std::sqrt(32.0);
+  expect_rows(references.rows[0].dq.delta_error.cast<double>(), {{delta, 0.5 * delta}});
   expect_rows(references.columns[0].dk.twin.cast<double>(), {{0.0, 2.0}, {0.0, -2.0}});
   expect_rows(references.columns[0].dv.twin.cast<double>(), {{4.0, 1.0}, {0.0, 0.0}});
 }

@@ -71,7 +71,14 @@ Matrix<float> delta_errors(const Slice& slice, Products products, const Attentio
     errors_of_o +=
         slice.multiply_v(drop(slice.problem(), attention.fates, subnormal), Factors::absolute);
   }
-  const Eigen::VectorXf delta = dout.cwiseProduct(errors_of_o).rowwise().norm();
+  // That of one P is in all elements of O at once, and meets dP.
+  const Matrix<float> dp =
+      drop(slice.problem(), attention.fates,
+           slice.multiply_v_transposed(dout, slice.all_keys(), Factors::as_they_are));
+  const Eigen::VectorXf of_p = dp.cwiseProduct(attention.p.cast<float>()).rowwise().squaredNorm();
+  const auto e = static_cast<float>(unit_roundoff(dtype, products));
+  const Eigen::VectorXf of_o = dout.cwiseProduct(errors_of_o).rowwise().squaredNorm();
+  const Eigen::VectorXf delta = (of_o + e * e * of_p).cwiseSqrt();
   return take_columns(attention.p, keys).cast<float>().array().colwise() * delta.array();
 }
 
