@@ -30,6 +30,9 @@ constexpr double kUnderflow = 0x1p-100;
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
 
+// What a row may be off by whatever its size.
+double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : kRowRest; }
+
 double cut_off(const Precision& precision) {
   const bool rounds = precision.dtype == Dtype::f32 && precision.products == Products::storage;
   return rounds ? 0.0 : kCutOff * precision.length / kProductsOfOneStep;
@@ -52,8 +55,7 @@ Held hold_row(const Statistics& row, const Precision& precision) {
       kRoundingsOfRow * rounding_error(precision.dtype, precision.products, row.largest_size);
   return {.figure = row.kernel.norm(),
           .allowed = kRowFactor * row.twin.norm() + of_elements * root +
-                     kDeltaFactor * row.delta.norm() + luck +
-                     (precision.dtype == Dtype::f16 ? kRowRestF16 : kRowRest)};
+                     kDeltaFactor * row.delta.norm() + luck + row_rest(precision.dtype)};
 }
 
 Held hold_slope(const Statistics& rows, const Precision& precision) {
@@ -68,6 +70,7 @@ Held hold_slope(const Statistics& rows, const Precision& precision) {
   const double allowed = 2.0 * std::abs(rows.twin_along) + kRowFactor * std::sqrt(rows.twin_rows) +
                          kDeltaFactor * std::sqrt(rows.delta_rows) + kSlopeFloor * sizes + luck +
                          kRoundings * e * std::sqrt(rows.value_rows) / count +
+                         row_rest(precision.dtype) * std::sqrt(rows.sum_of_squares) +
                          kUnderflow * std::sqrt(rows.elements * rows.sum_of_squares) +
                          (kScaleFloor + cut_off(precision)) * rows.sum_of_squares;
   return {.figure = std::abs(rows.kernel_along) / rows.sum_of_squares,

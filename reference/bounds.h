@@ -9,7 +9,7 @@
 //   slope  |sum (x - r) r| / sum r^2, which is |slope - 1| of x on r, of a tensor and of each
 //   slice:
 //          <= (2 |sum (t - r) r| + 4 R(t - r) + 3 R(D) + 2^-19 R(A') + 2e R(A') / (rows sqrt(d))
-//              + 2e R(r) / rows + (2^-20 + b) sum r^2) / sum r^2
+//              + 2e R(r) / rows + R(2^-25; f16: 2^-14) + (2^-20 + b) sum r^2) / sum r^2
 //          with R(y) the root of the sum over rows of (||y|| ||r||)^2, and as rows those that
 //          round by themselves: no more than an element sums products, for rows that share one key
 //          round alike, and than (sum r^2)^2 / sum over rows of ||r||^4, how many are of size.
@@ -17,12 +17,13 @@
 // An error of one row may lie along r as a whole (one weight of the softmax that is rounded), so
 // within a row it is bounded by norms; rows round independently, so they add up as roots of squares
 // do, and the bound falls as 1 / sqrt(rows) where a bias does not. 2e A' is for the twin's luck: of
-// few elements its errors may be 0 exactly. What fp32 cannot hold, 2^-100 an element, is left out
-// above. 2^-20 sum r^2 is for what fp32 scales a tensor by.
-// Nothing here goes by the order in which a kernel adds, but one thing does: tensor cores cut off
-// what they add to a sum, always toward 0. b = 2^-23 length / 8 allows one unit in the last place
-// of fp32 for each 8 products of a sum of `length`, in 16-bit types and TF32; in f32, where sums
-// round to nearest, b = 0.
+// few elements its errors may be 0 exactly. R(2^-25; f16: 2^-14) is what each row may be off by
+// whatever its size: the O of a head of which dropout kept but subnormal P. What fp32 cannot hold,
+// 2^-100 an element, is left out above. 2^-20 sum r^2 is for what fp32 scales a tensor by. Nothing
+// here goes by the order in which a kernel adds, but one thing does: tensor cores cut off what they
+// add to a sum, always toward 0. b = 2^-23 length / 8 allows one unit in the last place of fp32 for
+// each 8 products of a sum of `length`, in 16-bit types and TF32; in f32, where sums round to
+// nearest, b = 0.
 #pragma once
 
 #include "reference/statistics.h"
