@@ -8,6 +8,7 @@
 
 #include "reference/bounds.h"
 #include "reference/comparison.h"
+#include "reference/dropout.h"
 #include "reference/mask.h"
 #include "reference/storage.h"
 
@@ -18,14 +19,15 @@ constexpr double kFactor = 8.0;
 constexpr double kRoundings = 2.0;
 constexpr double kLeastShare = 0x1p-13;  // of fp32, whose errors differ more from head to head
 constexpr double kRoundingsOfDelta = 4.0;
+constexpr double kHalfStepF16 = 0x1p-25;     // that rounds a subnormal number
 constexpr std::int64_t kRowsOfABlock = 512;  // read at a time, and summed in fp32
 // What all heads that are looked at may cost, in multiply-adds: a second of one thread, roughly.
 constexpr double kMostMultiplyAdds = 0x1p33;
 
-// The sum over rows of x y^T, (head_dim, head_dim), and of (||x|| ||y||)^2.
+// The sum over rows of x y^T, (head_dim, head_dim), of (||x|| ||y||)^2, ||x||^2 and ||y||^2.
 struct OuterSum {
   Matrix<double> sum;
-  double sizes = 0.0;
+  double sizes = 0.0, left = 0.0, right = 0.0;
 };
 
 // Rows of head `head` of an entry, `count` of them from `first` on.
@@ -52,7 +54,10 @@ void add_head(const Problem& problem, const void* left, const void* right, Side 
     const Matrix<float> x = read_rows(problem, left, side, batch, head, first, count);
     const Matrix<float> y = read_rows(problem, right, side, batch, head, first, count);
     sum.sum += Matrix<float>(x.transpose() * y).cast<double>();
-    sum.sizes += squared_norms(x).dot(squared_norms(y));
+    const Eigen::VectorXd of_x = squared_norms(x), of_y = squared_norms(y);
+    sum.sizes += of_x.dot(of_y);
+    sum.left += of_x.sum();
+    sum.right += of_y.sum();
   }
 }
 
@@ -63,6 +68,7 @@ struct Identity {
   const char* text;
   const void *key_left, *key_right;  // of the K/V head
   const void *row_left, *row_right;  // of its query heads
+  double factor;                     // of the products of P or dS: dropout's, or scale
 };
 
 // The first query head of a K/V head, and the one after the last.
@@ -80,8 +86,14 @@ Held hold(const Problem& problem, const Identity& identity, double rho, std::int
   for (std::int64_t head = first; head < end; ++head) {
     add_head(problem, identity.row_left, identity.row_right, Side::query, batch, head, rows);
   }
-  return {.figure = (keys.sum - rows.sum).norm(),
-          .allowed = kFactor * rho * std::sqrt(keys.sizes + rows.sizes)};
+  Held held = {.figure = (keys.sum - rows.sum).norm(),
+               .allowed = kFactor * rho * std::sqrt(keys.sizes + rows.sizes)};
+  if (problem.dtype == Dtype::f16) {
+    const double key = std::sqrt(keys.left), row = std::sqrt(rows.right);
+    const double root = std::sqrt(static_cast<double>(problem.head_dim));
+    held.allowed += kFactor * kHalfStepF16 * (identity.factor * key * row + root * (key + row));
+  }
+  return held;
 }
 
 // What delta takes part in, as it enters dQ^T Q: where dP and delta cancel, dS is rounding alone.
@@ -146,9 +158,10 @@ void check_identities(const Problem& problem, const Tensors& tensors, const Refe
                       std::vector<Verdict>& verdicts) {
   const std::vector<KvHead> heads = choose_heads(problem, references);
   if (tensors.o == nullptr) return;
-  const Identity identities[] = {
-      {"dk", "dq", "K^T dK and dQ^T Q", tensors.k, tensors.dk, tensors.dq, tensors.q},
-      {"dv", "o", "V^T dV and O^T dO", tensors.v, tensors.dv, tensors.o, tensors.dout}};
+  const Identity identities[] = {{"dk", "dq", "K^T dK and dQ^T Q", tensors.k, tensors.dk,
+                                  tensors.dq, tensors.q, problem.scale()},
+                                 {"dv", "o", "V^T dV and O^T dO", tensors.v, tensors.dv, tensors.o,
+                                  tensors.dout, dropout_keep_scale(problem)}};
   for (const Identity& identity : identities) {
     const auto verdict = std::ranges::find(verdicts, identity.name, &Verdict::tensor);
     if (verdict == verdicts.end() || !verdict->pass) continue;
