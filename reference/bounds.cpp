@@ -24,8 +24,6 @@ constexpr double kRowRest = 0x1p-25;
 constexpr double kRowRestF16 = 0x1p-14;
 // Slope that fp32 itself may have.
 constexpr double kScaleFloor = 0x1p-20;
-// What an element may lose where P or O lie below the normal numbers of fp32, of inputs below 2^26.
-constexpr double kUnderflow = 0x1p-100;
 // What a tensor core may cut off a sum, relative to it, for each 8 products.
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
@@ -45,6 +43,13 @@ double Held::share() const {
   return allowed == 0.0 ? std::numeric_limits<double>::infinity() : figure / allowed;
 }
 
+double alike_share(const Precision& precision, double score_bound, double score_step) {
+  if (!(score_bound > 0.0)) return 0.0;  // all P are 1
+  const double e = unit_roundoff(precision.dtype, precision.products);
+  if (score_step >= e) return std::sqrt(std::min(1.0, score_step / score_bound));
+  return std::min(1.0, 2.0 * e / score_bound);
+}
+
 Held hold_row(const Statistics& row, const Precision& precision) {
   if (!(row.largest_size > 0.0)) return {};
   const double root = std::sqrt(std::max(1.0, row.elements));
@@ -59,7 +64,9 @@ Held hold_row(const Statistics& row, const Precision& precision) {
 }
 
 Held hold_slope(const Statistics& rows, const Precision& precision) {
-  if (!(rows.sum_of_squares > 0.0)) return {.figure = rows.kernel_along};
+  if (!(rows.sum_of_squares > 0.0)) {
+    return {.figure = std::abs(rows.kernel_along), .allowed = kUnderflow};
+  }
   const double row_elements = std::max(1.0, rows.elements / std::max(1.0, rows.rows));
   const double of_size = rows.sum_of_squares * rows.sum_of_squares / rows.value_rows;
   const double count = std::max(1.0, std::min({rows.rows, precision.length, of_size}));
@@ -67,7 +74,9 @@ Held hold_slope(const Statistics& rows, const Precision& precision) {
                    std::max(rows.largest_size, std::numeric_limits<double>::min());
   const double sizes = std::sqrt(rows.size_rows);
   const double luck = kRoundings * e * sizes / (count * std::sqrt(row_elements));
-  const double allowed = 2.0 * std::abs(rows.twin_along) + kRowFactor * std::sqrt(rows.twin_rows) +
+  const double alike = std::min(kRowFactor * rows.twin_alike, e * rows.sum_of_squares);
+  const double allowed = 2.0 * std::abs(rows.twin_along) + std::abs(rows.rounded_along) +
+                         std::hypot(kRowFactor * std::sqrt(rows.twin_rows), alike) +
                          kDeltaFactor * std::sqrt(rows.delta_rows) + kSlopeFloor * sizes + luck +
                          kRoundings * e * std::sqrt(rows.value_rows) / count +
                          row_rest(precision.dtype) * std::sqrt(rows.sum_of_squares) +

@@ -8,8 +8,9 @@
 //          storage.
 //   slope  |sum (x - r) r| / sum r^2, which is |slope - 1| of x on r, of a tensor and of each
 //   slice:
-//          <= (2 |sum (t - r) r| + 4 R(t - r) + 3 R(D) + 2^-19 R(A') + 2e R(A') / (rows sqrt(d))
-//              + 2e R(r) / rows + R(2^-25; f16: 2^-14) + (2^-20 + b) sum r^2) / sum r^2
+//          <= (2 |sum (t - r) r| + |sum (r' - r) r| + sqrt((4 R(t - r))^2 + C^2) + 3 R(D)
+//              + 2^-19 R(A') + 2e R(A') / (rows sqrt(d)) + 2e R(r) / rows + R(2^-25; f16: 2^-14)
+//              + (2^-20 + b) sum r^2) / sum r^2
 //          with R(y) the root of the sum over rows of (||y|| ||r||)^2, and as rows those that
 //          round by themselves: no more than an element sums products, for rows that share one key
 //          round alike, and than (sum r^2)^2 / sum over rows of ||r||^4, how many are of size.
@@ -18,12 +19,24 @@
 // within a row it is bounded by norms; rows round independently, so they add up as roots of squares
 // do, and the bound falls as 1 / sqrt(rows) where a bias does not. 2e A' is for the twin's luck: of
 // few elements its errors may be 0 exactly. R(2^-25; f16: 2^-14) is what each row may be off by
-// whatever its size: the O of a head of which dropout kept but subnormal P. What fp32 cannot hold,
-// 2^-100 an element, is left out above. 2^-20 sum r^2 is for what fp32 scales a tensor by. Nothing
-// here goes by the order in which a kernel adds, but one thing does: tensor cores cut off what they
-// add to a sum, always toward 0. b = 2^-23 length / 8 allows one unit in the last place of fp32 for
-// each 8 products of a sum of `length`, in 16-bit types and TF32; in f32, where sums round to
-// nearest, b = 0.
+// whatever its size: the O of a head of which dropout kept but subnormal P. r' is r rounded to the
+// storage type, what a kernel gives that is exact inside: rows that see one key have O = Z V, and
+// where Z is a little above 5/4 all products that are nearly ties of bf16 go the same way.
+//
+// C, of o: a kernel rounds exp(s - m), m the running maximum, and the twin rounds P, so they do not
+// round the same numbers. Where scores take few values, rows round the same few, and their errors
+// add up as they are: C = 4 sum over rows of ||t - r|| ||r|| / sqrt(n), n how many different
+// roundings of its P a row has, and no more than e sum r^2, as if each were the largest there is.
+// With s its score_bound: where all scores are multiples of g >= e, which the trailing zeros of q
+// and k tell, there are n = s / g values. Else exp(s - m) passes through N = s / 2e steps of the
+// type; errors of whole steps cancel and what is left at the ends is 1 / N of an error: n = N^2.
+// Inputs N(0, 1) have n = 10^5 and more; integers had n = 10, and slopes off by e / 5.
+//
+// What fp32 cannot hold, 2^-100 an element, is left out above. 2^-20 sum r^2 is for what fp32
+// scales a tensor by. Nothing here goes by the order in which a kernel adds, but one thing does:
+// tensor cores cut off what they add to a sum, always toward 0. b = 2^-23 length / 8 allows one
+// unit in the last place of fp32 for each 8 products of a sum of `length`, in 16-bit types and
+// TF32; in f32, where sums round to nearest, b = 0.
 #pragma once
 
 #include "reference/statistics.h"
@@ -38,6 +51,13 @@ struct Precision {
   Products products = Products::storage;
   double length = 0.0;
 };
+
+// What an element may lose where P or O lie below the normal numbers of fp32, of inputs below 2^26.
+inline constexpr double kUnderflow = 0x1p-100;
+
+// How much of a row's rounding errors rows may have in common, of O, whose P are rounded before
+// they are normalized: by the row's score_bound and the step of which its scores are multiples.
+double alike_share(const Precision& precision, double score_bound, double score_step);
 
 // A figure and what it is held to.
 struct Held {

@@ -47,11 +47,13 @@ RowComparison compare_row(const Problem& problem, const ComparedRow& row, const 
     if (expected.delta_error.size() > 0) statistics.delta.add(expected.delta_error(row.index, d));
     statistics.kernel_along += (element.got - element.want) * element.want;
     statistics.twin_along += twin_error * element.want;
+    const float rounded = round_to_storage(problem.dtype, static_cast<float>(element.want));
+    statistics.rounded_along += (static_cast<double>(rounded) - element.want) * element.want;
     statistics.sum_of_squares += element.want * element.want;
     statistics.unit = std::max(statistics.unit, rounding_unit(problem.dtype, element.want));
   }
   statistics.end_row(static_cast<double>(expected.sizes(row.index)),
-                     static_cast<double>(problem.head_dim));
+                     static_cast<double>(problem.head_dim), row.alike);
   return result;
 }
 

@@ -42,6 +42,7 @@ struct ComparedRow {
   Element place;
   const Expected* expected = nullptr;
   Eigen::Index index = 0;
+  double alike = 0.0;         // alike_share(), of o
   bool must_be_zero = false;  // it sees nothing, or nobody sees it
 };
 

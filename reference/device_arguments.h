@@ -140,6 +140,7 @@ struct RowStatistics {
   ErrorSums kernel, twin, delta;
   double kernel_along = 0.0;    // sum of (got - value) * value
   double twin_along = 0.0;      // sum of (twin - value) * value
+  double rounded_along = 0.0;   // sum of (value rounded to the storage type - value) * value
   double unit = 0.0;            // the largest that the storage type loses around what is expected
   double sum_of_squares = 0.0;  // of what is expected
   double size = 0.0;            // the largest element of the product of absolute values

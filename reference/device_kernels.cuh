@@ -365,6 +365,8 @@ __device__ inline void compare(const CompareArguments& of) {
     add_error(all.twin, fabs(twin_error));
     all.kernel_along += (got - want) * want;
     all.twin_along += twin_error * want;
+    const float nearest = rounded(of.stored, static_cast<float>(want));
+    all.rounded_along += (static_cast<double>(nearest) - want) * want;
     add_error(all.delta, of.scale * delta_of(of.delta_form, of.delta, i));
     const double unit = rounding_unit(of.stored, want);
     all.unit = unit > all.unit ? unit : all.unit;
@@ -381,6 +383,7 @@ __device__ inline void compare(const CompareArguments& of) {
     all.unit = unit > all.unit ? unit : all.unit;
     all.kernel_along += __shfl_xor_sync(0xFFFFFFFFu, all.kernel_along, lanes);
     all.twin_along += __shfl_xor_sync(0xFFFFFFFFu, all.twin_along, lanes);
+    all.rounded_along += __shfl_xor_sync(0xFFFFFFFFu, all.rounded_along, lanes);
     all.sum_of_squares += __shfl_xor_sync(0xFFFFFFFFu, all.sum_of_squares, lanes);
     const double size = __shfl_xor_sync(0xFFFFFFFFu, all.size, lanes);
     all.size = size > all.size ? size : all.size;

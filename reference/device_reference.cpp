@@ -29,16 +29,26 @@ Errors errors(const device::ErrorSums& sums) {
   return {.largest = sums.largest, .sum = sums.sum, .sum_of_squares = sums.sum_of_squares};
 }
 
-Statistics statistics_of(const device::RowStatistics& row, std::int64_t columns) {
+Statistics statistics_of(const device::RowStatistics& row, std::int64_t columns, double alike) {
   Statistics statistics = {.kernel = errors(row.kernel),
                            .twin = errors(row.twin),
                            .delta = errors(row.delta),
                            .kernel_along = row.kernel_along,
                            .twin_along = row.twin_along,
+                           .rounded_along = row.rounded_along,
                            .sum_of_squares = row.sum_of_squares,
                            .unit = row.unit};
-  statistics.end_row(row.size, static_cast<double>(columns));
+  statistics.end_row(row.size, static_cast<double>(columns), alike);
   return statistics;
+}
+
+// The elements that score_step() looks at, in memory of the process.
+std::vector<std::byte> first_elements(Runtime& runtime, Dtype dtype, const void* tensor,
+                                      std::int64_t elements) {
+  const std::int64_t count = std::min(elements, kElementsOfStep);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count * size_bytes(dtype)));
+  if (count > 0) runtime.read(bytes.data(), tensor, bytes.size());
+  return bytes;
 }
 
 Element element_of(Element row, std::int64_t column, double got, double want) {
@@ -91,6 +101,9 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
                                 to_string(problem.dtype));
   }
   rows_.products = products;
+  rows_.score_step = score_step(
+      problem, first_elements(runtime, problem.dtype, inputs.q, problem.elements_q()).data(),
+      first_elements(runtime, problem.dtype, inputs.k, problem.elements_k()).data());
   make_places(groups);
   expected_.lse = {runtime, num_rows_};
   expected_.lse.write(std::vector<double>(static_cast<std::size_t>(num_rows_),
@@ -155,8 +168,8 @@ std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensor
                              device::DeltaForm delta_form, double scale) {
     const auto rows = compare(problem, output.side, expected,
                               has_delta_ ? delta_form : DeltaForm::none, scale, output.data);
-    verdicts.push_back(
-        judge_comparison(problem, rows_.products, output, join(output.side, rows), rows.size()));
+    verdicts.push_back(judge_comparison(problem, rows_.products, output,
+                                        join(output.side, expected, rows), rows.size()));
     fail_of_nan(verdicts.back(), problem, find_nan(problem, output));
   };
   const double scale = problem.scale();
@@ -234,12 +247,14 @@ std::vector<device::RowStatistics> DeviceReference::compare(const Problem& probl
   return statistics.read();
 }
 
-Comparison DeviceReference::join(Side side,
+Comparison DeviceReference::join(Side side, const DeviceExpected& expected,
                                  const std::vector<device::RowStatistics>& statistics) const {
   const bool of_rows = side == Side::query;
-  ComparisonSum sum(precision_of(problem_, rows_.products, side));
+  const Precision precision = precision_of(problem_, rows_.products, side);
+  ComparisonSum sum(precision);
   std::size_t next = 0;
-  for (const HeadPlace& place : places_) {
+  for (std::size_t head = 0; head < places_.size(); ++head) {
+    const HeadPlace& place = places_[head];
     if (!of_rows && !place.opens_keys) continue;
     const std::int64_t count =
         of_rows ? rows_in_memory(problem_, place.batch) : keys_in_memory(problem_, place.batch);
@@ -251,7 +266,12 @@ Comparison DeviceReference::join(Side side,
       const Element not_zero = of_row.not_zero_column < 0 ? Element{}
                                                           : element_of(row, of_row.not_zero_column,
                                                                        of_row.not_zero_got, 0.0);
-      sum.add(statistics_of(of_row, problem_.head_dim),
+      double alike = 0.0;
+      if (&expected == &expected_.o) {
+        const auto score_bound = static_cast<double>(rows_.rows[head].score_bound(row.row));
+        alike = alike_share(precision, score_bound, rows_.score_step);
+      }
+      sum.add(statistics_of(of_row, problem_.head_dim, alike),
               element_of(row, of_row.worst_column, of_row.worst_got, of_row.worst_want), not_zero);
     }
   }

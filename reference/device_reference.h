@@ -55,7 +55,8 @@ class DeviceReference {
                                              const DeviceExpected& expected,
                                              device::DeltaForm delta_form, double scale,
                                              const void* output);
-  Comparison join(Side side, const std::vector<device::RowStatistics>& statistics) const;
+  Comparison join(Side side, const DeviceExpected& expected,
+                  const std::vector<device::RowStatistics>& statistics) const;
   std::string find_nan(const Problem& problem, const Output& output);
   void make_places(const std::vector<Group>& groups);
   void read_rows();

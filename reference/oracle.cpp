@@ -34,6 +34,7 @@ class Plan {
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
       : problem_(problem), tensors_(tensors), visibility_(problem) {
     references_.products = products;
+    references_.score_step = score_step(problem, tensors.q, tensors.k);
     references_.seed = samples.seed;
     for (const Sample& sample : samples.rows) add_reference(sample);
     for (const ColumnSample& sample : samples.columns) add_reference(sample);

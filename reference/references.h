@@ -60,6 +60,7 @@ struct References {
   std::vector<RowReference> rows;
   std::vector<ColumnReference> columns;
   Products products = Products::storage;  // of the twin
+  double score_step = 0.0;                // see reference/rounding.h
   std::uint64_t seed = 0;                 // of the samples
 };
 

@@ -1,7 +1,10 @@
 #include "reference/rounding.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 namespace attnlab::reference {
 namespace {
@@ -11,7 +14,29 @@ constexpr float kScoreShare = 0x1p-5f;
 // Of f16: below the first numbers are subnormal, and rounded by up to half a step of theirs.
 constexpr double kSmallestNormalF16 = 0x1p-14, kHalfStepF16 = 0x1p-25;
 
+// The largest power of two of which the first elements are multiples.
+double step_of(Dtype dtype, const void* tensor, std::int64_t elements) {
+  std::vector<float> values(
+      static_cast<std::size_t>(std::min<std::int64_t>(elements, kElementsOfStep)));
+  read_elements(dtype, tensor, 0, static_cast<std::int64_t>(values.size()), values.data());
+  double step = 0.0;
+  for (const float value : values) {
+    if (value == 0.0f || !std::isfinite(value)) continue;
+    int exponent = 0;
+    const double mantissa = std::ldexp(std::frexp(static_cast<double>(value), &exponent), 24);
+    const auto digits = static_cast<std::uint32_t>(std::abs(mantissa));
+    const double own = std::ldexp(1.0, exponent - 24 + std::countr_zero(digits));
+    step = step == 0.0 ? own : std::min(step, own);
+  }
+  return step;
+}
+
 }  // namespace
+
+double score_step(const Problem& problem, const void* q, const void* k) {
+  return problem.scale() * step_of(problem.dtype, q, problem.elements_q()) *
+         step_of(problem.dtype, k, problem.elements_k());
+}
 
 Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q,
                              const Matrix<Fate>& fates) {

@@ -2,6 +2,8 @@
 // in the oracle, of absolute values. Formed in fp32, for a bound needs no more.
 #pragma once
 
+#include <cstdint>
+
 #include "reference/oracle_backward.h"
 #include "reference/storage.h"
 
@@ -13,6 +15,10 @@ Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q, const M
 
 // How much larger the errors of a row are because of large scores: 1 + score_bound / 32.
 Eigen::VectorXf score_factors(const Eigen::VectorXf& score_bounds);
+
+// What all scores are multiples of, as far as the first elements of q and k say: 0 if all are 0.
+constexpr std::int64_t kElementsOfStep = 4096;  // that are looked at, at most
+double score_step(const Problem& problem, const void* q, const void* k);
 
 // sum_j P_j Z_j |V_j| of every row, times the row's factor: (chunk_rows, head_dim).
 Matrix<float> output_sizes(const Slice& slice, const Attention& attention,

@@ -16,7 +16,7 @@ void Errors::merge(const Errors& other) {
   sum_of_squares += other.sum_of_squares;
 }
 
-void Statistics::end_row(double size, double row_elements) {
+void Statistics::end_row(double size, double row_elements, double alike) {
   largest_size = size;
   if (size > 0.0) {
     rows = 1.0;
@@ -26,6 +26,7 @@ void Statistics::end_row(double size, double row_elements) {
   delta_rows = delta.sum_of_squares * sum_of_squares;
   value_rows = sum_of_squares * sum_of_squares;
   size_rows = size * size * row_elements * sum_of_squares;
+  twin_alike = alike * std::sqrt(twin_rows);
 }
 
 void Statistics::merge(const Statistics& other) {
@@ -34,6 +35,7 @@ void Statistics::merge(const Statistics& other) {
   delta.merge(other.delta);
   kernel_along += other.kernel_along;
   twin_along += other.twin_along;
+  rounded_along += other.rounded_along;
   sum_of_squares += other.sum_of_squares;
   unit = std::max(unit, other.unit);
   largest_size = std::max(largest_size, other.largest_size);
@@ -43,6 +45,7 @@ void Statistics::merge(const Statistics& other) {
   delta_rows += other.delta_rows;
   value_rows += other.value_rows;
   size_rows += other.size_rows;
+  twin_alike += other.twin_alike;
 }
 
 }  // namespace attnlab::reference

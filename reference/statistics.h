@@ -25,6 +25,7 @@ struct Statistics {
   Errors delta;                 // D of reference/tolerance.h
   double kernel_along = 0.0;    // sum (x - r) r
   double twin_along = 0.0;      // sum (t - r) r
+  double rounded_along = 0.0;   // sum (r rounded to the storage type - r) r
   double sum_of_squares = 0.0;  // of r
   double unit = 0.0;            // u, the largest
   // Filled in when a row ends:
@@ -36,9 +37,11 @@ struct Statistics {
   double delta_rows = 0.0;  // ||D||
   double value_rows = 0.0;  // ||r||
   double size_rows = 0.0;   // A' of the row, as if all of its elements had it: A' sqrt(elements)
+  double twin_alike = 0.0;  // sum over rows of ||t - r|| ||r|| times what is given of a row
 
-  // The row ends; `size` is its A'. Once, after all elements of the row and before merge().
-  void end_row(double size, double row_elements);
+  // The row ends; `size` is its A', `alike` how much of its errors other rows have, too. Once,
+  // after all elements of the row and before merge().
+  void end_row(double size, double row_elements, double alike);
   void merge(const Statistics& other);
 };
 

@@ -50,7 +50,7 @@ void set_coverage(Verdict& verdict, const Problem& problem, Side side, std::size
 
 // What one subnormal P may be off by, times what dropout makes of it.
 double subnormal_error(const Problem& problem) {
-  return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : 0.0;
+  return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : kUnderflow;
 }
 
 // A bound that failed: which, and the sentence about it. No sentence: none failed.
@@ -166,6 +166,11 @@ Verdict judge_output(const Problem& problem, const References& references, const
 // o or dq.
 Verdict judge_rows(const Problem& problem, const References& references, const Output& output,
                    Expected RowReference::*tensor) {
+  const Precision precision = precision_of(problem, references.products, output.side);
+  const auto alike = [&](double score_bound) {
+    if (tensor != &RowReference::o) return 0.0;
+    return alike_share(precision, score_bound, references.score_step);
+  };
   std::vector<ComparedRow> rows;
   for (const RowReference& reference : references.rows) {
     const Sample& sample = reference.sample;
@@ -174,6 +179,7 @@ Verdict judge_rows(const Problem& problem, const References& references, const O
       rows.push_back({.place = {.batch = sample.batch, .head = sample.head, .row = sample.rows[i]},
                       .expected = &(reference.*tensor),
                       .index = index,
+                      .alike = alike(static_cast<double>(reference.score_bound(index))),
                       .must_be_zero = reference.lse(index) == -kInfinite});
     }
   }

@@ -27,7 +27,8 @@
 // F = 2 e A' / rows, e the storage type's unit roundoff (e A' is at least half a subnormal number),
 // rows the same as for means: P or dS and the result are rounded to the storage type once each, and
 // in few rows the twin's errors may cancel. In f16 also 2^-25 Z: half a step of a subnormal P,
-// whose error in a kernel, which scales P by its row's maximum, is another than in the twin.
+// whose error in a kernel, which scales P by its row's maximum, is another than in the twin; in
+// other types 2^-100, for P and O below the normal numbers of fp32.
 //
 // D, 16-bit types, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements
 // are off by up to e |O| (subnormal ones, and what subnormal P give in f16, by half a step), and

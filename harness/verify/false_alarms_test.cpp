@@ -22,7 +22,8 @@
 namespace attnlab::verify {
 namespace {
 
-// The constants of the bounds were set while looking at seeds 1, 77 and 1001; others judge them.
+// The constants of the bounds were set while looking at seeds 1, 77, 1001, 9305, 9306 and 9401;
+// others judge them.
 constexpr std::uint64_t kSeed = 2001;
 constexpr std::int64_t kProblems = 24;
 constexpr std::int64_t kLongest = 200;
@@ -68,7 +69,10 @@ reference::Samples few_of(const Problem& problem, std::uint64_t seed) {
 
 class Campaign {
  public:
-  void run_problem(const RandomProblem& drawn, bool few_rows) {
+  void run_problem(std::uint64_t seed, std::int64_t index) {
+    SCOPED_TRACE(fmt::format("problem {} of seed {}", index, seed));
+    const RandomProblem drawn = draw_problem(seed, index, kLongest);
+    const bool few_rows = index % 3 == 0;
     Problem both = drawn.problem;
     both.pass = Pass::fwdbwd;
     if (few_rows && (both.queries(0) == 0 || both.keys(0) == 0)) return;
@@ -129,10 +133,24 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
   Campaign campaign;
   const std::int64_t first = from_environment("ATTNLAB_FALSE_ALARMS_FIRST", 0);
   for (std::int64_t i = first; i < first + problems; ++i) {
-    SCOPED_TRACE(fmt::format("problem {} of seed {}", i, seed));
-    campaign.run_problem(draw_problem(seed, i, kLongest), i % 3 == 0);
+    campaign.run_problem(seed, i);
   }
   campaign.print();
+}
+
+// Problems in which correct kernels failed once, by what the rule did not know: P that round alike
+// in all rows, or before O cancels; subnormal P of f16, in slopes and identities; numbers that fp32
+// cannot hold; products that are nearly ties.
+TEST(FalseAlarms, NoneWhereThereWereSome) {
+  constexpr struct {
+    std::uint64_t seed;
+    std::int64_t problem;
+  } kOnce[] = {{9305, 251},  {9305, 371},  {9306, 2552}, {9401, 273}, {9401, 2373},
+               {9401, 2517}, {9401, 3129}, {9401, 5063}, {9401, 5529}};
+  Campaign campaign;
+  for (const auto& [seed, problem] : kOnce) {
+    campaign.run_problem(seed, problem);
+  }
 }
 
 }  // namespace

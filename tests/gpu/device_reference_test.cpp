@@ -37,6 +37,7 @@ struct ReferenceCase {
   const char* name;
   Problem problem;
   Products products = Products::storage;
+  InputKind kind = InputKind::normal;
 };
 
 void PrintTo(const ReferenceCase& what, std::ostream* stream) { *stream << what.name; }
@@ -96,7 +97,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
     problem_.lengths = make_lengths(problem_);
     calculator_ = make_calculator(gpu(), unit_under_test());
     arena_ = std::make_unique<Arena>(runtime());
-    inputs_ = std::make_unique<Inputs>(*arena_, problem_, InputKind::normal, 7, 2);
+    inputs_ = std::make_unique<Inputs>(*arena_, problem_, GetParam().kind, 7, 2);
     const Products products = GetParam().products;
     oracle_ = reference::make_references(
         problem_, inputs_->host(),
@@ -232,6 +233,8 @@ void DeviceReferenceTest::expect_the_weights() {
     EXPECT_NEAR(got[i].bound, want[i].bound, (is_rounded ? 0.05 : 0.25) * want[i].bound);
     if (want[i].rms_to_twin && is_rounded) {
       EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.05 * *want[i].rms_to_twin);
+      EXPECT_NEAR(*got[i].row_share, *want[i].row_share, 0.05 * *want[i].row_share);
+      EXPECT_NEAR(*got[i].slope_share, *want[i].slope_share, 0.05 * *want[i].slope_share);
     }
   }
 }
@@ -357,7 +360,9 @@ INSTANTIATE_TEST_SUITE_P(
                       problem_of(Pass::fwdbwd, Dtype::f16, "blocks:local:1:16x16")},
         ReferenceCase{"fwdbwd_bf16_wide", wide_problem()},
         ReferenceCase{"fwdbwd_tf32", problem_of(Pass::fwdbwd, Dtype::f32, "causal"),
-                      Products::tf32}),
+                      Products::tf32},
+        ReferenceCase{"fwdbwd_bf16_integers", problem_of(Pass::fwdbwd, Dtype::bf16, "none"),
+                      Products::storage, InputKind::integers}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
