@@ -11,7 +11,8 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES sweeps/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/sweeps)
 install(FILES results/README.md results/cpu-notes.md results/record.schema.json
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/results)
-install(DIRECTORY results/nvidia-h200 DESTINATION ${CMAKE_INSTALL_DOCDIR}/results
+install(DIRECTORY results/nvidia-h100 results/nvidia-h200
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/results
   FILES_MATCHING PATTERN "*.md")
 foreach(generation v1 v2 v3)
   install(FILES kernels/${generation}/TUNING.md
