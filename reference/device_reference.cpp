@@ -21,7 +21,7 @@ using device::DeltaForm;
 
 constexpr std::int64_t kWarpsOfBlock = 8;             // of device_kernels.cuh
 constexpr std::int64_t kRowsOfBlock = kWarpsOfBlock;  // of device::compare(), a warp each
-// Of device::count_nan(): what a warp looks at, until the device has enough blocks.
+// device::count_nan() gives a warp so many elements, until the device has enough blocks.
 constexpr std::int64_t kElementsOfNanWarp = 256;
 constexpr std::int64_t kMostNanBlocks = 1024;
 
@@ -190,7 +190,7 @@ std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensor
   return verdicts;
 }
 
-// Of all of the output, whatever the groups. It is brought here only to say where they are.
+// Looks at all of the output, whatever the groups, and reads it only to say where they are.
 std::string DeviceReference::find_nan(const Problem& problem, const Output& output) {
   const std::int64_t elements =
       output.side == Side::query ? problem.elements_q() : problem.elements_k();

@@ -65,7 +65,7 @@ class Inputs {
   Runtime& runtime_;
   NamedBuffers buffers_;
   Tensors tensors_;
-  // What host_ views, unless the device is the host; first touched by the threads that fill it.
+  // host_ views them, unless the device is the host; the threads that fill them touch them first.
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   Tensors host_;
 };

@@ -102,7 +102,7 @@ class InputFile {
   }
 
   std::uint64_t size() const { return size_; }
-  // Of what was read so far.
+  // Returns fnv1a() of what was read so far.
   std::uint64_t hash() const { return hashes_ ? hash_ : 0; }
 
   void read(void* target, std::uint64_t bytes) {

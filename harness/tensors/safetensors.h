@@ -47,13 +47,15 @@ struct SafetensorsFile {
   std::uint64_t hash = 0;  // fnv1a() of the whole file, header included; 0: not asked for
 };
 
+// Whether a file is hashed as it is read, which takes longer than all else.
+enum class FileHash : std::uint8_t { none, fnv1a };
+
 // Throws UsageError that names the file, and the tensor and field where there is one, for all that
 // the format forbids: a truncated file, a header that is too long or no such JSON, a name or field
 // given twice, missing or unknown, an unknown dtype, a size that overflows or is not that of shape
 // and dtype, bytes that belong to two tensors or to none. Dtypes of less than a byte are unknown
 // here. Takes memory for the file's bytes and at most 32 times the header's for what it says;
 // checks the header against the file's size before it allocates anything for the bytes.
-enum class FileHash : std::uint8_t { none, fnv1a };  // which takes longer than all else
 SafetensorsFile read_safetensors(const std::filesystem::path& path, FileHash hash = FileHash::none);
 
 // Writes a temporary file beside `path`, flushes it and renames it: whoever looks sees the old file

@@ -84,7 +84,7 @@ class LdmatrixTile {
     }
   }
 
-  // Of the fragment whose first element is (row, column) from there, multiples of 16.
+  // Returns that of the fragment whose first element is (row, column) from there, multiples of 16.
   __device__ u32 address(i32 row, i32 column) const {
     constexpr i32 kGroup = kTile.swizzle_chunks();
     const i32 chunk = column / kChunk;

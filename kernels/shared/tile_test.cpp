@@ -41,7 +41,7 @@ TEST(Tile, EightRowsOfAChunkColumnTouchAllBanks) {
   }
 }
 
-// What store_accumulator relies on: rows 8 apart are swizzled alike.
+// store_accumulator() relies on this: rows 8 apart are swizzled alike.
 TEST(Tile, TheTurnRepeatsEveryEightRows) {
   for (const i32 columns : {16, 32, 48, 64, 96, 128, 192, 256}) {
     const TileShape tile = {.rows = 32, .columns = columns};

@@ -195,8 +195,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       // P V ends before the mask where that branches, as the lookup of a pattern does, or takes
       // registers that three consumers do not have.
       constexpr bool kEndsEarly = is_masked.value && (kConfig.pattern || kConfig.consumers == 3);
-      multiply_qk(BoolConstant<kOverlaps>{},
-                  BoolConstant < kConfig.ping_pong && !is_first.value > {});
+      constexpr bool kTakesTurns = kConfig.ping_pong && !is_first.value;
+      multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kTakesTurns>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv();
       const i64 row = sBlock.rows.begin + warp_row;
       const i64 key = static_cast<i64>(tile) * kConfig.block_n;
@@ -276,8 +276,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();  // the last item's O has left
       __syncwarp();
     } else {
-      ptx::barrier_sync(Named::of_consumer(consumer),
-                        kWarpgroup);  // all four warps are done with Q
+      ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all warps are done with Q
     }
     store_accumulator_of_warp<T, kTiles.q>(rO, memory.at(o_tile), warp_row);
     ptx::fence_proxy_async_shared();  // bulk copies read it now, or overwrite it later

@@ -15,7 +15,7 @@ class Loader {
       : maps_(maps), memory_(memory) {}
 
   __device__ bool is_done() const { return next_ == Next::nothing; }
-  // What a step must wait for.
+  // Returns what a step must wait for.
   __device__ device::Phase needs() const {
     if (next_ == Next::item) return memory_.block_ring.when_full(stage_);
     if (next_ == Next::k) return memory_.k_ring.when_empty(k_);

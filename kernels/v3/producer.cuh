@@ -8,7 +8,7 @@
 
 namespace attnlab::v3 {
 
-// A worker's steps until all is done.
+// Makes a worker's steps until all is done.
 template <class Worker>
 __device__ void work(Worker worker) {
   while (!worker.is_done()) {
@@ -16,7 +16,7 @@ __device__ void work(Worker worker) {
     worker.step();
   }
 }
-// A step, unless it would have to wait.
+// Makes a step, unless it would have to wait.
 template <class Worker>
 __device__ void work_if_ready(Worker& worker) {
   if (!worker.is_done() && device::is_over(worker.needs())) worker.step();

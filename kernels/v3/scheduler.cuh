@@ -82,7 +82,7 @@ class Scheduler {
       : params_(params), grid_(grid), entries_(entries), next_item_(next_item), memory_(memory) {}
 
   __device__ bool is_done() const { return is_done_; }
-  // What a step must wait for.
+  // Returns what a step must wait for.
   __device__ device::Phase needs() const { return memory_.block_ring.when_empty(stage_); }
   __device__ void step() {
     ForwardBlock& sBlock = memory_.block(stage_.stage);

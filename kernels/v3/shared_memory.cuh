@@ -1,18 +1,17 @@
 // Shared memory of v3's forward, and the rings through which its roles hand tiles to one another.
 //
-//   ring        stages        filled by                 released by                    arrivals
-//   ----------  ------------  ------------------------  -----------------------------  ------------
-//   q_ring      q_stages      loader: a bulk copy of Q  each consumer warp             4 *
-//   consumers k_ring      stages        loader: a bulk copy of K  a thread of each consumer
-//   consumers v_ring      stages        loader: a bulk copy of V  a thread of each consumer
-//   consumers block_ring  kBlockStages  scheduler: ForwardBlock   each consumer warp and loader  4
-//   * consumers
-//                                                                                      + 1
+//   ring        stages        filled by            released by                  arrivals
+//   ----------  ------------  -------------------  ---------------------------  -----------------
+//   q_ring      q_stages      loader: copy of Q    each consumer warp           4 * consumers
+//   k_ring      stages        loader: copy of K    a thread of each consumer    consumers
+//   v_ring      stages        loader: copy of V    a thread of each consumer    consumers
+//   block_ring  kBlockStages  scheduler: an item   each consumer warp, loader   4 * consumers + 1
 //
-// A stage is released once nothing reads it any more: of K and V behind wgmma's wait, of Q where O
-// is written (or, with an O of its own, behind the last product of Q), of a ForwardBlock at the end
-// of its work item. Each stage has two mbarriers (kernels/device/ring.cuh): full, on which one
-// thread and the bytes of the copy arrive, and empty, on which those arrive who release it.
+// The item is its ForwardBlock. A stage is released once nothing reads it: of K and V behind
+// wgmma's wait, of Q where O is written (or, with an O of its own, behind the last product of Q),
+// of a ForwardBlock at the end of its work item. Each stage has two mbarriers
+// (kernels/device/ring.cuh): full, on which one thread and the bytes of the copy arrive, and empty,
+// on which those arrive who release it.
 #pragma once
 
 #include "kernels/device/ring.cuh"
@@ -45,7 +44,7 @@ struct ForwardMemory {
     return *reinterpret_cast<ForwardBlock*>(memory + kTiles.block(stage));
   }
 
-  // By one thread, before __syncthreads().
+  // One thread calls it, before __syncthreads().
   __device__ void init_rings() const {
     q_ring.init(4 * kConfig.consumers);
     k_ring.init(kConfig.consumers);
