@@ -29,12 +29,17 @@
 
 namespace attnlab {
 
-std::vector<Device> available_devices() {
+std::vector<Device> available_devices(Backend backend) {
+  if (backend == Backend::cpu) return {cpu::cpu_device()};
 #if ATTNLAB_WITH_CUDA
-  std::vector<Device> devices = cuda::devices();
+  return cuda::devices();
 #else
-  std::vector<Device> devices;
+  return {};
 #endif
+}
+
+std::vector<Device> available_devices() {
+  std::vector<Device> devices = available_devices(Backend::cuda);
   devices.push_back(cpu::cpu_device());
   return devices;
 }

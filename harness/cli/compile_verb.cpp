@@ -64,7 +64,7 @@ Sweep make_compile_sweep(const CompileFlags& flags) {
 
 std::vector<std::string> chosen_archs(const std::string& text) {
   if (!text.empty()) return split_list(text, "--arch");
-  const Device device = choose_device(BackendChoice::cuda, available_devices());
+  const Device device = choose_device(BackendChoice::cuda);
   if (!device.name.empty()) return {arch_of(device)};
   return {"sm_80", "sm_90a"};
 }

@@ -50,7 +50,7 @@ struct ModelFlags {
 Device counted_device(BackendChoice backend, const ModelFlags& flags,
                       const std::vector<const Gpu*>& chosen) {
   if (backend == BackendChoice::cuda && !flags.gpus.empty()) return device_of(*chosen.front());
-  return choose_device(backend, available_devices());
+  return choose_device(backend);
 }
 
 int run(const ModelFlags& flags) {

@@ -87,7 +87,7 @@ int run(const PeakFlags& flags) {
         "out");
   }
   apply_compiler_flags(*flags.compiler);
-  const Device device = choose_device(BackendChoice::cuda, available_devices());
+  const Device device = choose_device(BackendChoice::cuda);
   if (device.name.empty()) {
     throw std::runtime_error("peaks are measured of a GPU: " + why_no_device(Backend::cuda));
   }

@@ -253,7 +253,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const Sweep sweep = make_sweep(flags);
   apply_compiler_flags(*flags.compiler);
   const TableFormat format = parse_format(flags.format, "--format");
-  Device device = choose_device(sweep.backend, available_devices());
+  Device device = choose_device(sweep.backend);
   set_cpu(device, flags.threads, flags.isa);
   const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
   check_speedup_over(flags, cases);

@@ -165,7 +165,7 @@ int run(const VerifyFlags& flags) {
   const BackendChoice choice =
       flags.backend.empty() ? BackendChoice::automatic : parse_backend(flags.backend, "--backend");
   apply_compiler_flags(*flags.compiler);
-  Device device = choose_device(choice, available_devices());
+  Device device = choose_device(choice);
   set_cpu(device, flags.threads, flags.isa);
   verify::Options options{.device = &device,
                           .parts = choose_parts(flags),

@@ -18,6 +18,11 @@ Device choose_device(BackendChoice choice, const std::vector<Device>& devices) {
   return found != devices.end() ? *found : Device{.backend = backend};
 }
 
+Device choose_device(BackendChoice choice) {
+  const bool only_cpu = choice == BackendChoice::cpu;
+  return choose_device(choice, only_cpu ? available_devices(Backend::cpu) : available_devices());
+}
+
 void set_cpu(Device& device, std::optional<int> threads, const std::string& isa) {
   if (threads) device.threads = *threads;
   if (isa.empty()) return;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/driver.h"
 
+#include <exception>
 #include <stdexcept>
 
 #include "kernels/api/runtime.h"
@@ -61,8 +62,20 @@ bool is_final(CUresult result) {
 }  // namespace
 
 const Driver& driver() {
-  static const Driver functions = open_driver();
-  return functions;
+  struct Opened {
+    Driver functions;
+    std::exception_ptr error;
+  };
+  // A driver that is not there stays away: folders are searched once, not at every call.
+  static const Opened opened = [] {
+    try {
+      return Opened{.functions = open_driver(), .error = nullptr};
+    } catch (...) {
+      return Opened{.functions = {}, .error = std::current_exception()};
+    }
+  }();
+  if (opened.error) std::rethrow_exception(opened.error);
+  return opened.functions;
 }
 
 void check(CUresult result, const std::string& what) {
