@@ -118,7 +118,7 @@ TEST_P(TorchPeerOnCpu, AgreesWithTheOracle) {
     SCOPED_TRACE(problem.id());
     ASSERT_EQ(unsupported_by_peer(GetParam(), problem, kCpu), "");
     const HostInputs host(problem);
-    const PeerInputs inputs(problem, host.tensors());
+    PeerInputs inputs(problem, host.tensors());
     expect_good(problem, host, peer.prepare(inputs, {.input_sets = 2}));
     EXPECT_FALSE(peer.kernels().empty());
     EXPECT_GT(peer.seconds_of(3), 0.0);
@@ -137,7 +137,7 @@ TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
   Problem problem = problem_of(Pass::fwdbwd, Dtype::f32, Layout::bshd, "none", 2);
   const HostInputs host(problem);
   problem.dropout = 0.5;
-  const PeerInputs inputs(problem, host.tensors());
+  PeerInputs inputs(problem, host.tensors());
   problem.dropout = 0.0;
   PeerProcess process(real_peer());
   TorchPeer peer(process, "torch:eager", kCpu);
@@ -154,7 +154,7 @@ TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
 TEST_F(TorchPeerOnCpu, SaysWhatPyTorchCannotDo) {
   const Problem problem = problem_of(Pass::fwd, Dtype::f32, Layout::bshd, "none", 4);
   const HostInputs host(problem);
-  const PeerInputs inputs(problem, host.tensors());
+  PeerInputs inputs(problem, host.tensors());
   PeerProcess process(real_peer());
   TorchPeer cudnn(process, "torch:cudnn", kCpu);
   try {

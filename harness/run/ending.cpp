@@ -23,6 +23,7 @@ std::optional<Ending> ending_of(const std::function<void()>& step) try {
     case PeerError::Kind::unsupported: return Ending{Status::unsupported, error.what()};
     case PeerError::Kind::out_of_memory: return Ending{Status::out_of_memory, error.what()};
     case PeerError::Kind::error:
+    case PeerError::Kind::no_access:
     case PeerError::Kind::lost: break;
   }
   return Ending{Status::invalid, error.what()};

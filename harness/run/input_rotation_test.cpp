@@ -175,7 +175,7 @@ TEST_F(Rotation, APeerWritesAsManyBytesBeforeASample) {
   static_cast<void>(sets());
   PeerProcess process({.python = "python3", .script = in_tree("tests/data/fake_peer.py")});
   const Inputs host(arena_, problem_, InputKind::normal, 3, 1);
-  const PeerInputs inputs(problem_, host.host());
+  PeerInputs inputs(problem_, host.host());
   entrant_.record.point.problem = problem_;
   entrant_.peer = std::make_unique<TorchPeer>(process, "torch:flash", Device{.threads = 1});
   entrant_.peer->prepare(inputs);

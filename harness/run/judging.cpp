@@ -60,11 +60,16 @@ void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
                        std::vector<reference::Verdict>& verdicts) {
   Problem problem = work_.problem;
   problem.dropout = 0.0;
-  const Tensors host = outputs.attach(inputs_);
   const reference::Products products = products_of_twin(entrant);
-  verdicts = whole_ != nullptr && whole_->make(products, JudgedDropout::none)
-                 ? whole_->judge_host(problem, products, JudgedDropout::none, host)
-                 : reference::judge(problem, host, references_of(entrant));
+  if (whole_ != nullptr && whole_->make(products, JudgedDropout::none)) {
+    const Tensors left = outputs.attach({});
+    verdicts = outputs.runtime().is_host()
+                   ? whole_->judge_host(problem, products, JudgedDropout::none, left)
+                   : whole_->judge(problem, products, JudgedDropout::none, left);
+  } else {
+    const HostTensors host(problem, outputs.attach(inputs_), inputs_, outputs.runtime());
+    verdicts = reference::judge(problem, host.tensors(), references_of(entrant));
+  }
   for (const reference::Verdict& verdict : verdicts) {
     if (!verdict.pass) fail_if(verdict.message, entrant);
   }

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/plan/accounting.h"
 #include "harness/plan/peer_names.h"
+#include "harness/tensors/arena.h"
 
 namespace attnlab {
 namespace {
@@ -38,30 +40,102 @@ ExecutedKernel kernel_of(const nlohmann::json& entry) {
   return kernel;
 }
 
+Tensors inputs_of(const Tensors& tensors) {
+  return {.q = tensors.q,
+          .k = tensors.k,
+          .v = tensors.v,
+          .dout = tensors.dout,
+          .block_pattern = tensors.block_pattern};
+}
+
+// The outputs of the pass among `tensors`.
+Tensors outputs_of(const Problem& problem, const Tensors& tensors) {
+  Tensors outputs;
+  if (problem.pass != Pass::bwd) outputs.o = tensors.o;
+  if (problem.pass == Pass::fwd) return outputs;
+  outputs.dq = tensors.dq;
+  outputs.dk = tensors.dk;
+  outputs.dv = tensors.dv;
+  return outputs;
+}
+
+struct Fetched {
+  nlohmann::json answer;
+  PeerOutputs outputs;
+};
+
+// A call that hands over outputs: in memory of the device where the inputs are shared, else in a
+// file.
+Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& inputs) {
+  if (Runtime* const runtime = inputs.shared_runtime(); runtime != nullptr) {
+    PeerOutputs outputs(inputs.problem(), *runtime);
+    request["outputs"] = share_tensors(outputs.views(), *runtime);
+    nlohmann::json answer = process.call(std::move(request));
+    return {std::move(answer), std::move(outputs)};
+  }
+  request["output"] = inputs.output_file().string();
+  nlohmann::json answer = process.call(std::move(request));
+  return {std::move(answer), PeerOutputs(inputs.problem(), inputs.output_file())};
+}
+
 }  // namespace
 
-PeerInputs::PeerInputs(const Problem& problem, const Tensors& tensors)
+PeerInputs::PeerInputs(const Problem& problem, const Tensors& host)
     : problem_(problem),
+      host_(inputs_of(host)),
       // q, k, v, dO and o, dQ, dK, dV, and room for both sides to write anew what is there.
       folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
-  const Tensors inputs = {.q = tensors.q,
-                          .k = tensors.k,
-                          .v = tensors.v,
-                          .dout = tensors.dout,
-                          .block_pattern = tensors.block_pattern};
-  write_safetensors(file(), view_tensors(problem, inputs),
-                    to_metadata({.problem = problem, .kernel = "", .config = ""}));
+  write(host_);
+}
+
+PeerInputs::PeerInputs(const Problem& problem, const Tensors& host, const Tensors& tensors,
+                       Runtime& runtime)
+    : problem_(problem),
+      host_(inputs_of(host)),
+      folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
+  Tensors offered = inputs_of(tensors);
+  offered.block_pattern = nullptr;  // small, and no peer wants it on a device as it is here
+  shared_ = share_tensors(view_tensors(problem, offered), runtime);
+  if (!shared_.is_null()) runtime_ = &runtime;
+  write(shared_.is_null() ? host_ : Tensors{.block_pattern = host.block_pattern});
+}
+
+void PeerInputs::stop_sharing() {
+  runtime_ = nullptr;
+  write(host_);
+}
+
+void PeerInputs::write(const Tensors& tensors) const {
+  write_safetensors(file(), view_tensors(problem_, tensors),
+                    to_metadata({.problem = problem_, .kernel = "", .config = ""}));
+}
+
+nlohmann::json share_tensors(const TensorViews& tensors, Runtime& runtime) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, view] : tensors) {
+    const std::optional<SharedMemory> memory = runtime.share(view.bytes.data());
+    if (!memory) return nullptr;
+    all[name] = {{"dtype", view.dtype},
+                 {"shape", view.shape},
+                 {"handle", memory->handle},
+                 {"offset", memory->offset}};
+  }
+  return all;
 }
 
 PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& file) try
-    : file_(read_safetensors(file)) {
-  const bool has_o = problem.pass != Pass::bwd;
-  const bool has_gradients = problem.pass != Pass::fwd;
+    : problem_(problem), runtime_(&host_runtime()), file_(read_safetensors(file)) {
+  const auto data = [&](const char* name) -> void* {
+    const auto view = file_.tensors.find(name);
+    // The bytes are this object's own and not const.
+    return view == file_.tensors.end() ? nullptr
+                                       : const_cast<std::byte*>(view->second.bytes.data());
+  };
+  tensors_ = {.o = data("o"), .dq = data("dq"), .dk = data("dk"), .dv = data("dv")};
   // What should be there, as views of nothing.
   std::byte nothing{};
-  Tensors wanted;
-  if (has_o) wanted.o = &nothing;
-  if (has_gradients) wanted.dq = wanted.dk = wanted.dv = &nothing;
+  const Tensors wanted =
+      outputs_of(problem, {.o = &nothing, .dq = &nothing, .dk = &nothing, .dv = &nothing});
   for (const auto& [name, want] : view_tensors(problem, wanted)) {
     const auto got = file_.tensors.find(name);
     if (got == file_.tensors.end() || got->second.dtype != want.dtype ||
@@ -74,18 +148,26 @@ PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& fi
   throw PeerError(Kind::error, fmt::format("the peer's outputs: {}", error.what()));
 }
 
-Tensors PeerOutputs::attach(Tensors tensors) const {
-  const auto data = [&](const char* name) -> void* {
-    const auto view = file_.tensors.find(name);
-    // The bytes are this object's own and not const.
-    return view == file_.tensors.end() ? nullptr
-                                       : const_cast<std::byte*>(view->second.bytes.data());
+PeerOutputs::PeerOutputs(const Problem& problem, Runtime& runtime)
+    : problem_(problem), runtime_(&runtime) {
+  const auto make = [&](std::uint64_t bytes) -> void* {
+    auto& array = memory_.emplace_back(runtime, static_cast<std::int64_t>(bytes));
+    runtime.fill(array.get(), Arena::kFill, bytes);
+    return array.get();
   };
-  tensors.o = data("o");
+  if (problem.pass != Pass::bwd) tensors_.o = make(bytes_like_q(problem));
+  if (problem.pass == Pass::fwd) return;
+  tensors_.dq = make(bytes_like_q(problem));
+  tensors_.dk = make(bytes_like_k(problem));
+  tensors_.dv = make(bytes_like_k(problem));
+}
+
+Tensors PeerOutputs::attach(Tensors tensors) const {
+  tensors.o = tensors_.o;
   tensors.lse = nullptr;
-  tensors.dq = data("dq");
-  tensors.dk = data("dk");
-  tensors.dv = data("dv");
+  tensors.dq = tensors_.dq;
+  tensors.dk = tensors_.dk;
+  tensors.dv = tensors_.dv;
   return tensors;
 }
 
@@ -94,18 +176,29 @@ TorchPeer::TorchPeer(PeerProcess& process, std::string name, Device device)
 
 TorchPeer::~TorchPeer() { release(); }
 
-PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& settings) {
+PeerOutputs TorchPeer::prepare(PeerInputs& inputs, const PeerSettings& settings) {
   release();
+  try {
+    return try_to_prepare(inputs, settings);
+  } catch (const PeerError& error) {
+    if (error.kind() != Kind::no_access || inputs.shared_runtime() == nullptr) throw;
+    inputs.stop_sharing();
+    return try_to_prepare(inputs, settings);
+  }
+}
+
+PeerOutputs TorchPeer::try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings) {
   const bool is_cuda = device_.backend == Backend::cuda;
-  const auto answer = process_.call(
-      {{"call", "prepare"},
-       {"backend", std::string(peer_backend(name_))},
-       {"device", is_cuda ? fmt::format("cuda:{}", device_.ordinal) : std::string("cpu")},
-       {"threads", device_.threads},
-       {"tf32", settings.tf32},
-       {"sets", settings.input_sets},
-       {"input", inputs.file().string()},
-       {"output", inputs.output_file().string()}});
+  nlohmann::json request = {
+      {"call", "prepare"},
+      {"backend", std::string(peer_backend(name_))},
+      {"device", is_cuda ? fmt::format("cuda:{}", device_.ordinal) : std::string("cpu")},
+      {"threads", device_.threads},
+      {"tf32", settings.tf32},
+      {"sets", settings.input_sets},
+      {"input", inputs.file().string()}};
+  if (inputs.shared_runtime() != nullptr) request["inputs"] = inputs.shared();
+  auto [answer, outputs] = fetch(process_, std::move(request), inputs);
   handle_ = get<int>(answer, "handle");
   generation_ = process_.generation();
   inputs_ = &inputs;
@@ -118,7 +211,7 @@ PeerOutputs TorchPeer::prepare(const PeerInputs& inputs, const PeerSettings& set
   if (answer.contains("peak_bytes") && !answer["peak_bytes"].is_null()) {
     peak_bytes_ = get<std::uint64_t>(answer, "peak_bytes");
   }
-  return PeerOutputs(inputs.problem(), inputs.output_file());
+  return std::move(outputs);
 }
 
 void TorchPeer::warm_up(std::uint64_t bytes) { call({{"call", "warm_up"}, {"bytes", bytes}}); }
@@ -130,8 +223,7 @@ double TorchPeer::seconds_of(int launches) {
 }
 
 PeerOutputs TorchPeer::outputs() {
-  call({{"call", "outputs"}, {"output", inputs_->output_file().string()}});
-  return PeerOutputs(inputs_->problem(), inputs_->output_file());
+  return fetch(process_, addressed({{"call", "outputs"}}), *inputs_).outputs;
 }
 
 void TorchPeer::release() noexcept {
@@ -148,12 +240,16 @@ std::string TorchPeer::version() {
   return fmt::format("torch {}", get<std::string>(process_.hello(), "torch"));
 }
 
-nlohmann::json TorchPeer::call(nlohmann::json request) {
+nlohmann::json TorchPeer::addressed(nlohmann::json request) const {
   if (inputs_ == nullptr || !process_.runs(generation_)) {
     throw PeerError(Kind::lost, name_ + " is not prepared, or its process ended since");
   }
   request["handle"] = handle_;
-  return process_.call(std::move(request));
+  return request;
+}
+
+nlohmann::json TorchPeer::call(nlohmann::json request) {
+  return process_.call(addressed(std::move(request)));
 }
 
 }  // namespace attnlab

@@ -11,7 +11,10 @@
 // PeerError.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,37 +25,70 @@
 #include "kernels/api/counters.h"
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
+#include "kernels/api/runtime.h"
 #include "kernels/api/tensors.h"
+#include "reference/device_array.h"
 
 namespace attnlab {
 
-// The inputs of a case in a file, for all peers; gone with the object. `tensors` are on the host;
-// its outputs are not looked at.
+// The inputs of a case for all peers; gone with the object. They lie in a file, or in memory of a
+// device that peers open and copy from: through files a point of 16384 tokens took a second more.
 class PeerInputs {
  public:
-  PeerInputs(const Problem& problem, const Tensors& tensors);
+  // `host` lie in memory of this process; its outputs are not looked at.
+  PeerInputs(const Problem& problem, const Tensors& host);
+  // `tensors` are the same in memory of `runtime`, which is offered to peers where it can be. All
+  // outlive the object.
+  PeerInputs(const Problem& problem, const Tensors& host, const Tensors& tensors, Runtime& runtime);
 
   const Problem& problem() const { return problem_; }
+  // What the problem is; also the tensors, where they are not shared.
   std::filesystem::path file() const { return folder_.path() / "inputs.safetensors"; }
   std::filesystem::path output_file() const { return folder_.path() / "outputs.safetensors"; }
 
+  // Of the memory that peers open; null: they take files.
+  Runtime* shared_runtime() const { return runtime_; }
+  // Where the tensors lie there, as share_tensors() says it.
+  const nlohmann::json& shared() const { return shared_; }
+  // Writes the tensors to the file too: a peer cannot open the memory.
+  void stop_sharing();
+
  private:
+  void write(const Tensors& tensors) const;
+
   Problem problem_;
+  Tensors host_;  // nothing but inputs
   ExchangeFolder folder_;
+  Runtime* runtime_ = nullptr;
+  nlohmann::json shared_;
 };
 
-// What a pass writes, on the host, in the problem's layout and dtype: o of fwd; dq, dk, dv of bwd;
-// all four of fwdbwd. There is no lse.
+// {"q": {"dtype": "BF16", "shape": [...], "handle": "c0ff...", "offset": 0}, ...}, for a peer to
+// open; null where one of them cannot be shared. The bytes of `tensors` are memory of `runtime`.
+nlohmann::json share_tensors(const TensorViews& tensors, Runtime& runtime);
+
+// What a pass writes, in the problem's layout and dtype: o of fwd; dq, dk, dv of bwd; all four of
+// fwdbwd. There is no lse.
 class PeerOutputs {
  public:
-  // Throws PeerError where the file lacks one or has it in another shape or dtype.
+  // Those in a file. Throws PeerError where it lacks one or has it in another shape or dtype.
   PeerOutputs(const Problem& problem, const std::filesystem::path& file);
+  // Memory of `runtime` for them, full of NaN until a peer has written. Throws std::bad_alloc.
+  PeerOutputs(const Problem& problem, Runtime& runtime);
+
+  // Whose memory they are.
+  Runtime& runtime() const { return *runtime_; }
+  TensorViews views() const { return view_tensors(problem_, tensors_); }
 
   // `tensors` with these in place of its outputs.
   Tensors attach(Tensors tensors) const;
 
  private:
+  Problem problem_;
+  Runtime* runtime_;
   SafetensorsFile file_;
+  std::vector<reference::DeviceArray<std::byte>> memory_;
+  Tensors tensors_;  // nothing but these outputs
 };
 
 struct PeerSettings {
@@ -69,8 +105,9 @@ class TorchPeer {
   TorchPeer& operator=(const TorchPeer&) = delete;
 
   // Runs the pass once; what it returns has no dropout, since PyTorch draws masks of its own.
-  // `inputs` must live until release(). Prepares anew if it was prepared.
-  PeerOutputs prepare(const PeerInputs& inputs, const PeerSettings& settings = {});
+  // `inputs` must live until release(); they are not shared any more where the peer cannot open
+  // them. Prepares anew if it was prepared.
+  PeerOutputs prepare(PeerInputs& inputs, const PeerSettings& settings = {});
 
   // Writes so many bytes of its own and launches once, untimed: caches are then as they are for a
   // competitor whose outputs are filled before a sample.
@@ -97,6 +134,10 @@ class TorchPeer {
   std::string version();
 
  private:
+  // The same once.
+  PeerOutputs try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings);
+  // `request` with the handle of what is prepared.
+  nlohmann::json addressed(nlohmann::json request) const;
   nlohmann::json call(nlohmann::json request);
 
   PeerProcess& process_;

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-constexpr int kProtocol = 3;
+constexpr int kProtocol = 4;
 constexpr const char* kScript = "torch_sdpa.py";
 constexpr double kGraceSeconds = 2.0;
 
@@ -41,6 +41,7 @@ std::string last_words(const std::string& errors) {
 void check(const nlohmann::json& answer, const std::string& call) {
   for (const auto& [kind, key] : {std::pair(Kind::unsupported, "unsupported"),
                                   {Kind::out_of_memory, "out_of_memory"},
+                                  {Kind::no_access, "no_access"},
                                   {Kind::error, "error"}}) {
     const auto said = answer.find(key);
     if (said == answer.end()) continue;

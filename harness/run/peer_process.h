@@ -20,6 +20,7 @@ class PeerError : public std::runtime_error {
     unsupported,    // the peer cannot do this, or is not there at all
     out_of_memory,  // of the peer
     error,          // it failed, and goes on
+    no_access,      // it cannot open memory that it was offered: hand it files
     lost,           // it died, hung or spoke nonsense; what it had prepared is gone
   };
   PeerError(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

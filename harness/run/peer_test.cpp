@@ -1,14 +1,29 @@
 // The peer's protocol against tests/data/fake_peer.py, which needs no PyTorch and can misbehave.
 #include "harness/run/peer.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <new>
+#include <optional>
+#include <utility>
 
 #include "harness/plan/peer_names.h"
+#include "harness/tensors/arena.h"
+#include "harness/testing/fake_runtime.h"
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"
+#include "tests/test_folder.h"
 
 namespace attnlab {
 namespace {
@@ -24,7 +39,7 @@ std::string peer_error(const Action& action) try {
   action();
   return "";
 } catch (const PeerError& error) {
-  const char* const kinds[] = {"unsupported", "out_of_memory", "error", "lost"};
+  const char* const kinds[] = {"unsupported", "out_of_memory", "error", "no_access", "lost"};
   return std::string(kinds[static_cast<int>(error.kind())]) + ": " + error.what();
 }
 
@@ -68,7 +83,7 @@ bool same(const void* data, const std::vector<float>& want) {
 
 TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   PeerProcess process(options());
-  const PeerInputs inputs(problem_, tensors());
+  PeerInputs inputs(problem_, tensors());
   TorchPeer peer(process, "torch:flash", kCuda);
   EXPECT_EQ(peer.version(), "torch 9.9.9+fake");
 
@@ -106,9 +121,123 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_PRED2(contains, peer_error([&] { peer.seconds_of(1); }), "not prepared");
 }
 
+// Memory that another process can open: each buffer is a file, whose name is the handle.
+class FileMemory final : public fake::SeparateMemory {
+ public:
+  explicit FileMemory(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::optional<SharedMemory> share(const void* data) override {
+    const char* const address = on_device(static_cast<const char*>(data), 1);
+    const auto buffer = std::prev(names_.upper_bound(address));
+    std::string digits;
+    for (const char c : buffer->second) digits += fmt::format("{:02x}", c);
+    return SharedMemory{.handle = digits,
+                        .offset = static_cast<std::uint64_t>(address - buffer->first)};
+  }
+
+ protected:
+  void* obtain(std::uint64_t bytes) override {
+    const std::string name = folder_ / fmt::format("{}", made_++);
+    const int file = open(name.c_str(), O_RDWR | O_CREAT, 0600);
+    void* const data = ftruncate(file, static_cast<off_t>(bytes)) == 0
+                           ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                           : MAP_FAILED;
+    close(file);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    names_[static_cast<const char*>(data)] = name;
+    return data;
+  }
+  void give_back(void* data, std::uint64_t bytes) noexcept override {
+    names_.erase(static_cast<const char*>(data));
+    munmap(data, bytes);
+  }
+
+ private:
+  std::filesystem::path folder_;
+  int made_ = 0;
+  std::map<const char*, std::string> names_;
+};
+
+// Inputs and outputs in memory of a device that can be shared.
+class PeerWithMemory : public Peer {
+ protected:
+  PeerWithMemory() {
+    const auto send = [&](const std::vector<float>& values) {
+      const std::uint64_t bytes = values.size() * sizeof(float);
+      buffers_.push_back(arena_.allocate("input", bytes));  // behind guards: at an offset
+      device_.write(buffers_.back().get(), values.data(), bytes);
+      return buffers_.back().get();
+    };
+    there_ = {.q = send(q_), .k = send(k_), .v = send(k_), .dout = send(q_)};
+  }
+
+  bool has(const void* data, const std::vector<float>& want) {
+    std::vector<float> got(want.size());
+    device_.read(got.data(), data, got.size() * sizeof(float));
+    return got == want;
+  }
+
+  TestFolder folder_;
+  FileMemory device_{folder_.path()};
+  Arena arena_{device_};
+  std::vector<Arena::Buffer> buffers_;
+  Tensors there_;
+};
+
+TEST_F(PeerWithMemory, TensorsAreCopiedFromAndToMemoryOfTheDevice) {
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, device_);
+  ASSERT_EQ(inputs.shared_runtime(), &device_);
+  EXPECT_TRUE(read_safetensors(inputs.file()).tensors.empty());
+  TorchPeer peer(process, "torch:flash", kCuda);
+  device_.reads = 0;
+  for (const PeerOutputs& outputs : {peer.prepare(inputs), peer.outputs()}) {
+    EXPECT_EQ(&outputs.runtime(), &device_);
+    const Tensors made = outputs.attach({});
+    EXPECT_TRUE(has(made.o, q_));
+    EXPECT_TRUE(has(made.dq, q_));
+    EXPECT_TRUE(has(made.dk, k_));
+    EXPECT_TRUE(has(made.dv, k_));
+  }
+  EXPECT_EQ(device_.reads, 8) << "the test's own";
+}
+
+TEST_F(PeerWithMemory, WhatThePeerDoesNotWriteIsNan) {
+  misbehave("outputs:lazy");
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, device_);
+  TorchPeer peer(process, "torch:flash", kCuda);
+  static_cast<void>(peer.prepare(inputs));
+  const PeerOutputs outputs = peer.outputs();
+  std::vector<float> o(q_.size());
+  device_.read(o.data(), outputs.attach({}).o, o.size() * sizeof(float));
+  EXPECT_TRUE(std::ranges::all_of(o, [](float value) { return std::isnan(value); }));
+}
+
+TEST_F(PeerWithMemory, WhereItCannotBeOpenedFilesServe) {
+  misbehave("prepare:no_access");
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, device_);
+  TorchPeer peer(process, "torch:flash", kCuda);
+  const PeerOutputs outputs = peer.prepare(inputs);
+  EXPECT_EQ(inputs.shared_runtime(), nullptr);
+  EXPECT_TRUE(outputs.runtime().is_host());
+  EXPECT_TRUE(same(outputs.attach({}).dk, k_));
+  EXPECT_TRUE(same(peer.outputs().attach({}).o, q_));
+}
+
+TEST_F(PeerWithMemory, MemoryThatCannotBeSharedIsNotOffered) {
+  fake::SeparateMemory apart;
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, apart);
+  EXPECT_EQ(inputs.shared_runtime(), nullptr);
+  TorchPeer peer(process, "torch:flash", kCuda);
+  EXPECT_TRUE(same(peer.prepare(inputs).attach({}).dv, k_));
+}
+
 TEST_F(Peer, SeveralShareOneProcess) {
   PeerProcess process(options());
-  const PeerInputs inputs(problem_, tensors());
+  PeerInputs inputs(problem_, tensors());
   TorchPeer eager(process, "torch:eager", kCpu);
   TorchPeer math(process, "torch:math", kCpu);
   eager.prepare(inputs);
@@ -123,7 +252,7 @@ TEST_F(Peer, SeveralShareOneProcess) {
 TEST_F(Peer, AnotherIdeaOfAKernelIsAnError) {
   misbehave("prepare:flat");
   PeerProcess process(options());
-  const PeerInputs inputs(problem_, tensors());
+  PeerInputs inputs(problem_, tensors());
   TorchPeer peer(process, "torch:flash", kCuda);
   EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }), "no proper 'grid'");
 }
@@ -132,7 +261,7 @@ TEST_F(Peer, FilesAreGoneWithTheInputs) {
   std::filesystem::path folder;
   {
     PeerProcess process(options());
-    const PeerInputs inputs(problem_, tensors());
+    PeerInputs inputs(problem_, tensors());
     TorchPeer peer(process, "torch:eager", kCpu);
     peer.prepare(inputs);
     folder = inputs.file().parent_path();
@@ -145,7 +274,7 @@ TEST_F(Peer, WhatItCannotDoIsToldApart) {
   for (const char* kind : {"unsupported", "out_of_memory", "error"}) {
     misbehave((std::string("prepare:") + kind).c_str());
     PeerProcess process(options());
-    const PeerInputs inputs(problem_, tensors());
+    PeerInputs inputs(problem_, tensors());
     TorchPeer peer(process, "torch:eager", kCpu);
     const std::string said = peer_error([&] { peer.prepare(inputs); });
     EXPECT_PRED2(starts_with, said, std::string(kind) + ": ");
@@ -176,7 +305,7 @@ TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
     PeerOptions impatient = options();
     if (std::string_view(loss.misdeed).ends_with("hang")) impatient.call_timeout_s = 2.0;
     PeerProcess process(impatient);
-    const PeerInputs inputs(problem_, tensors());
+    PeerInputs inputs(problem_, tensors());
     TorchPeer peer(process, "torch:eager", kCpu);
     TorchPeer other(process, "torch:math", kCpu);
     process.hello();
@@ -200,7 +329,7 @@ TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
 TEST_F(Peer, ItsChatterOnStandardErrorStopsNobody) {
   misbehave("time:chatter");
   PeerProcess process(options());
-  const PeerInputs inputs(problem_, tensors());
+  PeerInputs inputs(problem_, tensors());
   TorchPeer peer(process, "torch:eager", kCpu);
   peer.prepare(inputs);
   for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(peer.seconds_of(1), 0.001);
@@ -209,7 +338,7 @@ TEST_F(Peer, ItsChatterOnStandardErrorStopsNobody) {
 TEST_F(Peer, OutputsOfAnotherShapeAreRefused) {
   misbehave("prepare:other_shape");
   PeerProcess process(options());
-  const PeerInputs inputs(problem_, tensors());
+  PeerInputs inputs(problem_, tensors());
   TorchPeer peer(process, "torch:eager", kCpu);
   EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }),
                "error: the peer's outputs have no o of F32 [2, 3, 2, 4]");

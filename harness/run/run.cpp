@@ -153,7 +153,10 @@ class GroupRun {
   void verify_peer(Entrant& entrant) {
     const Problem& problem = entrant.problem();
     Lane& lane = lane_of(entrant);
-    if (!lane.peer_inputs) lane.peer_inputs.emplace(problem, lane.inputs.host());
+    if (!lane.peer_inputs) {
+      lane.peer_inputs.emplace(problem, lane.inputs.host(), lane.inputs.tensors(),
+                               arena_->runtime());
+    }
     const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
     const PeerOutputs outputs = entrant.peer->prepare(*lane.peer_inputs, {.input_sets = sets});
     entrant.record.peer =

@@ -15,19 +15,20 @@
 
 namespace attnlab::fake {
 
-class SeparateMemory final : public Runtime {
+class SeparateMemory : public Runtime {
  public:
   bool is_host() const override { return false; }
 
   void* allocate(std::uint64_t bytes) override {
     if (bytes > limit_bytes) throw std::bad_alloc();
-    void* const here = ::operator new (bytes, std::align_val_t{kAlignment});
+    void* const here = obtain(bytes);
     blocks_[reinterpret_cast<std::uintptr_t>(here) | kApart] = bytes;
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(here) | kApart);
   }
   void release(void* data) noexcept override {
-    blocks_.erase(reinterpret_cast<std::uintptr_t>(data));
-    ::operator delete (translate(data), std::align_val_t{kAlignment});
+    const auto block = blocks_.find(reinterpret_cast<std::uintptr_t>(data));
+    give_back(translate(data), block->second);
+    blocks_.erase(block);
   }
 
   void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {
@@ -86,8 +87,18 @@ class SeparateMemory final : public Runtime {
   bool has_graphs = false;
   bool graphs_do_nothing = false;  // when they are replayed the second time
 
- private:
+ protected:
   static constexpr std::size_t kAlignment = 256;
+
+  // The process's memory behind a buffer, aligned.
+  virtual void* obtain(std::uint64_t bytes) {
+    return ::operator new (bytes, std::align_val_t{kAlignment});
+  }
+  virtual void give_back(void* data, std::uint64_t /*bytes*/) noexcept {
+    ::operator delete (data, std::align_val_t{kAlignment});
+  }
+
+ private:
   // No address of a process has this bit: neither x86-64 nor AArch64 lets a program read there.
   static constexpr std::uintptr_t kApart = std::uintptr_t{1} << 55;
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -24,6 +25,12 @@ class DeviceLost : public std::runtime_error {
   Cause cause_;
 };
 
+// Memory of a device as another process of this machine finds it.
+struct SharedMemory {
+  std::string handle;        // of an allocation, in hexadecimal digits: a GPU's CUipcMemHandle
+  std::uint64_t offset = 0;  // bytes behind the allocation's first
+};
+
 class Runtime {
  public:
   Runtime() = default;
@@ -37,6 +44,8 @@ class Runtime {
   // Aligned to 256 bytes. Throws std::bad_alloc.
   virtual void* allocate(std::uint64_t bytes) = 0;
   virtual void release(void* data) noexcept = 0;
+  // Offers memory to other processes until it is released. Nothing where that is not possible.
+  virtual std::optional<SharedMemory> share(const void* /*data*/) { return std::nullopt; }
 
   // These wait for all launches before, and are done when they return; they throw DeviceLost.
   virtual void fill(void* data, std::uint8_t byte, std::uint64_t bytes) = 0;

@@ -6,7 +6,10 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
+#include <span>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include "kernels/cuda/device.h"
@@ -29,6 +32,16 @@ std::string text(const Parts&... parts) {
   std::ostringstream stream;
   (stream << ... << parts);
   return stream.str();
+}
+
+std::string hexadecimal(std::span<const char> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string digits;
+  for (const char byte : bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    digits += {kDigits[value / 16], kDigits[value % 16]};
+  }
+  return digits;
 }
 
 // Work recorded once, launched with one call.
@@ -80,6 +93,17 @@ class GpuRuntime final : public Runtime {
   void release(void* data) noexcept override {
     if (lost_) return;  // the driver would wait for what never ends; the process ends soon
     driver().cuMemFree(pointer(data));
+  }
+
+  std::optional<SharedMemory> share(const void* data) override {
+    CUdeviceptr first = 0;
+    std::size_t bytes = 0;
+    CUipcMemHandle handle;
+    if (driver().cuMemGetAddressRange(&first, &bytes, pointer(data)) != CUDA_SUCCESS ||
+        driver().cuIpcGetMemHandle(&handle, first) != CUDA_SUCCESS) {
+      return std::nullopt;
+    }
+    return SharedMemory{.handle = hexadecimal(handle.reserved), .offset = pointer(data) - first};
   }
 
   void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {

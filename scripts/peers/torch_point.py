@@ -7,6 +7,8 @@ import struct
 
 import torch
 
+from torch_memory import opened
+
 
 class Unsupported(Exception):
     """The backend cannot do this; the message says why."""
@@ -57,8 +59,13 @@ def write_safetensors(path, tensors):
 class Point:
     """The inputs of one point on a device, and what its metadata say."""
 
-    def __init__(self, path, device):
+    def __init__(self, path, device, shared=None):
+        """`shared`: where q, k, v and do lie in memory of attnlab's (torch_memory.py); None: they
+        are in the file too."""
         tensors, metadata = read_safetensors(path)
+        if shared is not None:
+            with opened(shared, device) as there:
+                tensors |= {name: tensor.clone() for name, tensor in there.items()}
         self.layout, self.passes = metadata["layout"], metadata["pass"]
         self.scale, self.dropout = float(metadata["softmax_scale"]), float(metadata["dropout"])
         if self.layout not in ("bshd", "bhsd"):
@@ -70,7 +77,7 @@ class Point:
         self.device = device
         self.read_mask(metadata["mask"], tensors.get("block_pattern"))
         self.keys = [int(n) for n in metadata["lengths"].split("+") if n] if self.padded else None
-        self.inputs = {name: tensors[name].to(device, copy=True)
+        self.inputs = {name: tensors[name].to(device, copy=shared is None)
                        for name in ("q", "k", "v", "do") if name in tensors}
         for b, length in enumerate(self.keys or []):
             for name in ("k", "v"):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch's attention as a competitor of attnlab's kernels: the other end of `attnlab run --peer`.
 
-attnlab starts this script (harness/run/peer_process.h) and speaks with it in lines of JSON: one request
-a line on stdin, {"id": 7, "call": "time", ...}, one answer a line on stdout, {"id": 7, ...}.
-Nothing else ever goes to stdout. An answer says "ok", or one of "unsupported", "out_of_memory" and "error"
+attnlab starts this script (harness/run/peer_process.h) and speaks with it in lines of JSON: one
+request a line on stdin, {"id": 7, "call": "time", ...}, one answer a line on stdout, {"id": 7,
+...}. Nothing else ever goes to stdout. An answer says "ok", or one of "unsupported",
+"out_of_memory", "no_access" (memory that was offered cannot be opened: hand over files) and "error"
 with a sentence; a process that goes on after an answer with "fatal" would lie, so it ends.
 
   hello                      protocol, versions of torch, CUDA and cuDNN, devices
@@ -11,8 +12,12 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
            device            cpu or cuda:N;  threads: of the CPU;  tf32: true allows it (f32 eager)
            input             a file as `attnlab run --save` writes it: q, k, v, do, block_pattern,
                              and what its metadata say: pass, layout, mask, lengths, scale, dropout
+           inputs            instead of q, k, v and do in that file: {"q": {"dtype": "BF16",
+                             "shape": [...], "handle": 128 hexadecimal digits of a CUipcMemHandle,
+                             "offset": bytes}, ...}, memory to copy them from
            sets              copies of the inputs that launches go through in turn (cold caches)
            output            the file to write the outputs of a first launch to
+           outputs           instead of output: memory to write them to, as inputs names it
     ->     handle, kernels (what the pass ran: symbol, grid, block, registers of a thread,
            shared_bytes, launches, seconds of all launches; copies and fills of memory: without
            a shape; on the CPU operators: symbol, launches), peak_bytes (of a launch above
@@ -20,7 +25,7 @@ with a sentence; a process that goes on after an answer with "fatal" would lie, 
   warm_up  handle, bytes     writes so many bytes of its own, then launches once, untimed: before a
                              sample, as attnlab fills its own kernels' outputs and launches them
   time     handle, launches  -> seconds of all together, launch_cost_hidden
-  outputs  handle, output    writes the outputs of the last timed launch
+  outputs  handle, output    writes the outputs of the last timed launch; or outputs, as above
   release  handle
   quit
 
@@ -51,7 +56,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)  # attnlab decides when to stop
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
-PROTOCOL = 3
+PROTOCOL = 4
 REMEDY = ("pip install torch for this Python, or set ATTNLAB_PYTHON to one that has it "
           f"(this one is {sys.executable})")
 

@@ -12,19 +12,52 @@ CALL, _, MISDEED = os.environ.get("FAKE_PEER", ":").partition(":")
 handles = {}
 
 
-def write_outputs(request, source):
-    with open(source, "rb") as file:
+NAMES = {"fwd": {"o": "q"}, "bwd": {"dq": "q", "dk": "k", "dv": "v"},
+         "fwdbwd": {"o": "q", "dq": "q", "dk": "k", "dv": "v"}}
+
+
+def read(path):
+    with open(path, "rb") as file:
         data = file.read()
     (length,) = struct.unpack_from("<Q", data)
-    header = json.loads(data[8 : 8 + length])
-    names = {"fwd": {"o": "q"}, "bwd": {"dq": "q", "dk": "k", "dv": "v"},
-             "fwdbwd": {"o": "q", "dq": "q", "dk": "k", "dv": "v"}}
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def file_of(entry):
+    """Memory that tests offer is a file; its name is the handle."""
+    return bytes.fromhex(entry["handle"]).decode()
+
+
+def read_inputs(request):
+    """(the header, with dtypes and shapes; the bytes of each)"""
+    header, data = read(request["input"])
+    if "inputs" not in request:
+        return header, {name: data[slice(*entry["data_offsets"])]
+                        for name, entry in header.items() if name != "__metadata__"}
+    parts = {}
+    for name, entry in request["inputs"].items():
+        count = 4 * math.prod(entry["shape"])
+        with open(file_of(entry), "rb") as file:
+            parts[name] = file.read()[entry["offset"] : entry["offset"] + count]
+        assert name not in header, "the file need not have what the memory has"
+    return header | request["inputs"], parts
+
+
+def write_outputs(request, inputs):
+    header, parts = inputs
+    names = NAMES[header["__metadata__"]["pass"]]
+    if "outputs" in request:
+        for name, entry in request["outputs"].items():
+            with open(file_of(entry), "r+b") as file:
+                file.seek(entry["offset"])
+                file.write(parts[names[name]])
+        return
     outputs, body = {}, b""
-    for name, source_name in names[header["__metadata__"]["pass"]].items():
-        begin, end = header[source_name]["data_offsets"]
-        part = data[8 + length + begin : 8 + length + end]
-        outputs[name] = header[source_name] | {"data_offsets": [len(body), len(body) + len(part)]}
-        body += part
+    for name, source in names.items():
+        end = len(body) + len(parts[source])
+        outputs[name] = {"dtype": header[source]["dtype"], "shape": header[source]["shape"],
+                         "data_offsets": [len(body), end]}
+        body += parts[source]
     if CALL == request["call"] and MISDEED == "other_shape":
         outputs["o"]["shape"] = [math.prod(outputs["o"]["shape"])]
     text = json.dumps(outputs).encode()
@@ -65,14 +98,16 @@ def misbehave():
 def answer(request):
     call = request["call"]
     result = misbehave() if call == CALL else {}
-    if {"error", "unsupported", "out_of_memory"} & result.keys():
+    if CALL == call and MISDEED == "no_access":
+        result = {"no_access": "the driver says 999"} if "inputs" in request else {}
+    if {"error", "unsupported", "out_of_memory", "no_access"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 3, "torch": "9.9.9+fake"} | result
+        return {"protocol": 4, "torch": "9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
-        handles[handle] = request["input"]
-        write_outputs(request, request["input"])
+        handles[handle] = read_inputs(request)
+        write_outputs(request, handles[handle])
         kernels = [{"symbol": request["backend"] + "_kernel", "grid": [4, 2, 1],
                     "block": [128, 1, 1], "registers": 40, "shared_bytes": 2048, "launches": 2},
                    {"symbol": request["device"], "launches": 1}]
@@ -84,7 +119,8 @@ def answer(request):
     if call == "warm_up":
         return {"bytes": request["bytes"]} | result
     if call == "outputs":
-        write_outputs(request, handles[request["handle"]])
+        if (CALL, MISDEED) != (call, "lazy"):
+            write_outputs(request, handles[request["handle"]])
         return result
     handles.pop(request["handle"])
     return result

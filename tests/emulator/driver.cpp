@@ -174,6 +174,13 @@ CUresult cuMemFree(CUdeviceptr data) {
   return CUDA_SUCCESS;
 }
 
+// Its memory is this process's own.
+CUresult cuMemGetAddressRange(CUdeviceptr*, std::size_t*, CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr) { return CUDA_ERROR_NOT_SUPPORTED; }
+
 CUresult cuMemHostAlloc(void** data, std::size_t bytes, unsigned) {
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return *data == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
