@@ -42,18 +42,15 @@ bool is_lost(const std::exception_ptr& error) {
 
 class Runner {
  public:
-  Runner(const Contender& contender, const Protocol& protocol, Backend backend,
+  Runner(const TimedLaunches& timed, const Protocol& protocol, Backend backend,
          Telemetry* telemetry)
-      : contender_(&contender),
-        protocol_(&protocol),
-        is_gpu_(backend == Backend::cuda),
-        watch_(telemetry) {
+      : timed_(&timed), protocol_(&protocol), is_gpu_(backend == Backend::cuda), watch_(telemetry) {
     samples.are_turns = is_gpu_ && protocol.regime == Regime::settled;
   }
 
   Samples samples;
 
-  const std::string& name() const { return contender_->name; }
+  const std::string& name() const { return timed_->name; }
 
   // Returns how long it took.
   double warm_up(double at_least) try {
@@ -74,22 +71,22 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
-    const double prepared = watch("prepare", [&] { contender_->prepare(samples.inner_launches); });
+    const double prepared = watch("prepare", [&] { timed_->prepare(samples.inner_launches); });
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
       around = std::min(kLongestRest, kRestsPerSample * (last_ + prepared));
       rest(around);
     }
-    contender_->before();
+    timed_->before();
     if (samples.are_turns) around = load();
-    const int retries = contender_->retries ? contender_->retries() : 0;
+    const int retries = timed_->retries ? timed_->retries() : 0;
     last_ = 0.0;
     for (int call = 0; call < calls_; ++call) last_ += launch(launches_a_call_);
-    if (contender_->retries) {
-      samples.retries = samples.retries.value_or(0) + contender_->retries() - retries;
+    if (timed_->retries) {
+      samples.retries = samples.retries.value_or(0) + timed_->retries() - retries;
     }
     watch_.add_sample(around + last_);
-    watch("check", contender_->check);
+    watch("check", timed_->check);
     spent_ += last_;
     samples.seconds.push_back(last_ / samples.inner_launches);
     samples.order.push_back(place);
@@ -130,7 +127,7 @@ class Runner {
   void plan_sample(double launch_seconds) {
     const double shortest = samples.are_turns ? kSettledCall : kShortestSample;
     launches_a_call_ = std::min(
-        contender_->most_launches,
+        timed_->most_launches,
         static_cast<int>(std::ceil(shortest / std::clamp(launch_seconds, 1e-7, shortest))));
     if (samples.are_turns) {
       const double call_seconds = launch_seconds * launches_a_call_;
@@ -141,7 +138,7 @@ class Runner {
   }
 
   double launch_once() {
-    contender_->before();
+    timed_->before();
     return launch(1);
   }
 
@@ -159,13 +156,13 @@ class Runner {
   double load() {
     const ProfilerRange range("load");
     double total = 0.0;
-    const auto& loaded = contender_->load ? contender_->load : contender_->time;
+    const auto& loaded = timed_->load ? timed_->load : timed_->time;
     const double load = kLoadOfTurn * protocol_->turn_seconds;
     while (total < load) total += launch(loaded, launches_a_call_);
     return total;
   }
 
-  double launch(int launches) const { return launch(contender_->time, launches); }
+  double launch(int launches) const { return launch(timed_->time, launches); }
 
   // Seconds. The range lies outside of what is timed.
   double launch(const std::function<double(int)>& launched, int launches) const {
@@ -173,11 +170,11 @@ class Runner {
     return launched(launches);
   }
 
-  const Contender* contender_;
+  const TimedLaunches* timed_;
   const Protocol* protocol_;
   bool is_gpu_;
   BlockWatch watch_;
-  int launches_a_call_ = 1;  // of Contender::time
+  int launches_a_call_ = 1;  // of TimedLaunches::time
   int calls_ = 1;            // of a sample
   double last_ = 0.0;        // seconds of the last sample, all its launches
   double spent_ = 0.0;       // seconds in timed launches
@@ -202,7 +199,7 @@ void initialize_once() {
 }
 
 // Google Benchmark shuffles all repetitions of all registered benchmarks in one bag, so a batch has
-// one repetition of each: that makes it a round, in which every contender runs exactly once.
+// one repetition of each: that makes it a round, in which every competitor runs exactly once.
 void run_round(const std::vector<Runner*>& runners) {
   int place = 0;
   for (Runner* runner : runners) {
@@ -223,24 +220,24 @@ void run_round(const std::vector<Runner*>& runners) {
 
 }  // namespace
 
-std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
+std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protocol& protocol,
                              Backend backend, const std::function<void(int)>& after_round,
                              Telemetry* telemetry) {
   initialize_once();
   const std::string why_no_blocks = telemetry == nullptr ? "" : telemetry->why_not();
   if (!why_no_blocks.empty()) telemetry = nullptr;
   std::vector<Runner> runners;
-  for (const Contender& contender : contenders) {
-    runners.emplace_back(contender, protocol, backend, telemetry);
+  for (const TimedLaunches& timed : all) {
+    runners.emplace_back(timed, protocol, backend, telemetry);
   }
   const auto any_lost = [&] {
     return std::ranges::any_of(runners,
                                [](const Runner& runner) { return is_lost(runner.samples.error); });
   };
   const bool settles = backend == Backend::cuda && protocol.regime == Regime::settled;
-  const double warmup = settles ? std::max(protocol.warmup_seconds,
-                                           kSettledWarmup / static_cast<double>(contenders.size()))
-                                : protocol.warmup_seconds;
+  const double warmup =
+      settles ? std::max(protocol.warmup_seconds, kSettledWarmup / static_cast<double>(all.size()))
+              : protocol.warmup_seconds;
   double warmed_up = 0.0;
   for (Runner& runner : runners) {
     if (!any_lost()) warmed_up += runner.warm_up(warmup);

@@ -13,7 +13,7 @@
 namespace attnlab {
 
 // One thing to time.
-struct Contender {
+struct TimedLaunches {
   std::string name;
   // Seconds that so many launches take together; done when it returns.
   std::function<double(int launches)> time;
@@ -33,29 +33,29 @@ struct Samples {
   int inner_launches = 1;       // launches that each sample is the mean of
   bool are_turns = false;       // of Regime::settled on a GPU
   int rounds_asked = 0;         // fewer samples: max_seconds ended them
-  std::optional<int> retries;   // of the clock, within the samples (Contender::retries)
-  double watch_s = 0.0;         // seconds in Contender::prepare and check
+  std::optional<int> retries;   // of the clock, within the samples (TimedLaunches::retries)
+  double watch_s = 0.0;         // seconds in TimedLaunches::prepare and check
   std::vector<Block> blocks;    // none without telemetry
   std::string why_no_blocks;    // of a telemetry that says nothing
   std::exception_ptr error;     // what time or before threw: no further samples were taken
 };
 
-// Warms every contender up (protocol.warmup_launches and protocol.warmup_seconds; at the same time
+// Warms every competitor up (protocol.warmup_launches and protocol.warmup_seconds; at the same time
 // it learns how many launches make a sample of 1 ms), then takes rounds: each round runs every
-// contender once, in a fresh random order. Ends when all have min_rounds samples (of those whose
+// competitor once, in a fresh random order. Ends when all have min_rounds samples (of those whose
 // launches take more than 50 ms 10 at most, unless max_rounds is the same) and every 95 % interval
-// of the median is within +-interval of it, or after max_rounds. A contender whose timed launches
+// of the median is within +-interval of it, or after max_rounds. A competitor whose timed launches
 // have used max_seconds gets no further samples; the others go on. `after_round` gets the number of
 // rounds done. When one threw DeviceLost nothing else is launched.
 //
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
 // (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
-// settled: warms up for at least 1.5 s in all, and gives the device to one contender for a turn of
+// settled: warms up for at least 1.5 s in all, and gives the device to one competitor for a turn of
 // protocol.turn_seconds: it loads for 70 % of it, then the launches of one sample fill the rest. So
 // a sample owes nothing to the heat of whoever came before.
 //
 // `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
-std::vector<Samples> measure(const std::vector<Contender>& contenders, const Protocol& protocol,
+std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protocol& protocol,
                              Backend backend, const std::function<void(int)>& after_round,
                              Telemetry* telemetry = nullptr);
 

@@ -32,17 +32,17 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Contender launching(const char* name, std::function<void()> launch) {
+TimedLaunches launching(const char* name, std::function<void()> launch) {
   return {name, [launch = std::move(launch)](int launches) {
             return host_runtime().seconds_of(launches, [&](int) { launch(); });
           }};
 }
 
-Contender sleeper(const char* name, std::chrono::microseconds duration) {
+TimedLaunches sleeper(const char* name, std::chrono::microseconds duration) {
   return launching(name, [duration] { std::this_thread::sleep_for(duration); });
 }
 
-TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
+TEST(Bench, EveryRoundHoldsEachOnce) {
   std::vector<int> reported;
   const auto samples =
       measure({sleeper("a", 2ms), sleeper("b", 3ms), sleeper("c", 1500us)}, rounds(6, 6),
@@ -50,7 +50,7 @@ TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
   ASSERT_EQ(samples.size(), 3u);
   for (std::size_t round = 0; round < 6; ++round) {
     std::set<int> places;
-    for (const Samples& contender : samples) places.insert(contender.order.at(round));
+    for (const Samples& one : samples) places.insert(one.order.at(round));
     EXPECT_EQ(places, (std::set<int>{0, 1, 2})) << round;
   }
   EXPECT_EQ(reported, (std::vector<int>{1, 2, 3, 4, 5, 6}));
@@ -62,50 +62,50 @@ TEST(Bench, EveryRoundHoldsEveryContenderOnce) {
 
 TEST(Bench, WhatComesBeforeALaunchIsNotTimed) {
   int calls = 0;
-  Contender contender = sleeper("a", 2ms);
-  contender.before = [&] {
+  TimedLaunches timed = sleeper("a", 2ms);
+  timed.before = [&] {
     ++calls;
     std::this_thread::sleep_for(300ms);
   };
-  const auto samples = measure({contender}, rounds(2, 2), Backend::cpu, ignore_round);
+  const auto samples = measure({timed}, rounds(2, 2), Backend::cpu, ignore_round);
   EXPECT_EQ(calls, 3) << "one launch to warm up, two samples";
   for (double seconds : samples.at(0).seconds) EXPECT_LT(seconds, 0.3);
 }
 
 TEST(Bench, WhatBelongsToASampleIsAroundIt) {
   std::string calls;
-  Contender contender = sleeper("a", 2ms);
-  contender.prepare = [&](int launches) { calls += "prepare " + std::to_string(launches) + ", "; };
-  contender.load = [&](int launches) {
+  TimedLaunches timed = sleeper("a", 2ms);
+  timed.prepare = [&](int launches) { calls += "prepare " + std::to_string(launches) + ", "; };
+  timed.load = [&](int launches) {
     calls += "load " + std::to_string(launches) + ", ";
     return 1.0;
   };
-  contender.time = [&](int launches) {
+  timed.time = [&](int launches) {
     calls += "time " + std::to_string(launches) + ", ";
     return 2e-3;
   };
-  contender.check = [&] { calls += "check; "; };
+  timed.check = [&] { calls += "check; "; };
   Protocol protocol = rounds(1, 1);
-  measure({contender}, protocol, Backend::cpu, ignore_round);
+  measure({timed}, protocol, Backend::cpu, ignore_round);
   EXPECT_EQ(calls, "time 1, prepare 1, time 1, check; ") << "the first warms up";
   calls.clear();
   protocol.regime = Regime::settled;
-  contender.time = [&](int) {
+  timed.time = [&](int) {
     calls += "time, ";
     return 2.0;
   };
-  measure({contender}, protocol, Backend::cuda, ignore_round);
+  measure({timed}, protocol, Backend::cuda, ignore_round);
   EXPECT_EQ(calls, "time, prepare 1, load 1, time, check; ") << "onto what is not timed";
 }
 
 TEST(Bench, WhatASampleLeavesCanEndTheSamples) {
   int checks = 0;
-  Contender contender = sleeper("a", 2ms);
-  contender.check = [&] {
+  TimedLaunches timed = sleeper("a", 2ms);
+  timed.check = [&] {
     if (++checks == 2) throw std::runtime_error("nothing was written");
   };
   const auto samples =
-      measure({contender, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
+      measure({timed, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
   EXPECT_EQ(samples.at(0).seconds.size(), 1u) << "what was not right is no sample";
   EXPECT_TRUE(samples[0].error != nullptr);
   EXPECT_EQ(samples.at(1).seconds.size(), 4u);
@@ -113,12 +113,12 @@ TEST(Bench, WhatASampleLeavesCanEndTheSamples) {
 
 TEST(Bench, WhatComesBeforeALaunchCanEndTheSamples) {
   int calls = 0;
-  Contender contender = sleeper("a", 2ms);
-  contender.before = [&] {
+  TimedLaunches timed = sleeper("a", 2ms);
+  timed.before = [&] {
     if (++calls == 3) throw std::runtime_error("enough");
   };
   const auto samples =
-      measure({contender, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
+      measure({timed, sleeper("b", 1ms)}, rounds(4, 4), Backend::cpu, ignore_round);
   EXPECT_EQ(samples.at(0).seconds.size(), 1u);
   EXPECT_TRUE(samples[0].error != nullptr);
   EXPECT_EQ(samples.at(1).seconds.size(), 4u);
@@ -170,7 +170,7 @@ TEST(Bench, StopsWhenTheIntervalIsNarrow) {
       11u);
 }
 
-TEST(Bench, StopsAContenderThatHasUsedItsTime) {
+TEST(Bench, StopsWhatHasUsedItsTime) {
   Protocol protocol = rounds(5, 8);
   protocol.max_seconds = 0.1;
   const auto samples =
@@ -214,7 +214,7 @@ TEST(Bench, WarmsUpForTheTimeAsked) {
   EXPECT_LE(launches, 6 + 1);
 }
 
-TEST(Bench, AThrowingContenderIsReportedAndTheOthersGoOn) {
+TEST(Bench, AThrowingOneIsReportedAndTheOthersGoOn) {
   int launches = 0;
   const auto throws_on = [&launches](int which) {
     return [&launches, which] {
@@ -242,7 +242,7 @@ struct FakeGpu {
   int calls = 0;
   double total_s = 0.0;
 
-  Contender contender() {
+  TimedLaunches timed_launches() {
     return {"gpu", [this](int launches) {
               ++calls;
               total_s += launch_s * launches;
@@ -256,7 +256,7 @@ TEST(Bench, ASettledGpuIsUnderLoadAllTheTime) {
   FakeGpu gpu{.launch_s = 1.0 / 256};
   Protocol protocol = rounds(2, 2);
   protocol.regime = Regime::settled;
-  const auto samples = measure({gpu.contender()}, protocol, Backend::cuda, ignore_round);
+  const auto samples = measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round);
   EXPECT_EQ(gpu.calls, 384 + 2 * (30 + 13)) << "1.5 s to warm up; turns of 0.7 s and 0.3 s";
   EXPECT_EQ(samples[0].inner_launches, 13 * 6);
   EXPECT_TRUE(samples[0].are_turns);
@@ -268,20 +268,21 @@ TEST(Bench, ATurnTakesAsLongAsTheProtocolSays) {
   Protocol protocol = rounds(1, 1);
   protocol.regime = Regime::settled;
   protocol.turn_seconds = 0.1;
-  measure({gpu.contender()}, protocol, Backend::cuda, ignore_round);
+  measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round);
   EXPECT_EQ(gpu.calls, 384 + 3 + 2) << "70 ms of load, 30 ms of a sample";
 }
 
 TEST(Bench, OfABurstASampleIsNoTurn) {
   FakeGpu gpu{.launch_s = 1.0 / 256};
-  EXPECT_FALSE(measure({gpu.contender()}, rounds(1, 1), Backend::cuda, ignore_round)[0].are_turns);
+  EXPECT_FALSE(
+      measure({gpu.timed_launches()}, rounds(1, 1), Backend::cuda, ignore_round)[0].are_turns);
 }
 
 TEST(Bench, CompetitorsSettleTogether) {
   FakeGpu one{.launch_s = 1.0 / 256}, other{.launch_s = 1.0 / 256};
   Protocol protocol = rounds(1, 1);
   protocol.regime = Regime::settled;
-  measure({one.contender(), other.contender()}, protocol, Backend::cuda, ignore_round);
+  measure({one.timed_launches(), other.timed_launches()}, protocol, Backend::cuda, ignore_round);
   EXPECT_EQ(one.calls, 192 + 30 + 13);
   EXPECT_EQ(other.calls, one.calls);
 }
@@ -289,7 +290,7 @@ TEST(Bench, CompetitorsSettleTogether) {
 TEST(Bench, AGpuRestsBetweenSamplesOfABurst) {
   FakeGpu gpu{.launch_s = 10e-3};
   const Clock::time_point start = Clock::now();
-  measure({gpu.contender()}, rounds(4, 4), Backend::cuda, ignore_round);
+  measure({gpu.timed_launches()}, rounds(4, 4), Backend::cuda, ignore_round);
   EXPECT_GE(seconds_since(start), 10e-3 + 3 * 40e-3);
   EXPECT_EQ(gpu.calls, 1 + 4);
 }
@@ -305,7 +306,7 @@ TEST(Bench, TelemetryIsReadBetweenSamples) {
     EXPECT_FALSE(in_sample);
     read_after.push_back(samples_done);
   };
-  const Contender contender = {"gpu", [&](int launches) {
+  const TimedLaunches timed = {"gpu", [&](int launches) {
                                  in_sample = true;
                                  std::this_thread::sleep_for(1ms);
                                  in_sample = false;
@@ -313,7 +314,7 @@ TEST(Bench, TelemetryIsReadBetweenSamples) {
                                  return 0.02 * launches;
                                }};
   Protocol protocol = rounds(5, 5);
-  const auto samples = measure({contender}, protocol, Backend::cpu, ignore_round, &telemetry);
+  const auto samples = measure({timed}, protocol, Backend::cpu, ignore_round, &telemetry);
   EXPECT_EQ(read_after, (std::vector<int>{2, 4})) << "one launch warms up, a block is 3 samples";
   ASSERT_EQ(samples[0].blocks.size(), 1u);
   EXPECT_EQ(samples[0].blocks[0].samples, 5);
@@ -324,11 +325,11 @@ TEST(Bench, LoadAndRestCountAsPartOfABlock) {
   fake::Telemetry telemetry;
   Protocol protocol = rounds(6, 6);
   protocol.regime = Regime::settled;  // a turn of 1 s each
-  EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
+  EXPECT_EQ(measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
                 .blocks.size(),
             6u);
   protocol.regime = Regime::burst;  // a rest of 4 samples: 20 ms in all, of the first 4 ms
-  EXPECT_EQ(measure({gpu.contender()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
+  EXPECT_EQ(measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round, &telemetry)[0]
                 .blocks.size(),
             1u);
 }
@@ -338,7 +339,7 @@ TEST(Bench, ASilentDeviceIsNotRead) {
   fake::Telemetry telemetry;
   telemetry.reason = "no NVML";
   const auto samples =
-      measure({gpu.contender()}, rounds(2, 2), Backend::cpu, ignore_round, &telemetry);
+      measure({gpu.timed_launches()}, rounds(2, 2), Backend::cpu, ignore_round, &telemetry);
   EXPECT_EQ(telemetry.reads, 0u);
   EXPECT_TRUE(samples[0].blocks.empty());
   EXPECT_EQ(samples[0].why_no_blocks, "no NVML");
@@ -348,7 +349,7 @@ TEST(Bench, WarmsUpForTheLaunchesAsked) {
   FakeGpu gpu{.launch_s = 1e-3};
   Protocol protocol = rounds(1, 1);
   protocol.warmup_launches = 10;
-  measure({gpu.contender()}, protocol, Backend::cpu, ignore_round);
+  measure({gpu.timed_launches()}, protocol, Backend::cpu, ignore_round);
   EXPECT_EQ(gpu.calls, 10 + 1);
 }
 
@@ -356,30 +357,32 @@ TEST(Bench, LongLaunchesNeedFewerRounds) {
   Protocol protocol = rounds(30, 100);
   protocol.interval = 1.0;
   FakeGpu slow{.launch_s = 60e-3}, fast{.launch_s = 40e-3};
-  EXPECT_EQ(measure({slow.contender()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
-            10u);
-  EXPECT_EQ(measure({fast.contender()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
-            30u);
+  EXPECT_EQ(
+      measure({slow.timed_launches()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
+      10u);
+  EXPECT_EQ(
+      measure({fast.timed_launches()}, protocol, Backend::cpu, ignore_round)[0].seconds.size(),
+      30u);
 }
 
 TEST(Bench, ACallTakesNoMoreLaunchesThanItMay) {
   FakeGpu gpu{.launch_s = 1e-6};
-  Contender contender = gpu.contender();
-  contender.most_launches = 50;
-  EXPECT_EQ(measure({contender}, rounds(1, 1), Backend::cpu, ignore_round)[0].inner_launches, 50);
+  TimedLaunches timed = gpu.timed_launches();
+  timed.most_launches = 50;
+  EXPECT_EQ(measure({timed}, rounds(1, 1), Backend::cpu, ignore_round)[0].inner_launches, 50);
 }
 
 TEST(Bench, NothingIsLaunchedOnALostDevice) {
   FakeGpu other{.launch_s = 1e-3};
   int calls = 0;
-  const Contender loses = {"loses", [&](int) -> double {
-                             if (++calls == 3) {
-                               throw DeviceLost(DeviceLost::Cause::error, "gone");
-                             }
-                             return 1e-3;
-                           }};
+  const TimedLaunches loses = {"loses", [&](int) -> double {
+                                 if (++calls == 3) {
+                                   throw DeviceLost(DeviceLost::Cause::error, "gone");
+                                 }
+                                 return 1e-3;
+                               }};
   const auto samples =
-      measure({loses, other.contender()}, rounds(9, 9), Backend::cpu, ignore_round);
+      measure({loses, other.timed_launches()}, rounds(9, 9), Backend::cpu, ignore_round);
   EXPECT_THROW(std::rethrow_exception(samples[0].error), DeviceLost);
   EXPECT_EQ(samples[0].seconds.size(), 1u);
   EXPECT_LE(samples[1].seconds.size(), 2u);

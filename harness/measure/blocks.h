@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// Reads a device after every 50 ms of a contender's samples. One reading sees the last moment of
+// Reads a device after every 50 ms of a competitor's samples. One reading sees the last moment of
 // its block only: a GPU keeps its clock for milliseconds after the work has ended, and says little
 // of what is shorter than that.
 class BlockWatch {

@@ -84,7 +84,7 @@ EnergyUse energy_between(const std::vector<EnergyStep>& steps, const std::vector
   return use;
 }
 
-EnergyRecord measure_energy(const Contender& load, double launch_s, double useful_flops,
+EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double useful_flops,
                             Telemetry& telemetry) {
   if (std::string why = telemetry.why_not(); !why.empty()) return {.reason = std::move(why)};
   const std::optional<double> joules = telemetry.energy_j();

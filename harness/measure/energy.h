@@ -28,10 +28,10 @@ EnergyUse energy_between(const std::vector<EnergyStep>& steps, const std::vector
                          double useful_flops);
 
 // Runs `load`, which takes about `launch_s` a launch, until its device's counter has made steps at
-// least 1 s apart, in batches of 20 ms (or contender.most_launches), one directly after the other;
+// least 1 s apart, in batches of 20 ms (or load.most_launches), one directly after the other;
 // a second thread watches the counter meanwhile. load.before is called before each batch and may
 // throw. Gives up, with the reason, where there is no counter, or none that moves.
-EnergyRecord measure_energy(const Contender& load, double launch_s, double useful_flops,
+EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double useful_flops,
                             Telemetry& telemetry);
 
 }  // namespace attnlab

@@ -19,7 +19,7 @@ double now_s() {
 // A counter of 0.1 s, of a device that always draws 200 W.
 std::optional<double> steps_at_200_watt() { return 20.0 * std::floor(now_s() / 0.1); }
 
-Contender sleeper(double launch_s) {
+TimedLaunches sleeper(double launch_s) {
   return {.name = "sleeper", .time = [launch_s](int launches) {
             std::this_thread::sleep_for(std::chrono::duration<double>(launch_s * launches));
             return launch_s * launches;
@@ -78,7 +78,7 @@ TEST(MeasureEnergy, ALaunchMayTakeLongerThanAStep) {
 TEST(MeasureEnergy, ADeviceWithoutACounterSaysSoAtOnce) {
   fake::Telemetry telemetry;
   bool ran = false;
-  Contender load = sleeper(1e-3);
+  TimedLaunches load = sleeper(1e-3);
   load.before = [&] { ran = true; };
   EXPECT_EQ(measure_energy(load, 1e-3, 1e9, telemetry).reason,
             "the device does not count its energy");
@@ -98,7 +98,7 @@ TEST(MeasureEnergy, ACounterThatStandsStillIsGivenUp) {
 TEST(MeasureEnergy, TurnsThatAreTooShortAreNotMeasured) {
   fake::Telemetry telemetry;
   telemetry.energy = [] { return 7.0; };
-  Contender load = sleeper(1e-4);
+  TimedLaunches load = sleeper(1e-4);
   load.most_launches = 50;
   bool ran = false;
   load.before = [&] { ran = true; };
@@ -109,7 +109,7 @@ TEST(MeasureEnergy, TurnsThatAreTooShortAreNotMeasured) {
 TEST(MeasureEnergy, EndsWhenItIsInterrupted) {
   fake::Telemetry telemetry;
   telemetry.energy = steps_at_200_watt;
-  Contender load = sleeper(1e-3);
+  TimedLaunches load = sleeper(1e-3);
   int batches = 0;
   load.before = [&] {
     if (++batches == 3) throw std::runtime_error("interrupted");

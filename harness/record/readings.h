@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// Samples of one contender that follow on one another, others' in between left out.
+// Samples of one competitor that follow on one another, others' in between left out.
 struct Block {
   int first_sample = 0;  // from 0
   int samples = 0;
@@ -20,7 +20,7 @@ struct Block {
   bool marked = false;       // at another clock than most: judge_blocks()
 };
 
-// Of the samples of one contender.
+// Of the samples of one competitor.
 struct BlockTelemetry {
   std::vector<Block> blocks;
   // Of the blocks' clocks; empty: the device said none.

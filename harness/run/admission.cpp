@@ -17,18 +17,18 @@ std::string gib(std::uint64_t bytes) {
 
 }  // namespace
 
-void Admission::admit(Entrant& entrant) {
-  const Case& work = entrant.record.point;
+void Admission::admit(CompetitorRun& run) {
+  const Case& work = run.record.point;
   const Problem& problem = work.problem;
-  const Competitor& competitor = *entrant.competitor;
-  Record& record = entrant.record;
-  if (entrant.peer) {
+  const Competitor& competitor = *run.competitor;
+  Record& record = run.record;
+  if (run.peer) {
     record.flops = count_flops(problem, std::nullopt);
     return;
   }
   record.memory = memory_needed(problem, competitor, *context_.device);
   record.compulsory_bytes = compulsory_bytes(problem);
-  record.requested = entrant.kernel().traffic(problem, competitor.config);
+  record.requested = run.kernel().traffic(problem, competitor.config);
   record.flops = count_flops(problem, record.requested->executed_flops);
 
   const Memory& memory = *record.memory;
@@ -61,14 +61,13 @@ bool Admission::admit_references(std::uint64_t bytes) {
   return true;
 }
 
-bool Admission::admit_spare(Entrant& entrant) {
-  const Problem& problem = entrant.record.point.problem;
-  const std::uint64_t spare = bytes_of_outputs(problem, *entrant.competitor);
+bool Admission::admit_spare(CompetitorRun& run) {
+  const Problem& problem = run.record.point.problem;
+  const std::uint64_t spare = bytes_of_outputs(problem, *run.competitor);
   const std::uint64_t needed = admitted_.bytes() + spare_bytes_ + spare;
   if (needed > context_.memory_limit_bytes) {
-    entrant.why_no_spare =
-        fmt::format("a second set of outputs needs {}, in all {} of {} available", gib(spare),
-                    gib(needed), gib(context_.memory_limit_bytes));
+    run.why_no_spare = fmt::format("a second set of outputs needs {}, in all {} of {} available",
+                                   gib(spare), gib(needed), gib(context_.memory_limit_bytes));
     return false;
   }
   spare_bytes_ += spare;

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "harness/plan/turns_memory.h"
+#include "harness/run/competitor_run.h"
 #include "harness/run/context.h"
-#include "harness/run/entrant.h"
 
 namespace attnlab {
 
@@ -14,14 +14,14 @@ class Admission {
  public:
   explicit Admission(const RunContext& context) : context_(context) {}
 
-  // Writes what the point costs into the entrant's record. Throws Ending if it cannot fit, alone or
-  // beside those that were admitted before. Of a peer only FLOPs are known: it says itself what
+  // Writes what the point costs into the competitor's record. Throws Ending if it cannot fit, alone
+  // or beside those that were admitted before. Of a peer only FLOPs are known: it says itself what
   // does not fit.
-  void admit(Entrant& entrant);
+  void admit(CompetitorRun& run);
 
-  // Once all are admitted: whether there is room for a second set of outputs of the entrant, too,
-  // beside those that got one before. Else says why not in Entrant::why_no_spare.
-  bool admit_spare(Entrant& entrant);
+  // Once all are admitted: whether there is room for a second set of outputs of the competitor,
+  // too, beside those that got one before. Else says why not in CompetitorRun::why_no_spare.
+  bool admit_spare(CompetitorRun& run);
 
   // Once all are admitted: whether there is room for so many bytes of references on the device.
   bool admit_references(std::uint64_t bytes);

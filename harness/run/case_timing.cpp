@@ -10,7 +10,7 @@
 #include "harness/measure/possible_time.h"
 #include "harness/measure/timing.h"
 #include "harness/plan/protocol.h"
-#include "harness/run/contenders.h"
+#include "harness/run/ways_to_time.h"
 
 namespace attnlab {
 namespace {
@@ -19,25 +19,21 @@ constexpr double kShortLaunch = 50e-6;  // seconds: below, graphs are timed too
 
 class CaseTiming {
  public:
-  CaseTiming(Entrants& entrants, Arena& arena, const RunContext& context, CaseSteps& steps)
-      : entrants_(entrants),
-        timed_(entrants.running()),
-        arena_(arena),
-        context_(context),
-        steps_(steps) {}
+  CaseTiming(CompetitorRuns& runs, Arena& arena, const RunContext& context, CaseSteps& steps)
+      : runs_(runs), timed_(runs.running()), arena_(arena), context_(context), steps_(steps) {}
 
   void run(InputRotation& rotation) {
-    const Contenders contenders = make_contenders(timed_, rotation, arena_.runtime(),
-                                                  [this] { steps_.stop_if_interrupted(); });
-    record(take_turns(contenders.launches));
+    const WaysToTime ways =
+        ways_to_time(timed_, rotation, arena_.runtime(), [this] { steps_.stop_if_interrupted(); });
+    record(take_turns(ways.launches));
     if (context_.device->backend == Backend::cuda && context_.protocol.cache == CacheState::hot) {
-      time_graphs(contenders.graphs);
+      time_graphs(ways.graphs);
     }
     reject();
   }
 
  private:
-  std::vector<Samples> take_turns(const std::vector<Contender>& launches) {
+  std::vector<Samples> take_turns(const std::vector<TimedLaunches>& launches) {
     steps_.begin("time", &Spending::timing);
     steps_.phase("warm up");
     const int rounds = context_.protocol.min_rounds;
@@ -54,48 +50,48 @@ class CaseTiming {
   }
 
   void record(std::vector<Samples> measured) {
-    entrants_.hold_records();
+    runs_.hold_records();
     // Failures first: after a lost device the others have no samples, or too few.
     for (std::size_t i = 0; i < timed_.size(); ++i) {
       if (measured[i].error) {
-        entrants_.attempt(*timed_[i], [&] { std::rethrow_exception(measured[i].error); });
+        runs_.attempt(*timed_[i], [&] { std::rethrow_exception(measured[i].error); });
       }
     }
     for (std::size_t i = 0; i < timed_.size(); ++i) {
-      Entrant& entrant = *timed_[i];
-      if (entrant.finished) continue;
-      entrants_.attempt(entrant, [&] {
-        if (entrant.peer) {
-          entrant.record.peer->launch_cost_hidden = entrant.peer->launch_cost_was_hidden();
+      CompetitorRun& run = *timed_[i];
+      if (run.finished) continue;
+      runs_.attempt(run, [&] {
+        if (run.peer) {
+          run.record.peer->launch_cost_hidden = run.peer->launch_cost_was_hidden();
         }
-        entrant.record.order = measured[i].order;
-        entrant.record.time = summarize(std::move(measured[i]), arena_.runtime().timer());
-        entrant.record.time->contenders = static_cast<int>(timed_.size());
+        run.record.order = measured[i].order;
+        run.record.time = summarize(std::move(measured[i]), arena_.runtime().timer());
+        run.record.time->contenders = static_cast<int>(timed_.size());
       });
     }
   }
 
   // Short launches once more, replayed from graphs: for them the launch itself is most of the cost.
   // Not with cold inputs: a graph replays those it was recorded with.
-  void time_graphs(const std::vector<Contender>& all) {
-    std::vector<Entrant*> entrants;
-    std::vector<Contender> contenders;
+  void time_graphs(const std::vector<TimedLaunches>& all) {
+    std::vector<CompetitorRun*> runs;
+    std::vector<TimedLaunches> short_launches;
     for (std::size_t i = 0; i < timed_.size(); ++i) {
       const bool has_graphs = !timed_[i]->finished && timed_[i]->peer == nullptr;
       if (!has_graphs || timed_[i]->record.time->median_s >= kShortLaunch) continue;
-      entrants.push_back(timed_[i]);
-      contenders.push_back(all[i]);
+      runs.push_back(timed_[i]);
+      short_launches.push_back(all[i]);
     }
-    if (entrants.empty()) return;
+    if (runs.empty()) return;
     steps_.begin("time graphs", &Spending::timing);
     std::vector<Samples> measured =
-        measure(contenders, context_.protocol, context_.device->backend, [](int) {});
+        measure(short_launches, context_.protocol, context_.device->backend, [](int) {});
     steps_.stop_if_interrupted();
-    for (std::size_t i = 0; i < entrants.size(); ++i) {
-      entrants_.attempt(*entrants[i], [&] {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      runs_.attempt(*runs[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
         if (!measured[i].seconds.empty()) {
-          entrants[i]->record.time->graph = summarize_graph(std::move(measured[i]));
+          runs[i]->record.time->graph = summarize_graph(std::move(measured[i]));
         }
       });
     }
@@ -107,17 +103,17 @@ class CaseTiming {
     if (!where.empty()) {  // it may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
     }
-    for (Entrant* entrant : entrants_.running()) {
-      entrants_.attempt(*entrant, [&] {
-        entrant->record.time->outputs = entrant->checks;
-        const std::string impossible = impossible_time(entrant->record);
+    for (CompetitorRun* run : runs_.running()) {
+      runs_.attempt(*run, [&] {
+        run->record.time->outputs = run->checks;
+        const std::string impossible = impossible_time(run->record);
         if (!impossible.empty()) throw Ending{Status::invalid, impossible};
       });
     }
   }
 
-  Entrants& entrants_;
-  std::vector<Entrant*> timed_;
+  CompetitorRuns& runs_;
+  std::vector<CompetitorRun*> timed_;
   Arena& arena_;
   const RunContext& context_;
   CaseSteps& steps_;
@@ -125,9 +121,9 @@ class CaseTiming {
 
 }  // namespace
 
-void time_case(Entrants& entrants, InputRotation& rotation, Arena& arena, const RunContext& context,
-               CaseSteps& steps) {
-  CaseTiming(entrants, arena, context, steps).run(rotation);
+void time_case(CompetitorRuns& runs, InputRotation& rotation, Arena& arena,
+               const RunContext& context, CaseSteps& steps) {
+  CaseTiming(runs, arena, context, steps).run(rotation);
 }
 
 }  // namespace attnlab

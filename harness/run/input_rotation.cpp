@@ -37,19 +37,19 @@ void* InputRotation::copy(const void* data, const char* name, std::uint64_t byte
   return copied;
 }
 
-std::vector<Tensors> InputRotation::sets_of(const Entrant& entrant) {
-  const Problem& problem = entrant.problem();
+std::vector<Tensors> InputRotation::sets_of(const CompetitorRun& run) {
+  const Problem& problem = run.problem();
   std::vector<Tensors> sets;
   for (const Tensors& input : inputs_.at(problem.layout)) {
-    Tensors& set = sets.emplace_back(entrant.tensors);
+    Tensors& set = sets.emplace_back(run.tensors);
     set.q = input.q;
     set.k = input.k;
     set.v = input.v;
     set.dout = input.dout;
-    if (!entrant.forward || sets.size() == 1) continue;
+    if (!run.forward || sets.size() == 1) continue;
     set.o = copy(set.o, "o", bytes_like_q(problem));
     set.lse = static_cast<float*>(copy(set.lse, "lse", bytes_of_lse(problem)));
-    set.saved = copy(set.saved, "saved", kernel_saved_bytes(problem, *entrant.competitor));
+    set.saved = copy(set.saved, "saved", kernel_saved_bytes(problem, *run.competitor));
   }
   return sets;
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "harness/run/entrant.h"
+#include "harness/run/competitor_run.h"
 #include "harness/tensors/inputs.h"
 
 namespace attnlab {
@@ -23,9 +23,9 @@ class InputRotation {
   // How many sets there are.
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
-  // What the launches of an entrant get, in turns: its tensors, with inputs in its layout; for a
+  // What the launches of a competitor get, in turns: its tensors, with inputs in its layout; for a
   // backward also copies of what its forward left. The outputs are the same in all.
-  std::vector<Tensors> sets_of(const Entrant& entrant);
+  std::vector<Tensors> sets_of(const CompetitorRun& run);
 
  private:
   // A copy of a tensor of the device, null of null.

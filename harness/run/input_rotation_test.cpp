@@ -9,8 +9,8 @@
 
 #include "harness/plan/accounting.h"
 #include "harness/plan/protocol.h"
-#include "harness/run/contenders.h"
 #include "harness/run/ending.h"
+#include "harness/run/ways_to_time.h"
 #include "harness/testing/fake_kernels.h"
 #include "harness/testing/fake_runtime.h"
 #include "harness/testing/test_support.h"
@@ -45,19 +45,19 @@ class Rotation : public testing::Test {
   std::vector<Tensors> sets() {
     competitor_ = {
         .kernel = "fake", .backend = Backend::cuda, .implementation = &kKernel, .config = {}};
-    entrant_.competitor = &competitor_;
-    entrant_.record.point.problem = problem_;
-    entrant_.record.memory = memory_needed(problem_, competitor_, gpu_);
+    run_.competitor = &competitor_;
+    run_.record.point.problem = problem_;
+    run_.record.memory = memory_needed(problem_, competitor_, gpu_);
     inputs_.emplace(arena_, problem_, InputKind::normal, 3, 1);
     if (problem_.pass == Pass::bwd) {
-      EXPECT_EQ(entrant_.run_forward(arena_, problem_, gpu_, inputs_->tensors()), "");
+      EXPECT_EQ(run_.run_forward(arena_, problem_, gpu_, inputs_->tensors()), "");
     }
-    entrant_.outputs.emplace(entrant_.make_outputs(arena_, problem_));
+    run_.outputs.emplace(run_.make_outputs(arena_, problem_));
     workspace_ = arena_.allocate("workspace", 16);
-    entrant_.tensors = entrant_.attach(inputs_->tensors(), *entrant_.outputs, workspace_);
+    run_.tensors = run_.attach(inputs_->tensors(), *run_.outputs, workspace_);
     rotation_.emplace(arena_, gpu_, protocol_);
     rotation_->add(problem_, *inputs_);
-    return rotation_->sets_of(entrant_);
+    return rotation_->sets_of(run_);
   }
 
   std::vector<std::uint8_t> read(const void* data, std::uint64_t bytes) {
@@ -90,7 +90,7 @@ class Rotation : public testing::Test {
   Arena arena_{device_};
   Competitor competitor_;
   std::optional<Inputs> inputs_;
-  Entrant entrant_{};
+  CompetitorRun run_{};
   Arena::Buffer workspace_;
   std::optional<InputRotation> rotation_;
 };
@@ -112,11 +112,11 @@ TEST_F(Rotation, LaunchesGoOnWhereTheSampleBeforeEnded) {
   problem_.pass = Pass::bwd;
   const std::vector<Tensors> all = sets();
   ASSERT_EQ(all.size(), 4u);
-  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
+  const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
   launched_q.clear();
   for (int sample = 0; sample < 2 * 4; ++sample) {
-    EXPECT_EQ(contenders.launches.at(0).time(1), 1e-3);
-    // The contender has copies of its own, in the same order; the first is the inputs themselves.
+    EXPECT_EQ(ways.launches.at(0).time(1), 1e-3);
+    // The competitor has copies of its own, in the same order; the first is the inputs themselves.
     EXPECT_EQ(launched_q.back() == all[0].q, sample % 4 == 0) << sample;
   }
   EXPECT_EQ(std::set(launched_q.begin(), launched_q.end()).size(), 4u);
@@ -138,12 +138,12 @@ TEST_F(Rotation, ReplaysOfGraphsAreSeenByWhatTheyWrite) {
   ASSERT_EQ(bytes_like_q(problem_), 1024u);
   ASSERT_EQ(bytes_of_lse(problem_), 64u);
   competitor_.implementation = &kernel;
-  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
-  const Contender& graph = contenders.graphs.at(0);
+  const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
+  const TimedLaunches& graph = ways.graphs.at(0);
   device_.has_graphs = true;
   EXPECT_EQ(graph.time(2), 2e-3);
   EXPECT_NO_THROW(graph.check());
-  EXPECT_EQ(entrant_.checks.samples, 1);
+  EXPECT_EQ(run_.checks.samples, 1);
   device_.graphs_do_nothing = true;
   EXPECT_EQ(graph.time(2), 2e-3);
   EXPECT_THROW(graph.check(), Ending);
@@ -156,18 +156,18 @@ TEST_F(Rotation, LaunchesThatLoadTheDeviceLeaveThePoison) {
   static_cast<void>(sets());
   competitor_.implementation = &kernel;
   for (const bool has_spare : {true, false}) {
-    entrant_.spare.reset();
-    if (has_spare) entrant_.spare.emplace(entrant_.make_outputs(arena_, problem_));
-    const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
-    const Contender& contender = contenders.launches.at(0);
-    contender.prepare(2);
-    EXPECT_EQ(contender.load(2), 2e-3);
-    EXPECT_THROW(contender.check(), Ending) << "no sample ran";
-    contender.prepare(2);
-    contender.load(2);
-    contender.time(2);
-    EXPECT_NO_THROW(contender.check());
-    EXPECT_EQ(entrant_.checks.sets, has_spare ? 2 : 1);
+    run_.spare.reset();
+    if (has_spare) run_.spare.emplace(run_.make_outputs(arena_, problem_));
+    const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
+    const TimedLaunches& timed = ways.launches.at(0);
+    timed.prepare(2);
+    EXPECT_EQ(timed.load(2), 2e-3);
+    EXPECT_THROW(timed.check(), Ending) << "no sample ran";
+    timed.prepare(2);
+    timed.load(2);
+    timed.time(2);
+    EXPECT_NO_THROW(timed.check());
+    EXPECT_EQ(run_.checks.sets, has_spare ? 2 : 1);
   }
 }
 
@@ -176,18 +176,18 @@ TEST_F(Rotation, APeerWritesAsManyBytesBeforeASample) {
   PeerProcess process({.python = "python3", .script = in_tree("tests/data/fake_peer.py")});
   const Inputs host(arena_, problem_, InputKind::normal, 3, 1);
   PeerInputs inputs(problem_, host.host());
-  entrant_.record.point.problem = problem_;
-  entrant_.peer = std::make_unique<TorchPeer>(process, "torch:flash", Device{.threads = 1});
-  entrant_.peer->prepare(inputs);
-  const Contenders contenders = make_contenders({&entrant_}, *rotation_, device_, [] {});
-  const Contender& contender = contenders.launches.at(0);
-  contender.prepare(3);
-  EXPECT_DOUBLE_EQ(contender.time(3), 3e-3);
-  contender.check();
-  EXPECT_EQ(entrant_.checks.sets, 0);
-  EXPECT_EQ(entrant_.checks.launches, 1);
-  EXPECT_PRED2(contains, entrant_.checks.reason, "before each sample it wrote 1024 bytes");
-  entrant_.peer.reset();
+  run_.record.point.problem = problem_;
+  run_.peer = std::make_unique<TorchPeer>(process, "torch:flash", Device{.threads = 1});
+  run_.peer->prepare(inputs);
+  const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
+  const TimedLaunches& timed = ways.launches.at(0);
+  timed.prepare(3);
+  EXPECT_DOUBLE_EQ(timed.time(3), 3e-3);
+  timed.check();
+  EXPECT_EQ(run_.checks.sets, 0);
+  EXPECT_EQ(run_.checks.launches, 1);
+  EXPECT_PRED2(contains, run_.checks.reason, "before each sample it wrote 1024 bytes");
+  run_.peer.reset();
 }
 
 TEST_F(Rotation, HotIsTheInputsThemselves) {
@@ -196,7 +196,7 @@ TEST_F(Rotation, HotIsTheInputsThemselves) {
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].q, inputs_->tensors().q);
   EXPECT_EQ(all[0].v, inputs_->tensors().v);
-  EXPECT_EQ(all[0].o, entrant_.tensors.o);
+  EXPECT_EQ(all[0].o, run_.tensors.o);
 }
 
 TEST_F(Rotation, ForwardsGetInputsOfTheirOwn) {
@@ -218,7 +218,7 @@ TEST_F(Rotation, BackwardsAlsoGetWhatTheirForwardLeft) {
   gpu_.l2_bytes = 8192;
   const std::vector<Tensors> all = sets();
   ASSERT_EQ(all.size(), 7u);  // 3 * 8192 / 4096 + 1
-  EXPECT_EQ(all[0].o, entrant_.tensors.o);
+  EXPECT_EQ(all[0].o, run_.tensors.o);
   expect_copies(all, &Tensors::dout, bytes_like_q(problem_));
   expect_copies(all, &Tensors::o, bytes_like_q(problem_));
   expect_copies(all, &Tensors::lse, bytes_of_lse(problem_));

@@ -12,40 +12,40 @@
 
 namespace attnlab {
 
-reference::Products Judge::products_of_twin(const Entrant& entrant) const {
-  if (entrant.peer) return reference::Products::storage;
-  const Competitor& competitor = *entrant.competitor;
+reference::Products Judge::products_of_twin(const CompetitorRun& run) const {
+  if (run.peer) return reference::Products::storage;
+  const Competitor& competitor = *run.competitor;
   return products_of(work_.problem, competitor.implementation, competitor.config);
 }
 
-JudgedDropout Judge::dropout_of(const Entrant& entrant) {
-  return entrant.peer ? JudgedDropout::none : JudgedDropout::of_the_problem;
+JudgedDropout Judge::dropout_of(const CompetitorRun& run) {
+  return run.peer ? JudgedDropout::none : JudgedDropout::of_the_problem;
 }
 
-const reference::References& Judge::references_of(const Entrant& entrant) {
-  return references_.of(products_of_twin(entrant), dropout_of(entrant));
+const reference::References& Judge::references_of(const CompetitorRun& run) {
+  return references_.of(products_of_twin(run), dropout_of(run));
 }
 
-void Judge::make_references(const Entrant& entrant) {
-  if (whole_ != nullptr && whole_->make(products_of_twin(entrant), dropout_of(entrant))) return;
-  static_cast<void>(references_of(entrant));
+void Judge::make_references(const CompetitorRun& run) {
+  if (whole_ != nullptr && whole_->make(products_of_twin(run), dropout_of(run))) return;
+  static_cast<void>(references_of(run));
 }
 
-void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
+void Judge::judge(const CompetitorRun& run, const Tensors& tensors, Arena& arena,
                   std::vector<reference::Verdict>& verdicts) {
   std::string failure = named(arena.restore_guards());
-  const reference::Products products = products_of_twin(entrant);
-  const JudgedDropout dropout = dropout_of(entrant);
+  const reference::Products products = products_of_twin(run);
+  const JudgedDropout dropout = dropout_of(run);
   const bool on_device = whole_ != nullptr && whole_->make(products, dropout);
   if (on_device) verdicts = whole_->judge(work_.problem, products, dropout, tensors);
   if (!on_device || context_.verified) {
     const HostTensors host(work_.problem, tensors, inputs_, arena.runtime());
     if (!on_device) {
-      verdicts = reference::judge(work_.problem, host.tensors(), references_of(entrant));
+      verdicts = reference::judge(work_.problem, host.tensors(), references_of(run));
     }
-    if (context_.verified) context_.verified(entrant.record, host.tensors());
+    if (context_.verified) context_.verified(run.record, host.tensors());
   }
-  const std::string changed = entrant.forward ? entrant.forward->changed() : "";
+  const std::string changed = run.forward ? run.forward->changed() : "";
   if (failure.empty() && !changed.empty()) {
     failure = named(fmt::format(
         "the backward changed {}, which its forward left and it may only read", changed));
@@ -53,14 +53,14 @@ void Judge::judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
   for (const reference::Verdict& verdict : verdicts) {
     if (failure.empty() && !verdict.pass) failure = verdict.message;
   }
-  fail_if(failure, entrant);
+  fail_if(failure, run);
 }
 
-void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
+void Judge::judge_peer(const CompetitorRun& run, const PeerOutputs& outputs,
                        std::vector<reference::Verdict>& verdicts) {
   Problem problem = work_.problem;
   problem.dropout = 0.0;
-  const reference::Products products = products_of_twin(entrant);
+  const reference::Products products = products_of_twin(run);
   if (whole_ != nullptr && whole_->make(products, JudgedDropout::none)) {
     const Tensors left = outputs.attach({});
     verdicts = outputs.runtime().is_host()
@@ -68,15 +68,15 @@ void Judge::judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
                    : whole_->judge(problem, products, JudgedDropout::none, left);
   } else {
     const HostTensors host(problem, outputs.attach(inputs_), inputs_, outputs.runtime());
-    verdicts = reference::judge(problem, host.tensors(), references_of(entrant));
+    verdicts = reference::judge(problem, host.tensors(), references_of(run));
   }
   for (const reference::Verdict& verdict : verdicts) {
-    if (!verdict.pass) fail_if(verdict.message, entrant);
+    if (!verdict.pass) fail_if(verdict.message, run);
   }
 }
 
-void Judge::judge_damage(const Entrant& entrant, const std::string& damage) const {
-  fail_if(named(damage), entrant);
+void Judge::judge_damage(const CompetitorRun& run, const std::string& damage) const {
+  fail_if(named(damage), run);
 }
 
 // A failure with the problem's name, as the oracle's messages have it.
@@ -85,11 +85,11 @@ std::string Judge::named(const std::string& failure) const {
 }
 
 // Ends the competitor's way if there is a failure.
-void Judge::fail_if(const std::string& failure, const Entrant& entrant) const {
+void Judge::fail_if(const std::string& failure, const CompetitorRun& run) const {
   if (failure.empty()) return;
   throw Ending{Status::failed,
                failure + "; reproduce: " +
-                   repro_command(work_, *entrant.competitor, *context_.device, context_.protocol)};
+                   repro_command(work_, *run.competitor, *context_.device, context_.protocol)};
 }
 
 }  // namespace attnlab

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/run/competitor_run.h"
 #include "harness/run/context.h"
-#include "harness/run/entrant.h"
 #include "harness/run/reference_cache.h"
 #include "harness/run/whole_reference.h"
 
@@ -23,27 +23,27 @@ class Judge {
         ReferenceCache& references, WholeReference* whole)
       : work_(work), context_(context), inputs_(inputs), references_(references), whole_(whole) {}
 
-  // Makes the references of the entrant's own precision, unless they are there: takes long.
-  void make_references(const Entrant& entrant);
+  // Makes the references of the competitor's own precision, unless they are there: takes long.
+  void make_references(const CompetitorRun& run);
 
   // The tensors that a launch left, which lie in `arena`, and the arena's guards, which are mended.
-  void judge(const Entrant& entrant, const Tensors& tensors, Arena& arena,
+  void judge(const CompetitorRun& run, const Tensors& tensors, Arena& arena,
              std::vector<reference::Verdict>& verdicts);
 
-  void judge_peer(const Entrant& entrant, const PeerOutputs& outputs,
+  void judge_peer(const CompetitorRun& run, const PeerOutputs& outputs,
                   std::vector<reference::Verdict>& verdicts);
 
-  // `damage`: where launches of the entrant wrote outside of their tensors; empty: nowhere.
-  void judge_damage(const Entrant& entrant, const std::string& damage) const;
+  // `damage`: where launches of the competitor wrote outside of their tensors; empty: nowhere.
+  void judge_damage(const CompetitorRun& run, const std::string& damage) const;
 
  private:
-  // What the entrant's twin shares with it. A peer draws dropout masks of its own, so what is
+  // What the competitor's twin shares with it. A peer draws dropout masks of its own, so what is
   // judged had none.
-  reference::Products products_of_twin(const Entrant& entrant) const;
-  static JudgedDropout dropout_of(const Entrant& entrant);
-  const reference::References& references_of(const Entrant& entrant);
+  reference::Products products_of_twin(const CompetitorRun& run) const;
+  static JudgedDropout dropout_of(const CompetitorRun& run);
+  const reference::References& references_of(const CompetitorRun& run);
   std::string named(const std::string& failure) const;
-  void fail_if(const std::string& failure, const Entrant& entrant) const;
+  void fail_if(const std::string& failure, const CompetitorRun& run) const;
 
   const Case& work_;
   const RunContext& context_;

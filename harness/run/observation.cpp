@@ -48,26 +48,26 @@ const CompiledEntry* find_entry(const Compilation& unit, std::string_view symbol
 }
 
 // Those of the record that the pass itself launches; a backward's record has its forward's too.
-std::vector<Compilation> units_of_pass(const Entrant& entrant, const Device& device) {
+std::vector<Compilation> units_of_pass(const CompetitorRun& run, const Device& device) {
   std::vector<Compilation> found;
-  const Implementation& kernel = entrant.kernel();
+  const Implementation& kernel = run.kernel();
   if (kernel.units == nullptr) return found;
-  const Problem& problem = entrant.record.point.problem;
-  for (const KernelUnit& unit : kernel.units(problem, entrant.competitor->config, device)) {
-    std::ranges::copy_if(entrant.record.compilations, std::back_inserter(found),
+  const Problem& problem = run.record.point.problem;
+  for (const KernelUnit& unit : kernel.units(problem, run.competitor->config, device)) {
+    std::ranges::copy_if(run.record.compilations, std::back_inserter(found),
                          [&](const Compilation& compiled) { return compiled.unit == unit.name; });
   }
   return found;
 }
 
-void trace(Entrant& entrant, const Observers& observers, const Device& device) {
-  Evidence& evidence = entrant.record.evidence.emplace();
+void trace(CompetitorRun& run, const Observers& observers, const Device& device) {
+  Evidence& evidence = run.record.evidence.emplace();
   if (observers.trace == nullptr) {
     evidence.reason = observers.why_no_trace;
     return;
   }
   try {
-    evidence.executed = observers.trace->trace(entrant.launch_next);
+    evidence.executed = observers.trace->trace(run.launch_next);
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
@@ -75,7 +75,7 @@ void trace(Entrant& entrant, const Observers& observers, const Device& device) {
     return;
   }
   evidence.reason =
-      contradiction(*evidence.executed, units_of_pass(entrant, device), entrant.kernel().library);
+      contradiction(*evidence.executed, units_of_pass(run, device), run.kernel().library);
   evidence.as_asked = evidence.reason.empty();
   if (!*evidence.as_asked) {
     throw Ending{Status::invalid, "what ran is not what was asked for: " + evidence.reason};
@@ -100,17 +100,17 @@ HardwareCounts per_launch(HardwareCounts counts, int launches) {
   return counts;
 }
 
-void count(Entrant& entrant, const Observers& observers, const Device& device) {
-  Counted& counted = entrant.record.counted.emplace();
+void count(CompetitorRun& run, const Observers& observers, const Device& device) {
+  Counted& counted = run.record.counted.emplace();
   if (observers.counters == nullptr) {
     counted.reason = observers.why_no_counters;
     return;
   }
-  const Protocol& protocol = entrant.record.protocol;
-  const Problem& problem = entrant.record.point.problem;
+  const Protocol& protocol = run.record.protocol;
+  const Problem& problem = run.record.point.problem;
   const bool is_cold = protocol.cache == CacheState::cold;
   const int sets = InputRotation::count(problem, device, protocol);
-  const double seconds = entrant.record.time ? entrant.record.time->median_s : kCountedSeconds;
+  const double seconds = run.record.time ? run.record.time->median_s : kCountedSeconds;
   const double wanted = std::ceil(kCountedSeconds / seconds);
   const int most = is_cold ? std::min(sets, kMostCountedLaunches) : kMostCountedLaunches;
   counted.launches = wanted < most ? std::max(1, static_cast<int>(wanted)) : most;
@@ -121,7 +121,7 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
                                                              .launches = counted.launches,
                                                              .l2 = counted.l2,
                                                              .further = observers.further_counters},
-                                                            [&](int) { entrant.launch_next(); }),
+                                                            [&](int) { run.launch_next(); }),
                                   counted.launches);
   } catch (const DeviceLost&) {
     throw;
@@ -135,18 +135,18 @@ void count(Entrant& entrant, const Observers& observers, const Device& device) {
 }
 
 // A count that is not there is no reproach.
-void judge_tensor_flops(Entrant& entrant) {
-  const char* const library = entrant.kernel().library;
-  Counted& counted = *entrant.record.counted;
-  counted.tensor_flops_of_executed = tensor_flops_of_executed(entrant.record, library);
+void judge_tensor_flops(CompetitorRun& run) {
+  const char* const library = run.kernel().library;
+  Counted& counted = *run.record.counted;
+  counted.tensor_flops_of_executed = tensor_flops_of_executed(run.record, library);
   if (!counted.tensor_flops_of_executed) return;
   const std::string wrong =
-      wrong_tensor_flops(*counted.tensor_flops_of_executed, entrant.record.point.problem, library);
+      wrong_tensor_flops(*counted.tensor_flops_of_executed, run.record.point.problem, library);
   if (!wrong.empty()) throw Ending{Status::invalid, wrong};
 }
 
-void judge_claim(Entrant& entrant, const Device& device) {
-  Record& record = entrant.record;
+void judge_claim(CompetitorRun& run, const Device& device) {
+  Record& record = run.record;
   const Counted& counted = *record.counted;
   CacheClaim& claim = record.cache_claim.emplace(CacheClaim{.claim = record.protocol.cache});
   if (!counted.valid || !counted.a_launch.dram_read_bytes) {
@@ -223,14 +223,14 @@ CacheClaim judge_cache(CacheState claim, double dram_read_bytes, double compulso
   return judged;
 }
 
-void observe(Entrant& entrant, const Observers& observers, const Device& device) {
-  trace(entrant, observers, device);
-  count(entrant, observers, device);
-  if (observers.counts_are_required && !entrant.record.counted->valid) {
-    throw Ending{Status::invalid, "--counters require: " + entrant.record.counted->reason};
+void observe(CompetitorRun& run, const Observers& observers, const Device& device) {
+  trace(run, observers, device);
+  count(run, observers, device);
+  if (observers.counts_are_required && !run.record.counted->valid) {
+    throw Ending{Status::invalid, "--counters require: " + run.record.counted->reason};
   }
-  judge_claim(entrant, device);
-  judge_tensor_flops(entrant);
+  judge_claim(run, device);
+  judge_tensor_flops(run);
 }
 
 }  // namespace attnlab

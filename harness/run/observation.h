@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/plan/protocol.h"
-#include "harness/run/entrant.h"
+#include "harness/run/competitor_run.h"
 #include "harness/run/observers.h"
 #include "kernels/api/counters.h"
 
@@ -18,7 +18,7 @@ namespace attnlab {
 // Ending (Status::invalid) where the kernels that ran are not those that were asked for, where a
 // claim of cold caches does not hold, where tensor cores did not do the schedule's work
 // (tensor_flops.h), and where counts are required and cannot be had; DeviceLost.
-void observe(Entrant& entrant, const Observers& observers, const Device& device);
+void observe(CompetitorRun& run, const Observers& observers, const Device& device);
 
 // Why the kernels that ran are not those that were asked for; empty if they are. `compiled` are the
 // units of the pass. Each must have run a kernel of its own, as compiled: symbol, threads of a

@@ -39,18 +39,18 @@ class Observe : public testing::Test {
   Observe() {
     implementation_.units = unit_rows;
     competitor_.implementation = &implementation_;
-    Record& record = entrant_.record;
+    Record& record = run_.record;
     record.point.problem = {.seqlen_q = 64, .seqlen_k = 64, .head_dim = 16};
     record.time = Timing{.median_s = 1e-3};
     record.memory = Memory{.inputs_bytes = 3 * 4096, .outputs_bytes = 4096, .saved_bytes = 256};
     record.compilations = {{.unit = "rows", .entries = {compiled("softmax")}},
                            {.unit = "of the forward before", .entries = {compiled("other")}}};
-    entrant_.launch_next = [this] { ++launches_; };
+    run_.launch_next = [this] { ++launches_; };
     trace_.executed = {executed("softmax")};
     counters_.counts = {.dram_read_bytes = 0.0, .metrics = {"dram__bytes_read.sum"}};
   }
 
-  void observe() { attnlab::observe(entrant_, observers_, device_); }
+  void observe() { attnlab::observe(run_, observers_, device_); }
   // How the competitor's way ended.
   Ending ending() {
     try {
@@ -61,13 +61,13 @@ class Observe : public testing::Test {
     return {Status::ok, ""};
   }
   double compulsory_reads() const {
-    return static_cast<double>(compulsory_traffic(entrant_.record.point.problem).read_bytes());
+    return static_cast<double>(compulsory_traffic(run_.record.point.problem).read_bytes());
   }
-  Record& record() { return entrant_.record; }
+  Record& record() { return run_.record; }
 
   Implementation implementation_ = fake::make("fake", Backend::cuda, false);
   Competitor competitor_{.kernel = "fake", .backend = Backend::cuda};
-  Entrant entrant_{.competitor = &competitor_, .record = {}};
+  CompetitorRun run_{.competitor = &competitor_, .record = {}};
   Device device_{.backend = Backend::cuda, .l2_bytes = 1 << 20};
   fake::Counters counters_;
   fake::KernelTrace trace_;

@@ -41,46 +41,46 @@ void reject(const std::string& unwritten, const char* launch) {
 
 }  // namespace
 
-OutputWatch::OutputWatch(Entrant& entrant, std::function<void(int)> launch_spare)
-    : entrant_(entrant), launch_spare_(std::move(launch_spare)) {
-  entrant_.checks = {.sets = entrant.spare ? 2 : 1, .reason = entrant.why_no_spare};
+OutputWatch::OutputWatch(CompetitorRun& run, std::function<void(int)> launch_spare)
+    : run_(run), launch_spare_(std::move(launch_spare)) {
+  run_.checks = {.sets = run.spare ? 2 : 1, .reason = run.why_no_spare};
 }
 
 // A sample of several launches repeats itself on the same outputs, and so do those onto the spare
 // ones: the first is looked at, and one that may be any of those that follow it in a sample.
 void OutputWatch::prepare(int launches) {
-  if (decoy_ == 0) decoy_ = choose_decoy(*entrant_.outputs);
+  if (decoy_ == 0) decoy_ = choose_decoy(*run_.outputs);
   if (launches > 1) {
     launch_onto_spare();
     check_spare();
-    launch_spare_(repeats_before_a_look(entrant_.checks.samples, launches));
+    launch_spare_(repeats_before_a_look(run_.checks.samples, launches));
   }
   poison();
   launch_onto_spare();
-  if (entrant_.spare) return;  // looked at after the sample, for a look takes room in the caches
+  if (run_.spare) return;  // looked at after the sample, for a look takes room in the caches
   check_spare();
   poison();
 }
 
-void OutputWatch::poison() { entrant_.outputs->fill(kPoison); }
+void OutputWatch::poison() { run_.outputs->fill(kPoison); }
 
 void OutputWatch::poison_if_shared() {
-  if (!entrant_.spare) poison();
+  if (!run_.spare) poison();
 }
 
 void OutputWatch::check() {
-  reject(entrant_.outputs->unwritten(kPoison), "a timed sample");
-  if (entrant_.spare) check_spare();
+  reject(run_.outputs->unwritten(kPoison), "a timed sample");
+  if (run_.spare) check_spare();
   compare();
-  ++entrant_.checks.samples;
+  ++run_.checks.samples;
 }
 
-Outputs& OutputWatch::spare() const { return entrant_.spare ? *entrant_.spare : *entrant_.outputs; }
+Outputs& OutputWatch::spare() const { return run_.spare ? *run_.spare : *run_.outputs; }
 
 void OutputWatch::launch_onto_spare() {
   spare().fill(decoy_);
   launch_spare_(1);
-  ++entrant_.checks.launches;
+  ++run_.checks.launches;
 }
 
 void OutputWatch::check_spare() const {
@@ -89,21 +89,21 @@ void OutputWatch::check_spare() const {
 
 // What has the same bits in every launch: all, but for gradients whose sums have no order.
 void OutputWatch::compare() {
-  const Pass pass = entrant_.record.point.problem.pass;
+  const Pass pass = run_.record.point.problem.pass;
   std::vector<std::string> compared;
-  if (!has_fixed_order(entrant_.kernel(), entrant_.competitor->config, pass)) {
+  if (!has_fixed_order(run_.kernel(), run_.competitor->config, pass)) {
     if (pass == Pass::bwd) return;
     compared = {"o", "lse"};
   }
-  if (entrant_.checks.samples == 0) return entrant_.outputs->seal();
-  const std::string changed = entrant_.outputs->changed(compared);
-  entrant_.checks.same_bits = changed.empty();
+  if (run_.checks.samples == 0) return run_.outputs->seal();
+  const std::string changed = run_.outputs->changed(compared);
+  run_.checks.same_bits = changed.empty();
   if (changed.empty()) return;
   throw Ending{
       Status::invalid,
       fmt::format("sample {} left other bits in {} than the first one: results of launches "
                   "differ, so their times are not of the same work",
-                  entrant_.checks.samples + 1, changed)};
+                  run_.checks.samples + 1, changed)};
 }
 
 }  // namespace attnlab

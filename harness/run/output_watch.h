@@ -10,15 +10,15 @@
 #include <string>
 
 #include "harness/record/record.h"
-#include "harness/run/entrant.h"
+#include "harness/run/competitor_run.h"
 
 namespace attnlab {
 
 class OutputWatch {
  public:
-  // `launch_spare` launches so often onto the entrant's spare outputs, or, where it has none, onto
-  // those that are timed, and waits. The entrant must outlive the object.
-  OutputWatch(Entrant& entrant, std::function<void(int launches)> launch_spare);
+  // `launch_spare` launches so often onto the competitor's spare outputs, or, where it has none,
+  // onto those that are timed, and waits. The competitor must outlive the object.
+  OutputWatch(CompetitorRun& run, std::function<void(int launches)> launch_spare);
 
   // Before a sample of so many launches: launches onto the spare outputs, which brings inputs back
   // into the caches and the clock up, and poisons those that will be timed. Throws Ending
@@ -38,7 +38,7 @@ class OutputWatch {
   void check_spare() const;
   void compare();
 
-  Entrant& entrant_;
+  CompetitorRun& run_;
   std::function<void(int launches)> launch_spare_;
   std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
 };

@@ -17,12 +17,12 @@
 #include "harness/run/admission.h"
 #include "harness/run/case_steps.h"
 #include "harness/run/case_timing.h"
-#include "harness/run/contenders.h"
-#include "harness/run/entrants.h"
+#include "harness/run/competitor_runs.h"
 #include "harness/run/input_rotation.h"
 #include "harness/run/judging.h"
 #include "harness/run/observation.h"
 #include "harness/run/reference_cache.h"
+#include "harness/run/ways_to_time.h"
 #include "harness/run/whole_reference.h"
 #include "harness/tensors/inputs.h"
 #include "kernels/api/ranges.h"
@@ -49,47 +49,47 @@ struct Lane {
 class GroupRun {
  public:
   GroupRun(std::span<const Case> group, const RunContext& context, Progress& progress,
-           const Entrants::Finished& finished)
+           const CompetitorRuns::Finished& finished)
       : group_(group),
         context_(context),
         steps_(group, context, progress),
         admission_(context),
-        entrants_(group, context, finished) {}
+        runs_(group, context, finished) {}
 
   void run() {
-    entrants_.enter();
-    for (Entrant* entrant : running()) attempt(*entrant, [&] { admission_.admit(*entrant); });
-    if (!running().empty()) entrants_.attempt_for_all([&] { prepare_lanes(); });
-    for (Entrant* entrant : running()) {
-      steps_.begin("verify " + entrant->name(), verifying(*entrant));
-      attempt(*entrant, [&] { verify(*entrant); });
-      steps_.advance(kVerifyShare * point_weight(entrant->problem(), *entrant->competitor));
+    runs_.enter();
+    for (CompetitorRun* run : running()) attempt(*run, [&] { admission_.admit(*run); });
+    if (!running().empty()) runs_.attempt_for_all([&] { prepare_lanes(); });
+    for (CompetitorRun* run : running()) {
+      steps_.begin("verify " + run->name(), verifying(*run));
+      attempt(*run, [&] { verify(*run); });
+      steps_.advance(kVerifyShare * point_weight(run->problem(), *run->competitor));
     }
-    if (!running().empty()) entrants_.attempt_for_all([&] { time(); });
-    for (Entrant* entrant : running()) {
-      steps_.begin("verify again " + entrant->name(), verifying(*entrant));
-      attempt(*entrant, [&] {
-        judge_again(*entrant);
-        if (observes(*entrant)) {
-          steps_.begin("observe " + entrant->name(), &Spending::observation);
-          observe(*entrant, *context_.observers, *context_.device);
+    if (!running().empty()) runs_.attempt_for_all([&] { time(); });
+    for (CompetitorRun* run : running()) {
+      steps_.begin("verify again " + run->name(), verifying(*run));
+      attempt(*run, [&] {
+        judge_again(*run);
+        if (observes(*run)) {
+          steps_.begin("observe " + run->name(), &Spending::observation);
+          observe(*run, *context_.observers, *context_.device);
         }
         if (context_.measures_energy) {
-          steps_.begin("energy " + entrant->name(), &Spending::observation);
-          measure_energy_of(*entrant);
+          steps_.begin("energy " + run->name(), &Spending::observation);
+          measure_energy_of(*run);
         }
       });
-      if (!entrant->finished) entrants_.finish(*entrant, {Status::ok, ""});
+      if (!run->finished) runs_.finish(*run, {Status::ok, ""});
     }
-    entrants_.hand_out();
+    runs_.hand_out();
     steps_.advance(steps_.remaining());
   }
 
  private:
   static constexpr double kVerifyShare = 0.3;  // of a competitor's weight; timing is the rest
 
-  static double Spending::*verifying(const Entrant& entrant) {
-    return entrant.peer ? &Spending::peers : &Spending::verification;
+  static double Spending::*verifying(const CompetitorRun& run) {
+    return run.peer ? &Spending::peers : &Spending::verification;
   }
 
   // Inputs in each layout in which somebody runs, and the oracle, once for all competitors.
@@ -97,8 +97,8 @@ class GroupRun {
     arena_.emplace(runtime_of(*context_.device));
     steps_.begin("inputs", &Spending::inputs);
     for (const Case& work : group_) {
-      const bool is_run = std::ranges::any_of(running(), [&](const Entrant* entrant) {
-        return entrant->problem().layout == work.problem.layout;
+      const bool is_run = std::ranges::any_of(running(), [&](const CompetitorRun* run) {
+        return run->problem().layout == work.problem.layout;
       });
       if (is_run) lanes_.push_back(std::make_unique<Lane>(work, context_, *arena_));
     }
@@ -118,88 +118,87 @@ class GroupRun {
       lane->judge.emplace(lane->work, context_, lane->inputs.host(), *references_,
                           whole_ ? &*whole_ : nullptr);
     }
-    for (const Entrant* entrant : running()) lane_of(*entrant).judge->make_references(*entrant);
+    for (const CompetitorRun* run : running()) lane_of(*run).judge->make_references(*run);
   }
 
   // A group has each layout once.
-  Lane& lane_of(const Entrant& entrant) {
+  Lane& lane_of(const CompetitorRun& run) {
     return **std::ranges::find_if(lanes_, [&](const std::unique_ptr<Lane>& lane) {
-      return lane->work.problem.layout == entrant.problem().layout;
+      return lane->work.problem.layout == run.problem().layout;
     });
   }
 
   // The first launch, and the peak of the memory: the inputs and this competitor's own, without
   // what the forwards of earlier ones left.
-  void verify(Entrant& entrant) {
-    if (entrant.peer) return verify_peer(entrant);
-    const Problem& problem = entrant.problem();
-    Lane& lane = lane_of(entrant);
-    entrant.compile(problem, *context_.device);
+  void verify(CompetitorRun& run) {
+    if (run.peer) return verify_peer(run);
+    const Problem& problem = run.problem();
+    Lane& lane = lane_of(run);
+    run.compile(problem, *context_.device);
     const std::uint64_t of_others = arena_->current_bytes() - bytes_of_inputs(problem);
     if (problem.pass == Pass::bwd) {
       lane.judge->judge_damage(
-          entrant, entrant.run_forward(*arena_, problem, *context_.device, lane.inputs.tensors()));
+          run, run.run_forward(*arena_, problem, *context_.device, lane.inputs.tensors()));
     }
     arena_->reset_peak();
-    const Outputs outputs = entrant.make_outputs(*arena_, problem);
-    const Arena::Buffer workspace = arena_->allocate("workspace", entrant.workspace_bytes());
-    entrant.prepared = entrant.prepare(problem, *context_.device);
-    const Tensors tensors = entrant.attach(lane.inputs.tensors(), outputs, workspace);
-    entrant.launch(tensors, arena_->runtime());
-    entrant.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
-    lane.judge->judge(entrant, tensors, *arena_, entrant.record.verify);
+    const Outputs outputs = run.make_outputs(*arena_, problem);
+    const Arena::Buffer workspace = arena_->allocate("workspace", run.workspace_bytes());
+    run.prepared = run.prepare(problem, *context_.device);
+    const Tensors tensors = run.attach(lane.inputs.tensors(), outputs, workspace);
+    run.launch(tensors, arena_->runtime());
+    run.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
+    lane.judge->judge(run, tensors, *arena_, run.record.verify);
   }
 
-  void verify_peer(Entrant& entrant) {
-    const Problem& problem = entrant.problem();
-    Lane& lane = lane_of(entrant);
+  void verify_peer(CompetitorRun& run) {
+    const Problem& problem = run.problem();
+    Lane& lane = lane_of(run);
     if (!lane.peer_inputs) {
       lane.peer_inputs.emplace(problem, lane.inputs.host(), lane.inputs.tensors(),
                                arena_->runtime());
     }
     const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
-    const PeerOutputs outputs = entrant.peer->prepare(*lane.peer_inputs, {.input_sets = sets});
-    entrant.record.peer =
-        PeerEvidence{.version = entrant.peer->version(), .peak_bytes = entrant.peer->peak_bytes()};
+    const PeerOutputs outputs = run.peer->prepare(*lane.peer_inputs, {.input_sets = sets});
+    run.record.peer =
+        PeerEvidence{.version = run.peer->version(), .peak_bytes = run.peer->peak_bytes()};
     // It has checked itself that the backend that was asked for ran.
-    entrant.record.evidence = Evidence{.executed = entrant.peer->kernels(), .as_asked = true};
-    lane.judge->judge_peer(entrant, outputs, entrant.record.verify);
+    run.record.evidence = Evidence{.executed = run.peer->kernels(), .as_asked = true};
+    lane.judge->judge_peer(run, outputs, run.record.verify);
   }
 
   // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
   void time() {
     workspace_.emplace(arena_->allocate("workspace", admission_.workspace_bytes()));
-    for (Entrant* entrant : running()) {
-      if (entrant->peer) continue;
-      entrant->outputs.emplace(entrant->make_outputs(*arena_, entrant->problem()));
-      entrant->tensors =
-          entrant->attach(lane_of(*entrant).inputs.tensors(), *entrant->outputs, *workspace_);
+    for (CompetitorRun* run : running()) {
+      if (run->peer) continue;
+      run->outputs.emplace(run->make_outputs(*arena_, run->problem()));
+      run->tensors = run->attach(lane_of(*run).inputs.tensors(), *run->outputs, *workspace_);
     }
     if (context_.profile_launches > 0) return profile();
     rotation_.emplace(*arena_, *context_.device, context_.protocol);
     for (const std::unique_ptr<Lane>& lane : lanes_) {
       rotation_->add(lane->work.problem, lane->inputs);
     }
-    for (Entrant* entrant : running()) {
-      if (!entrant->peer && admission_.admit_spare(*entrant)) make_spare(*entrant);
+    for (CompetitorRun* run : running()) {
+      if (!run->peer && admission_.admit_spare(*run)) make_spare(*run);
     }
-    time_case(entrants_, *rotation_, *arena_, context_, steps_);
+    time_case(runs_, *rotation_, *arena_, context_, steps_);
   }
 
-  void make_spare(Entrant& entrant) try {
-    entrant.spare.emplace(entrant.make_outputs(*arena_, entrant.problem()));
+  void make_spare(CompetitorRun& run) try {
+    run.spare.emplace(run.make_outputs(*arena_, run.problem()));
   } catch (const std::bad_alloc&) {
-    entrant.why_no_spare = "the device has no memory left for a second set of outputs";
+    run.why_no_spare = "the device has no memory left for a second set of outputs";
   }
 
   // In place of timing: launches for a profiler to watch, which makes them slow.
   void profile() {
     steps_.begin("profile", &Spending::timing);
-    for (Entrant* entrant : running()) {
-      attempt(*entrant, [&] {
-        const ProfilerRange range(entrant->name());
+    for (CompetitorRun* run : running()) {
+      attempt(*run, [&] {
+        const ProfilerRange range(run->name());
         for (int i = 0; i < context_.profile_launches; ++i) {
-          entrant->launch(entrant->tensors, arena_->runtime());
+          run->launch(run->tensors, arena_->runtime());
         }
         arena_->runtime().synchronize();
       });
@@ -207,38 +206,36 @@ class GroupRun {
   }
 
   // Of what the last timed launch left.
-  void judge_again(Entrant& entrant) {
-    Judge& judge = *lane_of(entrant).judge;
-    if (entrant.peer) {
-      judge.judge_peer(entrant, entrant.peer->outputs(), entrant.record.verify_timed);
+  void judge_again(CompetitorRun& run) {
+    Judge& judge = *lane_of(run).judge;
+    if (run.peer) {
+      judge.judge_peer(run, run.peer->outputs(), run.record.verify_timed);
     } else {
-      judge.judge(entrant, entrant.tensors, *arena_, entrant.record.verify_timed);
+      judge.judge(run, run.tensors, *arena_, run.record.verify_timed);
     }
   }
 
   // What runs in another process is out of sight.
-  bool observes(const Entrant& entrant) const {
-    return context_.observers != nullptr && entrant.launch_next;
+  bool observes(const CompetitorRun& run) const {
+    return context_.observers != nullptr && run.launch_next;
   }
 
   // After all times, for the device is hot then.
-  void measure_energy_of(Entrant& entrant) {
+  void measure_energy_of(CompetitorRun& run) {
     if (context_.telemetry == nullptr) {
-      entrant.record.energy = EnergyRecord{.reason = "no telemetry of the device"};
+      run.record.energy = EnergyRecord{.reason = "no telemetry of the device"};
       return;
     }
-    const Contenders contenders = make_contenders({&entrant}, *rotation_, arena_->runtime(),
-                                                  [this] { steps_.stop_if_interrupted(); });
-    entrant.record.energy =
-        measure_energy(contenders.queued.at(0), entrant.record.time->median_s,
-                       static_cast<double>(useful_flops(entrant.problem())), *context_.telemetry);
+    const WaysToTime ways = ways_to_time({&run}, *rotation_, arena_->runtime(),
+                                         [this] { steps_.stop_if_interrupted(); });
+    run.record.energy =
+        measure_energy(ways.queued.at(0), run.record.time->median_s,
+                       static_cast<double>(useful_flops(run.problem())), *context_.telemetry);
   }
 
-  std::vector<Entrant*> running() { return entrants_.running(); }
+  std::vector<CompetitorRun*> running() { return runs_.running(); }
 
-  void attempt(Entrant& entrant, const std::function<void()>& step) {
-    entrants_.attempt(entrant, step);
-  }
+  void attempt(CompetitorRun& run, const std::function<void()>& step) { runs_.attempt(run, step); }
 
   std::span<const Case> group_;
   const RunContext& context_;
@@ -250,7 +247,7 @@ class GroupRun {
   std::optional<WholeReference> whole_;       // on a GPU, likewise
   std::optional<Arena::Buffer> workspace_;    // of the timed launches, and their inputs
   std::optional<InputRotation> rotation_;
-  Entrants entrants_;
+  CompetitorRuns runs_;
 };
 
 }  // namespace

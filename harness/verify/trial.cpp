@@ -52,28 +52,28 @@ Trial::Trial(Subject& subject, const Setup& setup)
                  .backend = setup.kernel->backend,
                  .implementation = setup.kernel,
                  .config = setup_.config};
-  entrant_.competitor = &competitor_;
-  entrant_.record.memory = memory_needed(problem_, competitor_, setup.device);
+  run_.competitor = &competitor_;
+  run_.record.memory = memory_needed(problem_, competitor_, setup.device);
   const Tensors& inputs = subject.inputs().tensors();
   if (problem_.pass == Pass::bwd) {
-    const std::string where = entrant_.run_forward(subject.arena(), problem_, setup.device, inputs);
+    const std::string where = run_.run_forward(subject.arena(), problem_, setup.device, inputs);
     if (!where.empty()) fail("guards", "the forward before it " + where);
   }
-  workspace_ = subject.arena().allocate("workspace", entrant_.workspace_bytes());
-  entrant_.prepared = entrant_.prepare(problem_, setup.device);
+  workspace_ = subject.arena().allocate("workspace", run_.workspace_bytes());
+  run_.prepared = run_.prepare(problem_, setup.device);
 }
 
 void Trial::launch(Fill fill) {
   host_.reset();
   outputs_.reset();
-  outputs_.emplace(entrant_.make_outputs(subject_.arena(), problem_));
+  outputs_.emplace(run_.make_outputs(subject_.arena(), problem_));
   if (fill != Fill::as_left) {
-    subject_.arena().runtime().fill(workspace_.get(), byte_of(fill), entrant_.workspace_bytes());
+    subject_.arena().runtime().fill(workspace_.get(), byte_of(fill), run_.workspace_bytes());
   }
   Tensors inputs = subject_.inputs().tensors();
   if (problem_.pass == Pass::fwd) inputs.dout = nullptr;
-  tensors_ = entrant_.attach(inputs, *outputs_, workspace_);
-  entrant_.launch(tensors_, subject_.arena().runtime());
+  tensors_ = run_.attach(inputs, *outputs_, workspace_);
+  run_.launch(tensors_, subject_.arena().runtime());
   check_surroundings();
 }
 
@@ -85,7 +85,7 @@ void Trial::check_surroundings() {
     fail("inputs unchanged", fmt::format("changed {}, which it may only read", input));
   }
   if (problem_.pass != Pass::bwd) return;
-  if (const std::string input = entrant_.forward->changed(); !input.empty()) {
+  if (const std::string input = run_.forward->changed(); !input.empty()) {
     fail(
         "inputs unchanged",
         fmt::format("the backward changed {}, which its forward left and it may only read", input));

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/run/entrant.h"
+#include "harness/run/competitor_run.h"
 #include "harness/tensors/host_tensors.h"
 #include "harness/verify/subject.h"
 
@@ -67,7 +67,7 @@ class Trial {
   Setup setup_;
   Problem problem_;  // with the setup's pass
   Competitor competitor_;
-  Entrant entrant_;
+  CompetitorRun run_;
   Arena::Buffer workspace_;
   std::optional<Outputs> outputs_;
   Tensors tensors_;

@@ -38,7 +38,7 @@ class GpuTelemetry : public GpuTest {
   static Telemetry& telemetry() { return telemetry_of(gpu()); }
 
   // Reads memory, which takes power.
-  Contender load() {
+  TimedLaunches load() {
     if (!instruments_) instruments_.emplace(gpu());
     return {.name = "load", .time = [this](int launches) {
               const Clock::time_point start = Clock::now();
@@ -126,7 +126,7 @@ TEST_F(GpuTelemetry, AReadingTakesLessThanAMillisecond) {
 TEST_F(GpuTelemetry, EnergyIsPowerTimesTime) {
   double sum = 0.0;
   int readings = 0;
-  Contender work = load();
+  TimedLaunches work = load();
   work.before = [&] {
     sum += telemetry().read().power_w.value();
     ++readings;

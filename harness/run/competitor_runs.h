@@ -6,33 +6,33 @@
 #include <span>
 #include <vector>
 
+#include "harness/run/competitor_run.h"
 #include "harness/run/context.h"
 #include "harness/run/ending.h"
-#include "harness/run/entrant.h"
 
 namespace attnlab {
 
-class Entrants {
+class CompetitorRuns {
  public:
   using Finished = std::function<void(const std::vector<Record>&)>;
 
   // The arguments outlive the object.
-  Entrants(std::span<const Case> group, const RunContext& context, const Finished& finished)
+  CompetitorRuns(std::span<const Case> group, const RunContext& context, const Finished& finished)
       : group_(group), context_(context), finished_(finished) {}
 
   // Records at once what cannot run at all; all others are running from then on.
   void enter();
 
-  std::vector<Entrant*> running();
+  std::vector<CompetitorRun*> running();
 
   // Runs a step of one's way; where it throws, that way has ended: see ending_of(). Passes on
-  // DeviceLost, with the entrant's record handed out, and Interrupted.
-  void attempt(Entrant& entrant, const std::function<void()>& step);
+  // DeviceLost, with the competitor's record handed out, and Interrupted.
+  void attempt(CompetitorRun& run, const std::function<void()>& step);
   // Of the way of all that are running.
   void attempt_for_all(const std::function<void()>& step);
 
   // The record is complete: with a roof of its time, or without the time if the status is not ok.
-  void finish(Entrant& entrant, const Ending& ending);
+  void finish(CompetitorRun& run, const Ending& ending);
 
   // From now on records wait for hand_out(): what took turns is handed out in one call.
   void hold_records() { holds_records_ = true; }
@@ -44,7 +44,7 @@ class Entrants {
   std::span<const Case> group_;
   const RunContext& context_;
   const Finished& finished_;
-  std::vector<Entrant> entrants_;
+  std::vector<CompetitorRun> runs_;
   bool holds_records_ = false;
   std::vector<Record> held_;
 };

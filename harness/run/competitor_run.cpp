@@ -1,4 +1,4 @@
-#include "harness/run/entrant.h"
+#include "harness/run/competitor_run.h"
 
 #include <fmt/format.h>
 
@@ -10,12 +10,12 @@
 
 namespace attnlab {
 
-std::string Entrant::name() const {
+std::string CompetitorRun::name() const {
   if (is_peer(competitor->kernel)) return competitor->kernel;
   return fmt::format("{} {}", competitor->kernel, competitor->config.to_string());
 }
 
-void Entrant::compile(const Problem& problem, const Device& device) {
+void CompetitorRun::compile(const Problem& problem, const Device& device) {
   CompileJobs jobs;
   jobs.add(problem, *competitor, device);
   record.compilations = compile_ahead(jobs.all(), 1, [](const Compilation&) {});
@@ -24,12 +24,12 @@ void Entrant::compile(const Problem& problem, const Device& device) {
   }
 }
 
-Prepared Entrant::prepare(const Problem& problem, const Device& device) const {
+Prepared CompetitorRun::prepare(const Problem& problem, const Device& device) const {
   return {kernel().prepare(problem, competitor->config, device), {competitor->implementation}};
 }
 
-std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Device& device,
-                                 const Tensors& inputs) {
+std::string CompetitorRun::run_forward(Arena& arena, const Problem& problem, const Device& device,
+                                       const Tensors& inputs) {
   const Problem forward_problem = forward_of(problem);
   const std::uint64_t bytes = forward_workspace_bytes(problem, *competitor, device);
   forward.emplace(arena, name(), forward_problem, kernel(),
@@ -47,16 +47,16 @@ std::string Entrant::run_forward(Arena& arena, const Problem& problem, const Dev
   return arena.restore_guards();
 }
 
-void Entrant::launch(const Tensors& given, Runtime& runtime) const {
+void CompetitorRun::launch(const Tensors& given, Runtime& runtime) const {
   kernel().launch(prepared.get(), given, runtime.queue());
 }
 
-Outputs Entrant::make_outputs(Arena& arena, const Problem& problem) const {
+Outputs CompetitorRun::make_outputs(Arena& arena, const Problem& problem) const {
   return Outputs(arena, name(), problem, kernel(), kernel_saved_bytes(problem, *competitor));
 }
 
-Tensors Entrant::attach(const Tensors& inputs, const Outputs& own,
-                        const Arena::Buffer& workspace) const {
+Tensors CompetitorRun::attach(const Tensors& inputs, const Outputs& own,
+                              const Arena::Buffer& workspace) const {
   Tensors all = own.attach(forward ? forward->attach(inputs) : inputs);
   all.workspace = workspace.get();
   all.workspace_bytes = workspace_bytes();

@@ -18,7 +18,7 @@ struct ReleasePrepared {
 };
 using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
 
-struct Entrant {
+struct CompetitorRun {
   const Competitor* competitor;
   Record record;
   bool finished = false;

@@ -1,0 +1,123 @@
+#include "harness/run/ways_to_time.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "harness/plan/accounting.h"
+#include "harness/run/output_watch.h"
+
+namespace attnlab {
+namespace {
+
+// A GPU's queue has a thousand places, and a launch may be a dozen kernels.
+constexpr int kMostQueuedLaunches = 50;
+constexpr int kMostHostLaunches = 1 << 20;
+
+// Launches a competitor on one set of inputs after the other, from sample to sample.
+class Turns {
+ public:
+  Turns(const CompetitorRun& run, std::vector<Tensors> sets, Runtime& runtime)
+      : run_(run), sets_(std::move(sets)), runtime_(runtime) {
+    for (const Tensors& set : sets_) {
+      spare_sets_.push_back(run.spare ? run.spare->attach(set) : set);
+    }
+  }
+
+  void launch_next() { launch_next_of(sets_); }
+  // The same onto the competitor's spare outputs, if it has some.
+  void launch_spare() { launch_next_of(spare_sets_); }
+
+ private:
+  void launch_next_of(const std::vector<Tensors>& sets) {
+    run_.launch(sets[next_], runtime_);
+    next_ = (next_ + 1) % sets.size();
+  }
+
+  const CompetitorRun& run_;
+  std::vector<Tensors> sets_;
+  std::vector<Tensors> spare_sets_;
+  Runtime& runtime_;
+  std::size_t next_ = 0;
+};
+
+// The three ways to time a competitor, each beginning as `timed` is.
+void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const Problem& problem) {
+  const std::uint64_t bytes = bytes_of_results(problem);
+  run.checks.reason = fmt::format(
+      "a peer's outputs are its own: before each sample it wrote {} bytes, as many as they have, "
+      "and "
+      "launched once; the last ones are verified",
+      bytes);
+  timed.time = [&run](int n) { return run.peer->seconds_of(n); };
+  ways.queued.push_back(timed);
+  timed.prepare = [&run, bytes](int) {
+    run.peer->warm_up(bytes);
+    ++run.checks.launches;
+  };
+  ways.launches.push_back(timed);
+  ways.graphs.push_back(timed);
+}
+
+void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
+                std::vector<Tensors> sets, Runtime& runtime) {
+  const auto turns = std::make_shared<Turns>(run, std::move(sets), runtime);
+  const auto watch = std::make_shared<OutputWatch>(run, [&runtime, turns](int launches) {
+    for (int i = 0; i < launches; ++i) turns->launch_spare();
+    runtime.synchronize();
+  });
+  run.launch_next = [turns] { turns->launch_next(); };
+  const Runtime::Launch launch = [turns](int) { turns->launch_next(); };
+  timed.retries = [&runtime] { return runtime.timer_retries(); };
+
+  TimedLaunches queued = timed;
+  queued.most_launches = kMostHostLaunches;
+  queued.time = [&runtime, turns](int n) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < n; ++i) turns->launch_next();
+    runtime.synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  ways.queued.push_back(queued);
+
+  timed.check = [watch] { watch->check(); };
+  TimedLaunches graph = timed;
+  graph.time = [&runtime, launch, watch](int n) {
+    return runtime.graph_seconds_of(n, launch, [watch] { watch->poison(); });
+  };
+  ways.graphs.push_back(graph);
+
+  timed.prepare = [watch](int launches) { watch->prepare(launches); };
+  timed.time = [&runtime, launch](int n) { return runtime.seconds_of(n, launch); };
+  timed.load = [&runtime, turns, watch](int n) {
+    const double seconds = runtime.seconds_of(n, [turns](int) { turns->launch_spare(); });
+    watch->poison_if_shared();
+    return seconds;
+  };
+  ways.launches.push_back(timed);
+}
+
+}  // namespace
+
+WaysToTime ways_to_time(const std::vector<CompetitorRun*>& runs, InputRotation& rotation,
+                        Runtime& runtime, const std::function<void()>& before) {
+  WaysToTime ways;
+  for (CompetitorRun* run : runs) {
+    const TimedLaunches timed = {
+        .name = run->name(),
+        .time = {},
+        .before = before,
+        .most_launches = runtime.is_host() ? kMostHostLaunches : kMostQueuedLaunches};
+    if (run->peer) {
+      add_peer(ways, timed, *run, run->record.point.problem);
+    } else {
+      add_kernel(ways, timed, *run, rotation.sets_of(*run), runtime);
+    }
+  }
+  return ways;
+}
+
+}  // namespace attnlab

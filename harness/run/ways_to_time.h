@@ -1,0 +1,29 @@
+// What is timed of the competitors of a case.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "harness/measure/bench.h"
+#include "harness/run/competitor_run.h"
+#include "harness/run/input_rotation.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+
+struct WaysToTime {
+  std::vector<TimedLaunches> launches;  // one a competitor, in their order
+  std::vector<TimedLaunches> graphs;  // the same launches replayed from graphs; of a peer: as above
+  // The same launches with nothing between them: queued while the device works, so that it never
+  // waits. What they take is no time of theirs. Of a peer: as above.
+  std::vector<TimedLaunches> queued;
+};
+
+// Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time
+// themselves. Samples of `launches` are watched by their outputs, and those of graphs
+// (output_watch.h), which is noted in CompetitorRun::checks. Sets CompetitorRun::launch_next, which
+// must not outlive `rotation`. `before` is called before each warm-up launch and sample.
+WaysToTime ways_to_time(const std::vector<CompetitorRun*>& runs, InputRotation& rotation,
+                        Runtime& runtime, const std::function<void()>& before);
+
+}  // namespace attnlab
