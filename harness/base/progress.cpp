@@ -42,7 +42,7 @@ Progress::Progress(std::FILE* stream, double total_weight, Clock now)
 Progress::~Progress() { finish(); }
 
 void Progress::begin(const std::string& what) {
-  ++points_;
+  ++begun_;
   what_ = what;
   phase_.clear();
   if (terminal_) {
@@ -96,10 +96,10 @@ void Progress::draw(Draw when) {
   if (!terminal_ || (when == Draw::if_due && now - last_draw_ < kRedrawInterval)) return;
   last_draw_ = now;
   const int filled = static_cast<int>(share_done() * kBarWidth);
-  // The phase stands before the point, whose name is long and may be cut.
+  // The phase stands before what began, whose name is long and may be cut.
   const std::string text =
       fmt::format("[{:#>{}}{:->{}}] {}  {} done  {}{}{}", "", filled, "", kBarWidth - filled,
-                  status(), points_ - 1, phase_, phase_.empty() ? "" : "  ", what_);
+                  status(), begun_ - 1, phase_, phase_.empty() ? "" : "  ", what_);
   print_to(stream_, "\r{}\x1b[K", text.substr(0, usable_columns(stream_)));
   std::fflush(stream_);
   drawn_ = true;

@@ -14,15 +14,15 @@ class Progress {
   using Time = std::chrono::steady_clock::time_point;
   using Clock = std::function<Time()>;
 
-  // total_weight: the sum of what all points will report to advance(); the weights are estimates of
-  // their cost (multiply-adds, say), so that the time left is fair when sizes differ.
+  // total_weight: the sum of what will be reported to advance(); weights are estimates of cost
+  // (multiply-adds, say), so that the time left is fair when sizes differ.
   // `now` is the time that passes.
   Progress(std::FILE* stream, double total_weight, Clock now = std::chrono::steady_clock::now);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void begin(const std::string& what);  // the point that starts now; always seen
+  void begin(const std::string& what);  // what starts now (a case, say); always seen
   void phase(const std::string& what);  // what it is doing: verify, time (round 3/9), ...
   void advance(double weight);          // that much of the total is done
   // That much of the total need not be done: `what` is left.
@@ -41,7 +41,7 @@ class Progress {
   bool terminal_;
   double total_;
   double done_ = 0.0;
-  int points_ = 0;      // points that have begun
+  int begun_ = 0;       // calls of begin()
   bool drawn_ = false;  // a bar stands on the terminal's current line
   std::string what_, phase_;
   Clock now_;

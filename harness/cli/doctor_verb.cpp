@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kFooter =
     R"(One line a check: ok, degraded (it works, with what is said) or missing, what was found, and below
 what is not ok the remedy. Timers are tested against work of known length, counters against a copy
-and a read of known size, and every kernel that a device takes runs a small point on it. Something
+and a read of known size, and every kernel that a device takes runs a small case on it. Something
 essential is what nothing can be measured without on a backend.
 
 --backend auto looks at both. Without a GPU the CPU backend decides: CUDA's lines say what is

@@ -1,4 +1,4 @@
-// attnlab model: what points cost on paper, without running them.
+// attnlab model: what problems cost on paper, without running them.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +25,7 @@ every tensor once; executed FLOPs and requested bytes come from the schedules of
 which count themselves: the CPU's, or with --backend cuda those of the first GPU that --gpu names
 (none named: of this machine's). GPU peaks and bandwidths are the vendor's: '-' means that there
 is no source. Memory is what a launch holds at once: tensors, lse and what is saved for a backward,
-and the workspace, of which each thread of a CPU has its part. One point prints a full report,
+and the workspace, of which each thread of a CPU has its part. One problem prints a full report,
 several tables; json and csv have every number, units in names.
 
 Examples:
@@ -80,7 +80,7 @@ std::string gpu_names() {
 
 Verb add_model_verb(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("model", "Show what points cost on paper: FLOPs, bytes, tiles, bounds");
+      app.add_subcommand("model", "Show what problems cost on paper: FLOPs, bytes, tiles, bounds");
   command->footer(kFooter);
   const auto flags = std::make_shared<ModelFlags>();
   add_sweep_flags(*command, flags->sweep);

@@ -33,7 +33,7 @@ namespace attnlab {
 namespace {
 
 constexpr const char* kFooter =
-    R"(All kernels of a problem are timed interleaved and verified before and after; every point is
+    R"(All kernels of a case are timed interleaved and verified before and after; every point is
 one record, appended to a file as soon as it is done. A point that cannot run is a record with
 its reason. A flag replaces the axis of the same name in the sweep file.
 

@@ -51,7 +51,7 @@ std::optional<TensorSaver> make_saver(const SaveFlags& flags, const std::vector<
     return std::nullopt;
   }
   std::size_t points = 0;
-  for (const Case& point : cases) points += point.competitors.size();
+  for (const Case& work : cases) points += work.competitors.size();
   if (points != 1) {
     throw UsageError(
         fmt::format("--save: needs exactly one case and one kernel, but this run has "

@@ -199,7 +199,7 @@ void initialize_once() {
 }
 
 // Google Benchmark shuffles all repetitions of all registered benchmarks in one bag, so a batch has
-// one repetition of each: that makes it a round, in which every competitor runs exactly once.
+// one repetition of each: that makes it a round, in which each runs exactly once.
 void run_round(const std::vector<Runner*>& runners) {
   int place = 0;
   for (Runner* runner : runners) {

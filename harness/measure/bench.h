@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// One thing to time.
+// Launches to take samples of: a kernel's, a peer's or a load. Here nothing competes.
 struct TimedLaunches {
   std::string name;
   // Seconds that so many launches take together; done when it returns.
@@ -40,17 +40,17 @@ struct Samples {
   std::exception_ptr error;     // what time or before threw: no further samples were taken
 };
 
-// Warms every competitor up (protocol.warmup_launches and protocol.warmup_seconds; at the same time
-// it learns how many launches make a sample of 1 ms), then takes rounds: each round runs every
-// competitor once, in a fresh random order. Ends when all have min_rounds samples (of those whose
-// launches take more than 50 ms 10 at most, unless max_rounds is the same) and every 95 % interval
-// of the median is within +-interval of it, or after max_rounds. A competitor whose timed launches
-// have used max_seconds gets no further samples; the others go on. `after_round` gets the number of
-// rounds done. When one threw DeviceLost nothing else is launched.
+// Warms each up (protocol.warmup_launches and protocol.warmup_seconds; at the same time it learns
+// how many launches make a sample of 1 ms), then takes rounds: each round takes one sample of each,
+// in a fresh random order. Ends when all have min_rounds samples (of those whose launches take more
+// than 50 ms 10 at most, unless max_rounds is the same) and every 95 % interval of the median is
+// within +-interval of it, or after max_rounds. Those that have used max_seconds get no further
+// samples; the others go on. `after_round` gets the number of rounds done. When one threw
+// DeviceLost nothing else is launched.
 //
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
 // (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
-// settled: warms up for at least 1.5 s in all, and gives the device to one competitor for a turn of
+// settled: warms up for at least 1.5 s in all, and gives the device to each for a turn of
 // protocol.turn_seconds: it loads for 70 % of it, then the launches of one sample fill the rest. So
 // a sample owes nothing to the heat of whoever came before.
 //

@@ -11,9 +11,9 @@
 
 namespace attnlab {
 
-// Reads a device after every 50 ms of a competitor's samples. One reading sees the last moment of
-// its block only: a GPU keeps its clock for milliseconds after the work has ended, and says little
-// of what is shorter than that.
+// Reads a device after every 50 ms of samples. One reading sees the last moment of its block only:
+// a GPU keeps its clock for milliseconds after the work has ended, and says little of what is
+// shorter than that.
 class BlockWatch {
  public:
   explicit BlockWatch(Telemetry* telemetry) : telemetry_(telemetry) {}  // null: reads nothing

@@ -1,4 +1,4 @@
-// What a case costs on paper: bytes, FLOPs and the bytes that no kernel can avoid.
+// What a point costs on paper: bytes, FLOPs and the bytes that no kernel can avoid.
 #pragma once
 
 #include <cstdint>

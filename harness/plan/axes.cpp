@@ -52,8 +52,8 @@ AxisGrammar grammar(AxisHelp help, std::vector<T> Axes::*member, Parse parse, Va
     axes.*member = parse_list<T>(text, where, parse);
   };
   row.values = [member](const Axes& axes) { return texts_of(axes.*member); };
-  row.value_of = [value_of](const Case& point, const Competitor& competitor) {
-    return text_of(value_of(point, competitor));
+  row.value_of = [value_of](const Case& work, const Competitor& competitor) {
+    return text_of(value_of(work, competitor));
   };
   return row;
 }

@@ -40,7 +40,7 @@ struct AxisGrammar {
   // The values in canonical text, the form that exclusions hold.
   std::function<std::vector<std::string>(const Axes& axes)> values;
   // The canonical text of a point's value; "" where the point has none (no blocks, say).
-  std::function<std::string(const Case& point, const Competitor& competitor)> value_of;
+  std::function<std::string(const Case& work, const Competitor& competitor)> value_of;
 };
 
 class AxisGrammars {

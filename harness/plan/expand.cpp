@@ -283,11 +283,11 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
   return different;
 }
 
-bool matches(const Exclusion& exclusion, const AxisGrammars& grammars, const Case& point,
+bool matches(const Exclusion& exclusion, const AxisGrammars& grammars, const Case& work,
              const Competitor& competitor) {
   return std::all_of(exclusion.where.begin(), exclusion.where.end(), [&](const auto& condition) {
     const auto& [axis, values] = condition;
-    const std::string value = grammars.find(axis, "exclude").value_of(point, competitor);
+    const std::string value = grammars.find(axis, "exclude").value_of(work, competitor);
     return std::find(values.begin(), values.end(), value) != values.end();
   });
 }
@@ -303,9 +303,9 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
       for (const std::string& name : values) check_kernel_name(name, registry);
     }
     bool found = false;
-    for (Case& point : cases) {
-      for (Competitor& competitor : point.competitors) {
-        if (!matches(exclusion, grammars, point, competitor)) continue;
+    for (Case& work : cases) {
+      for (Competitor& competitor : work.competitors) {
+        if (!matches(exclusion, grammars, work, competitor)) continue;
         found = true;
         if (competitor.skipped.empty()) competitor.skipped = exclusion.reason;
       }
@@ -321,13 +321,13 @@ std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& re
                                  const Device& device) {
   std::vector<Case> cases = multiply_axes(axes);
   const std::vector<Competitor> competitors = make_competitors(axes, tune, registry, device);
-  for (Case& point : cases) {
-    Problem& problem = point.problem;
+  for (Case& work : cases) {
+    Problem& problem = work.problem;
     problem.lengths = make_lengths(problem);
     if (const std::string reason = invalid(problem); !reason.empty()) {
       throw UsageError(fmt::format("axes: {} (in {})", in_words_of_axes(reason), problem.id()));
     }
-    point.competitors = put_to(problem, competitors, device);
+    work.competitors = put_to(problem, competitors, device);
   }
   return cases;
 }
@@ -335,13 +335,13 @@ std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& re
 // Peers compete on every case, whatever kernels do.
 void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
                const Device& device) {
-  for (Case& point : cases) {
+  for (Case& work : cases) {
     for (const std::string& peer : peers) {
-      point.competitors.push_back(
+      work.competitors.push_back(
           {.kernel = peer,
            .backend = device.backend,
            .unsupported = device.name.empty() ? no_device(device.backend)
-                                              : unsupported_by_peer(peer, point.problem, device)});
+                                              : unsupported_by_peer(peer, work.problem, device)});
     }
   }
 }
@@ -351,14 +351,14 @@ void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
 class CaseList {
  public:
   void add(std::vector<Case> cases) {
-    for (Case& point : cases) {
+    for (Case& work : cases) {
       const std::string key =
-          fmt::format("{} {} {}", point.problem.id(), to_string(point.input_kind), point.seed);
+          fmt::format("{} {} {}", work.problem.id(), to_string(work.input_kind), work.seed);
       const auto [place, is_new] = places_.emplace(key, cases_.size());
       if (is_new) {
-        cases_.push_back(std::move(point));
+        cases_.push_back(std::move(work));
       } else {
-        add_competitors(cases_[place->second].competitors, point.competitors);
+        add_competitors(cases_[place->second].competitors, work.competitors);
       }
     }
   }
@@ -374,7 +374,7 @@ std::vector<Case> expand_products(const Sweep& sweep, const Registry& registry,
   CaseList list;
   for (const Axes& axes : sweep.axes) list.add(expand_product(axes, sweep.tune, registry, device));
   std::vector<Case> cases = list.take();
-  for (Case& point : cases) point.input = sweep.input;
+  for (Case& work : cases) work.input = sweep.input;
   add_peers(cases, sweep.peers, device);
   exclude_points(cases, sweep, registry);
   return cases;

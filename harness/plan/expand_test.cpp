@@ -33,9 +33,9 @@ std::string error_of(const Sweep& sweep) {
   return usage_error([&] { expanded(sweep); });
 }
 
-std::vector<std::string> names(const Case& point) {
+std::vector<std::string> names(const Case& work) {
   std::vector<std::string> result;
-  for (const Competitor& competitor : point.competitors) {
+  for (const Competitor& competitor : work.competitors) {
     result.push_back(competitor.kernel + " " + competitor.config.to_string());
   }
   return result;
@@ -46,12 +46,12 @@ TEST(Expand, FirstAxisChangesSlowest) {
       expanded(sweep_of({{"seqlen", "64,32"}, {"head_dim", "8,16"}, {"seed", "1,2"}}));
   ASSERT_EQ(cases.size(), 8u);
   std::vector<std::string> order;
-  for (const Case& point : cases) {
-    order.push_back(std::to_string(point.problem.head_dim) + " " +
-                    std::to_string(point.problem.seqlen_q) + " " + std::to_string(point.seed));
-    EXPECT_EQ(point.problem.seed, point.seed);
-    EXPECT_EQ(point.problem.seqlen_q, point.problem.seqlen_k);
-    EXPECT_EQ(point.problem.num_heads_kv, 8);
+  for (const Case& work : cases) {
+    order.push_back(std::to_string(work.problem.head_dim) + " " +
+                    std::to_string(work.problem.seqlen_q) + " " + std::to_string(work.seed));
+    EXPECT_EQ(work.problem.seed, work.seed);
+    EXPECT_EQ(work.problem.seqlen_q, work.problem.seqlen_k);
+    EXPECT_EQ(work.problem.num_heads_kv, 8);
   }
   EXPECT_EQ(order, (Texts{"8 64 1", "8 64 2", "8 32 1", "8 32 2", "16 64 1", "16 64 2", "16 32 1",
                           "16 32 2"}));
@@ -128,9 +128,9 @@ TEST(Expand, WhatAConfigLeavesOpenIsFilledInForTheProblem) {
   EXPECT_EQ(names(cases[0]), Texts{"chooses block_m=128,block_n=64"}) << "three ways to say it";
   EXPECT_EQ(names(cases[1]),
             (Texts{"chooses block_m=64,block_n=64", "chooses block_m=128,block_n=64"}));
-  const auto asked = [&](std::size_t point) {
+  const auto asked = [&](std::size_t place) {
     Texts texts;
-    for (const Competitor& competitor : cases[point].competitors) {
+    for (const Competitor& competitor : cases[place].competitors) {
       texts.push_back(competitor.asked.to_string());
     }
     return texts;
@@ -371,8 +371,8 @@ TEST(Expand, ExclusionsSkipExactlyTheirPoints) {
   sweep.exclude.push_back({{{"kernel", {"naive"}}, {"seqlen", {"32", "64"}}}, "not naive"});
   const auto cases = expanded(sweep);
   std::vector<std::string> skipped;
-  for (const Case& point : cases) {
-    for (const Competitor& competitor : point.competitors) skipped.push_back(competitor.skipped);
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) skipped.push_back(competitor.skipped);
   }
   EXPECT_EQ(skipped, (Texts{"not naive", "", "", "not naive", "", "too slow"}));
 }
@@ -390,8 +390,8 @@ TEST(Expand, AnExclusionWithoutAPointIsAnError) {
 TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
   const auto cases = expanded(read_sweep(in_tree("sweeps/fa2.json"), builtin_registry()));
   std::set<std::string> ids;
-  for (const Case& point : cases) {
-    const Problem& problem = point.problem;
+  for (const Case& work : cases) {
+    const Problem& problem = work.problem;
     EXPECT_EQ(problem.batch * problem.seqlen_q, 16384) << problem.id();
     EXPECT_EQ(problem.num_heads_q * problem.head_dim, 2048) << problem.id();
     ids.insert(problem.id());

@@ -1,4 +1,4 @@
-// What a point costs on paper, beside the FLOPs and bytes of accounting.h: compulsory bytes by
+// What a problem costs on paper, beside the FLOPs and bytes of accounting.h: compulsory bytes by
 // operand, the tiles of the papers, materialized scores, the papers' formulas, prefill and decode.
 #pragma once
 

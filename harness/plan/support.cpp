@@ -34,15 +34,15 @@ std::vector<Case> ask(const Sweep& sweep, const Implementation& implementation,
   return expand(sweep, registry, device);
 }
 
-std::string reason_of(const Case& point) { return point.competitors.front().unsupported; }
+std::string reason_of(const Case& work) { return work.competitors.front().unsupported; }
 
 AxisSupport probe_axis(Sweep sweep, const AxisGrammar& grammar, const char* values,
                        const Implementation& implementation, const Device& device) {
   grammar.set(sweep.axes.front(), values, kWhere);
   AxisSupport support{.axis = grammar.help.name};
-  for (const Case& point : ask(sweep, implementation, device)) {
-    const std::string value = grammar.value_of(point, point.competitors.front());
-    const std::string reason = reason_of(point);
+  for (const Case& work : ask(sweep, implementation, device)) {
+    const std::string value = grammar.value_of(work, work.competitors.front());
+    const std::string reason = reason_of(work);
     if (reason.empty()) {
       support.supported.push_back(value);
       continue;
@@ -74,7 +74,7 @@ Support probe_support(const Implementation& implementation, const Device& device
   }
   const std::vector<Case> cases = ask(types, implementation, device);
   const auto works = std::find_if(cases.begin(), cases.end(),
-                                  [](const Case& point) { return reason_of(point).empty(); });
+                                  [](const Case& work) { return reason_of(work).empty(); });
   Support support;
   if (works == cases.end()) {
     support.reason = reason_of(cases.front());

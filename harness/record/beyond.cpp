@@ -66,10 +66,10 @@ std::string shortened(const std::string& name) {
 Json kernels_beyond(const Json& record) {
   const Json executed = member(member(record, "evidence"), "executed");
   if (!executed.is_array()) return nullptr;
-  const std::string participant = record.at("kernel").get<std::string>();
+  const std::string competitor = record.at("kernel").get<std::string>();
   const std::vector<std::string> own = own_entries(record);
   const auto is_needed = [&](const std::string& symbol) {
-    if (is_peer(participant)) return needed_by_peer(participant, symbol);
+    if (is_peer(competitor)) return needed_by_peer(competitor, symbol);
     return is_product(symbol) || std::ranges::find(own, symbol) != own.end();
   };
   const std::optional<double> total = seconds_of(executed);
@@ -85,8 +85,8 @@ Json kernels_beyond(const Json& record) {
 }
 
 std::string computed_by_peer_of(const Json& record) {
-  const std::string participant = record.at("kernel").get<std::string>();
-  return is_peer(participant) ? std::string(computed_by_peer(participant)) : "";
+  const std::string competitor = record.at("kernel").get<std::string>();
+  return is_peer(competitor) ? std::string(computed_by_peer(competitor)) : "";
 }
 
 std::string short_name(const std::string& symbol) {

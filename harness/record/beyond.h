@@ -1,4 +1,4 @@
-// What a participant's operation is: what a peer computes, and what a launch ran beyond the kernels
+// What a competitor's operation is: what a peer computes, and what a launch ran beyond the kernels
 // that the operation needs: copies, casts and fills that a library adds to bring tensors into a
 // layout or type of its own, and that were timed.
 #pragma once

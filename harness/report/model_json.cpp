@@ -79,7 +79,7 @@ Json tile_json(const Problem& problem, const Tiling& tiling) {
 constexpr i64 kSquares[] = {16, 32, 64, 128};
 
 // The squares, and the tiles that the kernels use.
-std::vector<Tiling> tile_choices(const Case& point) {
+std::vector<Tiling> tile_choices(const Case& work) {
   std::vector<Tiling> choices;
   const auto add = [&](i64 block_m, i64 block_n) {
     const Tiling tiling = {.block_m = static_cast<i32>(block_m),
@@ -88,7 +88,7 @@ std::vector<Tiling> tile_choices(const Case& point) {
     if (is_new) choices.push_back(tiling);
   };
   for (const i64 size : kSquares) add(size, size);
-  for (const Competitor& competitor : point.competitors) {
+  for (const Competitor& competitor : work.competitors) {
     const Config& config = competitor.config;
     if (!config.contains("block_m") || !config.contains("block_n")) continue;
     if (config.get("block_m") > 0 && config.get("block_n") > 0) {
@@ -163,22 +163,22 @@ Json on_gpu_json(const Problem& problem, const Json& point, const Gpu& gpu) {
   return on_gpu;
 }
 
-Json point_json(const Case& point, const Device& device, const std::vector<const Gpu*>& gpus) {
-  const Problem& problem = point.problem;
+Json point_json(const Case& work, const Device& device, const std::vector<const Gpu*>& gpus) {
+  const Problem& problem = work.problem;
   const std::string reason = uncountable(problem);
-  Json json = {{"id", problem.id()},      {"seed", point.seed}, {"dtype", to_string(problem.dtype)},
-               {"reason", reason},        {"work", nullptr},    {"compulsory", nullptr},
+  Json json = {{"id", problem.id()},      {"seed", work.seed}, {"dtype", to_string(problem.dtype)},
+               {"reason", reason},        {"work", nullptr},   {"compulsory", nullptr},
                {"kernels", Json::array()}};
   if (reason.empty()) {
     json["work"] = work_json(problem);
     json["compulsory"] = traffic_json(compulsory_traffic(problem), useful_flops(problem));
   }
-  for (const Competitor& competitor : point.competitors) {
-    json["kernels"].push_back(kernel_json(point, competitor, device, json));
+  for (const Competitor& competitor : work.competitors) {
+    json["kernels"].push_back(kernel_json(work, competitor, device, json));
   }
   if (!reason.empty()) return json;
   json["tiles"] = Json::array();
-  for (const Tiling& tiling : tile_choices(point)) {
+  for (const Tiling& tiling : tile_choices(work)) {
     json["tiles"].push_back(tile_json(problem, tiling));
   }
   json["prefill"] = phase_json(prefill_of(problem));
@@ -202,8 +202,8 @@ Json make_model(const std::vector<Case>& cases, const Device& device,
                 {"points", Json::array()}};
   for (const Gpu* gpu : gpus) model["gpus"].push_back(gpu_json(*gpu));
   bool any_counted = false;
-  for (const Case& point : cases) {
-    model["points"].push_back(point_json(point, device, gpus));
+  for (const Case& work : cases) {
+    model["points"].push_back(point_json(work, device, gpus));
     any_counted |= model["points"].back()["work"].is_object();
   }
   if (!any_counted && !cases.empty()) {

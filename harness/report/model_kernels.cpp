@@ -87,10 +87,10 @@ std::string kernel_label(const Competitor& competitor) {
 }
 
 // The axes whose values tell points and kernels apart, in text.
-Json axes_json(const Case& point, const Competitor& competitor) {
+Json axes_json(const Case& work, const Competitor& competitor) {
   Json axes = Json::object();
   for (const AxisGrammar& axis : builtin_grammars().rows()) {
-    axes[axis.help.name] = axis.value_of(point, competitor);
+    axes[axis.help.name] = axis.value_of(work, competitor);
   }
   return axes;
 }

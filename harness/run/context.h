@@ -26,7 +26,7 @@ struct RunContext {
   Telemetry* telemetry = nullptr;  // of the device; null: clocks and energy are not recorded
   bool measures_energy = false;
   KnownPeaks peaks = {.reason = "nobody looked for peaks"};  // of the device, for Record::roof
-  std::uint64_t memory_limit_bytes = 0;  // larger cases are recorded as out_of_memory, unallocated
+  std::uint64_t memory_limit_bytes = 0;  // larger points are recorded as out_of_memory, unallocated
   Spending* spending = nullptr;          // gets the seconds of all cases; null: nobody asks
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };

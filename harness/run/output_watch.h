@@ -17,7 +17,7 @@ namespace attnlab {
 class OutputWatch {
  public:
   // `launch_spare` launches so often onto the competitor's spare outputs, or, where it has none,
-  // onto those that are timed, and waits. The competitor must outlive the object.
+  // onto those that are timed, and waits. `run` must outlive the object.
   OutputWatch(CompetitorRun& run, std::function<void(int launches)> launch_spare);
 
   // Before a sample of so many launches: launches onto the spare outputs, which brings inputs back

@@ -98,7 +98,7 @@ void use_input_file(Sweep& sweep, const std::filesystem::path& path) {
 std::string describe_input(const std::vector<Case>& cases) {
   const QkvTensors& input = *cases.at(0).input;
   const bool has_backward =
-      std::ranges::any_of(cases, [](const Case& point) { return point.problem.pass != Pass::fwd; });
+      std::ranges::any_of(cases, [](const Case& work) { return work.problem.pass != Pass::fwd; });
   const char* of_dout = !has_backward        ? ""
                         : input.dout.empty() ? " It has no do: dO is drawn from the seed."
                                              : " dO is its do.";

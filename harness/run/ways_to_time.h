@@ -1,4 +1,4 @@
-// What is timed of the competitors of a case.
+// The ways in which the competitors of a case are timed.
 #pragma once
 
 #include <functional>

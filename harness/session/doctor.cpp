@@ -142,14 +142,14 @@ Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu) {
 std::vector<Diagnosis> diagnose_cpu(const Device& device) {
   return {{.what = "CPU", .finding = describe(device), .essential = true},
           diagnose_timer(device, "CPU timer"),
-          diagnose_point(builtin_registry(), device, "CPU kernels")};
+          diagnose_case(builtin_registry(), device, "CPU kernels")};
 }
 
 std::vector<Diagnosis> diagnose_instruments(const Device& device) {
   const std::string gpu = fmt::format("GPU {}", device.ordinal);
   return {diagnose_telemetry(device, gpu + " telemetry"), diagnose_timer(device, gpu + " timer"),
           diagnose_counters(device, gpu + " counters"),
-          diagnose_point(builtin_registry(), device, gpu + " kernels")};
+          diagnose_case(builtin_registry(), device, gpu + " kernels")};
 }
 
 Checkup check_up(BackendChoice asked, PeerProcess& peers) {

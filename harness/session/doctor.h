@@ -33,9 +33,9 @@ Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu);
 std::vector<Diagnosis> diagnose_cpu(const Device& device);
 std::vector<Diagnosis> diagnose_instruments(const Device& device);
 
-// A point of 256 tokens, run as `attnlab run` would, by every kernel of the device's backend that
+// A case of 256 tokens, run as `attnlab run` would, by every kernel of the device's backend that
 // takes it: verified and timed. Missing if one of them is not, or none there is.
-Diagnosis diagnose_point(const Registry& registry, const Device& device, const std::string& what);
+Diagnosis diagnose_case(const Registry& registry, const Device& device, const std::string& what);
 
 // Whether nothing essential is missing.
 bool works(const std::vector<Diagnosis>& lines);

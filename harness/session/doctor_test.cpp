@@ -114,12 +114,12 @@ Registry only(const Implementation& implementation) {
 
 TEST(Doctor, ABackendWorksOnlyIfAPointRunsOnIt) {
   const Device cpu = available_devices().back();
-  const Diagnosis good = diagnose_point(builtin_registry(), cpu, "CPU kernels");
+  const Diagnosis good = diagnose_case(builtin_registry(), cpu, "CPU kernels");
   EXPECT_EQ(good.health, Health::ok) << good.finding;
   EXPECT_EQ(good.finding, "naive, v1, v2, v3 of 256 tokens: verified and timed");
 
   const auto judged = [&](const Implementation& implementation) {
-    return diagnose_point(only(implementation), cpu, "CPU kernels");
+    return diagnose_case(only(implementation), cpu, "CPU kernels");
   };
   Implementation wrong = fake::kNaive;  // computes nothing, so its output stays NaN
   wrong.unsupported = [](const Problem&, const Config&, const Device&) { return std::string(); };

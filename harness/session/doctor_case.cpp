@@ -50,7 +50,7 @@ std::vector<Record> run_quietly(const Case& work, const RunContext& context) {
 
 }  // namespace
 
-Diagnosis diagnose_point(const Registry& registry, const Device& device, const std::string& what) {
+Diagnosis diagnose_case(const Registry& registry, const Device& device, const std::string& what) {
   Diagnosis line{.what = what, .essential = true};
   std::vector<std::string> good, bad;
   try {
