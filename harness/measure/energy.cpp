@@ -20,14 +20,11 @@ constexpr double kShortestBatch = 10e-3;  // seconds: of less, what lies between
 constexpr double kLongestWait = 5.0;      // seconds, for steps of the counter
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Notes the steps of a device's energy counter, in a thread of its own, as long as it lives.
 class StepWatch {
  public:
-  StepWatch(Telemetry& telemetry, double joules) : telemetry_(telemetry), last_(joules) {}
+  StepWatch(Telemetry& telemetry, const EnergyClock& clock, double joules)
+      : telemetry_(telemetry), clock_(clock), last_(joules) {}
 
   std::vector<EnergyStep> steps() {
     const std::lock_guard lock(mutex_);
@@ -41,13 +38,14 @@ class StepWatch {
       if (joules && *joules != last_) {
         last_ = *joules;
         const std::lock_guard lock(mutex_);
-        steps_.push_back({now_s(), *joules});
+        steps_.push_back({clock_.now_s(), *joules});
       }
-      std::this_thread::sleep_for(kPollInterval);
+      clock_.pause(stop);
     }
   }
 
   Telemetry& telemetry_;
+  const EnergyClock& clock_;
   double last_;
   std::mutex mutex_;
   std::vector<EnergyStep> steps_;
@@ -84,8 +82,16 @@ EnergyUse energy_between(const std::vector<EnergyStep>& steps, const std::vector
   return use;
 }
 
+EnergyClock energy_clock() {
+  return {[] {
+            const auto now = std::chrono::steady_clock::now().time_since_epoch();
+            return std::chrono::duration<double>(now).count();
+          },
+          [](const std::stop_token&) { std::this_thread::sleep_for(kPollInterval); }};
+}
+
 EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double useful_flops,
-                            Telemetry& telemetry) {
+                            Telemetry& telemetry, const EnergyClock& clock) {
   if (std::string why = telemetry.why_not(); !why.empty()) return {.reason = std::move(why)};
   const std::optional<double> joules = telemetry.energy_j();
   if (!joules) return {.reason = "the device does not count its energy"};
@@ -102,12 +108,12 @@ EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double u
     load.time(batch);
   };
   run_batch();  // so that the device is at work when the watch begins
-  StepWatch watch(telemetry, *joules);
-  std::vector<LaunchMark> marks = {{now_s(), 0.0}};
+  StepWatch watch(telemetry, clock, *joules);
+  std::vector<LaunchMark> marks = {{clock.now_s(), 0.0}};
   for (;;) {
     run_batch();
     const std::vector<EnergyStep> steps = watch.steps();
-    marks.push_back({now_s(), marks.back().launches + batch});
+    marks.push_back({clock.now_s(), marks.back().launches + batch});
     // The first step ends one that began before the launches did.
     if (steps.size() >= 2 && steps.back().time_s - steps.front().time_s >= kShortestWindow) {
       return {.use = energy_between(steps, marks, useful_flops)};

@@ -1,7 +1,9 @@
 // What a launch costs in joules, from the energy counter of its device.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,11 +29,21 @@ struct LaunchMark {
 EnergyUse energy_between(const std::vector<EnergyStep>& steps, const std::vector<LaunchMark>& marks,
                          double useful_flops);
 
+// The time that passes while energy is measured.
+struct EnergyClock {
+  std::function<double()> now_s;
+  // Between two looks at the counter; may end when the watch is told to stop.
+  std::function<void(const std::stop_token&)> pause;
+};
+
+// A steady clock, with pauses of 5 ms.
+EnergyClock energy_clock();
+
 // Runs `load`, which takes about `launch_s` a launch, until its device's counter has made steps at
 // least 1 s apart, in batches of 20 ms (or load.most_launches), one directly after the other;
 // a second thread watches the counter meanwhile. load.before is called before each batch and may
 // throw. Gives up, with the reason, where there is no counter, or none that moves.
 EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double useful_flops,
-                            Telemetry& telemetry);
+                            Telemetry& telemetry, const EnergyClock& clock = energy_clock());
 
 }  // namespace attnlab

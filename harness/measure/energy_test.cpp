@@ -2,28 +2,70 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <stdexcept>
-#include <thread>
+#include <stop_token>
 
 #include "harness/testing/fake_telemetry.h"
 
 namespace attnlab {
 namespace {
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+// A device that draws 200 W and counts in steps of 1/8 s. Its clock goes on while launches run, by
+// 1/64 s at a time, and each time waits for the watch to look at the counter.
+class MeteredDevice {
+ public:
+  MeteredDevice() {
+    telemetry.energy = [this] { return 200.0 * std::floor(now_s_ * 8) / 8; };
+  }
 
-// A counter of 0.1 s, of a device that always draws 200 W.
-std::optional<double> steps_at_200_watt() { return 20.0 * std::floor(now_s() / 0.1); }
+  TimedLaunches load(double launch_s) {
+    return {.name = "load", .time = [this, launch_s](int launches) {
+              const double end_s = now_s_ + launch_s * launches;
+              if (is_watched_) wait_for_a_look();
+              while (now_s_ < end_s) {
+                now_s_ = std::min(now_s_ + 1.0 / 64, end_s);
+                if (is_watched_) wait_for_a_look();
+              }
+              is_watched_ = true;  // from the second batch on
+              return launch_s * launches;
+            }};
+  }
+  EnergyClock clock() {
+    return {[this] { return now_s_.load(); },
+            [this](const std::stop_token& stop) {
+              std::unique_lock lock(mutex_);
+              done_ = begun_;
+              changed_.notify_all();
+              changed_.wait(lock, stop, [this] { return asked_ > begun_; });
+              begun_ = asked_;
+            }};
+  }
 
-TimedLaunches sleeper(double launch_s) {
-  return {.name = "sleeper", .time = [launch_s](int launches) {
-            std::this_thread::sleep_for(std::chrono::duration<double>(launch_s * launches));
-            return launch_s * launches;
-          }};
+  fake::Telemetry telemetry;
+
+ private:
+  // One that begins after the call, to its end.
+  void wait_for_a_look() {
+    std::unique_lock lock(mutex_);
+    const int look = ++asked_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return done_ >= look; });
+  }
+
+  std::atomic<double> now_s_ = 0.0;
+  bool is_watched_ = false;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int asked_ = 0, begun_ = 0, done_ = 0;  // looks
+};
+
+EnergyRecord energy_of(MeteredDevice& device, const TimedLaunches& load, double launch_s) {
+  return measure_energy(load, launch_s, 1e9, device.telemetry, device.clock());
 }
 
 TEST(EnergyBetween, CountsFromStepToStep) {
@@ -54,67 +96,63 @@ TEST(EnergyBetween, OneStepIsNotEnough) {
   EXPECT_THROW(energy_between({{0.0, 0.0}}, {{0.0, 0.0}, {1.0, 1.0}}, 1.0), std::invalid_argument);
 }
 
-// Wide bounds: a loaded machine sees steps late.
 TEST(MeasureEnergy, OfLaunchesForASecond) {
-  fake::Telemetry telemetry;
-  telemetry.energy = steps_at_200_watt;
-  const EnergyRecord record = measure_energy(sleeper(1e-3), 1e-3, 1e9, telemetry);
+  MeteredDevice device;
+  const EnergyRecord record = energy_of(device, device.load(1.0 / 64), 1.0 / 64);
   ASSERT_TRUE(record.use.has_value()) << record.reason;
-  EXPECT_GE(record.use->seconds, 1.0);
-  EXPECT_GE(record.use->joules, 200.0);
-  EXPECT_NEAR(record.use->mean_power_w, 200.0, 40.0);
-  EXPECT_LE(record.use->launches, 1e3 * record.use->seconds);
-  EXPECT_GE(record.use->launches, 100.0);
+  EXPECT_EQ(record.use->seconds, 1.0);
+  EXPECT_EQ(record.use->joules, 200.0);
+  EXPECT_EQ(record.use->mean_power_w, 200.0);
+  EXPECT_DOUBLE_EQ(record.use->launches, 64.0);
 }
 
 TEST(MeasureEnergy, ALaunchMayTakeLongerThanAStep) {
-  fake::Telemetry telemetry;
-  telemetry.energy = steps_at_200_watt;
-  const EnergyRecord record = measure_energy(sleeper(0.7), 0.7, 1e9, telemetry);
+  MeteredDevice device;
+  const EnergyRecord record = energy_of(device, device.load(0.75), 0.75);
   ASSERT_TRUE(record.use.has_value()) << record.reason;
-  EXPECT_NEAR(record.use->joules_per_call, 0.7 * 200.0, 40.0);
+  EXPECT_EQ(record.use->seconds, 1.5) << "two launches, from 0.75 s on";
+  EXPECT_EQ(record.use->joules_per_call, 0.75 * 200.0);
 }
 
 TEST(MeasureEnergy, ADeviceWithoutACounterSaysSoAtOnce) {
-  fake::Telemetry telemetry;
+  MeteredDevice device;
+  device.telemetry.energy = nullptr;
   bool ran = false;
-  TimedLaunches load = sleeper(1e-3);
+  TimedLaunches load = device.load(1e-3);
   load.before = [&] { ran = true; };
-  EXPECT_EQ(measure_energy(load, 1e-3, 1e9, telemetry).reason,
-            "the device does not count its energy");
-  telemetry.reason = "no NVML";
-  EXPECT_EQ(measure_energy(load, 1e-3, 1e9, telemetry).reason, "no NVML");
+  EXPECT_EQ(energy_of(device, load, 1e-3).reason, "the device does not count its energy");
+  device.telemetry.reason = "no NVML";
+  EXPECT_EQ(energy_of(device, load, 1e-3).reason, "no NVML");
   EXPECT_FALSE(ran);
 }
 
 TEST(MeasureEnergy, ACounterThatStandsStillIsGivenUp) {
-  fake::Telemetry telemetry;
-  telemetry.energy = [] { return 7.0; };
-  const EnergyRecord record = measure_energy(sleeper(1e-3), 1e-3, 1e9, telemetry);
+  MeteredDevice device;
+  device.telemetry.energy = [] { return 7.0; };
+  const EnergyRecord record = energy_of(device, device.load(1.0 / 64), 1.0 / 64);
   EXPECT_FALSE(record.use.has_value());
-  EXPECT_NE(record.reason.find("made 0 steps in 5"), std::string::npos) << record.reason;
+  EXPECT_EQ(record.reason, "the device's energy counter made 0 steps in 5.0 s");
 }
 
 TEST(MeasureEnergy, TurnsThatAreTooShortAreNotMeasured) {
-  fake::Telemetry telemetry;
-  telemetry.energy = [] { return 7.0; };
-  TimedLaunches load = sleeper(1e-4);
+  MeteredDevice device;
+  TimedLaunches load = device.load(1e-4);
   load.most_launches = 50;
   bool ran = false;
   load.before = [&] { ran = true; };
-  EXPECT_NE(measure_energy(load, 1e-4, 1e9, telemetry).reason.find("too short"), std::string::npos);
+  EXPECT_NE(energy_of(device, load, 1e-4).reason.find("too short"), std::string::npos);
   EXPECT_FALSE(ran);
 }
 
 TEST(MeasureEnergy, EndsWhenItIsInterrupted) {
-  fake::Telemetry telemetry;
-  telemetry.energy = steps_at_200_watt;
-  TimedLaunches load = sleeper(1e-3);
+  MeteredDevice device;
+  TimedLaunches load = device.load(1.0 / 64);
   int batches = 0;
   load.before = [&] {
     if (++batches == 3) throw std::runtime_error("interrupted");
   };
-  EXPECT_THROW(measure_energy(load, 1e-3, 1e9, telemetry), std::runtime_error);
+  EXPECT_THROW(energy_of(device, load, 1.0 / 64), std::runtime_error);
+  EXPECT_EQ(batches, 3);
 }
 
 }  // namespace
