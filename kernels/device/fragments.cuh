@@ -32,27 +32,6 @@ __device__ inline void clear_dropped(FragmentA& piece, u32 kept) {
   }
 }
 
-// dS = P (Z dP - delta) of columns 16 c to 16 c + 15 of sums that are keys x rows: rDS has dP and
-// becomes dS, rP becomes Z P but for keep_scale. deltas are those of the lane's rows; `kept` as
-// above, of keys x rows.
-template <bool kDropout, i32 kRows, i32 kColumns>
-__device__ void differentiate(Accumulator<kRows, kColumns>& rP, Accumulator<kRows, kColumns>& rDS,
-                              i32 r, i32 c, const float2 (&deltas)[2], u32 kept, float keep_scale) {
-#pragma unroll
-  for (i32 h = 0; h < 8; ++h) {
-    float& p = rP.at[r][2 * c + h / 4][h % 4];
-    float& ds = rDS.at[r][2 * c + h / 4][h % 4];
-    const float delta = h % 2 == 0 ? deltas[h / 4].x : deltas[h / 4].y;
-    if constexpr (kDropout) {
-      const bool is_kept = (kept >> h & 1) != 0;
-      ds = p * ((is_kept ? ds * keep_scale : 0.0f) - delta);
-      p = is_kept ? p : 0.0f;
-    } else {
-      ds = p * (ds - delta);
-    }
-  }
-}
-
 // Calls hide(r, c, i) for each element [r][c][i] that its row may not see. (row, key) is the first
 // of the warp's sums, which are rows x keys.
 template <i32 kRows, i32 kColumns, class Hide>

@@ -51,32 +51,6 @@ __device__ float exponentiate_row(Accumulator<kRows, kColumns>& scores, i32 r, i
   return sum;
 }
 
-// Scores of a tile of keys x rows become P; state_of(row) is what the forward left of one of the
-// lane's rows, counted from its first.
-template <i32 kKeys, i32 kRows, class StateOf>
-__device__ void recompute_p(Accumulator<kKeys, kRows>& scores, float scale_log2,
-                            const StateOf& state_of) {
-#pragma unroll
-  for (i32 c = 0; c < kRows; ++c) {
-#pragma unroll
-    for (i32 odd = 0; odd < 2; ++odd) {
-      asm volatile("" ::: "memory");  // one state at a time, for the registers
-      const OnlineSoftmax state = state_of(8 * c + odd);
-      const float scale = scale_of_row(state.max, scale_log2);
-      // Infinity makes P 0 of rows that saw nothing, or do not exist.
-      const float log_sum = state.sum == 0.0f ? kInfinity : ptx::lg2_approx_ftz_f32(state.sum);
-#pragma unroll
-      for (i32 r = 0; r < kKeys; ++r) {
-#pragma unroll
-        for (i32 i = odd; i < 4; i += 2) {
-          float& score = scores.at[r][c][i];
-          score = ptx::ex2_approx_ftz_f32(fmaf(score, scale, -finite_max(state.max)) - log_sum);
-        }
-      }
-    }
-  }
-}
-
 // Calls visit(row, state) once for each of the warp's rows, counted from its first: four lanes have
 // a row's state, and each of them looks after another row.
 template <i32 kRows, class Visit>

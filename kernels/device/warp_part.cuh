@@ -24,6 +24,14 @@ struct WarpPart {
   static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
 };
 
+// sums += A B, the warp's part of the product of the tiles at `left` and `right`.
+template <class Part, class T, TileShape kLeft, TileShape kRight>
+__device__ void multiply_add_part(typename Part::Accumulator& sums, u32 left, u32 right) {
+  const TileA<kLeft> a(left, Part::row(), 0);
+  const TileB<kRight> b(right, 0, Part::column());
+  multiply_add_tiles<T, kLeft.columns / 16>(sums, a, b);
+}
+
 // Where a lane's four values of block (r, c) lie, in fp32, in memory that has the accumulator of a
 // whole tile in the order of its registers: a warp moves 512 consecutive bytes with one
 // instruction.
@@ -33,6 +41,13 @@ __device__ i32 accumulator_offset(i32 r, i32 c) {
   constexpr i32 kBlocks = Part::kOwnRows / 16 * kColumns;
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   return ((Part::warp() * kBlocks + r * kColumns + c) * kWarp + lane) * 4;
+}
+
+// Calls use(sum, place) for each four values of a lane, and their place there.
+template <class Part, class Sums, class Use>
+__device__ void for_places(Sums& sums, const Use& use) {
+  for_blocks<Part::kOwnRows / 16, Part::kOwnColumns / 8>(
+      [&](i32 r, i32 c) { use(sums.at[r][c], accumulator_offset<Part>(r, c)); });
 }
 
 }  // namespace attnlab::device

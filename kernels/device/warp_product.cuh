@@ -8,6 +8,26 @@
 
 namespace attnlab::device {
 
+// Calls use(r, c) for each block of 16x8 of kRows x kColumns of them.
+template <i32 kRows, i32 kColumns, class Use>
+__device__ void for_blocks(const Use& use) {
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 c = 0; c < kColumns; ++c) use(r, c);
+  }
+}
+
+// Calls use(r, half) for each of a lane's rows, two of 16: half 0 or 1 of the 16 rows r.
+template <i32 kRows, class Use>
+__device__ void for_own_rows(const Use& use) {
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) use(r, half);
+  }
+}
+
 // (16 * kRows, 8 * kColumns) fp32. Of block (r, c) at[r][c] holds rows 16r + g and, in its second
 // half, 16r + g + 8, columns 8c + 2t and 8c + 2t + 1.
 template <i32 kRows, i32 kColumns>
@@ -32,6 +52,13 @@ struct Accumulator {
 #pragma unroll
         for (i32 i = 0; i < 4; ++i) at[r][c][i] *= factor;
       }
+    }
+  }
+  __device__ void scale_row(i32 r, i32 half, float factor) {
+#pragma unroll
+    for (i32 c = 0; c < kColumns; ++c) {
+      at[r][c][2 * half] *= factor;
+      at[r][c][2 * half + 1] *= factor;
     }
   }
 };
@@ -122,6 +149,37 @@ __device__ void multiply_add(Accumulator<kRows, kColumns>& sums, const Left& lef
       }
     }
   }
+}
+
+// The same of tiles: what `left` has from its first element on, times what `right` has.
+template <class T, i32 kSteps, i32 kRows, i32 kColumns, TileShape kLeft, MatrixOrder kLeftOrder,
+          TileShape kRight, MatrixOrder kRightOrder>
+__device__ void multiply_add_tiles(Accumulator<kRows, kColumns>& sums,
+                                   const LdmatrixTile<kLeft, kLeftOrder>& left,
+                                   const LdmatrixTile<kRight, kRightOrder>& right) {
+  multiply_add<T, kSteps>(
+      sums, [&](i32 r, i32 k) { return fragment_a(left, 16 * r, 16 * k); },
+      [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
+}
+
+// The same of an accumulator, rounded, and a tile.
+template <class T, i32 kRows, i32 kColumns, i32 kSteps, TileShape kRight, MatrixOrder kRightOrder>
+__device__ void multiply_add_rounded(Accumulator<kRows, kColumns>& sums,
+                                     const Accumulator<kRows, kSteps>& left,
+                                     const LdmatrixTile<kRight, kRightOrder>& right) {
+  multiply_add<T, kSteps / 2>(
+      sums, [&](i32 r, i32 k) { return fragment_a<T>(left, r, k); },
+      [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
+}
+
+// sums = A B^T of the tiles at `left` and `right`, from a row of each on.
+template <class T, TileShape kLeft, TileShape kRight, i32 kRows, i32 kColumns>
+__device__ void multiply_transposed(Accumulator<kRows, kColumns>& sums, u32 left, i32 left_row,
+                                    u32 right, i32 right_row) {
+  const TileA<kLeft> a(left, left_row, 0);
+  const TileBTransposed<kRight> b(right, right_row, 0);
+  sums.clear();
+  multiply_add_tiles<T, kLeft.columns / 16>(sums, a, b);
 }
 
 // Writes an accumulator, rounded, to a tile; (row, column), multiples of 16, is where its first

@@ -23,7 +23,7 @@
 #pragma once
 
 #include "kernels/device/fragments.cuh"
-#include "kernels/device/softmax.cuh"
+#include "kernels/device/softmax_backward.cuh"
 #include "kernels/device/warp_part.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/ex2.cuh"
@@ -46,18 +46,6 @@ struct BackwardParts {
   using Keys = device::WarpPart<kOfKeys, kKeys, kDim, kTeams>;                         // dK, dV
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
 };
-
-// use(sum, place) for each four values of a lane and their place where sums of a whole tile lie.
-template <class Part, class Use>
-__device__ void for_places(typename Part::Accumulator& sums, const Use& use) {
-#pragma unroll
-  for (i32 r = 0; r < Part::kOwnRows / 16; ++r) {
-#pragma unroll
-    for (i32 c = 0; c < Part::kOwnColumns / 8; ++c) {
-      use(sums.at[r][c], device::accumulator_offset<Part>(r, c));
-    }
-  }
-}
 
 __device__ inline void store_four(float* to, const float (&sum)[4]) {
   *reinterpret_cast<float4*>(to) = {sum[0], sum[1], sum[2], sum[3]};
@@ -302,38 +290,27 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       for (i32 slice = 0; slice < Scores::kOwnColumns / kSlice; ++slice) {
         const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
         Slice rP, rDS;
-        const auto multiply_transposed = [&](u32 left, u32 right, Slice& sums) {
-          const TileA<kTiles.kv> lefts(left, Scores::row(), 0);
-          const TileBTransposed<kTiles.q> rights(right, own_row, 0);
-          sums.clear();
-          multiply_add<T, kColumnSteps>(
-              sums, [&](i32 r, i32 piece) { return fragment_a(lefts, 16 * r, 16 * piece); },
-              [&](i32 piece, i32 c) { return fragment_b(rights, 16 * piece, 16 * c); });
-        };
-        multiply_transposed(sV, sDO, rDS);  // dP^T = V dO^T
-        multiply_transposed(sK, sQ, rP);    // S^T = K Q^T
+        const i32 own_key = Scores::row();
+        multiply_transposed<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO,
+                                                    own_row);                       // dP^T = V dO^T
+        multiply_transposed<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);  // S^T = K Q^T
         const i32 lane_row = own_row + 2 * (opaque_lane() % 4);
         const auto of_rows = [&](i32 offset, i32 row) {  // a lane's pair of rows
           return *reinterpret_cast<const float2*>(team_memory + offset + 4 * (lane_row + row));
         };
         if constexpr (kFromMAndL) {
-          recompute_p(rP, shape.softmax_scale_log2, [&](i32 row) {  // P^T = exp(S^T - m) / l
-            const u8* const sRow = team_memory + 4 * (lane_row + row);
-            return OnlineSoftmax{*reinterpret_cast<const float*>(sRow + kTiles.m_of(stage)),
-                                 *reinterpret_cast<const float*>(sRow + kTiles.l_of(stage))};
-          });
+          recompute_p_of_states(
+              rP, shape.softmax_scale_log2, [&](i32 row) {  // P^T = exp(S^T - m) / l
+                const u8* const sRow = team_memory + 4 * (lane_row + row);
+                return OnlineSoftmax{*reinterpret_cast<const float*>(sRow + kTiles.m_of(stage)),
+                                     *reinterpret_cast<const float*>(sRow + kTiles.l_of(stage))};
+              });
         } else {
 #pragma unroll
           for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
             const float2 lse = of_rows(kTiles.lse(), 8 * c);
-#pragma unroll
-            for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
-#pragma unroll
-              for (i32 i = 0; i < 4; ++i) {
-                rP.at[r][c][i] = ptx::ex2_approx_ftz_f32(
-                    fmaf(rP.at[r][c][i], shape.softmax_scale_log2, i % 2 == 0 ? -lse.x : -lse.y));
-              }
-            }
+            recompute_p_of_lse(rP, c, shape.softmax_scale_log2,
+                               [&](i32 odd) { return odd ? lse.y : lse.x; });
           }
         }
         if (sKeys.tiles.is_partial(step.m_block)) {
@@ -354,19 +331,16 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
                                           first_row + own_row + 16 * c,
                                           sKeys.first_key + Scores::row() + 16 * r);
             }
-            differentiate<kConfig.dropout>(rP, rDS, r, c, deltas, kept, params.dropout.keep_scale);
+            softmax_backward<kConfig.dropout>(rP, rDS, r, c, deltas, kept,
+                                              params.dropout.keep_scale);
           }
         }
         if constexpr (kConfig.p_in_registers()) {
           const TileB<kTiles.q> dO(sDO, own_row, 0);
-          multiply_add<T, kSlice / 16>(  // line 16: dV += P^T dO
-              rDV, [&](i32 r, i32 k) { return fragment_a<T>(rP, r, k); },
-              [&](i32 k, i32 c) { return fragment_b(dO, 16 * k, 16 * c); });
+          multiply_add_rounded<T>(rDV, rP, dO);  // line 16: dV += P^T dO
           store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
           const TileB<kTiles.q> q(sQ, own_row, 0);
-          multiply_add<T, kSlice / 16>(  // line 22: dK += dS^T Q
-              rDK, [&](i32 r, i32 k) { return fragment_a<T>(rDS, r, k); },
-              [&](i32 k, i32 c) { return fragment_b(q, 16 * k, 16 * c); });
+          multiply_add_rounded<T>(rDK, rDS, q);  // line 22: dK += dS^T Q
         } else {
           store_accumulator<T, kTiles.p>(rP, sP, Scores::row(), own_row);
           store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
@@ -390,21 +364,12 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       }
       team_sync();  // dS (and P) of all warps
       if constexpr (!kConfig.p_in_registers()) {
-        const auto multiply_shared = [&](u32 left, u32 right, typename Keys::Accumulator& sums) {
-          const TileA<kTiles.p> lefts(left, Keys::row(), 0);
-          const TileB<kTiles.q> rights(right, 0, Keys::column());
-          multiply_add<T, kConfig.block_m / 16>(
-              sums, [&](i32 r, i32 k) { return fragment_a(lefts, 16 * r, 16 * k); },
-              [&](i32 k, i32 c) { return fragment_b(rights, 16 * k, 16 * c); });
-        };
-        multiply_shared(sP, sDO, rDV);  // line 16: dV += P^T dO
-        multiply_shared(sDS, sQ, rDK);  // line 22: dK += dS^T Q
+        multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDV, sP, sDO);  // line 16: dV += P^T dO
+        multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDK, sDS, sQ);  // line 22: dK += dS^T Q
       }
       const TileATransposed<kTiles.p> ds(sDS, 0, Rows::row());
       const TileB<kTiles.kv> k(sK, 0, Rows::column());
-      multiply_add<T, kConfig.block_n / 16>(  // line 21: dQ += dS K
-          rDQ, [&](i32 r, i32 key) { return fragment_a(ds, 16 * r, 16 * key); },
-          [&](i32 key, i32 c) { return fragment_b(k, 16 * key, 16 * c); });
+      multiply_add_tiles<T, kConfig.block_n / 16>(rDQ, ds, k);  // line 21: dQ += dS K
       if (!is_last) {
         for_places<Rows>(rDQ,
                          [&](const float(&sum)[4], i32 place) { store_four(gSums + place, sum); });

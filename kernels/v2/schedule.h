@@ -147,7 +147,7 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
 // What the backward's kernels share in device memory.
 struct BackwardWorkspace {
   float* delta = nullptr;    // (batch, num_heads_q, seqlen_q)
-  float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see backward.cuh
+  float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see dq_sums.cuh
   // (batch, num_heads_q, m_blocks): 1 where lse does not hold the logits of all rows.
   i32* beyond_lse = nullptr;
   // (batch, n_blocks, m_blocks); null: there is no block pattern.

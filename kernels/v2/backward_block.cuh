@@ -1,0 +1,88 @@
+// What a block of v2's backward has to do: its tile of keys, and the steps of its main loop.
+#pragma once
+
+#include "kernels/device/team.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/shared/work_grid.h"
+#include "kernels/v2/backward_parts.cuh"
+
+namespace attnlab::v2 {
+
+// What block `index` of the grid has to do.
+__device__ inline BackwardBlock backward_block(const Params& params, const WorkGrid& grid,
+                                               const BackwardConfig& config,
+                                               const BackwardWorkspace& workspace, i64 index) {
+  const Shape& shape = params.shape;
+  const WorkItem item = work_item(grid, index);
+  const BatchEntry entry = batch_entry(params, item.batch);
+  const Range keys = tile_range(item.block, config.block_n, entry.mask.seqlen_k);
+  const bool all_exist = (item.block + 1) * config.block_n <= entry.mask.valid_k;
+  const i64 heads = shape.sharing();
+  const i64 first_tile =
+      (item.batch * grid.blocks + item.block) * ceil_div<i64>(shape.seqlen_q, config.block_m);
+  return {
+      .mask = entry.mask,
+      .keys = keys,
+      .tiles = make_span(m_block_range(entry.mask, keys, config.block_m),
+                         all_exist ? full_m_block_range(entry.mask, keys, config.block_m) : Range{},
+                         workspace.entries == nullptr ? nullptr : workspace.entries + first_tile),
+      .turn_after = workspace.turn_after == nullptr ? nullptr : workspace.turn_after + first_tile,
+      .n_block = static_cast<i32>(item.block),
+      .heads = static_cast<i32>(heads),
+      .first_head = item.batch * shape.num_heads_q + item.head * heads,
+      .row_offset = shape.q.offset(item.batch, item.head * heads, entry.first_row),
+      .key_offset = shape.k.offset(item.batch, item.head, entry.first_key + keys.begin)};
+}
+
+// What a step of the main loop works on: a tile of rows of one of the query heads that share the
+// block's K and V.
+struct BackwardStep {
+  i32 m_block = 0;
+  i32 head = 0;
+
+  static __device__ BackwardStep first(const BackwardBlock& block) {
+    return {block.tiles.begin, block.tiles.begin < block.tiles.end ? 0 : block.heads};
+  }
+  __device__ bool exists(const BackwardBlock& block) const { return head < block.heads; }
+  __device__ void advance(const BackwardBlock& block) {
+    m_block = block.tiles.not_empty(m_block + 1);
+    if (m_block < block.tiles.end) return;
+    m_block = block.tiles.begin;
+    ++head;
+  }
+};
+
+// The number of a block's next tile of keys. Where turns are taken, tiles are numbered as they are
+// begun, so that nobody waits for one that has not been.
+template <BackwardConfig kConfig>
+__device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own) {
+  if (workspace.turns == nullptr) return own;
+  extern __shared__ __align__(128) u8 shared_memory[];
+  u32& sTicket = *reinterpret_cast<u32*>(shared_memory + backward_tiles(kConfig).block());
+  if (threadIdx.x == 0) sTicket = atomicAdd(workspace.tickets + kernel, 1u);
+  __syncthreads();
+  const u32 ticket = sTicket;
+  __syncthreads();  // all have read it
+  return ticket;
+}
+
+// Whether lse does not hold the logits of one of the heads of a tile of keys. The first warp has
+// other work meanwhile.
+template <BackwardConfig kConfig>
+__device__ bool is_beyond_lse(const Shape& shape, const WorkGrid& grid,
+                              const BackwardWorkspace& workspace, i64 index) {
+  constexpr i32 kThreads = (kConfig.warps - 1) * device::kWarp;
+  const WorkItem item = work_item(grid, index);
+  const i64 heads = shape.sharing();
+  const i64 row_tiles = ceil_div<i64>(shape.seqlen_q, kConfig.block_m);
+  const i32* const of_heads =
+      workspace.beyond_lse + (item.batch * shape.num_heads_q + item.head * heads) * row_tiles;
+  bool beyond_lse = false;
+  for (i64 i = static_cast<i32>(threadIdx.x) - device::kWarp; i < heads * row_tiles;
+       i += kThreads) {
+    if (i >= 0) beyond_lse |= of_heads[i] != 0;
+  }
+  return beyond_lse;
+}
+
+}  // namespace attnlab::v2
