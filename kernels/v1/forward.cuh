@@ -22,9 +22,11 @@
 #include "kernels/device/attend_again.cuh"
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/ptx/barrier.cuh"
-#include "kernels/ptx/ex2.cuh"
 #include "kernels/shared/softmax.h"
+#include "kernels/v1/combine.cuh"
+#include "kernels/v1/exchange.cuh"
+#include "kernels/v1/forward_team.cuh"
+#include "kernels/v1/partial_o.cuh"
 #include "kernels/v1/row_visits.cuh"
 
 namespace attnlab::v1 {
@@ -51,37 +53,6 @@ __device__ void softmax_of_keys(float scale, device::Accumulator<kRows, kKeys>& 
       rows.at[r][half].sum = sum;
     }
   }
-}
-
-// What of a row goes into its new O: of the old O, and of each split's P V.
-template <i32 kSplits>
-struct Weights {
-  float old;
-  float part[kSplits];
-};
-
-// Lines 11 and 12 for one row: its old state and those of the splits become the new one.
-template <i32 kSplits>
-__device__ Weights<kSplits> combine(OnlineSoftmax& state, const OnlineSoftmax (&parts)[kSplits],
-                                    float keep_scale) {
-  Weights<kSplits> weights;
-  float largest = state.max;
-#pragma unroll
-  for (const OnlineSoftmax& part : parts) largest = fmaxf(largest, part.max);
-  const float reference = finite_max(largest);
-  weights.old = state.sum * ptx::ex2_approx_ftz_f32(state.max - reference);
-  float sum = weights.old;
-#pragma unroll
-  for (i32 split = 0; split < kSplits; ++split) {
-    weights.part[split] = ptx::ex2_approx_ftz_f32(parts[split].max - reference);
-    sum += parts[split].sum * weights.part[split];
-  }
-  state = {.max = largest, .sum = sum};
-  const float scale = device::final_scale(state);
-  weights.old *= scale;
-#pragma unroll
-  for (float& weight : weights.part) weight *= scale * keep_scale;
-  return weights;
 }
 
 __device__ inline ForwardBlock forward_block(const Params& params, const Workspace& workspace,
@@ -125,14 +96,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   constexpr i32 kKeys = kConfig.warp_keys() / 16;      // fragments of a warp's keys
   constexpr i32 kColumnSteps = kConfig.head_dim / 16;  // fragments of a head
   constexpr i32 kBlocks = kConfig.columns / 8;  // blocks of columns that are combined at once
-  // Each warp combines a share of kRows x kBlocks, half of the rows or, of 16 rows, of the columns.
-  // It has its own share in the first places of its sums, and sends what is in the last ones: which
-  // rows and columns these are differs from warp to warp, so that registers need not.
-  constexpr i32 kOwnRows = kConfig.own_rows() / 16;
-  constexpr i32 kOwnBlocks = kConfig.own_columns() / 8;
-  constexpr i32 kSentRow = kRows - kOwnRows, kSentBlock = kBlocks - kOwnBlocks;
-  static_assert(kOwnRows * kOwnBlocks * kSplits == kRows * kBlocks && kOwnBlocks % 2 == 0,
-                "warps combine alike much, in fragments of 16x16");
+  using Share = ForwardShare<kConfig>;
+  constexpr i32 kOwnRows = Share::kOwnRows, kOwnBlocks = Share::kOwnBlocks;
   constexpr i32 kChunks = kConfig.chunks();
   constexpr bool kKeepsO = kConfig.keeps_o;
 
@@ -157,35 +122,17 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                    workspace.l[sBlock.statistics + row] = 0.0f;
                                  });
 
-  const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
+  const ForwardTeam<kConfig> team(shared_memory, shared);
+  const i32 split = static_cast<i32>(threadIdx.x) / kWarp % kSplits;
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
-  const i32 team = warp / kSplits;
-  const i32 split = warp % kSplits;
-  const i32 team_thread = split * kWarp + lane;
-  const i32 team_shift = team * kTiles.team_bytes();  // from the places of team 0
-  u8* const team_memory = shared_memory + team_shift;
-  const auto team_at = [&](i32 offset) { return at(offset) + static_cast<u32>(team_shift); };
-  const auto team_sync = [&] {
-    if constexpr (kSplits == 1) {
-      __syncwarp();
-    } else {
-      ptx::barrier_sync(1 + team, kTeamThreads);
-    }
-  };
-  // The rows of a slice that this warp has in piece r of its sums; what it combines, from there on;
-  // and where block (r, c) of 16x8 lies among the sums of a tile, which are stored as the tensor
-  // cores leave them, 512 bytes a block.
   const i32 own_row = kOwnRows < kRows ? 16 * split : 0;
   const i32 own_block = split * kOwnBlocks % kBlocks;
-  const auto row_of = [&](i32 r) { return r == 0 ? own_row : 16 - own_row; };
-  const auto place_of = [](i32 r, i32 c) { return (r * (kConfig.head_dim / 8) + c) * kWarp * 4; };
-  const i32 own_place = place_of(own_row / 16, own_block) + lane * 4;
-
+  const Share share = {own_row, own_block, Share::place_of(own_row / 16, own_block) + lane * 4};
   i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
-  auto& sKeys = *reinterpret_cast<KeyTile*>(team_memory + kTiles.keys_of(0));  // a copy a team
+  auto& sKeys = *reinterpret_cast<KeyTile*>(team.memory + kTiles.keys_of(0));  // a copy a team
   for (;;) {                                                                   // line 5
     __syncthreads();  // all are done with the tile of keys before
-    if (team_thread == 0) sKeys = sBlock.next_keys;
+    if (team.thread == 0) sKeys = sBlock.next_keys;
     __syncthreads();
     if (sKeys.first_key >= sBlock.mask.valid_k) break;
     const auto next_of_team = [&](i32 m_block) {
@@ -196,7 +143,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       load_tile<kTiles.q, kTeamThreads>(gQ + sBlock.row_offset + first_row * shape.q.row,
                                         shape.q.row,
                                         static_cast<i32>(sBlock.mask.seqlen_q) - first_row,
-                                        head_dim, team_at(kTiles.q_of(0, stage)), team_thread);
+                                        head_dim, team.at(kTiles.q_of(0, stage)), team.thread);
     };
 
     // Line 6: K and V, and the team's first Q. A team has each tile of rows that is its own among
@@ -207,7 +154,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     load_tile<kTiles.kv, kThreads>(gV + sKeys.key_offset, shape.k.row, valid, head_dim,
                                    at(kTiles.v()));
     const i32 begin = sKeys.tiles.begin;
-    const i32 to_own = (team - begin % kConfig.teams + kConfig.teams) % kConfig.teams;
+    const i32 to_own = (team.team - begin % kConfig.teams + kConfig.teams) % kConfig.teams;
     i32 ahead = sKeys.tiles.not_empty(begin + to_own, kConfig.teams);
     RowVisits ahead_visits;
     if (ahead < sKeys.tiles.end) {
@@ -233,23 +180,11 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       const bool is_last = ahead_visits.last == sKeys.n_block;
       float* const gSums = workspace.sums + (sBlock.slice * sBlock.m_blocks + m_block) *
                                                 (kConfig.block_m * kConfig.head_dim);
+      const PartialO<kConfig> partial_o = {share, gSums};
       // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
       // that of the next step.
       if (!kKeepsO && !is_first) {
-#pragma unroll
-        for (i32 slice = 0; slice < kConfig.block_m / kConfig.slice_rows; ++slice) {
-#pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 c = 0; c < kConfig.head_dim / 8; c += kBlocks) {
-#pragma unroll
-              for (i32 block = 0; block < kOwnBlocks; ++block) {
-                const i32 place = own_place + place_of(slice * kRows + r, c + block);
-                ptx::cp_async_cg_16(team_at(kTiles.o_of(0)) + 4 * place, gSums + place, 16);
-              }
-            }
-          }
-        }
+        partial_o.load_async(team.at(kTiles.o_of(0)));
       }
       ptx::cp_async_commit_group();
       ahead = next_of_team(m_block);
@@ -265,36 +200,21 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         if (exist <= 0) break;
 
         RowStates<kOwnRows> states;
-        const i64 statistics = sBlock.statistics + first_row + row + own_row + lane / 4;
-#pragma unroll
-        for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-          for (i32 half = 0; half < 2; ++half) {
-            const i32 below = 16 * r + 8 * half;
-            if (is_first || own_row + below + lane / 4 >= exist) continue;
-            states.at[r][half] = {.max = workspace.m[statistics + below],
-                                  .sum = workspace.l[statistics + below]};
-          }
-        }
+        const RowStatistics<kConfig> statistics = {
+            workspace, sBlock.statistics + first_row + row + share.row + lane / 4, share.row, exist,
+            lane};
+        statistics.load(is_first, states);
 
         // Where it has no place in shared memory, O arrives in registers.
         float4 rOld[kOwnRows][kChunks * kOwnBlocks];
         if (kKeepsO && !is_first) {
-#pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 c = 0; c < kChunks * kOwnBlocks; ++c) {
-              const i32 block = c / kOwnBlocks * kBlocks + c % kOwnBlocks;
-              rOld[r][c] = *reinterpret_cast<const float4*>(gSums + own_place +
-                                                            place_of(row / 16 + r, block));
-            }
-          }
+          partial_o.load(row, rOld);
         }
 
         // Lines 9 and 10, of this warp's keys.
-        const u32 sQ = team_at(kTiles.q_of(0, stage));
-        const TileA<kTiles.q> own_q(sQ, row + row_of(0), 0);
-        const TileA<kTiles.q> sent_q(sQ, row + row_of(kRows - 1), 0);
+        const u32 sQ = team.at(kTiles.q_of(0, stage));
+        const TileA<kTiles.q> own_q(sQ, row + share.row_of(0), 0);
+        const TileA<kTiles.q> sent_q(sQ, row + share.row_of(kRows - 1), 0);
         Accumulator<kRows, 2 * kKeys> rS;
         rS.clear();
         multiply_add<T, kColumnSteps>(  // S = Q K^T
@@ -305,25 +225,14 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         if (sKeys.tiles.is_partial(m_block)) {
 #pragma unroll
           for (i32 r = 0; r < kRows; ++r) {
-            for_hidden<1, 2 * kKeys>(sBlock.mask, first_row + row + row_of(r), warp_key,
+            for_hidden<1, 2 * kKeys>(sBlock.mask, first_row + row + share.row_of(r), warp_key,
                                      [&](i32, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
           }
         }
         RowStates<kRows> own;
         softmax_of_keys(shape.softmax_scale_log2, rS, own);
-        auto* const sSoftmaxes =
-            reinterpret_cast<OnlineSoftmax*>(team_memory + kTiles.softmaxes_of(0)) +
-            turn % kConfig.softmax_places() * kSplits * kConfig.own_rows() + lane / 4;
-        if (kSplits > 1 && lane % 4 == 0) {
-#pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 half = 0; half < 2; ++half) {
-              sSoftmaxes[split * kConfig.own_rows() + 16 * r + 8 * half] =
-                  own.at[kSentRow + r][half];
-            }
-          }
-        }
+        const Exchange<kConfig> exchange(team, turn);
+        exchange.send_softmaxes(own);
         FragmentA rP[kRows][kKeys];
 #pragma unroll
         for (i32 r = 0; r < kRows; ++r) {
@@ -336,8 +245,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 #pragma unroll
             for (i32 key = 0; key < kKeys; ++key) {
               clear_dropped(rP[r][key],
-                            kept_bits(params.dropout, sBlock.slice, first_row + row + row_of(r),
-                                      warp_key + 16 * key));
+                            kept_bits(params.dropout, sBlock.slice,
+                                      first_row + row + share.row_of(r), warp_key + 16 * key));
             }
           }
         }
@@ -353,11 +262,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         Weights<kSplits> weights[kOwnRows][2];
 #pragma unroll
         for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
-          constexpr i32 kShareBytes = kOwnRows * kOwnBlocks * kWarp * 16;
           const i32 chunk = column / kConfig.columns;
           const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
-          u8* const sParts =
-              team_memory + kTiles.parts_of(0) + part * kSplits * kShareBytes + lane * 16;
+          u8* const sParts = shared_memory + team.shift + kTiles.parts_of(0) +
+                             part * kSplits * Exchange<kConfig>::kShareBytes + lane * 16;
           Accumulator<kOwnRows, kOwnBlocks> rOwnPV;
 #pragma unroll
           for (i32 r = 0; r < kOwnRows; ++r) {
@@ -366,10 +274,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 #pragma unroll
               for (i32 i = 0; i < 4; ++i) rOwnPV.at[r][block][i] = rPV.at[r][block][i];
               if constexpr (kSplits > 1) {
-                const float(&sent)[4] = rPV.at[kSentRow + r][kSentBlock + block];
-                *reinterpret_cast<float4*>(sParts + split * kShareBytes +
-                                           (r * kOwnBlocks + block) * kWarp * 16) = {
-                    sent[0], sent[1], sent[2], sent[3]};
+                exchange.send_block(sParts, r, block,
+                                    rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
               }
             }
           }
@@ -378,7 +284,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           // O; and at last Q of the next step, which the barrier then shows to the team.
           if (chunk == 0) ptx::cp_async_wait_group<1>();
           if (chunk == kChunks - 1) ptx::cp_async_wait_group<0>();
-          team_sync();  // what the others send is there
+          team.sync();  // what the others send is there
           if (column == 0) {
 #pragma unroll
             for (i32 r = 0; r < kOwnRows; ++r) {
@@ -386,7 +292,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
               for (i32 half = 0; half < 2; ++half) {
                 OnlineSoftmax parts[kSplits] = {own.at[r][half]};
                 if constexpr (kSplits > 1) {
-                  parts[1] = sSoftmaxes[(split ^ 1) * kConfig.own_rows() + 16 * r + 8 * half];
+                  parts[1] = exchange.other_softmax(r, half);
                 }
                 weights[r][half] = combine(states.at[r][half], parts, params.dropout.keep_scale);
               }
@@ -398,14 +304,14 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           for (i32 r = 0; r < kOwnRows; ++r) {
 #pragma unroll
             for (i32 block = 0; block < kOwnBlocks; ++block) {
-              const i32 place = own_place + place_of(row / 16 + r, column / 8 + block);
+              const i32 place = share.place + Share::place_of(row / 16 + r, column / 8 + block);
               float(&o)[4] = rO.at[r][block];
 #pragma unroll
               for (float& value : o) value = 0.0f;
               if (!is_first) {
                 const float4 old = kKeepsO ? rOld[r][chunk * kOwnBlocks + block]
                                            : *reinterpret_cast<const float4*>(
-                                                 team_memory + kTiles.o_of(0) + 4 * place);
+                                                 team.memory + kTiles.o_of(0) + 4 * place);
                 o[0] = old.x * weights[r][0].old;
                 o[1] = old.y * weights[r][0].old;
                 o[2] = old.z * weights[r][1].old;
@@ -416,8 +322,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                 o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].part[0];
               }
               if constexpr (kSplits > 1) {
-                const auto pv = *reinterpret_cast<const float4*>(
-                    sParts + (split ^ 1) * kShareBytes + (r * kOwnBlocks + block) * kWarp * 16);
+                const float4 pv = exchange.other_block(sParts, r, block);
                 o[0] += pv.x * weights[r][0].part[1];
                 o[1] += pv.y * weights[r][0].part[1];
                 o[2] += pv.z * weights[r][1].part[1];
@@ -437,39 +342,36 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                 take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
               }
             }
-            store_accumulator<T, kTiles.q>(rO, team_at(kTiles.q_of(0, stage)), row + own_row,
-                                           column + 8 * own_block);
+            store_accumulator<T, kTiles.q>(rO, team.at(kTiles.q_of(0, stage)), row + share.row,
+                                           column + 8 * share.block);
           }
         }
 
         // Line 13, by the first of the warps that combine the same rows.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
-#pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 half = 0; half < 2; ++half) {
-              const i32 below = 16 * r + 8 * half;
-              if (own_row + below + lane / 4 >= exist) continue;
-              if (!is_last || workspace.saves) {
-                workspace.m[statistics + below] = states.at[r][half].max;
-                workspace.l[statistics + below] = states.at[r][half].sum;
-              }
-              if (!is_last) continue;
-              const float row_lse = lse_or_mark(states.at[r][half]);
-              gLse[statistics + below] = row_lse;
-              beyond_lse |= !lse_holds(row_lse);
+          for_own_rows<kOwnRows>([&](i32 r, i32 half) {
+            const i32 below = 16 * r + 8 * half;
+            if (!statistics.exists(below)) return;
+            const i64 place = statistics.first + below;
+            if (!is_last || workspace.saves) {
+              workspace.m[place] = states.at[r][half].max;
+              workspace.l[place] = states.at[r][half].sum;
             }
-          }
+            if (!is_last) return;
+            const float row_lse = lse_or_mark(states.at[r][half]);
+            gLse[place] = row_lse;
+            beyond_lse |= !lse_holds(row_lse);
+          });
         }
         turn ^= 1;
         if (is_last) {
-          team_sync();  // O of all columns is there
+          team.sync();  // O of all columns is there
           constexpr i32 kWarpRows = kConfig.slice_rows / kSplits;
           const i32 first = row + split * kWarpRows;
           store_rows<kTiles.q, kWarpRows>(
-              team_memory + kTiles.q_of(0, stage), first, min(kWarpRows, exist - split * kWarpRows),
+              team.memory + kTiles.q_of(0, stage), first, min(kWarpRows, exist - split * kWarpRows),
               gO + sBlock.row_offset + (first_row + first) * shape.q.row, shape.q.row, head_dim);
-          team_sync();  // Q of the step after the next comes to the same place
+          team.sync();  // Q of the step after the next comes to the same place
         }
       }
     }

@@ -32,36 +32,20 @@ __device__ void softmax_step(float scale, device::RowStates<kRows>& states,
                              device::Accumulator<kRows, kColumns>& rO) {
   float tile_max[kRows][2];
   bool raises = false;
-#pragma unroll
-  for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (i32 half = 0; half < 2; ++half) {
-      tile_max[r][half] = device::row_maximum(rS, r, half) * scale;
-      raises |= tile_max[r][half] > states.at[r][half].max + device::kSlack;
-    }
-  }
+  device::for_own_rows<kRows>([&](i32 r, i32 half) {
+    tile_max[r][half] = device::row_maximum(rS, r, half) * scale;
+    raises |= tile_max[r][half] > states.at[r][half].max + device::kSlack;
+  });
   if (__any_sync(0xFFFFFFFFu, raises)) {
-#pragma unroll
-    for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (i32 half = 0; half < 2; ++half) {
-        const float factor = raise_max(states.at[r][half], tile_max[r][half]);
-#pragma unroll
-        for (i32 c = 0; c < kColumns; ++c) {
-          rO.at[r][c][2 * half] *= factor;
-          rO.at[r][c][2 * half + 1] *= factor;
-        }
-      }
-    }
+    device::for_own_rows<kRows>([&](i32 r, i32 half) {
+      const float factor = raise_max(states.at[r][half], tile_max[r][half]);
+      rO.scale_row(r, half, factor);
+    });
   }
-#pragma unroll
-  for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (i32 half = 0; half < 2; ++half) {
-      OnlineSoftmax& state = states.at[r][half];
-      state.sum += device::exponentiate_row(rS, r, half, scale, finite_max(state.max));
-    }
-  }
+  device::for_own_rows<kRows>([&](i32 r, i32 half) {
+    OnlineSoftmax& state = states.at[r][half];
+    state.sum += device::exponentiate_row(rS, r, half, scale, finite_max(state.max));
+  });
 }
 
 // What block `index` of the grid has to do.
@@ -192,39 +176,25 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     }
     softmax_step(shape.softmax_scale_log2, states, rS, rO);  // P = exp(S - max)
     if constexpr (kConfig.dropout) {
-#pragma unroll
-      for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (i32 c = 0; c < kKeys; ++c) {
-          const i64 row = sBlock.rows.begin + warp_row + 16 * r;
-          clear_dropped(rS, r, c, kept_bits(params.dropout, sBlock.slice, row, first_key + 16 * c));
-        }
-      }
+      for_blocks<kRows, kKeys>([&](i32 r, i32 c) {
+        const i64 row = sBlock.rows.begin + warp_row + 16 * r;
+        clear_dropped(rS, r, c, kept_bits(params.dropout, sBlock.slice, row, first_key + 16 * c));
+      });
     }
     const TileB<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
-    multiply_add<T, kKeys>(  // O += P V
-        rO, [&](i32 r, i32 k) { return fragment_a<T>(rS, r, k); },
-        [&](i32 k, i32 c) { return fragment_b(values, 16 * k, 16 * c); });
+    multiply_add_rounded<T>(rO, rS, values);  // O += P V
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
   }
 
   // O / sum, and lse.
-#pragma unroll
-  for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (i32 half = 0; half < 2; ++half) {
-      OnlineSoftmax& state = states.at[r][half];
-      state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
-      state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
-      take_in_output(state, rO.at[r][0][2 * half]);
-      const float scale = device::final_scale(state) * params.dropout.keep_scale;
-#pragma unroll
-      for (i32 c = 0; c < 2 * kColumns; ++c) {
-        rO.at[r][c][2 * half] *= scale;
-        rO.at[r][c][2 * half + 1] *= scale;
-      }
-    }
-  }
+  for_own_rows<kRows>([&](i32 r, i32 half) {
+    OnlineSoftmax& state = states.at[r][half];
+    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
+    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
+    take_in_output(state, rO.at[r][0][2 * half]);
+    const float scale = device::final_scale(state) * params.dropout.keep_scale;
+    rO.scale_row(r, half, scale);
+  });
   bool lost = false;
   for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
     if (warp_row + row >= sBlock.rows.size()) return;
