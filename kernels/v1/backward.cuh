@@ -31,9 +31,9 @@
 
 namespace attnlab::v1 {
 
-// All of Algorithm 4. It is one function on purpose: with a step, or the softmax's backward of a
-// slice, as a function of its own, NVRTC 13.0 orders accumulators differently, and ptxas allocates
-// other registers.
+// All of Algorithm 4. It is long because the loops that make P and dS of a slice stay in it: NVRTC
+// 13.0 orders accumulators by how many variables the function has beside them, and ptxas allocates
+// registers by that order.
 template <class T, BackwardConfig kConfig, bool kFromMAndL>
 __device__ void backward(const BackwardArguments<T>& arguments) {
   using namespace device;

@@ -36,23 +36,14 @@ namespace attnlab::v1 {
 template <i32 kRows, i32 kKeys>
 __device__ void softmax_of_keys(float scale, device::Accumulator<kRows, kKeys>& rS,
                                 device::RowStates<kRows>& rows) {
-#pragma unroll
-  for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (i32 half = 0; half < 2; ++half) {
-      rows.at[r][half].max = device::row_maximum(rS, r, half) * scale;
-    }
-  }
-#pragma unroll
-  for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (i32 half = 0; half < 2; ++half) {
-      float sum = device::exponentiate_row(rS, r, half, scale, finite_max(rows.at[r][half].max));
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-      rows.at[r][half].sum = sum;
-    }
-  }
+  device::for_own_rows<kRows>(
+      [&](i32 r, i32 half) { rows.at[r][half].max = device::row_maximum(rS, r, half) * scale; });
+  device::for_own_rows<kRows>([&](i32 r, i32 half) {
+    float sum = device::exponentiate_row(rS, r, half, scale, finite_max(rows.at[r][half].max));
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+    rows.at[r][half].sum = sum;
+  });
 }
 
 __device__ inline ForwardBlock forward_block(const Params& params, const Workspace& workspace,
@@ -82,6 +73,9 @@ __device__ inline KeyTile seen_keys(const Params& params, const Workspace& works
   }
 }
 
+// All of Algorithm 1. It is long because little can leave it: as parts of ForwardTeam, ForwardShare
+// or Exchange, `split`, the share's place and the place of parts give NVRTC 13.0 other address
+// computations, and ptxas other registers.
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const ForwardArguments<T>& arguments) {
   using namespace device;
@@ -183,9 +177,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       const PartialO<kConfig> partial_o = {share, gSums};
       // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
       // that of the next step.
-      if (!kKeepsO && !is_first) {
-        partial_o.load_async(team.at(kTiles.o_of(0)));
-      }
+      if (!kKeepsO && !is_first) partial_o.load_async(team.at(kTiles.o_of(0)));
       ptx::cp_async_commit_group();
       ahead = next_of_team(m_block);
       if (ahead < sKeys.tiles.end) {
@@ -207,9 +199,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 
         // Where it has no place in shared memory, O arrives in registers.
         float4 rOld[kOwnRows][kChunks * kOwnBlocks];
-        if (kKeepsO && !is_first) {
-          partial_o.load(row, rOld);
-        }
+        if (kKeepsO && !is_first) partial_o.load(row, rOld);
 
         // Lines 9 and 10, of this warp's keys.
         const u32 sQ = team.at(kTiles.q_of(0, stage));
@@ -234,21 +224,13 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         const Exchange<kConfig> exchange(team, turn);
         exchange.send_softmaxes(own);
         FragmentA rP[kRows][kKeys];
-#pragma unroll
-        for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-          for (i32 key = 0; key < kKeys; ++key) rP[r][key] = fragment_a<T>(rS, r, key);
-        }
+        for_blocks<kRows, kKeys>([&](i32 r, i32 key) { rP[r][key] = fragment_a<T>(rS, r, key); });
         if constexpr (kConfig.dropout) {
-#pragma unroll
-          for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-            for (i32 key = 0; key < kKeys; ++key) {
-              clear_dropped(rP[r][key],
-                            kept_bits(params.dropout, sBlock.slice,
-                                      first_row + row + share.row_of(r), warp_key + 16 * key));
-            }
-          }
+          for_blocks<kRows, kKeys>([&](i32 r, i32 key) {
+            clear_dropped(rP[r][key],
+                          kept_bits(params.dropout, sBlock.slice, first_row + row + share.row_of(r),
+                                    warp_key + 16 * key));
+          });
         }
 
         const auto multiply_columns = [&](i32 column, Accumulator<kRows, kBlocks>& sums) {
@@ -267,18 +249,14 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           u8* const sParts = shared_memory + team.shift + kTiles.parts_of(0) +
                              part * kSplits * Exchange<kConfig>::kShareBytes + lane * 16;
           Accumulator<kOwnRows, kOwnBlocks> rOwnPV;
+          for_blocks<kOwnRows, kOwnBlocks>([&](i32 r, i32 block) {
 #pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 block = 0; block < kOwnBlocks; ++block) {
-#pragma unroll
-              for (i32 i = 0; i < 4; ++i) rOwnPV.at[r][block][i] = rPV.at[r][block][i];
-              if constexpr (kSplits > 1) {
-                exchange.send_block(sParts, r, block,
-                                    rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
-              }
+            for (i32 i = 0; i < 4; ++i) rOwnPV.at[r][block][i] = rPV.at[r][block][i];
+            if constexpr (kSplits > 1) {
+              exchange.send_block(sParts, r, block,
+                                  rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
             }
-          }
+          });
           // Before the team waits for these columns, the next ones.
           if (chunk < kChunks - 1) multiply_columns(column + kConfig.columns, rPV);
           // O; and at last Q of the next step, which the barrier then shows to the team.
@@ -286,62 +264,49 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           if (chunk == kChunks - 1) ptx::cp_async_wait_group<0>();
           team.sync();  // what the others send is there
           if (column == 0) {
-#pragma unroll
-            for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-              for (i32 half = 0; half < 2; ++half) {
-                OnlineSoftmax parts[kSplits] = {own.at[r][half]};
-                if constexpr (kSplits > 1) {
-                  parts[1] = exchange.other_softmax(r, half);
-                }
-                weights[r][half] = combine(states.at[r][half], parts, params.dropout.keep_scale);
-              }
-            }
+            for_own_rows<kOwnRows>([&](i32 r, i32 half) {
+              OnlineSoftmax parts[kSplits] = {own.at[r][half]};
+              if constexpr (kSplits > 1) parts[1] = exchange.other_softmax(r, half);
+              weights[r][half] = combine(states.at[r][half], parts, params.dropout.keep_scale);
+            });
           }
           // Line 12, of this warp's share.
           Accumulator<kOwnRows, kOwnBlocks> rO;
+          for_blocks<kOwnRows, kOwnBlocks>([&](i32 r, i32 block) {
+            const i32 place = share.place + Share::place_of(row / 16 + r, column / 8 + block);
+            float(&o)[4] = rO.at[r][block];
 #pragma unroll
-          for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-            for (i32 block = 0; block < kOwnBlocks; ++block) {
-              const i32 place = share.place + Share::place_of(row / 16 + r, column / 8 + block);
-              float(&o)[4] = rO.at[r][block];
-#pragma unroll
-              for (float& value : o) value = 0.0f;
-              if (!is_first) {
-                const float4 old = kKeepsO ? rOld[r][chunk * kOwnBlocks + block]
-                                           : *reinterpret_cast<const float4*>(
-                                                 team.memory + kTiles.o_of(0) + 4 * place);
-                o[0] = old.x * weights[r][0].old;
-                o[1] = old.y * weights[r][0].old;
-                o[2] = old.z * weights[r][1].old;
-                o[3] = old.w * weights[r][1].old;
-              }
-#pragma unroll
-              for (i32 i = 0; i < 4; ++i) {
-                o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].part[0];
-              }
-              if constexpr (kSplits > 1) {
-                const float4 pv = exchange.other_block(sParts, r, block);
-                o[0] += pv.x * weights[r][0].part[1];
-                o[1] += pv.y * weights[r][0].part[1];
-                o[2] += pv.z * weights[r][1].part[1];
-                o[3] += pv.w * weights[r][1].part[1];
-              }
-              if (!is_last) {
-                *reinterpret_cast<float4*>(gSums + place) = {o[0], o[1], o[2], o[3]};
-              }
+            for (float& value : o) value = 0.0f;
+            if (!is_first) {
+              const float4 old =
+                  kKeepsO
+                      ? rOld[r][chunk * kOwnBlocks + block]
+                      : *reinterpret_cast<const float4*>(team.memory + kTiles.o_of(0) + 4 * place);
+              o[0] = old.x * weights[r][0].old;
+              o[1] = old.y * weights[r][0].old;
+              o[2] = old.z * weights[r][1].old;
+              o[3] = old.w * weights[r][1].old;
             }
-          }
+#pragma unroll
+            for (i32 i = 0; i < 4; ++i) {
+              o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].part[0];
+            }
+            if constexpr (kSplits > 1) {
+              const float4 pv = exchange.other_block(sParts, r, block);
+              o[0] += pv.x * weights[r][0].part[1];
+              o[1] += pv.y * weights[r][0].part[1];
+              o[2] += pv.z * weights[r][1].part[1];
+              o[3] += pv.w * weights[r][1].part[1];
+            }
+            if (!is_last) {
+              *reinterpret_cast<float4*>(gSums + place) = {o[0], o[1], o[2], o[3]};
+            }
+          });
           // By way of the rows of Q, which the team has used.
           if (is_last) {
-#pragma unroll
-            for (i32 r = 0; r < kOwnRows; ++r) {
-#pragma unroll
-              for (i32 half = 0; half < 2; ++half) {
-                take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
-              }
-            }
+            for_own_rows<kOwnRows>([&](i32 r, i32 half) {
+              take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
+            });
             store_accumulator<T, kTiles.q>(rO, team.at(kTiles.q_of(0, stage)), row + share.row,
                                            column + 8 * share.block);
           }

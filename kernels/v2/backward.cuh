@@ -31,8 +31,9 @@ namespace attnlab::v2 {
 // dK and dV of a tile of keys, and its part of dQ, if it is this kernel that has its heads: the one
 // that computes P from lse, or the one that computes it from what the forward saved.
 //
-// The products and softmax of a slice are in it on purpose: as a function of their own they give
-// NVRTC 13.0 another order of accumulators, and ptxas other registers.
+// It is long because the loops that make P and dS of a slice, and the tiles of products that add to
+// dV, dK and dQ, stay in it: in functions of their own they give NVRTC 13.0 another order of
+// accumulators, and ptxas other registers.
 template <class T, BackwardConfig kConfig, bool kFromSaved>
 __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 index) {
   using namespace device;
