@@ -275,7 +275,7 @@ struct Workspace {
   float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
   float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
   // (batch, num_heads_q, m_blocks, block_m * head_dim): O or dQ while they are being summed, as the
-  // tensor cores leave sums: see forward.cuh, backward.cuh.
+  // tensor cores leave sums: see forward_team.cuh, backward_parts.cuh.
   float* sums = nullptr;
   // (batch, num_heads_q): 1 where lse does not hold the logits of all rows.
   i32* beyond_lse = nullptr;

@@ -1,6 +1,10 @@
 // The producer of v3's forward: a scheduler and a loader. Each is the work of one thread, in steps:
 // of a warpgroup of its own or, without one (producer = 0), of a consumer's thread, which takes a
 // step between two products where that need not wait.
+//
+// The loader is made of steps with a producer of its own, too. As a straight loop it gives
+// NVRTC 13.0 and ptxas other machine code for the whole kernel (of the default units 512 and 768
+// bytes more), which has yet to be timed.
 #pragma once
 
 #include "kernels/v3/loader.cuh"
