@@ -89,7 +89,8 @@ using Rows = cpu::GlobalRows (cpu::SliceTensors::*)(Range) const;
 // are as without it. In fp32 the softmax pass finds lse from S itself.
 enum class Epilogue : u8 { none, part_lse };
 
-// result = scale * left right^T, for one panel of keys: S, dP.
+// result = scale * left right^T, for one panel of keys: S, dP. The sum is scaled, not a factor:
+// equal sums remain equal, and no rounding is added to each product.
 struct ScoreProduct {
   Rows left;
   Rows right;

@@ -42,12 +42,12 @@ void run(const ScoreProduct& product, const Work& work, const Slice& slice, Rang
          const FastMemory& fast, Executor& library) {
   library.load((slice.tensors().*product.right)(keys), fast.sKeys);
   library.transpose(fast.sKeys, fast.sKeysT);
-  library.scale(fast.sKeysT, product.scale);
   for (i64 row = 0; row < slice.rows().end; row += kPanelRows) {
     const Range rows = intersect({row, row + kPanelRows}, slice.rows());
     const Tile block = fast.sBlock.top(rows.size()).left(keys.size());
     library.load((slice.tensors().*product.left)(rows), fast.sRows);
     library.multiply(fast.sRows.top(rows.size()), fast.sKeysT, block);
+    library.scale(block, product.scale);
     library.store(block, slice.block(product.result, rows, keys));
     if (product.epilogue == Epilogue::part_lse) {
       store_part_lse(work, slice, {.tile = block, .rows = rows, .keys = keys}, fast, library);

@@ -245,6 +245,31 @@ TEST(NaiveForward, LseHasThePrecisionOfFp32) {
   }
 }
 
+// As a library's products are, scores are scaled when they are summed: whole numbers are exact
+// until then. 60 times 9.3 lies in the middle between two numbers of bf16, 4 apart; a scale that is
+// rounded with each element of K took equal scores to both.
+TEST(NaiveForward, EqualScoresHaveEqualP) {
+  Problem problem = one_slice(Dtype::bf16, "none");
+  problem.softmax_scale = 9.3;
+  Trial run(problem);
+  for (i64 i = 0; i < problem.elements_q(); ++i) run.set(run.q, i, 1.0f);
+  for (i64 c = 0; c < problem.seqlen_k; ++c) {
+    float rest = 60.0f;
+    for (i64 x = 0; x < 7; ++x) {
+      const auto value = static_cast<float>((c + 3 * x) % 11 * 7);
+      run.set(run.k, c * 8 + x, value);
+      rest -= value;
+    }
+    run.set(run.k, c * 8 + 7, rest);
+  }
+  run.launch(Pass::fwd);
+  const float p = run.get(run.saved, 0);
+  EXPECT_NEAR(p, 1.0f / 400.0f, 0x1p-8f / 400.0f);
+  for (i64 i = 0; i < problem.seqlen_q * problem.seqlen_k; ++i) {
+    ASSERT_EQ(run.get(run.saved, i), p) << "of score " << i;
+  }
+}
+
 // A hidden key's dP may overflow f16; nothing of it may reach a gradient.
 TEST(NaiveBackward, HiddenKeysMayOverflow) {
   Trial run(one_slice(Dtype::f16, "window:10:10"));  // hides keys 0 to 369 from everybody
