@@ -42,7 +42,7 @@ Matrix<float> read_rows(const Problem& problem, const void* tensor, Side side, s
 }
 
 Eigen::VectorXd squared_norms(const Matrix<float>& rows) {
-  return rows.rowwise().squaredNorm().cast<double>();
+  return rows.cast<double>().rowwise().squaredNorm();
 }
 
 void add_head(const Problem& problem, const void* left, const void* right, Side side,
@@ -88,11 +88,10 @@ Held hold(const Problem& problem, const Identity& identity, double rho, std::int
   }
   Held held = {.figure = (keys.sum - rows.sum).norm(),
                .allowed = kFactor * rho * std::sqrt(keys.sizes + rows.sizes)};
-  if (problem.dtype == Dtype::f16) {
-    const double key = std::sqrt(keys.left), row = std::sqrt(rows.right);
-    const double root = std::sqrt(static_cast<double>(problem.head_dim));
-    held.allowed += kFactor * kHalfStepF16 * (identity.factor * key * row + root * (key + row));
-  }
+  const double step = problem.dtype == Dtype::f16 ? kHalfStepF16 : kUnderflow;
+  const double key = std::sqrt(keys.left), row = std::sqrt(rows.right);
+  const double root = std::sqrt(static_cast<double>(problem.head_dim));
+  held.allowed += kFactor * step * (identity.factor * key * row + root * (key + row));
   return held;
 }
 

@@ -14,8 +14,9 @@
 // and 8 times that is allowed, with the larger rho of both sides that was found where something was
 // compared, and 2e for the rounding that may be missing there (at least 2^-13). Of dK also 4e times
 // what delta may be, (sum over rows of (||q|| ||dO|| ||o||)^2)^1/2 scale max ||k||: where dP and
-// delta cancel, as with one key, nothing but their rounding is left. In f16 also 8 times what
-// subnormal P, dS, and elements of both sides lose, half a step s = 2^-25 each: of dV
+// delta cancel, as with one key, nothing but their rounding is left. Also 8 times what P, dS and
+// elements of both sides lose that are too small for their type, s each: in f16 half a step of
+// subnormal numbers, 2^-25, in other types 2^-100, for fp32 has no P below 2^-126. Of dV that is
 // s (Z ||v|| ||dO|| + sqrt(d) (||v|| + ||dO||)) with norms of the head, and of dK likewise with
 // scale, k and q: where dropout kept but small P, its errors are another share than elsewhere. So a
 // head that was not written, or half of it, is seen, and a small bias is not. Where all heads would

@@ -26,12 +26,17 @@ struct Judged {
   std::string message;
 };
 
-// A correct forward and backward, what `change` does to the outputs, and what is said of them.
-Judged judge_changed(Problem problem, std::uint64_t seed,
-                     const std::function<void(TestProblem&)>& change) {
+using Change = std::function<void(TestProblem&)>;
+
+// A correct forward and backward of N(0, 1) and what `prepare` makes of it, what `change` does to
+// the outputs, and what is said of them.
+Judged judge_changed(
+    Problem problem, std::uint64_t seed, const Change& change,
+    const Change& prepare = [](auto&) {}) {
   problem.pass = Pass::bwd;
   TestProblem test(problem);
   test.fill_normal(seed);
+  prepare(test);
   run_forward(test, Fault::none);
   run_backward(test, Fault::none);
   const References references = references_of_one_head(test);
@@ -88,6 +93,26 @@ TEST(Identities, HoldWhereLengthsDiffer) {
   EXPECT_EQ(judge_changed(problem, 1, [](auto&) {}).message, "");
 }
 
+// Squares of these gradients are no numbers of fp32, the gradients are.
+TEST(Identities, HoldWhereSquaresUnderflow) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    Problem problem = kProblem;
+    problem.dtype = dtype;
+    const auto make_small = [](TestProblem& test) {
+      test.fill_dout([](auto, auto, std::int64_t r, std::int64_t d) {
+        return 0x1p-80f * static_cast<float>((r + 3 * d) % 7 - 3);
+      });
+    };
+    EXPECT_EQ(judge_changed(
+                  problem, 1, [](auto&) {}, make_small)
+                  .message,
+              "");
+    const Judged dv = judge_changed(
+        problem, 1, [](auto& test) { set_keys(test, test.dv, 0, 90, 0.0f); }, make_small);
+    EXPECT_EQ(dv.bound, "identity");
+  }
+}
+
 TEST(Identities, SeeAHeadThatNobodyComputed) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
     Problem problem = kProblem;
@@ -106,7 +131,7 @@ TEST(Identities, SeeAHeadThatNobodyComputed) {
 }
 
 TEST(Identities, SeeKeysThatAreMissingOrWrong) {
-  const auto changed = [](const std::function<void(TestProblem&)>& change) {
+  const auto changed = [](const Change& change) {
     return judge_changed(kProblem, 1, change).bound;
   };
   EXPECT_EQ(changed([](auto& test) { set_keys(test, test.dk, 8, 24, 0.0f); }), "identity");
