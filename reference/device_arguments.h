@@ -46,8 +46,9 @@ struct GatherArguments {
 struct SoftmaxArguments {
   Rows rows;
   double scale = 1.0;
-  double* p = nullptr;    // (rows, keys)
-  double* lse = nullptr;  // (rows), natural log; -inf where a row sees nothing
+  double* p = nullptr;        // (rows, keys)
+  double* lse = nullptr;      // (rows), natural log; -inf where a row sees nothing
+  double* largest = nullptr;  // (rows), the largest score; -inf likewise
 };
 
 struct TwinSoftmaxArguments {
@@ -60,7 +61,8 @@ struct TwinSoftmaxArguments {
   float* lse = nullptr;
 };
 
-// The largest sum of |q_d k_jd| of each row over the keys that it sees, times scale.
+// The largest sum of each row over the keys that it sees, times scale: of |q_d k_jd|, of their
+// squares.
 struct ScoreBoundArguments {
   Rows rows;
   float scale = 1.0f;
@@ -68,13 +70,21 @@ struct ScoreBoundArguments {
   float* bounds = nullptr;      // (rows)
 };
 
+// What rounding is relative to in the scores of rows.
+struct ScoreSizes {
+  i64 head_dim = 1;
+  const double* largest = nullptr;  // (rows), the largest score
+  const float* bounds = nullptr;    // (rows), of sums of |q_d k_jd|
+  const float* squares = nullptr;   // (rows), of sums of squares of q_d k_jd
+};
+
 // P after dropout, and in fp32 times what large scores add to errors.
 struct WeightArguments {
   Rows rows;
-  const double* p = nullptr;      // (rows, keys)
-  const float* bounds = nullptr;  // (rows)
-  double* pz = nullptr;           // (rows, keys); null: there is no dropout
-  float* sizes = nullptr;         // (rows, keys)
+  ScoreSizes scores;
+  const double* p = nullptr;  // (rows, keys)
+  double* pz = nullptr;       // (rows, keys); null: there is no dropout
+  float* sizes = nullptr;     // (rows, keys)
 };
 
 // What rounding to f16 may do to P after dropout where P is subnormal.
@@ -103,10 +113,10 @@ struct DeltaArguments {
 
 struct DifferentiateArguments {
   Rows rows;
+  ScoreSizes scores;
   const double* p = nullptr;      // (rows, keys), before dropout
   double* ds = nullptr;           // (rows, keys), dP in place
   const double* delta = nullptr;  // (rows)
-  const float* bounds = nullptr;  // (rows)
   const float* delta_sizes = nullptr;
   const float* delta_errors = nullptr;
   float* sizes = nullptr;    // (rows, keys), |dO| |V|^T in place, to those of dS

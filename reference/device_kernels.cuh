@@ -15,7 +15,8 @@ namespace attnlab::reference::device {
 constexpr i32 kWarp = 32;
 constexpr i32 kThreads = 256;
 constexpr i32 kWarps = kThreads / kWarp;
-constexpr float kScoreShare = 0x1p-5f;  // what one unit of score_bound adds to the errors of a row
+// What one unit of score_bound, or of S, adds to the errors of a row.
+constexpr float kScoreShare = 0x1p-5f;
 
 __device__ inline double infinity() { return bit_cast<double>(u64{0x7FF0000000000000ul}); }
 
@@ -144,7 +145,10 @@ __device__ inline void softmax(const SoftmaxArguments& of) {
     sum += p[key];
   }
   sum = sum_of_block(sum);
-  if (threadIdx.x == 0) of.lse[row] = sum == 0.0 ? largest : largest + log(sum);
+  if (threadIdx.x == 0) {
+    of.lse[row] = sum == 0.0 ? largest : largest + log(sum);
+    of.largest[row] = largest;
+  }
   if (sum == 0.0) return;  // sees nothing
   for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) p[key] /= sum;
 }
@@ -194,13 +198,23 @@ __device__ inline void bound_scores(const ScoreBoundArguments& of) {
   if (threadIdx.x == 0) of.bounds[row] = of.scale * largest;
 }
 
-__device__ inline float score_factor(float bound) { return 1.0f + kScoreShare * bound; }
+// f of reference/tolerance.h.
+__device__ inline float score_factor(const ScoreSizes& scores, i64 row) {
+  const float bound = scores.bounds[row];
+  if (!(bound > 0.0f)) return 1.0f;  // sees nothing, or scores that are 0 exactly
+  const double score = fabs(scores.largest[row]);
+  // No norm is larger than the sum of sizes; its squares may overflow.
+  const double norm = static_cast<double>(fminf(sqrtf(scores.squares[row]), bound));
+  const double of_one = (score * score + score * norm + norm * norm) / 3.0;
+  const double sum = sqrt(static_cast<double>(scores.head_dim) * of_one);
+  return fmaxf(1.0f + kScoreShare * bound, kScoreShare * static_cast<float>(sum));
+}
 
 __device__ inline void weigh(const WeightArguments& of) {
   for_each(of.rows.count, of.rows.keys, [&](i64 row, i64 key, i64 i) {
     const double kept = keeps(of.rows, row, key) ? of.p[i] * of.rows.keep_scale : 0.0;
     if (of.pz != nullptr) of.pz[i] = kept;
-    of.sizes[i] = static_cast<float>(kept) * score_factor(of.bounds[row]);
+    of.sizes[i] = static_cast<float>(kept) * score_factor(of.scores, row);
   });
 }
 
@@ -249,7 +263,7 @@ __device__ inline void differentiate(const DifferentiateArguments& of) {
     const double z = keeps(of.rows, row, key) ? of.rows.keep_scale : 0.0;
     const double p = of.p[i];
     of.ds[i] = p * (z * of.ds[i] - of.delta[row]);
-    const float size = static_cast<float>(p) * score_factor(of.bounds[row]);
+    const float size = static_cast<float>(p) * score_factor(of.scores, row);
     of.sizes[i] = size * (static_cast<float>(z) * of.sizes[i] + of.delta_sizes[row]);
     if (of.errors == nullptr) return;
     const float error = static_cast<float>(p) * of.delta_errors[row];

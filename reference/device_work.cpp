@@ -81,13 +81,15 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
     if (has_squares) made.squares = {runtime, count};
     return made;
   };
-  q_ = factor(chunk_rows_, has_delta_);
-  k_ = factor(keys, false);
+  q_ = factor(chunk_rows_, true);
+  k_ = factor(keys, true);
   v_ = factor(keys, false);
   const std::int64_t scores = chunk_rows_ * keys;
   p_ = {runtime, scores};
   twin_p_ = {runtime, scores};
   sizes_p_ = {runtime, scores};
+  largest_scores_ = {runtime, chunk_rows_};
+  score_squares_ = {runtime, chunk_rows_};
   if (has_pz_) pz_ = {runtime, scores};
   if (has_pz_ || tf32_) twin_pz_ = {runtime, scores};
   if (problem.mask.blocks) draw_blocks(runtime);
@@ -185,6 +187,13 @@ device::Rows DeviceWork::rows_of(const HeadPlace& place, std::int64_t first,
   return rows;
 }
 
+device::ScoreSizes DeviceWork::score_sizes(const Chunk& chunk) const {
+  return {.head_dim = problem_.head_dim,
+          .largest = largest_scores_.get(),
+          .bounds = chunk.outputs.score_bounds.get() + chunk.first_row,
+          .squares = score_squares_.get()};
+}
+
 // P, lse and O.
 void DeviceWork::attend(const Chunk& chunk) {
   const device::Rows& rows = chunk.rows;
@@ -199,7 +208,8 @@ void DeviceWork::attend(const Chunk& chunk) {
          device::SoftmaxArguments{.rows = rows,
                                   .scale = problem_.scale(),
                                   .p = p_.get(),
-                                  .lse = to.lse.get() + chunk.first_row});
+                                  .lse = to.lse.get() + chunk.first_row,
+                                  .largest = largest_scores_.get()});
   calculator_.multiply(scores, q_.twin.get(), k_.twin.get(), twin_p_.get());
   launch("twin_softmax", rows.count,
          device::TwinSoftmaxArguments{.rows = rows,
@@ -209,15 +219,21 @@ void DeviceWork::attend(const Chunk& chunk) {
                                       .p = twin_p_.get(),
                                       .pz = twin_pz(),
                                       .lse = to.lse_twin.get() + chunk.first_row});
+  const auto bound_scores = [&](float factor, float* bounds) {
+    launch("bound_scores", rows.count,
+           device::ScoreBoundArguments{
+               .rows = rows, .scale = factor, .sums = sizes_p_.get(), .bounds = bounds});
+  };
+  calculator_.multiply(scores, q_.squares.get(), k_.squares.get(), sizes_p_.get());
+  bound_scores(scale * scale, score_squares_.get());
   calculator_.multiply(scores, q_.sizes.get(), k_.sizes.get(), sizes_p_.get());
-  float* const bounds = to.score_bounds.get() + chunk.first_row;
-  launch("bound_scores", rows.count,
-         device::ScoreBoundArguments{
-             .rows = rows, .scale = scale, .sums = sizes_p_.get(), .bounds = bounds});
-  launch(
-      "weigh", blocks_for(rows.count * rows.keys),
-      device::WeightArguments{
-          .rows = rows, .p = p_.get(), .bounds = bounds, .pz = pz_.get(), .sizes = sizes_p_.get()});
+  bound_scores(scale, to.score_bounds.get() + chunk.first_row);
+  launch("weigh", blocks_for(rows.count * rows.keys),
+         device::WeightArguments{.rows = rows,
+                                 .scores = score_sizes(chunk),
+                                 .p = p_.get(),
+                                 .pz = pz_.get(),
+                                 .sizes = sizes_p_.get()});
   const MatrixProduct output = {
       .rows = rows.count, .columns = problem_.head_dim, .inner = rows.keys};
   const std::int64_t at = chunk.first_row * problem_.head_dim;
@@ -260,10 +276,10 @@ void DeviceWork::differentiate(const Chunk& chunk) {
                                 .errors = delta_errors_.get()});
   launch("differentiate", blocks_for(rows.count * rows.keys),
          device::DifferentiateArguments{.rows = rows,
+                                        .scores = score_sizes(chunk),
                                         .p = p_.get(),
                                         .ds = ds_.get(),
                                         .delta = delta_.get(),
-                                        .bounds = to.score_bounds.get() + chunk.first_row,
                                         .delta_sizes = delta_sizes_.get(),
                                         .delta_errors = delta_errors_.get(),
                                         .sizes = sizes_ds_.get(),

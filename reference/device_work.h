@@ -75,6 +75,7 @@ class DeviceWork {
   void gather(const void* tensor, Side side, const HeadPlace& place, std::int64_t first,
               std::int64_t rows, Factor& factor);
   device::Rows rows_of(const HeadPlace& place, std::int64_t first, std::int64_t count) const;
+  device::ScoreSizes score_sizes(const Chunk& chunk) const;
   void attend(const Chunk& chunk);
   void differentiate(const Chunk& chunk);
   void add_to_keys(const Chunk& chunk);
@@ -98,6 +99,8 @@ class DeviceWork {
   DeviceArray<float> sizes_p_, sizes_ds_, errors_, squares_;  // likewise
   DeviceArray<double> delta_;                                 // (chunk_rows)
   DeviceArray<float> delta_sizes_, delta_errors_;             // likewise
+  DeviceArray<double> largest_scores_;                        // likewise
+  DeviceArray<float> score_squares_;                          // likewise
   DeviceArray<float> o_errors_;                               // (chunk_rows, head_dim)
 };
 

@@ -65,6 +65,27 @@ TEST(Oracle, TwoKeysByHand) {
   EXPECT_NEAR(reference.o.twin(0, 0), 10.0, 1e-5);
 }
 
+// A score of 16, of one product or of 256 alike: what fp32 loses in its sum is sizes' factor.
+TEST(Oracle, LongSumsOfLargeScoresMakeSizesLarger) {
+  TestProblem test({.seqlen_q = 2, .seqlen_k = 2, .head_dim = 256, .mask = parse_mask("causal")});
+  test.fill_q([](auto, auto, std::int64_t r, std::int64_t d) {
+    if (r == 1) return 1.0f;
+    return d == 0 ? 16.0f : 0.0f;
+  });
+  test.fill_k([](auto, auto, std::int64_t r, std::int64_t d) {
+    if (r == 1) return 1.0f;
+    return d == 0 ? 16.0f : 0.0f;
+  });
+  test.fill_v([](auto...) { return 3.0f; });
+  const RowReference reference = run(test).at(0);
+  EXPECT_EQ(reference.score_bound(0), 16.0f);
+  EXPECT_EQ(reference.score_bound(1), 16.0f);
+  // head_dim (s^2 + s n + n^2) / 3, n is 16 and 1
+  EXPECT_NEAR(static_cast<double>(reference.o.sizes(0)), 3.0 * 16.0 * 16.0 / 32.0, 1e-4);
+  EXPECT_NEAR(static_cast<double>(reference.o.sizes(1)),
+              3.0 * 16.0 * std::sqrt((256.0 + 16.0 + 1.0) / 3.0) / 32.0, 1e-4);
+}
+
 TEST(Oracle, EqualScoresGiveTheMeanOfWhatIsVisible) {
   TestProblem test({.seqlen_q = 4, .seqlen_k = 4, .head_dim = 1, .mask = parse_mask("causal")});
   test.fill_q([](auto...) { return 0.0f; });

@@ -9,7 +9,7 @@
 namespace attnlab::reference {
 namespace {
 
-// How much one unit of score_bound adds to the errors of a row.
+// How much one unit of score_bound, or of S, adds to the errors of a row.
 constexpr float kScoreShare = 0x1p-5f;
 // Of f16: below the first numbers are subnormal, and rounded by up to half a step of theirs.
 constexpr double kSmallestNormalF16 = 0x1p-14, kHalfStepF16 = 0x1p-25;
@@ -31,6 +31,17 @@ double step_of(Dtype dtype, const void* tensor, std::int64_t elements) {
   return step;
 }
 
+// Of each row the largest element that it sees, none of them negative: 0 if there is none.
+Eigen::VectorXf largest_visible(const Matrix<float>& elements, const Matrix<Fate>& fates) {
+  Eigen::VectorXf largest = Eigen::VectorXf::Zero(elements.rows());
+  for (Eigen::Index i = 0; i < elements.rows(); ++i) {
+    for (Eigen::Index j = 0; j < elements.cols(); ++j) {
+      if (fates(i, j) != Fate::masked) largest(i) = std::max(largest(i), elements(i, j));
+    }
+  }
+  return largest;
+}
+
 }  // namespace
 
 double score_step(const Problem& problem, const void* q, const void* k) {
@@ -42,17 +53,28 @@ Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q,
                              const Matrix<Fate>& fates) {
   const Matrix<float> sizes =
       slice.multiply_k_transposed<float>(q.cwiseAbs(), slice.all_keys(), Factors::absolute);
-  Eigen::VectorXf bounds = Eigen::VectorXf::Zero(sizes.rows());
-  for (Eigen::Index i = 0; i < sizes.rows(); ++i) {
-    for (Eigen::Index j = 0; j < sizes.cols(); ++j) {
-      if (fates(i, j) != Fate::masked) bounds(i) = std::max(bounds(i), sizes(i, j));
-    }
-  }
-  return static_cast<float>(slice.problem().scale()) * bounds;
+  return static_cast<float>(slice.problem().scale()) * largest_visible(sizes, fates);
 }
 
-Eigen::VectorXf score_factors(const Eigen::VectorXf& score_bounds) {
-  return 1.0f + kScoreShare * score_bounds.array();
+Eigen::VectorXf score_factors(const Slice& slice, const Matrix<float>& q,
+                              const Attention& attention, const Eigen::VectorXf& score_bounds) {
+  const Problem& problem = slice.problem();
+  const Matrix<float> squares =
+      slice.multiply_k_transposed<float>(q.cwiseAbs2(), slice.all_keys(), Factors::squares);
+  const Eigen::VectorXf norms =
+      static_cast<float>(problem.scale()) * largest_visible(squares, attention.fates).cwiseSqrt();
+  Eigen::VectorXf factors = Eigen::VectorXf::Ones(norms.size());
+  for (Eigen::Index i = 0; i < norms.size(); ++i) {
+    const float bound = score_bounds(i);
+    if (!(bound > 0.0f)) continue;  // sees nothing, or scores that are 0 exactly
+    const double score = std::abs(attention.lse(i) + std::log(attention.p.row(i).maxCoeff()));
+    // No norm is larger than the sum of sizes; its squares may overflow.
+    const auto norm = static_cast<double>(std::min(norms(i), bound));
+    const double of_one = (score * score + score * norm + norm * norm) / 3.0;
+    const double sum = std::sqrt(static_cast<double>(problem.head_dim) * of_one);
+    factors(i) = std::max(1.0f + kScoreShare * bound, kScoreShare * static_cast<float>(sum));
+  }
+  return factors;
 }
 
 Matrix<float> output_sizes(const Slice& slice, const Attention& attention,

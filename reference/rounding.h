@@ -13,8 +13,9 @@ namespace attnlab::reference {
 // scores is relative to.
 Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
 
-// How much larger the errors of a row are because of large scores: 1 + score_bound / 32.
-Eigen::VectorXf score_factors(const Eigen::VectorXf& score_bounds);
+// How much larger the errors of a row are because of large scores, f of reference/tolerance.h.
+Eigen::VectorXf score_factors(const Slice& slice, const Matrix<float>& q,
+                              const Attention& attention, const Eigen::VectorXf& score_bounds);
 
 // What all scores are multiples of, as far as the first elements of q and k say: 0 if all are 0.
 constexpr std::int64_t kElementsOfStep = 4096;  // that are looked at, at most

@@ -76,6 +76,7 @@ Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factor
   switch (factors) {
     case Factors::as_they_are: break;
     case Factors::absolute: values = values.cwiseAbs(); break;
+    case Factors::squares: values = values.cwiseAbs2(); break;
     case Factors::tf32: values = values.unaryExpr(&round_to_tf32); break;
   }
   return values.template cast<Scalar>();

@@ -22,9 +22,9 @@ using Indices = std::span<const std::int64_t>;
 // not.
 enum class Fate : std::uint8_t { masked, dropped, kept };
 
-// Whether a product takes K and V as they are, their absolute values (a bound of how much rounding
-// can gather), or rounded to TF32. Its other factor is the caller's to prepare.
-enum class Factors : std::uint8_t { as_they_are, absolute, tf32 };
+// Whether a product takes K and V as they are, their absolute values or squares (bounds of how much
+// rounding can gather), or rounded to TF32. Its other factor is the caller's to prepare.
+enum class Factors : std::uint8_t { as_they_are, absolute, squares, tf32 };
 
 class Slice {
  public:

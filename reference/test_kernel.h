@@ -66,7 +66,6 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
   const auto head_dim = static_cast<std::size_t>(problem.head_dim);
   const std::int64_t shared = problem.num_heads_q / problem.num_heads_kv;
   const std::int64_t kv = fault == Fault::kv_head_off ? h % problem.num_heads_kv : h / shared;
-  const float scale_log2 = static_cast<float>(problem.scale() * std::numbers::log2e);
   const float keep_scale =
       fault == Fault::dropout_unscaled ? 1.0f : static_cast<float>(dropout_keep_scale(problem));
   float largest = kMinusInfinite, sum = 0.0f;
@@ -79,7 +78,7 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
       for (std::int64_t d = 0; d < problem.head_dim; ++d) {
         score += test.factor_q(b, h, r, d) * test.factor(test.k, b, kv, c, d);
       }
-      scores.push_back(mask.sees(b, r, c) ? scale_log2 * score : kMinusInfinite);
+      scores.push_back(mask.sees(b, r, c) ? test.scale_log2() * score : kMinusInfinite);
     }
     const float raised = std::max(largest, *std::max_element(scores.begin(), scores.end()));
     if (raised == kMinusInfinite) continue;

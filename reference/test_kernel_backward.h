@@ -90,9 +90,8 @@ class BackwardOfHead {
       dp += test_.factor(test_.dout, b_, h, r, d) * test_.factor(test_.v, b_, head_k, c, d);
       delta += test_.dout.get(b_, h, r, d) * test_.o.get(b_, h, r, d);
     }
-    const float scale_log2 = static_cast<float>(problem_.scale() * std::numbers::log2e);
     const float lse_log2 = std::numbers::log2e_v<float> * test_.lse_at(b_, h, r);
-    const float p = std::exp2(scale_log2 * score - lse_log2);
+    const float p = std::exp2(test_.scale_log2() * score - lse_log2);
     const bool kept = problem_.dropout == 0.0 || element_is_kept(problem_, b_, h, r, c);
     const float z = kept ? static_cast<float>(dropout_keep_scale(problem_)) : 0.0f;
     if (fault_ != Fault::dp_without_dropout) dp *= z;

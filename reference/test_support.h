@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <random>
 #include <utility>
 #include <vector>
@@ -139,12 +140,14 @@ struct TestProblem {
     return problem.layout == Layout::packed ? problem.keys(b) : problem.seqlen_k;
   }
 
-  // q as a factor of scores: before or after it is multiplied with softmax_scale (which scores are
-  // then not).
+  // q as a factor of scores: before or after it is multiplied with softmax_scale.
   float factor_q(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
-    if (!scales_q) return factor(q, b, h, r, d);
-    return factor(static_cast<float>(problem.scale()) * q.get(b, h, r, d)) /
-           static_cast<float>(problem.scale());
+    const float scale = scales_q ? static_cast<float>(problem.scale()) : 1.0f;
+    return factor(scale * q.get(b, h, r, d));
+  }
+  // What scores are multiplied with to be in units of log2.
+  float scale_log2() const {
+    return static_cast<float>((scales_q ? 1.0 : problem.scale()) * std::numbers::log2e);
   }
   // A factor of a product, as the test kernels multiply it.
   float factor(float value) const { return as_operand(operands, value); }

@@ -16,13 +16,27 @@
 // rounded to it; means and norms (Frobenius) are over the n elements of rows whose products of
 // absolute values are not all 0. The terms that do not depend on the twin answer for its luck:
 //
-// A' is the largest element of the products of absolute values, each row of P times 1 + score_bound
-// / 32:   o sum_j P Z |V|;   dq scale sum_j W |K|;   dk scale sum_i W |Q|;   dv sum_i P Z |dO|,
+// A' is the largest element of the products of absolute values, each row of P times its f (below):
+//   o sum_j P Z |V|;   dq scale sum_j W |K|;   dk scale sum_i W |Q|;   dv sum_i P Z |dO|,
 // with W = P (Z sum_d |dO||V| + sum_d |dO||O|) and Z dropout's factor. With one key the twin's
 // error is exactly 0, and in long sums the order decides: without a floor on the norm a correct
 // fp32 kernel failed at 4096 keys in 29 of 30 trials of o, its error up to 16 times the twin's. The
 // factor is there because fp32 loses of large scores what moves P: with queries 30 times N(0, 1),
 // head_dim 256 and 2 or 3 keys a correct kernel failed in 2 of 20 trials of o without it.
+//
+// f = max(1 + score_bound / 32, S / 32), S = sqrt(head_dim (s^2 + |s| n + n^2) / 3), with s the
+// row's largest score and n the largest norm, over visible keys, of what a score sums:
+// softmax_scale (sum_d (q_d k_jd)^2)^1/2. Each of the head_dim additions of a score rounds what is
+// summed so far, by 0.42 u of it (root of the mean square, u = 2^-24). That begins with one
+// product, n at most, and ends with s; where it grows evenly between them its squares add up to S^2
+// (of products in any order to head_dim (s^2 / 3 + n^2 / 6), which is less). So a score is off by
+// 0.42 u S and the difference of two, which P goes by, by 0.6 u S; S / 32 of 2^-18 is 2 u S. For
+// N(0, 1) 1 + score_bound / 32 is the larger, or nearly. S is for one large product, as of an
+// outlier channel: once it is in the sum, all others are rounded to the sum's step. Kernels that
+// sum q_d k_d round the same numbers to the same step as the twin, so they have its errors; one
+// that multiplies q or k with softmax_scale first has others. With a product of 60, head_dim 216, 3
+// keys and one row 27 of 400 verdicts on o of such a kernel failed without S, with it none of
+// 20000.
 //
 // F = 2 e A' / rows, e the storage type's unit roundoff (e A' is at least half a subnormal number),
 // rows the same as for means: P or dS and the result are rounded to the storage type once each, and

@@ -85,6 +85,23 @@ TEST(Tolerance, PassesLargeLogits) {
   }
 }
 
+// A kernel that multiplies q with softmax_scale first rounds other numbers than the twin: a product
+// of 60 comes first, all that follow are rounded to its step, which is another before the scale.
+TEST(Tolerance, PassesScoresWithALargeProductWhateverIsScaled) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    TestProblem test({.seqlen_k = 3, .head_dim = 216});
+    test.fill_normal(seed);
+    for (TestTensor* tensor : {&test.q, &test.k}) {
+      for (std::int64_t r = 0; r < (tensor == &test.q ? 1 : 3); ++r) {
+        tensor->set(0, 0, r, 0, 29.7f);
+      }
+    }
+    test.scales_q = true;
+    run_forward(test, Fault::none);
+    expect_pass(judge(test));
+  }
+}
+
 TEST(Tolerance, PassesOneRowOfOneElement) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
     for (const std::int64_t seqlen_k : {1, 2, 3, 17, 64}) {

@@ -26,7 +26,7 @@ class Worker {
     const Attention attention = attend(slice, chunk.rows);
     const TwinAttention twin = twin_attend(slice, products_, q, attention.fates);
     const Eigen::VectorXf bounds = score_bounds(slice, q, attention.fates);
-    const Eigen::VectorXf factors = score_factors(bounds);
+    const Eigen::VectorXf factors = score_factors(slice, q, attention, bounds);
     if (chunk.reference != nullptr) {
       const auto count = static_cast<Eigen::Index>(chunk.rows.size());
       chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);

@@ -333,8 +333,8 @@ Problem problem_of(Pass pass, Dtype dtype, const char* mask, Layout layout = Lay
 }
 
 // More keys than a block has threads, more columns than a warp has lanes.
-Problem wide_problem() {
-  Problem problem = problem_of(Pass::fwdbwd, Dtype::bf16, "causal");
+Problem wide_problem(Dtype dtype) {
+  Problem problem = problem_of(Pass::fwdbwd, dtype, "causal");
   problem.batch = 1;
   problem.seqlen_q = 5;
   problem.seqlen_k = 300;
@@ -358,11 +358,13 @@ INSTANTIATE_TEST_SUITE_P(
                       problem_of(Pass::fwdbwd, Dtype::f16, "window:-1:3", Layout::bshd, 0.5)},
         ReferenceCase{"fwdbwd_f16_pattern",
                       problem_of(Pass::fwdbwd, Dtype::f16, "blocks:local:1:16x16")},
-        ReferenceCase{"fwdbwd_bf16_wide", wide_problem()},
+        ReferenceCase{"fwdbwd_bf16_wide", wide_problem(Dtype::bf16)},
         ReferenceCase{"fwdbwd_tf32", problem_of(Pass::fwdbwd, Dtype::f32, "causal"),
                       Products::tf32},
         ReferenceCase{"fwdbwd_bf16_integers", problem_of(Pass::fwdbwd, Dtype::bf16, "none"),
-                      Products::storage, InputKind::integers}),
+                      Products::storage, InputKind::integers},
+        ReferenceCase{"fwdbwd_f32_outlier_channel", wide_problem(Dtype::f32), Products::storage,
+                      InputKind::outlier_channel}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
