@@ -22,6 +22,8 @@ constexpr double kRoundingsOfRow = 3.0;
 // subnormal in f16, and terms of f32 that cancel in dP - delta.
 constexpr double kRowRest = 0x1p-25;
 constexpr double kRowRestF16 = 0x1p-14;
+// Of A', below which a reference is what its own rounding left of 0: no slope is.
+constexpr double kNoise = 0x1p-40;
 // Slope that fp32 itself may have.
 constexpr double kScaleFloor = 0x1p-20;
 // What a tensor core may cut off a sum, relative to it, for each 8 products.
@@ -67,9 +69,11 @@ Held hold_slope(const Statistics& rows, const Precision& precision) {
   if (!(rows.sum_of_squares > 0.0)) {
     return {.figure = std::abs(rows.kernel_along), .allowed = kUnderflow};
   }
+  if (rows.value_rows < kNoise * kNoise * rows.size_rows) {
+    return {.figure = 0.0 * rows.kernel_along};  // NaN and infinity do not hold
+  }
   const double row_elements = std::max(1.0, rows.elements / std::max(1.0, rows.rows));
-  const double of_size = rows.sum_of_squares * rows.sum_of_squares / rows.value_rows;
-  const double count = std::max(1.0, std::min({rows.rows, precision.length, of_size}));
+  const double count = std::max(1.0, std::min({rows.rows, precision.length, rows.rows_of_size()}));
   const double e = rounding_error(precision.dtype, precision.products, rows.largest_size) /
                    std::max(rows.largest_size, std::numeric_limits<double>::min());
   const double sizes = std::sqrt(rows.size_rows);

@@ -86,6 +86,29 @@ TEST(Bounds, RowsThatRoundAlikeMayAllBeOff) {
   EXPECT_FALSE(hold_slope(equal_rows(10000, 1.1 * kE, 1.0), precision).holds());
 }
 
+// With one key dS is 0 and dQ is what delta's rounding makes of it, in all rows the same way; the
+// reference is what doubles round.
+TEST(Bounds, WhatIsRoundingInTheReferenceHasNoSlope) {
+  const Precision precision = {.dtype = Dtype::bf16, .length = 1.0};
+  const auto rows_of = [](double value) {
+    Statistics all;
+    for (int i = 0; i < 1000; ++i) {
+      Statistics row;
+      row.kernel_along = 0x1p-9 * value;
+      row.delta.add(0x1p-11);
+      row.sum_of_squares = value * value;
+      row.end_row(1.0, 1.0, 0.0);
+      all.merge(row);
+    }
+    return all;
+  };
+  EXPECT_TRUE(hold_slope(rows_of(0x1p-50), precision).holds());
+  EXPECT_FALSE(hold_slope(rows_of(0x1p-30), precision).holds());
+  Statistics unknown = rows_of(0x1p-50);
+  unknown.kernel_along = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(hold_slope(unknown, precision).holds());
+}
+
 TEST(Bounds, WhatRoundingTheReferenceDoesIsNoBias) {
   const Precision precision = {.dtype = Dtype::bf16, .length = 1e4};
   Statistics rows = equal_rows(10000, 0x1p-10, 0.0);

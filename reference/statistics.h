@@ -43,6 +43,11 @@ struct Statistics {
   // after all elements of the row and before merge().
   void end_row(double size, double row_elements, double alike);
   void merge(const Statistics& other);
+
+  // How many rows are of size, where a few are much larger than all others; all where r is 0.
+  double rows_of_size() const {
+    return value_rows > 0.0 ? sum_of_squares * sum_of_squares / value_rows : rows;
+  }
 };
 
 }  // namespace attnlab::reference

@@ -95,9 +95,12 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   const Statistics& all = compared.all;
   const Held slope = hold_slope(all, precision);
   const double norm = std::sqrt(all.sum_of_squares);
-  const double few_rows = kRoundings * rounding_error(problem.dtype, products, all.largest_size) /
-                              std::max(1.0, all.rows) +
-                          subnormal_error(problem);
+  const double largest_rounding =
+      kRoundings * rounding_error(problem.dtype, products, all.largest_size);
+  const double few_rows = largest_rounding / std::max(1.0, all.rows) + subnormal_error(problem);
+  const double few_large_rows =
+      largest_rounding / std::max(1.0, std::min(all.rows, all.rows_of_size())) +
+      subnormal_error(problem);
   const double floor = kMeanFloor * all.largest_size + few_rows;
   const double elements = std::max(1.0, all.elements);
   const double mean = all.kernel.sum / elements;
@@ -111,7 +114,7 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   verdict.ratio_to_twin = ratio(all.kernel.largest, std::max(all.twin.largest, all.unit), 1.0);
   verdict.rms_to_twin = ratio(all.kernel.norm(), all.twin.norm(), 1.0);
   verdict.bound = max_factor(name) * all.twin.largest + 2.0 * all.unit +
-                  kMaxFloor * all.largest_size + few_rows + kDeltaFactor * all.delta.largest;
+                  kMaxFloor * all.largest_size + few_large_rows + kDeltaFactor * all.delta.largest;
   set_coverage(verdict, problem, output.side, rows);
   if (rows > 0) {
     verdict.row_share = compared.row.held.share();
