@@ -215,6 +215,14 @@ void DeviceReferenceTest::expect_the_rows() {
   }
 }
 
+// What the bound of a tensor's largest error has beside the twin's largest (reference/tolerance.h):
+// nothing of it depends on an order of sums.
+double beside_the_twin(const Verdict& verdict) {
+  if (verdict.tensor == "lse") return verdict.bound;
+  const double factor = verdict.tensor == "o" ? 2.0 : 3.0;
+  return verdict.bound - factor * verdict.max_abs / verdict.ratio_to_twin;
+}
+
 // Errors of outputs that are right but for one rounding, and of the twin, are the same numbers.
 void DeviceReferenceTest::expect_the_weights() {
   make_outputs();
@@ -228,9 +236,17 @@ void DeviceReferenceTest::expect_the_weights() {
     EXPECT_EQ(got[i].coverage, 1.0);
     EXPECT_NEAR(got[i].max_abs, want[i].max_abs, 1e-9 + 1e-3 * want[i].max_abs);
     EXPECT_NEAR(got[i].rel_fro, want[i].rel_fro, 1e-11 + 1e-3 * want[i].rel_fro);
-    // The twins' sums have other orders, so their errors are alike, not the same.
+    // The twins' sums have other orders, so their errors are alike, not the same. In f32 they are
+    // nothing but that, and of large scores in five rows the largest is luck.
     const bool is_rounded = problem_.dtype != Dtype::f32;
-    EXPECT_NEAR(got[i].bound, want[i].bound, (is_rounded ? 0.05 : 0.25) * want[i].bound);
+    const double alike = is_rounded                                      ? 0.05
+                         : GetParam().kind == InputKind::outlier_channel ? 1.0
+                                                                         : 0.25;
+    EXPECT_NEAR(got[i].bound, want[i].bound, alike * want[i].bound);
+    if (!is_rounded) {
+      const double rest = beside_the_twin(want[i]);
+      EXPECT_NEAR(beside_the_twin(got[i]), rest, 1e-3 * rest);
+    }
     if (want[i].rms_to_twin && is_rounded) {
       EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.05 * *want[i].rms_to_twin);
       EXPECT_NEAR(*got[i].row_share, *want[i].row_share, 0.05 * *want[i].row_share);
