@@ -1,4 +1,5 @@
-// What a point costs on paper: bytes, FLOPs and the bytes that no kernel can avoid.
+// These functions count what a point costs on paper: bytes, FLOPs, and the bytes that no kernel can
+// avoid.
 #pragma once
 
 #include <cstdint>

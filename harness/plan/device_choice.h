@@ -12,7 +12,7 @@ namespace attnlab {
 
 // The first device that fits the choice; one without a name where the machine has none.
 Device choose_device(BackendChoice choice, const std::vector<Device>& devices);
-// The same of this machine's devices. No GPU's driver is started where the choice is the CPU.
+// Chooses among this machine's devices. A choice of the CPU starts no GPU's driver.
 Device choose_device(BackendChoice choice);
 
 // Sets what was given of the CPU: threads, and instruction set ("": not given). Throws UsageError

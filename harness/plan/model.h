@@ -1,5 +1,6 @@
-// What a problem costs on paper, beside the FLOPs and bytes of accounting.h: compulsory bytes by
-// operand, the tiles of the papers, materialized scores, the papers' formulas, prefill and decode.
+// These functions count what else a problem costs on paper, beside the FLOPs and bytes of
+// accounting.h: compulsory bytes by operand, the tiles of the papers, materialized scores, the
+// papers' formulas, prefill and decode.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What a competitor's operation is: what a peer computes, and what a launch ran beyond the kernels
-// that the operation needs: copies, casts and fills that a library adds to bring tensors into a
-// layout or type of its own, and that were timed.
+// These functions say what a competitor's operation is: what a peer computes, and what a launch ran
+// beyond the kernels that the operation needs. A library adds copies, casts and fills to bring
+// tensors into a layout or type of its own, and they were timed.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -20,7 +20,7 @@ struct Block {
   bool marked = false;       // at another clock than most: judge_blocks()
 };
 
-// Of the samples of one competitor.
+// This is what the device said while one competitor was sampled.
 struct BlockTelemetry {
   std::vector<Block> blocks;
   // Of the blocks' clocks; empty: the device said none.

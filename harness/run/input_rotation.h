@@ -23,8 +23,8 @@ class InputRotation {
   // How many sets there are.
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
-  // What the launches of a competitor get, in turns: its tensors, with inputs in its layout; for a
-  // backward also copies of what its forward left. The outputs are the same in all.
+  // Returns what the launches of a competitor get, in turns: its tensors, with inputs in its
+  // layout; for a backward also copies of what its forward left. All have the same outputs.
   std::vector<Tensors> sets_of(const CompetitorRun& run);
 
  private:

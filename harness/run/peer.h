@@ -31,26 +31,27 @@
 
 namespace attnlab {
 
-// The inputs of a case for all peers; gone with the object. They lie in a file, or in memory of a
-// device that peers open and copy from: through files a point of 16384 tokens took a second more.
+// This holds the inputs of a case for all peers. They lie in a file, or in memory of a device that
+// peers open and copy from, which saves a copy through the host (results/nvidia-h100/README.md has
+// what that costs).
 class PeerInputs {
  public:
-  // `host` lie in memory of this process; its outputs are not looked at.
+  // `host` lie in memory of this process; outputs among them are ignored.
   PeerInputs(const Problem& problem, const Tensors& host);
-  // `tensors` are the same in memory of `runtime`, which is offered to peers where it can be. All
-  // outlive the object.
+  // `tensors` are the same in memory of `runtime`, which peers are offered where it can be shared.
+  // All outlive the object.
   PeerInputs(const Problem& problem, const Tensors& host, const Tensors& tensors, Runtime& runtime);
 
   const Problem& problem() const { return problem_; }
-  // What the problem is; also the tensors, where they are not shared.
+  // This file says what the problem is, and holds the tensors where they are not shared.
   std::filesystem::path file() const { return folder_.path() / "inputs.safetensors"; }
   std::filesystem::path output_file() const { return folder_.path() / "outputs.safetensors"; }
 
-  // Of the memory that peers open; null: they take files.
+  // Returns the runtime whose memory peers open; null: they take files.
   Runtime* shared_runtime() const { return runtime_; }
-  // Where the tensors lie there, as share_tensors() says it.
+  // Says where the tensors lie there, as share_tensors() does.
   const nlohmann::json& shared() const { return shared_; }
-  // Writes the tensors to the file too: a peer cannot open the memory.
+  // Writes the tensors to the file too, because a peer cannot open the memory.
   void stop_sharing();
 
  private:
@@ -63,20 +64,23 @@ class PeerInputs {
   nlohmann::json shared_;
 };
 
-// {"q": {"dtype": "BF16", "shape": [...], "handle": "c0ff...", "offset": 0}, ...}, for a peer to
-// open; null where one of them cannot be shared. The bytes of `tensors` are memory of `runtime`.
+// Returns {"q": {"dtype": "BF16", "shape": [...], "handle": "c0ff...", "offset": 0}, ...} for a
+// peer to open; null where one of them cannot be shared. The bytes of `tensors` are memory of
+// `runtime`.
 nlohmann::json share_tensors(const TensorViews& tensors, Runtime& runtime);
 
-// What a pass writes, in the problem's layout and dtype: o of fwd; dq, dk, dv of bwd; all four of
-// fwdbwd. There is no lse.
+// This holds what a pass writes, in the problem's layout and dtype: o of fwd; dq, dk, dv of bwd;
+// all four of fwdbwd. A peer gives no lse.
 class PeerOutputs {
  public:
-  // Those in a file. Throws PeerError where it lacks one or has it in another shape or dtype.
+  // Reads them from a file. Throws PeerError where it lacks one or has it in another shape or
+  // dtype.
   PeerOutputs(const Problem& problem, const std::filesystem::path& file);
-  // Memory of `runtime` for them, full of NaN until a peer has written. Throws std::bad_alloc.
+  // Takes memory of `runtime` for them and fills it with NaN, which a peer must overwrite. Throws
+  // std::bad_alloc.
   PeerOutputs(const Problem& problem, Runtime& runtime);
 
-  // Whose memory they are.
+  // Returns the runtime whose memory holds them.
   Runtime& runtime() const { return *runtime_; }
   TensorViews views() const { return view_tensors(problem_, tensors_); }
 
@@ -134,7 +138,7 @@ class TorchPeer {
   std::string version();
 
  private:
-  // The same once.
+  // Prepares, and does not fall back to files.
   PeerOutputs try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings);
   // `request` with the handle of what is prepared.
   nlohmann::json addressed(nlohmann::json request) const;

@@ -31,7 +31,8 @@ const Registry& builtin_registry();
 
 // The devices that this machine has, best first; the CPU is always there (kernels/devices.cpp).
 std::vector<Device> available_devices();
-// Those of one backend. To ask for the CPU's alone starts no driver, which can take seconds.
+// Returns those of one backend. To ask for the CPU's alone starts no driver, which takes seconds on
+// a busy machine.
 std::vector<Device> available_devices(Backend backend);
 
 // Why this machine has no device of the backend, and what to do about it; empty if it has one.
