@@ -7,9 +7,10 @@
 #       usually lacks: Highway, valijson and Boost.Context
 #   scripts/test_on_gpu.sh COMMIT [FOLDER [--mutants]]
 #       on the GPU machine, in a copy of the tree with .packages: unpacks them there, builds, runs
-#       the whole suite side by side, then what says how fast something is. COMMIT (12 digits or
-#       more) names what is tested, since history does not travel with a copy; logs go to FOLDER
-#       (default: build). With --mutants also the table of wrong kernels: minutes more
+#       the whole suite but the tables of wrong kernels, which say nothing of a machine, then what
+#       says how fast something is. COMMIT (12 digits or more) names what is tested, since history
+#       does not travel with a copy; logs go to FOLDER (default: build). With --mutants also the
+#       tables, those of a GPU among them: minutes more
 #
 # JOBS=N limits compile jobs and tests side by side (default: all cores).
 #
@@ -63,13 +64,20 @@ device=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
+# The GPU's tests are few and wait for one another: the others leave them the processor.
 step "tests side by side"
-tests shared --label-exclude 'gpu-(speed|mutants)' --parallel "$JOBS"
+(
+  renice -n 19 $BASHPID >/dev/null
+  tests processor --label-exclude 'gpu|mutants' --parallel "$JOBS"
+  exit $failed
+) &
+tests gpu --label-regex 'gpu(-alone)?$' --parallel "$JOBS"
+wait $! || failed=1
 step "tests of speed, one by one"
 tests speed --label-regex gpu-speed
 if [[ ${3:-} == --mutants ]]; then
-  step "wrong kernels on the GPU"
-  tests mutants --label-regex gpu-mutants
+  step "wrong kernels"
+  tests mutants --label-regex mutants --parallel "$JOBS"
 fi
 step "commit $ATTNLAB_COMMIT on $device: $( ((failed)) && echo "tests fail" || echo "all pass")"
 exit $failed
