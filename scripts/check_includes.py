@@ -42,7 +42,7 @@ SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the 
 
 
 # The harness's rooms, from below.
-ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "session", "verify", "cli")
+ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "gate", "session", "verify", "cli")
 
 
 class Package(NamedTuple):

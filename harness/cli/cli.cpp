@@ -37,6 +37,7 @@ constexpr const char* kFooter =
     "  attnlab compile --arch sm_80,sm_90a\n"
     "  attnlab peak\n"
     "  attnlab table results/*.jsonl --rows seqlen,mask --cols kernel --value time_ms\n"
+    "  attnlab compare before.jsonl after.jsonl\n"
     "\n"
     "Text is as wide as the terminal: $COLUMNS, else what it says. A table that is wider comes in\n"
     "parts, one below the other, each with the columns that tell its rows apart, or with numbers\n"
@@ -44,7 +45,7 @@ constexpr const char* kFooter =
     "and a table that was asked for as many as it needs.\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run, a\n"
-    "measurement is invalid or output was lost.";
+    "measurement is invalid or output was lost; of compare also 4 worse, 5 ambiguous.";
 
 std::string version_text() {
   const BuildInfo& build = build_info();
@@ -163,13 +164,18 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {
-      add_compile_verb(app),       add_completion_verb(app),
-      add_doctor_verb(app),        add_list_verb(app),
-      add_man_verb(app),           add_model_verb(app),
-      add_peak_verb(app),          add_run_verb(app, join_command_line(argc, argv)),
-      add_table_verb(app),         add_verify_verb(app),
-      add_compile_worker_verb(app)};
+  const std::vector<Verb> verbs = {add_compare_verb(app),
+                                   add_compile_verb(app),
+                                   add_completion_verb(app),
+                                   add_doctor_verb(app),
+                                   add_list_verb(app),
+                                   add_man_verb(app),
+                                   add_model_verb(app),
+                                   add_peak_verb(app),
+                                   add_run_verb(app, join_command_line(argc, argv)),
+                                   add_table_verb(app),
+                                   add_verify_verb(app),
+                                   add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
     refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");

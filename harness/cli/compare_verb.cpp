@@ -1,0 +1,138 @@
+// attnlab compare: what changed between two sets of records.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/errors.h"
+#include "harness/base/output.h"
+#include "harness/base/text_table.h"
+#include "harness/cli/flag_values.h"
+#include "harness/cli/verbs.h"
+#include "harness/gate/comparison.h"
+#include "harness/gate/comparison_report.h"
+#include "harness/record/record_file.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kFooter =
+    "Points are paired by problem, kernel, config, inputs, seed, cache and regime. A point is\n"
+    "slower only if all of this holds: Mann and Whitney's test of its samples, with Holm's\n"
+    "adjustment over all points, is below 0.05; the bootstrap interval of the ratio of the "
+    "medians\n"
+    "lies above 1; the change is larger than --threshold; and where both sides have a clock, "
+    "cycles\n"
+    "say the same. It is the same (or faster) where that interval ends below the threshold, and\n"
+    "else ambiguous, as are times of a clock that did not settle and of outputs of which a sample\n"
+    "was verified.\n"
+    "\n"
+    "Beside times: relative errors and bytes, by 1 %; peak memory, registers, spills and shared\n"
+    "memory, exactly. More of them is worse; --fail-on chooses what counts. Bytes that dram moved\n"
+    "vary between equal runs and are not compared.\n"
+    "\n"
+    "Another device, driver or protocol is an error: --across compares the two all the same, "
+    "shows\n"
+    "what differs, and never ends with 0 or 4.\n"
+    "\n"
+    "Examples:\n"
+    "  attnlab compare before.jsonl after.jsonl\n"
+    "  attnlab compare results/nvidia-h100 new/ --fail-on errors,bytes,memory,spills\n"
+    "  attnlab compare before.jsonl after.jsonl --threshold 2 --format markdown\n"
+    "\n"
+    "Exit codes:\n"
+    "  0  same or faster, everything was measured\n"
+    "  1  a point of NEW fails its verification\n"
+    "  2  bad flags or files\n"
+    "  3  a point of NEW was not measured, or none has a partner\n"
+    "  4  a point is slower, or another value is worse\n"
+    "  5  ambiguous: what cannot be told, points that are missing or there twice, --across";
+
+struct CompareFlags {
+  std::string base, now;
+  double threshold_percent = 0.0;
+  std::string fail_on;
+  bool across = false;
+  std::string format = "table";
+};
+
+// The records of a file, or of all of a folder's, in the order of their names.
+std::vector<nlohmann::ordered_json> read_side(const std::filesystem::path& place,
+                                              std::vector<std::string>& warnings) {
+  std::vector<std::filesystem::path> files = {place};
+  if (std::filesystem::is_directory(place)) {
+    files.clear();
+    for (const auto& entry : std::filesystem::directory_iterator(place)) {
+      if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+  }
+  std::vector<nlohmann::ordered_json> records;
+  for (const auto& file : files) {
+    for (auto& record : read_records(file, warnings)) records.push_back(std::move(record));
+  }
+  if (records.empty()) throw UsageError(fmt::format("{}: holds no records", place.string()));
+  return records;
+}
+
+int run(const CompareFlags& flags, bool has_threshold) {
+  CompareOptions options;
+  if (has_threshold) {
+    if (!(flags.threshold_percent > 0.0 && flags.threshold_percent < 100.0)) {
+      throw UsageError("--threshold: is a number of percent above 0 and below 100");
+    }
+    options.threshold = flags.threshold_percent / 100.0;
+  }
+  options.across = flags.across;
+  if (!flags.fail_on.empty()) {
+    options.fail_on = parse_judged(split_list(flags.fail_on, "--fail-on"), "--fail-on");
+  }
+  const TableFormat format = parse_format(flags.format, "--format");
+  std::vector<std::string> warnings;
+  const auto base = read_side(flags.base, warnings), now = read_side(flags.now, warnings);
+  for (const std::string& warning : warnings) print_to(stderr, "attnlab compare: {}\n", warning);
+  try {
+    const Comparison comparison = compare(base, now, options);
+    print_to(stdout, "{}", render_comparison(comparison, options, format));
+    return exit_code(comparison, options);
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(
+        fmt::format("a record lacks a field or has it in another form: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+Verb add_compare_verb(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("compare", "Show what changed between two record files");
+  command->footer(kFooter);
+  const auto flags = std::make_shared<CompareFlags>();
+  command->add_option("base", flags->base, "A record file, or a folder of them")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("new", flags->now, "The same points, measured later")
+      ->required()
+      ->type_name("FILE");
+  CLI::Option* const threshold =
+      command
+          ->add_option("--threshold", flags->threshold_percent,
+                       "A smaller change of time is none (1 within a run, 5 between runs)")
+          ->type_name("PERCENT")
+          ->group("Judgement");
+  add_list(*command, "--fail-on", flags->fail_on,
+           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
+           "(all)")
+      ->type_name("WHAT,...")
+      ->group("Judgement");
+  command->add_flag("--across", flags->across, "Also other devices, drivers and protocols")
+      ->group("Judgement");
+  command->add_option("--format", flags->format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Output");
+  return {command, [flags, threshold] { return run(*flags, threshold->count() > 0); }};
+}
+
+}  // namespace attnlab
