@@ -48,6 +48,62 @@ __device__ void softmax_step(float scale, device::RowStates<kRows>& states,
   });
 }
 
+// O / sum, once the four lanes of a row have added up its sum.
+template <i32 kRows, i32 kColumns>
+__device__ void finish_rows(float keep_scale, device::RowStates<kRows>& states,
+                            device::Accumulator<kRows, kColumns>& rO) {
+  device::for_own_rows<kRows>([&](i32 r, i32 half) {
+    OnlineSoftmax& state = states.at[r][half];
+    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
+    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
+    device::take_in_output(state, rO.at[r][0][2 * half]);
+    rO.scale_row(r, half, device::final_scale(state) * keep_scale);
+  });
+}
+
+// Stores lse of the warp's rows, and what lse does not hold. Returns whether a row is lost: its
+// scores are too large for fp32 products.
+template <i32 kRows>
+__device__ bool store_statistics(const ForwardBlock& block, i32 warp_row,
+                                 const device::RowStates<kRows>& states, float* gLse,
+                                 OnlineSoftmax* gSaved) {
+  bool lost = false;
+  device::for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
+    if (warp_row + row >= block.rows.size()) return;
+    const i64 place = block.lse_offset + warp_row + row;
+    const float row_lse = device::lse_or_mark(state);
+    lost |= is_lost(state);
+    gLse[place] = row_lse;
+    if (gSaved != nullptr && !lse_holds(row_lse)) gSaved[place] = state;
+  });
+  return lost;
+}
+
+// All fragments of the warp's rows.
+template <class Tile, i32 kRows, i32 kColumns>
+__device__ void load_fragments(const Tile& q, device::FragmentA (&rQ)[kRows][kColumns]) {
+#pragma unroll
+  for (i32 r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (i32 k = 0; k < kColumns; ++k) rQ[r][k] = device::fragment_a(q, 16 * r, 16 * k);
+  }
+}
+
+// S = Q K^T, with Q from registers or shared memory.
+template <class T, bool kKeepsQ, i32 kColumns, class TileQ, class FragmentsQ, class TileK,
+          i32 kRows, i32 kKeys>
+__device__ void multiply_qk(const TileQ& q, const FragmentsQ& rQ, const TileK& keys,
+                            device::Accumulator<kRows, kKeys>& rS) {
+  rS.clear();
+  device::multiply_add<T, kColumns>(
+      rS,
+      [&](i32 r, i32 k) {
+        if constexpr (kKeepsQ) return rQ[r][k];
+        return device::fragment_a(q, 16 * r, 16 * k);
+      },
+      [&](i32 k, i32 c) { return device::fragment_b(keys, 16 * k, 16 * c); });
+}
+
 // What block `index` of the grid has to do.
 __device__ inline ForwardBlock forward_block(const Params& params, const WorkGrid& grid,
                                              const ForwardConfig& config, const TileEntry* entries,
@@ -69,6 +125,8 @@ __device__ inline ForwardBlock forward_block(const Params& params, const WorkGri
           .key_offset = shape.k.offset(item.batch, shape.kv_head(item.head), entry.first_key)};
 }
 
+// It is long because the loop over tiles of keys stays in it, with the loads: dropout's loop and
+// the rows that are lost, as functions of their own, give ptxas another order of instructions.
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const ForwardArguments<T>& arguments) {
   const Params& params = arguments.params;
@@ -144,24 +202,11 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     }
 
     if constexpr (kConfig.keeps_q) {
-      if (block == sBlock.tiles.begin) {
-#pragma unroll
-        for (i32 r = 0; r < kRows; ++r) {
-#pragma unroll
-          for (i32 k = 0; k < kColumns; ++k) rQ[r][k] = fragment_a(q, 16 * r, 16 * k);
-        }
-      }
+      if (block == sBlock.tiles.begin) load_fragments(q, rQ);
     }
     const TileBTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
     Accumulator<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
-    rS.clear();
-    multiply_add<T, kColumns>(  // S = Q K^T
-        rS,
-        [&](i32 r, i32 k) {
-          if constexpr (kConfig.keeps_q) return rQ[r][k];
-          return fragment_a(q, 16 * r, 16 * k);
-        },
-        [&](i32 k, i32 c) { return fragment_b(keys, 16 * k, 16 * c); });
+    multiply_qk<T, kConfig.keeps_q, kColumns>(q, rQ, keys, rS);
     if constexpr (kConfig.stages == 1) {
       ptx::cp_async_wait_group<0>();
       __syncthreads();  // V is there for all, and all are done with K
@@ -187,23 +232,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   }
 
   // O / sum, and lse.
-  for_own_rows<kRows>([&](i32 r, i32 half) {
-    OnlineSoftmax& state = states.at[r][half];
-    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 2);
-    state.sum += __shfl_xor_sync(0xFFFFFFFFu, state.sum, 1);
-    take_in_output(state, rO.at[r][0][2 * half]);
-    const float scale = device::final_scale(state) * params.dropout.keep_scale;
-    rO.scale_row(r, half, scale);
-  });
-  bool lost = false;
-  for_rows(states.at, [&](i32 row, const OnlineSoftmax& state) {
-    if (warp_row + row >= sBlock.rows.size()) return;
-    const i64 place = sBlock.lse_offset + warp_row + row;
-    const float row_lse = lse_or_mark(state);
-    lost |= is_lost(state);
-    gLse[place] = row_lse;
-    if (gSaved != nullptr && !lse_holds(row_lse)) gSaved[place] = state;
-  });
+  finish_rows(params.dropout.keep_scale, states, rO);
+  const bool lost = store_statistics(sBlock, warp_row, states, gLse, gSaved);
   // By way of the warp's own rows of Q, which nobody else reads.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // rows that see no key have not waited yet for Q, which all threads load
