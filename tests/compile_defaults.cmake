@@ -1,5 +1,7 @@
 # attnlab compile for the default configs into a fresh folder, twice: the second time it compiles
-# nothing. -DATTNLAB=the program -DFOLDER=an empty folder of the test's own
+# nothing. Then attnlab gate --static on the same units, against the committed baseline, and against
+# two that are wrong. -DATTNLAB=the program -DFOLDER=an empty folder of the test's own
+# -DBASELINES=the folder of baselines
 file(REMOVE_RECURSE ${FOLDER})
 function(compile)
   execute_process(
@@ -19,4 +21,34 @@ function(compile)
 endfunction()
 compile("units?, [1-9][0-9]* kernels?: [1-9]")
 compile(": 0 compiled ")
+
+# gate(CODE TEXT [ARGUMENTS...])
+function(gate wanted text)
+  execute_process(
+    COMMAND ${ATTNLAB} gate --static --cache-dir ${FOLDER} --no-progress ${ARGN}
+    RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  message("${out}${err}")
+  if(NOT code EQUAL wanted OR NOT "${out}${err}" MATCHES "${text}")
+    message(FATAL_ERROR "attnlab gate ${ARGN} ended with code ${code}, not ${wanted}: ${text}")
+  endif()
+endfunction()
+file(GLOB baselines ${BASELINES}/*.json)
+list(GET baselines 0 baseline)
+file(READ ${baseline} facts)
+string(REGEX MATCH "NVRTC [0-9.]+" compiler "${facts}")
+execute_process(COMMAND ${ATTNLAB} compile --cache-dir ${FOLDER} --arch sm_90a --kernel minimal
+  --no-progress OUTPUT_VARIABLE compiled)
+if(compiled MATCHES "${compiler}")
+  gate(0 "nothing differs")
+  string(REPLACE "\"spill_bytes\": 0" "\"spill_bytes\": 8" spilling "${facts}")
+  file(WRITE ${FOLDER}/spilling.json "${spilling}")
+  gate(4 "spill_bytes +8 +0" --baseline ${FOLDER}/spilling.json)
+  string(REPLACE "${compiler}" "NVRTC 1.0" foreign "${facts}")
+  file(WRITE ${FOLDER}/foreign.json "${foreign}")
+  gate(3 "is of NVRTC 1.0" --baseline ${FOLDER}/foreign.json)
+else()
+  message("there is no baseline of this NVRTC")
+  gate(3 "there is no baseline of NVRTC")
+endif()
+gate(3 "there is no baseline of NVRTC" --baseline ${FOLDER}/none.json)
 file(REMOVE_RECURSE ${FOLDER})

@@ -96,6 +96,25 @@ TEST(Compare, WhatCannotBeToldIsAmbiguous) {
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
 }
 
+// Two modes, whose shares differ by one sample: ranks say slower, the median may be of either mode.
+TEST(Compare, TheIntervalMustLieAboveOne) {
+  std::vector<double> before, after;
+  for (int i = 0; i < 15; ++i) {
+    before.push_back((i < 8 ? 1.0 : 1.3) + 1e-4 * i);
+    after.push_back((i < 7 ? 1.05 : 1.35) + 1e-4 * i);
+  }
+  RecordJson base = timed(64, 1.0), now = base;
+  base["time"]["samples_s"] = before;
+  base["time"]["median_s"] = median(before);
+  now["time"]["samples_s"] = after;
+  now["time"]["median_s"] = median(after);
+  const TimeChange change = compare({base}, {now}, {}).points.at(0).time.value();
+  EXPECT_LE(change.p, 0.05);
+  EXPECT_GT(change.ratio, 1.3);
+  EXPECT_LE(change.ratio95.low, 1.0);
+  EXPECT_EQ(change.verdict, TimeVerdict::ambiguous);
+}
+
 TEST(Compare, CyclesMustAgree) {
   RecordJson base = timed(64, 1e-3), now = timed(64, 1.2e-3);
   base["time"]["telemetry"] = {{"cycles", 1000.0}};
