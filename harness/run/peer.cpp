@@ -64,14 +64,16 @@ struct Fetched {
   PeerOutputs outputs;
 };
 
-// A call that hands over outputs: in memory of the device where the inputs are shared, else in a
-// file.
+// A call that hands over outputs: in memory of the device where the inputs are shared and that can
+// be shared as well, else in a file.
 Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& inputs) {
   if (Runtime* const runtime = inputs.shared_runtime(); runtime != nullptr) {
     PeerOutputs outputs(inputs.problem(), *runtime);
-    request["outputs"] = share_tensors(outputs.views(), *runtime);
-    nlohmann::json answer = process.call(std::move(request));
-    return {std::move(answer), std::move(outputs)};
+    if (nlohmann::json shared = share_tensors(outputs.views(), *runtime); !shared.is_null()) {
+      request["outputs"] = std::move(shared);
+      nlohmann::json answer = process.call(std::move(request));
+      return {std::move(answer), std::move(outputs)};
+    }
   }
   request["output"] = inputs.output_file().string();
   nlohmann::json answer = process.call(std::move(request));

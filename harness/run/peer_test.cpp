@@ -126,7 +126,10 @@ class FileMemory final : public fake::SeparateMemory {
  public:
   explicit FileMemory(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
+  int shares = -1;  // that are left before one is refused; negative: all
+
   std::optional<SharedMemory> share(const void* data) override {
+    if (shares-- == 0) return std::nullopt;
     const char* const address = on_device(static_cast<const char*>(data), 1);
     const auto buffer = std::prev(names_.upper_bound(address));
     std::string digits;
@@ -224,6 +227,18 @@ TEST_F(PeerWithMemory, WhereItCannotBeOpenedFilesServe) {
   EXPECT_TRUE(outputs.runtime().is_host());
   EXPECT_TRUE(same(outputs.attach({}).dk, k_));
   EXPECT_TRUE(same(peer.outputs().attach({}).o, q_));
+}
+
+TEST_F(PeerWithMemory, OutputsThatCannotBeSharedComeInAFile) {
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, device_);
+  ASSERT_EQ(inputs.shared_runtime(), &device_);
+  device_.shares = 2;  // the third of the four outputs is refused
+  TorchPeer peer(process, "torch:flash", kCuda);
+  const PeerOutputs outputs = peer.prepare(inputs);
+  EXPECT_TRUE(outputs.runtime().is_host());
+  EXPECT_TRUE(same(outputs.attach({}).dk, k_));
+  EXPECT_EQ(&peer.outputs().runtime(), &device_) << "all are shared again";
 }
 
 TEST_F(PeerWithMemory, MemoryThatCannotBeSharedIsNotOffered) {
