@@ -39,6 +39,8 @@ struct Lane {
       : work(own),
         inputs(arena, own.problem, own.input_kind, own.seed, context.device->threads,
                own.input.get()) {}
+  Lane(const Case& own, const RunContext& context, Arena& arena, const Lane& other)
+      : work(own), inputs(arena, own.problem, other.inputs, context.device->threads) {}
 
   const Case& work;
   Inputs inputs;
@@ -100,7 +102,10 @@ class GroupRun {
       const bool is_run = std::ranges::any_of(running(), [&](const CompetitorRun* run) {
         return run->problem().layout == work.problem.layout;
       });
-      if (is_run) lanes_.push_back(std::make_unique<Lane>(work, context_, *arena_));
+      if (!is_run) continue;
+      lanes_.push_back(lanes_.empty()
+                           ? std::make_unique<Lane>(work, context_, *arena_)
+                           : std::make_unique<Lane>(work, context_, *arena_, *lanes_.front()));
     }
     steps_.begin("oracle", &Spending::references);
     const Case& first = lanes_.front()->work;

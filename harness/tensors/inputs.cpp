@@ -176,6 +176,44 @@ std::vector<std::int32_t> running_sum(const std::vector<std::int64_t>& lengths) 
   return sums;
 }
 
+// Calls share(i) for each of so many shares, side by side.
+void in_shares(int threads, const std::function<void(std::int64_t)>& share) {
+  std::vector<std::jthread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(share, i);
+  share(0);
+}
+
+// Brings rows to where another layout has them; the problems differ in it alone.
+void copy_rows(InputTensor tensor, const Problem& from, const void* source, const Problem& to,
+               int threads, void* data) {
+  const Extent there = extent(tensor, from), here = extent(tensor, to);
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(to.dtype));
+  const auto row_bytes = static_cast<std::size_t>(to.head_dim * element_bytes);
+  in_shares(threads, [&](std::int64_t share) {
+    for (std::int64_t b = 0; b < to.batch; ++b) {
+      const std::int64_t rows = here.rows[static_cast<std::size_t>(b)];
+      for (std::int64_t h = 0; h < here.heads; ++h) {
+        for (std::int64_t r = rows * share / threads; r < rows * (share + 1) / threads; ++r) {
+          std::memcpy(
+              static_cast<std::byte*>(data) + here.strides.offset(b, h, r) * element_bytes,
+              static_cast<const std::byte*>(source) + there.strides.offset(b, h, r) * element_bytes,
+              row_bytes);
+        }
+      }
+    }
+  });
+}
+
+std::span<const std::byte> given_of(const QkvTensors& file, InputTensor tensor) {
+  switch (tensor) {
+    case InputTensor::q: return file.q;
+    case InputTensor::k: return file.k;
+    case InputTensor::v: return file.v;
+    case InputTensor::dout: return file.dout;
+  }
+  return {};
+}
+
 }  // namespace
 
 void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
@@ -200,39 +238,46 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
       }
     }
   };
-  std::vector<std::jthread> workers;
-  for (int share = 1; share < threads; ++share) workers.emplace_back(fill_share, share);
-  fill_share(0);
+  in_shares(threads, fill_share);
 }
 
 Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed,
                int threads, const QkvTensors* file)
+    : Inputs(arena, problem, [&](InputTensor tensor, const void* Tensors::*, void* data) {
+        const std::span<const std::byte> given =
+            file == nullptr ? std::span<const std::byte>() : given_of(*file, tensor);
+        if (given.empty()) {
+          fill_input(tensor, problem, kind, seed, threads, data);
+        } else {
+          std::memcpy(data, given.data(), given.size());
+        }
+      }) {}
+
+Inputs::Inputs(Arena& arena, const Problem& problem, const Inputs& other, int threads)
+    : Inputs(arena, problem, [&](InputTensor tensor, const void* Tensors::*member, void* data) {
+        copy_rows(tensor, other.problem(), other.host().*member, problem, threads, data);
+      }) {}
+
+Inputs::Inputs(Arena& arena, const Problem& problem, const Fill& fill)
     : problem_(problem), runtime_(arena.runtime()) {
   const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.dtype));
-  using Given = std::span<const std::byte>;
   // Allocates a buffer, has it filled where this process can write, and brings it to the device.
   const auto make = [&]<class T>(const char* name, std::uint64_t bytes, const T*& on_device,
-                                 const T*& here, const std::function<void(void*)>& fill) {
+                                 const T*& here, const std::function<void(void*)>& write) {
     void* const data = buffers_.allocate(arena, name, "", bytes);
     void* const readable =
         runtime_.is_host()
             ? data
             : copies_.emplace_back(std::make_unique_for_overwrite<std::byte[]>(bytes)).get();
-    fill(readable);
+    write(readable);
     if (readable != data) runtime_.write(data, readable, bytes);
     on_device = static_cast<const T*>(data);
     here = static_cast<const T*>(readable);
   };
-  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements, Given given,
+  const auto tensor = [&](const char* name, InputTensor which, std::int64_t elements,
                           const void* Tensors::*member) {
     make(name, static_cast<std::uint64_t>(elements) * element_bytes, tensors_.*member,
-         host_.*member, [&](void* data) {
-           if (given.empty()) {
-             fill_input(which, problem, kind, seed, threads, data);
-           } else {
-             std::memcpy(data, given.data(), given.size());
-           }
-         });
+         host_.*member, [&](void* data) { fill(which, member, data); });
   };
   const auto list = [&]<class T>(const char* name, const std::vector<T>& values,
                                  const T* Tensors::*member) {
@@ -242,11 +287,11 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
   };
   const std::int64_t like_q = problem.elements_q();
   const std::int64_t like_k = problem.elements_k();
-  tensor("q", InputTensor::q, like_q, file ? file->q : Given(), &Tensors::q);
-  tensor("k", InputTensor::k, like_k, file ? file->k : Given(), &Tensors::k);
-  tensor("v", InputTensor::v, like_k, file ? file->v : Given(), &Tensors::v);
+  tensor("q", InputTensor::q, like_q, &Tensors::q);
+  tensor("k", InputTensor::k, like_k, &Tensors::k);
+  tensor("v", InputTensor::v, like_k, &Tensors::v);
   if (problem.pass != Pass::fwd) {
-    tensor("dO", InputTensor::dout, like_q, file ? file->dout : Given(), &Tensors::dout);
+    tensor("dO", InputTensor::dout, like_q, &Tensors::dout);
   }
   const Lengths& lengths = problem.lengths;
   if (lengths.kind == LengthsKind::padding) {

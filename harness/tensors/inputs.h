@@ -39,6 +39,8 @@ class Inputs {
  public:
   Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,
          const QkvTensors* file = nullptr);
+  // The values of `other`, whose problem differs in layout alone: copying is faster than drawing.
+  Inputs(Arena& arena, const Problem& problem, const Inputs& other, int threads);
 
   // With the inputs set and all else null: memory of the arena's device.
   const Tensors& tensors() const { return tensors_; }
@@ -61,6 +63,10 @@ class Inputs {
   std::string changed() const { return buffers_.changed(); }
 
  private:
+  // Writes a tensor of this process, in the problem's layout.
+  using Fill = std::function<void(InputTensor tensor, const void* Tensors::*member, void* data)>;
+  Inputs(Arena& arena, const Problem& problem, const Fill& fill);
+
   Problem problem_;
   Runtime& runtime_;
   NamedBuffers buffers_;

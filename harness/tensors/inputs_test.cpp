@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <span>
 #include <vector>
@@ -249,6 +250,36 @@ TEST(Inputs, HalfTypesAreTheRoundedFloats) {
   problem.dtype = Dtype::bf16;
   fill_input(InputTensor::q, problem, InputKind::normal, kSeed, 1, bits.data());
   for (std::size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(bits[i], bf16_from_f32(exact[i]));
+}
+
+// What is drawn anew in another layout, and what is copied there from the first, is the same; also
+// what padding hides. That it was copied shows where the first one was changed.
+TEST(Inputs, AnotherLayoutIsCopied) {
+  Problem bshd = small_problem();
+  bshd.pass = Pass::fwdbwd;
+  bshd.mask = parse_mask("padding");
+  bshd.lengths = {.kind = LengthsKind::padding, .keys = {4, 9}};
+  Problem bhsd = bshd;
+  bhsd.layout = Layout::bhsd;
+  Arena arena(host_runtime());
+  Inputs first(arena, bshd, InputKind::normal, kSeed, 2);
+  const Inputs drawn(arena, bhsd, InputKind::normal, kSeed, 2);
+  const Inputs copied(arena, bhsd, first, 3);
+  const auto same = [&](const void* a, const void* b, std::int64_t elements) {
+    return std::memcmp(a, b, static_cast<std::size_t>(elements) * sizeof(float)) == 0;
+  };
+  const std::int64_t like_q = bhsd.elements_q(), like_k = bhsd.elements_k();
+  EXPECT_TRUE(same(copied.tensors().q, drawn.tensors().q, like_q));
+  EXPECT_TRUE(same(copied.tensors().k, drawn.tensors().k, like_k));
+  EXPECT_TRUE(same(copied.tensors().v, drawn.tensors().v, like_k));
+  EXPECT_TRUE(same(copied.tensors().dout, drawn.tensors().dout, like_q));
+  EXPECT_EQ(copied.tensors().keys[1], 9);
+  first.fill(InputTensor::q, [](auto b, auto head, auto row, auto col) {
+    return static_cast<float>(((b * 4 + head) * 5 + row) * 6 + col);
+  });
+  const Inputs changed(arena, bhsd, first, 1);
+  const auto* const q = static_cast<const float*>(changed.tensors().q);
+  for (std::int64_t i = 0; i < like_q; ++i) EXPECT_EQ(q[i], static_cast<float>(i));
 }
 
 TEST(Inputs, ArenaHoldsWhatWasAnnounced) {
