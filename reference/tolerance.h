@@ -13,8 +13,9 @@
 // adds those of each row and of slopes, which see single rows and biases.
 //
 // c = 2 for o, 3 for gradients; u = max |((r + 0.3) - 0.3) - r| in the storage type, r = ref
-// rounded to it; means and norms (Frobenius) are over the n elements of rows whose products of
-// absolute values are not all 0. The terms that do not depend on the twin answer for its luck:
+// rounded to it: a rounding step near 0.3, as FlashAttention's own tests take it; means and norms
+// (Frobenius) are over the n elements of rows whose products of absolute values are not all 0. The
+// terms that do not depend on the twin answer for its luck:
 //
 // A' is the largest element of the products of absolute values, each row of P times its f (below):
 //   o sum_j P Z |V|;   dq scale sum_j W |K|;   dk scale sum_i W |Q|;   dv sum_i P Z |dO|,

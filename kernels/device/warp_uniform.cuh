@@ -1,4 +1,4 @@
-// Values that are the same in all lanes of a warp.
+// Values that are the same in all lanes of a warp, or are made so.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -9,5 +9,8 @@ namespace attnlab::device {
 // keeps one copy for the warp, and branches on it do not diverge.
 __device__ inline i32 warp_uniform(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 __device__ inline bool warp_uniform(bool value) { return __any_sync(0xFFFFFFFFu, value); }
+
+// Whether it holds in any lane; warp-uniform as well.
+__device__ inline bool any_of_warp(bool holds) { return __any_sync(0xFFFFFFFFu, holds); }
 
 }  // namespace attnlab::device

@@ -6,12 +6,20 @@
 // log2(e) beforehand, so that one multiply serves the scale and the change of base.
 //
 // A score times its scale, less the maximum, is one fused multiply-add: the maximum is rounded, the
-// product is not. What the rounding leaves is the same for all keys of a row and cancels, while it
-// is small: half of the distance of fp32 numbers near the maximum. From kLargeMax on it may be 16
-// and more, a P that no 16-bit type holds, and later none at all. But there two scores that differ
-// at all are 16 apart, so the smaller has a P below 2^-16, however exact the scale: such rows take
-// the next power of two, times which every score is exact. The tiles of a GPU's kernels do not look
-// for such rows; what became of them shows at their end (is_lost).
+// product is not. What the rounding leaves is half of the distance of fp32 numbers near the
+// maximum, the same for all keys of a row. What it does depends on the size of the maximum.
+//
+// Below kLostMax (2^24) it is less than 1 and cancels: tiles go their usual way.
+//
+// From there to kLargeMax (2^28) it grows to 8, harmless in fp32 but too much for a P of 16 bits: a
+// GPU's row is lost (is_lost) and attended to again with P in fp32.
+//
+// From 2^28 on it is 16 and more, and later no P is left at all. But there two scores that differ
+// are 16 apart, so the smaller has a P below 2^-16, however exact the scale: such rows take the
+// next power of two (scale_of_row), times which every score is exact.
+//
+// The tiles of a GPU's kernels do not look for such rows. What became of them shows at their end: a
+// lost row's lse is stored as NaN, and kernels/device/attend_again.cuh puts it right.
 #pragma once
 
 #include "kernels/shared/base.h"

@@ -123,7 +123,7 @@ struct BackwardWork {
     if (has_dk) store_sums<Keys>(rDV, sSent);
     if (has_dv) store_sums<Keys>(rDK, sSent);
     __syncthreads();
-    __syncthreads();  // for racecheck, which takes the first for none: TUNING.md
+    __syncthreads();  // racecheck does not see the first one, TUNING.md says why
     if (has_dk) add_arrived(rDK);
     if (has_dv) add_arrived(rDV);
   }

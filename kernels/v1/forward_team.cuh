@@ -1,8 +1,8 @@
 // How v1's forward divides a slice of rows among the warps of a team.
 //
-// A share of 32 rows by two warps (splits = 2): each has the scores of all 32 rows with its own
-// half of the keys, and P V of them, a part of O. It keeps the part of its own 16 rows and sends
-// the other warp that of the rest:
+// A slice of 32 rows (of a tile here, not of a head) by two warps, splits = 2: each has the scores
+// of all 32 rows with its own half of the keys, and P V of them, a part of O. It keeps the part of
+// its own 16 rows and sends the other warp that of the rest:
 //
 //                keys of warp 0       keys of warp 1             O of a chunk of columns
 //              +--------------------+--------------------+      +----------------------------+

@@ -250,7 +250,7 @@ struct BackwardTiles {
   ATTNLAB_HD constexpr i32 team_bytes() const {
     return round_up(keys() + static_cast<i32>(sizeof(KeyTile)) - q_of(0), kLineBytes);
   }
-  // Whether a team's places but the last hold what it sends another, a dK or dV in fp32.
+  // Whether what a team sends another, a dK or dV in fp32, fits its memory before keys().
   ATTNLAB_HD constexpr bool sends() const {
     return teams == 1 || kv.rows * kv.columns * 4 <= keys() - q_of(0);
   }

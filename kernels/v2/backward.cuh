@@ -132,7 +132,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
       }
       if constexpr (kConfig.p_in_registers) {
         const TileB<kTiles.q> dO(sDO, own_row, 0), q(sQ, own_row, 0);
-        multiply_add_rounded<T>(rDV, rP, dO);  // dV += P^T dO
+        multiply_add_rounded<T>(rDV, rP, dO);  // dV += P^T dO, while dS is stored
         store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
         multiply_add_rounded<T>(rDK, rDS, q);  // dK += dS^T Q
       } else {

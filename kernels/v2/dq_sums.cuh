@@ -33,13 +33,13 @@ __device__ void add_dq_in_turn(const typename Part::Accumulator& rDQ, float* gSu
     while (ptx::ld_acquire_gpu_global(semaphore) != own) __nanosleep(100);
   }
   __syncthreads();
-  device::for_places<Part>(rDQ, [&](const float(&own)[4], i32 place) {
+  device::for_places<Part>(rDQ, [&](const float(&dq)[4], i32 place) {
     auto* const gSum = reinterpret_cast<float4*>(gSums + place);
     float4 sum = __ldcg(gSum);  // the L1 may have what it was before the others' turns
-    sum.x += own[0];
-    sum.y += own[1];
-    sum.z += own[2];
-    sum.w += own[3];
+    sum.x += dq[0];
+    sum.y += dq[1];
+    sum.z += dq[2];
+    sum.w += dq[3];
     __stcg(gSum, sum);
   });
   __syncthreads();

@@ -296,7 +296,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       ptx::cp_async_bulk_commit_group();
       if constexpr (!kConfig.separate_o) ptx::cp_async_bulk_wait_group_read<0>();
     }
-    if (warp_uniform(lost)) {
+    if (any_of_warp(lost)) {
       if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group<0>();  // O of the tile is stored
       __syncwarp();
       const i64 first = sBlock.rows.begin + warp_row;

@@ -6,7 +6,8 @@
 namespace attnlab::v3 {
 
 // Of each consumer two: its turn at the tensor cores, and its own four warps; and one of all
-// consumers. 0 is that of __syncthreads().
+// consumers. 0 is that of __syncthreads(). Turns miss nobody: all consumers of a block pass all
+// tiles that any row of the work item sees, also those with no rows of their own.
 template <ForwardConfig kConfig>
 struct NamedBarriers {
   static constexpr i32 kAll = 1 + 2 * kConfig.consumers;

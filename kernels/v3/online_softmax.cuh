@@ -18,8 +18,8 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
   float tile_max[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
-  const bool raises = device::warp_uniform(tile_max[0] > rows[0].max + device::kSlack ||
-                                           tile_max[1] > rows[1].max + device::kSlack);
+  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + device::kSlack ||
+                                          tile_max[1] > rows[1].max + device::kSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];

@@ -25,7 +25,7 @@ struct ForwardConfig {
   i32 q_stages = 2;        // 2: the next item's Q arrives during this one
   bool separate_o = true;  // O has a place of its own on its way out, not that of the item's Q
   bool producer = true;    // a warpgroup loads; else a thread of a consumer does
-  bool overlap = true;     // S of the next tile is multiplied during the softmax of this one
+  bool overlap = true;     // P V of a tile is multiplied during the softmax of the next one
   bool ping_pong = true;   // consumers take turns at the tensor cores
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern

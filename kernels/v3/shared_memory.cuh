@@ -8,10 +8,11 @@
 //   block_ring  kBlockStages  scheduler: an item   each consumer warp, loader   4 * consumers + 1
 //
 // The item is its ForwardBlock. A stage is released once nothing reads it: of K and V behind
-// wgmma's wait, of Q where O is written (or, with an O of its own, behind the last product of Q),
-// of a ForwardBlock at the end of its work item. Each stage has two mbarriers
-// (kernels/device/ring.cuh): full, on which one thread and the bytes of the copy arrive, and empty,
-// on which those arrive who release it.
+// wgmma's wait, after which no warp of the warpgroup reads it, so one thread speaks for all; of Q,
+// by whose place each warp stores its own rows, where O is written (or, with an O of its own,
+// behind the last product of Q), of a ForwardBlock at the end of its work item. Each stage has two
+// mbarriers (kernels/device/ring.cuh): full, on which one thread and the bytes of the copy arrive,
+// and empty, on which those arrive who release it.
 #pragma once
 
 #include "kernels/device/ring.cuh"
