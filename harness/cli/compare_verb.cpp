@@ -22,17 +22,15 @@ namespace {
 constexpr const char* kFooter =
     "Points are paired by problem, kernel, config, inputs, seed, cache and regime. A point is\n"
     "slower only if all of this holds: Mann and Whitney's test of its samples, with Holm's\n"
-    "adjustment over all points, is below 0.05; the bootstrap interval of the ratio of the "
-    "medians\n"
-    "lies above 1; the change is larger than --threshold; and where both sides have a clock, "
-    "cycles\n"
-    "say the same. It is the same (or faster) where that interval ends below the threshold, and\n"
-    "else ambiguous, as are times of a clock that did not settle and of outputs of which a sample\n"
-    "was verified.\n"
+    "adjustment over all points, gives at most 0.05; the bootstrap interval of the ratio of the\n"
+    "medians lies above 1; the change is larger than --threshold; and where both sides have a\n"
+    "clock, it is in cycles, too. It is the same (or faster, not surely) where that interval ends\n"
+    "below the threshold, and else ambiguous, as are times of a clock that did not settle and of\n"
+    "outputs of which a sample was verified.\n"
     "\n"
     "Beside times: relative errors and bytes, by 1 %; peak memory, registers, spills and shared\n"
-    "memory, exactly. More of them is worse; --fail-on chooses what counts. Bytes that dram moved\n"
-    "vary between equal runs and are not compared.\n"
+    "memory, exactly. More of them is worse, and what only the base has is ambiguous; --fail-on\n"
+    "chooses what counts. Bytes of dram vary between equal runs and are not compared.\n"
     "\n"
     "Another device, driver or protocol is an error: --across compares the two all the same, "
     "shows\n"
@@ -43,17 +41,18 @@ constexpr const char* kFooter =
     "  attnlab compare results/nvidia-h100 new/ --fail-on errors,bytes,memory,spills\n"
     "  attnlab compare before.jsonl after.jsonl --threshold 2 --format markdown\n"
     "\n"
-    "Exit codes:\n"
-    "  0  same or faster, everything was measured\n"
+    "Exit codes, the first that applies:\n"
+    "  2  bad flags or files; another device, driver or protocol\n"
     "  1  a point of NEW fails its verification\n"
-    "  2  bad flags or files\n"
-    "  3  a point of NEW was not measured, or none has a partner\n"
+    "  3  a point of NEW was not measured, or nothing could be compared\n"
+    "  5  --across\n"
     "  4  a point is slower, or another value is worse\n"
-    "  5  ambiguous: what cannot be told, points that are missing or there twice, --across";
+    "  5  ambiguous: what cannot be told, points that are missing or there twice\n"
+    "  0  same or faster, everything was measured";
 
 struct CompareFlags {
   std::string base, now;
-  double threshold_percent = 0.0;
+  double threshold_percent = 5.0;
   std::string fail_on;
   bool across = false;
   std::string format = "table";
@@ -74,18 +73,32 @@ std::vector<nlohmann::ordered_json> read_side(const std::filesystem::path& place
   for (const auto& file : files) {
     for (auto& record : read_records(file, warnings)) records.push_back(std::move(record));
   }
-  if (records.empty()) throw UsageError(fmt::format("{}: holds no records", place.string()));
+  if (records.empty()) {
+    throw UsageError(fmt::format("{}: holds no records; of a folder those in its own *.jsonl count",
+                                 place.string()));
+  }
   return records;
 }
 
-int run(const CompareFlags& flags, bool has_threshold) {
-  CompareOptions options;
-  if (has_threshold) {
-    if (!(flags.threshold_percent > 0.0 && flags.threshold_percent < 100.0)) {
-      throw UsageError("--threshold: is a number of percent above 0 and below 100");
+// Throws UsageError for a record without what every record has.
+void check_complete(const std::vector<nlohmann::ordered_json>& records, const std::string& place) {
+  for (const auto& record : records) {
+    for (const char* key : {"id", "kernel", "backend", "config", "input_kind", "seed", "status",
+                            "problem", "device", "protocol", "time"}) {
+      if (record.contains(key)) continue;
+      throw UsageError(fmt::format("{}: the record of {} has no '{}', which attnlab run writes",
+                                   place, record.value("id", "a point without an id"), key));
     }
-    options.threshold = flags.threshold_percent / 100.0;
   }
+}
+
+int run(const CompareFlags& flags) {
+  CompareOptions options;
+  if (!(flags.threshold_percent > 0.0 && flags.threshold_percent < 100.0)) {
+    throw UsageError(fmt::format("--threshold: {} is not a number of percent above 0 and below 100",
+                                 flags.threshold_percent));
+  }
+  options.threshold = flags.threshold_percent / 100.0;
   options.across = flags.across;
   if (!flags.fail_on.empty()) {
     options.fail_on = parse_judged(split_list(flags.fail_on, "--fail-on"), "--fail-on");
@@ -94,6 +107,8 @@ int run(const CompareFlags& flags, bool has_threshold) {
   std::vector<std::string> warnings;
   const auto base = read_side(flags.base, warnings), now = read_side(flags.now, warnings);
   for (const std::string& warning : warnings) print_to(stderr, "attnlab compare: {}\n", warning);
+  check_complete(base, flags.base);
+  check_complete(now, flags.now);
   try {
     const Comparison comparison = compare(base, now, options);
     print_to(stdout, "{}", render_comparison(comparison, options, format));
@@ -116,12 +131,10 @@ Verb add_compare_verb(CLI::App& app) {
   command->add_option("new", flags->now, "The same points, measured later")
       ->required()
       ->type_name("FILE");
-  CLI::Option* const threshold =
-      command
-          ->add_option("--threshold", flags->threshold_percent,
-                       "A smaller change of time is none (1 within a run, 5 between runs)")
-          ->type_name("PERCENT")
-          ->group("Judgement");
+  command
+      ->add_option("--threshold", flags->threshold_percent, "A smaller change of time is none (5)")
+      ->type_name("PERCENT")
+      ->group("Judgement");
   add_list(*command, "--fail-on", flags->fail_on,
            "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
            "(all)")
@@ -132,7 +145,7 @@ Verb add_compare_verb(CLI::App& app) {
   command->add_option("--format", flags->format, "table, markdown, csv or json")
       ->type_name("NAME")
       ->group("Output");
-  return {command, [flags, threshold] { return run(*flags, threshold->count() > 0); }};
+  return {command, [flags] { return run(*flags); }};
 }
 
 }  // namespace attnlab

@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -20,6 +22,7 @@
 #include "harness/cli/flag_values.h"
 #include "harness/cli/verbs.h"
 #include "harness/gate/static_facts.h"
+#include "harness/record/repro.h"
 #include "harness/session/compile_progress.h"
 
 namespace attnlab {
@@ -61,27 +64,32 @@ struct GateFlags {
   bool no_progress = false;
 };
 
+constexpr const char* kFolder = "results/static";
+
 // "NVRTC 13.0" is in results/static/nvrtc-13.0.json.
 std::filesystem::path baseline_of(const std::string& compiler) {
   std::string name = compiler;
   std::ranges::transform(name, name.begin(), [](char c) {
     return c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   });
-  return std::filesystem::path("results/static") / (name + ".json");
+  return std::filesystem::path(kFolder) / (name + ".json");
 }
 
-std::string read_file(const std::filesystem::path& file) {
+nlohmann::ordered_json read_baseline(const std::filesystem::path& file) {
+  std::error_code error;
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) throw UsageError(fmt::format("{}: cannot be read", file.string()));
-  return text.str();
+  if (!std::filesystem::is_regular_file(file, error) || !stream || !(text << stream.rdbuf())) {
+    throw UsageError(
+        fmt::format("{}: is no file that can be read; --baseline names one that "
+                    "attnlab gate --static --update wrote",
+                    file.string()));
+  }
+  return parse_static_facts(text.str(), file.string());
 }
 
 int update(const nlohmann::ordered_json& facts, const std::filesystem::path& file) {
   const std::string text = facts.dump(1) + "\n";
-  std::error_code error;
-  std::filesystem::create_directories(file.parent_path(), error);
   Replacement replacement(file);
   replacement.write(std::as_bytes(std::span(text)));
   replacement.put_in_place();
@@ -93,61 +101,88 @@ int update(const nlohmann::ordered_json& facts, const std::filesystem::path& fil
   return kExitGood;
 }
 
-int compare_with(const std::filesystem::path& file, const nlohmann::ordered_json& facts,
-                 TableFormat format) {
-  const std::string compiler = facts["compiler"];
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) {
-    print_to(stderr,
-             "attnlab gate: {}: there is no baseline of {}; attnlab gate --static --update "
-             "makes one of this tree\n",
-             file.string(), compiler);
-    return kExitEnvironment;
-  }
-  const auto base = parse_static_facts(read_file(file), file.string());
-  if (base["compiler"] != compiler) {
-    print_to(stderr,
-             "attnlab gate: {}: is of {}, and this is {}, whose registers are its own; "
-             "--nvrtc chooses another one\n",
-             file.string(), base["compiler"].get<std::string>(), compiler);
-    return kExitEnvironment;
-  }
+int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_json& facts,
+                 const GateFlags& flags, TableFormat format) {
   const std::vector<StaticChange> changes = static_changes(base, facts);
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
   if (!changes.empty() || !is_text) print_to(stdout, "{}", render_static_changes(changes, format));
-  if (is_text) {
-    const std::string counted =
-        fmt::format("{} and {} of {}", count_of(facts["units"].size(), "unit"),
-                    count_of(facts["schedules"].size(), "schedule"), compiler);
-    print_to(stdout, "{}",
-             wrap(changes.empty()
-                      ? counted + ": nothing differs."
-                      : fmt::format("{}: {}. If that is meant: attnlab gate --static --update",
-                                    counted, count_of(changes.size(), "difference"))));
+  const int code = changes.empty() ? kExitGood : kExitSlower;
+  if (!is_text) return code;
+  const std::string counted = fmt::format(
+      "{} and {} of {}", count_of(facts["units"].size(), "unit"),
+      count_of(facts["schedules"].size(), "schedule"), facts["compiler"].get<std::string>());
+  const std::string remedy =
+      flags.baseline.empty() ? "" : fmt::format(" --baseline {}", shell_word(flags.baseline));
+  print_to(
+      stdout, "{}",
+      wrap(changes.empty() ? counted + ": nothing differs."
+                           : fmt::format("{}: {}. If that is meant: attnlab gate --static "
+                                         "--update{}",
+                                         counted, count_of(changes.size(), "difference"), remedy)));
+  return code;
+}
+
+std::vector<Compilation> compile_defaults(const GateFlags& flags) {
+  const CompilePlan plan =
+      plan_compilation(default_compile_sweep(), builtin_registry(), static_archs());
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress)
+      .compilations;
+}
+
+// Says which do not compile; one that spills does, and differs.
+bool any_failed(const std::vector<Compilation>& compilations) {
+  bool failed = false;
+  for (const Compilation& compilation : compilations) {
+    if (!compilation.entries.empty()) continue;
+    failed = true;
+    print_to(stderr, "attnlab gate: {} for {}: {}\n", compilation.unit, compilation.arch,
+             compilation.error);
   }
-  return changes.empty() ? kExitGood : kExitSlower;
+  return failed;
 }
 
 int run(const GateFlags& flags) {
   if (!flags.is_static) throw UsageError("--static: is the only gate so far: give it");
-  const TableFormat format = parse_format(flags.format, "--format");
-  apply_compiler_flags(*flags.compiler);
-  const CompilePlan plan =
-      plan_compilation(default_compile_sweep(), builtin_registry(), static_archs());
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const CompiledAhead ahead =
-      compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
-  for (const Compilation& compilation : ahead.compilations) {
-    if (!compilation.entries.empty()) continue;  // one that spills has entries, and differs
-    print_to(stderr, "attnlab gate: {} for {}: {}\n", compilation.unit, compilation.arch,
-             compilation.error);
-    return kExitVerificationFailed;
+  if (flags.compiler->debug) {
+    throw UsageError("--debug-kernels: have registers of their own; leave it out");
   }
-  const nlohmann::ordered_json facts = static_facts(ahead.compilations, builtin_registry());
-  const std::filesystem::path file = flags.baseline.empty()
-                                         ? here_or_shipped(baseline_of(facts["compiler"]))
-                                         : std::filesystem::path(flags.baseline);
-  return flags.update ? update(facts, file) : compare_with(file, facts, format);
+  const TableFormat format = parse_format(flags.format, "--format");
+  std::error_code error;
+  if (flags.update && flags.baseline.empty() && !std::filesystem::is_directory(kFolder, error)) {
+    throw UsageError(fmt::format(
+        "--update: there is no {} here: run it in the source tree, or name a file with --baseline",
+        kFolder));
+  }
+  apply_compiler_flags(*flags.compiler);
+  std::optional<nlohmann::ordered_json> base;  // read before minutes of compiling
+  if (!flags.update && !flags.baseline.empty()) base = read_baseline(flags.baseline);
+  const std::vector<Compilation> compilations = compile_defaults(flags);
+  if (any_failed(compilations)) return kExitVerificationFailed;
+  const nlohmann::ordered_json facts = static_facts(compilations, builtin_registry());
+  const std::string compiler = facts["compiler"];
+  const std::filesystem::path own = baseline_of(compiler);
+  if (flags.update)
+    return update(facts, flags.baseline.empty() ? own : std::filesystem::path(flags.baseline));
+  if (!base) {
+    const std::filesystem::path file = here_or_shipped(own);
+    if (!std::filesystem::exists(file, error)) {
+      print_to(stderr,
+               "attnlab gate: {}: there is no baseline of {}; attnlab gate --static --update makes "
+               "one of this tree\n",
+               own.string(), compiler);
+      return kExitEnvironment;
+    }
+    base = read_baseline(file);
+  }
+  if ((*base)["compiler"] != compiler) {
+    print_to(stderr,
+             "attnlab gate: the baseline is of {}, and this is {}, whose registers are its own; "
+             "--nvrtc chooses another one\n",
+             (*base)["compiler"].get<std::string>(), compiler);
+    return kExitEnvironment;
+  }
+  return compare_with(*base, facts, flags, format);
 }
 
 }  // namespace

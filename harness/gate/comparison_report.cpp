@@ -1,13 +1,14 @@
 #include "harness/gate/comparison_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/report/fields.h"
@@ -16,7 +17,14 @@
 namespace attnlab {
 namespace {
 
-// The fields that tell the points apart: axes and kernels that vary, and tiles where these do not.
+std::string label_of(const std::vector<const Field*>& fields, const RecordJson& record) {
+  std::string label;
+  for (const Field* field : fields) label += exact(field->read(record)) + " ";
+  return label;
+}
+
+// The fields that tell the points apart: axes that vary and the kernel, and as many of the others
+// as it takes.
 std::vector<const Field*> telling_fields(const std::vector<PointChange>& points) {
   std::vector<RecordJson> records;
   for (const PointChange& point : points) records.push_back(*point.record);
@@ -25,13 +33,13 @@ std::vector<const Field*> telling_fields(const std::vector<PointChange>& points)
     if (!is_constant(*field, records)) telling.push_back(field);
   }
   telling.push_back(&find_field("kernel", ""));
-  std::set<std::string> labels;
-  for (const RecordJson& record : records) {
-    std::string label;
-    for (const Field* field : telling) label += exact(field->read(record)) + " ";
-    labels.insert(label);
+  for (const char* name : {"block", "regime", "cache", "input_kind", "seed", "config"}) {
+    std::set<std::string> labels;
+    for (const RecordJson& record : records) labels.insert(label_of(telling, record));
+    if (labels.size() == records.size()) break;
+    const Field& field = find_field(name, "");
+    if (!is_constant(field, records)) telling.push_back(&field);
   }
-  if (labels.size() < records.size()) telling.push_back(&find_field("block", ""));
   return telling;
 }
 
@@ -54,9 +62,11 @@ class PointTable {
     for (const std::string& cell : cells) row.push_back({cell});
     table_.rows.push_back(std::move(row));
   }
-  bool empty() const { return table_.rows.empty(); }
+  // "" without rows.
   std::string text(TableFormat format) const {
-    return format == TableFormat::markdown ? render_markdown(table_) : render_plain(table_);
+    if (table_.rows.empty()) return "";
+    return (format == TableFormat::markdown ? render_markdown(table_) : render_plain(table_)) +
+           "\n";
   }
 
  private:
@@ -68,8 +78,9 @@ std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100.0 * (rat
 
 std::string milliseconds(double seconds) { return fmt::format("{:.4g}", 1e3 * seconds); }
 
-std::string times_of(const Comparison& comparison, TableFormat format, Footnotes& footnotes) {
+std::string times_of(const Comparison& comparison, TableFormat format) {
   PointTable table(comparison.points);
+  Footnotes footnotes;
   for (const char* title : {"base ms", "new ms", "change", "95 %"}) table.column(title);
   table.column("verdict", true);
   for (const PointChange& point : comparison.points) {
@@ -80,99 +91,123 @@ std::string times_of(const Comparison& comparison, TableFormat format, Footnotes
                                   100.0 * (time.ratio95.high - 1.0)),
                       footnotes.mark(to_string(time.verdict), time.reason)});
   }
-  return table.empty() ? "" : table.text(format) + "\n";
+  const std::string notes = footnotes.text();
+  return table.text(format) + (notes.empty() ? "" : notes + "\n");
+}
+
+std::string text_of(const ValueChange& value) {
+  const auto number = [](const std::optional<double>& of) {
+    return of ? fmt::format("{:.6g}", *of) : "-";
+  };
+  return fmt::format("{}: {} -> {}, {}", value.what, number(value.base), number(value.now),
+                     to_string(value.verdict));
 }
 
 std::string values_of(const Comparison& comparison, TableFormat format) {
   PointTable table(comparison.points);
   table.column("another value", true);
   for (const PointChange& point : comparison.points) {
-    for (const ValueChange& value : point.values) {
-      table.row(point, {fmt::format("{}: {:.6g} -> {:.6g}, {}", value.what, value.base, value.now,
-                                    value.worse ? "worse" : "less")});
-    }
+    for (const ValueChange& value : point.values) table.row(point, {text_of(value)});
   }
-  return table.empty() ? "" : table.text(format) + "\n";
+  return table.text(format);
 }
 
-std::string troubles_of(const Comparison& comparison, TableFormat format) {
+// A table of one text of each point that has it.
+template <class Text>
+std::string texts_of(const Comparison& comparison, TableFormat format, const char* title,
+                     const Text& text) {
   PointTable table(comparison.points);
-  table.column("not compared", true);
+  table.column(title, true);
   for (const PointChange& point : comparison.points) {
-    if (!point.trouble.empty()) table.row(point, {point.trouble});
+    if (!text(point).empty()) table.row(point, {text(point)});
   }
-  return table.empty() ? "" : table.text(format) + "\n";
+  return table.text(format);
 }
 
-std::string configs_of(const Comparison& comparison, TableFormat format) {
-  PointTable table(comparison.points);
-  table.column("chose another config", true);
-  for (const PointChange& point : comparison.points) {
-    if (!point.config.empty()) table.row(point, {point.config});
+std::string list_of(const char* title, const std::vector<Unpaired>& points, TableFormat format) {
+  if (points.empty()) return "";
+  const bool is_markdown = format == TableFormat::markdown;
+  std::string text = fmt::format("{}:\n{}", title, is_markdown ? "\n" : "");
+  for (const auto& [key, status] : points) {
+    text += is_markdown ? fmt::format("- `{}`: {}\n", key, status)
+                        : fmt::format("  {}: {}\n", key, status);
   }
-  return table.empty() ? "" : table.text(format) + "\n";
-}
-
-std::string list_of(const char* title, const std::vector<std::string>& keys) {
-  if (keys.empty()) return "";
-  std::string text = fmt::format("{}:\n", title);
-  for (const std::string& key : keys) text += fmt::format("  {}\n", key);
   return text + "\n";
 }
 
-std::map<std::string, std::size_t> counts_of(const Comparison& comparison) {
-  std::map<std::string, std::size_t> counts;
-  for (const PointChange& point : comparison.points) {
-    ++counts[point.time ? to_string(point.time->verdict) : "without a time"];
+// "same or faster" of code 0, as far as --fail-on asked.
+std::string verdict_of(int code, const CompareOptions& options) {
+  switch (code) {
+    case kExitGood: break;
+    case kExitVerificationFailed: return "verification failed";
+    case kExitEnvironment: return "not measured";
+    case kExitSlower: return "worse";
+    default: return options.across ? "advisory, by --across" : "ambiguous";
   }
-  return counts;
+  if (options.fail_on == all_judged()) return "same or faster";
+  std::vector<std::string> words;
+  for (const Judged judged : options.fail_on) words.emplace_back(to_string(judged));
+  return fmt::format("nothing is worse of {}", fmt::join(words, ", "));
 }
 
 std::string summary_of(const Comparison& comparison, const CompareOptions& options) {
+  std::map<std::string, std::size_t> counts;
+  std::size_t worse = 0;
+  for (const PointChange& point : comparison.points) {
+    ++counts[point.time ? to_string(point.time->verdict) : "without a time"];
+    if (std::ranges::any_of(point.values, [](const ValueChange& value) {
+          return value.verdict == ValueVerdict::worse;
+        })) {
+      ++worse;
+    }
+  }
   std::string text = count_of(comparison.points.size(), "point") + " on both sides";
-  for (const auto& [verdict, count] : counts_of(comparison)) {
-    text += fmt::format(", {} {}", count, verdict);
+  for (const auto& [verdict, count] : counts) text += fmt::format(", {} {}", count, verdict);
+  const Pairing& pairing = comparison.pairing;
+  text += fmt::format("; {} missing, {} extra, {} there twice.", pairing.missing.size(),
+                      pairing.extra.size(), pairing.duplicates.size());
+  if (worse > 0)
+    text += fmt::format(" {} with another value that is worse.", count_of(worse, "point"));
+  if (counts.size() > counts.count("without a time")) {
+    text += fmt::format(" A change of time below {:.3g} % is none.", 100.0 * options.threshold);
   }
-  text += fmt::format("; {} missing, {} extra, {} there twice.", comparison.missing.size(),
-                      comparison.extra.size(), comparison.duplicates.size());
-  const auto worse = std::ranges::count_if(comparison.points, [](const PointChange& point) {
-    return std::ranges::any_of(point.values, [](const ValueChange& value) { return value.worse; });
-  });
-  if (worse > 0) {
-    text += fmt::format(" {} with another value that is worse.",
-                        count_of(static_cast<std::size_t>(worse), "point"));
-  }
-  text += fmt::format(" A change of time below {:.3g} % is none.", 100.0 * comparison.threshold);
   const int code = exit_code(comparison, options);
-  return wrap(text) + fmt::format("Verdict: {} (exit code {}).\n", verdict_word(code), code);
+  return wrap(text) + fmt::format("Verdict: {} (exit code {}).\n", verdict_of(code, options), code);
 }
 
 std::string text_of(const Comparison& comparison, const CompareOptions& options,
                     TableFormat format) {
-  Footnotes footnotes;
   std::string text;
   for (const std::string& difference : comparison.differences) {
     text += wrap("Advisory: " + difference + ".");
   }
+  for (const std::string& note : comparison.notes) text += wrap("Note: " + note + ".");
   if (!text.empty()) text += "\n";
-  text += troubles_of(comparison, format);
-  const std::string times = times_of(comparison, format, footnotes);
-  text += times;
-  if (const std::string notes = footnotes.text(); !notes.empty()) text += notes + "\n";
+  if (!comparison.failed.empty()) {
+    std::vector<Unpaired> failed;
+    for (const std::string& key : comparison.failed) failed.push_back({key, "failed"});
+    text += list_of("Wrong results on the new side", failed, format);
+  }
+  text += texts_of(comparison, format, "not compared",
+                   [](const PointChange& point) { return point.trouble; });
+  text += times_of(comparison, format);
   text += values_of(comparison, format);
-  text += configs_of(comparison, format);
-  text += list_of("Missing, that only the base has", comparison.missing);
-  text += list_of("Extra, that the base has not", comparison.extra);
-  text += list_of("There twice on one side, and not compared", comparison.duplicates);
+  text += texts_of(comparison, format, "chose another config",
+                   [](const PointChange& point) { return point.config; });
+  const Pairing& pairing = comparison.pairing;
+  text += list_of("Missing, only the base has them", pairing.missing, format);
+  text += list_of("Extra, the base has them not", pairing.extra, format);
+  text += list_of("There twice on one side, and not compared", pairing.duplicates, format);
   return text + summary_of(comparison, options);
 }
 
 using Json = nlohmann::ordered_json;
 
+Json to_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
 Json to_json(const PointChange& point) {
-  Json json = {{"key", point.key},       {"config", point.config},     {"trouble", point.trouble},
-               {"failed", point.failed}, {"measured", point.measured}, {"time", nullptr},
-               {"values", Json::array()}};
+  Json json = {{"key", point.key},           {"config", point.config}, {"trouble", point.trouble},
+               {"measured", point.measured}, {"time", nullptr},        {"values", Json::array()}};
   if (point.time) {
     const TimeChange& time = *point.time;
     json["time"] = {{"verdict", to_string(time.verdict)},
@@ -182,69 +217,74 @@ Json to_json(const PointChange& point) {
                     {"ratio", time.ratio},
                     {"ratio_ci95", {time.ratio95.low, time.ratio95.high}},
                     {"p_adjusted", time.p},
-                    {"cycles_ratio", time.cycles_ratio ? Json(*time.cycles_ratio) : Json()}};
+                    {"cycles_ratio", to_json(time.cycles_ratio)}};
   }
   for (const ValueChange& value : point.values) {
     json["values"].push_back({{"judged", to_string(value.judged)},
                               {"what", value.what},
-                              {"base", value.base},
-                              {"new", value.now},
-                              {"worse", value.worse}});
+                              {"base", to_json(value.base)},
+                              {"new", to_json(value.now)},
+                              {"verdict", to_string(value.verdict)}});
   }
+  return json;
+}
+
+Json to_json(const std::vector<Unpaired>& points) {
+  Json json = Json::array();
+  for (const auto& [key, status] : points) json.push_back({{"key", key}, {"status", status}});
   return json;
 }
 
 std::string json_of(const Comparison& comparison, const CompareOptions& options) {
   const int code = exit_code(comparison, options);
   Json json = {{"schema", "attnlab.comparison/1"},
-               {"verdict", verdict_word(code)},
+               {"verdict", verdict_of(code, options)},
                {"exit_code", code},
-               {"threshold", comparison.threshold},
+               {"threshold", options.threshold},
+               {"failed", comparison.failed},
                {"differences", comparison.differences},
-               {"missing", comparison.missing},
-               {"extra", comparison.extra},
-               {"duplicates", comparison.duplicates},
+               {"notes", comparison.notes},
+               {"missing", to_json(comparison.pairing.missing)},
+               {"extra", to_json(comparison.pairing.extra)},
+               {"duplicates", to_json(comparison.pairing.duplicates)},
                {"points", Json::array()}};
   for (const PointChange& point : comparison.points) json["points"].push_back(to_json(point));
   return json.dump(1) + "\n";
 }
 
 std::string csv_of(const Comparison& comparison) {
+  constexpr const char* kNumbers[] = {"base_s",       "new_s",      "ratio",       "ratio_ci95/0",
+                                      "ratio_ci95/1", "p_adjusted", "cycles_ratio"};
   TextTable table;
-  for (const char* title : {"key", "verdict", "base_s", "new_s", "ratio", "ratio_low", "ratio_high",
-                            "p_adjusted", "cycles_ratio", "worse_values"}) {
+  for (const char* title : {"key", "verdict", "reason", "base_s", "new_s", "ratio", "ratio_low",
+                            "ratio_high", "p_adjusted", "cycles_ratio", "values"}) {
     table.columns.push_back({.title = title});
   }
+  const auto add = [&](const std::string& key, const std::string& verdict,
+                       const std::string& reason) -> std::vector<TextCell>& {
+    table.rows.push_back({{key}, {verdict}, {reason}});
+    table.rows.back().resize(table.columns.size());
+    return table.rows.back();
+  };
   for (const PointChange& point : comparison.points) {
-    const Json json = to_json(point);
-    std::string worse;
-    for (const ValueChange& value : point.values) {
-      if (value.worse) worse += (worse.empty() ? "" : "; ") + value.what;
+    std::vector<TextCell>& row =
+        point.time ? add(point.key, to_string(point.time->verdict), point.time->reason)
+                   : add(point.key, point.compared ? "not timed" : "not compared", point.trouble);
+    const Json time = to_json(point)["time"];
+    for (std::size_t i = 0; point.time && i < std::size(kNumbers); ++i) {
+      row[3 + i] = {exact(time.at(Json::json_pointer(std::string("/") + kNumbers[i])))};
     }
-    std::vector<TextCell> row = {{point.key}};
-    row.push_back({point.time ? to_string(point.time->verdict) : point.trouble});
-    for (const char* name : {"/time/base_s", "/time/new_s", "/time/ratio", "/time/ratio_ci95/0",
-                             "/time/ratio_ci95/1", "/time/p_adjusted", "/time/cycles_ratio"}) {
-      row.push_back({point.time ? exact(json.at(Json::json_pointer(name))) : ""});
-    }
-    row.push_back({worse});
-    table.rows.push_back(std::move(row));
+    std::vector<std::string> values;
+    for (const ValueChange& value : point.values) values.push_back(text_of(value));
+    row.back() = {fmt::format("{}", fmt::join(values, "; "))};
   }
+  for (const auto& [key, status] : comparison.pairing.missing) add(key, "missing", status);
+  for (const auto& [key, status] : comparison.pairing.extra) add(key, "extra", status);
+  for (const auto& [key, status] : comparison.pairing.duplicates) add(key, "there twice", status);
   return render_csv(table);
 }
 
 }  // namespace
-
-const char* verdict_word(int code) {
-  switch (code) {
-    case kExitGood: return "same or faster";
-    case kExitVerificationFailed: return "verification failed";
-    case kExitEnvironment: return "not measured";
-    case kExitSlower: return "worse";
-    case kExitAmbiguous: return "ambiguous";
-    default: return "";
-  }
-}
 
 std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
                               TableFormat format) {

@@ -9,10 +9,8 @@
 
 namespace attnlab {
 
-// "ok", "slower", ... of an exit code of compare.
-const char* verdict_word(int code);
-
-// table and markdown end with the verdict; csv has a line a point; json has everything.
+// table and markdown end with the verdict; csv has a line for each point, also those without a
+// partner; json has everything.
 std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
                               TableFormat format);
 

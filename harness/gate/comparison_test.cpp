@@ -23,6 +23,7 @@ RecordJson timed(int seqlen, double seconds) {
   const Records small = read_records(in_tree("tests/data/small.jsonl"), warnings);
   RecordJson record = *std::ranges::find(
       small, "ok", [](const RecordJson& of) { return of["status"].get<std::string>(); });
+  record["config_asked"] = nullptr;
   record["id"] = "point of " + std::to_string(seqlen);
   record["problem"]["seqlen_q"] = record["problem"]["seqlen_k"] = seqlen;
   std::vector<double> samples;
@@ -66,16 +67,11 @@ TEST(Compare, SlowerIsFoundAndComesFirst) {
   EXPECT_EQ(exit_code(comparison, {.fail_on = {Judged::errors}}), kExitGood);
 }
 
-// Runs differ by more than samples of one run do: 3 % is a change within a run alone.
-TEST(Compare, TheThresholdDependsOnTheRun) {
-  RecordJson base = timed(64, 1e-3), now = timed(64, 1.03e-3);
+TEST(Compare, ASmallerChangeThanTheThresholdIsNone) {
+  const RecordJson base = timed(64, 1e-3), now = timed(64, 1.03e-3);
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::same);
   EXPECT_EQ(verdict_of(base, now, {.threshold = 0.02}), TimeVerdict::slower);
-  base["run"] = "a";
-  now["run"] = "b";
-  EXPECT_EQ(verdict_of(base, now), TimeVerdict::same);
-  now["run"] = "a";
-  EXPECT_EQ(verdict_of(base, now), TimeVerdict::slower);
+  EXPECT_EQ(verdict_of(now, base, {.threshold = 0.02}), TimeVerdict::faster);
 }
 
 TEST(Compare, WhatCannotBeToldIsAmbiguous) {
@@ -90,6 +86,8 @@ TEST(Compare, WhatCannotBeToldIsAmbiguous) {
   EXPECT_EQ(verdict_of(few, now), TimeVerdict::ambiguous);
   now = timed(64, 1e-3);
   now["time"]["telemetry"] = {{"settled", false}};
+  EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
+  now["time"]["samples_s"] = {1e-3};  // of one sample nothing is known
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
   now = timed(64, 1e-3);
   for (RecordJson& tensor : now["verify"]) tensor["coverage"] = 0.5;
@@ -115,13 +113,22 @@ TEST(Compare, TheIntervalMustLieAboveOne) {
   EXPECT_EQ(change.verdict, TimeVerdict::ambiguous);
 }
 
-TEST(Compare, CyclesMustAgree) {
-  RecordJson base = timed(64, 1e-3), now = timed(64, 1.2e-3);
+// Seconds and cycles in units of the base's.
+TimeVerdict verdict_with_clock(double seconds, double cycles) {
+  RecordJson base = timed(64, 1e-3), now = timed(64, 1e-3 * seconds);
   base["time"]["telemetry"] = {{"cycles", 1000.0}};
-  now["time"]["telemetry"] = {{"cycles", 1200.0}};
-  EXPECT_EQ(verdict_of(base, now), TimeVerdict::slower);
-  now["time"]["telemetry"] = {{"cycles", 990.0}};
-  EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
+  now["time"]["telemetry"] = {{"cycles", 1000.0 * cycles}};
+  return verdict_of(base, now);
+}
+
+TEST(Compare, CyclesMustAgree) {
+  EXPECT_EQ(verdict_with_clock(1.2, 1.2), TimeVerdict::slower);
+  EXPECT_EQ(verdict_with_clock(1.2, 1.001), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict_with_clock(1.2, 0.99), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict_with_clock(0.8, 0.8), TimeVerdict::faster);
+  EXPECT_EQ(verdict_with_clock(0.8, 0.999), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict_with_clock(1.0, 1.0), TimeVerdict::same);
+  EXPECT_EQ(verdict_with_clock(1.0, 1.3), TimeVerdict::ambiguous) << "hidden by a higher clock";
 }
 
 // A family of points is told apart less easily than one.
@@ -137,19 +144,38 @@ TEST(Compare, ManyPointsAreAdjustedFor) {
   }
   EXPECT_EQ(verdict_of(base[0], now[0]), TimeVerdict::slower);
   EXPECT_EQ(compare(base, now, {}).points[0].time->verdict, TimeVerdict::ambiguous);
+  for (std::size_t i = 1; i < base.size(); ++i)
+    base[i]["status"] = now[i]["status"] = "unsupported";
+  EXPECT_EQ(code_of(base, now), kExitSlower) << "what has no time is no member of the family";
+}
+
+TEST(Compare, TheMedianIsThatOfTheSamples) {
+  const RecordJson base = timed(64, 1e-3);
+  RecordJson now = timed(64, 3e-3);
+  now["time"]["median_s"] = 1e-3;
+  EXPECT_EQ(code_of({base}, {now}), kExitSlower);
+  now["time"]["samples_s"] = {0.0, 0.0};
+  EXPECT_THROW(compare({base}, {now}, {}), UsageError);
+}
+
+RecordJson entry(const char* name, int registers) {
+  return {{"name", name},          {"registers", registers},   {"spill_store_bytes", 0},
+          {"spill_load_bytes", 0}, {"static_shared_bytes", 0}, {"dynamic_shared_bytes", 4096}};
+}
+
+// Of two units that both have a kernel `forward`.
+RecordJson compiled() {
+  RecordJson record = timed(64, 1e-3);
+  record["compile"] = {{{"unit", "u"}, {"entries", {entry("forward", 200)}}},
+                       {{"unit", "v"}, {"entries", {entry("forward", 100)}}}};
+  record["traffic"]["valid"] = true;
+  record["traffic"]["l2"] = {{"read_bytes", 1e6}, {"write_bytes", 1e6}};
+  return record;
 }
 
 // Sets one value of the new record, compares, and returns the exit code.
 int code_with(const char* pointer, const RecordJson& value, const CompareOptions& options = {}) {
-  RecordJson base = timed(64, 1e-3);
-  base["compile"] = {{{"unit", "u"},
-                      {"entries",
-                       {{{"name", "forward"},
-                         {"registers", 200},
-                         {"spill_store_bytes", 0},
-                         {"spill_load_bytes", 0},
-                         {"static_shared_bytes", 0},
-                         {"dynamic_shared_bytes", 4096}}}}}};
+  const RecordJson base = compiled();
   RecordJson now = base;
   now[RecordJson::json_pointer(pointer)] = value;
   return code_of({base}, {now}, options);
@@ -159,59 +185,104 @@ TEST(Compare, OtherValuesAreJudged) {
   EXPECT_EQ(code_with("/compile/0/entries/0/registers", 200), kExitGood);
   EXPECT_EQ(code_with("/compile/0/entries/0/registers", 201), kExitSlower);
   EXPECT_EQ(code_with("/compile/0/entries/0/registers", 199), kExitGood);
+  EXPECT_EQ(code_with("/compile/1/entries/0/registers", 101), kExitSlower) << "the second one's";
   EXPECT_EQ(code_with("/compile/0/entries/0/registers", 201, {.fail_on = {Judged::spills}}),
             kExitGood);
   EXPECT_EQ(code_with("/compile/0/entries/0/spill_store_bytes", 8), kExitSlower);
   EXPECT_EQ(code_with("/compile/0/entries/0/dynamic_shared_bytes", 4112), kExitSlower);
-  EXPECT_EQ(code_with("/verify/0/rel_fro", 2.1e-7), kExitSlower);
+  for (const char* list : {"/verify", "/verify_timed"}) {
+    EXPECT_EQ(code_with((std::string(list) + "/0/rel_fro").c_str(), 2.1e-7), kExitSlower) << list;
+  }
   EXPECT_EQ(code_with("/verify/0/rel_fro", 2.01e-7), kExitGood);
-  const double peak = timed(64, 1e-3)["memory"]["peak_bytes"].get<double>();
+  EXPECT_EQ(code_with("/verify/0/rel_fro", "nan"), kExitSlower);
+  const double peak = compiled()["memory"]["peak_bytes"].get<double>();
   EXPECT_EQ(code_with("/memory/peak_bytes", peak + 1.0), kExitSlower);
-  const double read = timed(64, 1e-3)["traffic"]["requested_read_bytes"].get<double>();
+  const double read = compiled()["traffic"]["requested_read_bytes"].get<double>();
   EXPECT_EQ(code_with("/traffic/requested_read_bytes", 1.02 * read), kExitSlower);
   EXPECT_EQ(code_with("/traffic/requested_read_bytes", 1.005 * read), kExitGood);
+  EXPECT_EQ(code_with("/traffic/l2/read_bytes", 1.02e6), kExitSlower);
+}
+
+// What nobody can compare any more is not the same.
+TEST(Compare, WhatIsGoneIsAmbiguous) {
+  for (const char* path : {"/verify", "/verify_timed", "/memory", "/traffic", "/compile"}) {
+    EXPECT_EQ(code_with(path, nullptr), kExitAmbiguous) << path;
+    EXPECT_EQ(code_with(path, nullptr, {.fail_on = {Judged::time}}), kExitGood) << path;
+  }
+  EXPECT_EQ(code_with("/traffic/valid", false), kExitAmbiguous);
+  EXPECT_EQ(code_with("/verify/0/rel_fro", nullptr), kExitAmbiguous);
+  EXPECT_EQ(code_with("/compile/0/entries/0/registers", nullptr), kExitAmbiguous);
+  EXPECT_EQ(code_with("/compile/0/entries/0/name", "attend"), kExitAmbiguous);
+}
+
+TEST(Compare, ANewKernelMustNotSpill) {
+  const RecordJson base = compiled();
+  RecordJson now = base;
+  now["compile"][1]["entries"].push_back(entry("combine", 64));
+  EXPECT_EQ(code_of({base}, {now}), kExitGood);
+  now["compile"][1]["entries"][1]["spill_load_bytes"] = 8;
+  EXPECT_EQ(code_of({base}, {now}), kExitSlower);
 }
 
 TEST(Compare, StatusesHaveCodesOfTheirOwn) {
   EXPECT_EQ(code_with("/status", "failed"), kExitVerificationFailed);
+  EXPECT_EQ(code_with("/verify/0/pass", false), kExitVerificationFailed);
+  EXPECT_EQ(code_with("/verify_timed/0/pass", false), kExitVerificationFailed);
   for (const char* status : {"invalid", "unsupported", "out_of_memory", "skipped"}) {
     EXPECT_EQ(code_with("/status", status), kExitEnvironment) << status;
   }
+  EXPECT_EQ(code_with("/time", nullptr), kExitEnvironment) << "it was timed";
+  const RecordJson good = timed(128, 1e-3);
   RecordJson never = timed(64, 1e-3);
   never["status"] = "unsupported";
-  EXPECT_EQ(code_of({never}, {never}), kExitGood);
+  EXPECT_EQ(code_of({never}, {never}), kExitEnvironment) << "nothing is compared";
+  EXPECT_EQ(code_of({good, never}, {good, never}), kExitGood);
+  EXPECT_EQ(code_of({good, never}, {good, timed(64, 1e-3)}), kExitGood) << "it can run now";
   never["status"] = "invalid";
-  EXPECT_EQ(code_of({never}, {never}), kExitEnvironment);
+  EXPECT_EQ(code_of({good, never}, {good, never}), kExitEnvironment);
 }
 
 TEST(Compare, WhatHasNoPartnerIsNeverDropped) {
   const RecordJson a = timed(64, 1e-3), b = timed(128, 1e-3);
   const Comparison missing = compare({a, b}, {a}, {});
-  EXPECT_EQ(missing.missing.size(), 1u);
+  EXPECT_EQ(missing.pairing.missing.size(), 1u);
   EXPECT_EQ(exit_code(missing, {}), kExitAmbiguous);
   const Comparison extra = compare({a}, {a, b}, {});
-  EXPECT_EQ(extra.extra.size(), 1u);
+  EXPECT_EQ(extra.pairing.extra.size(), 1u);
   EXPECT_EQ(exit_code(extra, {}), kExitGood);
   const Comparison twice = compare({a, b}, {a, b, b}, {});
-  EXPECT_EQ(twice.duplicates.size(), 1u);
-  EXPECT_TRUE(twice.missing.empty());
+  EXPECT_EQ(twice.pairing.duplicates.size(), 1u);
+  EXPECT_TRUE(twice.pairing.missing.empty());
   EXPECT_EQ(exit_code(twice, {}), kExitAmbiguous);
   EXPECT_EQ(code_of({a}, {b}), kExitEnvironment);
   RecordJson skipped = b;  // and then run, by --resume
   skipped["status"] = "skipped";
   EXPECT_EQ(code_of({a, b}, {a, skipped, b}), kExitGood);
+  RecordJson bad = b;
+  bad["status"] = "invalid";
+  EXPECT_EQ(code_of({a}, {a, bad}), kExitEnvironment);
+  bad["status"] = "failed";
+  EXPECT_EQ(code_of({a}, {a, bad}), kExitVerificationFailed);
+  EXPECT_EQ(code_of({a, b}, {a, b, bad}), kExitVerificationFailed);
 }
 
+// Only where both were left the choice: a config that was asked for is a point of its own.
 TEST(Compare, AKernelsOwnChoiceOfConfigMayChange) {
-  RecordJson base = timed(64, 1e-3), now = base;
+  RecordJson base = compiled(), now = base;
   base["config"] = {{"block_m", 128}};
   now["config"] = {{"block_m", 64}};
+  now["compile"][0]["entries"][0]["registers"] = 255;  // of another tile
+  base["config_asked"] = now["config_asked"] = {{"block_m", 0}};
   const Comparison comparison = compare({base}, {now}, {});
   ASSERT_EQ(comparison.points.size(), 1u);
   EXPECT_EQ(comparison.points[0].config, "block_m 128 -> 64");
-  base["config_asked"] = {{"block_m", 128}};
-  now["config_asked"] = {{"block_m", 64}};
-  EXPECT_EQ(compare({base}, {now}, {}).missing.size(), 1u);
+  EXPECT_EQ(exit_code(comparison, {}), kExitGood);
+  base.erase("config_asked");  // an older record
+  EXPECT_EQ(compare({base}, {now}, {}).points.size(), 1u);
+  now.erase("config_asked");
+  EXPECT_EQ(compare({base}, {now}, {}).pairing.missing.size(), 1u);
+  base["config_asked"] = now["config_asked"] = nullptr;  // as asked for
+  EXPECT_EQ(compare({base}, {now}, {}).pairing.missing.size(), 1u);
 }
 
 TEST(Compare, RegimesAreTwoPoints) {
@@ -223,7 +294,8 @@ TEST(Compare, RegimesAreTwoPoints) {
 
 TEST(Compare, OtherDevicesAreRefusedOrAdvisory) {
   const RecordJson base = timed(64, 1e-3);
-  for (const char* path : {"/device/name", "/protocol/min_rounds", "/device/threads"}) {
+  for (const char* path :
+       {"/device/name", "/protocol/min_rounds", "/device/threads", "/build/flags"}) {
     RecordJson now = base;
     now[RecordJson::json_pointer(path)] = 77;
     EXPECT_THROW(compare({base}, {now}, {}), UsageError) << path;
@@ -232,22 +304,51 @@ TEST(Compare, OtherDevicesAreRefusedOrAdvisory) {
     EXPECT_EQ(comparison.differences.size(), 1u);
     EXPECT_EQ(exit_code(comparison, across), kExitAmbiguous);
   }
+  RecordJson on_gpu = base, elsewhere = base;
+  on_gpu["backend"] = elsewhere["backend"] = "cuda";
+  elsewhere["device"]["threads"] = 77;  // of its host
+  EXPECT_EQ(code_of({on_gpu}, {elsewhere}), kExitGood);
+  RecordJson other = base;
+  other["build"]["compiler"] = "another";
+  EXPECT_EQ(compare({base}, {other}, {}).notes.size(), 1u);
 }
 
 TEST(CompareReport, SaysWhatWasFound) {
-  const Records base = {timed(64, 1e-3), timed(128, 2e-3)};
+  const Records base = {timed(64, 1e-3), timed(128, 2e-3), timed(256, 2e-3)};
   const Records now = {timed(64, 1e-3), timed(128, 2.2e-3)};
   const Comparison comparison = compare(base, now, {});
   const std::string text = render_comparison(comparison, {}, TableFormat::table);
   for (const char* part : {"+10.00 %", "slower", "2 points on both sides, 1 same, 1 slower",
+                           "Missing, only the base has them:\n  point of 256/naive", ": ok\n",
                            "Verdict: worse (exit code 4)."}) {
     EXPECT_PRED2(contains, text, part);
   }
   const RecordJson json = RecordJson::parse(render_comparison(comparison, {}, TableFormat::json));
   EXPECT_EQ(json["exit_code"], 4);
   EXPECT_EQ(json["points"][0]["time"]["verdict"], "slower");
-  EXPECT_PRED2(contains, render_comparison(comparison, {}, TableFormat::csv), ",slower,0.002");
-  EXPECT_PRED2(contains, render_comparison(comparison, {}, TableFormat::markdown), "| slower |");
+  EXPECT_EQ(json["missing"].size(), 1u);
+  const std::string csv = render_comparison(comparison, {}, TableFormat::csv);
+  EXPECT_PRED2(contains, csv, ",slower,,0.002");
+  EXPECT_PRED2(contains, csv, ",missing,ok,");
+  const std::string markdown = render_comparison(comparison, {}, TableFormat::markdown);
+  EXPECT_PRED2(contains, markdown, "| slower |");
+  EXPECT_PRED2(contains, markdown, "- `point of 256/");
+}
+
+TEST(CompareReport, WhatFailsIsNamed) {
+  RecordJson now = timed(64, 1e-3);
+  now["verify_timed"][0]["pass"] = false;
+  EXPECT_PRED2(contains,
+               render_comparison(compare({timed(64, 1e-3)}, {now}, {}), {}, TableFormat::table),
+               "Wrong results on the new side:\n  point of 64/naive");
+}
+
+// A code of 0 says no more than what was asked.
+TEST(CompareReport, AVerdictIsOfWhatWasAsked) {
+  const CompareOptions options = {.fail_on = {Judged::errors, Judged::memory}};
+  const Comparison comparison = compare({timed(64, 1e-3)}, {timed(64, 2e-3)}, options);
+  EXPECT_PRED2(contains, render_comparison(comparison, options, TableFormat::table),
+               "Verdict: nothing is worse of errors, memory (exit code 0).");
 }
 
 }  // namespace

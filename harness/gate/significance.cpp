@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numbers>
 #include <numeric>
 #include <random>
@@ -9,79 +10,126 @@
 namespace attnlab {
 namespace {
 
-constexpr std::size_t kMostExact = 2500;  // pairs of values
+constexpr std::size_t kMostExact = 400;  // pairs of values
 
-// How many of the orders in which two samples of these sizes can fall have each value of U.
-std::vector<double> orders_by_u(std::size_t a, std::size_t b) {
-  const std::size_t values = a * b + 1;
-  // orders[j] is of i values of the one sample and j of the other: the largest of all is one of the
-  // first, and above j others, or one of the second.
-  std::vector<std::vector<double>> orders(b + 1, std::vector<double>(values, 0.0));
-  for (auto& of_none : orders) of_none[0] = 1.0;
-  for (std::size_t i = 1; i <= a; ++i) {
-    for (std::size_t j = 1; j <= b; ++j) {
-      std::vector<double> next = orders[j - 1];
-      for (std::size_t u = j; u < values; ++u) next[u] += orders[j][u - j];
-      orders[j] = std::move(next);
-    }
-  }
-  return orders[b];
-}
-
-double exact_p(std::size_t a, std::size_t b, double u) {
-  const std::vector<double> orders = orders_by_u(a, b);
-  const auto least = static_cast<std::ptrdiff_t>(std::min(u, static_cast<double>(a * b) - u));
-  const double below = std::accumulate(orders.begin(), orders.begin() + least + 1, 0.0);
-  return std::min(1.0, 2.0 * below / std::accumulate(orders.begin(), orders.end(), 0.0));
-}
-
-struct Ranked {
-  double u = 0.0;     // pairs in which the value of the first sample is larger, ties half
-  double ties = 0.0;  // the sum of t^3 - t over groups of t equal values
+// Equal values of both samples together.
+struct Tie {
+  std::size_t size = 0;
+  std::size_t doubled_rank = 0;  // twice the mean rank, which is whole
+  std::size_t in_a = 0;          // of them, values of the first sample
 };
 
-Ranked rank(std::span<const double> a, std::span<const double> b) {
+std::vector<Tie> ties_of(std::span<const double> a, std::span<const double> b) {
   std::vector<double> all(a.begin(), a.end());
   all.insert(all.end(), b.begin(), b.end());
   std::ranges::sort(all);
-  Ranked result;
+  std::vector<Tie> ties;
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     while (end < all.size() && all[end] == all[begin]) ++end;
-    const auto equal = static_cast<double>(end - begin);
-    result.ties += equal * equal * equal - equal;
-    const double mean_rank = 0.5 * static_cast<double>(begin + 1 + end);
-    result.u += mean_rank * static_cast<double>(std::ranges::count(a, all[begin]));
+    const auto in_a = static_cast<std::size_t>(std::ranges::count(a, all[begin]));
+    ties.push_back({.size = end - begin, .doubled_rank = begin + 1 + end, .in_a = in_a});
   }
-  const auto n = static_cast<double>(a.size());
-  result.u -= 0.5 * n * (n + 1.0);
-  return result;
+  return ties;
 }
 
-std::vector<double> resample(std::span<const double> samples, std::span<const std::size_t> drawn) {
+double choose(std::size_t n, std::size_t k) {
+  double ways = 1.0;
+  for (std::size_t i = 0; i < k; ++i) {
+    ways *= static_cast<double>(n - i) / static_cast<double>(i + 1);
+  }
+  return ways;
+}
+
+// How many of all ways to take n of the values have each doubled sum of ranks.
+std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std::size_t values) {
+  const std::size_t sums = values * (values + 1) + 1;
+  std::vector<std::vector<double>> ways(n + 1, std::vector<double>(sums, 0.0));  // of i taken
+  ways[0][0] = 1.0;
+  for (const Tie& tie : ties) {
+    for (std::size_t taken = n + 1; taken-- > 0;) {  // downward: those below are without this tie
+      for (std::size_t more = 1; more <= std::min(tie.size, taken); ++more) {
+        const std::size_t rank = more * tie.doubled_rank;
+        const double of_tie = choose(tie.size, more);
+        for (std::size_t sum = rank; sum < sums; ++sum) {
+          ways[taken][sum] += of_tie * ways[taken - more][sum - rank];
+        }
+      }
+    }
+  }
+  return ways[n];
+}
+
+// The doubled sums of ranks of the first sample: as it is, expected, and the two most extreme.
+struct RankSums {
+  double own = 0.0, expected = 0.0, least = 0.0, most = 0.0;
+};
+
+RankSums rank_sums(const std::vector<Tie>& ties, std::size_t n, std::size_t values) {
+  RankSums sums;
+  std::size_t lowest = n, others = values - n;  // places that are left
+  for (const Tie& tie : ties) {
+    const auto rank = static_cast<double>(tie.doubled_rank);
+    const std::size_t among_lowest = std::min(lowest, tie.size);
+    const std::size_t among_others = std::min(others, tie.size);
+    sums.own += rank * static_cast<double>(tie.in_a);
+    sums.least += rank * static_cast<double>(among_lowest);
+    sums.most += rank * static_cast<double>(tie.size - among_others);
+    lowest -= among_lowest;
+    others -= among_others;
+  }
+  sums.expected = static_cast<double>(n) * static_cast<double>(values + 1);
+  return sums;
+}
+
+RankTest exact_test(const std::vector<Tie>& ties, const RankSums& sums, std::size_t n,
+                    std::size_t values) {
+  const std::vector<double> ways = ways_by_sum(ties, n, values);
+  const double all = std::accumulate(ways.begin(), ways.end(), 0.0);
+  const auto p_of = [&](double sum) {  // that a sum lies as far from what is expected
+    const double distance = std::abs(sum - sums.expected);
+    double extreme = 0.0;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (std::abs(static_cast<double>(i) - sums.expected) >= distance) extreme += ways[i];
+    }
+    return extreme / all;
+  };
+  return {.p = p_of(sums.own), .least_p = std::min(p_of(sums.least), p_of(sums.most))};
+}
+
+RankTest approximate_test(const std::vector<Tie>& ties, const RankSums& sums, std::size_t n,
+                          std::size_t values) {
+  double cubes = 0.0;
+  for (const Tie& tie : ties) {
+    const auto size = static_cast<double>(tie.size);
+    cubes += size * size * size - size;
+  }
+  const auto a = static_cast<double>(n), all = static_cast<double>(values);
+  const double variance = a * (all - a) / 12.0 * (all + 1.0 - cubes / (all * (all - 1.0)));
+  if (!(variance > 0.0)) return {};  // all values are equal
+  const auto p_of = [&](double sum) {
+    const double distance = std::max(0.0, 0.5 * std::abs(sum - sums.expected) - 0.5);
+    return std::erfc(distance / std::sqrt(variance) / std::numbers::sqrt2);
+  };
+  return {.p = p_of(sums.own), .least_p = std::min(p_of(sums.least), p_of(sums.most))};
+}
+
+std::vector<double> resample(std::span<const double> samples, std::mt19937_64& generator) {
   std::vector<double> values;
-  values.reserve(drawn.size());
-  for (const std::size_t i : drawn) values.push_back(samples[i]);
+  values.reserve(samples.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    values.push_back(samples[((generator() >> 32) * samples.size()) >> 32]);
+  }
   return values;
 }
 
 }  // namespace
 
-double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
-  const Ranked ranked = rank(a, b);
-  if (ranked.ties == 0.0 && a.size() * b.size() <= kMostExact) {
-    return exact_p(a.size(), b.size(), ranked.u);
-  }
-  const auto n = static_cast<double>(a.size()), m = static_cast<double>(b.size());
-  const double variance = n * m / 12.0 * (n + m + 1.0 - ranked.ties / ((n + m) * (n + m - 1.0)));
-  if (!(variance > 0.0)) return 1.0;  // all values are equal
-  const double distance = std::max(0.0, std::abs(ranked.u - 0.5 * n * m) - 0.5);
-  return std::erfc(distance / std::sqrt(variance) / std::numbers::sqrt2);
-}
-
-double least_mann_whitney_p(std::size_t a, std::size_t b) {
-  const auto n = static_cast<double>(a), m = static_cast<double>(b);
-  return std::min(
-      1.0, 2.0 * std::exp(std::lgamma(n + 1.0) + std::lgamma(m + 1.0) - std::lgamma(n + m + 1.0)));
+RankTest mann_whitney(std::span<const double> a, std::span<const double> b) {
+  const std::vector<Tie> ties = ties_of(a, b);
+  const std::size_t values = a.size() + b.size();
+  const RankSums sums = rank_sums(ties, a.size(), values);
+  return a.size() * b.size() <= kMostExact ? exact_test(ties, sums, a.size(), values)
+                                           : approximate_test(ties, sums, a.size(), values);
 }
 
 std::vector<double> holm_adjusted(std::span<const double> p) {
@@ -98,21 +146,14 @@ std::vector<double> holm_adjusted(std::span<const double> p) {
   return adjusted;
 }
 
-Interval median_ratio_interval95(std::span<const double> base, std::span<const double> now,
-                                 bool paired) {
+Interval median_ratio_interval95(std::span<const double> base, std::span<const double> now) {
   constexpr int kResamples = 1000;
   std::mt19937_64 generator(20261125);
-  const auto draw = [&](std::size_t count) {
-    std::vector<std::size_t> drawn(count);
-    for (std::size_t& index : drawn) index = ((generator() >> 32) * count) >> 32;
-    return drawn;
-  };
   std::vector<double> ratios;
   ratios.reserve(kResamples);
   for (int i = 0; i < kResamples; ++i) {
-    const std::vector<std::size_t> of_base = draw(base.size());
-    const std::vector<std::size_t> of_now = paired ? of_base : draw(now.size());
-    ratios.push_back(median(resample(now, of_now)) / median(resample(base, of_base)));
+    const double before = median(resample(base, generator));
+    ratios.push_back(median(resample(now, generator)) / before);
   }
   return {quantile(ratios, 0.025), quantile(ratios, 0.975)};
 }

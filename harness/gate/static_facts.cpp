@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -47,7 +48,9 @@ Json schedule_facts(const Case& work, const Competitor& competitor, const Device
 using Numbers = std::map<std::string, std::int64_t>;  // by path
 
 void flatten(const Json& value, const std::string& path, Numbers& numbers) {
-  if (value.is_number_integer()) {
+  const bool fits = !value.is_number_unsigned() ||
+                    value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+  if (value.is_number_integer() && fits) {
     numbers[path] = value.get<std::int64_t>();
     return;
   }
@@ -120,10 +123,18 @@ Json parse_static_facts(const std::string& text, const std::string& where) {
     throw UsageError(fmt::format("{}: is no JSON: {}", where, error.what()));
   }
   const bool is_one = facts.is_object() && facts.value("schema", Json()) == kStaticSchema &&
-                      facts.value("compiler", Json()).is_string() &&
+                      facts.value("compiler", Json()).is_string() && facts["compiler"] != "" &&
                       facts.value("units", Json()).is_object() &&
                       facts.value("schedules", Json()).is_object();
-  if (!is_one) throw UsageError(fmt::format("{}: is no \"{}\"", where, kStaticSchema));
+  if (!is_one) {
+    throw UsageError(fmt::format("{}: is no \"{}\", as attnlab gate --static --update writes it",
+                                 where, kStaticSchema));
+  }
+  try {
+    numbers_of(facts);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", where, error.what()));
+  }
   return facts;
 }
 

@@ -39,7 +39,7 @@ struct StaticChange {
 std::vector<StaticChange> static_changes(const nlohmann::ordered_json& base,
                                          const nlohmann::ordered_json& now);
 
-// Throws UsageError, led by `where`, for text that is no "attnlab.static/1".
+// Throws UsageError, led by `where`, for text that is no "attnlab.static/1" of whole numbers.
 nlohmann::ordered_json parse_static_facts(const std::string& text, const std::string& where);
 
 std::string render_static_changes(const std::vector<StaticChange>& changes, TableFormat format);

@@ -11,6 +11,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/text_table.h"
 #include "harness/plan/case.h"
+#include "harness/record/difference.h"
 #include "harness/record/record_json.h"
 #include "harness/run/context.h"
 
@@ -26,33 +27,14 @@ constexpr const char* kMustAgree[] = {"/sweep",          "/problem",        "/de
                                       "/device/isa",     "/device/threads", "/protocol",
                                       "/build/compiler", "/build/flags"};
 
-Json at(const Json& object, const std::string& key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return found == object.end() ? Json() : *found;
-}
-
-// The first value that differs, as "protocol.max_rounds was 3 and is 9 now"; "" if none does.
-std::string difference(const Json& was, const Json& is, const std::string& name) {
-  if (was.is_object() && is.is_object()) {
-    std::set<std::string> keys;
-    for (const Json* side : {&was, &is}) {
-      for (const auto& item : side->items()) keys.insert(item.key());
-    }
-    for (const std::string& key : keys) {
-      std::string text = difference(at(was, key), at(is, key), fmt::format("{}.{}", name, key));
-      if (!text.empty()) return text;
-    }
-    return "";
-  }
-  return was == is ? "" : fmt::format("{} was {} and is {} now", name, was.dump(), is.dump());
-}
-
-std::string first_difference(const Json& was, const Json& is) {
+// Of what must agree; "" if all does.
+std::string first_disagreement(const Json& was, const Json& is) {
   for (const char* path : kMustAgree) {
     const Json::json_pointer pointer(path);
     std::string name = std::string(path).substr(1);
     for (char& c : name) c = c == '/' ? '.' : c;
-    std::string text = difference(was.value(pointer, Json()), is.value(pointer, Json()), name);
+    std::string text =
+        first_difference(was.value(pointer, Json()), is.value(pointer, Json()), name);
     if (!text.empty()) return text;
   }
   return "";
@@ -99,7 +81,7 @@ std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
 }
 
 void check_same(const Json& record, const Json& planned, const std::string& file) {
-  const std::string text = first_difference(record, planned);
+  const std::string text = first_disagreement(record, planned);
   if (text.empty()) return;
   throw UsageError(
       fmt::format("{}: {}, so its records and new ones cannot stand side by side: run the rest as "

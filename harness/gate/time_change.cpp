@@ -1,0 +1,110 @@
+#include "harness/gate/time_change.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/errors.h"
+#include "harness/gate/significance.h"
+#include "harness/report/sampling.h"
+
+namespace attnlab {
+namespace {
+
+constexpr double kSignificant = 0.05;
+
+std::vector<double> samples_of(const RecordJson& record) {
+  const RecordJson given = at(record, {"time", "samples_s"});
+  const auto samples = given.is_array() ? given.get<std::vector<double>>() : std::vector<double>();
+  if (samples.empty() || !std::ranges::all_of(samples, [](double s) { return s > 0.0; })) {
+    throw UsageError(fmt::format("{}: time.samples_s holds no times above 0",
+                                 record.at("id").get<std::string>()));
+  }
+  return samples;
+}
+
+// Why the time of a record is none to compare, "" if it is.
+std::string doubt_of(const RecordJson& record) {
+  std::string doubt;
+  if (at(record, {"time", "telemetry", "settled"}) == false) doubt = "its clock did not settle";
+  if (sampled_of(record)) {
+    doubt += fmt::format("{}a sample of its outputs was verified", doubt.empty() ? "" : ", ");
+  }
+  return doubt;
+}
+
+std::optional<double> cycles_of(const RecordJson& record) {
+  const RecordJson cycles = at(record, {"time", "telemetry", "cycles"});
+  const bool is_known = cycles.is_number() && cycles.get<double>() > 0.0;
+  return is_known ? std::optional(cycles.get<double>()) : std::nullopt;
+}
+
+void judge(TimeChange& change, double threshold, double family) {
+  if (!change.reason.empty()) return;  // a doubt
+  const bool significant = change.p <= kSignificant;
+  const double cycles = change.cycles_ratio.value_or(change.ratio);
+  if (change.least_p > kSignificant) {
+    change.reason = "too few samples";
+  } else if (change.ratio > 1.0 + threshold && significant && change.ratio95.low > 1.0) {
+    if (cycles > 1.0 + threshold) change.verdict = TimeVerdict::slower;
+    change.reason = "slower in seconds, not in cycles: another clock";
+  } else if (change.ratio < 1.0 - threshold && significant && change.ratio95.high < 1.0) {
+    if (cycles < 1.0 - threshold) change.verdict = TimeVerdict::faster;
+    change.reason = "faster in seconds, not in cycles: another clock";
+  } else if (change.ratio95.high < 1.0 + threshold) {
+    if (cycles < 1.0 + threshold) change.verdict = TimeVerdict::same;
+    change.reason = "more cycles, but no slower in seconds: another clock";
+  } else if (change.least_p * family > kSignificant) {
+    change.reason = "too few samples for so many points";
+  } else {
+    change.reason =
+        significant ? "the interval reaches beyond the threshold" : "the samples of both overlap";
+  }
+  if (change.verdict != TimeVerdict::ambiguous) change.reason.clear();
+}
+
+}  // namespace
+
+const char* to_string(TimeVerdict verdict) {
+  switch (verdict) {
+    case TimeVerdict::same: return "same";
+    case TimeVerdict::faster: return "faster";
+    case TimeVerdict::slower: return "slower";
+    case TimeVerdict::ambiguous: return "ambiguous";
+  }
+  return "";
+}
+
+bool is_timed(const RecordJson& record) { return at(record, {"time"}).is_object(); }
+
+TimeChange time_change(const RecordJson& base, const RecordJson& now) {
+  const std::vector<double> before = samples_of(base), after = samples_of(now);
+  const RankTest test = mann_whitney(before, after);
+  TimeChange change = {.base_s = median(before),
+                       .now_s = median(after),
+                       .ratio95 = median_ratio_interval95(before, after),
+                       .p = test.p,
+                       .least_p = test.least_p};
+  change.ratio = change.now_s / change.base_s;
+  const std::optional<double> cycles = cycles_of(now), base_cycles = cycles_of(base);
+  if (cycles && base_cycles) change.cycles_ratio = *cycles / *base_cycles;
+  for (const auto& [side, record] : {std::pair("base", &base), std::pair("new", &now)}) {
+    const std::string doubt = doubt_of(*record);
+    if (doubt.empty()) continue;
+    change.reason += fmt::format("{}{}: {}", change.reason.empty() ? "" : "; ", side, doubt);
+  }
+  return change;
+}
+
+void judge_times(const std::vector<TimeChange*>& changes, double threshold) {
+  std::vector<double> p;
+  for (const TimeChange* change : changes) p.push_back(change->p);
+  const std::vector<double> adjusted = holm_adjusted(p);
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    changes[i]->p = adjusted[i];
+    judge(*changes[i], threshold, static_cast<double>(changes.size()));
+  }
+}
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// What became of a time between two records of a point. docs/measurement.md has the rule.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/base/statistics.h"
+#include "harness/report/field.h"
+
+namespace attnlab {
+
+enum class TimeVerdict : std::uint8_t { same, faster, slower, ambiguous };
+const char* to_string(TimeVerdict verdict);
+
+struct TimeChange {
+  TimeVerdict verdict = TimeVerdict::ambiguous;
+  std::string reason;                // of what is ambiguous
+  double base_s = 0.0, now_s = 0.0;  // medians of the samples
+  double ratio = 1.0;                // now_s / base_s
+  Interval ratio95;
+  double p = 1.0;        // Mann and Whitney's; Holm's adjustment of it once they are judged
+  double least_p = 1.0;  // that the samples could give
+  std::optional<double> cycles_ratio;  // empty: a side has no clock
+};
+
+bool is_timed(const RecordJson& record);
+
+// Of two timed records; not judged yet. Throws UsageError for samples that are none.
+TimeChange time_change(const RecordJson& base, const RecordJson& now);
+
+// Judges all times of a comparison together. `threshold` is the share of the base's time below
+// which a change is none.
+void judge_times(const std::vector<TimeChange*>& changes, double threshold);
+
+}  // namespace attnlab
