@@ -87,8 +87,7 @@ TEST(Compare, WhatCannotBeToldIsAmbiguous) {
   now = timed(64, 1e-3);
   now["time"]["telemetry"] = {{"settled", false}};
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
-  now["time"]["samples_s"] = {1e-3};  // of one sample nothing is known
-  EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
+
   now = timed(64, 1e-3);
   for (RecordJson& tensor : now["verify"]) tensor["coverage"] = 0.5;
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
@@ -147,6 +146,13 @@ TEST(Compare, ManyPointsAreAdjustedFor) {
   for (std::size_t i = 1; i < base.size(); ++i)
     base[i]["status"] = now[i]["status"] = "unsupported";
   EXPECT_EQ(code_of(base, now), kExitSlower) << "what has no time is no member of the family";
+}
+
+// Of one sample nothing is known, however equal it is.
+TEST(Compare, OneSampleIsNotTheSame) {
+  RecordJson one = timed(64, 1e-3);
+  one["time"]["samples_s"] = {1e-3};
+  EXPECT_EQ(verdict_of(one, one), TimeVerdict::ambiguous);
 }
 
 TEST(Compare, TheMedianIsThatOfTheSamples) {
