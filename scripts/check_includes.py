@@ -42,7 +42,7 @@ SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the 
 
 
 # The harness's rooms, from below.
-ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "gate", "session", "verify", "cli")
+ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "session", "verify", "cli")
 
 
 class Package(NamedTuple):
@@ -76,7 +76,18 @@ PACKAGES = (
 # Files that make tables of records, and what they may include: nothing that runs or measures.
 RECORD_READERS = tuple(
     f"harness/report/{name}*"
-    for name in ("table", "pivot", "field", "doubts", "evidence_report", "tuning_report")
+    for name in (
+        "comparison",
+        "doubts",
+        "evidence_report",
+        "field",
+        "pairing",
+        "pivot",
+        "table",
+        "time_change",
+        "tuning_report",
+        "value_changes",
+    )
 )
 RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/plan/builtin_axes.h")
 

@@ -12,9 +12,9 @@
 #include "harness/base/text_table.h"
 #include "harness/cli/flag_values.h"
 #include "harness/cli/verbs.h"
-#include "harness/gate/comparison.h"
-#include "harness/gate/comparison_report.h"
 #include "harness/record/record_file.h"
+#include "harness/report/comparison.h"
+#include "harness/report/comparison_report.h"
 
 namespace attnlab {
 namespace {

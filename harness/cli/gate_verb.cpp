@@ -21,8 +21,8 @@
 #include "harness/cli/compiler_flags.h"
 #include "harness/cli/flag_values.h"
 #include "harness/cli/verbs.h"
-#include "harness/gate/static_facts.h"
 #include "harness/record/repro.h"
+#include "harness/report/static_facts.h"
 #include "harness/session/compile_progress.h"
 
 namespace attnlab {

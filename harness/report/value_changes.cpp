@@ -1,4 +1,4 @@
-#include "harness/gate/value_changes.h"
+#include "harness/report/value_changes.h"
 
 #include <fmt/format.h>
 

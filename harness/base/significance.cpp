@@ -1,4 +1,4 @@
-#include "harness/gate/significance.h"
+#include "harness/base/significance.h"
 
 #include <algorithm>
 #include <cmath>

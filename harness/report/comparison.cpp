@@ -1,4 +1,4 @@
-#include "harness/gate/comparison.h"
+#include "harness/report/comparison.h"
 
 #include <fmt/format.h>
 

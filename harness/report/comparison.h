@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/gate/pairing.h"
-#include "harness/gate/time_change.h"
-#include "harness/gate/value_changes.h"
+#include "harness/report/pairing.h"
+#include "harness/report/time_change.h"
+#include "harness/report/value_changes.h"
 
 namespace attnlab {
 

@@ -1,4 +1,4 @@
-#include "harness/gate/time_change.h"
+#include "harness/report/time_change.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/errors.h"
-#include "harness/gate/significance.h"
+#include "harness/base/significance.h"
 #include "harness/report/sampling.h"
 
 namespace attnlab {

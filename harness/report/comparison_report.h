@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/base/text_table.h"
-#include "harness/gate/comparison.h"
+#include "harness/report/comparison.h"
 
 namespace attnlab {
 

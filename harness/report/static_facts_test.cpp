@@ -1,4 +1,4 @@
-#include "harness/gate/static_facts.h"
+#include "harness/report/static_facts.h"
 
 #include <gtest/gtest.h>
 

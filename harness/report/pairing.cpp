@@ -1,4 +1,4 @@
-#include "harness/gate/pairing.h"
+#include "harness/report/pairing.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "harness/gate/comparison.h"
+#include "harness/report/comparison.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/errors.h"
-#include "harness/gate/comparison_report.h"
 #include "harness/record/record_file.h"
+#include "harness/report/comparison_report.h"
 #include "harness/report/field.h"
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"

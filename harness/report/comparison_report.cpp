@@ -1,4 +1,4 @@
-#include "harness/gate/comparison_report.h"
+#include "harness/report/comparison_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
