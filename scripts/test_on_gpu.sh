@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole test suite, the GPU's included, on a machine with a GPU that lacks some packages and may
+# The test suite, the GPU's included, on a machine with a GPU that lacks some packages and may
 # reach no network: carry them there with a copy of the tree.
 #
 #   scripts/test_on_gpu.sh --pack
@@ -64,7 +64,8 @@ device=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
-# The GPU's tests are few and wait for one another: the others leave them the processor.
+# The GPU's tests are few and wait for one another: the others leave them the processor. ctest's own
+# list of what failed is of one of the two runs; the logs have both.
 step "tests side by side"
 (
   renice -n 19 $BASHPID >/dev/null

@@ -21,7 +21,8 @@ if [[ $1 != --installed ]]; then
   mkdir "$prefix/work"
   cd "$prefix/work"
   hide='mount -t tmpfs none "$0" && exec bash "$1/install_test.sh" --installed "$1"'
-  for namespace in '--user --map-root-user --mount' --mount; do  # in a chroot only root's own
+  # A chroot refuses user namespaces; root has a mount namespace without one.
+  for namespace in '--user --map-root-user --mount' --mount; do
     unshare $namespace mount -t tmpfs none "$tree" 2>/dev/null || continue
     unshare $namespace bash -c "$hide" "$tree" "$prefix"
     exit

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <random>
+#include <utility>
 
 namespace attnlab {
 namespace {
@@ -125,6 +126,7 @@ std::vector<double> resample(std::span<const double> samples, std::mt19937_64& g
 }  // namespace
 
 RankTest mann_whitney(std::span<const double> a, std::span<const double> b) {
+  if (a.size() > b.size()) std::swap(a, b);  // p is the same, and the table of ways is smaller
   const std::vector<Tie> ties = ties_of(a, b);
   const std::size_t values = a.size() + b.size();
   const RankSums sums = rank_sums(ties, a.size(), values);

@@ -25,8 +25,9 @@ constexpr const char* kFooter =
     "adjustment over all points, gives at most 0.05; the bootstrap interval of the ratio of the\n"
     "medians lies above 1; the change is larger than --threshold; and where both sides have a\n"
     "clock, it is in cycles, too. It is the same (or faster, not surely) where that interval ends\n"
-    "below the threshold, and else ambiguous, as are times of a clock that did not settle and of\n"
-    "outputs of which a sample was verified.\n"
+    "below the threshold and cycles do not say otherwise, and else ambiguous, as are times of a\n"
+    "clock that did not settle, of fewer than five samples, and of outputs of which a sample was\n"
+    "verified.\n"
     "\n"
     "Beside times: relative errors and bytes, by 1 %; peak memory, registers, spills and shared\n"
     "memory, exactly. More of them is worse, and what only the base has is ambiguous; --fail-on\n"
@@ -44,7 +45,7 @@ constexpr const char* kFooter =
     "Exit codes, the first that applies:\n"
     "  2  bad flags or files; another device, driver or protocol\n"
     "  1  a point of NEW fails its verification\n"
-    "  3  a point of NEW was not measured, or nothing could be compared\n"
+    "  3  a point of NEW was not measured or is invalid, or nothing could be compared\n"
     "  5  --across\n"
     "  4  a point is slower, or another value is worse\n"
     "  5  ambiguous: what cannot be told, points that are missing or there twice\n"
@@ -115,7 +116,9 @@ int run(const CompareFlags& flags) {
     return exit_code(comparison, options);
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
-        fmt::format("a record lacks a field or has it in another form: {}", error.what()));
+        fmt::format("{} or {}: a record lacks a field or has it in another form: {}; attnlab run "
+                    "writes it",
+                    flags.base, flags.now, error.what()));
   }
 }
 

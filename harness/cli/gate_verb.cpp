@@ -12,6 +12,7 @@
 #include <span>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
@@ -79,7 +80,8 @@ nlohmann::ordered_json read_baseline(const std::filesystem::path& file) {
   std::error_code error;
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
-  if (!std::filesystem::is_regular_file(file, error) || !stream || !(text << stream.rdbuf())) {
+  text << stream.rdbuf();
+  if (!std::filesystem::is_regular_file(file, error) || stream.bad() || !stream.is_open()) {
     throw UsageError(
         fmt::format("{}: is no file that can be read; --baseline names one that "
                     "attnlab gate --static --update wrote",
@@ -105,14 +107,20 @@ int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_jso
                  const GateFlags& flags, TableFormat format) {
   const std::vector<StaticChange> changes = static_changes(base, facts);
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
-  if (!changes.empty() || !is_text) print_to(stdout, "{}", render_static_changes(changes, format));
+  if (!changes.empty() || !is_text) {
+    print_to(stdout, "{}{}", render_static_changes(changes, format), is_text ? "\n" : "");
+  }
   const int code = changes.empty() ? kExitGood : kExitSlower;
   if (!is_text) return code;
   const std::string counted = fmt::format(
       "{} and {} of {}", count_of(facts["units"].size(), "unit"),
       count_of(facts["schedules"].size(), "schedule"), facts["compiler"].get<std::string>());
-  const std::string remedy =
-      flags.baseline.empty() ? "" : fmt::format(" --baseline {}", shell_word(flags.baseline));
+  std::string remedy;  // the same kernels, compiler and file
+  for (const auto& [flag, value] : {std::pair("--baseline", flags.baseline),
+                                    std::pair("--kernel-sources", flags.compiler->source_folder),
+                                    std::pair("--nvrtc", flags.compiler->library)}) {
+    if (!value.empty()) remedy += fmt::format(" {} {}", flag, shell_word(value));
+  }
   print_to(
       stdout, "{}",
       wrap(changes.empty() ? counted + ": nothing differs."

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/record/difference.h"
@@ -45,7 +46,7 @@ std::string config_change(const RecordJson& base, const RecordJson& now) {
   return text;
 }
 
-// On one line, whatever somebody wrote.
+// Returns status and reason on one line, whatever somebody wrote.
 std::string trouble_of(const RecordJson& record) {
   const std::string status = record.at("status").get<std::string>();
   const RecordJson reason = at(record, {"reason"});
@@ -73,14 +74,23 @@ PointChange point_change(const Pair& pair) {
   point.values = value_changes(base, now);
   if (is_timed(base) && is_timed(now)) {
     point.time = time_change(base, now);
-  } else if (is_timed(base)) {
+  } else if (!is_timed(now)) {
     point.measured = false;
-    point.trouble = "was timed, and is not now";
+    point.trouble = is_timed(base) ? "was timed, and is not now" : "has no time";
   }
   return point;
 }
 
-// What must be the same for two times to stand side by side, and what may explain a change.
+// Older records do not name what they had no choice of.
+RecordJson protocol_of(const RecordJson& record) {
+  RecordJson protocol = record.at("protocol");
+  for (const auto& [key, only] : {std::pair("cache", "hot"), std::pair("regime", "burst")}) {
+    if (!protocol.contains(key)) protocol[key] = only;
+  }
+  return protocol;
+}
+
+// Adds what must be the same for two times to stand side by side, and what may explain a change.
 void add_differences(const Pair& pair, std::set<std::string>& differences,
                      std::set<std::string>& notes) {
   const auto differ = [&](std::initializer_list<const char*> paths, std::set<std::string>& to) {
@@ -93,13 +103,16 @@ void add_differences(const Pair& pair, std::set<std::string>& differences,
       if (!text.empty()) to.insert(std::move(text));
     }
   };
-  differ({"/device/name", "/device/cuda/driver", "/protocol"}, differences);
+  differ({"/device/name", "/device/cuda/driver"}, differences);
+  std::string protocol =
+      first_difference(protocol_of(*pair.base), protocol_of(*pair.now), "protocol");
+  if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
   differ({"/build/compiler", "/compile/0/compiler", "/peer/version"}, notes);
 }
 
-// For sorting: those that end a comparison at once, then those that are worse, then the slowest.
+// Sorts first those that end a comparison at once, then those that are worse, then the slowest.
 auto badness(const PointChange& point, const std::vector<Judged>& fail_on) {
   return std::tuple(point.measured, !is_worse(point, fail_on),
                     point.time ? -point.time->ratio : -1.0);
@@ -128,8 +141,8 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
   }
   if (!differences.empty() && !options.across) {
     throw UsageError(
-        fmt::format("{}: times of both cannot stand side by side; --across compares them all the "
-                    "same, and ends with code 5",
+        fmt::format("NEW: {}: times of both cannot stand side by side; --across compares them all "
+                    "the same, and ends with code 5 at best",
                     *differences.begin()));
   }
   result.differences.assign(differences.begin(), differences.end());

@@ -25,10 +25,10 @@ struct CompareOptions {
 struct PointChange {
   std::string key;
   const RecordJson* record = nullptr;  // of the base, which compare() was given
-  std::string config;              // what its kernel itself chose otherwise: "block_m 128 -> 64"
-  std::string trouble;             // why it was not compared, or not in time; "" if it was
-  bool measured = true;            // now, or on neither side for a reason of the point itself
-  bool compared = false;           // in time or another value
+  std::string config;     // what its kernel itself chose otherwise: "block_m 128 -> 64"
+  std::string trouble;    // why it was not compared, or not in time; "" if it was
+  bool measured = true;   // now; or failed, or on neither side for a reason of the point itself
+  bool compared = false;  // in time or another value
   std::optional<TimeChange> time;  // empty: a side has none
   std::vector<ValueChange> values;
 };
@@ -50,9 +50,9 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
 // Whether it is slower or has a value that is worse, of what `fail_on` names.
 bool is_worse(const PointChange& point, const std::vector<Judged>& fail_on);
 
-// The first of: 1 a point of the new side fails its verification; 3 a point was not measured, or
-// nothing could be compared; 5 `across`; 4 a point is worse; 5 one is ambiguous, missing or there
-// twice; 0.
+// The first of: 1 a point of the new side fails its verification; 3 a point of both sides was not
+// measured, one that only the new side has is invalid, or nothing could be compared; 5 `across`; 4
+// a point is worse; 5 one is ambiguous, missing or there twice; 0.
 int exit_code(const Comparison& comparison, const CompareOptions& options);
 
 }  // namespace attnlab

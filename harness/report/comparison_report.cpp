@@ -97,7 +97,7 @@ std::string times_of(const Comparison& comparison, TableFormat format) {
 
 std::string text_of(const ValueChange& value) {
   const auto number = [](const std::optional<double>& of) {
-    return of ? fmt::format("{:.6g}", *of) : "-";
+    return of ? fmt::format("{:.12g}", *of) : "-";  // bytes are judged exactly
   };
   return fmt::format("{}: {} -> {}, {}", value.what, number(value.base), number(value.now),
                      to_string(value.verdict));
@@ -147,7 +147,7 @@ std::string verdict_of(int code, const CompareOptions& options) {
   if (options.fail_on == all_judged()) return "same or faster";
   std::vector<std::string> words;
   for (const Judged judged : options.fail_on) words.emplace_back(to_string(judged));
-  return fmt::format("nothing is worse of {}", fmt::join(words, ", "));
+  return fmt::format("same or better in {}", fmt::join(words, ", "));
 }
 
 std::string summary_of(const Comparison& comparison, const CompareOptions& options) {

@@ -148,11 +148,21 @@ TEST(Compare, ManyPointsAreAdjustedFor) {
   EXPECT_EQ(code_of(base, now), kExitSlower) << "what has no time is no member of the family";
 }
 
-// Of one sample nothing is known, however equal it is.
-TEST(Compare, OneSampleIsNotTheSame) {
-  RecordJson one = timed(64, 1e-3);
-  one["time"]["samples_s"] = {1e-3};
-  EXPECT_EQ(verdict_of(one, one), TimeVerdict::ambiguous);
+// Of few samples nothing is known, however equal they are; of many equal ones all is.
+TEST(Compare, FewSamplesAreNotTheSame) {
+  RecordJson record = timed(64, 1e-3);
+  record["time"]["samples_s"] = std::vector<double>(4, 1e-3);
+  EXPECT_EQ(verdict_of(record, record), TimeVerdict::ambiguous);
+  record["time"]["samples_s"] = std::vector<double>(5, 1e-3);
+  EXPECT_EQ(verdict_of(record, record), TimeVerdict::same);
+}
+
+TEST(Compare, OlderProtocolsAreHotAndInBursts) {
+  RecordJson older = timed(64, 1e-3), newer = older;
+  older["protocol"].erase("cache");
+  newer["protocol"]["cache"] = "hot";
+  newer["protocol"]["regime"] = "burst";
+  EXPECT_EQ(code_of({older}, {newer}), kExitGood);
 }
 
 TEST(Compare, TheMedianIsThatOfTheSamples) {
@@ -283,6 +293,10 @@ TEST(Compare, AKernelsOwnChoiceOfConfigMayChange) {
   ASSERT_EQ(comparison.points.size(), 1u);
   EXPECT_EQ(comparison.points[0].config, "block_m 128 -> 64");
   EXPECT_EQ(exit_code(comparison, {}), kExitGood);
+  RecordJson asked = base;  // beside it, a tile that was asked for
+  asked["config"] = {{"block_m", 32}};
+  asked["config_asked"] = nullptr;
+  EXPECT_EQ(compare({base, asked}, {now, asked}, {}).points.size(), 2u);
   base.erase("config_asked");  // an older record
   EXPECT_EQ(compare({base}, {now}, {}).points.size(), 1u);
   now.erase("config_asked");
@@ -354,7 +368,7 @@ TEST(CompareReport, AVerdictIsOfWhatWasAsked) {
   const CompareOptions options = {.fail_on = {Judged::errors, Judged::memory}};
   const Comparison comparison = compare({timed(64, 1e-3)}, {timed(64, 2e-3)}, options);
   EXPECT_PRED2(contains, render_comparison(comparison, options, TableFormat::table),
-               "Verdict: nothing is worse of errors, memory (exit code 0).");
+               "Verdict: same or better in errors, memory (exit code 0).");
 }
 
 }  // namespace

@@ -45,15 +45,23 @@ Side by_point(const std::vector<RecordJson>& records, std::map<std::string, std:
   return side;
 }
 
-// The point without what its kernel chose.
+// The point without what its kernel chose, but with what it was asked for.
 std::string asked_key(const RecordJson& record) {
   RecordJson asked = record;
-  asked["config"] = RecordJson::object();
+  const RecordJson given = at(record, {"config_asked"});
+  asked["config"] = given.is_object() ? given : RecordJson::object();
   return point_key(asked);
 }
 
-// Whether both kernels were left the same choice. Records have null where the config is as it was
-// asked for; older ones say nothing.
+// The point without any config: older records do not say what was asked for.
+std::string open_key(const RecordJson& record) {
+  RecordJson open = record;
+  open["config"] = RecordJson::object();
+  return point_key(open);
+}
+
+// Whether both kernels were left the same choice, as far as older records tell. Records have null
+// where the config is as it was asked for.
 bool left_the_same_choice(const RecordJson& a, const RecordJson& b) {
   const RecordJson left = at(a, {"config_asked"}), right = at(b, {"config_asked"});
   if (left.is_object() && right.is_object()) return left == right;
@@ -61,10 +69,12 @@ bool left_the_same_choice(const RecordJson& a, const RecordJson& b) {
          (right.is_object() && !a.contains("config_asked"));
 }
 
-std::map<std::string, std::vector<Side::iterator>> by_asked(Side& side) {
+using KeyOf = std::string (*)(const RecordJson& record);
+
+std::map<std::string, std::vector<Side::iterator>> places_by(Side& side, KeyOf key_of) {
   std::map<std::string, std::vector<Side::iterator>> places;
   for (auto place = side.begin(); place != side.end(); ++place) {
-    places[asked_key(*place->second)].push_back(place);
+    places[key_of(*place->second)].push_back(place);
   }
   return places;
 }
@@ -84,8 +94,8 @@ void take_equal(Side& base, Side& now, std::vector<Pair>& pairs) {
 }
 
 // Takes from both sides the points that differ in what was chosen, where only one can be meant.
-void take_chosen(Side& base, Side& now, std::vector<Pair>& pairs) {
-  const auto left = by_asked(base), right = by_asked(now);
+void take_chosen(Side& base, Side& now, KeyOf key_of, std::vector<Pair>& pairs) {
+  const auto left = places_by(base, key_of), right = places_by(now, key_of);
   for (const auto& [key, own] : left) {
     const auto others = right.find(key);
     const bool unique = others != right.end() && own.size() == 1 && others->second.size() == 1;
@@ -109,7 +119,8 @@ Pairing pair_records(const std::vector<RecordJson>& base, const std::vector<Reco
   }
   Pairing pairing;
   take_equal(before, after, pairing.pairs);
-  take_chosen(before, after, pairing.pairs);
+  take_chosen(before, after, asked_key, pairing.pairs);
+  take_chosen(before, after, open_key, pairing.pairs);
   for (const auto& [key, record] : before) pairing.missing.push_back({key, status_of(*record)});
   for (const auto& [key, record] : after) pairing.extra.push_back({key, status_of(*record)});
   for (const auto& [key, statuses] : twice) pairing.duplicates.push_back({key, statuses});

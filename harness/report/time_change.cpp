@@ -13,6 +13,7 @@ namespace attnlab {
 namespace {
 
 constexpr double kSignificant = 0.05;
+constexpr std::size_t kFewest = 5;  // samples of a side that say anything
 
 std::vector<double> samples_of(const RecordJson& record) {
   const RecordJson given = at(record, {"time", "samples_s"});
@@ -44,7 +45,7 @@ void judge(TimeChange& change, double threshold, double family) {
   if (!change.reason.empty()) return;  // a doubt
   const bool significant = change.p <= kSignificant;
   const double cycles = change.cycles_ratio.value_or(change.ratio);
-  if (change.least_p > kSignificant) {
+  if (change.samples < kFewest) {
     change.reason = "too few samples";
   } else if (change.ratio > 1.0 + threshold && significant && change.ratio95.low > 1.0) {
     if (cycles > 1.0 + threshold) change.verdict = TimeVerdict::slower;
@@ -85,7 +86,8 @@ TimeChange time_change(const RecordJson& base, const RecordJson& now) {
                        .now_s = median(after),
                        .ratio95 = median_ratio_interval95(before, after),
                        .p = test.p,
-                       .least_p = test.least_p};
+                       .least_p = test.least_p,
+                       .samples = std::min(before.size(), after.size())};
   change.ratio = change.now_s / change.base_s;
   const std::optional<double> cycles = cycles_of(now), base_cycles = cycles_of(base);
   if (cycles && base_cycles) change.cycles_ratio = *cycles / *base_cycles;

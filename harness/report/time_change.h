@@ -1,6 +1,7 @@
 // What became of a time between two records of a point. docs/measurement.md has the rule.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -21,8 +22,9 @@ struct TimeChange {
   double base_s = 0.0, now_s = 0.0;  // medians of the samples
   double ratio = 1.0;                // now_s / base_s
   Interval ratio95;
-  double p = 1.0;        // Mann and Whitney's; Holm's adjustment of it once they are judged
-  double least_p = 1.0;  // that the samples could give
+  double p = 1.0;           // Mann and Whitney's; Holm's adjustment of it once they are judged
+  double least_p = 1.0;     // that the samples could give
+  std::size_t samples = 0;  // of the side with fewer
   std::optional<double> cycles_ratio;  // empty: a side has no clock
 };
 

@@ -31,14 +31,14 @@ std::optional<double> number(const RecordJson& record, const std::vector<const c
 // Collects what differs.
 class Values {
  public:
-  // With `exact` by anything; `may_move`: of another config, whose value is none to judge.
+  // With `exact` by anything. With `may_move` the two are of different configs: neither is worse.
   void add(Judged judged, const std::string& what, std::optional<double> base,
            std::optional<double> now, bool exact, bool may_move = false) {
     if (!base) return;  // older records lack some
     ValueChange change = {.judged = judged, .what = what, .base = base, .now = now};
     const double tolerance = exact ? 0.0 : kInexact;
     if (!now) {
-      change.verdict = ValueVerdict::gone;
+      change.verdict = may_move ? ValueVerdict::other : ValueVerdict::gone;
     } else if (!(*now <= *base * (1.0 + tolerance))) {
       change.verdict = may_move ? ValueVerdict::other : ValueVerdict::worse;
     } else if (*now < *base * (1.0 - tolerance)) {
@@ -109,7 +109,9 @@ void add_entries(const RecordJson& base, const RecordJson& now, bool may_move, V
     const RecordJson* const other = partner == after.end() ? nullptr : partner->second;
     values.add(Judged::registers, "registers of " + name, number(*entry, {"registers"}),
                other == nullptr ? std::nullopt : number(*other, {"registers"}), true, may_move);
-    values.add(Judged::spills, "spill_bytes of " + name, spills(entry), spills(other), true);
+    const bool may_be_gone = may_move && other == nullptr;  // but what is there must not spill
+    values.add(Judged::spills, "spill_bytes of " + name, spills(entry), spills(other), true,
+               may_be_gone);
     const auto shared = [](const RecordJson* of) {
       return sum_of(of, "static_shared_bytes", "dynamic_shared_bytes");
     };

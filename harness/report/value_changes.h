@@ -22,7 +22,7 @@ std::vector<Judged> parse_judged(const std::vector<std::string>& words, const st
 enum class ValueVerdict : std::uint8_t {
   less,
   worse,  // more
-  other,  // more or less, of another config, which takes what it takes
+  other,  // more, less or nothing, of another config, which takes what it takes
   gone,   // only the base has it, so nobody can tell
 };
 const char* to_string(ValueVerdict verdict);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "harness/base/build_info.h"
 #include "harness/base/errors.h"
@@ -27,7 +26,7 @@ constexpr const char* kMustAgree[] = {"/sweep",          "/problem",        "/de
                                       "/device/isa",     "/device/threads", "/protocol",
                                       "/build/compiler", "/build/flags"};
 
-// Of what must agree; "" if all does.
+// Returns the first difference in what must agree, "" if all does.
 std::string first_disagreement(const Json& was, const Json& is) {
   for (const char* path : kMustAgree) {
     const Json::json_pointer pointer(path);
