@@ -18,8 +18,8 @@ std::string first_difference(const Json& was, const Json& is, const std::string&
     for (const auto& item : side->items()) keys.insert(item.key());
   }
   for (const std::string& key : keys) {
-    std::string text =
-        first_difference(was.value(key, Json()), is.value(key, Json()), name + "." + key);
+    std::string text = first_difference(was.value(key, Json()), is.value(key, Json()),
+                                        fmt::format("{}.{}", name, key));
     if (!text.empty()) return text;
   }
   return "";

@@ -31,7 +31,8 @@ bool fails_verification(const RecordJson& record) {
 
 // "block_m 128 -> 64", "" where the configs are equal.
 std::string config_change(const RecordJson& base, const RecordJson& now) {
-  const RecordJson before = base.at("config"), after = now.at("config");
+  const RecordJson& before = base.at("config");
+  const RecordJson& after = now.at("config");
   std::set<std::string> names;
   for (const RecordJson* config : {&before, &after}) {
     for (const auto& item : config->items()) names.insert(item.key());

@@ -57,7 +57,8 @@ void flatten(const Json& value, const std::string& path, Numbers& numbers) {
   if (!value.is_object()) {
     throw UsageError(fmt::format("{}: {} is no whole number", path, value.dump()));
   }
-  for (const auto& [name, part] : value.items()) flatten(part, path + "/" + name, numbers);
+  for (const auto& [name, part] : value.items())
+    flatten(part, fmt::format("{}/{}", path, name), numbers);
 }
 
 Numbers numbers_of(const Json& facts) {
@@ -122,8 +123,9 @@ Json parse_static_facts(const std::string& text, const std::string& where) {
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(fmt::format("{}: is no JSON: {}", where, error.what()));
   }
+  const Json compiler = facts.is_object() ? facts.value("compiler", Json()) : Json();
   const bool is_one = facts.is_object() && facts.value("schema", Json()) == kStaticSchema &&
-                      facts.value("compiler", Json()).is_string() && facts["compiler"] != "" &&
+                      compiler.is_string() && !compiler.get<std::string>().empty() &&
                       facts.value("units", Json()).is_object() &&
                       facts.value("schedules", Json()).is_object();
   if (!is_one) {
