@@ -41,9 +41,9 @@ struct Comparison {
   std::vector<std::string> notes;        // other compilers and libraries, which may explain changes
 };
 
-// Reads nothing but the records, of which both sides have at least one. Throws UsageError where
-// devices, drivers or protocols differ and `across` is not set, and for a record that lacks what
-// every record has.
+// Reads nothing but the records, of which both sides have at least one, and which must outlive the
+// result. Throws UsageError where devices, drivers or protocols differ and `across` is not set, and
+// for a record that lacks what every record has.
 Comparison compare(const std::vector<RecordJson>& base, const std::vector<RecordJson>& now,
                    const CompareOptions& options);
 

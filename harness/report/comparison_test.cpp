@@ -356,17 +356,18 @@ TEST(CompareReport, SaysWhatWasFound) {
 }
 
 TEST(CompareReport, WhatFailsIsNamed) {
-  RecordJson now = timed(64, 1e-3);
-  now["verify_timed"][0]["pass"] = false;
-  EXPECT_PRED2(contains,
-               render_comparison(compare({timed(64, 1e-3)}, {now}, {}), {}, TableFormat::table),
+  const Records base = {timed(64, 1e-3)};
+  Records now = base;
+  now[0]["verify_timed"][0]["pass"] = false;
+  EXPECT_PRED2(contains, render_comparison(compare(base, now, {}), {}, TableFormat::table),
                "Wrong results on the new side:\n  point of 64/naive");
 }
 
 // A code of 0 says no more than what was asked.
 TEST(CompareReport, AVerdictIsOfWhatWasAsked) {
   const CompareOptions options = {.fail_on = {Judged::errors, Judged::memory}};
-  const Comparison comparison = compare({timed(64, 1e-3)}, {timed(64, 2e-3)}, options);
+  const Records base = {timed(64, 1e-3)}, now = {timed(64, 2e-3)};
+  const Comparison comparison = compare(base, now, options);
   EXPECT_PRED2(contains, render_comparison(comparison, options, TableFormat::table),
                "Verdict: same or better in errors, memory (exit code 0).");
 }
