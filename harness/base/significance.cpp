@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostExact = 400;  // pairs of values
 
-// Equal values of both samples together.
+// A tie holds equal values of both samples.
 struct Tie {
   std::size_t size = 0;
   std::size_t doubled_rank = 0;  // twice the mean rank, which is whole
@@ -41,7 +41,7 @@ double choose(std::size_t n, std::size_t k) {
   return ways;
 }
 
-// How many of all ways to take n of the values have each doubled sum of ranks.
+// Counts, of all ways to take n of the values, those that have each doubled sum of ranks.
 std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std::size_t values) {
   const std::size_t sums = values * (values + 1) + 1;
   std::vector<std::vector<double>> ways(n + 1, std::vector<double>(sums, 0.0));  // of i taken
@@ -60,7 +60,7 @@ std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std
   return ways[n];
 }
 
-// The doubled sums of ranks of the first sample: as it is, expected, and the two most extreme.
+// Holds doubled sums of ranks of the first sample: its own, what is expected, the two most extreme.
 struct RankSums {
   double own = 0.0, expected = 0.0, least = 0.0, most = 0.0;
 };

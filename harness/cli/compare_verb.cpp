@@ -33,9 +33,8 @@ constexpr const char* kFooter =
     "memory, exactly. More of them is worse, and what only the base has is ambiguous; --fail-on\n"
     "chooses what counts. Bytes of dram vary between equal runs and are not compared.\n"
     "\n"
-    "Another device, driver or protocol is an error: --across compares the two all the same, "
-    "shows\n"
-    "what differs, and never ends with 0 or 4.\n"
+    "Another device, driver or protocol is an error: --across compares the two all the same,\n"
+    "shows what differs, and never ends with 0 or 4.\n"
     "\n"
     "Examples:\n"
     "  attnlab compare before.jsonl after.jsonl\n"
@@ -59,7 +58,7 @@ struct CompareFlags {
   std::string format = "table";
 };
 
-// The records of a file, or of all of a folder's, in the order of their names.
+// Reads the records of a file, or of all of a folder's in the order of their names.
 std::vector<nlohmann::ordered_json> read_side(const std::filesystem::path& place,
                                               std::vector<std::string>& warnings) {
   std::vector<std::filesystem::path> files = {place};

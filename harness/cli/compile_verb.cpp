@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <thread>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
@@ -47,11 +45,8 @@ Exit codes: 0 good, 1 a kernel failed, 2 bad flags or files, 3 there is no NVRTC
 
 struct CompileFlags {
   SweepFlags sweep;
-  std::shared_ptr<CompilerSettings> compiler;
   std::string archs;
-  std::optional<int> jobs;
-  std::string format = "table";
-  bool no_progress = false;
+  CompilingFlags compiling;
 };
 
 Sweep make_compile_sweep(const CompileFlags& flags) {
@@ -70,17 +65,15 @@ std::vector<std::string> chosen_archs(const std::string& text) {
 }
 
 int run(const CompileFlags& flags) {
-  const TableFormat format = parse_format(flags.format, "--format");
-  apply_compiler_flags(*flags.compiler);
+  const TableFormat format = parse_format(flags.compiling.format, "--format");
+  apply_compiler_flags(*flags.compiling.compiler);
   const CompilePlan plan =
       plan_compilation(make_compile_sweep(flags), builtin_registry(), chosen_archs(flags.archs));
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
   for (const std::string& reason : plan.refused) {
     if (is_text) print_to(stdout, "{}", wrap("left out: " + reason, 4));
   }
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const CompiledAhead ahead =
-      compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
+  const CompiledAhead ahead = compile(plan, flags.compiling);
   const std::vector<Compilation>& compilations = ahead.compilations;
   print_to(stdout, "{}", render_compilations(compilations, format));
   print_to(is_text ? stdout : stderr, "{}", summarize(compilations, ahead.seconds));
@@ -102,18 +95,7 @@ Verb add_compile_verb(CLI::App& app) {
            "Chips (default: this machine's GPU, else sm_80,sm_90a)")
       ->type_name("NAME,...")
       ->group("Where");
-  command
-      ->add_option("--jobs", flags->jobs,
-                   "Compile so many at a time (default: the number of cores)")
-      ->type_name("N")
-      ->transform(whole_number(1, 4096))
-      ->group("Where");
-  flags->compiler = add_compiler_flags(*command);
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_compiling_flags(*command, flags->compiling);
   return {command, [flags] { return run(*flags); }};
 }
 

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "harness/base/errors.h"
+#include "harness/cli/flag_values.h"
 
 namespace attnlab {
 
@@ -33,6 +36,25 @@ std::shared_ptr<CompilerSettings> add_compiler_flags(CLI::App& command) {
                 "Compile for cuda-gdb: full debug information, no optimisation")
       ->group(kGroup);
   return settings;
+}
+
+void add_compiling_flags(CLI::App& command, CompilingFlags& flags) {
+  command
+      .add_option("--jobs", flags.jobs, "Compile so many at a time (default: the number of cores)")
+      ->type_name("N")
+      ->transform(whole_number(1, 4096))
+      ->group("Where");
+  flags.compiler = add_compiler_flags(command);
+  command.add_option("--format", flags.format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Output");
+  command.add_flag("--no-progress", flags.no_progress, "No progress on standard error")
+      ->group("Output");
+}
+
+CompiledAhead compile(const CompilePlan& plan, const CompilingFlags& flags) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
 }
 
 void apply_compiler_flags(const CompilerSettings& settings) {

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "harness/base/errors.h"
@@ -24,24 +23,22 @@
 #include "harness/cli/verbs.h"
 #include "harness/record/repro.h"
 #include "harness/report/static_facts.h"
-#include "harness/session/compile_progress.h"
 
 namespace attnlab {
 namespace {
 
 constexpr const char* kFooter =
-    "A hard gate that needs no GPU. --static compiles every default unit for sm_80 and sm_90a and\n"
-    "compares registers, spills, stack, shared memory and the blocks that fit a multiprocessor, "
-    "and\n"
-    "of every default schedule the bytes, FLOPs, tiles, workspace and config, with a committed\n"
-    "baseline. All of it is exact: any difference fails, also one for the better, until the\n"
-    "baseline is of this tree again:\n"
+    "A hard gate that needs no GPU. --static compiles every default unit (head dims 64 and 128,\n"
+    "as attnlab compile) for sm_80 and sm_90a and compares registers, spills, stack, shared "
+    "memory\n"
+    "and the blocks that fit a multiprocessor, and of every default schedule the bytes, FLOPs,\n"
+    "tiles, workspace and config, with a committed baseline. All of it is exact: any difference\n"
+    "fails, also one for the better, until the baseline is of this tree again:\n"
     "\n"
     "  attnlab gate --static --update\n"
     "\n"
-    "A baseline is of one version of NVRTC, whose registers are its own: with another one there "
-    "is\n"
-    "nothing to compare with, which is code 3 and never 0.\n"
+    "A baseline is of one version of NVRTC, whose registers are its own: with another one there\n"
+    "is nothing to compare with, which is code 3 and never 0.\n"
     "\n"
     "Examples:\n"
     "  attnlab gate --static\n"
@@ -59,15 +56,12 @@ struct GateFlags {
   bool is_static = false;
   bool update = false;
   std::string baseline;
-  std::shared_ptr<CompilerSettings> compiler;
-  std::optional<int> jobs;
-  std::string format = "table";
-  bool no_progress = false;
+  CompilingFlags compiling;
 };
 
 constexpr const char* kFolder = "results/static";
 
-// "NVRTC 13.0" is in results/static/nvrtc-13.0.json.
+// Names the file of "NVRTC 13.0": results/static/nvrtc-13.0.json.
 std::filesystem::path baseline_of(const std::string& compiler) {
   std::string name = compiler;
   std::ranges::transform(name, name.begin(), [](char c) {
@@ -116,9 +110,10 @@ int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_jso
       "{} and {} of {}", count_of(facts["units"].size(), "unit"),
       count_of(facts["schedules"].size(), "schedule"), facts["compiler"].get<std::string>());
   std::string remedy;  // the same kernels, compiler and file
-  for (const auto& [flag, value] : {std::pair("--baseline", flags.baseline),
-                                    std::pair("--kernel-sources", flags.compiler->source_folder),
-                                    std::pair("--nvrtc", flags.compiler->library)}) {
+  for (const auto& [flag, value] :
+       {std::pair("--baseline", flags.baseline),
+        std::pair("--kernel-sources", flags.compiling.compiler->source_folder),
+        std::pair("--nvrtc", flags.compiling.compiler->library)}) {
     if (!value.empty()) remedy += fmt::format(" {} {}", flag, shell_word(value));
   }
   print_to(
@@ -128,14 +123,6 @@ int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_jso
                                          "--update{}",
                                          counted, count_of(changes.size(), "difference"), remedy)));
   return code;
-}
-
-std::vector<Compilation> compile_defaults(const GateFlags& flags) {
-  const CompilePlan plan =
-      plan_compilation(default_compile_sweep(), builtin_registry(), static_archs());
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress)
-      .compilations;
 }
 
 // Says which do not compile; one that spills does, and differs.
@@ -152,20 +139,22 @@ bool any_failed(const std::vector<Compilation>& compilations) {
 
 int run(const GateFlags& flags) {
   if (!flags.is_static) throw UsageError("--static: is the only gate so far: give it");
-  if (flags.compiler->debug) {
+  if (flags.compiling.compiler->debug) {
     throw UsageError("--debug-kernels: have registers of their own; leave it out");
   }
-  const TableFormat format = parse_format(flags.format, "--format");
+  const TableFormat format = parse_format(flags.compiling.format, "--format");
   std::error_code error;
   if (flags.update && flags.baseline.empty() && !std::filesystem::is_directory(kFolder, error)) {
     throw UsageError(fmt::format(
         "--update: there is no {} here: run it in the source tree, or name a file with --baseline",
         kFolder));
   }
-  apply_compiler_flags(*flags.compiler);
+  apply_compiler_flags(*flags.compiling.compiler);
   std::optional<nlohmann::ordered_json> base;  // read before minutes of compiling
   if (!flags.update && !flags.baseline.empty()) base = read_baseline(flags.baseline);
-  const std::vector<Compilation> compilations = compile_defaults(flags);
+  const CompilePlan plan =
+      plan_compilation(default_compile_sweep(), builtin_registry(), static_archs());
+  const std::vector<Compilation> compilations = compile(plan, flags.compiling).compilations;
   if (any_failed(compilations)) return kExitVerificationFailed;
   const nlohmann::ordered_json facts = static_facts(compilations, builtin_registry());
   const std::string compiler = facts["compiler"];
@@ -208,18 +197,7 @@ Verb add_gate_verb(CLI::App& app) {
                    "Compare with this file (default: results/static/nvrtc-VERSION.json)")
       ->type_name("FILE")
       ->group("What");
-  command
-      ->add_option("--jobs", flags->jobs,
-                   "Compile so many at a time (default: the number of cores)")
-      ->type_name("N")
-      ->transform(whole_number(1, 4096))
-      ->group("Where");
-  flags->compiler = add_compiler_flags(*command);
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_compiling_flags(*command, flags->compiling);
   return {command, [flags] { return run(*flags); }};
 }
 

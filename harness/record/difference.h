@@ -1,4 +1,4 @@
-// Where two JSON values differ, in words.
+// Says in words where two JSON values differ.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,8 +6,8 @@
 
 namespace attnlab {
 
-// The first value that differs, objects key by key, as "protocol.max_rounds was 3 and is 9 now"; ""
-// if none does.
+// Returns the first value that differs, objects key by key, as "protocol.max_rounds was 3 and is 9
+// now"; "" if none does.
 std::string first_difference(const nlohmann::ordered_json& was, const nlohmann::ordered_json& is,
                              const std::string& name);
 

@@ -29,7 +29,7 @@ bool fails_verification(const RecordJson& record) {
   return record.at("status") == "failed" || any_fails("verify") || any_fails("verify_timed");
 }
 
-// "block_m 128 -> 64", "" where the configs are equal.
+// Returns "block_m 128 -> 64", "" where the configs are equal.
 std::string config_change(const RecordJson& base, const RecordJson& now) {
   const RecordJson& before = base.at("config");
   const RecordJson& after = now.at("config");

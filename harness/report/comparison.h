@@ -1,5 +1,5 @@
-// Two sets of records of the same points: what became slower, larger or less exact, what cannot be
-// told, and what has no partner.
+// Compares two sets of records of the same points: what became slower, larger or less exact, what
+// cannot be told, and what has no partner.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,7 +21,7 @@ struct CompareOptions {
   std::vector<Judged> fail_on = all_judged();  // what can make a point worse or ambiguous
 };
 
-// A point that both sides have.
+// Says what became of a point that both sides have.
 struct PointChange {
   std::string key;
   const RecordJson* record = nullptr;  // of the base, which compare() was given
@@ -47,12 +47,12 @@ struct Comparison {
 Comparison compare(const std::vector<RecordJson>& base, const std::vector<RecordJson>& now,
                    const CompareOptions& options);
 
-// Whether it is slower or has a value that is worse, of what `fail_on` names.
+// Returns whether it is slower or has a value that is worse, of what `fail_on` names.
 bool is_worse(const PointChange& point, const std::vector<Judged>& fail_on);
 
-// The first of: 1 a point of the new side fails its verification; 3 a point of both sides was not
-// measured, one that only the new side has is invalid, or nothing could be compared; 5 `across`; 4
-// a point is worse; 5 one is ambiguous, missing or there twice; 0.
+// Returns the first of: 1 a point of the new side fails its verification; 3 a point of both sides
+// was not measured, one that only the new side has is invalid, or nothing could be compared; 5
+// `across`; 4 a point is worse; 5 one is ambiguous, missing or there twice; 0.
 int exit_code(const Comparison& comparison, const CompareOptions& options);
 
 }  // namespace attnlab

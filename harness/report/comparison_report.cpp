@@ -23,8 +23,8 @@ std::string label_of(const std::vector<const Field*>& fields, const RecordJson& 
   return label;
 }
 
-// The fields that tell the points apart: axes that vary and the kernel, and as many of the others
-// as it takes.
+// Chooses the fields that tell the points apart: axes that vary, the kernel, and as many of the
+// others as it takes.
 std::vector<const Field*> telling_fields(const std::vector<PointChange>& points) {
   std::vector<RecordJson> records;
   for (const PointChange& point : points) records.push_back(*point.record);
@@ -43,7 +43,7 @@ std::vector<const Field*> telling_fields(const std::vector<PointChange>& points)
   return telling;
 }
 
-// A table whose first columns tell points apart.
+// Builds a table whose first columns tell points apart.
 class PointTable {
  public:
   explicit PointTable(const std::vector<PointChange>& points) : fields_(telling_fields(points)) {
@@ -62,7 +62,7 @@ class PointTable {
     for (const std::string& cell : cells) row.push_back({cell});
     table_.rows.push_back(std::move(row));
   }
-  // "" without rows.
+  // Returns "" where there are no rows.
   std::string text(TableFormat format) const {
     if (table_.rows.empty()) return "";
     return (format == TableFormat::markdown ? render_markdown(table_) : render_plain(table_)) +
@@ -112,7 +112,7 @@ std::string values_of(const Comparison& comparison, TableFormat format) {
   return table.text(format);
 }
 
-// A table of one text of each point that has it.
+// Lists one text of each point that has it.
 template <class Text>
 std::string texts_of(const Comparison& comparison, TableFormat format, const char* title,
                      const Text& text) {
@@ -135,7 +135,7 @@ std::string list_of(const char* title, const std::vector<Unpaired>& points, Tabl
   return text + "\n";
 }
 
-// "same or faster" of code 0, as far as --fail-on asked.
+// Says "same or faster" of code 0 only where --fail-on asked about everything.
 std::string verdict_of(int code, const CompareOptions& options) {
   switch (code) {
     case kExitGood: break;

@@ -1,4 +1,4 @@
-// What a comparison found, for people and for programs.
+// Renders what a comparison found, for people and for programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

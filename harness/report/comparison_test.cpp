@@ -17,7 +17,7 @@ namespace {
 
 using Records = std::vector<RecordJson>;
 
-// A record of a kernel that took about `seconds` a launch in 15 rounds; samples differ by 0.2 %.
+// Makes a record of a kernel that took `seconds` a launch in 15 rounds; samples differ by 0.2 %.
 RecordJson timed(int seqlen, double seconds) {
   std::vector<std::string> warnings;
   const Records small = read_records(in_tree("tests/data/small.jsonl"), warnings);
@@ -93,7 +93,7 @@ TEST(Compare, WhatCannotBeToldIsAmbiguous) {
   EXPECT_EQ(verdict_of(base, now), TimeVerdict::ambiguous);
 }
 
-// Two modes, whose shares differ by one sample: ranks say slower, the median may be of either mode.
+// Two modes differ in their shares by one sample: ranks say slower, the median may be of either.
 TEST(Compare, TheIntervalMustLieAboveOne) {
   std::vector<double> before, after;
   for (int i = 0; i < 15; ++i) {
@@ -112,7 +112,7 @@ TEST(Compare, TheIntervalMustLieAboveOne) {
   EXPECT_EQ(change.verdict, TimeVerdict::ambiguous);
 }
 
-// Seconds and cycles in units of the base's.
+// Compares with a base that takes one unit of seconds and one of cycles.
 TimeVerdict verdict_with_clock(double seconds, double cycles) {
   RecordJson base = timed(64, 1e-3), now = timed(64, 1e-3 * seconds);
   base["time"]["telemetry"] = {{"cycles", 1000.0}};
@@ -148,7 +148,7 @@ TEST(Compare, ManyPointsAreAdjustedFor) {
   EXPECT_EQ(code_of(base, now), kExitSlower) << "what has no time is no member of the family";
 }
 
-// Of few samples nothing is known, however equal they are; of many equal ones all is.
+// Few samples say nothing, however equal they are; five equal ones do.
 TEST(Compare, FewSamplesAreNotTheSame) {
   RecordJson record = timed(64, 1e-3);
   record["time"]["samples_s"] = std::vector<double>(4, 1e-3);
@@ -179,7 +179,7 @@ RecordJson entry(const char* name, int registers) {
           {"spill_load_bytes", 0}, {"static_shared_bytes", 0}, {"dynamic_shared_bytes", 4096}};
 }
 
-// Of two units that both have a kernel `forward`.
+// Makes a record of two units that both have a kernel `forward`.
 RecordJson compiled() {
   RecordJson record = timed(64, 1e-3);
   record["compile"] = {{{"unit", "u"}, {"entries", {entry("forward", 200)}}},
@@ -219,7 +219,7 @@ TEST(Compare, OtherValuesAreJudged) {
   EXPECT_EQ(code_with("/traffic/l2/read_bytes", 1.02e6), kExitSlower);
 }
 
-// What nobody can compare any more is not the same.
+// A value that nobody can compare any more is not called the same.
 TEST(Compare, WhatIsGoneIsAmbiguous) {
   for (const char* path : {"/verify", "/verify_timed", "/memory", "/traffic", "/compile"}) {
     EXPECT_EQ(code_with(path, nullptr), kExitAmbiguous) << path;
@@ -282,7 +282,7 @@ TEST(Compare, WhatHasNoPartnerIsNeverDropped) {
   EXPECT_EQ(code_of({a, b}, {a, b, bad}), kExitVerificationFailed);
 }
 
-// Only where both were left the choice: a config that was asked for is a point of its own.
+// Points pair only where both kernels chose: a config that was asked for is a point of its own.
 TEST(Compare, AKernelsOwnChoiceOfConfigMayChange) {
   RecordJson base = compiled(), now = base;
   base["config"] = {{"block_m", 128}};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/record/record_json.h"
+#include "harness/report/pivot.h"
 
 namespace attnlab {
 namespace {
@@ -45,23 +46,22 @@ Side by_point(const std::vector<RecordJson>& records, std::map<std::string, std:
   return side;
 }
 
-// The point without what its kernel chose, but with what it was asked for.
+// Names the point as it was asked for, without what its kernel chose.
 std::string asked_key(const RecordJson& record) {
   RecordJson asked = record;
-  const RecordJson given = at(record, {"config_asked"});
-  asked["config"] = given.is_object() ? given : RecordJson::object();
+  asked["config"] = asked_config(record);
   return point_key(asked);
 }
 
-// The point without any config: older records do not say what was asked for.
+// Names the point without any config: older records do not say what was asked for.
 std::string open_key(const RecordJson& record) {
   RecordJson open = record;
   open["config"] = RecordJson::object();
   return point_key(open);
 }
 
-// Whether both kernels were left the same choice, as far as older records tell. Records have null
-// where the config is as it was asked for.
+// Returns whether both kernels were left the same choice, as far as older records tell. Records
+// have null where the config is as it was asked for.
 bool left_the_same_choice(const RecordJson& a, const RecordJson& b) {
   const RecordJson left = at(a, {"config_asked"}), right = at(b, {"config_asked"});
   if (left.is_object() && right.is_object()) return left == right;

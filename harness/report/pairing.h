@@ -1,4 +1,4 @@
-// Which records of two sets are of the same point.
+// Finds which records of two sets are of the same point.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ struct Pair {
   const RecordJson* now = nullptr;
 };
 
-// A point that has no partner, or is on one side several times.
+// Names a point that has no partner, or is on one side several times.
 struct Unpaired {
   std::string key;
   std::string status;  // of the records: "ok", "ok, failed"

@@ -52,12 +52,6 @@ std::string kernel_of(const RecordJson& record) {
   return exact(at(record, {"backend"})) + " " + exact(at(record, {"kernel"}));
 }
 
-// As it was asked for: what the kernel chose is open again. Older records do not tell.
-RecordJson asked_config(const RecordJson& record) {
-  const RecordJson asked = at(record, {"config_asked"});
-  return asked.is_object() ? asked : at(record, {"config"});
-}
-
 // What tells the configs of a kernel apart; the last one always does.
 Fields config_fields() {
   Fields found = {&find_field("block", "")};
@@ -224,6 +218,11 @@ std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& recor
 }
 
 }  // namespace
+
+RecordJson asked_config(const RecordJson& record) {
+  const RecordJson asked = at(record, {"config_asked"});
+  return asked.is_object() ? asked : at(record, {"config"});
+}
 
 bool is_constant(const Field& field, const std::vector<RecordJson>& records) {
   return std::all_of(records.begin(), records.end(), [&](const RecordJson& record) {

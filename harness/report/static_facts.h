@@ -1,5 +1,6 @@
-// What a machine without a GPU knows of the CUDA kernels: what the compiler makes of every default
-// unit, and what their schedules count. All of it is exact, so a difference is a change.
+// Collects and compares what a machine without a GPU knows of the CUDA kernels: what the compiler
+// makes of every default unit (head dims 64 and 128, as attnlab compile), and what their schedules
+// count. All of it is exact, so a difference is a change.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +19,19 @@ namespace attnlab {
 
 inline constexpr const char* kStaticSchema = "attnlab.static/1";
 
-// The chips whose units are compared.
+// Names the chips whose units are compared.
 std::vector<std::string> static_archs();
 
-// The schedules that are counted: those of the default units, without a mask and under a causal
-// one.
+// Returns the schedules that are counted: those of the default units, without a mask and under a
+// causal one.
 Sweep static_sweep();
 
-// {"schema", "compiler", "units": {"NAME ARCH": {ENTRY: {registers, spill_bytes, ...}}},
+// Returns {"schema", "compiler", "units": {"NAME ARCH": {ENTRY: {registers, spill_bytes, ...}}},
 // "schedules": {"ARCH POINT KERNEL": {config, requested bytes, FLOPs, tiles, workspace}}}.
 nlohmann::ordered_json static_facts(const std::vector<Compilation>& compilations,
                                     const Registry& registry);
 
-// A number that is not the same, by its path; empty where a side does not have it.
+// Names a number that is not the same by its path; empty where a side does not have it.
 struct StaticChange {
   std::string what;  // "units/v2-forward-f16-d64-128x128-w4-s1 sm_90a/forward/registers"
   std::optional<std::int64_t> base, now;

@@ -23,7 +23,7 @@ Compilation compiled() {
 
 Json facts_of(const Compilation& unit) { return static_facts({unit}, builtin_registry()); }
 
-// The one number that differs where `change` was done to a compiled entry.
+// Returns the one number that differs where `change` was done to a compiled entry.
 template <class Change>
 StaticChange only_change(const Change& change) {
   Compilation other = compiled();

@@ -25,7 +25,7 @@ std::vector<double> samples_of(const RecordJson& record) {
   return samples;
 }
 
-// Why the time of a record is none to compare, "" if it is.
+// Says why the time of a record is none to compare, "" if it is one.
 std::string doubt_of(const RecordJson& record) {
   std::string doubt;
   if (at(record, {"time", "telemetry", "settled"}) == false) doubt = "its clock did not settle";

@@ -1,4 +1,4 @@
-// What became of a time between two records of a point. docs/measurement.md has the rule.
+// Judges what became of a time between two records of a point. docs/measurement.md has the rule.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ struct TimeChange {
 
 bool is_timed(const RecordJson& record);
 
-// Of two timed records; not judged yet. Throws UsageError for samples that are none.
+// Measures the change between two timed records, without a verdict yet. Throws UsageError for
+// samples that are none.
 TimeChange time_change(const RecordJson& base, const RecordJson& now);
 
 // Judges all times of a comparison together. `threshold` is the share of the base's time below

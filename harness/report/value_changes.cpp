@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInexact = 0.01;  // that errors and bytes of equal kernels may differ by
 
-// A number, or what records have for one that JSON cannot hold.
+// Reads a number, or the word that records have for one that JSON cannot hold.
 std::optional<double> number(const RecordJson& value) {
   if (value.is_number()) return value.get<double>();
   if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
@@ -54,7 +54,7 @@ class Values {
   std::vector<ValueChange> changes_;
 };
 
-// The relative error of each tensor, before timing and of what was timed.
+// Reads the relative error of each tensor, before timing and of what was timed.
 std::map<std::string, std::optional<double>> errors_of(const RecordJson& record) {
   std::map<std::string, std::optional<double>> errors;
   for (const auto& [list, when] : {std::pair("verify", ""), std::pair("verify_timed", ", timed")}) {
@@ -75,7 +75,7 @@ std::optional<double> counted_l2(const RecordJson& record, const char* key) {
 
 using Entries = std::map<std::string, const RecordJson*>;
 
-// The kernels of a record's units. Of several of one name the later ones are numbered.
+// Finds the kernels of a record's units, and numbers the later ones of one name.
 Entries entries_of(const RecordJson& units) {
   Entries entries;
   if (!units.is_array()) return entries;

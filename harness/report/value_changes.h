@@ -1,5 +1,5 @@
-// What differs between two records of a point beside its time: by more than the values of equal
-// kernels do.
+// Finds what differs between two records of a point beside its time, by more than the values of
+// equal kernels do.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace attnlab {
 
-// What a point can be judged by.
+// Lists what a point can be judged by.
 enum class Judged : std::uint8_t { time, errors, bytes, memory, registers, spills, shared };
 const char* to_string(Judged judged);
 std::vector<Judged> all_judged();
-// From a list of these words. Throws UsageError, led by `where`.
+// Reads a list of these words. Throws UsageError, led by `where`.
 std::vector<Judged> parse_judged(const std::vector<std::string>& words, const std::string& where);
 
 enum class ValueVerdict : std::uint8_t {

@@ -64,8 +64,8 @@ struct Fetched {
   PeerOutputs outputs;
 };
 
-// A call that hands over outputs: in memory of the device where the inputs are shared and that can
-// be shared as well, else in a file.
+// Makes a call that hands over outputs: in memory of the device where the inputs are shared and
+// that can be shared as well, else in a file.
 Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& inputs) {
   if (Runtime* const runtime = inputs.shared_runtime(); runtime != nullptr) {
     PeerOutputs outputs(inputs.problem(), *runtime);

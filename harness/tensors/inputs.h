@@ -39,7 +39,7 @@ class Inputs {
  public:
   Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,
          const QkvTensors* file = nullptr);
-  // The values of `other`, whose problem differs in layout alone: copying is faster than drawing.
+  // Copies the values of `other`, whose problem differs in layout alone: faster than drawing them.
   Inputs(Arena& arena, const Problem& problem, const Inputs& other, int threads);
 
   // With the inputs set and all else null: memory of the arena's device.

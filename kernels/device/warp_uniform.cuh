@@ -9,7 +9,7 @@ namespace attnlab::device {
 // keeps one copy for the warp, and branches on it do not diverge.
 __device__ inline i32 warp_uniform(i32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
-// Whether it holds in any lane; warp-uniform as well.
+// Returns whether it holds in any lane, which is warp-uniform as well.
 __device__ inline bool any_of_warp(bool holds) { return __any_sync(0xFFFFFFFFu, holds); }
 __device__ inline bool warp_uniform(bool value) { return any_of_warp(value); }
 

@@ -17,7 +17,7 @@ struct Exchange {
   const ForwardTeam<kConfig>& team;
   OnlineSoftmax* sSoftmaxes;  // of the slice
 
-  // At each slice the other place, where there are two (ForwardConfig::softmax_places).
+  // Takes the other place at each slice, where there are two (ForwardConfig::softmax_places).
   __device__ Exchange(const ForwardTeam<kConfig>& of_team, i32 turn) : team(of_team) {
     sSoftmaxes = reinterpret_cast<OnlineSoftmax*>(team.memory + kTiles.softmaxes_of(0)) +
                  turn % kConfig.softmax_places() * kSplits * kConfig.own_rows() + team.lane / 4;

@@ -48,7 +48,7 @@ __device__ void softmax_step(float scale, device::RowStates<kRows>& states,
   });
 }
 
-// O / sum, once the four lanes of a row have added up its sum.
+// Divides O by the sum, once the four lanes of a row have added that up.
 template <i32 kRows, i32 kColumns>
 __device__ void finish_rows(float keep_scale, device::RowStates<kRows>& states,
                             device::Accumulator<kRows, kColumns>& rO) {
@@ -79,7 +79,7 @@ __device__ bool store_statistics(const ForwardBlock& block, i32 warp_row,
   return lost;
 }
 
-// All fragments of the warp's rows.
+// Loads all fragments of the warp's rows.
 template <class Tile, i32 kRows, i32 kColumns>
 __device__ void load_fragments(const Tile& q, device::FragmentA (&rQ)[kRows][kColumns]) {
 #pragma unroll
@@ -89,7 +89,7 @@ __device__ void load_fragments(const Tile& q, device::FragmentA (&rQ)[kRows][kCo
   }
 }
 
-// S = Q K^T, with Q from registers or shared memory.
+// Computes S = Q K^T, with Q from registers or shared memory.
 template <class T, bool kKeepsQ, i32 kColumns, class TileQ, class FragmentsQ, class TileK,
           i32 kRows, i32 kKeys>
 __device__ void multiply_qk(const TileQ& q, const FragmentsQ& rQ, const TileK& keys,
