@@ -44,11 +44,16 @@ PKG_CONFIG_PATH=$(echo "$prefix"/lib/*/pkgconfig)
 LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 step "configure"
 cmake --preset cpu
-step "build ($JOBS jobs)"
-cmake --build --preset cpu --parallel "$JOBS" >"$logs/build.log" 2>&1 || {
-  grep -E -A5 'FAILED|error' "$logs/build.log" | head -60
-  exit 1
+# build [TARGET...]: everything without one
+build() {
+  cmake --build --preset cpu --parallel "$JOBS" "${@/#/--target=}" >>"$logs/build.log" 2>&1 || {
+    grep -E -A5 'FAILED|error' "$logs/build.log" | head -60
+    return 1
+  }
 }
+: >"$logs/build.log"
+step "build what the GPU's tests need ($JOBS jobs)"
+build gpu_test
 
 # tests NAME ARGUMENTS OF ctest...: their log in NAME.log, failures and the slowest here
 failed=0
@@ -64,11 +69,15 @@ device=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
-# The GPU's tests are few and wait for one another: the others leave them the processor. ctest's own
-# list of what failed is of one of the two runs; the logs have both.
-step "tests side by side"
+# The GPU's tests are few and wait for one another: they begin while the rest is built, and that and
+# the other tests leave them the processor. ctest's own list of what failed is of one of the two
+# runs; the logs have both.
+step "the GPU's tests; beside them the rest is built and tested"
 (
   renice -n 19 $BASHPID >/dev/null
+  sleep 5  # in which the other ctest reads what there is
+  build || exit
+  echo "-- the rest is built after $((SECONDS - step_began)) s"
   tests processor --label-exclude 'gpu|mutants' --parallel "$JOBS"
   exit $failed
 ) &
