@@ -243,7 +243,9 @@ Json cuda_json(const Device& device) {
           {"multiprocessors", device.multiprocessors},
           {"l2_bytes", device.l2_bytes},
           {"max_clock_hz", number(device.max_clock_hz)},
-          {"driver", device.driver}};
+          {"driver", device.driver},
+          {"uuid", device.uuid},
+          {"power_limit_w", optional_number(device.power_limit_w)}};
 }
 
 Json device_json(const Device& device) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Device {
   std::uint64_t l2_bytes = 0;
   double max_clock_hz = 0.0;  // of the multiprocessors
   std::string driver;         // version of the kernel module, "580.159.04"
+  std::string uuid;           // "GPU-..." as nvidia-smi -L shows it; of a MIG instance its own
+  std::optional<double> power_limit_w;  // that is enforced; empty: nobody asked, or it does not say
 };
 
 }  // namespace attnlab

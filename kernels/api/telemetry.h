@@ -33,6 +33,8 @@ class Telemetry {
   // Joules since some time before the process began, in steps of about 0.1 s; apart because asking
   // may take milliseconds. Empty: the device does not count them.
   virtual std::optional<double> energy_j() = 0;
+  // The limit that is enforced. Empty: it does not say.
+  virtual std::optional<double> power_limit_w() { return std::nullopt; }
 };
 
 // Of one of available_devices(); made on first use, lives as long as the process.

@@ -24,6 +24,18 @@ std::string module_version() {
   return version;
 }
 
+// As nvidia-smi -L shows it: groups of 4, 2, 2, 2 and 6 bytes.
+std::string uuid_text(const char (&bytes)[16]) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const int byte = static_cast<unsigned char>(bytes[i]);
+    text += "0123456789abcdef"[byte / 16];
+    text += "0123456789abcdef"[byte % 16];
+  }
+  return text;
+}
+
 Device describe(int ordinal) {
   const Driver& api = driver();
   CUdevice handle = 0;
@@ -44,6 +56,9 @@ Device describe(int ordinal) {
   device.l2_bytes = static_cast<std::uint64_t>(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   device.max_clock_hz = 1e3 * get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   device.driver = module_version();
+  CUuuid uuid{};
+  check(api.cuDeviceGetUuid(&uuid, handle), "reading the GPU's UUID");
+  device.uuid = uuid_text(uuid.bytes);
   return device;
 }
 

@@ -13,7 +13,7 @@ namespace attnlab::cuda {
 #define ATTNLAB_DRIVER_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGet) \
   X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) \
-  X(cuDeviceGetPCIBusId) \
+  X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid) \
   X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \
   X(cuMemGetAddressRange) X(cuIpcGetMemHandle) \
   X(cuMemHostGetDevicePointer) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) \

@@ -71,6 +71,12 @@ class GpuTelemetry final : public Telemetry {
                   kMilli);
   }
 
+  std::optional<double> power_limit_w() override {
+    if (!why_not_.empty()) return std::nullopt;
+    constexpr double kMilli = 1e-3;
+    return scaled(ask_nvml<unsigned>(nvml().nvmlDeviceGetEnforcedPowerLimit, gpu_), kMilli);
+  }
+
  private:
   // Of now, or, where the GPU has no such number, what it calls its power usage.
   std::optional<double> power_w() {

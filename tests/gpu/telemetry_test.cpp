@@ -84,20 +84,7 @@ TEST_F(GpuTelemetry, TheGpuIsTheOneOfTheDevice) {
   char of_nvml[96] = "";  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
   ASSERT_EQ(get_uuid(found, of_nvml, sizeof of_nvml), cuda::kNvmlSuccess);
 
-  CUresult (*get_bytes)(CUuuid*, CUdevice) = nullptr;
-  cuda::Library({"libcuda.so.1"}, "").bind(get_bytes, "cuDeviceGetUuid_v2");
-  CUdevice device = 0;
-  ASSERT_EQ(cuda::driver().cuDeviceGet(&device, gpu().ordinal), CUDA_SUCCESS);
-  CUuuid bytes{};
-  ASSERT_EQ(get_bytes(&bytes, device), CUDA_SUCCESS);
-  std::string of_cuda = "GPU-";  // 8, 4, 4, 4 and 12 digits
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) of_cuda += '-';
-    const int byte = static_cast<unsigned char>(bytes.bytes[i]);
-    of_cuda += "0123456789abcdef"[byte / 16];
-    of_cuda += "0123456789abcdef"[byte % 16];
-  }
-  EXPECT_EQ(of_nvml, of_cuda);
+  EXPECT_EQ(of_nvml, gpu().uuid);
 }
 
 TEST_F(GpuTelemetry, ClocksAndPowerArePlausibleUnderLoad) {
@@ -108,6 +95,7 @@ TEST_F(GpuTelemetry, ClocksAndPowerArePlausibleUnderLoad) {
   EXPECT_GT(reading.memory_clock_hz.value(), 1e8);
   EXPECT_GT(reading.power_w.value(), 20.0);
   EXPECT_LT(reading.power_w.value(), 1.2 * power_cap_w());
+  EXPECT_NEAR(telemetry().power_limit_w().value(), power_cap_w(), 1.0);
   EXPECT_GT(reading.temperature_c.value(), 10.0);
   EXPECT_LT(reading.temperature_c.value(), 110.0);
 }
