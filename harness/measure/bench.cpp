@@ -20,6 +20,7 @@ namespace {
 constexpr double kShortestSample = 1e-3;  // seconds: far above the clock's resolution
 constexpr double kLongLaunch = 50e-3;     // seconds: from here on kRoundsOfLongLaunches are enough
 constexpr int kRoundsOfLongLaunches = 10;
+constexpr int kFirstLaunches = 8;  // of a warm-up, one by one
 
 // Of a GPU's regimes (bench.h).
 constexpr double kLongestRest = 1.0;
@@ -43,8 +44,12 @@ bool is_lost(const std::exception_ptr& error) {
 class Runner {
  public:
   Runner(const TimedLaunches& timed, const Protocol& protocol, Backend backend,
-         Telemetry* telemetry)
-      : timed_(&timed), protocol_(&protocol), is_gpu_(backend == Backend::cuda), watch_(telemetry) {
+         Telemetry* telemetry, const std::function<void(TurnStep)>& take_turn)
+      : timed_(&timed),
+        protocol_(&protocol),
+        is_gpu_(backend == Backend::cuda),
+        watch_(telemetry),
+        take_turn_(&take_turn) {
     samples.are_turns = is_gpu_ && protocol.regime == Regime::settled;
   }
 
@@ -52,14 +57,24 @@ class Runner {
 
   const std::string& name() const { return timed_->name; }
 
-  // Returns how long it took.
+  // Returns how long it took. A few launches by themselves say how many a call takes; the rest of
+  // the warm-up are such calls: of a GPU they are load, launches one by one mostly wait for the
+  // host.
   double warm_up(double at_least) try {
     const ProfilerRange range("warm up");
     double fastest = launch_once();
     double total = fastest;
-    for (int n = 1; n < protocol_->warmup_launches || total < at_least; ++n) {
+    for (int n = 1; n < protocol_->warmup_launches || (n < kFirstLaunches && total < at_least);
+         ++n) {
       const double duration = launch_once();
       fastest = std::min(fastest, duration);
+      total += duration;
+    }
+    plan_sample(fastest);
+    while (total < at_least) {
+      timed_->before();
+      const double duration = launch(launches_a_call_);
+      fastest = std::min(fastest, duration / launches_a_call_);
       total += duration;
     }
     plan_sample(fastest);
@@ -71,6 +86,7 @@ class Runner {
 
   // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
+    (*take_turn_)(TurnStep::sample);
     const double prepared = watch("prepare", [&] { timed_->prepare(samples.inner_launches); });
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
@@ -174,6 +190,7 @@ class Runner {
   const Protocol* protocol_;
   bool is_gpu_;
   BlockWatch watch_;
+  const std::function<void(TurnStep)>* take_turn_;
   int launches_a_call_ = 1;  // of TimedLaunches::time
   int calls_ = 1;            // of a sample
   double last_ = 0.0;        // seconds of the last sample, all its launches
@@ -222,13 +239,18 @@ void run_round(const std::vector<Runner*>& runners) {
 
 std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protocol& protocol,
                              Backend backend, const std::function<void(int)>& after_round,
-                             Telemetry* telemetry) {
+                             Telemetry* telemetry,
+                             const std::function<void(TurnStep, int)>& take_turn) {
   initialize_once();
+  int round_of_turn = 0;
+  const std::function<void(TurnStep)> take = [&](TurnStep step) {
+    if (take_turn) take_turn(step, round_of_turn);
+  };
   const std::string why_no_blocks = telemetry == nullptr ? "" : telemetry->why_not();
   if (!why_no_blocks.empty()) telemetry = nullptr;
   std::vector<Runner> runners;
   for (const TimedLaunches& timed : all) {
-    runners.emplace_back(timed, protocol, backend, telemetry);
+    runners.emplace_back(timed, protocol, backend, telemetry, take);
   }
   const auto any_lost = [&] {
     return std::ranges::any_of(runners,
@@ -238,6 +260,7 @@ std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protoc
   const double warmup =
       settles ? std::max(protocol.warmup_seconds, kSettledWarmup / static_cast<double>(all.size()))
               : protocol.warmup_seconds;
+  take(TurnStep::warm_up);
   double warmed_up = 0.0;
   for (Runner& runner : runners) {
     if (!any_lost()) warmed_up += runner.warm_up(warmup);
@@ -251,12 +274,15 @@ std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protoc
       if (runner.active()) active.push_back(&runner);
     }
     if (active.empty()) break;
+    round_of_turn = round;
     run_round(active);
     after_round(round);
     if (std::ranges::all_of(active, [&](const Runner* runner) { return runner->done(round); })) {
       break;
     }
   }
+  round_of_turn = 0;
+  take(TurnStep::leave);
   std::vector<Samples> result;
   result.reserve(runners.size());
   for (Runner& runner : runners) {

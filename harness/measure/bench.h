@@ -1,6 +1,7 @@
 // Timing. Google Benchmark runs the samples; the rounds, the order and the stopping rule are here.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -17,7 +18,7 @@ struct TimedLaunches {
   std::string name;
   // Seconds that so many launches take together; done when it returns.
   std::function<double(int launches)> time;
-  std::function<void()> before = [] {};  // called before each warm-up launch and sample, untimed
+  std::function<void()> before = [] {};  // called before each call of a warm-up and sample, untimed
   // Called around each sample of so many launches, untimed; what they throw ends the samples.
   std::function<void(int launches)> prepare = [](int) {};
   std::function<void()> check = [] {};
@@ -26,6 +27,10 @@ struct TimedLaunches {
   int most_launches = 1 << 20;        // that one call of `time` can take
   std::function<int()> retries = {};  // that `time` has made so far; empty: it does not say
 };
+
+// The steps that need the device for themselves, each until the next one begins: the self-test of
+// the timer, and those of a measurement. The last, leave, is what comes after them.
+enum class TurnStep : std::uint8_t { check_timer, warm_up, sample, leave };
 
 struct Samples {
   std::vector<double> seconds;  // a launch, one sample a round
@@ -40,13 +45,13 @@ struct Samples {
   std::exception_ptr error;     // what time or before threw: no further samples were taken
 };
 
-// Warms each up (protocol.warmup_launches and protocol.warmup_seconds; at the same time it learns
-// how many launches make a sample of 1 ms), then takes rounds: each round takes one sample of each,
-// in a fresh random order. Ends when all have min_rounds samples (of those whose launches take more
-// than 50 ms 10 at most, unless max_rounds is the same) and every 95 % interval of the median is
-// within +-interval of it, or after max_rounds. Those that have used max_seconds get no further
-// samples; the others go on. `after_round` gets the number of rounds done. When one threw
-// DeviceLost nothing else is launched.
+// Warms each up (protocol.warmup_launches and protocol.warmup_seconds; the first 8 launches one by
+// one, from which it learns how many make a sample of 1 ms, then so many a call), then takes
+// rounds: each round takes one sample of each, in a fresh random order. Ends when all have
+// min_rounds samples (of those whose launches take more than 50 ms 10 at most, unless max_rounds is
+// the same) and every 95 % interval of the median is within +-interval of it, or after max_rounds.
+// Those that have used max_seconds get no further samples; the others go on. `after_round` gets the
+// number of rounds done. When one threw DeviceLost nothing else is launched.
 //
 // On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
 // (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
@@ -55,8 +60,12 @@ struct Samples {
 // a sample owes nothing to the heat of whoever came before.
 //
 // `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
+//
+// `take_turn`, if given, returns when the step of the round (0: before the first, or after the
+// last) may begin: another process may measure in between.
 std::vector<Samples> measure(const std::vector<TimedLaunches>& all, const Protocol& protocol,
                              Backend backend, const std::function<void(int)>& after_round,
-                             Telemetry* telemetry = nullptr);
+                             Telemetry* telemetry = nullptr,
+                             const std::function<void(TurnStep, int)>& take_turn = {});
 
 }  // namespace attnlab

@@ -195,6 +195,33 @@ TEST(Bench, WarmsUpForTheTimeAsked) {
   EXPECT_EQ(launches, 8 + 1);
 }
 
+// Launches of 32 us one by one are no load for a GPU: each waits longer for the host.
+TEST(Bench, AllButTheFirstLaunchesOfAWarmUpAreCallsOfASample) {
+  constexpr double kLaunch = 1.0 / (1 << 15);
+  std::vector<int> calls;
+  const TimedLaunches timed = {"short", [&](int launches) {
+                                 calls.push_back(launches);
+                                 return (calls.size() < 10 ? 2.0 : 1.0) * kLaunch * launches;
+                               }};
+  Protocol protocol = rounds(1, 1);
+  protocol.warmup_seconds = 5e-3;
+  const auto samples = measure({timed}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(calls, (std::vector<int>{1, 1, 1, 1, 1, 1, 1, 1, 17, 17, 17, 17, 17, 17, 17, 17, 33}));
+  EXPECT_EQ(samples[0].inner_launches, 33) << "the fastest call of the warm-up counts";
+}
+
+TEST(Bench, EachStepTakesItsTurn) {
+  std::string steps;
+  const auto measured = measure({saying("a", 2e-3, [&] { steps += "launch, "; })}, rounds(2, 2),
+                                Backend::cpu, ignore_round, nullptr, [&](TurnStep step, int round) {
+                                  steps += step == TurnStep::warm_up  ? "warm up"
+                                           : step == TurnStep::sample ? "sample"
+                                                                      : "leave";
+                                  steps += " " + std::to_string(round) + ": ";
+                                });
+  EXPECT_EQ(steps, "warm up 0: launch, sample 1: launch, sample 2: launch, leave 0: ");
+}
+
 TEST(Bench, AThrowingOneIsReportedAndTheOthersGoOn) {
   int launches = 0;
   const auto throws_on = [&launches](int which) {
@@ -237,7 +264,7 @@ TEST(Bench, ASettledGpuIsUnderLoadAllTheTime) {
   Protocol protocol = rounds(2, 2);
   protocol.regime = Regime::settled;
   const auto samples = measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round);
-  EXPECT_EQ(gpu.calls, 384 + 2 * (30 + 13)) << "1.5 s to warm up; turns of 0.7 s and 0.3 s";
+  EXPECT_EQ(gpu.calls, 8 + 63 + 2 * (30 + 13)) << "1.5 s to warm up; turns of 0.7 s and 0.3 s";
   EXPECT_EQ(samples[0].inner_launches, 13 * 6);
   EXPECT_TRUE(samples[0].are_turns);
   EXPECT_EQ(samples[0].seconds, (std::vector<double>{1.0 / 256, 1.0 / 256}));
@@ -249,7 +276,7 @@ TEST(Bench, ATurnTakesAsLongAsTheProtocolSays) {
   protocol.regime = Regime::settled;
   protocol.turn_seconds = 0.1;
   measure({gpu.timed_launches()}, protocol, Backend::cuda, ignore_round);
-  EXPECT_EQ(gpu.calls, 384 + 3 + 2) << "70 ms of load, 30 ms of a sample";
+  EXPECT_EQ(gpu.calls, 8 + 63 + 3 + 2) << "70 ms of load, 30 ms of a sample";
 }
 
 TEST(Bench, OfABurstASampleIsNoTurn) {
@@ -263,7 +290,7 @@ TEST(Bench, CompetitorsSettleTogether) {
   Protocol protocol = rounds(1, 1);
   protocol.regime = Regime::settled;
   measure({one.timed_launches(), other.timed_launches()}, protocol, Backend::cuda, ignore_round);
-  EXPECT_EQ(one.calls, 192 + 30 + 13);
+  EXPECT_EQ(one.calls, 8 + 31 + 30 + 13);
   EXPECT_EQ(other.calls, one.calls);
 }
 
