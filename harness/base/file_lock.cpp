@@ -35,13 +35,19 @@ std::string describe_holder(const struct stat& file) {
 
 }  // namespace
 
-void lock_for_writing(int descriptor, const std::filesystem::path& file) {
+LockAttempt try_lock(int descriptor) {
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {.is_locked = true};
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {.is_locked = true};
+  return {.holder = describe_holder(status)};
+}
+
+void lock_for_writing(int descriptor, const std::filesystem::path& file) {
+  const LockAttempt attempt = try_lock(descriptor);
+  if (attempt.is_locked) return;
   throw UsageError(fmt::format(
       "{}: another attnlab{} is writing to it: wait until it ends, or name another file",
-      file.string(), describe_holder(status)));
+      file.string(), attempt.holder));
 }
 
 }  // namespace attnlab

@@ -2,13 +2,21 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace attnlab {
 
-// Locks the open file against other processes that call this; the lock goes with the descriptor,
-// so with the process at the latest, however it ends. Throws UsageError naming the file, and the
-// other process where the system tells. Where there are no locks (pipes, devices, some network
-// file systems) nothing is locked.
+// Says whether an open file is locked now, against all others that call this. Where there are no
+// locks (pipes, devices, some network file systems) it counts as locked.
+struct LockAttempt {
+  bool is_locked = false;
+  std::string holder;  // " (process 1234)" of who has it instead, where the system tells
+};
+LockAttempt try_lock(int descriptor);
+
+// Locks the open file as try_lock() does; the lock goes with the descriptor, so with the process at
+// the latest, however it ends. Throws UsageError naming the file, and the other process where the
+// system tells.
 void lock_for_writing(int descriptor, const std::filesystem::path& file);
 
 }  // namespace attnlab

@@ -1,203 +1,391 @@
-// attnlab gate --static: what the compiler makes of the kernels, against a committed baseline.
+// attnlab gate: fails where kernels became slower, larger or wrong.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
-#include <sstream>
 #include <utility>
 
 #include "harness/base/errors.h"
+#include "harness/base/interrupt.h"
 #include "harness/base/output.h"
-#include "harness/base/replacement.h"
-#include "harness/base/shipped.h"
 #include "harness/base/text_table.h"
-#include "harness/cli/compiler_flags.h"
 #include "harness/cli/flag_values.h"
+#include "harness/cli/gate_plan.h"
+#include "harness/cli/static_gate.h"
 #include "harness/cli/verbs.h"
-#include "harness/record/repro.h"
-#include "harness/report/static_facts.h"
+#include "harness/plan/axes.h"
+#include "harness/plan/device_choice.h"
+#include "harness/record/record_file.h"
+#include "harness/record/record_json.h"
+#include "harness/report/field.h"
+#include "harness/report/gate_report.h"
+#include "harness/run/context.h"
+#include "harness/session/device_lock.h"
+#include "harness/session/gate.h"
+#include "harness/session/gate_sides.h"
+#include "harness/session/gate_trial.h"
+#include "harness/session/planted_texts.h"
 
 namespace attnlab {
 namespace {
 
 constexpr const char* kFooter =
-    "A hard gate that needs no GPU. --static compiles every default unit (head dims 64 and 128,\n"
-    "as attnlab compile) for sm_80 and sm_90a and compares registers, spills, stack, shared "
-    "memory\n"
-    "and the blocks that fit a multiprocessor, and of every default schedule the bytes, FLOPs,\n"
-    "tiles, workspace and config, with a committed baseline. All of it is exact: any difference\n"
-    "fails, also one for the better, until the baseline is of this tree again:\n"
-    "\n"
-    "  attnlab gate --static --update\n"
-    "\n"
-    "A baseline is of one version of NVRTC, whose registers are its own: with another one there\n"
-    "is nothing to compare with, which is code 3 and never 0.\n"
-    "\n"
-    "Examples:\n"
-    "  attnlab gate --static\n"
-    "  attnlab gate --static --kernel-sources . --format json\n"
-    "  attnlab gate --static --update --baseline results/static/nvrtc-13.0.json\n"
-    "\n"
-    "Exit codes:\n"
-    "  0  nothing differs\n"
-    "  1  a unit does not compile\n"
-    "  2  bad flags or files\n"
-    "  3  there is no NVRTC, or no baseline of its version\n"
-    "  4  something differs";
+    R"(A gate measures a sweep and says by its exit code whether anything became slower, larger or wrong.
+
+--against: this program (the head) and another one (the base) take turns, sample by sample, in
+processes of their own; who begins is drawn and then the other way round. The base is an attnlab, or
+a source tree whose kernels this program compiles (GPU). --baseline: the head alone, beside stored
+records of the same device and driver. What looks slower, cannot be told or was not measured is
+measured again by three more pairs of processes, and their samples together count.
+
+A change of time counts from three times this machine's noise on, which attnlab calibrate measures,
+and at least 1 %; from 5 % on where that was not measured. Beside times: what attnlab compare judges.
+Without a GPU a gate ends with 3; --backend cpu gates the kernels of the CPU.
+
+--static compares what the compiler makes of the default units (head dims 64 and 128), and what the
+schedules count, with a committed baseline, exactly; it needs no GPU. After a change that is meant:
+attnlab gate --static --update
+
+--self-test measures one pair that is equal and one that is slower by a known share, and fails if
+the gate is wrong about either.
+
+Examples:
+  attnlab gate sweeps/gate.json --against ../base/build/cpu/attnlab
+  attnlab gate sweeps/gate.json --against ../base --kernel v3 --budget 10m
+  attnlab gate sweeps/gate.json --baseline results/base.jsonl --junit gate.xml
+  attnlab gate --kernel v2 --seqlen 1k --against build/old/attnlab --rounds 50
+  attnlab gate --static
+  attnlab gate --self-test
+
+Exit codes, the first that applies:
+  2  bad flags or files
+  1  the head fails its verification; --static: a unit does not compile
+  3  no GPU, another gate has the device, a point of the head is invalid or missing, a run broke
+     off, a clock did not settle twice; --self-test: the gate was wrong, or cannot tell here
+  4  slower, or another value is worse; --static: something differs
+  5  ambiguous: what cannot be told, or was not measured on the base; what did not fit --budget
+  0  same or faster, and everything was measured)";
 
 struct GateFlags {
   bool is_static = false;
-  bool update = false;
-  std::string baseline;
-  CompilingFlags compiling;
+  bool self_test = false;
+  StaticGateFlags compiled;
+  GatePointFlags points;
+  std::string against, budget, fail_on, junit, summary, benchmark;
+  std::optional<double> threshold_percent;
 };
 
-constexpr const char* kFolder = "results/static";
+// Reads "90s", "10m", "1h" or seconds.
+double parse_seconds(const std::string& text, const std::string& where) {
+  const std::pair<char, double> units[] = {{'s', 1.0}, {'m', 60.0}, {'h', 3600.0}};
+  std::string number = text;
+  double unit = 1.0;
+  for (const auto& [letter, seconds] : units) {
+    if (!text.empty() && text.back() == letter) {
+      unit = seconds;
+      number.pop_back();
+    }
+  }
+  const CLI::Validator valid = number_between(1e-3, 1e6);
+  if (!valid(number).empty()) {
+    throw UsageError(fmt::format("{}: '{}' is no time like 90s, 10m or 1h", where, text));
+  }
+  return unit * std::stod(number);
+}
 
-// Names the file of "NVRTC 13.0": results/static/nvrtc-13.0.json.
-std::filesystem::path baseline_of(const std::string& compiler) {
-  std::string name = compiler;
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+// The last record of each point; of several regimes and caches, those that will be measured.
+std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& protocol) {
+  std::vector<std::string> warnings;
+  std::vector<RecordJson> records = read_records(file, warnings);
+  for (const std::string& warning : warnings) print_to(stderr, "attnlab gate: {}\n", warning);
+  std::erase_if(records, [&](const RecordJson& record) {
+    const RecordJson regime = at(record, {"protocol", "regime"});  // older records have none
+    return regime.is_string() && regime != to_string(protocol.regime);
   });
-  return std::filesystem::path(kFolder) / (name + ".json");
+  if (records.empty())
+    throw UsageError(fmt::format("--baseline: {}: holds no records of regime {}", file,
+                                 to_string(protocol.regime)));
+  return last_of_each_point(records);
 }
 
-nlohmann::ordered_json read_baseline(const std::filesystem::path& file) {
-  std::error_code error;
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!std::filesystem::is_regular_file(file, error) || stream.bad() || !stream.is_open()) {
-    throw UsageError(
-        fmt::format("{}: is no file that can be read; --baseline names one that "
-                    "attnlab gate --static --update wrote",
-                    file.string()));
+// The points that fit the budget, null: all; what does not fit is named.
+std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& flags,
+                                        std::FILE* notes) {
+  double budget = flags.budget.empty() ? 0.0 : parse_seconds(flags.budget, "--budget");
+  double total = 0.0;
+  for (const Case& work : plan.run.cases) total += expected_seconds(plan.run, work, plan.device);
+  print_to(notes, "{}",
+           wrap(fmt::format("This takes about {:.0f} s, and up to four times as long "
+                            "where points are measured again.",
+                            total)));
+  if (flags.budget.empty() || total <= budget) return std::nullopt;
+  const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
+  PointLists fitting;
+  for (const Case& work : plan.run.cases) {
+    budget -= expected_seconds(plan.run, work, plan.device);
+    if (budget < 0.0) {
+      print_to(notes, "{}",
+               wrap(fmt::format("Does not fit --budget {}: {}", flags.budget, work.problem.id())));
+      continue;
+    }
+    for (const Competitor& competitor : work.competitors) {
+      fitting.head.push_back(record_key(to_json(planned_record(work, competitor, context))));
+    }
   }
-  return parse_static_facts(text.str(), file.string());
+  if (fitting.head.empty()) {
+    throw UsageError(fmt::format("--budget {}: not one case fits: give more", flags.budget));
+  }
+  fitting.base = fitting.head;
+  return fitting;
 }
 
-int update(const nlohmann::ordered_json& facts, const std::filesystem::path& file) {
-  const std::string text = facts.dump(1) + "\n";
-  Replacement replacement(file);
-  replacement.write(std::as_bytes(std::span(text)));
-  replacement.put_in_place();
-  print_to(
-      stdout, "{}",
-      wrap(fmt::format(
-          "{}: {} and {} of {}.", file.string(), count_of(facts["units"].size(), "unit"),
-          count_of(facts["schedules"].size(), "schedule"), facts["compiler"].get<std::string>())));
-  return kExitGood;
+// The points of a trial where flags name none: of v2's forward, whose text on a GPU has the plants.
+void set_trial_points(SweepFlags& flags) {
+  if (names_points(flags)) return;
+  const BackendChoice choice =
+      flags.backend.empty() ? BackendChoice::automatic : parse_backend(flags.backend, "--backend");
+  const bool is_gpu = choose_device(choice).backend == Backend::cuda;
+  set_axis_flag(flags, "kernel", "v2");
+  set_axis_flag(flags, "pass", "fwd");
+  set_axis_flag(flags, "heads", is_gpu ? "16" : "4");
+  set_axis_flag(flags, "seqlen", is_gpu ? "4096" : "256");
+  if (!is_gpu) return;
+  set_axis_flag(flags, "dtype", "f16");
+  set_axis_flag(flags, "head_dim", "128");
+  set_axis_flag(flags, "batch", "2");
 }
 
-int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_json& facts,
-                 const GateFlags& flags, TableFormat format) {
-  const std::vector<StaticChange> changes = static_changes(base, facts);
+// What makes this program slower on the device: on a GPU other kernels, on a CPU time at the end of
+// each launch, well above what counts.
+std::vector<Plant> plants_of(const GatePlan& plan) {
+  if (plan.device.backend == Backend::cuda) {
+    std::vector<Plant> plants;
+    for (const TextPlant& text : text_plants()) {
+      const std::filesystem::path folder =
+          plan.run.folder / fmt::format("kernels-{}", plants.size() + 1);
+      write_planted(text, kernel_texts(), folder);
+      plants.push_back(
+          {.what = text.what, .head = own_side("head", compiler_settings(), folder.string())});
+    }
+    return plants;
+  }
+  constexpr double kFarAbove = 3.0;
+  double least = 0.03;
+  for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // of each size
+    const NoiseThreshold threshold =
+        noise_threshold(plan.noise, NoiseOf::turns, plan.protocol.regime, plan.run.rounds, seconds,
+                        plan.options.threshold);
+    const bool is_given = !plan.options.threshold_of;
+    least = std::max(least, kFarAbove * (is_given ? plan.options.threshold : threshold.share));
+  }
+  GateSide slow = plan.run.head;
+  slow.arguments.push_back(fmt::format("--planted-percent={:.3g}", 100.0 * least));
+  return {{.what = "time at a launch's end", .head = std::move(slow)}};
+}
+
+// Also tried before minutes of measuring, with no text.
+void write_file(const std::string& file, const std::string& text, const char* flag) {
+  if (file.empty()) return;
+  std::ofstream stream(file, std::ios::binary);
+  stream << text;
+  stream.close();
+  if (!stream) throw UsageError(fmt::format("{}: {}: cannot be written", flag, file));
+}
+
+int run_measured(const GateFlags& flags) {
+  const TableFormat format = parse_format(flags.compiled.compiling.format, "--format");
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
-  if (!changes.empty() || !is_text) {
-    print_to(stdout, "{}{}", render_static_changes(changes, format), is_text ? "\n" : "");
+  std::FILE* const notes = is_text ? stdout : stderr;
+  const CompilingFlags& compiling = flags.compiled.compiling;
+  GatePlan plan =
+      make_gate_plan(flags.points, *compiling.compiler, "results/gate", !compiling.no_progress);
+  NoiseOf kind = NoiseOf::turns;
+  if (!flags.against.empty()) {
+    plan.run.base = base_side(flags.against, *compiling.compiler, plan.device);
+  } else {
+    plan.run.baseline = read_baseline(flags.compiled.baseline, plan.protocol);
+    kind = NoiseOf::sessions;
   }
-  const int code = changes.empty() ? kExitGood : kExitSlower;
-  if (!is_text) return code;
-  const std::string counted = fmt::format(
-      "{} and {} of {}", count_of(facts["units"].size(), "unit"),
-      count_of(facts["schedules"].size(), "schedule"), facts["compiler"].get<std::string>());
-  std::string remedy;  // the same kernels, compiler and file
-  for (const auto& [flag, value] :
-       {std::pair("--baseline", flags.baseline),
-        std::pair("--kernel-sources", flags.compiling.compiler->source_folder),
-        std::pair("--nvrtc", flags.compiling.compiler->library)}) {
-    if (!value.empty()) remedy += fmt::format(" {} {}", flag, shell_word(value));
+  if (!flags.fail_on.empty()) {
+    plan.options.fail_on = parse_judged(split_list(flags.fail_on, "--fail-on"), "--fail-on");
   }
-  print_to(
-      stdout, "{}",
-      wrap(changes.empty() ? counted + ": nothing differs."
-                           : fmt::format("{}: {}. If that is meant: attnlab gate --static "
-                                         "--update{}",
-                                         counted, count_of(changes.size(), "difference"), remedy)));
-  return code;
+  set_thresholds(plan, kind, flags.threshold_percent);
+  const DeviceLock lock(plan.device);
+  make_records_folder(plan.run.folder);
+  write_file(flags.junit, "", "--junit");
+  write_file(flags.summary, "", "--summary");
+  write_file(flags.benchmark, "", "--benchmark-json");
+  print_to(notes, "{}{}",
+           wrap(fmt::format("Device: {}. {} rounds.", describe(plan.device), plan.run.rounds)),
+           wrap(describe_thresholds(plan, kind)));
+  const std::optional<PointLists> fitting = within_budget(plan, flags, notes);
+  std::fflush(notes);
+  const InterruptWatch watch;
+  GateResult result;
+  try {
+    result = run_gate(plan.run, plan.options, fitting ? &*fitting : nullptr);
+  } catch (const Interrupted&) {
+    print_to(stderr, "attnlab gate: interrupted; what was measured is in {}\n",
+             plan.run.folder.string());
+    end_by_signal(InterruptWatch::signal());
+  }
+  if (fitting && result.code == kExitGood) result.code = kExitAmbiguous;
+  const GateReport report = {.comparison = result.comparison,
+                             .options = plan.options,
+                             .troubles = result.sides.troubles,
+                             .measured_again = result.measured_again,
+                             .left_out = fitting.has_value(),
+                             .code = result.code};
+  write_file(flags.junit, junit_of(report), "--junit");
+  write_file(flags.summary, summary_page(report), "--summary");
+  write_file(flags.benchmark, benchmark_json(result.sides.head), "--benchmark-json");
+  print_to(stdout, "{}", render_gate(report, format));
+  const char* const on_github = std::getenv("GITHUB_ACTIONS");
+  if (on_github != nullptr && std::string(on_github) == "true") {
+    print_to(notes, "{}", github_annotations(report));
+  }
+  print_to(notes, "\nRecords: {}\n", plan.run.folder.string());
+  return result.code;
 }
 
-// Says which do not compile; one that spills does, and differs.
-bool any_failed(const std::vector<Compilation>& compilations) {
-  bool failed = false;
-  for (const Compilation& compilation : compilations) {
-    if (!compilation.entries.empty()) continue;
-    failed = true;
-    print_to(stderr, "attnlab gate: {} for {}: {}\n", compilation.unit, compilation.arch,
-             compilation.error);
+int run_self_test(const GateFlags& flags) {
+  const CompilingFlags& compiling = flags.compiled.compiling;
+  GatePointFlags points = flags.points;
+  set_trial_points(points.sweep);
+  GatePlan plan =
+      make_gate_plan(points, *compiling.compiler, "results/self-test", !compiling.no_progress);
+  set_thresholds(plan, NoiseOf::turns, flags.threshold_percent);
+  plan.run.base = own_side("base", *compiling.compiler, compiling.compiler->source_folder);
+  const DeviceLock lock(plan.device);
+  make_records_folder(plan.run.folder);
+  print_to(stdout, "{}{}",
+           wrap(fmt::format("Device: {}. {} rounds.", describe(plan.device), plan.run.rounds)),
+           wrap(describe_thresholds(plan, NoiseOf::turns)));
+  std::fflush(stdout);
+  const InterruptWatch watch;
+  std::vector<SelfTest> tests;
+  try {
+    tests = self_test(plan.run, plants_of(plan), plan.options);
+  } catch (const Interrupted&) {
+    end_by_signal(InterruptWatch::signal());
   }
-  return failed;
+  bool all_right = true;
+  for (const SelfTest& test : tests) {
+    const bool right = test.code == test.expected && (!test.planted || test.planted->counts);
+    all_right &= right;
+    const std::string planted =
+        test.planted ? fmt::format(": {:+.2f} % ({:+.2f} to {:+.2f})", 100.0 * test.planted->share,
+                                   100.0 * (test.planted->ratio95.low - 1.0),
+                                   100.0 * (test.planted->ratio95.high - 1.0))
+                     : "";
+    print_to(
+        stdout, "{}",
+        wrap(fmt::format(
+            "{}{}: exit code {}, expected {}: {}", test.what, planted, test.code, test.expected,
+            right                                   ? "right"
+            : test.planted && !test.planted->counts ? "the planted share is too small to count here"
+            : test.code == kExitAmbiguous           ? "cannot be told here"
+                                                    : "WRONG")));
+  }
+  print_to(stdout, "\nRecords: {}\n", plan.run.folder.string());
+  return all_right ? kExitGood : kExitEnvironment;
+}
+
+// Flags that only a gate of a sweep takes.
+void refuse_beside(const char* mode, const GateFlags& flags) {
+  const std::pair<const char*, bool> others[] = {{"--budget", !flags.budget.empty()},
+                                                 {"--fail-on", !flags.fail_on.empty()},
+                                                 {"--junit", !flags.junit.empty()},
+                                                 {"--summary", !flags.summary.empty()},
+                                                 {"--benchmark-json", !flags.benchmark.empty()}};
+  for (const auto& [flag, is_given] : others) {
+    if (is_given) throw UsageError(fmt::format("{}: {} takes none: leave it out", flag, mode));
+  }
 }
 
 int run(const GateFlags& flags) {
-  if (!flags.is_static) throw UsageError("--static: is the only gate so far: give it");
-  if (flags.compiling.compiler->debug) {
-    throw UsageError("--debug-kernels: have registers of their own; leave it out");
+  const bool is_measured =
+      !flags.against.empty() || (!flags.is_static && !flags.compiled.baseline.empty());
+  if (flags.is_static + flags.self_test + is_measured != 1 ||
+      (!flags.against.empty() && !flags.compiled.baseline.empty())) {
+    throw UsageError(
+        "give one of: --against PROGRAM or SOURCES, --baseline RECORDS, --static, --self-test");
   }
-  const TableFormat format = parse_format(flags.compiling.format, "--format");
-  std::error_code error;
-  if (flags.update && flags.baseline.empty() && !std::filesystem::is_directory(kFolder, error)) {
-    throw UsageError(fmt::format(
-        "--update: there is no {} here: run it in the source tree, or name a file with --baseline",
-        kFolder));
+  if (flags.is_static) {
+    refuse_beside("--static", flags);
+    const bool chooses = names_points(flags.points.sweep) || !flags.points.sweep.backend.empty() ||
+                         !flags.points.protocol.empty() || flags.points.rounds.has_value();
+    if (chooses)
+      throw UsageError("--static: is of all default units: leave out what chooses points");
+    return run_static_gate(flags.compiled);
   }
-  apply_compiler_flags(*flags.compiling.compiler);
-  std::optional<nlohmann::ordered_json> base;  // read before minutes of compiling
-  if (!flags.update && !flags.baseline.empty()) base = read_baseline(flags.baseline);
-  const CompilePlan plan =
-      plan_compilation(default_compile_sweep(), builtin_registry(), static_archs());
-  const std::vector<Compilation> compilations = compile(plan, flags.compiling).compilations;
-  if (any_failed(compilations)) return kExitVerificationFailed;
-  const nlohmann::ordered_json facts = static_facts(compilations, builtin_registry());
-  const std::string compiler = facts["compiler"];
-  const std::filesystem::path own = baseline_of(compiler);
-  if (flags.update)
-    return update(facts, flags.baseline.empty() ? own : std::filesystem::path(flags.baseline));
-  if (!base) {
-    const std::filesystem::path file = here_or_shipped(own);
-    if (!std::filesystem::exists(file, error)) {
-      print_to(stderr,
-               "attnlab gate: {}: there is no baseline of {}; attnlab gate --static --update makes "
-               "one of this tree\n",
-               own.string(), compiler);
-      return kExitEnvironment;
-    }
-    base = read_baseline(file);
+  if (flags.self_test) {
+    refuse_beside("--self-test", flags);
+    return run_self_test(flags);
   }
-  if ((*base)["compiler"] != compiler) {
-    print_to(stderr,
-             "attnlab gate: the baseline is of {}, and this is {}, whose registers are its own; "
-             "--nvrtc chooses another one\n",
-             (*base)["compiler"].get<std::string>(), compiler);
-    return kExitEnvironment;
-  }
-  return compare_with(*base, facts, flags, format);
+  if (flags.compiled.update) throw UsageError("--update: is of --static: leave it out");
+  return run_measured(flags);
 }
 
 }  // namespace
 
 Verb add_gate_verb(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("gate", "Fail if kernels differ from a baseline");
+  CLI::App* command = app.add_subcommand("gate", "Fail if kernels became slower, larger or wrong");
   command->footer(kFooter);
   const auto flags = std::make_shared<GateFlags>();
-  command->add_flag("--static", flags->is_static, "What the compiler makes of the kernels; no GPU")
-      ->group("What");
-  command->add_flag("--update", flags->update, "Write the baseline instead of comparing with it")
+  add_gate_point_flags(*command, flags->points, "Samples of each side (30); again: three times");
+  command
+      ->add_option("--against", flags->against,
+                   "Take turns with this attnlab, or with the kernels of this source tree")
+      ->type_name("PATH")
       ->group("What");
   command
-      ->add_option("--baseline", flags->baseline,
-                   "Compare with this file (default: results/static/nvrtc-VERSION.json)")
+      ->add_option("--baseline", flags->compiled.baseline,
+                   "Compare with these records; of --static: results/static/nvrtc-VERSION.json")
       ->type_name("FILE")
       ->group("What");
-  add_compiling_flags(*command, flags->compiling);
+  command->add_flag("--static", flags->is_static, "What the compiler makes of the kernels; no GPU")
+      ->group("What");
+  command->add_flag("--update", flags->compiled.update, "--static: write the baseline instead")
+      ->group("What");
+  command
+      ->add_flag("--self-test", flags->self_test, "Whether the gate tells equal from slower here")
+      ->group("What");
+  command->add_option("--budget", flags->budget, "Leave out what takes longer: 90s, 10m, 1h")
+      ->type_name("TIME")
+      ->group("Measurement");
+  command
+      ->add_option("--threshold", flags->threshold_percent,
+                   "A smaller change of time is none (default: by the machine's noise)")
+      ->type_name("PERCENT")
+      ->check(number_between(1e-3, 99.0))
+      ->group("Judgement");
+  add_list(*command, "--fail-on", flags->fail_on,
+           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
+           "(all)")
+      ->type_name("WHAT,...")
+      ->group("Judgement");
+  command->add_option("--out", flags->points.out, "Folder of the records (results/gate-<time>)")
+      ->type_name("FOLDER")
+      ->group("Output");
+  command->add_option("--junit", flags->junit, "Write JUnit XML: a test case a point")
+      ->type_name("FILE")
+      ->group("Output");
+  command->add_option("--summary", flags->summary, "Write a Markdown page, the worst first")
+      ->type_name("FILE")
+      ->group("Output");
+  command
+      ->add_option("--benchmark-json", flags->benchmark,
+                   "Write times as customSmallerIsBetter of github-action-benchmark")
+      ->type_name("FILE")
+      ->group("Output");
+  add_compiling_flags(*command, flags->compiled.compiling);
   return {command, [flags] { return run(*flags); }};
 }
 

@@ -26,6 +26,8 @@
 #include "harness/record/repro.h"
 #include "harness/run/observers.h"
 #include "harness/run/peer.h"
+#include "harness/session/given_turns.h"
+#include "harness/session/listed_points.h"
 #include "harness/session/run_sweep.h"
 #include "kernels/api/telemetry.h"
 
@@ -129,6 +131,9 @@ struct RunFlags {
   bool tune = false;
   bool dry_run = false;
   bool no_progress = false;
+  bool turns = false;
+  std::string only;
+  double planted_percent = 0.0;
 };
 
 constexpr double kMostSeconds = 86400.0;  // that Protocol::max_seconds may be
@@ -255,7 +260,11 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const TableFormat format = parse_format(flags.format, "--format");
   Device device = choose_device(sweep.backend);
   set_cpu(device, flags.threads, flags.isa);
-  const std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  std::vector<Case> cases = expand(sweep, builtin_registry(), device);
+  if (!flags.only.empty()) {
+    const RunContext planned = {.device = &device, .protocol = resolve(sweep.protocol, device)};
+    cases = only_listed(cases, planned, flags.only);
+  }
   check_speedup_over(flags, cases);
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
@@ -269,6 +278,8 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
   PeerProcess peers;
+  std::optional<GivenTurns> turns;
+  if (flags.turns) turns.emplace(stdout, stdin);
   SweepRun work{.typed = command_line.typed,
                 .sweep = sweep,
                 .cases = cases,
@@ -281,6 +292,8 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                             .measures_energy = flags.energy,
                             .peaks = peaks,
                             .memory_limit_bytes = limit,
+                            .turns = turns ? &*turns : nullptr,
+                            .planted_share = flags.planted_percent / 100.0,
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
                 .mode = resumed.empty() ? RecordsMode::append : RecordsMode::resume,
@@ -294,6 +307,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   if (flags.dry_run) return print_plan(work);
   if (flags.profile > 0) return profile_sweep(work);
   work.context.telemetry = &telemetry_of(device);
+  device.power_limit_w = work.context.telemetry->power_limit_w();
   const char* records_flag = resumed.empty() ? "--out" : "--resume";
   refuse_same_file({records_flag, out}, {"--input", flags.sweep.input});
   refuse_same_file({"--save", flags.save.save}, {records_flag, out});
@@ -394,6 +408,16 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
       ->group("Output");
   command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
       ->group("Output");
+  command
+      ->add_option("--only", flags->only,
+                   "Run only the points whose keys are lines of FILE (a record's 'key')")
+      ->type_name("FILE")
+      ->group("What");
+  // Of attnlab gate, which starts such runs: no user would wait for their turns.
+  command->add_flag("--turns", flags->turns)->group("");
+  command->add_option("--planted-percent", flags->planted_percent)
+      ->check(number_between(0.0, 1000.0))
+      ->group("");
   flags->compiler = add_compiler_flags(*command);
   const auto records = std::make_shared<std::string>();
   return {command, [=] { return run(*flags, command_line, *records); },

@@ -1,6 +1,7 @@
 #include "harness/cli/sweep_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 
 #include "harness/base/errors.h"
@@ -23,6 +24,28 @@ void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
   command.add_option("--backend", flags.backend, "auto (the best there is), cpu or cuda")
       ->type_name("NAME")
       ->group("Where");
+}
+
+bool names_points(const SweepFlags& flags) {
+  return !flags.sweep_file.empty() ||
+         std::ranges::any_of(flags.axes, [](const auto& axis) { return axis.has_value(); });
+}
+
+void set_axis_flag(SweepFlags& flags, const std::string& axis, const std::string& values) {
+  for (std::size_t i = 0; i < flags.axes.size(); ++i) {
+    if (builtin_grammars().rows()[i].help.name == axis) flags.axes[i] = values;
+  }
+}
+
+std::vector<std::string> arguments_of(const SweepFlags& flags) {
+  std::vector<std::string> words;
+  if (!flags.sweep_file.empty()) words.push_back(flags.sweep_file);
+  for (std::size_t i = 0; i < flags.axes.size(); ++i) {
+    if (!flags.axes[i]) continue;
+    words.push_back(flag_of(builtin_grammars().rows()[i].help.name) + "=" + *flags.axes[i]);
+  }
+  if (!flags.backend.empty()) words.push_back("--backend=" + flags.backend);
+  return words;
 }
 
 Sweep with_axes(Sweep sweep, const SweepFlags& flags) {

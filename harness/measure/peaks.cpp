@@ -13,7 +13,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/replacement.h"
 #include "harness/base/strict_json.h"
-#include "kernels/api/compiler.h"
+#include "harness/measure/device_files.h"
 
 namespace attnlab {
 namespace {
@@ -124,17 +124,6 @@ Json rate_json(const CeilingRate& rate) {
   return {{"per_s", rate.per_s}, {"clock_hz", rate.clock_hz}};
 }
 
-// Letters, digits, '-', '_' and '.' stay.
-std::string file_name(const std::string& text) {
-  std::string name;
-  for (const char c : text) {
-    const bool stays = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_' || c == '.';
-    name += stays ? c : '_';
-  }
-  return name;
-}
-
 }  // namespace
 
 const Ceiling* find_ceiling(const Peaks& peaks, CeilingId id) {
@@ -168,8 +157,7 @@ Peaks parse_peaks(const std::string& text, const std::string& where) {
 }
 
 std::filesystem::path peaks_file(const Device& device) {
-  return std::filesystem::path(cache_folder()) / "peaks" /
-         (file_name(device.name) + "-" + file_name(device.driver) + ".json");
+  return device_file("peaks", device, ".json");
 }
 
 std::optional<Peaks> load_peaks(const Device& device) {
@@ -192,12 +180,7 @@ std::optional<Peaks> load_peaks(const Device& device) {
 }
 
 void save_peaks(const Peaks& peaks, const std::filesystem::path& file) {
-  std::error_code error;
-  std::filesystem::create_directories(file.parent_path(), error);
-  if (error) {
-    throw UsageError(fmt::format("{}: its folder cannot be made: {}; name another with --cache-dir",
-                                 file.string(), error.message()));
-  }
+  make_folder_of(file);
   const std::string text = to_json(peaks).dump(2) + "\n";
   Replacement replacement(file);
   replacement.write(std::as_bytes(std::span(text)));

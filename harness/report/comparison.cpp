@@ -56,11 +56,13 @@ std::string trouble_of(const RecordJson& record) {
   return words.empty() ? status : fmt::format("{}: {}", status, words);
 }
 
-PointChange point_change(const Pair& pair) {
+PointChange point_change(const Pair& pair, const CompareOptions& options) {
   const RecordJson& base = *pair.base;
   const RecordJson& now = *pair.now;
   PointChange point = {.key = pair.key, .record = pair.base, .config = config_change(base, now)};
   const std::string before = base.at("status"), after = now.at("status");
+  point.base_status = before;
+  point.status = after;
   if (after != "ok") {
     const bool can_be = after != "failed" && after != "invalid";
     point.measured = after == "failed" || (can_be && before == after);
@@ -75,6 +77,7 @@ PointChange point_change(const Pair& pair) {
   point.values = value_changes(base, now);
   if (is_timed(base) && is_timed(now)) {
     point.time = time_change(base, now);
+    point.time->threshold = options.threshold_of ? options.threshold_of(base) : options.threshold;
   } else if (!is_timed(now)) {
     point.measured = false;
     point.trouble = is_timed(base) ? "was timed, and is not now" : "has no time";
@@ -83,8 +86,13 @@ PointChange point_change(const Pair& pair) {
 }
 
 // Older records do not name what they had no choice of.
-RecordJson protocol_of(const RecordJson& record) {
+RecordJson protocol_of(const RecordJson& record, bool with_rounds) {
   RecordJson protocol = record.at("protocol");
+  if (!with_rounds) {
+    for (const char* key : {"min_rounds", "max_rounds", "max_seconds", "interval"}) {
+      protocol.erase(key);
+    }
+  }
   for (const auto& [key, only] : {std::pair("cache", "hot"), std::pair("regime", "burst")}) {
     if (!protocol.contains(key)) protocol[key] = only;
   }
@@ -92,7 +100,7 @@ RecordJson protocol_of(const RecordJson& record) {
 }
 
 // Adds what must be the same for two times to stand side by side, and what may explain a change.
-void add_differences(const Pair& pair, std::set<std::string>& differences,
+void add_differences(const Pair& pair, bool any_rounds, std::set<std::string>& differences,
                      std::set<std::string>& notes) {
   const auto differ = [&](std::initializer_list<const char*> paths, std::set<std::string>& to) {
     for (const char* path : paths) {
@@ -105,26 +113,24 @@ void add_differences(const Pair& pair, std::set<std::string>& differences,
     }
   };
   differ({"/device/name", "/device/cuda/driver"}, differences);
-  std::string protocol =
-      first_difference(protocol_of(*pair.base), protocol_of(*pair.now), "protocol");
+  const RecordJson::json_pointer limit("/device/cuda/power_limit_w");  // older records have none
+  if (pair.base->contains(limit) && pair.now->contains(limit)) {
+    differ({"/device/cuda/power_limit_w"}, differences);
+  }
+  std::string protocol = first_difference(protocol_of(*pair.base, !any_rounds),
+                                          protocol_of(*pair.now, !any_rounds), "protocol");
   if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
   differ({"/build/compiler", "/compile/0/compiler", "/peer/version"}, notes);
+  const RecordJson::json_pointer uuid("/device/cuda/uuid");
+  if (pair.base->contains(uuid) && pair.now->contains(uuid)) differ({"/device/cuda/uuid"}, notes);
 }
 
 // Sorts first those that end a comparison at once, then those that are worse, then the slowest.
 auto badness(const PointChange& point, const std::vector<Judged>& fail_on) {
   return std::tuple(point.measured, !is_worse(point, fail_on),
                     point.time ? -point.time->ratio : -1.0);
-}
-
-bool is_ambiguous(const PointChange& point, const std::vector<Judged>& fail_on) {
-  const bool time =
-      has(fail_on, Judged::time) && point.time && point.time->verdict == TimeVerdict::ambiguous;
-  return time || std::ranges::any_of(point.values, [&](const ValueChange& value) {
-           return value.verdict == ValueVerdict::gone && has(fail_on, value.judged);
-         });
 }
 
 }  // namespace
@@ -137,8 +143,8 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
   }
   std::set<std::string> differences, notes;
   for (const Pair& pair : result.pairing.pairs) {
-    add_differences(pair, differences, notes);
-    result.points.push_back(point_change(pair));
+    add_differences(pair, options.any_rounds, differences, notes);
+    result.points.push_back(point_change(pair, options));
   }
   if (!differences.empty() && !options.across) {
     throw UsageError(
@@ -152,7 +158,7 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
   for (PointChange& point : result.points) {
     if (point.time) times.push_back(&*point.time);
   }
-  judge_times(times, options.threshold);
+  judge_times(times);
   std::ranges::stable_sort(
       result.points, {}, [&](const PointChange& point) { return badness(point, options.fail_on); });
   return result;
@@ -163,6 +169,21 @@ bool is_worse(const PointChange& point, const std::vector<Judged>& fail_on) {
       has(fail_on, Judged::time) && point.time && point.time->verdict == TimeVerdict::slower;
   return slower || std::ranges::any_of(point.values, [&](const ValueChange& value) {
            return value.verdict == ValueVerdict::worse && has(fail_on, value.judged);
+         });
+}
+
+bool is_judged(const PointChange& point) {
+  if (point.compared) return point.time.has_value();
+  return point.base_status == "unsupported" &&
+         (point.status == "ok" || point.status == point.base_status);
+}
+
+bool is_ambiguous(const PointChange& point, const std::vector<Judged>& fail_on) {
+  const bool time =
+      has(fail_on, Judged::time) && point.time && point.time->verdict == TimeVerdict::ambiguous;
+  const bool base_invalid = point.status == "ok" && point.base_status == "invalid";
+  return time || base_invalid || std::ranges::any_of(point.values, [&](const ValueChange& value) {
+           return value.verdict == ValueVerdict::gone && has(fail_on, value.judged);
          });
 }
 

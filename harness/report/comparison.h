@@ -2,6 +2,7 @@
 // cannot be told, and what has no partner.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -17,7 +18,10 @@ struct CompareOptions {
   // A smaller change of time is none: a share of the base's. Times of equal kernels have differed
   // by 5 % between machines and minutes.
   double threshold = 0.05;
+  // That of a record of the base, in place of `threshold`, if set.
+  std::function<double(const RecordJson&)> threshold_of;
   bool across = false;                         // also other devices, drivers and protocols
+  bool any_rounds = false;                     // sides may have other numbers of samples
   std::vector<Judged> fail_on = all_judged();  // what can make a point worse or ambiguous
 };
 
@@ -25,8 +29,9 @@ struct CompareOptions {
 struct PointChange {
   std::string key;
   const RecordJson* record = nullptr;  // of the base, which compare() was given
-  std::string config;     // what its kernel itself chose otherwise: "block_m 128 -> 64"
-  std::string trouble;    // why it was not compared, or not in time; "" if it was
+  std::string config;               // what its kernel itself chose otherwise: "block_m 128 -> 64"
+  std::string trouble;              // why it was not compared, or not in time; "" if it was
+  std::string base_status, status;  // "ok", "invalid", ...
   bool measured = true;   // now; or failed, or on neither side for a reason of the point itself
   bool compared = false;  // in time or another value
   std::optional<TimeChange> time;  // empty: a side has none
@@ -49,6 +54,13 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
 
 // Returns whether it is slower or has a value that is worse, of what `fail_on` names.
 bool is_worse(const PointChange& point, const std::vector<Judged>& fail_on);
+
+// Returns whether both sides were verified and timed, or the base says that it cannot run the
+// point, which no change has made worse.
+bool is_judged(const PointChange& point);
+
+// Returns whether nobody can tell what became of it, of what `fail_on` names.
+bool is_ambiguous(const PointChange& point, const std::vector<Judged>& fail_on);
 
 // Returns the first of: 1 a point of the new side fails its verification; 3 a point of both sides
 // was not measured, one that only the new side has is invalid, or nothing could be compared; 5

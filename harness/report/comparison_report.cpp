@@ -135,22 +135,20 @@ std::string list_of(const char* title, const std::vector<Unpaired>& points, Tabl
   return text + "\n";
 }
 
-// Says "same or faster" of code 0 only where --fail-on asked about everything.
-std::string verdict_of(int code, const CompareOptions& options) {
-  switch (code) {
-    case kExitGood: break;
-    case kExitVerificationFailed: return "verification failed";
-    case kExitEnvironment: return "not measured";
-    case kExitSlower: return "worse";
-    default: return options.across ? "advisory, by --across" : "ambiguous";
+// Says from where on a change counts, which depends on the point where noise was measured.
+std::string thresholds_of(const Comparison& comparison) {
+  std::vector<double> percents;
+  for (const PointChange& point : comparison.points) {
+    if (point.time) percents.push_back(100.0 * point.time->threshold);
   }
-  if (options.fail_on == all_judged()) return "same or faster";
-  std::vector<std::string> words;
-  for (const Judged judged : options.fail_on) words.emplace_back(to_string(judged));
-  return fmt::format("same or better in {}", fmt::join(words, ", "));
+  if (percents.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(percents);
+  const std::string shown = least == most ? fmt::format("{:.3g} %", least)
+                                          : fmt::format("{:.3g} to {:.3g} %", least, most);
+  return fmt::format(" A change of time below {} is none.", shown);
 }
 
-std::string summary_of(const Comparison& comparison, const CompareOptions& options) {
+std::string summary_of(const Comparison& comparison, const CompareOptions& options, int code) {
   std::map<std::string, std::size_t> counts;
   std::size_t worse = 0;
   for (const PointChange& point : comparison.points) {
@@ -168,15 +166,12 @@ std::string summary_of(const Comparison& comparison, const CompareOptions& optio
                       pairing.extra.size(), pairing.duplicates.size());
   if (worse > 0)
     text += fmt::format(" {} with another value that is worse.", count_of(worse, "point"));
-  if (counts.size() > counts.count("without a time")) {
-    text += fmt::format(" A change of time below {:.3g} % is none.", 100.0 * options.threshold);
-  }
-  const int code = exit_code(comparison, options);
+  text += thresholds_of(comparison);
   return wrap(text) + fmt::format("Verdict: {} (exit code {}).\n", verdict_of(code, options), code);
 }
 
-std::string text_of(const Comparison& comparison, const CompareOptions& options,
-                    TableFormat format) {
+std::string text_of(const Comparison& comparison, const CompareOptions& options, TableFormat format,
+                    int code) {
   std::string text;
   for (const std::string& difference : comparison.differences) {
     text += wrap("Advisory: " + difference + ".");
@@ -198,7 +193,7 @@ std::string text_of(const Comparison& comparison, const CompareOptions& options,
   text += list_of("Missing, only the base has them", pairing.missing, format);
   text += list_of("Extra, the base has them not", pairing.extra, format);
   text += list_of("There twice on one side, and not compared", pairing.duplicates, format);
-  return text + summary_of(comparison, options);
+  return text + summary_of(comparison, options, code);
 }
 
 using Json = nlohmann::ordered_json;
@@ -216,6 +211,7 @@ Json to_json(const PointChange& point) {
                     {"new_s", time.now_s},
                     {"ratio", time.ratio},
                     {"ratio_ci95", {time.ratio95.low, time.ratio95.high}},
+                    {"threshold", time.threshold},
                     {"p_adjusted", time.p},
                     {"cycles_ratio", to_json(time.cycles_ratio)}};
   }
@@ -235,8 +231,7 @@ Json to_json(const std::vector<Unpaired>& points) {
   return json;
 }
 
-std::string json_of(const Comparison& comparison, const CompareOptions& options) {
-  const int code = exit_code(comparison, options);
+std::string json_of(const Comparison& comparison, const CompareOptions& options, int code) {
   Json json = {{"schema", "attnlab.comparison/1"},
                {"verdict", verdict_of(code, options)},
                {"exit_code", code},
@@ -286,15 +281,35 @@ std::string csv_of(const Comparison& comparison) {
 
 }  // namespace
 
+// Says "same or faster" of code 0 only where --fail-on asked about everything.
+std::string verdict_of(int code, const CompareOptions& options) {
+  switch (code) {
+    case kExitGood: break;
+    case kExitVerificationFailed: return "verification failed";
+    case kExitEnvironment: return "not measured";
+    case kExitSlower: return "worse";
+    default: return options.across ? "advisory, by --across" : "ambiguous";
+  }
+  if (options.fail_on == all_judged()) return "same or faster";
+  std::vector<std::string> words;
+  for (const Judged judged : options.fail_on) words.emplace_back(to_string(judged));
+  return fmt::format("same or better in {}", fmt::join(words, ", "));
+}
+
 std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
-                              TableFormat format) {
+                              TableFormat format, int code) {
   switch (format) {
     case TableFormat::csv: return csv_of(comparison);
-    case TableFormat::json: return json_of(comparison, options);
+    case TableFormat::json: return json_of(comparison, options, code);
     case TableFormat::table:
     case TableFormat::markdown: break;
   }
-  return text_of(comparison, options, format);
+  return text_of(comparison, options, format, code);
+}
+
+std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
+                              TableFormat format) {
+  return render_comparison(comparison, options, format, exit_code(comparison, options));
 }
 
 }  // namespace attnlab

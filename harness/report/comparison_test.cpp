@@ -74,6 +74,56 @@ TEST(Compare, ASmallerChangeThanTheThresholdIsNone) {
   EXPECT_EQ(verdict_of(now, base, {.threshold = 0.02}), TimeVerdict::faster);
 }
 
+TEST(Compare, EachPointMayHaveAThresholdOfItsOwn) {
+  const Records base = {timed(64, 1e-3), timed(128, 2e-3)};
+  const Records now = {timed(64, 1.03e-3), timed(128, 2.06e-3)};
+  CompareOptions options;
+  options.threshold_of = [](const RecordJson& record) {
+    return record.at("time").at("median_s").get<double>() > 1.5e-3 ? 0.02 : 0.05;
+  };
+  const Comparison comparison = compare(base, now, options);
+  EXPECT_EQ(comparison.points[0].time->verdict, TimeVerdict::slower);
+  EXPECT_EQ(comparison.points[0].time->threshold, 0.02);
+  EXPECT_EQ(comparison.points[1].time->verdict, TimeVerdict::same);
+  EXPECT_PRED2(contains, render_comparison(comparison, options, TableFormat::table),
+               "A change of time below\n2 to 5 % is none");
+}
+
+TEST(Compare, OtherNumbersOfRoundsAreAnotherProtocolUnlessTheyMayBe) {
+  const RecordJson base = timed(64, 1e-3);
+  RecordJson now = base;
+  now["protocol"]["min_rounds"] = now["protocol"]["max_rounds"] = 90;
+  EXPECT_PRED2(contains, usage_error([&] { compare({base}, {now}, {}); }), "protocol.");
+  EXPECT_EQ(code_of({base}, {now}, {.any_rounds = true}), kExitGood);
+  now["protocol"]["warmup_launches"] = 99;
+  EXPECT_PRED2(contains, usage_error([&] { compare({base}, {now}, {.any_rounds = true}); }),
+               "warmup_launches");
+}
+
+TEST(Compare, WhereTheBaseIsInvalidNobodyCanTell) {
+  RecordJson base = timed(64, 1e-3);
+  base["status"] = "invalid";
+  base["reason"] = "too fast";
+  EXPECT_EQ(code_of({base, timed(128, 1e-3)}, {timed(64, 1e-3), timed(128, 1e-3)}), kExitAmbiguous);
+}
+
+// Older records have neither; another GPU of the same kind is a note.
+TEST(Compare, ThePowerLimitMustBeTheSame) {
+  RecordJson base = timed(64, 1e-3), now = base;
+  const auto set = [](RecordJson& record, double watts, const char* uuid) {
+    record["device"]["cuda"] = {{"driver", "1"}, {"power_limit_w", watts}, {"uuid", uuid}};
+  };
+  set(base, 700.0, "GPU-1");
+  set(now, 700.0, "GPU-2");
+  const Comparison comparison = compare({base}, {now}, {});
+  ASSERT_EQ(comparison.notes.size(), 1u);
+  EXPECT_PRED2(contains, comparison.notes[0], "GPU-2");
+  set(now, 350.0, "GPU-1");
+  EXPECT_PRED2(contains, usage_error([&] { compare({base}, {now}, {}); }), "power_limit_w");
+  base["device"]["cuda"].erase("power_limit_w");
+  EXPECT_EQ(code_of({base}, {now}), kExitGood);
+}
+
 TEST(Compare, WhatCannotBeToldIsAmbiguous) {
   const RecordJson base = timed(64, 1e-3);
   RecordJson now = timed(64, 1.05e-3);  // the interval holds the threshold

@@ -41,8 +41,9 @@ std::optional<double> cycles_of(const RecordJson& record) {
   return is_known ? std::optional(cycles.get<double>()) : std::nullopt;
 }
 
-void judge(TimeChange& change, double threshold, double family) {
-  if (!change.reason.empty()) return;  // a doubt
+void judge(TimeChange& change, double family) {
+  if (change.doubtful) return;
+  const double threshold = change.threshold;
   const bool significant = change.p <= kSignificant;
   const double cycles = change.cycles_ratio.value_or(change.ratio);
   if (change.samples < kFewest) {
@@ -94,18 +95,19 @@ TimeChange time_change(const RecordJson& base, const RecordJson& now) {
   for (const auto& [side, record] : {std::pair("base", &base), std::pair("new", &now)}) {
     const std::string doubt = doubt_of(*record);
     if (doubt.empty()) continue;
+    change.doubtful = true;
     change.reason += fmt::format("{}{}: {}", change.reason.empty() ? "" : "; ", side, doubt);
   }
   return change;
 }
 
-void judge_times(const std::vector<TimeChange*>& changes, double threshold) {
+void judge_times(const std::vector<TimeChange*>& changes) {
   std::vector<double> p;
   for (const TimeChange* change : changes) p.push_back(change->p);
   const std::vector<double> adjusted = holm_adjusted(p);
   for (std::size_t i = 0; i < changes.size(); ++i) {
     changes[i]->p = adjusted[i];
-    judge(*changes[i], threshold, static_cast<double>(changes.size()));
+    judge(*changes[i], static_cast<double>(changes.size()));
   }
 }
 

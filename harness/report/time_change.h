@@ -19,8 +19,10 @@ const char* to_string(TimeVerdict verdict);
 struct TimeChange {
   TimeVerdict verdict = TimeVerdict::ambiguous;
   std::string reason;                // of what is ambiguous
+  bool doubtful = false;             // for what a record says of itself: its clock, its outputs
   double base_s = 0.0, now_s = 0.0;  // medians of the samples
   double ratio = 1.0;                // now_s / base_s
+  double threshold = 0.0;            // share of base_s below which a change is none
   Interval ratio95;
   double p = 1.0;           // Mann and Whitney's; Holm's adjustment of it once they are judged
   double least_p = 1.0;     // that the samples could give
@@ -34,8 +36,7 @@ bool is_timed(const RecordJson& record);
 // samples that are none.
 TimeChange time_change(const RecordJson& base, const RecordJson& now);
 
-// Judges all times of a comparison together. `threshold` is the share of the base's time below
-// which a change is none.
-void judge_times(const std::vector<TimeChange*>& changes, double threshold);
+// Judges all times of a comparison together, each by its threshold.
+void judge_times(const std::vector<TimeChange*>& changes);
 
 }  // namespace attnlab

@@ -23,8 +23,9 @@ class CaseTiming {
       : runs_(runs), timed_(runs.running()), arena_(arena), context_(context), steps_(steps) {}
 
   void run(InputRotation& rotation) {
-    const WaysToTime ways =
-        ways_to_time(timed_, rotation, arena_.runtime(), [this] { steps_.stop_if_interrupted(); });
+    const WaysToTime ways = ways_to_time(
+        timed_, rotation, arena_.runtime(), [this] { steps_.stop_if_interrupted(); },
+        context_.planted_share);
     record(take_turns(ways.launches));
     if (context_.device->backend == Backend::cuda && context_.protocol.cache == CacheState::hot) {
       time_graphs(ways.graphs);
@@ -43,10 +44,16 @@ class CaseTiming {
       if (round < rounds) steps_.advance(round_weight);
     };
     std::vector<Samples> measured = measure(launches, context_.protocol, context_.device->backend,
-                                            after_round, context_.telemetry);
+                                            after_round, context_.telemetry, take_turn());
     for (const Samples& samples : measured) steps_.move(samples.watch_s, &Spending::watch);
     steps_.stop_if_interrupted();
     return measured;
+  }
+
+  std::function<void(TurnStep, int)> take_turn() const {
+    if (context_.turns == nullptr) return {};
+    return [turns = context_.turns, id = timed_.front()->record.point.problem.id()](
+               TurnStep step, int round) { turns->wait(id, step, round); };
   }
 
   void record(std::vector<Samples> measured) {
@@ -84,8 +91,9 @@ class CaseTiming {
     }
     if (runs.empty()) return;
     steps_.begin("time graphs", &Spending::timing);
-    std::vector<Samples> measured =
-        measure(short_launches, context_.protocol, context_.device->backend, [](int) {});
+    std::vector<Samples> measured = measure(
+        short_launches, context_.protocol, context_.device->backend, [](int) {}, nullptr,
+        take_turn());
     steps_.stop_if_interrupted();
     for (std::size_t i = 0; i < runs.size(); ++i) {
       runs_.attempt(*runs[i], [&] {

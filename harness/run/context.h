@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/measure/peaks.h"
+#include "harness/measure/turns.h"
 #include "harness/record/record.h"
 #include "harness/run/observers.h"
 #include "harness/run/peer_process.h"
@@ -27,7 +28,9 @@ struct RunContext {
   bool measures_energy = false;
   KnownPeaks peaks = {.reason = "nobody looked for peaks"};  // of the device, for Record::roof
   std::uint64_t memory_limit_bytes = 0;  // larger points are recorded as out_of_memory, unallocated
-  Spending* spending = nullptr;          // gets the seconds of all cases; null: nobody asks
+  DeviceTurns* turns = nullptr;          // when launches may be timed; null: at any time
+  double planted_share = 0.0;    // of a launch's time, by which each timed launch is made longer
+  Spending* spending = nullptr;  // gets the seconds of all cases; null: nobody asks
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };
   // Called, if set, with the tensors of every verification, passed or not: before timing and after.

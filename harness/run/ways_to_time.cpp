@@ -62,15 +62,27 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
   ways.graphs.push_back(timed);
 }
 
+// Makes a launch on the host longer by a share of its own time.
+void launch_slowly(Turns& turns, double share) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  turns.launch_next();
+  const Clock::time_point done = Clock::now();
+  while (Clock::now() - done < share * (done - start)) {
+  }
+}
+
 void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
-                std::vector<Tensors> sets, Runtime& runtime) {
+                std::vector<Tensors> sets, Runtime& runtime, double planted_share) {
   const auto turns = std::make_shared<Turns>(run, std::move(sets), runtime);
   const auto watch = std::make_shared<OutputWatch>(run, [&runtime, turns](int launches) {
     for (int i = 0; i < launches; ++i) turns->launch_spare();
     runtime.synchronize();
   });
   run.launch_next = [turns] { turns->launch_next(); };
-  const Runtime::Launch launch = [turns](int) { turns->launch_next(); };
+  const Runtime::Launch launch = [turns, share = runtime.is_host() ? planted_share : 0.0](int) {
+    launch_slowly(*turns, share);
+  };
   timed.retries = [&runtime] { return runtime.timer_retries(); };
 
   TimedLaunches queued = timed;
@@ -103,7 +115,8 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
 }  // namespace
 
 WaysToTime ways_to_time(const std::vector<CompetitorRun*>& runs, InputRotation& rotation,
-                        Runtime& runtime, const std::function<void()>& before) {
+                        Runtime& runtime, const std::function<void()>& before,
+                        double planted_share) {
   WaysToTime ways;
   for (CompetitorRun* run : runs) {
     const TimedLaunches timed = {
@@ -114,7 +127,7 @@ WaysToTime ways_to_time(const std::vector<CompetitorRun*>& runs, InputRotation& 
     if (run->peer) {
       add_peer(ways, timed, *run, run->record.point.problem);
     } else {
-      add_kernel(ways, timed, *run, rotation.sets_of(*run), runtime);
+      add_kernel(ways, timed, *run, rotation.sets_of(*run), runtime, planted_share);
     }
   }
   return ways;

@@ -22,8 +22,10 @@ struct WaysToTime {
 // Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time
 // themselves. Samples of `launches` are watched by their outputs, and those of graphs
 // (output_watch.h), which is noted in CompetitorRun::checks. Sets CompetitorRun::launch_next, which
-// must not outlive `rotation`. `before` is called before each warm-up launch and sample.
+// must not outlive `rotation`. `before` is called before each warm-up launch and sample. On a CPU
+// each timed launch is followed by `planted_share` of its own time in which nothing is done.
 WaysToTime ways_to_time(const std::vector<CompetitorRun*>& runs, InputRotation& rotation,
-                        Runtime& runtime, const std::function<void()>& before);
+                        Runtime& runtime, const std::function<void()>& before,
+                        double planted_share = 0.0);
 
 }  // namespace attnlab

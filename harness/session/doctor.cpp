@@ -9,6 +9,8 @@
 
 #include "harness/base/build_info.h"
 #include "harness/base/errors.h"
+#include "harness/base/text_table.h"
+#include "harness/measure/noise.h"
 #include "harness/plan/device_choice.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/registry.h"
@@ -98,6 +100,24 @@ Diagnosis diagnose_telemetry(const Device& device, const std::string& what) {
       });
 }
 
+// What the gate can resolve here; a machine that was never calibrated lacks nothing else.
+Diagnosis diagnose_noise(const Device& device, const std::string& what) {
+  return attempt({.what = what}, "see the file", [&](Diagnosis& line) {
+    const std::vector<NoiseSession> sessions = load_noise(device);
+    if (sessions.empty()) {
+      line.finding = "not measured, which only attnlab gate asks for: attnlab calibrate does";
+      return;
+    }
+    line.finding = "within a job";
+    for (int size = 0; size <= std::ssize(kSizeBounds); ++size) {
+      const auto level = noise_level(sessions, NoiseOf::turns, Regime::burst, size);
+      if (!level) continue;
+      line.finding += fmt::format(", {:.2f} % {}", 100.0 * level->share, describe_size_class(size));
+    }
+    line.finding += fmt::format("; of {}", count_of(sessions.size(), "calibration"));
+  });
+}
+
 }  // namespace
 
 Diagnosis diagnose_build() {
@@ -142,13 +162,14 @@ Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu) {
 std::vector<Diagnosis> diagnose_cpu(const Device& device) {
   return {{.what = "CPU", .finding = describe(device), .essential = true},
           diagnose_timer(device, "CPU timer"),
+          diagnose_noise(device, "CPU noise"),
           diagnose_case(builtin_registry(), device, "CPU kernels")};
 }
 
 std::vector<Diagnosis> diagnose_instruments(const Device& device) {
   const std::string gpu = fmt::format("GPU {}", device.ordinal);
   return {diagnose_telemetry(device, gpu + " telemetry"), diagnose_timer(device, gpu + " timer"),
-          diagnose_counters(device, gpu + " counters"),
+          diagnose_noise(device, gpu + " noise"), diagnose_counters(device, gpu + " counters"),
           diagnose_case(builtin_registry(), device, gpu + " kernels")};
 }
 

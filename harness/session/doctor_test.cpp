@@ -2,16 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "harness/base/build_info.h"
 #include "harness/base/errors.h"
 #include "harness/base/text_table.h"
+#include "harness/measure/noise.h"
 #include "harness/testing/fake_kernels.h"
 #include "harness/testing/test_support.h"
+#include "kernels/api/compiler.h"
 #include "kernels/api/registry.h"
 #include "tests/paths.h"
+#include "tests/test_folder.h"
 
 namespace attnlab {
 namespace {
@@ -104,6 +109,32 @@ TEST(Doctor, TheCpuOfThisMachineWorks) {
   const std::vector<Diagnosis> lines = diagnose_cpu(available_devices().back());
   EXPECT_TRUE(works(lines)) << render({.cpu = lines});
   EXPECT_GE(lines.size(), 2u);
+}
+
+TEST(Doctor, SaysWhatTheGateCanResolve) {
+  const TestFolder cache;
+  CompilerSettings settings = compiler_settings();
+  settings.cache_folder = cache.path().string();
+  set_compiler(settings);
+  const Device device = available_devices().back();
+  const auto noise = [&] {
+    const std::vector<Diagnosis> lines = diagnose_cpu(device);
+    return *std::ranges::find(lines, "CPU noise", &Diagnosis::what);
+  };
+  EXPECT_PRED2(contains, noise().finding, "attnlab calibrate");
+  append_noise({.device = device.name,
+                .driver = device.driver,
+                .timestamp = "t",
+                .commit = "c",
+                .rounds = 30,
+                .points = {{.key = "k", .a_s = {1e-3}, .b_s = {1.02e-3}}}},
+               noise_file(device));
+  EXPECT_EQ(noise().finding, "within a job, 2.00 % 1 ms to 10 ms; of 1 calibration");
+  EXPECT_EQ(noise().health, Health::ok);
+  std::ofstream(noise_file(device)) << "{";
+  EXPECT_EQ(noise().health, Health::missing);
+  EXPECT_PRED2(contains, noise().finding, "attnlab calibrate");
+  set_compiler({});
 }
 
 Registry only(const Implementation& implementation) {

@@ -114,11 +114,14 @@ void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE*
 // A device that measures time wrongly measures nothing.
 void check_device(const SweepRun& run, const std::vector<Case>& cases) {
   if (count_runnable(cases) == 0) return;
+  DeviceTurns* const turns = run.context.turns;
+  if (turns != nullptr) turns->wait("", TurnStep::check_timer, 0);
   Runtime& runtime = runtime_of(*run.context.device);
   runtime.set_timeout(run.timeout_s);
   if (const std::string wrong = runtime.check_timer(); !wrong.empty()) {
     throw std::runtime_error("the timer's self-test failed, nothing was run: " + wrong);
   }
+  if (turns != nullptr) turns->wait("", TurnStep::leave, 0);
 }
 
 // The instruments of a GPU, and what there is to say of them; none where nothing runs on one.
@@ -205,7 +208,8 @@ void print_other_views(const SweepRun& run, std::FILE* stream) {
 int run_sweep(const SweepRun& run) {
   // Data formats have standard output to themselves.
   const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
-  std::FILE* const notes = data_only ? stderr : stdout;
+  const bool speaks = run.context.turns != nullptr;  // to the process that gives turns
+  std::FILE* const notes = data_only || speaks ? stderr : stdout;
   Records records, added;
   std::size_t finished = 0;
   std::optional<DeviceLost> lost;
@@ -231,12 +235,14 @@ int run_sweep(const SweepRun& run) {
   const int signal = InterruptWatch::signal();
   // Only if this process recorded something: else the next one would end as this one did.
   const bool hangs = lost && lost->cause() == DeviceLost::Cause::hang;
-  if (hangs && !added.empty() && signal == 0) {
+  if (hangs && !added.empty() && signal == 0 && !speaks) {
     warn("a kernel hangs: its point is recorded, and a fresh process goes on with the rest");
     std::fflush(nullptr);
     restart_to_resume(run.records);
   }
-  if (run.sweep.tune && run.format == TableFormat::table) {
+  if (speaks) {
+    // The table is that process's own.
+  } else if (run.sweep.tune && run.format == TableFormat::table) {
     print_to(stdout, "{}", render_tuning(records));
   } else {
     TableOptions options;

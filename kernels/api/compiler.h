@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,6 +78,10 @@ struct CompilerSettings {
 // Before anything is compiled.
 void set_compiler(const CompilerSettings& settings);
 const CompilerSettings& compiler_settings();
+
+// The text of the GPU kernels that would be compiled, by path in the tree; none in a build without
+// CUDA. Throws std::runtime_error where a source folder cannot be read.
+std::map<std::string, std::string> kernel_texts();
 
 // Where what is made once for a machine is kept: cache_folder of the settings, else
 // $XDG_CACHE_HOME/attnlab, else ~/.cache/attnlab. Throws std::runtime_error where there is none of

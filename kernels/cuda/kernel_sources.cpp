@@ -105,3 +105,9 @@ const KernelSources& built_in_sources() {
 }
 
 }  // namespace attnlab::cuda
+
+namespace attnlab {
+
+std::map<std::string, std::string> kernel_texts() { return cuda::kernel_sources().texts(); }
+
+}  // namespace attnlab

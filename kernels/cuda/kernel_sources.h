@@ -23,6 +23,8 @@ class KernelSources {
   // What is not among the sources is left to the compiler, which says where it was wanted.
   std::vector<Header> included_by(std::string_view source) const;
 
+  const std::map<std::string, std::string>& texts() const { return texts_; }
+
  private:
   std::map<std::string, std::string> texts_;  // path in the tree -> text
 };

@@ -1,0 +1,45 @@
+// What the flags of attnlab gate and attnlab calibrate that choose points come to.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/sweep_flags.h"
+#include "harness/measure/noise.h"
+#include "harness/session/gate.h"
+#include "kernels/api/compiler.h"
+
+namespace attnlab {
+
+// The flags of both, beside those of the compiler.
+struct GatePointFlags {
+  SweepFlags sweep;
+  std::string protocol, out;
+  std::optional<int> rounds;
+};
+void add_gate_point_flags(CLI::App& command, GatePointFlags& flags, const std::string& rounds_help);
+
+// What is measured, with what, and what is known of the machine.
+struct GatePlan {
+  Device device;
+  Protocol protocol;
+  GateRun run;  // of this program alone: head, without a base
+  CompareOptions options;
+  std::vector<NoiseSession> noise;
+};
+// Sets the compiler, chooses the device, reads the sweep (where flags name none, sweeps/gate.json,
+// on a CPU sweeps/gate-cpu.json) and the noise file. `folder`: of the records, where --out names
+// none, with the time behind it. Throws UsageError, std::runtime_error where there is no GPU and
+// nobody asked for the CPU.
+GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& compiler,
+                        const std::string& folder, bool shows_progress);
+
+// Sets the thresholds: `percent`, or by the noise. `plan` outlives its options.
+void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& percent);
+// Says what can be resolved, in sentences.
+std::string describe_thresholds(const GatePlan& plan, NoiseOf kind);
+
+}  // namespace attnlab

@@ -1,0 +1,20 @@
+// The gate that needs no GPU: what the compiler makes of the kernels, against a committed baseline.
+#pragma once
+
+#include <string>
+
+#include "harness/cli/compiler_flags.h"
+
+namespace attnlab {
+
+struct StaticGateFlags {
+  bool update = false;   // write the baseline instead of comparing with it
+  std::string baseline;  // "": results/static/nvrtc-VERSION.json
+  CompilingFlags compiling;
+};
+
+// Returns the exit code: 0 nothing differs, 1 a unit does not compile, 3 no NVRTC or no baseline of
+// its version, 4 something differs. Throws UsageError.
+int run_static_gate(const StaticGateFlags& flags);
+
+}  // namespace attnlab

@@ -1,0 +1,86 @@
+// How much times of equal kernels differ on this machine, measured by attnlab calibrate: one file
+// of JSON lines for each device name and driver, a line for each calibration.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/plan/protocol.h"
+
+namespace attnlab {
+
+inline constexpr const char* kNoiseSchema = "attnlab.noise/1";
+
+// One point that competed with itself: medians of two runs that took turns, of each job.
+struct NoisePoint {
+  std::string key;  // record_key()
+  std::vector<double> a_s, b_s;
+};
+
+struct NoiseSession {
+  std::string device, driver, timestamp, commit;
+  Regime regime = Regime::burst;
+  int rounds = 0;  // samples behind a median
+  std::vector<NoisePoint> points;
+};
+
+// What stands side by side: runs that take turns in one job, or one run and a stored one.
+enum class NoiseOf : std::uint8_t { turns, processes, sessions };
+const char* to_string(NoiseOf kind);
+
+// The 95th percentile (nearest rank) of how far equal times were apart.
+struct NoiseLevel {
+  double share = 0.0;  // of the time
+  double seconds = 0.0;
+  std::size_t pairs = 0;  // of times, behind it
+};
+
+// Seconds. Launches between two of these lengths have noise of their own.
+inline constexpr double kSizeBounds[] = {100e-6, 1e-3, 10e-3};
+// From 0: below the first of these, to their number: above the last.
+int size_class(double seconds);
+std::string describe_size_class(int size);
+
+// The pairs of times that a percentile needs.
+inline constexpr std::size_t kFewestNoisePairs = 20;
+
+// Returns the noise of a size class and regime; empty: no such pairs. `turns` pairs the two runs of
+// a job, `processes` each run with the one of the next job, `sessions` the medians of a point in
+// one calibration and the next, where commit and rounds are the same; a dirty commit is never the
+// same.
+std::optional<NoiseLevel> noise_level(const std::vector<NoiseSession>& sessions, NoiseOf kind,
+                                      Regime regime, int size);
+
+// Returns three times the noise, and at least 1 %.
+double threshold_share(double noise_share);
+
+// Says from where on a change of time counts.
+struct NoiseThreshold {
+  double share = 0.0;
+  bool is_measured = false;
+};
+// Three times the noise of the size of `seconds`, at least 1 %: the smaller one of what it is as a
+// share and in seconds, since each alone holds for all times of the size, the one too wide for the
+// longest, the other for the shortest. Where that size was not measured, three times the largest
+// share of another one; where none was, `otherwise`. A size counts as measured from
+// kFewestNoisePairs on, in sessions with no more rounds than `rounds`, whose noise is no smaller.
+NoiseThreshold noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind,
+                               Regime regime, int rounds, double seconds, double otherwise);
+
+nlohmann::ordered_json to_json(const NoiseSession& session);
+// Throws UsageError, led by `where`, with the remedy.
+std::vector<NoiseSession> parse_noise(const std::string& text, const std::string& where);
+
+// cache_folder()/noise/NAME-DRIVER.jsonl
+std::filesystem::path noise_file(const Device& device);
+// Nothing where there is no file. Throws UsageError for one that cannot be read or is damaged.
+std::vector<NoiseSession> load_noise(const Device& device);
+// Makes the folder. Throws UsageError.
+void append_noise(const NoiseSession& session, const std::filesystem::path& file);
+
+}  // namespace attnlab

@@ -1,0 +1,39 @@
+// Renders what a gate found: for people, for CI systems, and for those who keep times.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/base/text_table.h"
+#include "harness/report/comparison.h"
+
+namespace attnlab {
+
+struct GateReport {
+  const Comparison& comparison;
+  const CompareOptions& options;
+  const std::vector<std::string>& troubles;  // of runs that did not end well
+  std::size_t measured_again = 0;            // points
+  bool left_out = false;                     // points, which did not fit the budget
+  int code = 0;
+};
+
+// As render_comparison(), with what the gate knows more.
+std::string render_gate(const GateReport& report, TableFormat format);
+
+// JUnit's XML, a test case a point: a failure where it is worse or wrong, an error where it was not
+// measured or cannot be told, so that nothing but "same or faster" looks good.
+std::string junit_of(const GateReport& report);
+
+// A Markdown page that begins with the verdict, and ends before 1 MiB, the worst points first.
+std::string summary_page(const GateReport& report);
+
+// Workflow commands of GitHub, one for each point that is worse or wrong, 10 at most.
+std::string github_annotations(const GateReport& report);
+
+// Times of the records that have one, for github-action-benchmark's customSmallerIsBetter.
+std::string benchmark_json(const std::vector<RecordJson>& records);
+
+}  // namespace attnlab

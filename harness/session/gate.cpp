@@ -1,0 +1,309 @@
+#include "harness/session/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/base/errors.h"
+#include "harness/base/progress.h"
+#include "harness/base/statistics.h"
+#include "harness/base/text_table.h"
+#include "harness/plan/accounting.h"
+#include "harness/record/record_file.h"
+#include "harness/record/record_json.h"
+#include "harness/run/case_steps.h"
+#include "harness/session/paired_runs.h"
+
+namespace attnlab {
+namespace {
+
+constexpr int kJobsAgain = 3;  // of what is measured again
+
+void write_lines(const std::filesystem::path& file, const std::vector<std::string>& lines) {
+  std::ofstream stream(file);
+  for (const std::string& line : lines) stream << line << "\n";
+  stream.close();
+  if (!stream) {
+    throw UsageError(
+        fmt::format("{}: cannot be written: make room, or name another folder with "
+                    "--out",
+                    file.string()));
+  }
+}
+
+// One side's run: its command, and where its records go.
+struct SideRun {
+  std::filesystem::path records;
+  TurnRun turns;
+};
+
+SideRun side_run(const GateRun& run, const GateSide& side, const std::string& suffix, int rounds,
+                 const std::vector<std::string>* only) {
+  const std::filesystem::path stem = run.folder / (side.name + suffix);
+  const std::filesystem::path records = stem.string() + ".jsonl";
+  std::error_code error;
+  std::filesystem::remove(records, error);
+  std::vector<std::string> command = {side.program, "run"};
+  for (const auto* words : {&run.sweep, &side.arguments}) {
+    command.insert(command.end(), words->begin(), words->end());
+  }
+  for (const std::string& word :
+       {std::string("--turns"), std::string("--no-progress"), std::string("--counters=off"),
+        fmt::format("--rounds={}", rounds), "--out=" + records.string()}) {
+    command.push_back(word);
+  }
+  if (only != nullptr) {
+    const std::filesystem::path list = stem.string() + ".txt";
+    write_lines(list, *only);
+    command.push_back("--only=" + list.string());
+  }
+  return {.records = records, .turns = {.name = side.name, .command = std::move(command)}};
+}
+
+// Follows the cases of both runs.
+class GateProgress {
+ public:
+  explicit GateProgress(const GateRun& run) : run_(run) {
+    for (const Case& work : run.cases) weights_[work.problem.id()] += case_weight(work);
+    if (!run.shows_progress) return;
+    double total = 0.0;
+    for (const auto& [id, weight] : weights_) total += weight;
+    progress_.emplace(stderr, total);
+  }
+  void before(const TurnRun& side, const TurnRequest& request) {
+    if (!progress_) return;
+    if (request.case_id != case_id_) {
+      case_id_ = request.case_id;
+      progress_->begin(case_id_);
+    }
+    if (request.step == TurnStep::leave && side.name == run_.head.name) {
+      progress_->advance(std::exchange(weights_[case_id_], 0.0));
+    } else {
+      progress_->phase(side.name);
+    }
+  }
+  void finish() {
+    if (progress_) progress_->finish();
+  }
+
+ private:
+  const GateRun& run_;
+  std::map<std::string, double> weights_;
+  std::optional<Progress> progress_;
+  std::string case_id_;
+};
+
+// Keeps what can stand in any report: printable ASCII.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
+std::vector<RecordJson> records_of(const std::filesystem::path& file,
+                                   std::vector<std::string>& troubles) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return {};
+  return read_records(file, troubles);
+}
+
+// Returns what is wrong with a run, "" if nothing is. Its exit code must be what its records say:
+// one that broke off ends with 3, too.
+std::string trouble_of(const TurnRun& run, const RunEnding& ending,
+                       const std::vector<RecordJson>& records) {
+  const auto any = [&](const char* status) {
+    return std::ranges::any_of(
+        records, [&](const RecordJson& record) { return record.at("status") == status; });
+  };
+  const bool is_good =
+      ending.how == "exit status 0" || (ending.how == "exit status 1" && any("failed")) ||
+      (ending.how == "exit status 3" && !records.empty() && (any("invalid") || !any("ok")));
+  if (is_good) return "";
+  return fmt::format("The run of the {} ended with {}. Its last words: {}", run.name, ending.how,
+                     printable(ending.errors));
+}
+
+// Adds which of the points a side has no record of.
+void check_complete(const std::string& side, const std::vector<RecordJson>& records,
+                    const std::vector<std::string>& points, std::vector<std::string>& troubles) {
+  std::set<std::string> there;
+  for (const RecordJson& record : records) there.insert(record_key(record));
+  for (const std::string& point : points) {
+    if (there.contains(point)) continue;
+    troubles.push_back(fmt::format("The {} has no record of {}.", side, point));
+  }
+}
+
+bool needs_another_try(const PointChange& point) {
+  const bool could_be = point.status != "unsupported" && point.status != "failed";
+  return (could_be && !is_judged(point)) ||
+         (point.time && (point.time->verdict == TimeVerdict::slower ||
+                         point.time->verdict == TimeVerdict::ambiguous));
+}
+
+PointLists to_measure_again(const Comparison& comparison) {
+  std::set<std::string> keys;
+  for (const PointChange& point : comparison.points) {
+    if (needs_another_try(point)) keys.insert(point.key);
+  }
+  PointLists lists;
+  for (const Pair& pair : comparison.pairing.pairs) {
+    if (!keys.contains(pair.key)) continue;
+    lists.base.push_back(record_key(*pair.base));
+    lists.head.push_back(record_key(*pair.now));
+  }
+  return lists;
+}
+
+// Makes one record of those of a point that several processes measured: all their samples, or,
+// where one of them has none, that one.
+RecordJson pooled(const std::vector<RecordJson>& of_point) {
+  RecordJson pool = of_point.front();
+  std::vector<double> samples;
+  for (const RecordJson& record : of_point) {
+    if (record.at("status") != "ok" || !record.at("time").is_object()) return record;
+    const bool is_doubtful = at(record, {"time", "telemetry", "settled"}) == false;
+    if (is_doubtful) pool = record;
+    const auto own = record.at("time").at("samples_s").get<std::vector<double>>();
+    samples.insert(samples.end(), own.begin(), own.end());
+  }
+  pool["time"]["median_s"] = median(samples);
+  const Interval interval = median_interval95(samples);
+  pool["time"]["ci95_s"] = {interval.low, interval.high};
+  pool["time"]["n"] = samples.size();
+  pool["time"]["samples_s"] = std::move(samples);
+  return pool;
+}
+
+// Puts what several jobs measured of the points in the place of what was measured before.
+void replace(std::vector<RecordJson>& records, const std::vector<std::string>& points,
+             const std::vector<std::vector<RecordJson>>& jobs) {
+  std::map<std::string, std::vector<RecordJson>> of_point;
+  for (const auto& job : jobs) {
+    for (const RecordJson& record : job) of_point[record_key(record)].push_back(record);
+  }
+  const std::set<std::string> wanted(points.begin(), points.end());
+  for (RecordJson& record : records) {
+    const std::string key = record_key(record);
+    if (wanted.contains(key) && of_point.contains(key)) record = pooled(of_point.at(key));
+  }
+}
+
+Comparison compare_sides(const MeasuredSides& sides, CompareOptions options) {
+  if (sides.head.empty() || sides.base.empty()) {
+    throw std::runtime_error(fmt::format("nothing was measured by the {}. {}",
+                                         sides.head.empty() ? "head" : "base",
+                                         sides.troubles.empty() ? "" : sides.troubles.front()));
+  }
+  options.across = true;
+  Comparison comparison = compare(sides.base, sides.head, options);
+  if (comparison.differences.empty()) return comparison;
+  throw UsageError(
+      fmt::format("base and head cannot stand side by side: {}", comparison.differences.front()));
+}
+
+// Measures the points again, in several pairs of processes.
+void measure_again(const GateRun& run, const PointLists& again, MeasuredSides& sides) {
+  std::vector<std::vector<RecordJson>> heads, bases;
+  for (int job = 1; job <= kJobsAgain; ++job) {
+    MeasuredSides own = measure_sides(run, fmt::format("-again-{}", job), run.rounds, &again);
+    std::ranges::move(own.troubles, std::back_inserter(sides.troubles));
+    heads.push_back(std::move(own.head));
+    bases.push_back(std::move(own.base));
+  }
+  replace(sides.head, again.head, heads);
+  if (run.base) replace(sides.base, again.base, bases);
+}
+
+int code_of(const GateResult& result, const CompareOptions& options) {
+  const Comparison& comparison = result.comparison;
+  const auto any = [&](const auto& holds) { return std::ranges::any_of(comparison.points, holds); };
+  const int code = exit_code(comparison, options);
+  if (code == kExitVerificationFailed) return code;
+  const bool doubtful =
+      any([](const PointChange& point) { return point.time && point.time->doubtful; });
+  if (!result.sides.troubles.empty() || doubtful) return kExitEnvironment;
+  const bool unjudged = any([](const PointChange& point) { return !is_judged(point); }) ||
+                        !comparison.pairing.extra.empty();
+  return code == kExitGood && unjudged ? kExitAmbiguous : code;
+}
+
+}  // namespace
+
+MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int rounds,
+                            const PointLists* only) {
+  std::vector<SideRun> sides = {
+      side_run(run, run.head, suffix, rounds, only == nullptr ? nullptr : &only->head)};
+  if (run.base) {
+    sides.push_back(
+        side_run(run, *run.base, suffix, rounds, only == nullptr ? nullptr : &only->base));
+  }
+  std::vector<TurnRun> runs;
+  for (const SideRun& side : sides) runs.push_back(side.turns);
+  GateProgress progress(run);
+  TurnOptions options = {.seed = std::random_device()(), .interrupted = run.interrupted};
+  for (const Case& work : run.cases) options.case_ids.push_back(work.problem.id());
+  options.before = [&](const TurnRun& side, const TurnRequest& request) {
+    progress.before(side, request);
+  };
+  const std::vector<RunEnding> endings = take_turns(runs, options);
+  progress.finish();
+  MeasuredSides measured;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!endings[i].began) {
+      throw std::runtime_error(fmt::format(
+          "{}: the run of {} did not begin ({}). An attnlab that is older than the gate takes no "
+          "turns: --against its source folder compares its kernels on a GPU. It said: {}",
+          runs[i].name, runs[i].command[0], endings[i].how, printable(endings[i].errors)));
+    }
+    std::vector<RecordJson> records = records_of(sides[i].records, measured.troubles);
+    const std::string trouble = trouble_of(runs[i], endings[i], records);
+    if (!trouble.empty()) measured.troubles.push_back(trouble);
+    const std::vector<std::string>* points = i == 0 && only == nullptr ? &run.points : nullptr;
+    if (only != nullptr) points = i == 0 ? &only->head : &only->base;
+    if (points != nullptr) check_complete(runs[i].name, records, *points, measured.troubles);
+    (i == 0 ? measured.head : measured.base) = std::move(records);
+  }
+  if (!run.base) measured.base = run.baseline;
+  return measured;
+}
+
+GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only) {
+  GateResult result = {.sides = measure_sides(run, "", run.rounds, only)};
+  result.comparison = compare_sides(result.sides, options);
+  const PointLists again = to_measure_again(result.comparison);
+  result.measured_again = again.head.size();
+  if (!again.head.empty()) {
+    measure_again(run, again, result.sides);
+    result.comparison = compare_sides(result.sides, options);
+  }
+  result.code = code_of(result, options);
+  return result;
+}
+
+double expected_seconds(const GateRun& run, const Case& work, const Device& device) {
+  const bool is_gpu = device.backend == Backend::cuda;
+  const double flops_per_s = is_gpu ? 1e14 : 4e9 * device.threads;
+  constexpr double kShortestSample = 1e-3, kSetUp = 1.0;
+  const double rests = is_gpu ? 5.0 : 1.0;  // of a burst: four times the sample, beside it
+  double seconds = 0.0;
+  for (const Competitor& competitor : work.competitors) {
+    if (!wants_to_run(competitor)) continue;
+    const double launch = static_cast<double>(useful_flops(work.problem)) / flops_per_s;
+    const double launches = 4.0 * launch;  // that verify and warm up
+    seconds += kSetUp + launches + run.rounds * rests * std::max(kShortestSample, launch);
+  }
+  return (run.base ? 2.0 : 1.0) * seconds;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,72 @@
+// The gate: a sweep measured by this program and by another one in turns, or beside stored records,
+// and what became slower, larger or wrong. docs/ci.md says what its exit codes mean.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/plan/case.h"
+#include "harness/report/comparison.h"
+
+namespace attnlab {
+
+// A program that measures, and what distinguishes its runs: a folder of kernels, say.
+struct GateSide {
+  std::string name;                    // of its files and in messages
+  std::string program;                 // an attnlab
+  std::vector<std::string> arguments;  // of its `run`, beside those of the sweep
+};
+
+struct GateRun {
+  GateSide head;
+  std::optional<GateSide> base;      // takes turns with the head
+  std::vector<RecordJson> baseline;  // where there is no base: what is stored of it
+  std::vector<std::string> sweep;    // arguments of `run` that choose the points
+  std::vector<Case> cases;           // that they choose
+  std::vector<std::string> points;   // their record_key()s, of the head
+  int rounds = 0;
+  std::filesystem::path
+      folder;  // gets the records of each side: NAME.jsonl, NAME-again-1.jsonl, ...
+  bool shows_progress = true;
+  std::function<bool()> interrupted = [] { return false; };
+};
+
+// Lists the points of a sweep that are to be measured, by their record_key() on each side.
+struct PointLists {
+  std::vector<std::string> head, base;
+};
+
+struct MeasuredSides {
+  std::vector<RecordJson> head, base;
+  std::vector<std::string> troubles;  // of runs that did not do what they should: whole sentences
+};
+
+// Measures the points once, by runs in fresh processes whose records go to NAME + suffix + .jsonl,
+// which are begun anew. `only` may be null: all points. A point that a side was to measure and has
+// no record of is a trouble, as is a run that ended otherwise than its records say. Throws
+// std::runtime_error where a side cannot be started or does not take turns, Interrupted.
+MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int rounds,
+                            const PointLists* only);
+
+struct GateResult {
+  MeasuredSides sides;             // the last records of each point
+  Comparison comparison;           // of them
+  std::size_t measured_again = 0;  // points
+  int code = 0;
+};
+
+// Measures and compares. What looks slower, cannot be told or was not measured is measured again by
+// three pairs of fresh processes, whose samples count together in place of the first. The code is
+// exit_code() of the comparison, but 3 where there are troubles or a clock did not settle the
+// second time, either, and 5 where it would be 0 with a point that !is_judged() or that the base
+// lacks. Throws UsageError where base and head are of other devices, drivers or protocols.
+GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only);
+
+// Seconds that measure_sides() takes, roughly: of one case.
+double expected_seconds(const GateRun& run, const Case& work, const Device& device);
+
+}  // namespace attnlab

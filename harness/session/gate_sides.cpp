@@ -1,0 +1,58 @@
+#include "harness/session/gate_sides.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <system_error>
+
+#include "harness/base/errors.h"
+
+namespace attnlab {
+
+GateSide own_side(const std::string& name, const CompilerSettings& compiler,
+                  const std::string& sources) {
+  // Whatever has taken the place of its file meanwhile.
+  GateSide side = {.name = name, .program = "/proc/self/exe"};
+  for (const auto& [flag, value] :
+       {std::pair("--cache-dir", compiler.cache_folder), std::pair("--nvrtc", compiler.library),
+        std::pair("--kernel-sources", sources)}) {
+    if (!value.empty()) side.arguments.push_back(fmt::format("{}={}", flag, value));
+  }
+  return side;
+}
+
+GateSide base_side(const std::string& path, const CompilerSettings& compiler,
+                   const Device& device) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    if (!std::filesystem::is_directory(std::filesystem::path(path) / "kernels", error)) {
+      throw UsageError(
+          fmt::format("--against: {}: holds no folder kernels: name the root of a "
+                      "source tree, or an attnlab",
+                      path));
+    }
+    if (device.backend == Backend::cpu) {
+      throw UsageError(
+          fmt::format("--against: {}: is a source tree, and kernels of the CPU are "
+                      "part of a program: build it, and name its attnlab",
+                      path));
+    }
+    return own_side("base", compiler, path);
+  }
+  if (access(path.c_str(), X_OK) != 0) {
+    throw UsageError(
+        fmt::format("--against: {}: is no program that can be started, and no source tree", path));
+  }
+  GateSide side = own_side("base", compiler, "");
+  side.program = std::filesystem::absolute(path).string();
+  return side;
+}
+
+void make_records_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && access(folder.c_str(), W_OK) == 0) return;
+  throw UsageError(fmt::format("--out: {}: no records can be written there", folder.string()));
+}
+
+}  // namespace attnlab

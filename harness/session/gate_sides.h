@@ -1,0 +1,23 @@
+// The programs that a gate measures.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "harness/session/gate.h"
+#include "kernels/api/compiler.h"
+
+namespace attnlab {
+
+// This program, with the compiler's settings and the kernels of a source tree ("": its own).
+GateSide own_side(const std::string& name, const CompilerSettings& compiler,
+                  const std::string& sources);
+
+// What --against names: an attnlab, or a source tree for this program. Throws UsageError where it
+// is neither, and for a tree on a CPU, whose kernels are part of the program.
+GateSide base_side(const std::string& path, const CompilerSettings& compiler, const Device& device);
+
+// Throws UsageError.
+void make_records_folder(const std::filesystem::path& folder);
+
+}  // namespace attnlab

@@ -1,0 +1,37 @@
+#include "harness/session/listed_points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "harness/base/errors.h"
+#include "harness/record/record_json.h"
+
+namespace attnlab {
+
+std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& context,
+                              const std::filesystem::path& file) {
+  std::set<std::string> listed;
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) listed.insert(line);
+  std::vector<Case> kept = cases;
+  for (Case& work : kept) {
+    std::erase_if(work.competitors, [&](const Competitor& competitor) {
+      return !listed.contains(record_key(to_json(planned_record(work, competitor, context))));
+    });
+  }
+  std::erase_if(kept, [](const Case& work) { return work.competitors.empty(); });
+  if (kept.empty()) {
+    throw UsageError(fmt::format(
+        "{}: lists no point of this sweep: its lines are keys of points, as records have them in "
+        "'key'",
+        file.string()));
+  }
+  return kept;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,17 @@
+// A part of a sweep: the points that a file lists.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "harness/run/context.h"
+#include "harness/run/run.h"
+
+namespace attnlab {
+
+// Returns the cases with the competitors whose record_key() is a line of the file. Throws
+// UsageError where the file cannot be read or lists no point of the sweep.
+std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& context,
+                              const std::filesystem::path& file);
+
+}  // namespace attnlab

@@ -1,0 +1,158 @@
+#include "harness/session/paired_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "harness/base/child_process.h"
+#include "harness/run/context.h"
+
+namespace attnlab {
+namespace {
+
+constexpr double kGraceSeconds = 5.0;
+
+// One run, and what it asks for.
+class Side {
+ public:
+  Side(const TurnRun& run, const TurnOptions& options) : run_(run), options_(options) {
+    try {
+      child_ = std::make_unique<ChildProcess>(run.command);
+    } catch (const std::system_error& error) {
+      throw std::runtime_error(fmt::format("{}: cannot start {}: {}", run.name, run.command.at(0),
+                                           error.code().message()));
+    }
+  }
+
+  // Reads the greeting, and what it asks for first.
+  void begin() {
+    std::string line;
+    if (!read_line(line)) return;
+    if (line != turn_greeting()) refuse(line);
+    ending_.began = true;
+    read();
+  }
+  bool has_ended() const { return !asked_; }
+  const TurnRequest& asked() const { return *asked_; }
+
+  // Lets it do what it asked for, and returns when it has: when it asks for the next turn.
+  void go() {
+    options_.before(run_, *asked_);
+    child_->write_line("go");
+    read();
+  }
+
+  const RunEnding& ending() const { return ending_; }
+
+ private:
+  // Reads what it asks for next; nothing at its end.
+  void read() {
+    asked_.reset();
+    std::string line;
+    if (!read_line(line)) return;
+    try {
+      asked_ = parse_turn_request(line);
+    } catch (const std::runtime_error&) {
+      refuse(line);
+    }
+  }
+
+  // Returns false at its end.
+  bool read_line(std::string& line) {
+    for (double waited = 0.0; waited < options_.timeout_s; waited += 1.0) {
+      if (options_.interrupted()) throw Interrupted();
+      switch (child_->read_line(1.0, line)) {
+        case ChildProcess::Outcome::timeout: continue;
+        case ChildProcess::Outcome::line: return true;
+        case ChildProcess::Outcome::end: end(kGraceSeconds); return false;
+      }
+    }
+    end(0.0);
+    ending_.how = fmt::format("did nothing for {:g} s and was ended", options_.timeout_s);
+    return false;
+  }
+
+  [[noreturn]] void refuse(const std::string& line) const {
+    constexpr std::size_t kShown = 80;
+    throw std::runtime_error(fmt::format(
+        "{}: {} said '{}', which asks for no turn: is it an attnlab of another version?", run_.name,
+        run_.command.at(0), line.substr(0, kShown)));
+  }
+
+  void end(double grace_s) {
+    ending_.how = child_->end(grace_s);
+    ending_.errors = child_->errors();
+  }
+
+  const TurnRun& run_;
+  const TurnOptions& options_;
+  std::unique_ptr<ChildProcess> child_;
+  std::optional<TurnRequest> asked_;
+  RunEnding ending_;
+};
+
+// Where a run is: a case that the sweep does not know comes first, since nobody waits for it.
+auto place_of(const TurnRequest& request, const std::vector<std::string>& case_ids) {
+  const auto found = std::ranges::find(case_ids, request.case_id);
+  const auto place = found == case_ids.end() ? -1 : found - case_ids.begin();
+  return std::tuple(place, request.step, request.round);
+}
+
+// A coin for every other pair; the pair after it is the other way round.
+class Order {
+ public:
+  explicit Order(std::uint64_t seed) : coin_(seed) {}
+  bool second_begins() {
+    if (has_coin_) {
+      has_coin_ = false;
+      return !last_;
+    }
+    last_ = (coin_() & 1) != 0;
+    has_coin_ = true;
+    return last_;
+  }
+
+ private:
+  std::mt19937_64 coin_;
+  bool has_coin_ = false;
+  bool last_ = false;
+};
+
+}  // namespace
+
+std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOptions& options) {
+  std::vector<std::unique_ptr<Side>> sides;
+  for (const TurnRun& run : runs) sides.push_back(std::make_unique<Side>(run, options));
+  for (const auto& side : sides) side->begin();
+  Order order(options.seed);
+  for (;;) {
+    std::vector<Side*> asking;
+    for (const auto& side : sides) {
+      if (!side->has_ended()) asking.push_back(side.get());
+    }
+    if (asking.empty()) break;
+    if (asking.size() == 2) {
+      const auto first = place_of(asking[0]->asked(), options.case_ids);
+      const auto second = place_of(asking[1]->asked(), options.case_ids);
+      if (first == second) {
+        const bool is_sample = asking[0]->asked().step == TurnStep::sample;
+        if (is_sample && order.second_begins()) std::swap(asking[0], asking[1]);
+      } else {
+        asking = {asking[first < second ? 0 : 1]};
+      }
+    }
+    for (Side* side : asking) side->go();
+  }
+  std::vector<RunEnding> endings;
+  for (const auto& side : sides) endings.push_back(side->ending());
+  return endings;
+}
+
+}  // namespace attnlab

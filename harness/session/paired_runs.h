@@ -1,0 +1,41 @@
+// Runs of one sweep in processes of their own that share a device: sample by sample they take
+// turns, so that whatever drifts, drifts for both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/session/given_turns.h"
+
+namespace attnlab {
+
+// The command of a run with --turns.
+struct TurnRun {
+  std::string name;  // of the side, for messages
+  std::vector<std::string> command;
+};
+
+struct RunEnding {
+  bool began = false;  // it greeted
+  std::string how;     // "exit status 0"
+  std::string errors;  // the end of what it wrote to standard error
+};
+
+struct TurnOptions {
+  std::vector<std::string>
+      case_ids;               // in the order of the sweep: the run that is behind goes first
+  std::uint64_t seed = 0;     // of who begins
+  double timeout_s = 1800.0;  // a run that asks for nothing so long is ended
+  // Called before a step of a side begins.
+  std::function<void(const TurnRun&, const TurnRequest&)> before = [](const auto&, const auto&) {};
+  std::function<bool()> interrupted = [] { return false; };
+};
+
+// Starts the runs, one or two, and gives them turns until both have ended. Of two that ask for
+// samples of the same round of a case a coin says who begins, and the next time the other one does.
+// Throws std::runtime_error for a run that cannot be started or says something else, Interrupted.
+std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOptions& options);
+
+}  // namespace attnlab

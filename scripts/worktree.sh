@@ -1,0 +1,37 @@
+# Sourced behind steps.sh by scripts that build other commits: a git worktree in a temporary folder,
+# so that the user's checkout keeps its files, its branch and its builds. Worktree and folder are
+# removed when the script ends, also by Ctrl-C.
+
+# What a folder of sources is built with, run there; it leaves build/cpu/attnlab.
+build_command="cmake --preset cpu && cmake --build --preset cpu --parallel $JOBS --target attnlab"
+unset ATTNLAB_COMMIT  # which would give every commit the same name
+
+# commit_of WORDS: its full hash; fails where it names none.
+commit_of() { git rev-parse --verify --quiet --end-of-options "$1^{commit}"; }
+
+# add_worktree COMMIT: makes the folder $work and the worktree $work/tree. A runner of GitHub
+# empties $RUNNER_TEMP, however a job ends. $TMPDIR stays what it was: there gates look for one
+# another.
+add_worktree() {
+  work=$(mktemp -d --tmpdir="${RUNNER_TEMP:-${TMPDIR:-/tmp}}")
+  trap 'end_step; remove_worktree' EXIT
+  git worktree add --quiet --detach "$work/tree" "$1"
+  local folder
+  for folder in .cuda .packages; do  # what scripts/setup.sh brings into a tree
+    [[ ! -e $folder ]] || ln -s "$PWD/$folder" "$work/tree/$folder"
+  done
+}
+
+remove_worktree() {
+  rm -rf "$work" 2>/dev/null || { sleep 1 && rm -rf "$work"; }  # a compiler may still be dying
+  git worktree prune
+}
+
+# build_in FOLDER LOG: fails, and shows what the compiler said, where the sources do not build. The
+# program of another commit goes first, so that it cannot be taken for this one's.
+build_in() {
+  rm -f "$1/build/cpu/attnlab"
+  (cd "$1" && bash -c "$build_command") >"$2" 2>&1 && [[ -x $1/build/cpu/attnlab ]] && return
+  tail -n 20 "$2"
+  return 1
+}

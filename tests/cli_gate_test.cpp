@@ -1,0 +1,203 @@
+// attnlab gate and attnlab calibrate, as a user calls them. Times of a busy machine say little, so
+// only what is far from them is judged: nothing equal is slower, and four times as long is.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/cli_fixture.h"
+#include "tests/paths.h"
+
+namespace attnlab {
+namespace {
+
+constexpr const char* kKernel = "--kernel v2 --heads 2 --backend cpu --no-progress ";
+constexpr const char* kPoint = "--kernel v2 --heads 2 --seqlen 128 --backend cpu --no-progress ";
+
+class CliGate : public Cli {
+ protected:
+  std::string environment() const override {
+    return Cli::environment() + "ATTNLAB_LOCK_FOLDER='" + folder_.string() + "' XDG_CACHE_HOME='" +
+           folder_.string() + "/cache' ";
+  }
+  Result gate(const std::string& arguments) const {
+    return run("gate " + std::string(kPoint) + arguments);
+  }
+  static std::string itself() { return "--against '" + in_build("attnlab") + "' "; }
+
+  // A program that runs this one with further words; what it is given is in $@.
+  std::string wrapper(const std::string& text) const {
+    const std::string file = (folder_ / "wrapper").string();
+    write("wrapper", "#!/bin/sh\nreal='" + in_build("attnlab") + "'\n" + text + "\n");
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return "--against '" + file + "' ";
+  }
+};
+
+TEST_F(CliGate, WhatIsEqualIsNotSlower) {
+  const Result result = gate(itself() +
+                             "--rounds 10 --threshold 60 --out g --junit g.xml --summary g.md "
+                             "--benchmark-json g.json");
+  EXPECT_TRUE(result.code == 0 || result.code == 5) << result.out << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_PRED2(contains, result.out, "10 rounds.");
+  EXPECT_PRED2(contains, result.out, "1 point on both sides");
+  EXPECT_PRED2(contains, read(folder_ / "g.md"), "## attnlab gate: ");
+  EXPECT_PRED2(contains, read(folder_ / "g.xml"), "<testsuite name=\"attnlab gate\" tests=\"1\"");
+  const auto times = nlohmann::json::parse(read(folder_ / "g.json"));
+  ASSERT_EQ(times.size(), 1u);
+  EXPECT_GT(times[0]["value"].get<double>(), 0.0);
+  for (const char* side : {"base", "head"}) {
+    const auto record = nlohmann::json::parse(read(folder_ / "g" / (std::string(side) + ".jsonl")));
+    EXPECT_EQ(record["status"], "ok");
+    EXPECT_EQ(record["time"]["samples_s"].size(), 10u) << side;
+  }
+}
+
+TEST_F(CliGate, WhatIsSlowerIsSlower) {
+  const Result slower = run("gate --self-test --rounds 10 --threshold 60 " + std::string(kPoint));
+  EXPECT_PRED2(contains, slower.out, "time at a launch's end: +1");
+  EXPECT_PRED2(contains, slower.out, "exit code 4, expected 4: right");
+}
+
+TEST_F(CliGate, AStoredBaselineMustHaveEveryPoint) {
+  const Result first = run("run " + std::string(kPoint) + "--rounds 10 --out base.jsonl");
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Result same = gate("--baseline base.jsonl --rounds 10 --threshold 90");
+  EXPECT_TRUE(same.code == 0 || same.code == 5) << same.out << same.err;
+  const Result more =
+      run("gate --baseline base.jsonl --seqlen 128,256 --rounds 10 --threshold 90 " +
+          std::string(kKernel));
+  EXPECT_EQ(more.code, 5) << more.out << more.err;
+  EXPECT_PRED2(contains, more.out, "The base lacks points");
+  const Result none =
+      run("gate --baseline base.jsonl --seqlen 256 --rounds 10 " + std::string(kKernel));
+  EXPECT_EQ(none.code, 3) << none.out << none.err;
+  EXPECT_PRED2(contains, none.out, "between sessions is not known");
+  EXPECT_PRED2(contains, none.out, "Missing");
+}
+
+TEST_F(CliGate, ABaseThatBreaksOffIsNoSuccess) {
+  const Result dies = gate(wrapper("exec timeout -s KILL 0.3 \"$real\" \"$@\" --rounds=5000") +
+                           "--rounds 1000 --threshold 90");
+  EXPECT_EQ(dies.code, 3) << dies.out << dies.err;
+  const Result silent = gate(wrapper("exit 0"));
+  EXPECT_EQ(silent.code, 3);
+  EXPECT_PRED2(contains, silent.err, "did not begin");
+  const Result chatters = gate(wrapper("echo hello; cat"));
+  EXPECT_EQ(chatters.code, 3);
+  EXPECT_PRED2(contains, chatters.err, "asks for no turn");
+  const Result empty = gate(wrapper("echo '{\"turns\":1,\"begins\":true}'"));
+  EXPECT_EQ(empty.code, 3) << empty.out;
+  EXPECT_PRED2(contains, empty.err, "nothing was measured by the base");
+}
+
+TEST_F(CliGate, WhatIsWrongInItselfIsRefusedFirst) {
+  for (const auto& [arguments, words] :
+       {std::pair("", "give one of"), std::pair("--against a --baseline b", "give one of"),
+        std::pair("--against nowhere", "no program"), std::pair("--against .", "no folder kernels"),
+        std::pair("--baseline nowhere", "nowhere"),
+        std::pair("--self-test --static", "give one of"),
+        std::pair("--baseline empty", "holds no records"),
+        std::pair("--against /bin/true --budget soon", "--budget"),
+        std::pair("--against /bin/true --budget 1s", "--budget"),
+        std::pair("--against /bin/true --threshold nan", "--threshold"),
+        std::pair("--against /bin/true --fail-on luck", "--fail-on"),
+        std::pair("--against /bin/true --rounds 2", "--rounds"),
+        std::pair("--against /bin/true --protocol min_rounds=9", "--rounds"),
+        std::pair("--against /bin/true --kernel-sources .", "--kernel-sources"),
+        std::pair("--against /bin/true --debug-kernels", "--debug-kernels"),
+        std::pair("--against /bin/true --junit nowhere/x.xml", "--junit"),
+        std::pair("--self-test --junit x.xml", "--junit"),
+        std::pair("--static", "leave out what chooses points")}) {
+    write("empty", "");
+    const Result result = run("gate " + std::string(kPoint) + arguments);
+    EXPECT_EQ(result.code, 2) << arguments << result.out << result.err;
+    EXPECT_PRED2(contains, result.err, words) << arguments;
+  }
+  std::filesystem::create_directories(folder_ / "tree/kernels");
+  const Result tree = gate("--against tree");
+  EXPECT_EQ(tree.code, 2);
+  EXPECT_PRED2(contains, tree.err, "build it, and name its attnlab");
+}
+
+TEST_F(CliGate, AHiddenGpuIsNoGoodCpu) {
+  for (const char* arguments : {"--against /bin/true", "--against /bin/true --seqlen 64",
+                                "--against /bin/true --backend cuda --seqlen 64"}) {
+    const Result result = run("gate " + std::string(arguments));
+    EXPECT_EQ(result.code, 3) << arguments << result.out << result.err;
+    EXPECT_NE(result.err, "");
+  }
+}
+
+TEST_F(CliGate, ADiskThatIsFullIsNoSuccess) {
+  const Result result =
+      run("gate --backend cpu --heads 2 --kernel naive --seqlen 64,66,68,70 "
+          "--rounds 5 --threshold 90 --no-progress " +
+              itself(),
+          "COLUMNS= && ulimit -f 12 && ");
+  EXPECT_EQ(result.code, 3) << result.out << result.err;
+  EXPECT_PRED2(contains, result.out, "has no record of");
+}
+
+TEST_F(CliGate, WhatNeitherSideMeasuredIsNoSuccess) {
+  const Result result =
+      run("gate --backend cpu --heads 2 --kernel naive --seqlen 64,400k --rounds 5 "
+          "--threshold 90 --no-progress " +
+          itself());
+  EXPECT_EQ(result.code, 5) << result.out << result.err;
+}
+
+TEST_F(CliGate, WhatDoesNotFitTheBudgetIsNamedAndNotGood) {
+  const Result result =
+      run("gate --seqlen 64,128,256 --rounds 5 --threshold 90 --budget 5s " + itself() + kKernel);
+  EXPECT_TRUE(result.code == 5 || result.code == 4) << result.out << result.err;
+  EXPECT_PRED2(contains, result.out, "Does not fit --budget 5s: ");
+  EXPECT_PRED2(contains, result.out, "were left out");
+}
+
+TEST_F(CliGate, CalibrationIsKeptAndUsed) {
+  const Result first = run("calibrate --jobs 2 --rounds 5 --out c " + std::string(kPoint));
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_PRED2(contains, first.out, "within a job");
+  EXPECT_PRED2(contains, first.out, "between processes");
+  const Result shown = run("calibrate --backend cpu --show --format csv");
+  EXPECT_EQ(shown.code, 0);
+  EXPECT_PRED2(contains, shown.out, "regime,launches,noise");
+  const Result used = gate(itself() + "--rounds 5");
+  EXPECT_PRED2(contains, used.out, "is not known") << "of 2 pairs";
+}
+
+TEST_F(CliGate, WithoutACalibrationThereIsNothingToShow) {
+  const Result result = run("calibrate --backend cpu --show");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_PRED2(contains, result.err, "attnlab calibrate measures it");
+}
+
+TEST_F(CliGate, OneAtATime) {
+  const Result result = gate(wrapper("\"$real\" gate --kernel v2 --seqlen 64 --backend cpu "
+                                     "--against \"$real\" 2>inner; echo $? >>inner; "
+                                     "exec \"$real\" \"$@\"") +
+                             "--rounds 5 --threshold 90");
+  EXPECT_PRED2(contains, read(folder_ / "inner"), "another attnlab");
+  EXPECT_PRED2(contains, read(folder_ / "inner"), "\n3\n");
+}
+
+TEST_F(CliGate, ARunOfListedPointsRunsThose) {
+  const std::string points = "--kernel v2 --heads 2 --seqlen 64,128 --no-progress ";
+  ASSERT_EQ(run("run " + points + "--out all.jsonl").code, 0);
+  const auto last = nlohmann::json::parse(
+      read(folder_ / "all.jsonl").substr(read(folder_ / "all.jsonl").find('\n') + 1));
+  write("list", last["key"].get<std::string>() + "\n");
+  const Result some = run("run " + points + "--only list --out some.jsonl");
+  EXPECT_EQ(some.code, 0) << some.err;
+  const auto record = nlohmann::json::parse(read(folder_ / "some.jsonl"));
+  EXPECT_EQ(record["key"], last["key"]);
+  write("list", "something else\n");
+  const Result none = run("run " + points + "--only list");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_PRED2(contains, none.err, "lists no point of this sweep");
+}
+
+}  // namespace
+}  // namespace attnlab
