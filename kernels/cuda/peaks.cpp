@@ -213,16 +213,11 @@ class Measurement {
     ceiling.settled = {.per_s = median(std::move(rates)), .clock_hz = median(std::move(clocks))};
   }
 
-  // The clock that the load before left: it takes milliseconds to change. The middle of three,
-  // since a single reading can be wrong: 2024 MHz was read of a GPU that has 1980.
+  // The clock that the load before left: it takes milliseconds to change.
   double read_clock() {
-    std::vector<double> readings;
-    for (int reading = 0; reading < 3; ++reading) {
-      clock_.spin(stream_, kClockSeconds);
-      runtime_.synchronize();
-      readings.push_back(static_cast<double>(clock_.spin_cycles()) / clock_.spin_seconds());
-    }
-    return median(std::move(readings));
+    clock_.spin(stream_, kClockSeconds);
+    runtime_.synchronize();
+    return static_cast<double>(clock_.spin_cycles()) / clock_.spin_seconds();
   }
 
   const Device& device_;

@@ -184,10 +184,13 @@ TEST_F(GpuPeak, RatesAreWhatSuchAChipCanDo) {
     EXPECT_EQ(ceiling["reason"], "");
     EXPECT_EQ(ceiling["invalid"], "");
     ASSERT_TRUE(ceiling["settled"].is_object());
-    for (const char* regime : {"burst", "settled"}) {
+    // For a moment after a burst of products two H100s ran at 2024 and 2025 MHz, the second one by
+    // the middle of three spins; the driver calls 1980 their highest clock, and under a load that
+    // goes on none was seen above it.
+    for (const auto& [regime, most] : {std::pair("burst", 1.05), std::pair("settled", 1.02)}) {
       EXPECT_GT(ceiling[regime]["per_s"], 0.0);
       EXPECT_GT(ceiling[regime]["clock_hz"], 0.3 * gpu().max_clock_hz);
-      EXPECT_LE(ceiling[regime]["clock_hz"], 1.02 * gpu().max_clock_hz);
+      EXPECT_LE(ceiling[regime]["clock_hz"], most * gpu().max_clock_hz) << regime;
     }
     const auto id = ceiling["id"].get<std::string>();
     EXPECT_GE(ceiling["burst"]["per_s"].get<double>(),
