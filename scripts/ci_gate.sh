@@ -22,7 +22,8 @@ base=$(commit_of "$1") || {
 out=$2
 shift 2
 mkdir -p "$out"
-rm -f "$out/summary.md"  # an older run's would be shown where this one writes none
+# An older run's would be shown where this one writes none.
+rm -f "$out"/{summary.md,gate.xml,benchmark.json} "$out"/{base,head}*.{jsonl,txt}
 
 # build WHICH FOLDER: the summary says so where it does not build.
 build() {

@@ -10,8 +10,7 @@ unset ATTNLAB_COMMIT  # which would give every commit the same name
 commit_of() { git rev-parse --verify --quiet --end-of-options "$1^{commit}"; }
 
 # add_worktree COMMIT: makes the folder $work and the worktree $work/tree. A runner of GitHub
-# empties $RUNNER_TEMP, however a job ends. $TMPDIR stays what it was: there gates look for one
-# another.
+# empties $RUNNER_TEMP, however a job ends.
 add_worktree() {
   work=$(mktemp -d --tmpdir="${RUNNER_TEMP:-${TMPDIR:-/tmp}}")
   trap 'end_step; remove_worktree' EXIT

@@ -123,7 +123,8 @@ int run(const CalibrateFlags& flags) {
   const DeviceLock lock(plan.device);
   make_records_folder(plan.run.folder);
   double seconds = 0.0;
-  for (const Case& work : plan.run.cases) seconds += expected_seconds(plan.run, work, plan.device);
+  for (const Case& work : plan.run.cases)
+    seconds += expected_seconds(plan.run, work, plan.device, plan.protocol);
   print_to(
       notes, "{}",
       wrap(fmt::format("Device: {}. {} of {} rounds each; about {:.0f} s.", describe(plan.device),

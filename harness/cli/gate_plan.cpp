@@ -17,9 +17,9 @@
 #include "harness/plan/device_choice.h"
 #include "harness/plan/expand.h"
 #include "harness/plan/sweep_file.h"
-#include "harness/record/record_json.h"
 #include "harness/run/context.h"
 #include "harness/session/gate_sides.h"
+#include "harness/session/listed_points.h"
 
 namespace attnlab {
 namespace {
@@ -101,18 +101,15 @@ GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& com
               .folder = flags.out,
               .shows_progress = shows_progress,
               .interrupted = [] { return InterruptWatch::signal() != 0; }};
-  const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
-  for (const Case& work : plan.run.cases) {
-    for (const Competitor& competitor : work.competitors) {
-      plan.run.points.push_back(record_key(to_json(planned_record(work, competitor, context))));
-    }
-  }
+  plan.run.points =
+      planned_keys(plan.run.cases, {.device = &plan.device, .protocol = plan.protocol});
   if (!flags.protocol.empty()) plan.run.sweep.push_back("--protocol=" + flags.protocol);
   if (flags.out.empty()) {
     plan.run.folder = fmt::format("{}-{:%Y%m%dT%H%M%SZ}", folder, fmt::gmtime(std::time(nullptr)));
   }
   plan.options.any_rounds = true;
   plan.noise = load_noise(plan.device);
+  plan.usable_noise = sessions_for(plan.noise, plan.run.rounds);
   return plan;
 }
 
@@ -123,9 +120,8 @@ void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& p
   }
   plan.options.threshold_of = [&plan, kind](const RecordJson& record) {
     const double seconds = record.at("time").at("median_s");
-    return noise_threshold(plan.noise, kind, plan.protocol.regime, plan.run.rounds, seconds,
-                           plan.options.threshold)
-        .share;
+    return noise_threshold(plan.usable_noise, kind, plan.protocol.regime, seconds,
+                           plan.options.threshold);
   };
 }
 
@@ -136,7 +132,7 @@ std::string describe_thresholds(const GatePlan& plan, NoiseOf kind) {
   }
   std::string text;
   for (int size = 0; size <= std::ssize(kSizeBounds); ++size) {
-    const auto level = noise_level(plan.noise, kind, plan.protocol.regime, size);
+    const auto level = noise_level(plan.usable_noise, kind, plan.protocol.regime, size);
     if (!level || level->pairs < kFewestNoisePairs) continue;
     text += fmt::format("{}{:.2f} % of times {}", text.empty() ? "" : ", ", 100.0 * level->share,
                         describe_size_class(size));

@@ -28,7 +28,8 @@ struct GatePlan {
   Protocol protocol;
   GateRun run;  // of this program alone: head, without a base
   CompareOptions options;
-  std::vector<NoiseSession> noise;
+  std::vector<NoiseSession> noise;         // that was measured
+  std::vector<NoiseSession> usable_noise;  // of it, with so many rounds
 };
 // Sets the compiler, chooses the device, reads the sweep (where flags name none, sweeps/gate.json,
 // on a CPU sweeps/gate-cpu.json) and the noise file. `folder`: of the records, where --out names

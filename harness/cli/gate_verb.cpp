@@ -30,6 +30,7 @@
 #include "harness/session/gate.h"
 #include "harness/session/gate_sides.h"
 #include "harness/session/gate_trial.h"
+#include "harness/session/listed_points.h"
 #include "harness/session/planted_texts.h"
 
 namespace attnlab {
@@ -100,17 +101,23 @@ double parse_seconds(const std::string& text, const std::string& where) {
 }
 
 // The last record of each point; of several regimes and caches, those that will be measured.
+// Counters are off in a gate, so what they counted would only be gone.
 std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& protocol) {
   std::vector<std::string> warnings;
   std::vector<RecordJson> records = read_records(file, warnings);
   for (const std::string& warning : warnings) print_to(stderr, "attnlab gate: {}\n", warning);
   std::erase_if(records, [&](const RecordJson& record) {
     const RecordJson regime = at(record, {"protocol", "regime"});  // older records have none
-    return regime.is_string() && regime != to_string(protocol.regime);
+    const RecordJson cache = at(record, {"protocol", "cache"});
+    return (regime.is_string() && regime != to_string(protocol.regime)) ||
+           (cache.is_string() && cache != to_string(protocol.cache));
   });
   if (records.empty())
-    throw UsageError(fmt::format("--baseline: {}: holds no records of regime {}", file,
-                                 to_string(protocol.regime)));
+    throw UsageError(fmt::format("--baseline: {}: holds no records of regime {} and cache {}", file,
+                                 to_string(protocol.regime), to_string(protocol.cache)));
+  for (RecordJson& record : records) {
+    if (at(record, {"traffic"}).is_object()) record["traffic"]["valid"] = false;
+  }
   return last_of_each_point(records);
 }
 
@@ -119,30 +126,31 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
                                         std::FILE* notes) {
   double budget = flags.budget.empty() ? 0.0 : parse_seconds(flags.budget, "--budget");
   double total = 0.0;
-  for (const Case& work : plan.run.cases) total += expected_seconds(plan.run, work, plan.device);
+  for (const Case& work : plan.run.cases)
+    total += expected_seconds(plan.run, work, plan.device, plan.protocol);
   print_to(notes, "{}",
            wrap(fmt::format("This takes about {:.0f} s, and up to four times as long "
                             "where points are measured again.",
                             total)));
   if (flags.budget.empty() || total <= budget) return std::nullopt;
-  const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
-  PointLists fitting;
+  std::vector<Case> fitting;
   for (const Case& work : plan.run.cases) {
-    budget -= expected_seconds(plan.run, work, plan.device);
-    if (budget < 0.0) {
+    const double own = expected_seconds(plan.run, work, plan.device, plan.protocol);
+    if (own > budget) {
       print_to(notes, "{}",
                wrap(fmt::format("Does not fit --budget {}: {}", flags.budget, work.problem.id())));
       continue;
     }
-    for (const Competitor& competitor : work.competitors) {
-      fitting.head.push_back(record_key(to_json(planned_record(work, competitor, context))));
-    }
+    budget -= own;
+    fitting.push_back(work);
   }
-  if (fitting.head.empty()) {
+  if (fitting.empty()) {
     throw UsageError(fmt::format("--budget {}: not one case fits: give more", flags.budget));
   }
-  fitting.base = fitting.head;
-  return fitting;
+  const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
+  PointLists points = {.head = planned_keys(fitting, context)};
+  points.base = points.head;
+  return points;
 }
 
 // The points of a trial where flags name none: of v2's forward, whose text on a GPU has the plants.
@@ -176,20 +184,18 @@ std::vector<Plant> plants_of(const GatePlan& plan) {
     return plants;
   }
   constexpr double kFarAbove = 3.0;
-  double least = 0.03;
-  for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // of each size
-    const NoiseThreshold threshold =
-        noise_threshold(plan.noise, NoiseOf::turns, plan.protocol.regime, plan.run.rounds, seconds,
-                        plan.options.threshold);
-    const bool is_given = !plan.options.threshold_of;
-    least = std::max(least, kFarAbove * (is_given ? plan.options.threshold : threshold.share));
+  double counts = plan.options.threshold;
+  if (plan.options.threshold_of) {
+    for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // of each size
+      counts = std::max(counts, noise_threshold(plan.usable_noise, NoiseOf::turns,
+                                                plan.protocol.regime, seconds, counts));
+    }
   }
   GateSide slow = plan.run.head;
-  slow.arguments.push_back(fmt::format("--planted-percent={:.3g}", 100.0 * least));
+  slow.arguments.push_back(fmt::format("--planted-percent={:.3g}", 100.0 * kFarAbove * counts));
   return {{.what = "time at a launch's end", .head = std::move(slow)}};
 }
 
-// Also tried before minutes of measuring, with no text.
 void write_file(const std::string& file, const std::string& text, const char* flag) {
   if (file.empty()) return;
   std::ofstream stream(file, std::ios::binary);
@@ -218,9 +224,9 @@ int run_measured(const GateFlags& flags) {
   set_thresholds(plan, kind, flags.threshold_percent);
   const DeviceLock lock(plan.device);
   make_records_folder(plan.run.folder);
-  write_file(flags.junit, "", "--junit");
-  write_file(flags.summary, "", "--summary");
-  write_file(flags.benchmark, "", "--benchmark-json");
+  write_file(flags.junit, junit_of_no_end(), "--junit");  // what stays where the gate breaks off
+  write_file(flags.summary, "## attnlab gate: did not end\n", "--summary");
+  write_file(flags.benchmark, "[]\n", "--benchmark-json");
   print_to(notes, "{}{}",
            wrap(fmt::format("Device: {}. {} rounds.", describe(plan.device), plan.run.rounds)),
            wrap(describe_thresholds(plan, kind)));
@@ -319,6 +325,7 @@ int run(const GateFlags& flags) {
   }
   if (flags.is_static) {
     refuse_beside("--static", flags);
+    if (flags.threshold_percent) throw UsageError("--threshold: --static is exact: leave it out");
     const bool chooses = names_points(flags.points.sweep) || !flags.points.sweep.backend.empty() ||
                          !flags.points.protocol.empty() || flags.points.rounds.has_value();
     if (chooses)

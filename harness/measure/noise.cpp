@@ -168,29 +168,30 @@ std::optional<NoiseLevel> noise_level(const std::vector<NoiseSession>& sessions,
 
 double threshold_share(double noise_share) { return std::max(kLeastShare, kOfNoise * noise_share); }
 
-NoiseThreshold noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind,
-                               Regime regime, int rounds, double seconds, double otherwise) {
+std::vector<NoiseSession> sessions_for(const std::vector<NoiseSession>& sessions, int rounds) {
   std::vector<NoiseSession> usable;
   for (const NoiseSession& session : sessions) {
     if (session.rounds <= rounds) usable.push_back(session);
   }
+  return usable;
+}
+
+double noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind, Regime regime,
+                       double seconds, double otherwise) {
   const auto level_of = [&](int size) {
-    const auto level = noise_level(usable, kind, regime, size);
+    const auto level = noise_level(sessions, kind, regime, size);
     return level && level->pairs >= kFewestNoisePairs ? level : std::nullopt;
   };
-  const auto of = [&](const NoiseLevel& level) {
-    return threshold_share(std::min(level.share, level.seconds / seconds));
-  };
   if (const auto own = level_of(size_class(seconds))) {
-    return {.share = of(*own), .is_measured = true};
+    return threshold_share(std::min(own->share, own->seconds / seconds));
   }
   double largest = 0.0;
   for (int size = 0; size <= std::ssize(kSizeBounds); ++size) {
-    const auto level = level_of(size);
-    if (level) largest = std::max(largest, threshold_share(level->share));
+    if (const auto level = level_of(size)) {
+      largest = std::max(largest, threshold_share(level->share));
+    }
   }
-  if (largest > 0.0) return {.share = largest, .is_measured = true};
-  return {.share = otherwise};
+  return largest > 0.0 ? largest : otherwise;
 }
 
 Json to_json(const NoiseSession& session) {

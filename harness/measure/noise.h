@@ -59,18 +59,16 @@ std::optional<NoiseLevel> noise_level(const std::vector<NoiseSession>& sessions,
 // Returns three times the noise, and at least 1 %.
 double threshold_share(double noise_share);
 
-// Says from where on a change of time counts.
-struct NoiseThreshold {
-  double share = 0.0;
-  bool is_measured = false;
-};
-// Three times the noise of the size of `seconds`, at least 1 %: the smaller one of what it is as a
-// share and in seconds, since each alone holds for all times of the size, the one too wide for the
-// longest, the other for the shortest. Where that size was not measured, three times the largest
-// share of another one; where none was, `otherwise`. A size counts as measured from
-// kFewestNoisePairs on, in sessions with no more rounds than `rounds`, whose noise is no smaller.
-NoiseThreshold noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind,
-                               Regime regime, int rounds, double seconds, double otherwise);
+// Returns the sessions whose noise is no smaller than that of so many rounds: those of no more.
+std::vector<NoiseSession> sessions_for(const std::vector<NoiseSession>& sessions, int rounds);
+
+// Returns the share of a time from which on a change counts. Three times the noise of the size of
+// `seconds`, at least 1 %: the smaller one of what it is as a share and in seconds, since each
+// alone holds for all times of the size, the one too wide for the longest, the other for the
+// shortest. Where that size was not measured, three times the largest share of another one; where
+// none was, `otherwise`. A size counts as measured from kFewestNoisePairs on.
+double noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind, Regime regime,
+                       double seconds, double otherwise);
 
 nlohmann::ordered_json to_json(const NoiseSession& session);
 // Throws UsageError, led by `where`, with the remedy.

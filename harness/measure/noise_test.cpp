@@ -78,29 +78,28 @@ TEST(Noise, IsOfItsRegimeAndSize) {
 
 TEST(Noise, TheThresholdIsThreeTimesAsMuchAndOnePercentAtLeast) {
   const auto threshold = [](const Sessions& sessions, double seconds) {
-    return noise_threshold(sessions, NoiseOf::turns, Regime::burst, 30, seconds, 0.05);
+    return noise_threshold(sessions, NoiseOf::turns, Regime::burst, seconds, 0.05);
   };
-  EXPECT_NEAR(threshold({rising()}, 1e-3).share, 0.057, 1e-9);
-  EXPECT_NEAR(threshold({rising()}, 20.0).share, 0.057, 1e-9) << "of the size that was measured";
-  EXPECT_TRUE(threshold({rising()}, 20.0).is_measured);
+  EXPECT_NEAR(threshold({rising()}, 1e-3), 0.057, 1e-9);
+  EXPECT_NEAR(threshold({rising()}, 20.0), 0.057, 1e-9) << "of the size that was measured";
   const std::vector<double> twenty(20, 1e-3);
   const NoiseSession quiet = session({{.key = "k", .a_s = twenty, .b_s = twenty}});
-  EXPECT_EQ(threshold({quiet}, 1e-3).share, 0.01);
-  EXPECT_EQ(threshold({}, 1e-3).share, 0.05);
-  EXPECT_FALSE(threshold({}, 1e-3).is_measured);
+  EXPECT_EQ(threshold({quiet}, 1e-3), 0.01);
+  EXPECT_EQ(threshold({}, 1e-3), 0.05);
 }
 
 TEST(Noise, OfTooFewPairsOrMoreRoundsIsNotKnown) {
   NoiseSession few = rising();
   few.points[0].a_s.pop_back();
   few.points[0].b_s.pop_back();
-  const auto is_measured = [](const NoiseSession& one, int rounds) {
-    return noise_threshold({one}, NoiseOf::turns, Regime::burst, rounds, 1e-3, 0.05).is_measured;
+  const auto threshold = [](const NoiseSession& one) {
+    return noise_threshold({one}, NoiseOf::turns, Regime::burst, 1e-3, 0.05);
   };
-  EXPECT_FALSE(is_measured(few, 30));
-  EXPECT_TRUE(is_measured(rising(), 30));
-  EXPECT_TRUE(is_measured(rising(), 90));
-  EXPECT_FALSE(is_measured(rising(), 29));
+  EXPECT_EQ(threshold(few), 0.05);
+  EXPECT_GT(threshold(rising()), 0.05);
+  EXPECT_EQ(sessions_for({rising()}, 30).size(), 1u);
+  EXPECT_EQ(sessions_for({rising()}, 90).size(), 1u);
+  EXPECT_TRUE(sessions_for({rising()}, 29).empty());
 }
 
 // Of a launch of 2 us it was 0.1 us; of one of 90 us that is less than 5 %, of one of 1 us no more.
@@ -108,7 +107,7 @@ TEST(Noise, OfSharesAndSecondsTheSmallerOneCounts) {
   const NoiseSession one = session(
       {{.key = "k", .a_s = std::vector<double>(20, 2e-6), .b_s = std::vector<double>(20, 2.1e-6)}});
   const auto threshold = [&](double seconds) {
-    return noise_threshold({one}, NoiseOf::turns, Regime::burst, 30, seconds, 0.05).share;
+    return noise_threshold({one}, NoiseOf::turns, Regime::burst, seconds, 0.05);
   };
   EXPECT_NEAR(threshold(1e-6), 0.15, 1e-6);
   EXPECT_NEAR(threshold(10e-6), 0.03, 1e-6);

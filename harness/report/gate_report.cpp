@@ -133,6 +133,15 @@ std::string junit_of(const GateReport& report) {
       tests, failures, errors, cases);
 }
 
+std::string junit_of_no_end() {
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+         "<testsuite name=\"attnlab gate\" tests=\"1\" failures=\"0\" errors=\"1\" "
+         "skipped=\"0\">\n" +
+         test_case("the whole gate", 0.0,
+                   {Finding::Kind::error, "not measured", "it did not end"}) +
+         "</testsuite>\n";
+}
+
 std::string summary_page(const GateReport& report) {
   const std::string verdict = fmt::format("## attnlab gate: {} (exit code {})\n\n",
                                           verdict_of(report.code, report.options), report.code);

@@ -27,6 +27,9 @@ std::string render_gate(const GateReport& report, TableFormat format);
 // measured or cannot be told, so that nothing but "same or faster" looks good.
 std::string junit_of(const GateReport& report);
 
+// The same of a gate that broke off: one error.
+std::string junit_of_no_end();
+
 // A Markdown page that begins with the verdict, and ends before 1 MiB, the worst points first.
 std::string summary_page(const GateReport& report);
 

@@ -1,5 +1,7 @@
 #include "harness/run/case_steps.h"
 
+#include <fmt/format.h>
+
 #include "harness/plan/accounting.h"
 #include "harness/plan/case.h"
 
@@ -20,9 +22,15 @@ double case_weight(const Case& work) {
   return total;
 }
 
+std::string group_id(std::span<const Case> group) {
+  const Case& first = group.front();
+  return fmt::format("{}/{}/seed{}", first.problem.id(), to_string(first.input_kind), first.seed);
+}
+
 CaseSteps::CaseSteps(std::span<const Case> group, const RunContext& context, Progress& progress)
     : context_(context),
       progress_(progress),
+      id_(group_id(group)),
       case_range_(group.front().problem.id()),
       weight_(0.0) {
   for (const Case& work : group) weight_ += case_weight(work);

@@ -19,6 +19,9 @@ double case_weight(const Case& work);
 // Estimates one competitor's part of that: 0 where it does not run.
 double point_weight(const Problem& problem, const Competitor& competitor);
 
+// Names a group of cases among those of a sweep, whoever of them runs.
+std::string group_id(std::span<const Case> group);
+
 // Of a group of cases: advances the progress by their case_weight() in all, and is a ProfilerRange
 // named by the problem of the first.
 class CaseSteps {
@@ -27,6 +30,8 @@ class CaseSteps {
   ~CaseSteps() { spend(); }
   CaseSteps(const CaseSteps&) = delete;
   CaseSteps& operator=(const CaseSteps&) = delete;
+
+  const std::string& id() const { return id_; }  // group_id()
 
   // Throws Interrupted if somebody asked for it.
   void stop_if_interrupted() const;
@@ -48,6 +53,7 @@ class CaseSteps {
 
   const RunContext& context_;
   Progress& progress_;
+  std::string id_;
   ProfilerRange case_range_;
   std::optional<ProfilerRange> step_range_;
   double Spending::*share_ = nullptr;

@@ -52,8 +52,9 @@ class CaseTiming {
 
   std::function<void(TurnStep, int)> take_turn() const {
     if (context_.turns == nullptr) return {};
-    return [turns = context_.turns, id = timed_.front()->record.point.problem.id()](
-               TurnStep step, int round) { turns->wait(id, step, round); };
+    return [turns = context_.turns, id = steps_.id()](TurnStep step, int round) {
+      turns->wait(id, step, round);
+    };
   }
 
   void record(std::vector<Samples> measured) {

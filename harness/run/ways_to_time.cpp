@@ -62,14 +62,16 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
   ways.graphs.push_back(timed);
 }
 
-// Makes a launch on the host longer by a share of its own time.
-void launch_slowly(Turns& turns, double share) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  turns.launch_next();
-  const Clock::time_point done = Clock::now();
-  while (Clock::now() - done < share * (done - start)) {
-  }
+// Launches on the host, each made longer by a share of its own time.
+Runtime::Launch slow_launch(const std::shared_ptr<Turns>& turns, double share) {
+  return [turns, share](int) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    turns->launch_next();
+    const Clock::time_point done = Clock::now();
+    while (Clock::now() - done < share * (done - start)) {
+    }
+  };
 }
 
 void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
@@ -80,9 +82,9 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
     runtime.synchronize();
   });
   run.launch_next = [turns] { turns->launch_next(); };
-  const Runtime::Launch launch = [turns, share = runtime.is_host() ? planted_share : 0.0](int) {
-    launch_slowly(*turns, share);
-  };
+  const Runtime::Launch launch = runtime.is_host() && planted_share > 0.0
+                                     ? slow_launch(turns, planted_share)
+                                     : [turns](int) { turns->launch_next(); };
   timed.retries = [&runtime] { return runtime.timer_retries(); };
 
   TimedLaunches queued = timed;

@@ -72,7 +72,9 @@ SideRun side_run(const GateRun& run, const GateSide& side, const std::string& su
 class GateProgress {
  public:
   explicit GateProgress(const GateRun& run) : run_(run) {
-    for (const Case& work : run.cases) weights_[work.problem.id()] += case_weight(work);
+    for (const CaseGroup& group : group_layouts(run.cases)) {
+      for (const Case& work : group) weights_[group_id(group)] += case_weight(work);
+    }
     if (!run.shows_progress) return;
     double total = 0.0;
     for (const auto& [id, weight] : weights_) total += weight;
@@ -165,37 +167,52 @@ PointLists to_measure_again(const Comparison& comparison) {
   return lists;
 }
 
-// Makes one record of those of a point that several processes measured: all their samples, or,
-// where one of them has none, that one.
-RecordJson pooled(const std::vector<RecordJson>& of_point) {
-  RecordJson pool = of_point.front();
-  std::vector<double> samples;
-  for (const RecordJson& record : of_point) {
+bool is_settled(const RecordJson& record) {
+  return at(record, {"time", "telemetry", "settled"}) != false;
+}
+
+// Puts the samples of several processes in the place of a record's own, of those whose clock
+// settled, if there are some; all else stays as it was first. Where one of them has no time, or the
+// record itself, that is what became of the point.
+RecordJson pooled(const RecordJson& first, const std::vector<RecordJson>& again) {
+  for (const RecordJson& record : again) {
     if (record.at("status") != "ok" || !record.at("time").is_object()) return record;
-    const bool is_doubtful = at(record, {"time", "telemetry", "settled"}) == false;
-    if (is_doubtful) pool = record;
+  }
+  const bool has_time = first.at("status") == "ok" && first.at("time").is_object();
+  RecordJson pool = has_time ? first : again.front();
+  const bool any_settled = std::ranges::any_of(again, is_settled);
+  std::vector<double> samples, cycles;
+  for (const RecordJson& record : again) {
+    if (any_settled && !is_settled(record)) continue;
     const auto own = record.at("time").at("samples_s").get<std::vector<double>>();
     samples.insert(samples.end(), own.begin(), own.end());
+    const RecordJson of_clock = at(record, {"time", "telemetry", "cycles"});
+    if (of_clock.is_number()) cycles.push_back(of_clock.get<double>());
   }
-  pool["time"]["median_s"] = median(samples);
+  RecordJson& time = pool["time"];
   const Interval interval = median_interval95(samples);
-  pool["time"]["ci95_s"] = {interval.low, interval.high};
-  pool["time"]["n"] = samples.size();
-  pool["time"]["samples_s"] = std::move(samples);
+  time["median_s"] = median(samples);
+  time["ci95_s"] = {interval.low, interval.high};
+  time["n"] = samples.size();
+  time["samples_s"] = std::move(samples);
+  if (at(pool, {"time", "telemetry"}).is_object()) {
+    time["telemetry"]["settled"] = any_settled;
+    time["telemetry"]["cycles"] = cycles.empty() ? RecordJson() : RecordJson(median(cycles));
+  }
   return pool;
 }
 
 // Puts what several jobs measured of the points in the place of what was measured before.
 void replace(std::vector<RecordJson>& records, const std::vector<std::string>& points,
              const std::vector<std::vector<RecordJson>>& jobs) {
-  std::map<std::string, std::vector<RecordJson>> of_point;
+  std::map<std::string, std::vector<RecordJson>> again;
   for (const auto& job : jobs) {
-    for (const RecordJson& record : job) of_point[record_key(record)].push_back(record);
+    for (const RecordJson& record : job) again[record_key(record)].push_back(record);
   }
   const std::set<std::string> wanted(points.begin(), points.end());
   for (RecordJson& record : records) {
     const std::string key = record_key(record);
-    if (wanted.contains(key) && of_point.contains(key)) record = pooled(of_point.at(key));
+    if (wanted.contains(key) && again.contains(key)) record = pooled(record, again.at(key));
   }
 }
 
@@ -252,7 +269,9 @@ MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int r
   for (const SideRun& side : sides) runs.push_back(side.turns);
   GateProgress progress(run);
   TurnOptions options = {.seed = std::random_device()(), .interrupted = run.interrupted};
-  for (const Case& work : run.cases) options.case_ids.push_back(work.problem.id());
+  for (const CaseGroup& group : group_layouts(run.cases)) {
+    options.case_ids.push_back(group_id(group));
+  }
   options.before = [&](const TurnRun& side, const TurnRequest& request) {
     progress.before(side, request);
   };
@@ -291,17 +310,20 @@ GateResult run_gate(const GateRun& run, const CompareOptions& options, const Poi
   return result;
 }
 
-double expected_seconds(const GateRun& run, const Case& work, const Device& device) {
+double expected_seconds(const GateRun& run, const Case& work, const Device& device,
+                        const Protocol& protocol) {
   const bool is_gpu = device.backend == Backend::cuda;
   const double flops_per_s = is_gpu ? 1e14 : 4e9 * device.threads;
   constexpr double kShortestSample = 1e-3, kSetUp = 1.0;
   const double rests = is_gpu ? 5.0 : 1.0;  // of a burst: four times the sample, beside it
+  const double turn = is_gpu && protocol.regime == Regime::settled ? protocol.turn_seconds : 0.0;
   double seconds = 0.0;
   for (const Competitor& competitor : work.competitors) {
     if (!wants_to_run(competitor)) continue;
     const double launch = static_cast<double>(useful_flops(work.problem)) / flops_per_s;
-    const double launches = 4.0 * launch;  // that verify and warm up
-    seconds += kSetUp + launches + run.rounds * rests * std::max(kShortestSample, launch);
+    const double sample = std::max(turn, rests * std::max(kShortestSample, launch));
+    constexpr int kOtherLaunches = 4;  // that verify
+    seconds += kSetUp + protocol.warmup_seconds + kOtherLaunches * launch + run.rounds * sample;
   }
   return (run.base ? 2.0 : 1.0) * seconds;
 }

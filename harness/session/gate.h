@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/plan/case.h"
+#include "harness/plan/protocol.h"
 #include "harness/report/comparison.h"
 
 namespace attnlab {
@@ -67,6 +68,7 @@ struct GateResult {
 GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only);
 
 // Seconds that measure_sides() takes, roughly: of one case.
-double expected_seconds(const GateRun& run, const Case& work, const Device& device);
+double expected_seconds(const GateRun& run, const Case& work, const Device& device,
+                        const Protocol& protocol);
 
 }  // namespace attnlab

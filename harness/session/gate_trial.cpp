@@ -21,6 +21,7 @@ GateRun named(const GateRun& run, const std::string& folder) {
 
 PlantedShare measure_share(const GateRun& run, const CompareOptions& options) {
   const MeasuredSides sides = measure_sides(run, "-share", kRoundsOfShare, nullptr);
+  if (!sides.troubles.empty()) throw std::runtime_error(sides.troubles.front());
   const Comparison comparison = compare(sides.base, sides.head, options);
   const TimeChange* least = nullptr;
   for (const PointChange& point : comparison.points) {

@@ -17,7 +17,7 @@ std::string turn_greeting();
 
 // What a run asks for, and how it says so in a line of JSON.
 struct TurnRequest {
-  std::string case_id;  // Problem::id(); "": none yet
+  std::string case_id;  // group_id(); "": none yet
   TurnStep step = TurnStep::check_timer;
   int round = 0;  // of samples
 };

@@ -13,6 +13,24 @@
 
 namespace attnlab {
 
+namespace {
+
+std::string key_of(const Case& work, const Competitor& competitor, const RunContext& context) {
+  return record_key(to_json(planned_record(work, competitor, context)));
+}
+
+}  // namespace
+
+std::vector<std::string> planned_keys(const std::vector<Case>& cases, const RunContext& context) {
+  std::vector<std::string> keys;
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) {
+      keys.push_back(key_of(work, competitor, context));
+    }
+  }
+  return keys;
+}
+
 std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& context,
                               const std::filesystem::path& file) {
   std::set<std::string> listed;
@@ -21,7 +39,7 @@ std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& 
   std::vector<Case> kept = cases;
   for (Case& work : kept) {
     std::erase_if(work.competitors, [&](const Competitor& competitor) {
-      return !listed.contains(record_key(to_json(planned_record(work, competitor, context))));
+      return !listed.contains(key_of(work, competitor, context));
     });
   }
   std::erase_if(kept, [](const Case& work) { return work.competitors.empty(); });

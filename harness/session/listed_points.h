@@ -2,12 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "harness/run/context.h"
 #include "harness/run/run.h"
 
 namespace attnlab {
+
+// Returns the record_key() of each competitor, in their order.
+std::vector<std::string> planned_keys(const std::vector<Case>& cases, const RunContext& context);
 
 // Returns the cases with the competitors whose record_key() is a line of the file. Throws
 // UsageError where the file cannot be read or lists no point of the sweep.

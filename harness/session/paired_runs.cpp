@@ -131,8 +131,10 @@ std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOp
   std::vector<std::unique_ptr<Side>> sides;
   for (const TurnRun& run : runs) sides.push_back(std::make_unique<Side>(run, options));
   for (const auto& side : sides) side->begin();
+  const bool all_began =
+      std::ranges::all_of(sides, [](const auto& side) { return side->ending().began; });
   Order order(options.seed);
-  for (;;) {
+  while (all_began) {
     std::vector<Side*> asking;
     for (const auto& side : sides) {
       if (!side->has_ended()) asking.push_back(side.get());
@@ -141,11 +143,11 @@ std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOp
     if (asking.size() == 2) {
       const auto first = place_of(asking[0]->asked(), options.case_ids);
       const auto second = place_of(asking[1]->asked(), options.case_ids);
-      if (first == second) {
+      if (first == second && asking[0]->asked().case_id == asking[1]->asked().case_id) {
         const bool is_sample = asking[0]->asked().step == TurnStep::sample;
         if (is_sample && order.second_begins()) std::swap(asking[0], asking[1]);
       } else {
-        asking = {asking[first < second ? 0 : 1]};
+        asking = {asking[first <= second ? 0 : 1]};
       }
     }
     for (Side* side : asking) side->go();

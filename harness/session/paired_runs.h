@@ -33,7 +33,8 @@ struct TurnOptions {
   std::function<bool()> interrupted = [] { return false; };
 };
 
-// Starts the runs, one or two, and gives them turns until both have ended. Of two that ask for
+// Starts the runs, one or two, and gives them turns until both have ended, or ends them where one
+// does not begin. Of two that ask for
 // samples of the same round of a case a coin says who begins, and the next time the other one does.
 // Throws std::runtime_error for a run that cannot be started or says something else, Interrupted.
 std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOptions& options);
