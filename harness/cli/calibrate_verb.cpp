@@ -128,7 +128,8 @@ int run(const CalibrateFlags& flags) {
   print_to(
       notes, "{}",
       wrap(fmt::format("Device: {}. {} of {} rounds each; about {:.0f} s.", describe(plan.device),
-                       count_of(flags.jobs, "job"), plan.run.rounds, seconds * flags.jobs)));
+                       count_of(static_cast<std::size_t>(flags.jobs), "job"), plan.run.rounds,
+                       seconds * flags.jobs)));
   std::fflush(notes);
   const InterruptWatch watch;
   NoiseSession session;
