@@ -22,8 +22,8 @@ TEST(MannWhitney, IsExactForSmallSamples) {
   EXPECT_NEAR(p_of({1, 3, 5, 7}, {2, 4, 6, 8}), 48.0 / 70.0, 1e-12);
 }
 
-// Of the ten ways to take two of 1, 2, 2, 3, 3 two (1 2 and 1 2) have a sum of ranks as small as
-// the sample's, and one (3 3) lies as far on the other side.
+// There are ten ways to take two of 1, 2, 2, 3, 3. Two of them (1 2 and 1 2) have a sum of ranks as
+// small as the sample's, and one (3 3) lies as far on the other side.
 TEST(MannWhitney, TiesTakeMeanRanks) {
   EXPECT_NEAR(p_of({1, 2}, {2, 3, 3}), 3.0 / 10.0, 1e-12);
   const Samples equal(9, 1.0);

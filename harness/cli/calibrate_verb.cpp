@@ -167,11 +167,8 @@ Verb add_calibrate_verb(CLI::App& app) {
       ->add_option("--out", flags->points.out, "Folder of the records (results/calibrate-<time>)")
       ->type_name("FOLDER")
       ->group("Output");
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_table_format(*command, flags->format);
+  add_no_progress(*command, flags->no_progress);
   flags->compiler = add_compiler_flags(*command);
   return {command, [flags] { return run(*flags); }};
 }

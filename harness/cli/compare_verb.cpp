@@ -137,16 +137,10 @@ Verb add_compare_verb(CLI::App& app) {
       ->add_option("--threshold", flags->threshold_percent, "A smaller change of time is none (5)")
       ->type_name("PERCENT")
       ->group("Judgement");
-  add_list(*command, "--fail-on", flags->fail_on,
-           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
-           "(all)")
-      ->type_name("WHAT,...")
-      ->group("Judgement");
+  add_fail_on(*command, flags->fail_on);
   command->add_flag("--across", flags->across, "Also other devices, drivers and protocols")
       ->group("Judgement");
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
+  add_table_format(*command, flags->format);
   return {command, [flags] { return run(*flags); }};
 }
 

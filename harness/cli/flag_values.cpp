@@ -68,6 +68,24 @@ CLI::Validator number_between(double minimum, double maximum) {
   return {[=](const std::string& text) { return check_number(text, minimum, maximum); }, ""};
 }
 
+void add_table_format(CLI::App& command, std::string& format) {
+  command.add_option("--format", format, "table, markdown, csv or json")
+      ->type_name("NAME")
+      ->group("Output");
+}
+
+void add_no_progress(CLI::App& command, bool& no_progress) {
+  command.add_flag("--no-progress", no_progress, "No progress on standard error")->group("Output");
+}
+
+void add_fail_on(CLI::App& command, std::string& fail_on) {
+  add_list(command, "--fail-on", fail_on,
+           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
+           "(all)")
+      ->type_name("WHAT,...")
+      ->group("Judgement");
+}
+
 void refuse_empty_values(CLI::App& command) {
   const CLI::Validator is_given(
       [](const std::string& text) {

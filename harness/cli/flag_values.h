@@ -31,6 +31,13 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target
       ->allow_extra_args(false);  // or "[64,128]" would be taken apart
 }
 
+// Adds --format, of a table on standard output, and --no-progress.
+void add_table_format(CLI::App& command, std::string& format);
+void add_no_progress(CLI::App& command, bool& no_progress);
+
+// Adds --fail-on, whose words parse_judged() reads.
+void add_fail_on(CLI::App& command, std::string& fail_on);
+
 // Makes every flag of the command that takes a value refuse an empty one, which the verbs would
 // take for a flag that was not given.
 void refuse_empty_values(CLI::App& command);

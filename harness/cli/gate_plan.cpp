@@ -25,7 +25,7 @@ namespace attnlab {
 namespace {
 
 constexpr int kRounds = 30;
-// What is measured where flags name no points.
+// These sweeps are measured where flags name no points.
 constexpr const char* kSweepOfGpu = "sweeps/gate.json";
 constexpr const char* kSweepOfCpu = "sweeps/gate-cpu.json";
 
@@ -33,7 +33,7 @@ std::string usual_sweep(const std::string& backend) {
   return here_or_shipped(backend == "cpu" ? kSweepOfCpu : kSweepOfGpu).string();
 }
 
-// What would make base and head other programs than the gate says.
+// Refuses settings under which base and head would not be the programs that the gate names.
 void refuse_kernels(const CompilerSettings& compiler, const Device& device) {
   if (compiler.debug) {
     throw UsageError("--debug-kernels: are not optimised, and nobody times them: leave it out");
@@ -49,7 +49,7 @@ void refuse_kernels(const CompilerSettings& compiler, const Device& device) {
   }
 }
 
-// A hidden GPU must not end as a good CPU.
+// Refuses to measure the CPU in place of a GPU that is hidden: its verdict would say nothing.
 void check_device(const Device& device, BackendChoice asked) {
   if (device.name.empty()) throw std::runtime_error(why_no_device(Backend::cuda));
   if (device.backend == Backend::cuda || asked == BackendChoice::cpu) return;

@@ -1,4 +1,4 @@
-// What the flags of attnlab gate and attnlab calibrate that choose points come to.
+// Turns the flags that attnlab gate and attnlab calibrate share into what is measured.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -14,7 +14,7 @@
 
 namespace attnlab {
 
-// The flags of both, beside those of the compiler.
+// Holds the flags of both, beside those of the compiler.
 struct GatePointFlags {
   SweepFlags sweep;
   std::string protocol, out;
@@ -22,7 +22,7 @@ struct GatePointFlags {
 };
 void add_gate_point_flags(CLI::App& command, GatePointFlags& flags, const std::string& rounds_help);
 
-// What is measured, with what, and what is known of the machine.
+// Says what is measured and with what, and holds what is known of the machine.
 struct GatePlan {
   Device device;
   Protocol protocol;

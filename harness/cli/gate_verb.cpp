@@ -100,8 +100,9 @@ double parse_seconds(const std::string& text, const std::string& where) {
   return unit * std::stod(number);
 }
 
-// The last record of each point; of several regimes and caches, those that will be measured.
-// Counters are off in a gate, so what they counted would only be gone.
+// Returns the last record of each point; of several regimes and caches, those that will be
+// measured. It leaves counted bytes out, since a gate runs without counters and has none to
+// compare.
 std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& protocol) {
   std::vector<std::string> warnings;
   std::vector<RecordJson> records = read_records(file, warnings);
@@ -121,7 +122,7 @@ std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& p
   return last_of_each_point(records);
 }
 
-// The points that fit the budget, null: all; what does not fit is named.
+// Returns the points that fit the budget, nothing if all do; prints those that do not.
 std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& flags,
                                         std::FILE* notes) {
   double budget = flags.budget.empty() ? 0.0 : parse_seconds(flags.budget, "--budget");
@@ -153,7 +154,7 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   return points;
 }
 
-// The points of a trial where flags name none: of v2's forward, whose text on a GPU has the plants.
+// Chooses v2's forward where flags name no points: its text is where plants go on a GPU.
 void set_trial_points(SweepFlags& flags) {
   if (names_points(flags)) return;
   const BackendChoice choice =
@@ -169,8 +170,8 @@ void set_trial_points(SweepFlags& flags) {
   set_axis_flag(flags, "batch", "2");
 }
 
-// What makes this program slower on the device: on a GPU other kernels, on a CPU time at the end of
-// each launch, well above what counts.
+// Makes this program slower: on a GPU by other kernel texts, on a CPU by idle time behind each
+// launch, three times what counts as a change.
 std::vector<Plant> plants_of(const GatePlan& plan) {
   if (plan.device.backend == Backend::cuda) {
     std::vector<Plant> plants;
@@ -303,7 +304,7 @@ int run_self_test(const GateFlags& flags) {
   return all_right ? kExitGood : kExitEnvironment;
 }
 
-// Flags that only a gate of a sweep takes.
+// Refuses the flags that only a gate of a sweep takes.
 void refuse_beside(const char* mode, const GateFlags& flags) {
   const std::pair<const char*, bool> others[] = {{"--budget", !flags.budget.empty()},
                                                  {"--fail-on", !flags.fail_on.empty()},
@@ -373,11 +374,7 @@ Verb add_gate_verb(CLI::App& app) {
       ->type_name("PERCENT")
       ->check(number_between(1e-3, 99.0))
       ->group("Judgement");
-  add_list(*command, "--fail-on", flags->fail_on,
-           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
-           "(all)")
-      ->type_name("WHAT,...")
-      ->group("Judgement");
+  add_fail_on(*command, flags->fail_on);
   command->add_option("--out", flags->points.out, "Folder of the records (results/gate-<time>)")
       ->type_name("FOLDER")
       ->group("Output");

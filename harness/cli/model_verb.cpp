@@ -93,9 +93,7 @@ Verb add_model_verb(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 4096).description(""))
       ->group("Where");
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
+  add_table_format(*command, flags->format);
   return {command, [flags] { return run(*flags); }};
 }
 

@@ -16,6 +16,7 @@
 #include "harness/base/progress.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/compiler_flags.h"
+#include "harness/cli/flag_values.h"
 #include "harness/cli/verbs.h"
 #include "harness/measure/ceiling_limits.h"
 #include "harness/plan/device_choice.h"
@@ -123,11 +124,8 @@ Verb add_peak_verb(CLI::App& app) {
   const auto flags = std::make_shared<PeakFlags>();
   command->add_flag("--again", flags->again, "Measure also where there is a result already")
       ->group("What");
-  command->add_option("--format", flags->format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_table_format(*command, flags->format);
+  add_no_progress(*command, flags->no_progress);
   flags->compiler = add_compiler_flags(*command);
   return {command, [flags] { return run(*flags); }};
 }

@@ -406,14 +406,13 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
       ->group("Output");
   command->add_flag("--dry-run", flags->dry_run, "Print the points; run and write nothing")
       ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_no_progress(*command, flags->no_progress);
   command
       ->add_option("--only", flags->only,
                    "Run only the points whose keys are lines of FILE (a record's 'key')")
       ->type_name("FILE")
       ->group("What");
-  // Of attnlab gate, which starts such runs: no user would wait for their turns.
+  // attnlab gate starts such runs. They are hidden, since nobody else would give them turns.
   command->add_flag("--turns", flags->turns)->group("");
   command->add_option("--planted-percent", flags->planted_percent)
       ->check(number_between(0.0, 1000.0))

@@ -1,4 +1,4 @@
-// The gate that needs no GPU: what the compiler makes of the kernels, against a committed baseline.
+// Compares what the compiler makes of the kernels with a committed baseline, without a GPU.
 #pragma once
 
 #include <string>

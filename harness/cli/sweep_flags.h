@@ -22,12 +22,12 @@ struct SweepFlags {
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
 
-// Whether they name a sweep file or an axis.
+// Returns whether they name a sweep file or an axis.
 bool names_points(const SweepFlags& flags);
-// As if the axis had been given.
+// Sets an axis as if its flag had been given.
 void set_axis_flag(SweepFlags& flags, const std::string& axis, const std::string& values);
 
-// The words of a command line that gives these flags again.
+// Returns the words of a command line that gives these flags again.
 std::vector<std::string> arguments_of(const SweepFlags& flags);
 
 // The sweep with the axes that were given replaced. Throws UsageError, naming the flag.

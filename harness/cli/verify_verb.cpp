@@ -249,8 +249,7 @@ Verb add_verify_verb(CLI::App& app) {
   command->add_option("--format", flags->format, "table, markdown, csv or json (of the summary)")
       ->type_name("NAME")
       ->group("Output");
-  command->add_flag("--no-progress", flags->no_progress, "No progress on standard error")
-      ->group("Output");
+  add_no_progress(*command, flags->no_progress);
   command->add_option("--timeout", flags->timeout, "A launch on a GPU that takes longer hangs (60)")
       ->type_name("S")
       ->check(number_between(1e-3, 86400.0))

@@ -1,4 +1,4 @@
-// Files of the cache folder that belong to a device and its driver.
+// Names files of the cache folder that belong to a device and its driver.
 #pragma once
 
 #include <filesystem>

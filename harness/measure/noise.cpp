@@ -26,7 +26,7 @@ constexpr double kOfNoise = 3.0;
 constexpr double kLeastShare = 0.01;
 constexpr const char* kRemedy = "remove it, and measure again with attnlab calibrate";
 
-// Two times that should be equal.
+// Holds two times that should be equal.
 using TimePair = std::pair<double, double>;
 
 std::vector<TimePair> pairs_within(const NoiseSession& session, NoiseOf kind) {
@@ -48,7 +48,7 @@ double median_of(const NoisePoint& point) {
   return median(std::move(all));
 }
 
-// Each point of a session with the same point of the one before it that has it.
+// Pairs each point of a session with the same point of the last session before it that has it.
 std::vector<TimePair> pairs_between(const std::vector<const NoiseSession*>& sessions) {
   std::vector<TimePair> pairs;
   std::map<std::string, double> last;  // by commit, rounds and key

@@ -1,5 +1,5 @@
-// How much times of equal kernels differ on this machine, measured by attnlab calibrate: one file
-// of JSON lines for each device name and driver, a line for each calibration.
+// Says how much times of equal kernels differ on this machine. attnlab calibrate measures it and
+// keeps a file of JSON lines for each device name and driver, a line for each calibration.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace attnlab {
 
 inline constexpr const char* kNoiseSchema = "attnlab.noise/1";
 
-// One point that competed with itself: medians of two runs that took turns, of each job.
+// Holds a point that competed with itself: the medians of both runs of each job.
 struct NoisePoint {
   std::string key;  // record_key()
   std::vector<double> a_s, b_s;
@@ -29,11 +29,11 @@ struct NoiseSession {
   std::vector<NoisePoint> points;
 };
 
-// What stands side by side: runs that take turns in one job, or one run and a stored one.
+// Says what stands side by side: runs that take turns in one job, or one run and a stored one.
 enum class NoiseOf : std::uint8_t { turns, processes, sessions };
 const char* to_string(NoiseOf kind);
 
-// The 95th percentile (nearest rank) of how far equal times were apart.
+// Holds the 95th percentile (nearest rank) of how far equal times were apart.
 struct NoiseLevel {
   double share = 0.0;  // of the time
   double seconds = 0.0;
@@ -42,11 +42,11 @@ struct NoiseLevel {
 
 // Seconds. Launches between two of these lengths have noise of their own.
 inline constexpr double kSizeBounds[] = {100e-6, 1e-3, 10e-3};
-// From 0: below the first of these, to their number: above the last.
+// Returns 0 below the first bound, 1 below the second, and so on.
 int size_class(double seconds);
 std::string describe_size_class(int size);
 
-// The pairs of times that a percentile needs.
+// A percentile needs so many pairs of times.
 inline constexpr std::size_t kFewestNoisePairs = 20;
 
 // Returns the noise of a size class and regime; empty: no such pairs. `turns` pairs the two runs of
@@ -74,11 +74,12 @@ nlohmann::ordered_json to_json(const NoiseSession& session);
 // Throws UsageError, led by `where`, with the remedy.
 std::vector<NoiseSession> parse_noise(const std::string& text, const std::string& where);
 
-// cache_folder()/noise/NAME-DRIVER.jsonl
+// Returns cache_folder()/noise/NAME-DRIVER.jsonl.
 std::filesystem::path noise_file(const Device& device);
-// Nothing where there is no file. Throws UsageError for one that cannot be read or is damaged.
+// Returns nothing where there is no file. Throws UsageError for one that cannot be read or is
+// damaged.
 std::vector<NoiseSession> load_noise(const Device& device);
-// Makes the folder. Throws UsageError.
+// Adds a line to the file, whose folder it makes. Throws UsageError.
 void append_noise(const NoiseSession& session, const std::filesystem::path& file);
 
 }  // namespace attnlab

@@ -31,7 +31,7 @@ std::string remarks_of(const GateReport& report) {
   return text;
 }
 
-// What became of a point, as JUnit knows it.
+// Says what became of a point in JUnit's terms.
 struct Finding {
   enum class Kind { good, failure, error };
   Kind kind = Kind::good;
@@ -120,7 +120,7 @@ std::string junit_of(const GateReport& report) {
         {is_wrong ? Finding::Kind::failure : Finding::Kind::error, point.status,
          "the base has none"});
   }
-  // What is of no point alone: a run that broke off, points left out.
+  // A run that broke off, or points left out, belong to no test case: the gate gets one of its own.
   if (report.code != kExitGood && failures + errors == 0) {
     const std::string remarks = remarks_of(report);
     add("the whole gate", 0.0,

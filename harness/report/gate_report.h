@@ -20,23 +20,26 @@ struct GateReport {
   int code = 0;
 };
 
-// As render_comparison(), with what the gate knows more.
+// Renders what render_comparison() does, and what the gate adds: repeats, troubles, what is left
+// out.
 std::string render_gate(const GateReport& report, TableFormat format);
 
-// JUnit's XML, a test case a point: a failure where it is worse or wrong, an error where it was not
-// measured or cannot be told, so that nothing but "same or faster" looks good.
+// Returns JUnit's XML, a test case a point: a failure where it is worse or wrong, an error where it
+// was not measured or cannot be told, so that nothing but "same or faster" looks good.
 std::string junit_of(const GateReport& report);
 
-// The same of a gate that broke off: one error.
+// Returns the same of a gate that broke off: one error.
 std::string junit_of_no_end();
 
-// A Markdown page that begins with the verdict, and ends before 1 MiB, the worst points first.
+// Returns a Markdown page that begins with the verdict, and ends before 1 MiB, the worst points
+// first.
 std::string summary_page(const GateReport& report);
 
-// Workflow commands of GitHub, one for each point that is worse or wrong, 10 at most.
+// Returns workflow commands of GitHub, one for each point that is worse or wrong, 10 at most.
 std::string github_annotations(const GateReport& report);
 
-// Times of the records that have one, for github-action-benchmark's customSmallerIsBetter.
+// Lists the times of the records that have one, for github-action-benchmark's
+// customSmallerIsBetter.
 std::string benchmark_json(const std::vector<RecordJson>& records);
 
 }  // namespace attnlab

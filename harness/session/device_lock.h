@@ -1,4 +1,4 @@
-// One gate or calibration a device: two would measure one another.
+// Keeps a second gate or calibration away from a device: two would measure one another.
 #pragma once
 
 #include <filesystem>

@@ -100,7 +100,8 @@ Diagnosis diagnose_telemetry(const Device& device, const std::string& what) {
       });
 }
 
-// What the gate can resolve here; a machine that was never calibrated lacks nothing else.
+// Says what the gate can resolve here. A machine that was never calibrated is still good for all
+// else, so the line is ok.
 Diagnosis diagnose_noise(const Device& device, const std::string& what) {
   return attempt({.what = what}, "see the file", [&](Diagnosis& line) {
     const std::vector<NoiseSession> sessions = load_noise(device);

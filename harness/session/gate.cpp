@@ -39,7 +39,7 @@ void write_lines(const std::filesystem::path& file, const std::vector<std::strin
   }
 }
 
-// One side's run: its command, and where its records go.
+// Holds one side's run: its command, and where its records go.
 struct SideRun {
   std::filesystem::path records;
   TurnRun turns;
@@ -68,7 +68,7 @@ SideRun side_run(const GateRun& run, const GateSide& side, const std::string& su
   return {.records = records, .turns = {.name = side.name, .command = std::move(command)}};
 }
 
-// Follows the cases of both runs.
+// Shows how far both runs are.
 class GateProgress {
  public:
   explicit GateProgress(const GateRun& run) : run_(run) {

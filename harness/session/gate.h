@@ -1,5 +1,5 @@
-// The gate: a sweep measured by this program and by another one in turns, or beside stored records,
-// and what became slower, larger or wrong. docs/ci.md says what its exit codes mean.
+// Measures a sweep by this program and by another one in turns, or beside stored records, and says
+// what became slower, larger or wrong. docs/ci.md says what the exit codes mean.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace attnlab {
 
-// A program that measures, and what distinguishes its runs: a folder of kernels, say.
+// Names a program that measures, and what distinguishes its runs: a folder of kernels, say.
 struct GateSide {
   std::string name;                    // of its files and in messages
   std::string program;                 // an attnlab
@@ -67,7 +67,7 @@ struct GateResult {
 // lacks. Throws UsageError where base and head are of other devices, drivers or protocols.
 GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only);
 
-// Seconds that measure_sides() takes, roughly: of one case.
+// Estimates the seconds that measure_sides() takes for one case.
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,
                         const Protocol& protocol);
 

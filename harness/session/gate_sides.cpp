@@ -11,7 +11,7 @@ namespace attnlab {
 
 GateSide own_side(const std::string& name, const CompilerSettings& compiler,
                   const std::string& sources) {
-  // Whatever has taken the place of its file meanwhile.
+  // This starts the program that runs now, even if another one has taken the place of its file.
   GateSide side = {.name = name, .program = "/proc/self/exe"};
   for (const auto& [flag, value] :
        {std::pair("--cache-dir", compiler.cache_folder), std::pair("--nvrtc", compiler.library),

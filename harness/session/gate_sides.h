@@ -1,4 +1,4 @@
-// The programs that a gate measures.
+// Finds the programs that a gate measures.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,16 @@
 
 namespace attnlab {
 
-// This program, with the compiler's settings and the kernels of a source tree ("": its own).
+// Returns this program, with the compiler's settings and the kernels of a source tree ("": its
+// own).
 GateSide own_side(const std::string& name, const CompilerSettings& compiler,
                   const std::string& sources);
 
-// What --against names: an attnlab, or a source tree for this program. Throws UsageError where it
-// is neither, and for a tree on a CPU, whose kernels are part of the program.
+// Returns what --against names: an attnlab, or a source tree for this program. Throws UsageError
+// where it is neither, and for a tree on a CPU, whose kernels are part of the program.
 GateSide base_side(const std::string& path, const CompilerSettings& compiler, const Device& device);
 
-// Throws UsageError.
+// Makes the folder of the records. Throws UsageError where nothing can be written there.
 void make_records_folder(const std::filesystem::path& folder);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// The gate put to the test on this machine: one pair that is equal, and one that is slower by a
+// Tests the gate on this machine: it must tell a pair that is equal from one that is slower by a
 // share that was measured before.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace attnlab {
 
-// What makes the head slower.
+// Describes a head that is slower.
 struct Plant {
   std::string what;  // "time at a launch's end"
   GateSide head;

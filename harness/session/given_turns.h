@@ -1,5 +1,5 @@
-// The turns of a process that another one started, asked for and given in lines on its standard
-// output and input: what attnlab gate and its runs say to one another.
+// A run that attnlab gate starts asks for turns on its standard output, and gets them on its
+// standard input, a line each.
 #pragma once
 
 #include <cstdio>
@@ -12,17 +12,17 @@ namespace attnlab {
 
 inline constexpr int kTurnProtocol = 1;
 
-// The first line of a run, which asks for nothing.
+// Returns the first line of a run, which asks for nothing.
 std::string turn_greeting();
 
-// What a run asks for, and how it says so in a line of JSON.
+// Says what a run asks for. to_line() writes it as a line of JSON.
 struct TurnRequest {
   std::string case_id;  // group_id(); "": none yet
   TurnStep step = TurnStep::check_timer;
   int round = 0;  // of samples
 };
 std::string to_line(const TurnRequest& request);
-// Throws std::runtime_error for a line that is no request.
+// Reads such a line. Throws std::runtime_error for one that is no request.
 TurnRequest parse_turn_request(const std::string& line);
 
 class GivenTurns : public DeviceTurns {

@@ -1,4 +1,4 @@
-// A part of a sweep: the points that a file lists.
+// Chooses a part of a sweep: the points that a file lists.
 #pragma once
 
 #include <filesystem>

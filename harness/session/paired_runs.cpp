@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kGraceSeconds = 5.0;
 
-// One run, and what it asks for.
+// Holds one run, and what it asks for.
 class Side {
  public:
   Side(const TurnRun& run, const TurnOptions& options) : run_(run), options_(options) {
@@ -98,14 +98,15 @@ class Side {
   RunEnding ending_;
 };
 
-// Where a run is: a case that the sweep does not know comes first, since nobody waits for it.
+// Returns where a run is. A case that the sweep does not know comes first, since nobody waits for
+// it.
 auto place_of(const TurnRequest& request, const std::vector<std::string>& case_ids) {
   const auto found = std::ranges::find(case_ids, request.case_id);
   const auto place = found == case_ids.end() ? -1 : found - case_ids.begin();
   return std::tuple(place, request.step, request.round);
 }
 
-// A coin for every other pair; the pair after it is the other way round.
+// Tosses a coin for every other pair of samples; the pair after it is the other way round.
 class Order {
  public:
   explicit Order(std::uint64_t seed) : coin_(seed) {}

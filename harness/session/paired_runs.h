@@ -1,5 +1,5 @@
-// Runs of one sweep in processes of their own that share a device: sample by sample they take
-// turns, so that whatever drifts, drifts for both.
+// Lets two runs of one sweep share a device, each in a process of its own. They take turns sample
+// by sample, so that whatever drifts, drifts for both.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// The command of a run with --turns.
+// Holds the command of a run with --turns.
 struct TurnRun {
   std::string name;  // of the side, for messages
   std::vector<std::string> command;
@@ -34,9 +34,9 @@ struct TurnOptions {
 };
 
 // Starts the runs, one or two, and gives them turns until both have ended, or ends them where one
-// does not begin. Of two that ask for
-// samples of the same round of a case a coin says who begins, and the next time the other one does.
-// Throws std::runtime_error for a run that cannot be started or says something else, Interrupted.
+// does not begin. Of two that ask for samples of the same round of a case a coin says who begins,
+// and the next time the other one does. Throws std::runtime_error for a run that cannot be started
+// or says something else, Interrupted.
 std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOptions& options);
 
 }  // namespace attnlab

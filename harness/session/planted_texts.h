@@ -1,4 +1,4 @@
-// Slowdowns that are written into the text of v2's forward on a GPU, for the gate's trial.
+// Writes slowdowns into the text of v2's forward on a GPU, for the gate's trial.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// In one file of the kernels, what follows a line that is there once.
+// Says what is added to one file of the kernels, behind a line that is there once.
 struct TextPlant {
   std::string what;   // "time in the main loop"
   std::string file;   // path in the tree

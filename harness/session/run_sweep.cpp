@@ -241,7 +241,7 @@ int run_sweep(const SweepRun& run) {
     restart_to_resume(run.records);
   }
   if (speaks) {
-    // The table is that process's own.
+    // The process that gives turns prints the table.
   } else if (run.sweep.tune && run.format == TableFormat::table) {
     print_to(stdout, "{}", render_tuning(records));
   } else {

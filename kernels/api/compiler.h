@@ -79,8 +79,8 @@ struct CompilerSettings {
 void set_compiler(const CompilerSettings& settings);
 const CompilerSettings& compiler_settings();
 
-// The text of the GPU kernels that would be compiled, by path in the tree; none in a build without
-// CUDA. Throws std::runtime_error where a source folder cannot be read.
+// Returns the text of the GPU kernels that would be compiled, by path in the tree; none in a build
+// without CUDA. Throws std::runtime_error where a source folder cannot be read.
 std::map<std::string, std::string> kernel_texts();
 
 // Where what is made once for a machine is kept: cache_folder of the settings, else

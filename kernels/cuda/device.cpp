@@ -24,7 +24,7 @@ std::string module_version() {
   return version;
 }
 
-// As nvidia-smi -L shows it: groups of 4, 2, 2, 2 and 6 bytes.
+// Writes a UUID as nvidia-smi -L shows it: groups of 4, 2, 2, 2 and 6 bytes.
 std::string uuid_text(const char (&bytes)[16]) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
