@@ -45,11 +45,8 @@ void add_compiling_flags(CLI::App& command, CompilingFlags& flags) {
       ->transform(whole_number(1, 4096))
       ->group("Where");
   flags.compiler = add_compiler_flags(command);
-  command.add_option("--format", flags.format, "table, markdown, csv or json")
-      ->type_name("NAME")
-      ->group("Output");
-  command.add_flag("--no-progress", flags.no_progress, "No progress on standard error")
-      ->group("Output");
+  add_table_format(command, flags.format);
+  add_no_progress(command, flags.no_progress);
 }
 
 CompiledAhead compile(const CompilePlan& plan, const CompilingFlags& flags) {
