@@ -81,6 +81,7 @@ search_commits() {
   [[ $verification_failed == skip ]] || flags=(--verification)
   git -C "$tree" bisect start "$bad" "$good" || end_with 3 "git bisect does not start"
   git -C "$tree" bisect run "$SCRIPT" "${flags[@]}" --judge "$work" "$@" || code=$?
+  echo  # git's last line has no end
   step "what was judged"
   git -C "$tree" bisect log | grep '^# '
   local first

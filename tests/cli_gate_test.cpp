@@ -98,13 +98,15 @@ TEST_F(CliGate, ABaseThatBreaksOffIsNoSuccess) {
 
 TEST_F(CliGate, WhatIsWrongInItselfIsRefusedFirst) {
   for (const auto& [arguments, words] :
-       {std::pair("", "give one of"), std::pair("--against a --baseline b", "give one of"),
-        std::pair("--against nowhere", "no program"), std::pair("--against .", "no folder kernels"),
+       {std::pair("", "give one of"),
+        std::pair("--against a --baseline b", "give one of"),
+        std::pair("--against nowhere", "no program"),
+        std::pair("--against .", "no folder kernels"),
         std::pair("--baseline nowhere", "nowhere"),
         std::pair("--self-test --static", "give one of"),
         std::pair("--baseline empty", "holds no records"),
         std::pair("--against /bin/true --budget soon", "--budget"),
-        std::pair("--against /bin/true --budget 1s", "--budget"),
+        std::pair("--against /bin/true --budget 0.01s", "--budget"),
         std::pair("--against /bin/true --threshold nan", "--threshold"),
         std::pair("--against /bin/true --fail-on luck", "--fail-on"),
         std::pair("--against /bin/true --rounds 2", "--rounds"),
@@ -113,6 +115,8 @@ TEST_F(CliGate, WhatIsWrongInItselfIsRefusedFirst) {
         std::pair("--against /bin/true --debug-kernels", "--debug-kernels"),
         std::pair("--against /bin/true --junit nowhere/x.xml", "--junit"),
         std::pair("--self-test --junit x.xml", "--junit"),
+        std::pair("--self-test --update", "--update"),
+        std::pair("--self-test --format csv", "--format"),
         std::pair("--static", "leave out what chooses points")}) {
     write("empty", "");
     const Result result = run("gate " + std::string(kPoint) + arguments);
@@ -154,10 +158,11 @@ TEST_F(CliGate, WhatNeitherSideMeasuredIsNoSuccess) {
 
 TEST_F(CliGate, WhatDoesNotFitTheBudgetIsNamedAndNotGood) {
   const Result result =
-      run("gate --seqlen 64,128,256 --rounds 5 --threshold 90 --budget 5s " + itself() + kKernel);
+      run("gate --seqlen 64,128,256 --rounds 5 --threshold 90 --budget 1.4s " + itself() + kKernel);
   EXPECT_TRUE(result.code == 5 || result.code == 4) << result.out << result.err;
-  EXPECT_PRED2(contains, result.out, "Does not fit --budget 5s: ");
+  EXPECT_PRED2(contains, result.out, "Does not fit --budget 1.4s: ");
   EXPECT_PRED2(contains, result.out, "were left out");
+  EXPECT_PRED2(contains, result.out, "2 points on both sides");
 }
 
 TEST_F(CliGate, CalibrationIsKeptAndUsed) {

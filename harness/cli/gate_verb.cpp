@@ -150,7 +150,7 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   }
   const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
   PointLists points = {.head = planned_keys(fitting, context)};
-  points.base = points.head;
+  points.base = asked_keys(fitting, context);  // its own choice of a tile may be another one
   return points;
 }
 
@@ -217,6 +217,7 @@ int run_measured(const GateFlags& flags) {
     plan.run.base = base_side(flags.against, *compiling.compiler, plan.device);
   } else {
     plan.run.baseline = read_baseline(flags.compiled.baseline, plan.protocol);
+    plan.options.base_is_stored = true;
     kind = NoiseOf::sessions;
   }
   if (!flags.fail_on.empty()) {
@@ -331,13 +332,21 @@ int run(const GateFlags& flags) {
                          !flags.points.protocol.empty() || flags.points.rounds.has_value();
     if (chooses)
       throw UsageError("--static: is of all default units: leave out what chooses points");
+    if (!flags.points.out.empty()) {
+      throw UsageError("--out: --static measures nothing and keeps no records: leave it out");
+    }
     return run_static_gate(flags.compiled);
+  }
+  if (flags.compiled.update) {
+    throw UsageError("--update: is of --static: leave it out");
   }
   if (flags.self_test) {
     refuse_beside("--self-test", flags);
+    if (flags.compiled.compiling.format != "table") {
+      throw UsageError("--format: --self-test prints sentences: leave it out");
+    }
     return run_self_test(flags);
   }
-  if (flags.compiled.update) throw UsageError("--update: is of --static: leave it out");
   return run_measured(flags);
 }
 

@@ -354,6 +354,17 @@ std::string record_key(const Json& record) {
                      inputs, record.at("seed").get<std::uint64_t>(), cache);
 }
 
+Json asked_config(const Json& record) {
+  const auto asked = record.find("config_asked");
+  return asked != record.end() && asked->is_object() ? *asked : record.value("config", Json());
+}
+
+std::string asked_key(const Json& record) {
+  Json asked = record;
+  asked["config"] = asked_config(record);
+  return record_key(asked);
+}
+
 std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
   std::map<std::string, std::size_t> last;
   for (std::size_t i = 0; i < records.size(); ++i) last[record_key(records[i])] = i;

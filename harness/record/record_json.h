@@ -13,6 +13,11 @@ nlohmann::ordered_json to_json(const Record& record);
 
 // Identifies a point across files: id, kernel, backend, config, input kind, seed, cold or hot.
 std::string record_key(const nlohmann::ordered_json& record);
+// Returns the config as it was asked for: what the kernel chose is open again. Older records do not
+// tell, and give the config that ran.
+nlohmann::ordered_json asked_config(const nlohmann::ordered_json& record);
+// Identifies the point by asked_config(): another version of a kernel may choose another tile.
+std::string asked_key(const nlohmann::ordered_json& record);
 
 // Of several records of one point, the last; in their order.
 std::vector<nlohmann::ordered_json> last_of_each_point(

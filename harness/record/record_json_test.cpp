@@ -337,5 +337,25 @@ TEST(Record, NumbersThatJsonLacksAreStrings) {
   EXPECT_EQ(verdict["message"], "got nan");
 }
 
+// Two versions of a kernel chose other tiles for the same point.
+TEST(Record, APointAsItWasAskedForIsTheSameWhateverTheKernelChose) {
+  nlohmann::ordered_json record = {{"id", "fwd"},
+                                   {"kernel", "v2"},
+                                   {"backend", "cuda"},
+                                   {"config", {{"m", 64}}},
+                                   {"input_kind", "normal"},
+                                   {"seed", 7},
+                                   {"protocol", {{"cache", "hot"}}}};
+  EXPECT_EQ(asked_key(record), record_key(record)) << "an older record does not tell";
+  record["config_asked"] = nullptr;
+  EXPECT_EQ(asked_key(record), record_key(record)) << "nothing was left to choose";
+  record["config_asked"] = {{"m", 0}};
+  nlohmann::ordered_json other = record;
+  other["config"]["m"] = 128;
+  EXPECT_NE(record_key(other), record_key(record));
+  EXPECT_EQ(asked_key(other), asked_key(record));
+  EXPECT_EQ(asked_key(record), "fwd/v2/cuda/m=0/normal/seed7/hot");
+}
+
 }  // namespace
 }  // namespace attnlab

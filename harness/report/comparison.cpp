@@ -100,8 +100,8 @@ RecordJson protocol_of(const RecordJson& record, bool with_rounds) {
 }
 
 // Adds what must be the same for two times to stand side by side, and what may explain a change.
-void add_differences(const Pair& pair, bool any_rounds, std::set<std::string>& differences,
-                     std::set<std::string>& notes) {
+void add_differences(const Pair& pair, const CompareOptions& options,
+                     std::set<std::string>& differences, std::set<std::string>& notes) {
   const auto differ = [&](std::initializer_list<const char*> paths, std::set<std::string>& to) {
     for (const char* path : paths) {
       std::string name = std::string(path).substr(1);
@@ -114,15 +114,17 @@ void add_differences(const Pair& pair, bool any_rounds, std::set<std::string>& d
   };
   differ({"/device/name", "/device/cuda/driver"}, differences);
   const RecordJson::json_pointer limit("/device/cuda/power_limit_w");  // older records have none
-  if (pair.base->contains(limit) && pair.now->contains(limit)) {
+  const bool both_name_it = pair.base->contains(limit) && pair.now->contains(limit);
+  if (options.base_is_stored || both_name_it) {
     differ({"/device/cuda/power_limit_w"}, differences);
   }
-  std::string protocol = first_difference(protocol_of(*pair.base, !any_rounds),
-                                          protocol_of(*pair.now, !any_rounds), "protocol");
+  std::string protocol = first_difference(protocol_of(*pair.base, !options.any_rounds),
+                                          protocol_of(*pair.now, !options.any_rounds), "protocol");
   if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
-  differ({"/build/compiler", "/compile/0/compiler", "/peer/version"}, notes);
+  differ({"/compile/0/compiler"}, options.base_is_stored ? differences : notes);
+  differ({"/build/compiler", "/peer/version"}, notes);
   const RecordJson::json_pointer uuid("/device/cuda/uuid");
   if (pair.base->contains(uuid) && pair.now->contains(uuid)) differ({"/device/cuda/uuid"}, notes);
 }
@@ -143,7 +145,7 @@ Comparison compare(const std::vector<RecordJson>& base, const std::vector<Record
   }
   std::set<std::string> differences, notes;
   for (const Pair& pair : result.pairing.pairs) {
-    add_differences(pair, options.any_rounds, differences, notes);
+    add_differences(pair, options, differences, notes);
     result.points.push_back(point_change(pair, options));
   }
   if (!differences.empty() && !options.across) {

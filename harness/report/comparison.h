@@ -20,8 +20,11 @@ struct CompareOptions {
   double threshold = 0.05;
   // That of a record of the base, in place of `threshold`, if set.
   std::function<double(const RecordJson&)> threshold_of;
-  bool across = false;                         // also other devices, drivers and protocols
-  bool any_rounds = false;                     // sides may have other numbers of samples
+  bool across = false;      // also other devices, drivers and protocols
+  bool any_rounds = false;  // sides may have other numbers of samples
+  // The base was stored: a limit of power that it does not name, and another compiler of kernels,
+  // are differences too.
+  bool base_is_stored = false;
   std::vector<Judged> fail_on = all_judged();  // what can make a point worse or ambiguous
 };
 

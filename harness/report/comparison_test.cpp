@@ -54,6 +54,31 @@ TEST(Compare, ARecordIsTheSameAsItself) {
   EXPECT_EQ(exit_code(comparison, {}), kExitGood);
 }
 
+// A machine may be so noisy that a slowdown by a fifth is below its threshold. Nobody can call that
+// the same.
+TEST(Compare, FarSlowerIsNeverTheSameHoweverHighTheThreshold) {
+  const CompareOptions noisy = {.threshold = 0.4};
+  EXPECT_EQ(verdict_of(timed(64, 1e-3), timed(64, 1.08e-3), noisy), TimeVerdict::same);
+  EXPECT_EQ(verdict_of(timed(64, 1e-3), timed(64, 1.2e-3), noisy), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict_of(timed(64, 1e-3), timed(64, 1.6e-3), noisy), TimeVerdict::slower);
+  EXPECT_EQ(code_of({timed(64, 1e-3)}, {timed(64, 1.2e-3)}, noisy), kExitAmbiguous);
+}
+
+TEST(Compare, AStoredBaseIsOfTheSamePowerLimitAndCompiler) {
+  RecordJson base = timed(64, 1e-3), now = base;
+  const CompareOptions stored = {.base_is_stored = true};
+  EXPECT_EQ(code_of({base}, {now}, stored), kExitGood);
+  now["device"]["cuda"]["power_limit_w"] = 700.0;
+  EXPECT_EQ(code_of({base}, {now}), kExitGood) << "both in one run";
+  EXPECT_THROW(compare({base}, {now}, stored), UsageError) << "the base names none";
+  base["device"]["cuda"]["power_limit_w"] = 700.0;
+  EXPECT_EQ(code_of({base}, {now}, stored), kExitGood);
+  base["compile"] = {{{"compiler", "NVRTC 12.6"}}};
+  now["compile"] = {{{"compiler", "NVRTC 13.0"}}};
+  EXPECT_EQ(code_of({base}, {now}), kExitGood);
+  EXPECT_THROW(compare({base}, {now}, stored), UsageError);
+}
+
 TEST(Compare, SlowerIsFoundAndComesFirst) {
   const Records base = {timed(64, 1e-3), timed(128, 2e-3), timed(256, 4e-3)};
   const Records now = {timed(64, 1e-3), timed(128, 2.2e-3), timed(256, 3e-3)};

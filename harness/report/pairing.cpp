@@ -6,19 +6,19 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/record/record_json.h"
-#include "harness/report/pivot.h"
 
 namespace attnlab {
 namespace {
 
 using Side = std::map<std::string, const RecordJson*>;
 
-// Burst and settled times are two points, which record_key() does not tell apart.
-std::string point_key(const RecordJson& record) {
+// Returns what tells burst and settled times apart, which keys of records do not.
+std::string regime_of(const RecordJson& record) {
   const RecordJson regime = at(record, {"protocol", "regime"});
-  return record_key(record) + "/" +
-         (regime.is_string() ? regime.get<std::string>() : "burst");  // older records
+  return "/" + (regime.is_string() ? regime.get<std::string>() : "burst");  // older records
 }
+
+std::string point_key(const RecordJson& record) { return record_key(record) + regime_of(record); }
 
 std::string status_of(const RecordJson& record) { return record.at("status").get<std::string>(); }
 
@@ -47,10 +47,8 @@ Side by_point(const std::vector<RecordJson>& records, std::map<std::string, std:
 }
 
 // Names the point as it was asked for, without what its kernel chose.
-std::string asked_key(const RecordJson& record) {
-  RecordJson asked = record;
-  asked["config"] = asked_config(record);
-  return point_key(asked);
+std::string asked_point_key(const RecordJson& record) {
+  return asked_key(record) + regime_of(record);
 }
 
 // Names the point without any config: older records do not say what was asked for.
@@ -119,7 +117,7 @@ Pairing pair_records(const std::vector<RecordJson>& base, const std::vector<Reco
   }
   Pairing pairing;
   take_equal(before, after, pairing.pairs);
-  take_chosen(before, after, asked_key, pairing.pairs);
+  take_chosen(before, after, asked_point_key, pairing.pairs);
   take_chosen(before, after, open_key, pairing.pairs);
   for (const auto& [key, record] : before) pairing.missing.push_back({key, status_of(*record)});
   for (const auto& [key, record] : after) pairing.extra.push_back({key, status_of(*record)});

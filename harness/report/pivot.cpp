@@ -83,9 +83,7 @@ bool chose_differently(const Records& records, const Fields& told_apart) {
   std::map<std::string, RecordJson> chosen;  // by the point as it was asked for
   return std::any_of(records.begin(), records.end(), [&](const RecordJson& record) {
     if (!at(record, {"config_asked"}).is_object()) return false;  // nothing was left to choose
-    RecordJson asked = record;
-    asked["config"] = asked_config(record);
-    std::string key = record_key(asked);
+    std::string key = asked_key(record);
     for (const Field* field : told_apart) key += " " + exact(field->read(record));
     const RecordJson config = at(record, {"config"});
     return chosen.emplace(key, config).first->second != config;
@@ -218,11 +216,6 @@ std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& recor
 }
 
 }  // namespace
-
-RecordJson asked_config(const RecordJson& record) {
-  const RecordJson asked = at(record, {"config_asked"});
-  return asked.is_object() ? asked : at(record, {"config"});
-}
 
 bool is_constant(const Field& field, const std::vector<RecordJson>& records) {
   return std::all_of(records.begin(), records.end(), [&](const RecordJson& record) {

@@ -23,10 +23,6 @@ struct Pivot {
   std::size_t replaced = 0;  // records that a later one of the same point replaced
 };
 
-// Returns the config as it was asked for: what the kernel chose is open again. Older records do not
-// tell, and give the config that ran.
-RecordJson asked_config(const RecordJson& record);
-
 // Whether every record has the same value, and (if `value` is not null) which.
 bool is_constant(const Field& field, const std::vector<RecordJson>& records);
 

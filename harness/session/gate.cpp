@@ -14,13 +14,13 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/progress.h"
-#include "harness/base/statistics.h"
 #include "harness/base/text_table.h"
 #include "harness/plan/accounting.h"
 #include "harness/record/record_file.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
 #include "harness/session/paired_runs.h"
+#include "harness/session/pooled_record.h"
 
 namespace attnlab {
 namespace {
@@ -139,7 +139,10 @@ std::string trouble_of(const TurnRun& run, const RunEnding& ending,
 void check_complete(const std::string& side, const std::vector<RecordJson>& records,
                     const std::vector<std::string>& points, std::vector<std::string>& troubles) {
   std::set<std::string> there;
-  for (const RecordJson& record : records) there.insert(record_key(record));
+  for (const RecordJson& record : records) {
+    there.insert(record_key(record));
+    there.insert(asked_key(record));
+  }
   for (const std::string& point : points) {
     if (there.contains(point)) continue;
     troubles.push_back(fmt::format("The {} has no record of {}.", side, point));
@@ -165,41 +168,6 @@ PointLists to_measure_again(const Comparison& comparison) {
     lists.head.push_back(record_key(*pair.now));
   }
   return lists;
-}
-
-bool is_settled(const RecordJson& record) {
-  return at(record, {"time", "telemetry", "settled"}) != false;
-}
-
-// Puts the samples of several processes in the place of a record's own, of those whose clock
-// settled, if there are some; all else stays as it was first. Where one of them has no time, or the
-// record itself, that is what became of the point.
-RecordJson pooled(const RecordJson& first, const std::vector<RecordJson>& again) {
-  for (const RecordJson& record : again) {
-    if (record.at("status") != "ok" || !record.at("time").is_object()) return record;
-  }
-  const bool has_time = first.at("status") == "ok" && first.at("time").is_object();
-  RecordJson pool = has_time ? first : again.front();
-  const bool any_settled = std::ranges::any_of(again, is_settled);
-  std::vector<double> samples, cycles;
-  for (const RecordJson& record : again) {
-    if (any_settled && !is_settled(record)) continue;
-    const auto own = record.at("time").at("samples_s").get<std::vector<double>>();
-    samples.insert(samples.end(), own.begin(), own.end());
-    const RecordJson of_clock = at(record, {"time", "telemetry", "cycles"});
-    if (of_clock.is_number()) cycles.push_back(of_clock.get<double>());
-  }
-  RecordJson& time = pool["time"];
-  const Interval interval = median_interval95(samples);
-  time["median_s"] = median(samples);
-  time["ci95_s"] = {interval.low, interval.high};
-  time["n"] = samples.size();
-  time["samples_s"] = std::move(samples);
-  if (at(pool, {"time", "telemetry"}).is_object()) {
-    time["telemetry"]["settled"] = any_settled;
-    time["telemetry"]["cycles"] = cycles.empty() ? RecordJson() : RecordJson(median(cycles));
-  }
-  return pool;
 }
 
 // Puts what several jobs measured of the points in the place of what was measured before.
@@ -313,8 +281,9 @@ GateResult run_gate(const GateRun& run, const CompareOptions& options, const Poi
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,
                         const Protocol& protocol) {
   const bool is_gpu = device.backend == Backend::cuda;
-  const double flops_per_s = is_gpu ? 1e14 : 4e9 * device.threads;
-  constexpr double kShortestSample = 1e-3, kSetUp = 1.0;
+  const double flops_per_s = is_gpu ? 1e14 : 2e10 * device.threads;
+  constexpr double kShortestSample = 1e-3;
+  const double set_up = is_gpu ? 1.0 : 0.1;
   const double rests = is_gpu ? 5.0 : 1.0;  // of a burst: four times the sample, beside it
   const double turn = is_gpu && protocol.regime == Regime::settled ? protocol.turn_seconds : 0.0;
   double seconds = 0.0;
@@ -323,7 +292,7 @@ double expected_seconds(const GateRun& run, const Case& work, const Device& devi
     const double launch = static_cast<double>(useful_flops(work.problem)) / flops_per_s;
     const double sample = std::max(turn, rests * std::max(kShortestSample, launch));
     constexpr int kOtherLaunches = 4;  // that verify
-    seconds += kSetUp + protocol.warmup_seconds + kOtherLaunches * launch + run.rounds * sample;
+    seconds += set_up + protocol.warmup_seconds + kOtherLaunches * launch + run.rounds * sample;
   }
   return (run.base ? 2.0 : 1.0) * seconds;
 }

@@ -15,20 +15,31 @@ namespace attnlab {
 
 namespace {
 
-std::string key_of(const Case& work, const Competitor& competitor, const RunContext& context) {
-  return record_key(to_json(planned_record(work, competitor, context)));
+nlohmann::ordered_json planned(const Case& work, const Competitor& competitor,
+                               const RunContext& context) {
+  return to_json(planned_record(work, competitor, context));
+}
+
+template <typename KeyOf>
+std::vector<std::string> keys_of(const std::vector<Case>& cases, const RunContext& context,
+                                 KeyOf key_of) {
+  std::vector<std::string> keys;
+  for (const Case& work : cases) {
+    for (const Competitor& competitor : work.competitors) {
+      keys.push_back(key_of(planned(work, competitor, context)));
+    }
+  }
+  return keys;
 }
 
 }  // namespace
 
 std::vector<std::string> planned_keys(const std::vector<Case>& cases, const RunContext& context) {
-  std::vector<std::string> keys;
-  for (const Case& work : cases) {
-    for (const Competitor& competitor : work.competitors) {
-      keys.push_back(key_of(work, competitor, context));
-    }
-  }
-  return keys;
+  return keys_of(cases, context, record_key);
+}
+
+std::vector<std::string> asked_keys(const std::vector<Case>& cases, const RunContext& context) {
+  return keys_of(cases, context, asked_key);
 }
 
 std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& context,
@@ -39,7 +50,8 @@ std::vector<Case> only_listed(const std::vector<Case>& cases, const RunContext& 
   std::vector<Case> kept = cases;
   for (Case& work : kept) {
     std::erase_if(work.competitors, [&](const Competitor& competitor) {
-      return !listed.contains(key_of(work, competitor, context));
+      const nlohmann::ordered_json record = planned(work, competitor, context);
+      return !listed.contains(record_key(record)) && !listed.contains(asked_key(record));
     });
   }
   std::erase_if(kept, [](const Case& work) { return work.competitors.empty(); });
