@@ -29,7 +29,8 @@
 // roundings of its P a row has, and no more than e sum r^2, as if each were the largest there is.
 // With s its score_bound: where all scores are multiples of g >= e, which the trailing zeros of q
 // and k tell, there are n = s / g values. Else exp(s - m) passes through N = s / 2e steps of the
-// type; errors of whole steps cancel and what is left at the ends is 1 / N of an error: n = N^2.
+// type; errors of whole steps cancel, and what is left at the ends is 1 / N of an error, as n = N^2
+// that differ would leave of their mean, 1 / sqrt(n).
 // Inputs N(0, 1) have n = 10^5 and more; integers had n = 10, and slopes off by e / 5.
 //
 // Of 0 the reference leaves what doubles round: with one key dS is 0, dQ and dK are 1e-17 of A',

@@ -65,4 +65,18 @@ void DqSums::finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles&
   executor.store(fast.sDQ, slice.dq(rows));
 }
 
+void DqSums::run_around(const WorkGrid& rows, Runner& runner,
+                        const std::function<RowTiles(TileCarver)>& tiles_of,
+                        const std::function<void()>& add_parts) {
+  runner.slices(rows,
+                [&](const SliceTensors& slice, i64 m_block, TileCarver carver, Executor& executor) {
+                  prepare_rows(slice, m_block, tiles_of(carver), executor);
+                });
+  add_parts();
+  runner.slices(rows,
+                [&](const SliceTensors& slice, i64 m_block, TileCarver carver, Executor& executor) {
+                  finish_rows(slice, m_block, tiles_of(carver), executor);
+                });
+}
+
 }  // namespace attnlab::cpu

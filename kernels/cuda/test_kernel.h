@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,28 @@ struct TestedKernel {
                             const std::string& words) {
     const std::string why = reason(problem, config);
     EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
+  }
+
+  // Names the units that are compiled for all random problems of a pass (harness/verify/draw.h).
+  static std::set<std::string> units_of_all_problems(Pass pass) {
+    std::set<std::string> names;
+    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+      for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+        for (const double dropout : {0.0, 0.1}) {
+          Problem problem = problem_of_300(pass, head_dim);
+          problem.dtype = dtype;
+          problem.dropout = dropout;
+          for (const char* mask : {"none", "causal", "window:3:4", "padding"}) {
+            problem.mask = parse_mask(mask);
+            for (const KernelUnit& unit :
+                 kKernel.units(problem, default_config(kKernel), hopper())) {
+              names.insert(unit.name);
+            }
+          }
+        }
+      }
+    }
+    return names;
   }
 };
 

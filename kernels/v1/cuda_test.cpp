@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <string>
 
 #include "kernels/cuda/test_kernel.h"
@@ -353,28 +352,10 @@ TEST_F(V1CudaTraffic, RowsThatNobodySeesAreWrittenOnce) {
   expect_traffic_of_every_pass(problem, with_blocks(64, 64), head);
 }
 
-// As many as are compiled for all random problems of a pass (harness/verify/draw.h).
 TEST_F(V1Cuda, FewUnitsServeAllProblems) {
-  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-    std::set<std::string> names;
-    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
-      for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-        for (const double dropout : {0.0, 0.1}) {
-          Problem problem = make_problem(pass, head_dim);
-          problem.dtype = dtype;
-          problem.dropout = dropout;
-          for (const char* mask : {"none", "causal", "window:3:4", "padding"}) {
-            problem.mask = parse_mask(mask);
-            const auto units = kCuda.units(problem, default_config(kCuda), hopper());
-            for (const KernelUnit& unit : units) names.insert(unit.name);
-          }
-        }
-      }
-    }
-    EXPECT_LE(names.size(), 24U);
-  }
+  EXPECT_LE(units_of_all_problems(Pass::fwd).size(), 24U);
+  EXPECT_LE(units_of_all_problems(Pass::bwd).size(), 24U);
 }
 
-// A case of its own for each architecture and head_dim: one of all takes minutes on a slow machine.
 }  // namespace
 }  // namespace attnlab::v1

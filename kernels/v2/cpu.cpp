@@ -71,22 +71,16 @@ void run_forward(const Work& work, cpu::Runner& runner) {
 }
 
 void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
-  const WorkGrid rows = row_grid(work.shape, work.tiling, false);
   const auto carve = [&](cpu::TileCarver carver) {
     return carve_backward(carver, work.tiling, work.shape.head_dim);
   };
-  runner.slices(rows, [&](const cpu::SliceTensors& slice, i64 m_block, cpu::TileCarver carver,
-                          Executor& executor) {
-    dq_sums.prepare_rows(slice, m_block, row_tiles(carve(carver)), executor);
-  });
-  runner.groups(key_grid(work.shape, work.tiling, false),
-                [&](std::span<const cpu::SliceTensors> group, i64 n_block, cpu::TileCarver carver,
-                    Executor& executor) {
-                  backward(work, dq_sums, group, n_block, carve(carver), executor);
-                });
-  runner.slices(rows, [&](const cpu::SliceTensors& slice, i64 m_block, cpu::TileCarver carver,
-                          Executor& executor) {
-    dq_sums.finish_rows(slice, m_block, row_tiles(carve(carver)), executor);
+  const auto tiles_of = [&](cpu::TileCarver carver) { return row_tiles(carve(carver)); };
+  dq_sums.run_around(row_grid(work.shape, work.tiling, false), runner, tiles_of, [&] {
+    runner.groups(key_grid(work.shape, work.tiling, false),
+                  [&](std::span<const cpu::SliceTensors> group, i64 n_block, cpu::TileCarver carver,
+                      Executor& executor) {
+                    backward(work, dq_sums, group, n_block, carve(carver), executor);
+                  });
   });
 }
 

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/pass_configs.h"
 #include "kernels/cuda/tile_classes.h"
 #include "kernels/shared/softmax.h"
 #include "kernels/v2/cpu.h"
@@ -92,21 +92,7 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   return parts;
 }
 
-std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
-  if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
-  if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
-    return reason;
-  }
-  if (problem.runs_forward()) {
-    const std::string reason = unfit(forward_config_of(problem, config, device), device);
-    if (!reason.empty()) return reason;
-  }
-  if (problem.runs_backward()) {
-    const std::string reason = unfit(backward_config_of(problem, config, device), device);
-    if (!reason.empty()) return reason;
-  }
-  return "";
-}
+using Passes = cuda::PassConfigs<kCuda, forward_config_of, backward_config_of>;
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
   return parts_of(problem, config, device).total();
@@ -254,16 +240,6 @@ class Prepared : public PreparedKernel {
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
-// What the kernels take is said of one pass; where both run, each has its own.
-Config resolved(const Problem& problem, const Config& config, const Device& device) {
-  const auto filled = [&](const auto& kernel) {
-    return cuda::with_fields(config, fields_of(kernel));
-  };
-  if (problem.pass == Pass::fwd) return filled(forward_config_of(problem, config, device));
-  if (problem.pass == Pass::bwd) return filled(backward_config_of(problem, config, device));
-  return config;
-}
-
 // A tile of the backward is none of its forward.
 Config forward_config(const Config& config) {
   Config open = config;
@@ -303,7 +279,7 @@ constexpr Implementation kCuda = {
     .summary = "FlashAttention-2 with mma.sync and cp.async: query tiles outside, warps split rows",
     .axes = kAxes,
     .num_axes = static_cast<int>(std::size(kAxes)),
-    .unsupported = unsupported,
+    .unsupported = Passes::unsupported,
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .units = units,
@@ -311,7 +287,7 @@ constexpr Implementation kCuda = {
     .launch = cuda::launch<Prepared>,
     .release = cuda::release<Prepared>,
     .traffic = traffic,
-    .resolved = resolved,
+    .resolved = Passes::resolved,
     .forward_config = forward_config,
     .configs_to_verify = configs_to_verify,
 };

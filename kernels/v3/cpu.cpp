@@ -131,17 +131,14 @@ void run_forward(const Work& work, cpu::Runner& runner) {
 }
 
 void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
-  runner.slices(row_grid(work), [&](const cpu::SliceTensors& slice, i64 m_block,
-                                    cpu::TileCarver carver, Executor& executor) {
-    dq_sums.prepare_rows(slice, m_block, row_tiles(carve_backward(carver, work)), executor);
-  });
-  runner.groups(backward_grid(work), [&](std::span<const cpu::SliceTensors> group, i64 n_pair,
-                                         cpu::TileCarver carver, Executor& executor) noexcept {
-    backward(work, dq_sums, group, n_pair, carve_backward(carver, work), executor);
-  });
-  runner.slices(row_grid(work), [&](const cpu::SliceTensors& slice, i64 m_block,
-                                    cpu::TileCarver carver, Executor& executor) {
-    dq_sums.finish_rows(slice, m_block, row_tiles(carve_backward(carver, work)), executor);
+  const auto tiles_of = [&](cpu::TileCarver carver) {
+    return row_tiles(carve_backward(carver, work));
+  };
+  dq_sums.run_around(row_grid(work), runner, tiles_of, [&] {
+    runner.groups(backward_grid(work), [&](std::span<const cpu::SliceTensors> group, i64 n_pair,
+                                           cpu::TileCarver carver, Executor& executor) noexcept {
+      backward(work, dq_sums, group, n_pair, carve_backward(carver, work), executor);
+    });
   });
 }
 
