@@ -3,8 +3,7 @@
 # removed when the script ends, also by Ctrl-C.
 
 # What a folder of sources is built with, run there; it leaves build/cpu/attnlab.
-build_command="cmake --preset cpu -DBUILD_TESTING=OFF &&
-  cmake --build --preset cpu --parallel $JOBS --target attnlab"
+build_command="cmake --preset cpu && cmake --build --preset cpu --parallel $JOBS --target attnlab"
 unset ATTNLAB_COMMIT  # which would give every commit the same name
 
 # commit_of WORDS: its full hash; fails where it names none.

@@ -123,6 +123,9 @@ TEST_F(CliGate, WhatIsWrongInItselfIsRefusedFirst) {
     EXPECT_EQ(result.code, 2) << arguments << result.out << result.err;
     EXPECT_PRED2(contains, result.err, words) << arguments;
   }
+  const Result kept = run("gate --static --out folder");
+  EXPECT_EQ(kept.code, 2);
+  EXPECT_PRED2(contains, kept.err, "--out: --static measures nothing");
   std::filesystem::create_directories(folder_ / "tree/kernels");
   const Result tree = gate("--against tree");
   EXPECT_EQ(tree.code, 2);

@@ -42,8 +42,9 @@ constexpr const char* kFooter =
 --against: this program (the head) and another one (the base) take turns, sample by sample, in
 processes of their own; who begins is drawn and then the other way round. The base is an attnlab, or
 a source tree whose kernels this program compiles (GPU). --baseline: the head alone, beside stored
-records of the same device and driver. What looks slower, cannot be told or was not measured is
-measured again by three more pairs of processes, and their samples together count.
+records of the same device, driver, power limit and compiler of kernels. What looks slower, cannot
+be told or was not measured is measured again by three more pairs of processes, and their samples
+together count.
 
 A change of time counts from three times this machine's noise on, which attnlab calibrate measures,
 and at least 1 %; from 5 % on where that was not measured. Beside times: what attnlab compare judges.
@@ -151,6 +152,7 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
   PointLists points = {.head = planned_keys(fitting, context)};
   points.base = asked_keys(fitting, context);  // its own choice of a tile may be another one
+  points.base_also = points.head;
   return points;
 }
 

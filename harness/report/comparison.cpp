@@ -77,7 +77,8 @@ PointChange point_change(const Pair& pair, const CompareOptions& options) {
   point.values = value_changes(base, now);
   if (is_timed(base) && is_timed(now)) {
     point.time = time_change(base, now);
-    point.time->threshold = options.threshold_of ? options.threshold_of(base) : options.threshold;
+    point.time->is_noise = static_cast<bool>(options.threshold_of);
+    point.time->threshold = point.time->is_noise ? options.threshold_of(base) : options.threshold;
   } else if (!is_timed(now)) {
     point.measured = false;
     point.trouble = is_timed(base) ? "was timed, and is not now" : "has no time";
@@ -123,7 +124,9 @@ void add_differences(const Pair& pair, const CompareOptions& options,
   if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
-  differ({"/compile/0/compiler"}, options.base_is_stored ? differences : notes);
+  const RecordJson::json_pointer compiler("/compile/0/compiler");  // of what was compiled at all
+  const bool both_compiled = pair.base->contains(compiler) && pair.now->contains(compiler);
+  differ({"/compile/0/compiler"}, options.base_is_stored && both_compiled ? differences : notes);
   differ({"/build/compiler", "/peer/version"}, notes);
   const RecordJson::json_pointer uuid("/device/cuda/uuid");
   if (pair.base->contains(uuid) && pair.now->contains(uuid)) differ({"/device/cuda/uuid"}, notes);

@@ -23,6 +23,7 @@ struct TimeChange {
   double base_s = 0.0, now_s = 0.0;  // medians of the samples
   double ratio = 1.0;                // now_s / base_s
   double threshold = 0.0;            // share of base_s below which a change is none
+  bool is_noise = false;             // the threshold: by what was measured of this machine
   Interval ratio95;
   double p = 1.0;           // Mann and Whitney's; Holm's adjustment of it once they are judged
   double least_p = 1.0;     // that the samples could give

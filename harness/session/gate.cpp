@@ -230,8 +230,12 @@ MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int r
   std::vector<SideRun> sides = {
       side_run(run, run.head, suffix, rounds, only == nullptr ? nullptr : &only->head)};
   if (run.base) {
-    sides.push_back(
-        side_run(run, *run.base, suffix, rounds, only == nullptr ? nullptr : &only->base));
+    std::vector<std::string> listed;
+    if (only != nullptr) {
+      listed = only->base;
+      listed.insert(listed.end(), only->base_also.begin(), only->base_also.end());
+    }
+    sides.push_back(side_run(run, *run.base, suffix, rounds, only == nullptr ? nullptr : &listed));
   }
   std::vector<TurnRun> runs;
   for (const SideRun& side : sides) runs.push_back(side.turns);

@@ -36,9 +36,11 @@ struct GateRun {
   std::function<bool()> interrupted = [] { return false; };
 };
 
-// Lists the points of a sweep that are to be measured, by their record_key() on each side.
+// Lists the points of a sweep that are to be measured, by their record_key() on each side, or by
+// their asked_key() where nobody knows yet what the base will choose.
 struct PointLists {
   std::vector<std::string> head, base;
+  std::vector<std::string> base_also;  // by which a base that knows no asked_key() finds them
 };
 
 struct MeasuredSides {

@@ -44,15 +44,15 @@ class DqSums {
   // is the item's turn. Once for each tile of rows that sees the item's keys. Items must be handed
   // out by ascending keys.
   void add(const SliceTensors& slice, i64 m_block, i64 item, const Tile& dq, Executor& executor);
+  // After all work items: dQ = softmax_scale * sum, in the storage type.
+  void finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
+                   Executor& executor) const;
+
   // Runs all work items, `add_parts`, between the passes over the tiles of `rows`, whose fast
   // memory `tiles_of` carves.
   void run_around(const WorkGrid& rows, Runner& runner,
                   const std::function<RowTiles(TileCarver)>& tiles_of,
                   const std::function<void()>& add_parts);
-
-  // After all work items: dQ = softmax_scale * sum, in the storage type.
-  void finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
-                   Executor& executor) const;
 
  private:
   GlobalRows sum(const SliceTensors& slice, Range rows) const;

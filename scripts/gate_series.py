@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Asks how often the gate is right: gates heads whose slowdown is known against one base, many times.
+
+  scripts/gate_series.py [OPTIONS] BASE NAME=HEAD [NAME=HEAD...] [-- ARGUMENTS OF gate...]
+
+For example, on a GPU, where kernels are compiled from texts:
+
+  scripts/gate_series.py --runs 20 --out series.jsonl . equal=. slower=again:5 -- sweeps/gate.json
+
+BASE and HEAD are source trees, whose kernels one program compiles, or HEAD is another attnlab, that
+gates itself against the attnlab BASE. again:N is BASE with a plant in v2's forward: of N in 8 tiles
+K is loaded once more. A run gates each head once, in an order drawn anew. Each gate is a line of
+--out, appended, so a series may be measured in parts: run, head, exit code, seconds, device, and of
+each point the verdict, both medians, the ratio and its interval. Then how often each head had which
+exit code is printed, over all of the file.
+
+Exit: 0 measured, 2 bad arguments, 3 a head or base is missing.
+"""
+import argparse
+import collections
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+PLANTED_FILE = "kernels/v2/forward.cuh"
+PLANTED_LINE = "load(gK, ahead, kTiles.k_tile(stage));"
+FOLDERS = ("kernels", "reference")  # that texts of kernels come from
+
+
+class Missing(Exception):
+    pass
+
+
+def planted_tree(base, tiles, folder):
+    """Copies the texts of the tree `base`, with K of `tiles` in 8 tiles loaded twice."""
+    for name in FOLDERS:
+        shutil.copytree(base / name, folder / name)
+    file = folder / PLANTED_FILE
+    text = file.read_text()
+    if text.count(PLANTED_LINE) != 1:
+        raise Missing(f"{file}: has not exactly one line '{PLANTED_LINE}'")
+    file.write_text(text.replace(
+        PLANTED_LINE, f"{PLANTED_LINE}\nif (ahead % 8 < {tiles}) {PLANTED_LINE}"))
+    return folder
+
+
+def gate_command(attnlab, base, head, arguments):
+    """Returns the command that gates a head: by one program, or by the head's own."""
+    if head.is_dir():
+        return [attnlab, "gate", f"--kernel-sources={head}", f"--against={base}", *arguments]
+    return [str(head), "gate", f"--against={base}", *arguments]
+
+
+def gate_once(command, records):
+    began = time.monotonic()
+    done = subprocess.run([*command, "--format=json", "--no-progress", f"--out={records}"],
+                          capture_output=True, text=True)
+    line = {"exit_code": done.returncode, "seconds": round(time.monotonic() - began, 1)}
+    try:
+        comparison = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return line | {"error": (done.stderr or done.stdout)[-500:]}
+    first = next(records.glob("head.jsonl")).read_text().splitlines()[0]
+    line["device"] = json.loads(first)["device"]
+    line["measured_again"] = comparison["measured_again"]
+    line["points"] = [{"key": point["key"], "trouble": point["trouble"]} | {
+        key: point["time"][key] for key in ("verdict", "base_s", "new_s", "ratio", "ratio_ci95",
+                                            "threshold")} if point["time"] else
+                      {"key": point["key"], "trouble": point["trouble"]}
+                      for point in comparison["points"]]
+    return line
+
+
+def print_table(file):
+    codes = collections.defaultdict(collections.Counter)
+    for line in file.read_text().splitlines():
+        gate = json.loads(line)
+        codes[gate["head"]][gate["exit_code"]] += 1
+    shown = sorted({code for counter in codes.values() for code in counter})
+    width = max(len(name) for name in codes)
+    print(f"{'head':{width}}  gates" + "".join(f"  exit {code}" for code in shown))
+    for name, counter in codes.items():
+        print(f"{name:{width}}  {counter.total():5}" +
+              "".join(f"  {counter[code]:6}" for code in shown))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", type=pathlib.Path)
+    parser.add_argument("heads", nargs="+", metavar="NAME=HEAD")
+    parser.add_argument("--attnlab", default="build/cpu/attnlab", help="gates source trees")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=float("inf"),
+                        help="begin no gate after so many seconds")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gate-series.jsonl"))
+    words = sys.argv[1:]
+    split = words.index("--") if "--" in words else len(words)
+    options, arguments = parser.parse_args(words[:split]), words[split + 1:]
+    base = options.base.resolve()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        heads = {}
+        for text in options.heads:
+            name, separator, head = text.partition("=")
+            if not separator or not head:
+                parser.error(f"'{text}' is no NAME=HEAD")
+            if head.startswith("again:"):
+                heads[name] = planted_tree(base, int(head[6:]), pathlib.Path(scratch, name))
+            else:
+                heads[name] = pathlib.Path(head).resolve()
+        for path in (base, *heads.values()):
+            if not path.exists():
+                raise Missing(f"{path}: is not there")
+        for run in range(1, options.runs + 1):
+            for name in random.sample(list(heads), len(heads)):
+                if time.monotonic() - began > options.seconds:
+                    break
+                records = pathlib.Path(scratch, "records")
+                line = {"run": run, "head": name,
+                        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+                line |= gate_once(gate_command(options.attnlab, base, heads[name], arguments),
+                                  records)
+                with options.out.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(f"run {run}, {name}: exit {line['exit_code']}, {line['seconds']} s",
+                      file=sys.stderr, flush=True)
+                shutil.rmtree(records, ignore_errors=True)
+    print_table(options.out)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Missing as missing:
+        print(f"gate_series.py: {missing}", file=sys.stderr)
+        sys.exit(3)
