@@ -201,6 +201,8 @@ class Checker:
         known = set(re.findall(r"--[a-z0-9-]+", text))
         if re.search(r"ARGUMENTS OF\s+(?:# *)?attnlab", text):
             known |= self.flags("run")
+        if re.search(r"ARGUMENTS OF gate", text):
+            known |= self.flags("gate")
         yield from self.flags_exist(words, known, script)
 
     def wrong_command(self, words):
@@ -409,6 +411,8 @@ FAULTS = (
     (f"```\n$ {DRY}\n{OTHER_MACHINE}\n```", ""),
     (f"```\n$ {DRY}\n{OTHER_MACHINE} And more.\n```", "where the page has"),
     ("[here](lost.md)", "lost.md leads nowhere"),
+    ("```\npython3 scripts/gate_series.py . equal=. -- --backend cpu\n```", ""),
+    ("```\npython3 scripts/gate_series.py . equal=. -- --backends cpu\n```", "has no --backends"),
     ("[here](#lost)\n\n# A page", "no heading #lost"),
 )
 
