@@ -29,7 +29,7 @@ import time
 
 PLANTED_FILE = "kernels/v2/forward.cuh"
 PLANTED_LINE = "load(gK, ahead, kTiles.k_tile(stage));"
-FOLDERS = ("kernels", "reference")  # that texts of kernels come from
+FOLDERS = ("kernels", "reference")  # they hold the texts of kernels
 
 
 class Missing(Exception):

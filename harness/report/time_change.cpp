@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kSignificant = 0.05;
 constexpr std::size_t kFewest = 5;  // samples of a side that say anything
-constexpr double kNeverSame = 0.1;  // a median so much slower, however noisy the machine is
+// Noise never makes a median the same that is slower by more than this share.
+constexpr double kNeverSame = 0.1;
 
 std::vector<double> samples_of(const RecordJson& record) {
   const RecordJson given = at(record, {"time", "samples_s"});

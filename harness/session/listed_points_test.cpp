@@ -18,7 +18,7 @@ class ListedPoints : public testing::Test {
  protected:
   ListedPoints() { context_.device = &device_; }
 
-  // A sweep of one point, for which a kernel that was left the choice took tiles of `block_m` rows.
+  // Returns a sweep of one point, whose kernel was left the choice and took `block_m` rows a tile.
   static std::vector<Case> chosen(std::int64_t block_m) {
     const Implementation* v2 = builtin_registry().find("v2", Backend::cpu);
     Competitor competitor = {.kernel = "v2", .implementation = v2, .config = default_config(*v2)};
@@ -39,7 +39,7 @@ class ListedPoints : public testing::Test {
   RunContext context_;
 };
 
-// A base may choose another tile than the head, which lists the points: by what was asked for.
+// The head lists points by what was asked for, because a base may choose another tile.
 TEST_F(ListedPoints, AreFoundByWhatWasChosenAndByWhatWasAskedFor) {
   const std::vector<Case> head = chosen(64), base = chosen(128);
   const std::string own = planned_keys(head, context_).at(0);

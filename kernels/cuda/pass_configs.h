@@ -1,4 +1,4 @@
-// What kernels on mma.sync share whose forward and backward have tiles of their own (v1, v2).
+// v1 and v2 share this: both use mma.sync, and their forward and backward have tiles of their own.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace attnlab::cuda {
 
-// Answers for an Implementation by its config of each pass: kForward and kBackward make it of
-// problem, config and device. Beside them its namespace has unfit() and fields_of().
+// Implements unsupported() and resolved() of an Implementation. kForward and kBackward return the
+// config of a pass for a problem, a config and a device; their namespace has unfit() and
+// fields_of() for what they return.
 template <const Implementation& kKernel, auto kForward, auto kBackward>
 struct PassConfigs {
   static std::string unsupported(const Problem& problem, const Config& config,
@@ -27,7 +28,8 @@ struct PassConfigs {
     return reason;
   }
 
-  // Of both passes in one, each has its own tile, which one config cannot name.
+  // Fills in the tile of the pass that runs. Where both run, the config stays open: each pass has a
+  // tile of its own, and one config cannot name two.
   static Config resolved(const Problem& problem, const Config& config, const Device& device) {
     const auto filled = [&](const auto& kernel) { return with_fields(config, fields_of(kernel)); };
     if (problem.pass == Pass::fwd) return filled(kForward(problem, config, device));
