@@ -10,32 +10,33 @@
 
 namespace attnlab::cuda {
 
-// Implements unsupported() and resolved() of an Implementation. kForward and kBackward return the
-// config of a pass for a problem, a config and a device; their namespace has unfit() and
-// fields_of() for what they return.
-template <const Implementation& kKernel, auto kForward, auto kBackward>
-struct PassConfigs {
-  static std::string unsupported(const Problem& problem, const Config& config,
-                                 const Device& device) {
-    std::string reason = invalid(config, kKernel);
-    if (reason.empty()) reason = unsupported_by_mma_sync(problem, device);
-    if (reason.empty() && problem.runs_forward()) {
-      reason = unfit(kForward(problem, config, device), device);
-    }
-    if (reason.empty() && problem.runs_backward()) {
-      reason = unfit(kBackward(problem, config, device), device);
-    }
-    return reason;
+// These implement unsupported() and resolved() of an Implementation. `forward` and `backward`
+// return the config of a pass for a problem, a config and a device; the namespace of what they
+// return has unfit() and fields_of() for it.
+template <class Forward, class Backward>
+std::string unsupported_by_passes(const Implementation& kernel, const Problem& problem,
+                                  const Config& config, const Device& device,
+                                  const Forward& forward, const Backward& backward) {
+  std::string reason = invalid(config, kernel);
+  if (reason.empty()) reason = unsupported_by_mma_sync(problem, device);
+  if (reason.empty() && problem.runs_forward()) {
+    reason = unfit(forward(problem, config, device), device);
   }
+  if (reason.empty() && problem.runs_backward()) {
+    reason = unfit(backward(problem, config, device), device);
+  }
+  return reason;
+}
 
-  // Fills in the tile of the pass that runs. Where both run, the config stays open: each pass has a
-  // tile of its own, and one config cannot name two.
-  static Config resolved(const Problem& problem, const Config& config, const Device& device) {
-    const auto filled = [&](const auto& kernel) { return with_fields(config, fields_of(kernel)); };
-    if (problem.pass == Pass::fwd) return filled(kForward(problem, config, device));
-    if (problem.pass == Pass::bwd) return filled(kBackward(problem, config, device));
-    return config;
-  }
-};
+// Fills in the tile of the pass that runs. Where both run, the config stays open: each pass has a
+// tile of its own, and one config cannot name two.
+template <class Forward, class Backward>
+Config resolved_of_pass(const Problem& problem, const Config& config, const Device& device,
+                        const Forward& forward, const Backward& backward) {
+  const auto filled = [&](const auto& tile) { return with_fields(config, fields_of(tile)); };
+  if (problem.pass == Pass::fwd) return filled(forward(problem, config, device));
+  if (problem.pass == Pass::bwd) return filled(backward(problem, config, device));
+  return config;
+}
 
 }  // namespace attnlab::cuda

@@ -92,7 +92,14 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   return parts;
 }
 
-using Passes = cuda::PassConfigs<kCuda, forward_config_of, backward_config_of>;
+std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
+  return cuda::unsupported_by_passes(kCuda, problem, config, device, forward_config_of,
+                                     backward_config_of);
+}
+
+Config resolved(const Problem& problem, const Config& config, const Device& device) {
+  return cuda::resolved_of_pass(problem, config, device, forward_config_of, backward_config_of);
+}
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config, const Device& device) {
   return parts_of(problem, config, device).total();
@@ -279,7 +286,7 @@ constexpr Implementation kCuda = {
     .summary = "FlashAttention-2 with mma.sync and cp.async: query tiles outside, warps split rows",
     .axes = kAxes,
     .num_axes = static_cast<int>(std::size(kAxes)),
-    .unsupported = Passes::unsupported,
+    .unsupported = unsupported,
     .workspace_bytes = workspace_bytes,
     .saved_bytes = saved_bytes,
     .units = units,
@@ -287,7 +294,7 @@ constexpr Implementation kCuda = {
     .launch = cuda::launch<Prepared>,
     .release = cuda::release<Prepared>,
     .traffic = traffic,
-    .resolved = Passes::resolved,
+    .resolved = resolved,
     .forward_config = forward_config,
     .configs_to_verify = configs_to_verify,
 };
