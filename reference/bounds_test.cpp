@@ -109,6 +109,26 @@ TEST(Bounds, WhatIsRoundingInTheReferenceHasNoSlope) {
   EXPECT_FALSE(hold_slope(unknown, precision).holds());
 }
 
+// A row whose terms are 0 beside what delta is off by: only that, of f16 also its subnormal
+// numbers, and what fp32 cannot hold are allowed.
+TEST(Bounds, ARowOfNothingIsGivenWhatItsDeltaIsOffBy) {
+  const auto holds = [](Dtype dtype, double error, double delta) {
+    Statistics row;
+    row.kernel.add(error);
+    row.delta.add(delta);
+    row.end_row(0x1p-50, 1.0, 0.0);
+    return hold_row(row, {.dtype = dtype, .length = 100.0}).holds();
+  };
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    EXPECT_FALSE(holds(dtype, 0x1p-40, 0.0));
+    EXPECT_TRUE(holds(dtype, 0x1p-101, 0.0));
+    EXPECT_TRUE(holds(dtype, 0x1p-23, 0x1p-24));
+    EXPECT_FALSE(holds(dtype, 0x1p-22, 0x1p-24));
+  }
+  EXPECT_TRUE(holds(Dtype::f16, 0x1p-15, 0.0));
+  EXPECT_FALSE(holds(Dtype::f16, 0x1p-13, 0.0));
+}
+
 TEST(Bounds, WhatRoundingTheReferenceDoesIsNoBias) {
   const Precision precision = {.dtype = Dtype::bf16, .length = 1e4};
   Statistics rows = equal_rows(10000, 0x1p-10, 0.0);

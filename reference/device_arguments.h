@@ -108,7 +108,7 @@ struct DeltaArguments {
   const double* dp = nullptr;       // (rows, keys)
   double* delta = nullptr;          // (rows), sum of dO * O
   float* sizes = nullptr;           // (rows), sum of |dO * O|
-  float* errors = nullptr;          // (rows), of delta; null: not wanted
+  float* errors = nullptr;          // (rows), of delta
 };
 
 struct DifferentiateArguments {
@@ -120,7 +120,7 @@ struct DifferentiateArguments {
   const float* delta_sizes = nullptr;
   const float* delta_errors = nullptr;
   float* sizes = nullptr;    // (rows, keys), |dO| |V|^T in place, to those of dS
-  float* errors = nullptr;   // (rows, keys), of dS because of delta; null: not wanted
+  float* errors = nullptr;   // (rows, keys), of dS because of delta
   float* squares = nullptr;  // (rows, keys), of them
 };
 

@@ -243,7 +243,7 @@ __device__ inline void sum_delta(const DeltaArguments& of) {
     if (of.o_errors != nullptr) error += static_cast<double>(of.o_errors[i]);
     squares += of.dout[i] * error * (of.dout[i] * error);
   }
-  for (i64 key = threadIdx.x; of.errors != nullptr && key < of.rows.keys; key += kThreads) {
+  for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) {
     if (!keeps(of.rows, row, key)) continue;
     const i64 i = row * of.rows.keys + key;
     const double error = of.unit_roundoff * of.p[i] * of.rows.keep_scale * of.dp[i];
@@ -255,7 +255,7 @@ __device__ inline void sum_delta(const DeltaArguments& of) {
   if (threadIdx.x != 0) return;
   of.delta[row] = sum;
   of.sizes[row] = static_cast<float>(size);
-  if (of.errors != nullptr) of.errors[row] = static_cast<float>(sqrt(squares));
+  of.errors[row] = static_cast<float>(sqrt(squares));
 }
 
 __device__ inline void differentiate(const DifferentiateArguments& of) {
@@ -265,7 +265,6 @@ __device__ inline void differentiate(const DifferentiateArguments& of) {
     of.ds[i] = p * (z * of.ds[i] - of.delta[row]);
     const float size = static_cast<float>(p) * score_factor(of.scores, row);
     of.sizes[i] = size * (static_cast<float>(z) * of.sizes[i] + of.delta_sizes[row]);
-    if (of.errors == nullptr) return;
     const float error = static_cast<float>(p) * of.delta_errors[row];
     of.errors[i] = error;
     of.squares[i] = error * error;

@@ -92,10 +92,7 @@ std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<G
 DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, Products products,
                                  const std::vector<Group>& groups, Runtime& runtime,
                                  Calculator& calculator, std::int64_t chunk_elements)
-    : problem_(problem),
-      runtime_(runtime),
-      calculator_(calculator),
-      has_delta_(rounds_delta(problem.dtype, products)) {
+    : problem_(problem), runtime_(runtime), calculator_(calculator) {
   if (products == Products::tf32 && problem.dtype != Dtype::f32) {
     throw std::invalid_argument(std::string("products in TF32 are of f32, and the problem is of ") +
                                 to_string(problem.dtype));
@@ -116,8 +113,8 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
   if (problem.pass != Pass::fwd) {
     expected_.seen = {runtime, num_keys_};
     expected_.seen.clear();
-    expected_.dq = {runtime, num_rows_, head_dim, has_delta_};
-    expected_.dk = {runtime, num_keys_, head_dim, has_delta_};
+    expected_.dq = {runtime, num_rows_, head_dim, true};
+    expected_.dk = {runtime, num_keys_, head_dim, true};
     expected_.dv = {runtime, num_keys_, head_dim, false};
   }
   DeviceWork work(problem_, inputs, products, runtime, calculator, chunk_elements);
@@ -166,8 +163,7 @@ std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensor
   std::vector<Verdict> verdicts;
   const auto judge_one = [&](const Output& output, const DeviceExpected& expected,
                              device::DeltaForm delta_form, double scale) {
-    const auto rows = compare(problem, output.side, expected,
-                              has_delta_ ? delta_form : DeltaForm::none, scale, output.data);
+    const auto rows = compare(problem, output.side, expected, delta_form, scale, output.data);
     verdicts.push_back(judge_comparison(problem, rows_.products, output,
                                         join(output.side, expected, rows), rows.size()));
     fail_of_nan(verdicts.back(), problem, find_nan(problem, output));

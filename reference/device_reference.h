@@ -64,7 +64,6 @@ class DeviceReference {
   Problem problem_;
   Runtime& runtime_;
   Calculator& calculator_;
-  bool has_delta_;
   std::vector<HeadPlace> places_;  // of all heads, those that share keys one after another
   std::int64_t num_rows_ = 0, num_keys_ = 0;
   DeviceOutputs expected_;

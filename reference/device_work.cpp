@@ -67,9 +67,8 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
       inputs_(inputs),
       tf32_(products == Products::tf32),
       has_backward_(problem.pass != Pass::fwd),
-      has_delta_(has_backward_ && rounds_delta(problem.dtype, products)),
       has_pz_(problem.dropout > 0.0),
-      has_subnormal_(has_delta_ && problem.dtype == Dtype::f16),
+      has_subnormal_(has_backward_ && problem.dtype == Dtype::f16),
       calculator_(calculator),
       unit_roundoff_(unit_roundoff(problem.dtype, products)),
       half_step_(problem.dtype == Dtype::f16 ? kHalfStepF16 : 0.0) {
@@ -100,7 +99,6 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
   sizes_ds_ = {runtime, scores};
   delta_ = {runtime, chunk_rows_};
   delta_sizes_ = {runtime, chunk_rows_};
-  if (!has_delta_) return;
   delta_errors_ = {runtime, chunk_rows_};
   errors_ = {runtime, scores};
   squares_ = {runtime, scores};
@@ -294,7 +292,6 @@ void DeviceWork::differentiate(const Chunk& chunk) {
   calculator_.multiply(output, ds_.get(), k_.exact.get(), to.dq.value.get() + at);
   calculator_.multiply(output, twin_ds_.get(), k_.twin.get(), to.dq.twin.get() + at);
   calculator_.multiply(output, sizes_ds_.get(), k_.sizes.get(), to.dq.sizes.get() + at);
-  if (!has_delta_) return;
   calculator_.multiply(output, errors_.get(), k_.twin.get(), to.dq.delta.get() + at);
 }
 
@@ -313,9 +310,7 @@ void DeviceWork::add_to_keys(const Chunk& chunk) {
   calculator_.multiply(output, ds_.get(), q_.exact.get(), to.dk.value.get() + at);
   calculator_.multiply(output, twin_ds_.get(), q_.twin.get(), to.dk.twin.get() + at);
   calculator_.multiply(output, sizes_ds_.get(), q_.sizes.get(), to.dk.sizes.get() + at);
-  if (has_delta_) {
-    calculator_.multiply(output, squares_.get(), q_.squares.get(), to.dk.delta.get() + at);
-  }
+  calculator_.multiply(output, squares_.get(), q_.squares.get(), to.dk.delta.get() + at);
   calculator_.multiply(output, pz(), dout_.exact.get(), to.dv.value.get() + at);
   calculator_.multiply(output, twin_pz(), dout_.twin.get(), to.dv.twin.get() + at);
   calculator_.multiply(output, sizes_p_.get(), dout_.sizes.get(), to.dv.sizes.get() + at);

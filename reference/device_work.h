@@ -87,7 +87,7 @@ class DeviceWork {
   const Problem& problem_;
   const Tensors& inputs_;
   bool tf32_;
-  bool has_backward_, has_delta_, has_pz_, has_subnormal_;
+  bool has_backward_, has_pz_, has_subnormal_;
   Calculator& calculator_;
   double unit_roundoff_, half_step_;
   std::int64_t chunk_rows_ = 1;

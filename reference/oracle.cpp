@@ -74,15 +74,13 @@ class Plan {
     if (problem_.pass == Pass::fwd) return;
     resize(reference.dq, rows, problem_.head_dim);
     // Stays 0 in rows of an entry without keys.
-    if (has_delta_errors()) reference.dq.delta_error.setZero(rows, problem_.head_dim);
+    reference.dq.delta_error.setZero(rows, problem_.head_dim);
   }
 
   void add_reference(const ColumnSample& sample) {
     ColumnReference& reference = references_.columns.emplace_back();
     reference.sample = sample;
   }
-
-  bool has_delta_errors() const { return rounds_delta(problem_.dtype, references_.products); }
 
   // Whether all rows and all columns are wanted: then one look at the rows serves both.
   bool comes_with_columns(const RowReference& reference) const {
@@ -173,7 +171,7 @@ class Plan {
       exact += task.parts.exact;
       twin += task.parts.twin;
       sizes += task.parts.sizes;
-      if (has_delta_errors()) squares += task.parts.delta_squares;
+      squares += task.parts.delta_squares;
       for (std::size_t j = 0; j < reference.seen.size(); ++j) {
         reference.seen[j] = reference.seen[j] || task.parts.seen[j];
       }
@@ -181,10 +179,8 @@ class Plan {
     const double scale = problem_.scale();
     reference.dk = {.value = scale * exact.dk,
                     .twin = twin_round(problem_, scale, twin.dk),
-                    .sizes = static_cast<float>(scale) * sizes.dk.rowwise().maxCoeff()};
-    if (has_delta_errors()) {
-      reference.dk.delta_error = static_cast<float>(scale) * squares.cwiseSqrt();
-    }
+                    .sizes = static_cast<float>(scale) * sizes.dk.rowwise().maxCoeff(),
+                    .delta_error = static_cast<float>(scale) * squares.cwiseSqrt()};
     reference.dv = {.value = exact.dv,
                     .twin = twin_round(problem_, 1.0, twin.dv),
                     .sizes = sizes.dv.rowwise().maxCoeff()};

@@ -35,8 +35,8 @@ struct Expected {
   Matrix<double> value;   // (rows, head_dim)
   Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
   Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
-  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty where
-  // it does not enter (o, dv) or is nothing beside the rounding of sums (f32).
+  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty of o
+  // and dv, where it does not enter.
   Matrix<float> delta_error;
 };
 

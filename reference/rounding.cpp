@@ -99,10 +99,6 @@ ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attent
   return {.pz = drop(problem, fates, p), .ds = p.array() * (dp.array().colwise() + delta.array())};
 }
 
-bool rounds_delta(Dtype dtype, Products products) {
-  return dtype != Dtype::f32 || products == Products::tf32;
-}
-
 Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys) {
   const Dtype dtype = slice.problem().dtype;

@@ -30,13 +30,11 @@ ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attent
                                      const Eigen::VectorXf& factors, const Matrix<float>& dout,
                                      Indices keys);
 
-// Whether delta = rowsum(dO * O) is formed of other values than dP = dO V^T, whose weighted mean it
-// is: where O and the P that it sums are rounded to 16 bits, or P, and dO of dP alone, to TF32.
-bool rounds_delta(Dtype dtype, Products products);
-
-// What that rounding does to dS: the errors are independent and below e |dO * O|, e the unit
-// roundoff, and below e |P Z dP| of every key; so that of delta (or of all dP of a row) is of the
-// size e sqrt(||dO * O||^2 + ||P Z dP||^2), and that of dS is P times it: (chunk_rows, keys).
+// What rounding does to dS through delta = rowsum(dO * O), which is formed of other values than
+// dP = dO V^T, whose weighted mean it is: of an O that is rounded, or (TF32) of a dO that is not,
+// and of P that are rounded. The errors are independent and below e |dO * O|, e the unit roundoff,
+// and below e |P Z dP| of every key; so that of delta (or of all dP of a row) is of the size
+// e sqrt(||dO * O||^2 + ||P Z dP||^2), and that of dS is P times it: (chunk_rows, keys).
 Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys);
 

@@ -49,14 +49,15 @@
 // which scales P by its row's maximum, is another than in the twin; in other types 2^-100, for P
 // and O below the normal numbers of fp32.
 //
-// D, 16-bit types, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements
-// are off by up to e |O| (subnormal ones, and what subnormal P give in f16, by half a step), and
-// from P that were rounded before they were summed, each by up to e P, which meets dP. All of it is
-// independent, so delta is off by about E = e sqrt(||dO * O||^2 + sum_j (P Z dP)^2). That shifts
-// all of a row's dS by P times as much, so D = scale E |sum_j P K| in dq and, over independent
-// rows, scale sqrt(sum_i (P E Q)^2) in dk. The twin sums P * dP instead and has no error of O; with
-// one key and dropout its dS is exactly 0. Its P are normalized before they are rounded and a
-// kernel's are not: where O cancels, its P may be numbers of the type and its sum exactly 0.
+// D, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements are off by up to
+// e |O| (subnormal ones, and what subnormal P give in f16, by half a step), and from P that were
+// rounded before they were summed, each by up to e P, which meets dP. All of it is independent, so
+// delta is off by about E = e sqrt(||dO * O||^2 + sum_j (P Z dP)^2). That shifts all of a row's dS
+// by P times as much, so D = scale E |sum_j P K| in dq and, over independent rows, scale
+// sqrt(sum_i (P E Q)^2) in dk. The twin sums P * dP instead and has no error of O; with one key and
+// dropout its dS is exactly 0. Its P are normalized before they are rounded and a kernel's are not:
+// where O cancels, its P may be numbers of the type and its sum exactly 0. In f32 all of it is
+// small beside A', but where O cancels and the keys that dP meets have K = 0.
 //
 // Measured with the tiled kernel of the tests, forward and backward, N(0, 1) with queries times 0,
 // 1, 8, 30, dropout 0, 0.2, 0.5, head_dim 1 to 64, from one row and one key to 130 x 97 and 5 x

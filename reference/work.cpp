@@ -46,16 +46,13 @@ class Worker {
     const auto exact = differentiate(slice, attention, dout.cast<double>(), keys);
     const auto rounded = twin_differentiate(slice, products_, twin, attention.fates, dout, keys);
     const auto sizes = gradient_sizes(slice, attention, factors, dout, keys);
-    Matrix<float> errors;
-    if (rounds_delta(problem_.dtype, products_)) {
-      errors = delta_errors(slice, products_, attention, dout, keys);
-    }
+    const auto errors = delta_errors(slice, products_, attention, dout, keys);
     if (chunk.reference != nullptr) set_dq(chunk, exact.ds, rounded.ds, sizes.ds, errors);
     if (rows_only) return;
     task_.parts.exact.add(exact, q.cast<double>(), dout.cast<double>());
     task_.parts.twin.add(rounded, twin_factors(products_, q), twin_factors(products_, dout));
     task_.parts.sizes.add(sizes, q.cwiseAbs(), dout.cwiseAbs());
-    if (errors.size() > 0) add_delta_squares(errors, q);
+    add_delta_squares(errors, q);
     add_seen(take_columns(attention.fates, keys));
   }
 
@@ -68,7 +65,6 @@ class Worker {
     set_rows(dq, chunk, scale * slice.multiply_k(exact, Factors::as_they_are),
              twin_round(problem_, scale, slice.multiply_k(rounded, twin_factors(products_))),
              static_cast<float>(scale) * slice.multiply_k(sizes, Factors::absolute));
-    if (errors.size() == 0) return;
     // One error of delta shifts a whole row of dS: it meets the sum P K as it is.
     const auto count = static_cast<Eigen::Index>(chunk.rows.size());
     dq.delta_error.middleRows(chunk.first, count) =
