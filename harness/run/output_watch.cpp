@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/run/ending.h"
 
 namespace attnlab {
@@ -26,10 +26,11 @@ std::uint8_t choose_decoy(const Outputs& outputs) {
   });
 }
 
-// From 0 to launches - 1, spread evenly from sample to sample (by the golden ratio).
-int repeats_before_a_look(int sample, int launches) {
-  const double place = 0.6180339887498949 * (sample + 1);
-  return static_cast<int>((place - std::floor(place)) * launches);
+// From 0 to launches - 1, drawn anew for each sample: places in a fixed order would fall into step
+// with a fault that comes back every few launches.
+int repeats_before_a_look(std::uint64_t seed, int sample, int launches) {
+  const std::uint64_t drawn = derive_seed(seed, fmt::format("look {}", sample)) >> 32;
+  return static_cast<int>(drawn % static_cast<std::uint64_t>(launches));
 }
 
 void reject(const std::string& unwritten, const char* launch) {
@@ -42,7 +43,9 @@ void reject(const std::string& unwritten, const char* launch) {
 }  // namespace
 
 OutputWatch::OutputWatch(CompetitorRun& run, std::function<void(int)> launch_spare)
-    : run_(run), launch_spare_(std::move(launch_spare)) {
+    : run_(run),
+      launch_spare_(std::move(launch_spare)),
+      seed_(derive_seed(run.record.point.seed, run.name())) {
   run_.checks = {.sets = run.spare ? 2 : 1, .reason = run.why_no_spare};
 }
 
@@ -53,7 +56,7 @@ void OutputWatch::prepare(int launches) {
   if (launches > 1) {
     launch_onto_spare();
     check_spare();
-    launch_spare_(repeats_before_a_look(run_.checks.samples, launches));
+    launch_spare_(repeats_before_a_look(seed_, run_.checks.samples, launches));
   }
   poison();
   launch_onto_spare();

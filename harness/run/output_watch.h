@@ -40,6 +40,7 @@ class OutputWatch {
 
   CompetitorRun& run_;
   std::function<void(int launches)> launch_spare_;
+  std::uint64_t seed_;      // of the places at which a launch is looked at
   std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
 };
 
