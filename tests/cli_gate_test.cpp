@@ -1,7 +1,10 @@
 // attnlab gate and attnlab calibrate, as a user calls them. Times of a busy machine say little, so
 // only what is far from them is judged: nothing equal is slower, and four times as long is.
+#include <fmt/chrono.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -193,6 +196,17 @@ TEST_F(CliGate, OneAtATime) {
                              "--rounds 5 --threshold 90");
   EXPECT_PRED2(contains, read(folder_ / "inner"), "another attnlab");
   EXPECT_PRED2(contains, read(folder_ / "inner"), "\n3\n");
+}
+
+// Gates of several GPUs may begin in one second.
+TEST_F(CliGate, AFolderThatNobodyNamedIsNobodyElses) {
+  const std::time_t now = std::time(nullptr);
+  for (std::time_t second = now; second < now + 60; ++second) {
+    std::filesystem::create_directories(
+        folder_ / fmt::format("results/gate-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(second)));
+  }
+  const Result result = gate(itself() + "--rounds 5 --threshold 90");
+  EXPECT_PRED2(contains, result.out, "Z-2\n") << result.err;
 }
 
 TEST_F(CliGate, ARunOfListedPointsRunsThose) {

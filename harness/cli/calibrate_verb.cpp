@@ -121,7 +121,7 @@ int run(const CalibrateFlags& flags) {
   }
   plan.run.base = own_side("base", *flags.compiler, flags.compiler->source_folder);
   const DeviceLock lock(plan.device);
-  make_records_folder(plan.run.folder);
+  make_records_folder(plan);
   double seconds = 0.0;
   for (const Case& work : plan.run.cases)
     seconds += expected_seconds(plan.run, work, plan.device, plan.protocol);

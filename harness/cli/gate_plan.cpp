@@ -2,11 +2,13 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "harness/base/errors.h"
 #include "harness/base/interrupt.h"
@@ -104,13 +106,28 @@ GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& com
   plan.run.points =
       planned_keys(plan.run.cases, {.device = &plan.device, .protocol = plan.protocol});
   if (!flags.protocol.empty()) plan.run.sweep.push_back("--protocol=" + flags.protocol);
-  if (flags.out.empty()) {
+  plan.named_folder = !flags.out.empty();
+  if (!plan.named_folder) {
     plan.run.folder = fmt::format("{}-{:%Y%m%dT%H%M%SZ}", folder, fmt::gmtime(std::time(nullptr)));
   }
   plan.options.any_rounds = true;
   plan.noise = load_noise(plan.device);
   plan.usable_noise = sessions_for(plan.noise, plan.run.rounds);
   return plan;
+}
+
+void make_records_folder(GatePlan& plan) {
+  std::filesystem::path& folder = plan.run.folder;
+  std::error_code error;
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), error);
+  bool is_made = std::filesystem::create_directory(folder, error);
+  const std::string own = folder.string();
+  for (int number = 2; !is_made && !error && !plan.named_folder; ++number) {
+    folder = fmt::format("{}-{}", own, number);
+    is_made = std::filesystem::create_directory(folder, error);
+  }
+  if (!error && access(folder.c_str(), W_OK) == 0) return;
+  throw UsageError(fmt::format("--out: {}: no records can be written there", folder.string()));
 }
 
 void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& percent) {

@@ -26,7 +26,8 @@ void add_gate_point_flags(CLI::App& command, GatePointFlags& flags, const std::s
 struct GatePlan {
   Device device;
   Protocol protocol;
-  GateRun run;  // of this program alone: head, without a base
+  GateRun run;                // of this program alone: head, without a base
+  bool named_folder = false;  // the run's is the one that --out names
   CompareOptions options;
   std::vector<NoiseSession> noise;         // that was measured
   std::vector<NoiseSession> usable_noise;  // of it, with so many rounds
@@ -38,6 +39,9 @@ struct GatePlan {
 GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& compiler,
                         const std::string& folder, bool shows_progress);
 
+// Makes the folder of the records, which gets a number where nobody named it and it is there: gates
+// of several GPUs may begin in one second. Throws UsageError where nothing can be written there.
+void make_records_folder(GatePlan& plan);
 // Sets the thresholds: `percent`, or by the noise. `plan` outlives its options.
 void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& percent);
 // Says what can be resolved, in sentences.

@@ -43,8 +43,8 @@ constexpr const char* kFooter =
 processes of their own; who begins is drawn and then the other way round. The base is an attnlab, or
 a source tree whose kernels this program compiles (GPU). --baseline: the head alone, beside stored
 records of the same device, driver, power limit and compiler of kernels. What looks slower, cannot
-be told or was not measured is measured again by three more pairs of processes, and their samples
-together count.
+be told or was not measured is measured again by three more pairs of processes; their samples
+together count, and where the pairs disagree nobody can tell.
 
 A change of time counts from three times this machine's noise on, which attnlab calibrate measures,
 and at least 1 %; from 5 % on where that was not measured. Beside times: what attnlab compare judges.
@@ -227,7 +227,7 @@ int run_measured(const GateFlags& flags) {
   }
   set_thresholds(plan, kind, flags.threshold_percent);
   const DeviceLock lock(plan.device);
-  make_records_folder(plan.run.folder);
+  make_records_folder(plan);
   write_file(flags.junit, junit_of_no_end(), "--junit");  // what stays where the gate breaks off
   write_file(flags.summary, "## attnlab gate: did not end\n", "--summary");
   write_file(flags.benchmark, "[]\n", "--benchmark-json");
@@ -273,7 +273,7 @@ int run_self_test(const GateFlags& flags) {
   set_thresholds(plan, NoiseOf::turns, flags.threshold_percent);
   plan.run.base = own_side("base", *compiling.compiler, compiling.compiler->source_folder);
   const DeviceLock lock(plan.device);
-  make_records_folder(plan.run.folder);
+  make_records_folder(plan);
   print_to(stdout, "{}{}",
            wrap(fmt::format("Device: {}. {} rounds.", describe(plan.device), plan.run.rounds)),
            wrap(describe_thresholds(plan, NoiseOf::turns)));

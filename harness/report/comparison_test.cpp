@@ -69,6 +69,26 @@ TEST(Compare, FarSlowerIsNeverTheSameHoweverNoisyTheMachineIs) {
   EXPECT_EQ(verdict_of(base, slower, {.threshold = 0.4}), TimeVerdict::same);
 }
 
+// What slows one process of several is in all of its samples, so the pool's interval misses it.
+TEST(Compare, ProcessesThatDisagreeCannotTell) {
+  const auto verdict = [](double now, const RecordJson& bases, const RecordJson& medians) {
+    RecordJson base = timed(64, 1e-3), slower = timed(64, now);
+    base["time"]["medians_s"] = bases;
+    slower["time"]["medians_s"] = medians;
+    return verdict_of(base, slower, {.threshold = 0.05});
+  };
+  const RecordJson steady = {1e-3, 1e-3, 1e-3};
+  EXPECT_EQ(verdict(1.1e-3, steady, {1.1e-3, 1.2e-3, 1.01e-3}), TimeVerdict::slower);
+  EXPECT_EQ(verdict(1.1e-3, steady, {1.1e-3, 1.2e-3, 0.99e-3}), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict(1.0e-3, steady, {1e-3, 0.9e-3, 1.04e-3}), TimeVerdict::same);
+  EXPECT_EQ(verdict(1.0e-3, steady, {1e-3, 1e-3, 1.06e-3}), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict(0.9e-3, steady, {0.9e-3, 0.9e-3, 1.06e-3}), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict(1.0e-3, {2e-3, 1e-3, 1e-3}, {2e-3, 1e-3, 1e-3}), TimeVerdict::same)
+      << "what slows both sides of a pair slows neither";
+  EXPECT_EQ(verdict(1.0e-3, nullptr, {1e-3, 1e-3, 1.06e-3}), TimeVerdict::ambiguous)
+      << "against a stored base";
+}
+
 TEST(Compare, AStoredBaseIsOfTheSamePowerLimitAndCompiler) {
   RecordJson base = timed(64, 1e-3), now = base;
   const CompareOptions stored = {.base_is_stored = true};

@@ -43,6 +43,34 @@ std::optional<double> cycles_of(const RecordJson& record) {
   return is_known ? std::optional(cycles.get<double>()) : std::nullopt;
 }
 
+// The ratios of the processes of a point that was measured again, pair by pair; of a base that was
+// not, its one median serves all.
+std::optional<Interval> ratios_of_processes(const RecordJson& base, const RecordJson& now) {
+  const RecordJson after = at(now, {"time", "medians_s"}), before = at(base, {"time", "medians_s"});
+  if (!after.is_array()) return std::nullopt;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const double base_s = before.is_array() ? before.at(i).get<double>() : median(samples_of(base));
+    ratios.push_back(after.at(i).get<double>() / base_s);
+  }
+  const auto [low, high] = std::ranges::minmax(ratios);
+  return Interval{.low = low, .high = high};
+}
+
+// Samples of one process have what slows it in common, so no verdict stands that one of several
+// pairs of processes contradicts.
+void ask_processes(TimeChange& change) {
+  if (!change.of_processes) return;
+  const bool agree = change.verdict == TimeVerdict::slower
+                         ? change.of_processes->low > 1.0
+                         : change.of_processes->high < 1.0 + change.threshold;
+  if (agree || change.verdict == TimeVerdict::ambiguous) return;
+  change.verdict = TimeVerdict::ambiguous;
+  change.reason = fmt::format("its pairs of processes disagree: {:+.1f} to {:+.1f} %",
+                              100.0 * (change.of_processes->low - 1.0),
+                              100.0 * (change.of_processes->high - 1.0));
+}
+
 void judge(TimeChange& change, double family) {
   if (change.doubtful) return;
   const double threshold = change.threshold;
@@ -70,6 +98,7 @@ void judge(TimeChange& change, double family) {
         significant ? "the interval reaches beyond the threshold" : "the samples of both overlap";
   }
   if (change.verdict != TimeVerdict::ambiguous) change.reason.clear();
+  ask_processes(change);
 }
 
 }  // namespace
@@ -92,6 +121,7 @@ TimeChange time_change(const RecordJson& base, const RecordJson& now) {
   TimeChange change = {.base_s = median(before),
                        .now_s = median(after),
                        .ratio95 = median_ratio_interval95(before, after),
+                       .of_processes = ratios_of_processes(base, now),
                        .p = test.p,
                        .least_p = test.least_p,
                        .samples = std::min(before.size(), after.size())};

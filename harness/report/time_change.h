@@ -25,6 +25,7 @@ struct TimeChange {
   double threshold = 0.0;            // share of base_s below which a change is none
   bool is_noise = false;             // the threshold: by what was measured of this machine
   Interval ratio95;
+  std::optional<Interval> of_processes;  // least and largest ratio; empty: of one process each
   double p = 1.0;           // Mann and Whitney's; Holm's adjustment of it once they are judged
   double least_p = 1.0;     // that the samples could give
   std::size_t samples = 0;  // of the side with fewer

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <system_error>
-
 #include "harness/base/errors.h"
 
 namespace attnlab {
@@ -46,13 +44,6 @@ GateSide base_side(const std::string& path, const CompilerSettings& compiler,
   GateSide side = own_side("base", compiler, "");
   side.program = std::filesystem::absolute(path).string();
   return side;
-}
-
-void make_records_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && access(folder.c_str(), W_OK) == 0) return;
-  throw UsageError(fmt::format("--out: {}: no records can be written there", folder.string()));
 }
 
 }  // namespace attnlab

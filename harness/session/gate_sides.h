@@ -18,7 +18,4 @@ GateSide own_side(const std::string& name, const CompilerSettings& compiler,
 // where it is neither, and for a tree on a CPU, whose kernels are part of the program.
 GateSide base_side(const std::string& path, const CompilerSettings& compiler, const Device& device);
 
-// Makes the folder of the records. Throws UsageError where nothing can be written there.
-void make_records_folder(const std::filesystem::path& folder);
-
 }  // namespace attnlab

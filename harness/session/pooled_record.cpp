@@ -25,10 +25,11 @@ RecordJson pooled(const RecordJson& first, const std::vector<RecordJson>& again)
   }
   RecordJson pool = has_time(first) ? first : again.front();
   const bool any_settled = std::ranges::any_of(again, is_settled);
-  std::vector<double> samples, cycles;
+  std::vector<double> samples, medians, cycles;
   for (const RecordJson& record : again) {
-    if (any_settled && !is_settled(record)) continue;
     const auto own = record.at("time").at("samples_s").get<std::vector<double>>();
+    medians.push_back(median(own));
+    if (any_settled && !is_settled(record)) continue;
     samples.insert(samples.end(), own.begin(), own.end());
     const RecordJson of_clock = at(record, {"time", "telemetry", "cycles"});
     if (of_clock.is_number()) cycles.push_back(of_clock.get<double>());
@@ -39,6 +40,7 @@ RecordJson pooled(const RecordJson& first, const std::vector<RecordJson>& again)
   time["ci95_s"] = {interval.low, interval.high};
   time["n"] = samples.size();
   time["samples_s"] = std::move(samples);
+  time["medians_s"] = std::move(medians);
   if (at(pool, {"time", "telemetry"}).is_object()) {
     time["telemetry"]["settled"] = any_settled;
     time["telemetry"]["cycles"] = cycles.empty() ? RecordJson() : RecordJson(median(cycles));

@@ -28,6 +28,7 @@ TEST(PooledRecord, HasTheSamplesOfAllProcessesInPlaceOfItsOwn) {
       pooled(first, {record({1.0, 2.0}), record({3.0, 4.0}, true, 300.0), record({5.0})});
   EXPECT_EQ(samples_of(pool), std::vector<double>({1.0, 2.0, 3.0, 4.0, 5.0}));
   EXPECT_EQ(pool["time"]["median_s"], 3.0);
+  EXPECT_EQ(pool["time"]["medians_s"], RecordJson({1.5, 3.5, 5.0}));
   EXPECT_EQ(pool["time"]["n"], 5);
   EXPECT_LE(pool["time"]["ci95_s"][0], 3.0);
   EXPECT_GE(pool["time"]["ci95_s"][1], 3.0);
