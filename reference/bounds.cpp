@@ -18,8 +18,9 @@ constexpr double kSlopeFloor = 0x1p-19;
 constexpr double kRoundings = 2.0;
 // The same in one row, whose scores may be rounded to the storage type, too.
 constexpr double kRoundingsOfRow = 3.0;
-// What a row of f16 may be off by whatever its size, where inputs are of the size of 1: P and dS
-// that are subnormal.
+// What a row may be off by whatever its size, where inputs are of the size of 1: what squares lose
+// that fp32 cannot hold, for D is formed of such, and in f16 P and dS that are subnormal.
+constexpr double kRowRest = 0x1p-64;
 constexpr double kRowRestF16 = 0x1p-14;
 // Of A', below which a reference is what its own rounding left of 0: no slope is.
 constexpr double kNoise = 0x1p-40;
@@ -30,7 +31,7 @@ constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
 
 // What a row may be off by whatever its size.
-double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : 0.0; }
+double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : kRowRest; }
 
 double cut_off(const Precision& precision) {
   const bool rounds = precision.dtype == Dtype::f32 && precision.products == Products::storage;
@@ -55,8 +56,8 @@ Held hold_row(const Statistics& row, const Precision& precision) {
   if (!(row.largest_size > 0.0)) return {};
   const double root = std::sqrt(std::max(1.0, row.elements));
   const double value = std::sqrt(row.sum_of_squares) / root;
-  const double of_elements = kRoundings * rounding_error(precision.dtype, value) +
-                             kRowFloor * row.largest_size + kUnderflow;
+  const double of_elements =
+      kRoundings * rounding_error(precision.dtype, value) + kRowFloor * row.largest_size;
   const double luck =
       kRoundingsOfRow * rounding_error(precision.dtype, precision.products, row.largest_size);
   return {.figure = row.kernel.norm(),

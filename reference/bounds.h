@@ -3,13 +3,13 @@
 // element and by norms over everything, let a bias or a wrong row through.
 //
 //   row    ||x - r|| <= 4 ||t - r|| + 2e ||r|| + 2^-18 A' sqrt(d) + 3 ||D|| + 3e A'
-//          (f16: + 2^-14)
+//          + 2^-64 (f16: 2^-14)
 //          of each row, all terms of its own: its d elements, its A'; 2e ||r|| with the e of
 //          storage.
 //   slope  |sum (x - r) r| / sum r^2, which is |slope - 1| of x on r, of a tensor and of each
 //   slice:
 //          <= (2 |sum (t - r) r| + |sum (r' - r) r| + sqrt((4 R(t - r))^2 + C^2) + 3 R(D)
-//              + 2^-19 R(A') + 2e R(A') / (rows sqrt(d)) + 2e R(r) / rows (f16: + R(2^-14))
+//              + 2^-19 R(A') + 2e R(A') / (rows sqrt(d)) + 2e R(r) / rows + R(2^-64; f16: 2^-14)
 //              + (2^-20 + b) sum r^2) / sum r^2
 //          with R(y) the root of the sum over rows of (||y|| ||r||)^2, and as rows those that
 //          round by themselves: no more than an element sums products, for rows that share one key
@@ -19,10 +19,11 @@
 // within a row it is bounded by norms; rows round independently, so they add up as roots of squares
 // do, and the bound falls as 1 / sqrt(rows) where a bias does not. 2e A' is for the twin's luck: of
 // few elements its errors may be 0 exactly. D is what is left of delta where O cancels: then A' may
-// be 0 beside it. R(2^-14) is what each row of f16 may be off by whatever its size: the O of a head
-// of which dropout kept but subnormal P. r' is r rounded to the storage type, what a kernel gives
-// that is exact inside: rows that see one key have O = Z V, and where Z is a little above 5/4 all
-// products that are nearly ties of bf16 go the same way.
+// be 0 beside it. R(2^-64; f16: 2^-14) is what each row may be off by whatever its size: squares
+// that fp32 cannot hold, of which D is formed, and the O of a head of which dropout kept but P that
+// are subnormal in f16. r' is r rounded to the storage type, what a kernel gives that is exact
+// inside: rows that see one key have O = Z V, and where Z is a little above 5/4 all products that
+// are nearly ties of bf16 go the same way.
 //
 // C, of o: a kernel rounds exp(s - m), m the running maximum, and the twin rounds P, so they do not
 // round the same numbers. Where scores take few values, rows round the same few, and their errors
