@@ -5,14 +5,16 @@
 
 For example, on a GPU, where kernels are compiled from texts:
 
-  scripts/gate_series.py --runs 20 --out series.jsonl . equal=. slower=again:5 -- sweeps/gate.json
+  scripts/gate_series.py --runs 20 --out series.txt again:1 equal=again:1 slower=again:4 \
+    -- sweeps/gate.json
 
 BASE and HEAD are source trees, whose kernels one program compiles, or HEAD is another attnlab, that
-gates itself against the attnlab BASE. again:N is BASE with a plant in v2's forward: of N in 8 tiles
-K is loaded once more. A run gates each head once, in an order drawn anew. Each gate is a line of
---out, appended, so a series may be measured in parts: run, head, exit code, seconds, device, and of
-each point the verdict, both medians, the ratio and its interval. Then how often each head had which
-exit code is printed, over all of the file.
+gates itself against the attnlab BASE. again:N is this tree with a plant in v2's forward: of N in 8
+tiles K is loaded once more. (Both sides have one, since the condition alone makes other machine
+code: N from 1 to 7 differ in one constant.) A run gates each head once, in an order drawn anew.
+Each gate is a line of --out, appended, so a series may be measured in parts: run, head, exit code,
+seconds, device, and of each point the verdict, both medians, the ratio and its interval. Then how
+often each head had which exit code is printed, over all of the file.
 
 Exit: 0 measured, 2 bad arguments, 3 a head or base is missing.
 """
@@ -27,6 +29,7 @@ import sys
 import tempfile
 import time
 
+THIS_TREE = pathlib.Path(__file__).resolve().parent.parent
 PLANTED_FILE = "kernels/v2/forward.cuh"
 PLANTED_LINE = "load(gK, ahead, kTiles.k_tile(stage));"
 FOLDERS = ("kernels", "reference")  # they hold the texts of kernels
@@ -36,10 +39,10 @@ class Missing(Exception):
     pass
 
 
-def planted_tree(base, tiles, folder):
-    """Copies the texts of the tree `base`, with K of `tiles` in 8 tiles loaded twice."""
+def planted_tree(tiles, folder):
+    """Copies the texts of this tree, with K of `tiles` in 8 tiles loaded twice."""
     for name in FOLDERS:
-        shutil.copytree(base / name, folder / name)
+        shutil.copytree(THIS_TREE / name, folder / name)
     file = folder / PLANTED_FILE
     text = file.read_text()
     if text.count(PLANTED_LINE) != 1:
@@ -92,7 +95,7 @@ def print_table(file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("base", type=pathlib.Path)
+    parser.add_argument("base", metavar="BASE")
     parser.add_argument("heads", nargs="+", metavar="NAME=HEAD")
     parser.add_argument("--attnlab", default="build/cpu/attnlab", help="gates source trees")
     parser.add_argument("--runs", type=int, default=20)
@@ -102,18 +105,19 @@ def main():
     words = sys.argv[1:]
     split = words.index("--") if "--" in words else len(words)
     options, arguments = parser.parse_args(words[:split]), words[split + 1:]
-    base = options.base.resolve()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
+        def side(name, text):
+            if text.startswith("again:"):
+                return planted_tree(int(text[6:]), pathlib.Path(scratch, name))
+            return pathlib.Path(text).resolve()
+        base = side("base", options.base)
         heads = {}
         for text in options.heads:
             name, separator, head = text.partition("=")
             if not separator or not head:
                 parser.error(f"'{text}' is no NAME=HEAD")
-            if head.startswith("again:"):
-                heads[name] = planted_tree(base, int(head[6:]), pathlib.Path(scratch, name))
-            else:
-                heads[name] = pathlib.Path(head).resolve()
+            heads[name] = side(f"head-{name}", head)
         for path in (base, *heads.values()):
             if not path.exists():
                 raise Missing(f"{path}: is not there")
