@@ -78,8 +78,6 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
     __syncthreads();  // the rows are there for all, and all are done with the step before
     BackwardStep ahead = step;
     ahead.advance(sBlock);
-    if (ahead.exists(sBlock)) work.load_rows(ahead, stage ^ 1);
-    ptx::cp_async_commit_group();
     const u32 sQ = memory.q(stage), sDO = memory.dout(stage);
     const i32 first_row = step.m_block * kConfig.block_m;
 
@@ -142,6 +140,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
     }
     __syncthreads();  // dS (and P) of all warps
 
+    if (ahead.exists(sBlock)) work.load_rows(ahead, stage ^ 1);
+    ptx::cp_async_commit_group();
     if constexpr (!kConfig.p_in_registers) {
       multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDV, memory.p(), sDO);  // dV += P^T dO
       multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDK, sDS, sQ);          // dK += dS^T Q

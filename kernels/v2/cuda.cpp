@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/causal_section.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pass_configs.h"
 #include "kernels/cuda/tile_classes.h"
@@ -32,19 +33,10 @@ constexpr ConfigAxis kAxes[] = {
     {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
-// Slices whose K and V stay in the L2 together: the heavy tiles of all of them go first under a
-// causal mask, and are not read from DRAM for it.
-i64 section(const Shape& shape) {
-  constexpr i64 kBytes = i64{32} << 20;  // of an L2 of 40 MiB and more
-  const i64 of_head = shape.seqlen_k * shape.head_dim * 2 * 2;
-  const i64 slices = max<i64>(1, kBytes / of_head) * shape.sharing();
-  return min(slices, shape.batch * shape.num_heads_q);
-}
-
 WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
   const bool is_causal = problem.mask.right() >= 0;
   WorkGrid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
-  if (is_causal) grid.section = section(shape);
+  if (is_causal) grid.section = cuda::causal_section(shape);
   return grid;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/causal_section.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
@@ -50,17 +51,12 @@ Tiling tiling_of(const ForwardConfig& config) {
 }
 
 WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
-  constexpr i64 kBytes = i64{32} << 20;  // of an L2 of 50 MiB and more
   const bool is_causal = problem.mask.right() >= 0;
   WorkGrid grid = {.batch = shape.batch,
                    .heads = shape.num_heads_q,
                    .blocks = tiling_of(config).m_blocks(shape.seqlen_q),
                    .last_block_first = is_causal};
-  if (is_causal) {
-    const i64 slices =
-        section_size(kBytes, shape.seqlen_k * shape.head_dim * 2 * 2, shape.sharing());
-    grid.section = min(slices, shape.batch * shape.num_heads_q);
-  }
+  if (is_causal) grid.section = cuda::causal_section(shape);
   return grid;
 }
 
