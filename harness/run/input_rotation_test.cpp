@@ -149,6 +149,30 @@ TEST_F(Rotation, ReplaysOfGraphsAreSeenByWhatTheyWrite) {
   EXPECT_THROW(graph.check(), Ending);
 }
 
+// Where launches were queued too late they are made again, onto outputs that are poisoned again.
+TEST_F(Rotation, TimingsThatAreMadeAgainAreSeenByWhatTheyWrite) {
+  protocol_.cache = CacheState::hot;
+  static int writes = 0;  // launches that will still write
+  static Implementation kernel = kKernel;
+  kernel.launch = [](PreparedKernel* state, const Tensors& tensors, void* stream) {
+    if (writes-- > 0) write_all(state, tensors, stream);
+  };
+  static_cast<void>(sets());
+  competitor_.implementation = &kernel;
+  run_.spare.emplace(run_.make_outputs(arena_, problem_));
+  const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
+  const TimedLaunches& timed = ways.launches.at(0);
+  const auto sample = [&](int writing) {
+    writes = writing;
+    timed.prepare(1);
+    timed.time(1);
+    timed.check();
+  };
+  device_.is_late = true;
+  EXPECT_NO_THROW(sample(4));  // onto the spare outputs, the timed ones, and both again
+  EXPECT_THROW(sample(3), Ending);
+}
+
 TEST_F(Rotation, LaunchesThatLoadTheDeviceLeaveThePoison) {
   protocol_.cache = CacheState::hot;
   static Implementation kernel = kKernel;

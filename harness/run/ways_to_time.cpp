@@ -105,9 +105,11 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
   ways.graphs.push_back(graph);
 
   timed.prepare = [watch](int launches) { watch->prepare(launches); };
-  timed.time = [&runtime, launch](int n) { return runtime.seconds_of(n, launch); };
+  timed.time = [&runtime, launch, watch](int n) {
+    return runtime.seconds_of(n, launch, [watch, n] { watch->prepare(n); });
+  };
   timed.load = [&runtime, turns, watch](int n) {
-    const double seconds = runtime.seconds_of(n, [turns](int) { turns->launch_spare(); });
+    const double seconds = runtime.seconds_of(n, [turns](int) { turns->launch_spare(); }, {});
     watch->poison_if_shared();
     return seconds;
   };

@@ -63,9 +63,11 @@ class Runtime {
   virtual void* queue() = 0;
 
   // Seconds that `launches` calls of launch(i), i from 0, take together, launch cost left out where
-  // the device can be kept busy until all are queued.
+  // the device can be kept busy until all are queued. Where it began before that all are made again;
+  // `before_again`, which may be empty, is called first.
   using Launch = std::function<void(int index)>;
-  virtual double seconds_of(int launches, const Launch& launch) = 0;
+  virtual double seconds_of(int launches, const Launch& launch,
+                            const std::function<void()>& before_again) = 0;
   virtual std::string timer() const = 0;
   // Tries of the two that time, of this process so far, that the device began before all launches
   // were queued. Each was made again, but for the fourth of one call, which counts.
@@ -75,8 +77,8 @@ class Runtime {
 
   // The same for work that is replayed from a graph, which costs less to launch: seconds that all
   // `launches` take together. The graph is replayed twice; `between`, which may be empty, is called
-  // before the second time, which is the one that is timed. Negative where the device has no
-  // graphs.
+  // before the second time, which is the one that is timed, and before that is made again. Negative
+  // where the device has no graphs.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 

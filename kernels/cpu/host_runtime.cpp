@@ -51,7 +51,8 @@ class HostRuntime final : public Runtime {
   void synchronize() override {}
   void* queue() override { return nullptr; }
 
-  double seconds_of(int launches, const Launch& launch) override {
+  double seconds_of(int launches, const Launch& launch,
+                    const std::function<void()>& /*before_again*/) override {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < launches; ++i) launch(i);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -66,12 +67,14 @@ class HostRuntime final : public Runtime {
     double expected = 0.0;
     double seconds = 0.0;
     for (int i = 0; i < kTries; ++i) {
-      seconds = seconds_of(1, [&](int) {
-        const double start = raw_seconds();
-        do {
-          expected = raw_seconds() - start;
-        } while (expected < kWait);
-      });
+      seconds = seconds_of(1,
+                           [&](int) {
+                             const double start = raw_seconds();
+                             do {
+                               expected = raw_seconds() - start;
+                             } while (expected < kWait);
+                           },
+                           {});
       if (std::abs(seconds - expected) <= 0.002 * expected + 1e-6) return "";
     }
     return timer() + " says that a wait took " + std::to_string(1e6 * seconds) +

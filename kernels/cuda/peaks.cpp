@@ -190,7 +190,7 @@ class Measurement {
   // `work` is what one launch does.
   void time(double work, Ceiling& ceiling, const Launch& launch) {
     const auto rate_of = [&](int launches) {
-      const double seconds = runtime_.seconds_of(launches, [&](int) { launch(); });
+      const double seconds = runtime_.seconds_of(launches, [&](int) { launch(); }, {});
       return launches * work / seconds;
     };
     launch();  // the first may load code and choose an algorithm

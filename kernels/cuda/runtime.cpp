@@ -157,11 +157,12 @@ class GpuRuntime final : public Runtime {
 
   void* queue() override { return stream_; }
 
-  double seconds_of(int launches, const Launch& launch) override {
+  double seconds_of(int launches, const Launch& launch,
+                    const std::function<void()>& before_again) override {
     const auto queue_all = [&] {
       for (int i = 0; i < launches; ++i) launch(i);
     };
-    return behind_a_spin(queue_all);
+    return behind_a_spin(queue_all, before_again);
   }
 
   std::string timer() const override { return "cuda events behind a spinning kernel"; }
@@ -173,7 +174,8 @@ class GpuRuntime final : public Runtime {
     constexpr std::uint64_t kCycles = 3'000'000;
     double last = 0.0;
     for (const std::uint64_t cycles : {kCycles, 2 * kCycles}) {
-      const double seconds = seconds_of(1, [&](int) { instruments_.spin(stream_, 0.0, cycles); });
+      const double seconds =
+          seconds_of(1, [&](int) { instruments_.spin(stream_, 0.0, cycles); }, {});
       const double expected = instruments_.spin_seconds();
       if (!(std::abs(seconds - expected) <= 0.005 * expected + 5e-6)) {
         return text("events say that a spin of ", cycles, " cycles took ", 1e6 * seconds,
@@ -206,7 +208,7 @@ class GpuRuntime final : public Runtime {
       graph.launch(stream_);  // the first launch also uploads it
       synchronize();
       if (between) between();
-      seconds = behind_a_spin([&] { graph.launch(stream_); });
+      seconds = behind_a_spin([&] { graph.launch(stream_); }, between);
     });
     return seconds;
   }
@@ -220,11 +222,13 @@ class GpuRuntime final : public Runtime {
   // Time between two events around what `queue_all` queues. A spinning kernel in front keeps the
   // GPU from starting before everything is queued, so that the cost of launching stays out. How
   // long it spins follows from how long queueing took the last time; if it ended too early, all is
-  // done again with a longer one.
-  double behind_a_spin(const std::function<void()>& queue_all) {
+  // done again with a longer one, behind `before_again`.
+  double behind_a_spin(const std::function<void()>& queue_all,
+                       const std::function<void()>& before_again) {
     float milliseconds = 0.0f;
     guarded([&] {
       for (int tries = 1; tries <= kTries; ++tries) {
+        if (tries > 1 && before_again) before_again();
         instruments_.spin(stream_, lead_);
         check(driver().cuEventRecord(begin_, stream_), "recording an event");
         const Clock::time_point start = Clock::now();

@@ -138,7 +138,7 @@ TEST_F(GpuCounters, LeaveTimesAsTheyWere) {
   const auto launch = [&](int) { naive.launch(prepared, tensors, runtime().queue()); };
   const auto median_s = [&] {
     std::vector<double> seconds;
-    for (int i = 0; i < 20; ++i) seconds.push_back(runtime().seconds_of(50, launch));
+    for (int i = 0; i < 20; ++i) seconds.push_back(runtime().seconds_of(50, launch, {}));
     return median(seconds);
   };
   median_s();  // warm

@@ -361,7 +361,7 @@ class GemmSpeed : public GemmTest {
   // Seconds of a launch.
   template <class Launch>
   static double sample(const Launch& launch) {
-    return runtime().seconds_of(kLaunches, [&](int) { launch(); }) / kLaunches;
+    return runtime().seconds_of(kLaunches, [&](int) { launch(); }, {}) / kLaunches;
   }
   static double median(std::vector<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -50,8 +50,8 @@ class GpuPeakKernels : public GpuTest {
   template <class Launch>
   double growth(const Launch& launch, std::uint32_t steps) const {
     launch(steps);
-    const double once = runtime().seconds_of(10, [&](int) { launch(steps); });
-    return runtime().seconds_of(10, [&](int) { launch(3 * steps); }) / once;
+    const double once = runtime().seconds_of(10, [&](int) { launch(steps); }, {});
+    return runtime().seconds_of(10, [&](int) { launch(3 * steps); }, {}) / once;
   }
 
   std::optional<cuda::PeakKernels> kernels_;

@@ -212,10 +212,13 @@ TEST_F(LaunchAttributes, AnEarlyStarterBeginsBeforeTheKernelInFrontHasEnded) {
   const Arena::Buffer end = arena_->allocate("end", sizeof(u64));
   const Arena::Buffer begin = arena_->allocate("begin", sizeof(u64));
   for (const bool starts_early : {false, true}) {
-    runtime().seconds_of(1, [&](int) {
-      leader(stream(), 1, value.get(), end.get());
-      follower(stream(), {.blocks = 1, .starts_early = starts_early}, value.get(), begin.get());
-    });
+    runtime().seconds_of(1,
+                         [&](int) {
+                           leader(stream(), 1, value.get(), end.get());
+                           follower(stream(), {.blocks = 1, .starts_early = starts_early},
+                                    value.get(), begin.get());
+                         },
+                         {});
     EXPECT_EQ(download<u32>(value, 1).front(), 42U);
     const bool began_before = download<u64>(begin, 1).front() < download<u64>(end, 1).front();
     EXPECT_EQ(began_before, starts_early);
