@@ -1,11 +1,14 @@
 #include "harness/base/file_lock.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -49,5 +52,17 @@ void lock_for_writing(int descriptor, const std::filesystem::path& file) {
       "{}: another attnlab{} is writing to it: wait until it ends, or name another file",
       file.string(), attempt.holder));
 }
+
+Turn::Turn(const std::filesystem::path& file) {
+  const std::string name = file.string() + ".lock";
+  descriptor_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    throw UsageError(fmt::format("{}: cannot be made: {}", name, std::strerror(errno)));
+  }
+  while (flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+Turn::~Turn() { close(descriptor_); }
 
 }  // namespace attnlab

@@ -19,4 +19,18 @@ LockAttempt try_lock(int descriptor);
 // system tells.
 void lock_for_writing(int descriptor, const std::filesystem::path& file);
 
+// Holds the lock of the file `file`.lock, which it makes, from when nobody else has it to the end
+// of its life: for what is read and put back changed. Where there are no locks it holds none.
+// Throws UsageError where the file cannot be made.
+class Turn {
+ public:
+  explicit Turn(const std::filesystem::path& file);
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 }  // namespace attnlab

@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "harness/base/errors.h"
 #include "harness/testing/test_support.h"
+#include "tests/test_folder.h"
 
 namespace attnlab {
 namespace {
@@ -122,6 +129,23 @@ TEST(Noise, IsReadAsItWasWritten) {
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(to_json(read[0]), to_json(settled));
   EXPECT_EQ(to_json(read[1]), to_json(rising()));
+}
+
+// GPUs of one name share a file, and may be calibrated at once.
+TEST(Noise, SessionsOfSeveralThatAppendAreAllThere) {
+  const TestFolder folder;
+  const std::filesystem::path file = folder.path() / "noise.jsonl";
+  constexpr int kThreads = 4, kSessions = 20;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kSessions; ++n) append_noise(rising(), file);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(parse_noise(text, "file").size(), static_cast<std::size_t>(kThreads * kSessions));
 }
 
 TEST(Noise, WhatIsDamagedIsRefusedWithTheRemedy) {

@@ -106,10 +106,18 @@ auto place_of(const TurnRequest& request, const std::vector<std::string>& case_i
   return std::tuple(place, request.step, request.round);
 }
 
-// Tosses a coin for every other pair of samples; the pair after it is the other way round.
+// Tosses a coin for every other pair of samples; the pair after it is the other way round. And one
+// for each case: who prepares it first gets its memory first, and times depend on that.
 class Order {
  public:
   explicit Order(std::uint64_t seed) : coin_(seed) {}
+  bool second_prepares(const std::string& case_id) {
+    if (case_id != case_id_) {
+      case_id_ = case_id;
+      prepares_ = (coin_() & 1) != 0;
+    }
+    return prepares_;
+  }
   bool second_begins() {
     if (has_coin_) {
       has_coin_ = false;
@@ -124,6 +132,8 @@ class Order {
   std::mt19937_64 coin_;
   bool has_coin_ = false;
   bool last_ = false;
+  std::string case_id_;
+  bool prepares_ = false;
 };
 
 }  // namespace
@@ -145,8 +155,11 @@ std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOp
       const auto first = place_of(asking[0]->asked(), options.case_ids);
       const auto second = place_of(asking[1]->asked(), options.case_ids);
       if (first == second && asking[0]->asked().case_id == asking[1]->asked().case_id) {
-        const bool is_sample = asking[0]->asked().step == TurnStep::sample;
-        if (is_sample && order.second_begins()) std::swap(asking[0], asking[1]);
+        const TurnRequest& asked = asking[0]->asked();
+        const bool second_goes_first = asked.step == TurnStep::sample
+                                           ? order.second_begins()
+                                           : order.second_prepares(asked.case_id);
+        if (second_goes_first) std::swap(asking[0], asking[1]);
       } else {
         asking = {asking[first <= second ? 0 : 1]};
       }
