@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
-#include <map>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -17,232 +15,23 @@
 #include <utility>
 #include <vector>
 
-#include "harness/plan/turns_memory.h"
-#include "harness/record/readings.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
 #include "harness/run/user_tensors.h"
 #include "harness/tensors/safetensors.h"
-#include "harness/testing/fake_attention.h"
 #include "harness/testing/fake_telemetry.h"
+#include "harness/testing/test_run_case.h"
 #include "harness/testing/test_support.h"
 #include "kernels/api/runtime.h"
 
 namespace attnlab {
 namespace {
 
-// What is wrong with a fake kernel.
-enum class Fault {
-  none,
-  nan_output,
-  dropped_key,
-  wrong_when_repeated,  // right in the launch that is verified first
-  throws_in_launch,
-  throws_when_repeated,
-  loses_device,
-  loses_device_when_repeated,
-  throws_in_prepare,
-  bad_alloc_in_prepare,
-  writes_past_o,
-  writes_past_workspace_when_repeated,
-  reads_outputs,  // adds to what is there
-  forgets_dq,
-  wrong_dk,
-  changes_o_in_backward,  // by one bit, after it was read
-  changes_lse_once,       // by one bit, in the second launch
-  changes_saved_in_backward,
-  saves_past_its_end,
-  forward_writes_past_workspace,
-  takes_all_for_bshd,
-};
-
-struct FakeState : PreparedKernel {
-  Problem problem;
-  std::uint64_t workspace_bytes;
-  int launches = 0;
-};
-
-std::map<PreparedKernel*, std::unique_ptr<FakeState>> states;  // prepared, not released
-int live_states() { return static_cast<int>(states.size()); }
-
-constexpr std::uint64_t kSavedBytes = 40;
-constexpr unsigned char kSavedByte = 5;
-
-template <Fault kFault, std::uint64_t kWorkspace>
-struct Fake {
-  static std::string unsupported(const Problem&, const Config&, const Device&) { return ""; }
-  static std::uint64_t saved_bytes(const Problem&, const Config&) { return kSavedBytes; }
-  static std::uint64_t workspace_bytes(const Problem&, const Config&, const Device&) {
-    return kWorkspace;
-  }
-  static PreparedKernel* prepare(const Problem& problem, const Config&, const Device&) {
-    if (kFault == Fault::throws_in_prepare) throw std::runtime_error("cannot prepare");
-    if (kFault == Fault::bad_alloc_in_prepare) throw std::bad_alloc();
-    auto state = std::make_unique<FakeState>(FakeState{{}, problem, kWorkspace});
-    PreparedKernel* const prepared = state.get();
-    states.emplace(prepared, std::move(state));
-    return prepared;
-  }
-  static void release(PreparedKernel* prepared) { states.erase(prepared); }
-  static void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
-    FakeState& state = *static_cast<FakeState*>(prepared);
-    const bool repeated = ++state.launches > 1;
-    Problem problem = state.problem;
-    if (kFault == Fault::takes_all_for_bshd) problem.layout = Layout::bshd;
-    if (kFault == Fault::throws_in_launch) throw std::runtime_error("cannot launch");
-    if (kFault == Fault::throws_when_repeated && repeated) throw std::runtime_error("only once");
-    if (kFault == Fault::loses_device ||
-        (kFault == Fault::loses_device_when_repeated && repeated)) {
-      throw DeviceLost(DeviceLost::Cause::hang, "did not end within 2 s");
-    }
-    if (problem.pass == Pass::fwd && tensors.dout != nullptr) {
-      throw std::runtime_error("a forward has no dO");
-    }
-    if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
-    if (problem.pass != Pass::fwd) backward(problem, tensors, state.launches == 2);
-    // The whole workspace is the kernel's own.
-    if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
-    std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
-                static_cast<unsigned char>(1));
-    if ((kFault == Fault::writes_past_workspace_when_repeated && repeated) ||
-        (kFault == Fault::forward_writes_past_workspace && problem.pass == Pass::fwd)) {
-      static_cast<unsigned char*>(tensors.workspace)[kWorkspace] = 1;
-    }
-  }
-  static void forward(const Problem& problem, const Tensors& tensors, bool repeated) {
-    float* o = static_cast<float*>(tensors.o);
-    const float before = o[0];
-    fake::for_each_row(problem, tensors, [](const fake::Row& row) {
-      fake::attend(row, row.mask.seqlen_k - (kFault == Fault::dropped_key ? 1 : 0));
-    });
-    if (tensors.saved != nullptr) {
-      std::fill_n(static_cast<unsigned char*>(tensors.saved),
-                  kSavedBytes + (kFault == Fault::saves_past_its_end ? 1 : 0), kSavedByte);
-    }
-    if (kFault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
-    if (kFault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
-    if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;
-    if (kFault == Fault::reads_outputs) o[0] += before;
-  }
-  static void backward(const Problem& problem, const Tensors& tensors, bool is_second) {
-    auto* saved = static_cast<unsigned char*>(tensors.saved);
-    if (saved == nullptr || std::count(saved, saved + kSavedBytes, kSavedByte) != kSavedBytes) {
-      throw std::runtime_error("not what the forward saved");
-    }
-    float* dk = static_cast<float*>(tensors.dk);
-    std::vector<float> unused(static_cast<std::size_t>(problem.elements_q()));
-    Tensors outputs = tensors;
-    if (kFault == Fault::forgets_dq) outputs.dq = unused.data();
-    std::fill_n(static_cast<float*>(outputs.dq), problem.elements_q(), 0.0f);
-    std::fill_n(dk, problem.elements_k(), 0.0f);
-    std::fill_n(static_cast<float*>(outputs.dv), problem.elements_k(), 0.0f);
-    fake::for_each_row(problem, outputs, fake::differentiate);
-    if (kFault == Fault::wrong_dk) dk[5] += 0.5f;
-    if (kFault == Fault::changes_o_in_backward) {
-      float* o = static_cast<float*>(tensors.o);
-      o[2] = std::nextafter(o[2], 2.0f);
-    }
-    if (kFault == Fault::changes_lse_once && is_second) {
-      tensors.lse[1] = std::nextafter(tensors.lse[1], 2.0f);
-    }
-    if (kFault == Fault::changes_saved_in_backward && problem.pass == Pass::bwd) saved[0] = 6;
-  }
-  static Traffic traffic(const Problem&, const Config&) {
-    Traffic traffic;
-    traffic[Operand::q] = {.read_bytes = 100};
-    traffic.executed_flops = 12345;
-    return traffic;
-  }
-};
-
-template <Fault kFault, std::uint64_t kWorkspace = 1000>
-const Implementation* fake() {
-  using F = Fake<kFault, kWorkspace>;
-  static constexpr Implementation kImplementation = {.api_version = kApiVersion,
-                                                     .name = "fake",
-                                                     .backend = Backend::cpu,
-                                                     .summary = "plain loops",
-                                                     .axes = nullptr,
-                                                     .num_axes = 0,
-                                                     .unsupported = F::unsupported,
-                                                     .workspace_bytes = F::workspace_bytes,
-                                                     .saved_bytes = F::saved_bytes,
-                                                     .prepare = F::prepare,
-                                                     .launch = F::launch,
-                                                     .release = F::release,
-                                                     .traffic = F::traffic};
-  return &kImplementation;
-}
-
-Competitor competitor(const char* name, const Implementation* implementation) {
-  return {.kernel = name, .implementation = implementation};
-}
-
-class RunCase : public testing::Test {
- protected:
-  RunCase() {
-    work_.problem = {.batch = 2,
-                     .num_heads_q = 4,
-                     .num_heads_kv = 2,
-                     .seqlen_q = 17,
-                     .seqlen_k = 33,
-                     .head_dim = 8};
-    work_.seed = 7;
-    device_.threads = 2;
-    device_.isa = "scalar";
-    context_.device = &device_;
-    context_.protocol = {.min_rounds = 3, .max_rounds = 3, .warmup_seconds = 0.0};
-    context_.sweep_name = "test";
-    context_.command_line = "attnlab run test";
-    context_.memory_limit_bytes = std::uint64_t{1} << 30;
-  }
-  ~RunCase() override { EXPECT_EQ(live_states(), 0) << "every prepared kernel is released"; }
-
-  std::vector<Record> run(std::vector<Competitor> competitors) {
-    work_.competitors = std::move(competitors);
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), case_weight(work_));
-    std::vector<Record> records;
-    run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
-      records.insert(records.end(), finished.begin(), finished.end());
-      calls_.push_back(finished.size());
-      live_states_at_record_.push_back(live_states());
-    });
-    progress.begin("after");
-    std::string text(10000, '\0');
-    std::rewind(file.get());
-    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-    EXPECT_NE(text.find("100%  0:00 left  after"), std::string::npos) << text;
-    return records;
-  }
-  Record run_one(const Implementation* implementation) {
-    const std::vector<Record> records = run({competitor("fake", implementation)});
-    EXPECT_EQ(records.size(), 1u);
-    return records.at(0);
-  }
-  // A point that fails before it is timed says why, and how to see it again.
-  void expect_failure(const Record& record, const std::string& cause) {
-    EXPECT_EQ(record.status, Status::failed) << record.reason;
-    EXPECT_NE(record.reason.find(work_.problem.id()), std::string::npos) << record.reason;
-    EXPECT_NE(record.reason.find(cause), std::string::npos) << record.reason;
-    EXPECT_NE(record.reason.find("reproduce: attnlab run --backend cpu --isa "), std::string::npos)
-        << record.reason;
-    EXPECT_FALSE(record.time.has_value());
-  }
-
-  Case work_;
-  std::vector<int> live_states_at_record_;
-  std::vector<std::size_t> calls_;  // records in each of them
-  int verifications_ = 0;
-  Device device_;
-  RunContext context_;
-};
-
 TEST_F(RunCase, EverySecondIsSpentOnSomething) {
   Spending spending;
   context_.spending = &spending;
   const auto start = std::chrono::steady_clock::now();
-  run_one(fake<Fault::none>());
+  run_one(kernel_with<Fault::none>());
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   for (const double share : {spending.inputs, spending.references, spending.verification,
                              spending.watch, spending.timing}) {
@@ -256,7 +45,7 @@ TEST_F(RunCase, EverySecondIsSpentOnSomething) {
 }
 
 TEST_F(RunCase, ACorrectKernelGivesACompleteRecord) {
-  const Record record = run_one(fake<Fault::none>());
+  const Record record = run_one(kernel_with<Fault::none>());
   EXPECT_EQ(record.status, Status::ok) << record.reason;
   EXPECT_EQ(record.reason, "");
   for (const auto* verdicts : {&record.verify, &record.verify_timed}) {
@@ -293,13 +82,13 @@ TEST_F(RunCase, MasksLayoutsAndEmptyRowsVerify) {
     if (work_.problem.mask.padding) {
       work_.problem.lengths = {.kind = LengthsKind::padding, .keys = {33, 20}};
     }
-    const Record record = run_one(fake<Fault::none>());
+    const Record record = run_one(kernel_with<Fault::none>());
     EXPECT_EQ(record.status, Status::ok) << record.reason;
   }
   work_.problem.mask = parse_mask("causal");
   work_.problem.lengths = {};
   work_.problem.seqlen_k = 5;  // the first 12 rows see nothing
-  const Record record = run_one(fake<Fault::none>());
+  const Record record = run_one(kernel_with<Fault::none>());
   EXPECT_EQ(record.status, Status::ok) << record.reason;
 }
 
@@ -312,7 +101,7 @@ TEST_F(RunCase, EveryPassIsVerifiedTensorByTensor) {
     work_.problem.pass = pass;
     for (const char* mask : {"none", "causal+window:2:3"}) {
       work_.problem.mask = parse_mask(mask);
-      const Record record = run_one(fake<Fault::none>());
+      const Record record = run_one(kernel_with<Fault::none>());
       EXPECT_EQ(record.status, Status::ok) << record.reason;
       for (const auto* verdicts : {&record.verify, &record.verify_timed}) {
         std::vector<std::string> names;
@@ -328,9 +117,10 @@ TEST_F(RunCase, WrongBackwardsFail) {
   for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
     work_.problem.pass = pass;
     const std::vector<Record> records =
-        run({competitor("fake", fake<Fault::forgets_dq>()), competitor("good", fake<Fault::none>()),
-             competitor("fake", fake<Fault::wrong_dk>()),
-             competitor("fake", fake<Fault::saves_past_its_end>())});
+        run({competitor("fake", kernel_with<Fault::forgets_dq>()),
+             competitor("good", kernel_with<Fault::none>()),
+             competitor("fake", kernel_with<Fault::wrong_dk>()),
+             competitor("fake", kernel_with<Fault::saves_past_its_end>())});
     ASSERT_EQ(records.size(), 4u);
     expect_failure(records[0], "dq: ");
     expect_failure(records[1], "dk: ");
@@ -343,13 +133,13 @@ TEST_F(RunCase, WrongBackwardsFail) {
 
 TEST_F(RunCase, TheForwardBeforeABackwardIsWatchedToo) {
   work_.problem.pass = Pass::bwd;
-  expect_failure(run_one(fake<Fault::forward_writes_past_workspace>()),
+  expect_failure(run_one(kernel_with<Fault::forward_writes_past_workspace>()),
                  "wrote outside workspace, 0 bytes past its last byte");
 }
 
 TEST_F(RunCase, TheForwardBeforeABackwardRunsWithItsOwnConfig) {
   using F = Fake<Fault::none, 1000>;
-  Implementation kernel = *fake<Fault::none>();
+  Implementation kernel = *kernel_with<Fault::none>();
   kernel.forward_config = [](const Config&) { return Config(); };
   kernel.prepare = [](const Problem& problem, const Config& config, const Device& device) {
     const bool is_forward = problem.pass == Pass::fwd;
@@ -368,9 +158,10 @@ TEST_F(RunCase, TheForwardBeforeABackwardRunsWithItsOwnConfig) {
 
 TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
   work_.problem.pass = Pass::bwd;
-  expect_failure(run_one(fake<Fault::changes_o_in_backward>()), "the backward changed o, ");
-  expect_failure(run_one(fake<Fault::changes_saved_in_backward>()), "the backward changed saved, ");
-  const Record later = run_one(fake<Fault::changes_lse_once>());
+  expect_failure(run_one(kernel_with<Fault::changes_o_in_backward>()), "the backward changed o, ");
+  expect_failure(run_one(kernel_with<Fault::changes_saved_in_backward>()),
+                 "the backward changed saved, ");
+  const Record later = run_one(kernel_with<Fault::changes_lse_once>());
   expect_failure(later, "the backward changed lse, ");
   EXPECT_FALSE(later.verify_timed.empty()) << "it was right at first";
 }
@@ -378,7 +169,7 @@ TEST_F(RunCase, ABackwardMayOnlyReadWhatItsForwardLeft) {
 TEST_F(RunCase, ABlockMaskIsSummarised) {
   work_.problem.mask = parse_mask("blocks:local:0:8x16");
   work_.problem.seqlen_q = work_.problem.seqlen_k = 32;
-  const Record record = run_one(fake<Fault::none>());
+  const Record record = run_one(kernel_with<Fault::none>());
   EXPECT_EQ(record.status, Status::ok) << record.reason;
   ASSERT_TRUE(record.pattern.has_value());
   EXPECT_DOUBLE_EQ(record.pattern->visible_fraction, 2.0 / 8.0);
@@ -387,9 +178,10 @@ TEST_F(RunCase, ABlockMaskIsSummarised) {
 TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
     work_.problem.pass = pass;
-    const std::vector<Record> records = run({competitor("small", fake<Fault::none, 64>()),
-                                             competitor("large", fake<Fault::none, 100000>()),
-                                             competitor("none", fake<Fault::none, 0>())});
+    const std::vector<Record> records =
+        run({competitor("small", kernel_with<Fault::none, 64>()),
+             competitor("large", kernel_with<Fault::none, 100000>()),
+             competitor("none", kernel_with<Fault::none, 0>())});
     ASSERT_EQ(records.size(), 3u);
     for (const Record& record : records) {
       ASSERT_EQ(record.status, Status::ok) << record.reason;
@@ -406,10 +198,11 @@ TEST_F(RunCase, ThePeakIsTheCompetitorsOwn) {
 
 TEST_F(RunCase, WrongKernelsFailAndTheOthersGoOn) {
   const std::vector<Record> records =
-      run({competitor("fake", fake<Fault::nan_output>()), competitor("good", fake<Fault::none>()),
-           competitor("fake", fake<Fault::dropped_key>()),
-           competitor("fake", fake<Fault::reads_outputs>()),
-           competitor("fake", fake<Fault::writes_past_o>())});
+      run({competitor("fake", kernel_with<Fault::nan_output>()),
+           competitor("good", kernel_with<Fault::none>()),
+           competitor("fake", kernel_with<Fault::dropped_key>()),
+           competitor("fake", kernel_with<Fault::reads_outputs>()),
+           competitor("fake", kernel_with<Fault::writes_past_o>())});
   ASSERT_EQ(records.size(), 5u);
   expect_failure(records[0], "o: ");
   expect_failure(records[1], ": ");
@@ -423,7 +216,7 @@ TEST_F(RunCase, WrongKernelsFailAndTheOthersGoOn) {
 }
 
 TEST_F(RunCase, TimedOutputsAreVerifiedAgain) {
-  const Record record = run_one(fake<Fault::wrong_when_repeated>());
+  const Record record = run_one(kernel_with<Fault::wrong_when_repeated>());
   expect_failure(record, "o: ");
   ASSERT_FALSE(record.verify.empty());
   EXPECT_TRUE(record.verify[0].pass);
@@ -433,8 +226,8 @@ TEST_F(RunCase, TimedOutputsAreVerifiedAgain) {
 
 TEST_F(RunCase, AnOverrunInATimedLaunchSpoilsTheTimesOfAll) {
   const std::vector<Record> records =
-      run({competitor("good", fake<Fault::none>()),
-           competitor("fake", fake<Fault::writes_past_workspace_when_repeated>())});
+      run({competitor("good", kernel_with<Fault::none>()),
+           competitor("fake", kernel_with<Fault::writes_past_workspace_when_repeated>())});
   for (const Record& record : records) {
     EXPECT_EQ(record.status, Status::failed);
     EXPECT_NE(record.reason.find("wrote outside workspace"), std::string::npos) << record.reason;
@@ -443,11 +236,12 @@ TEST_F(RunCase, AnOverrunInATimedLaunchSpoilsTheTimesOfAll) {
 }
 
 TEST_F(RunCase, ExceptionsAreRecords) {
-  const std::vector<Record> records = run({competitor("a", fake<Fault::throws_in_launch>()),
-                                           competitor("b", fake<Fault::throws_in_prepare>()),
-                                           competitor("c", fake<Fault::bad_alloc_in_prepare>()),
-                                           competitor("d", fake<Fault::throws_when_repeated>()),
-                                           competitor("e", fake<Fault::none>())});
+  const std::vector<Record> records =
+      run({competitor("a", kernel_with<Fault::throws_in_launch>()),
+           competitor("b", kernel_with<Fault::throws_in_prepare>()),
+           competitor("c", kernel_with<Fault::bad_alloc_in_prepare>()),
+           competitor("d", kernel_with<Fault::throws_when_repeated>()),
+           competitor("e", kernel_with<Fault::none>())});
   ASSERT_EQ(records.size(), 5u);
   EXPECT_EQ(records[0].status, Status::invalid);
   EXPECT_EQ(records[0].reason, "cannot launch");
@@ -460,12 +254,12 @@ TEST_F(RunCase, ExceptionsAreRecords) {
 }
 
 TEST_F(RunCase, WhatCannotRunIsRecordedAtOnce) {
-  Competitor unsupported = competitor("a", fake<Fault::none>());
+  Competitor unsupported = competitor("a", kernel_with<Fault::none>());
   unsupported.unsupported = "head_dim is odd";
-  Competitor skipped = competitor("b", fake<Fault::none>());
+  Competitor skipped = competitor("b", kernel_with<Fault::none>());
   skipped.skipped = "too slow";
-  const std::vector<Record> records =
-      run({competitor("e", fake<Fault::none>()), unsupported, skipped, competitor("v9", nullptr)});
+  const std::vector<Record> records = run({competitor("e", kernel_with<Fault::none>()), unsupported,
+                                           skipped, competitor("v9", nullptr)});
   ASSERT_EQ(records.size(), 4u);
   EXPECT_EQ(records[0].status, Status::unsupported);
   EXPECT_EQ(records[0].reason, "head_dim is odd");
@@ -480,8 +274,8 @@ TEST_F(RunCase, WhatCannotRunIsRecordedAtOnce) {
 // 2^62 bytes would be refused by the allocator too, so the message tells who refused.
 TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
   const std::vector<Record> records =
-      run({competitor("huge", fake<Fault::none, std::uint64_t{1} << 62>()),
-           competitor("good", fake<Fault::none>())});
+      run({competitor("huge", kernel_with<Fault::none, std::uint64_t{1} << 62>()),
+           competitor("good", kernel_with<Fault::none>())});
   EXPECT_EQ(records[0].status, Status::out_of_memory);
   EXPECT_NE(records[0].reason.find("of 1 GiB available: shorten"), std::string::npos)
       << records[0].reason;
@@ -491,7 +285,7 @@ TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
 
   // Sizes of the tensors themselves.
   work_.problem.num_heads_q = std::int64_t{1} << 40;
-  EXPECT_EQ(run_one(fake<Fault::none>()).status, Status::out_of_memory);
+  EXPECT_EQ(run_one(kernel_with<Fault::none>()).status, Status::out_of_memory);
 }
 
 TEST_F(RunCase, WorkspaceIsSharedAndOutputsAreCounted) {
@@ -499,7 +293,7 @@ TEST_F(RunCase, WorkspaceIsSharedAndOutputsAreCounted) {
   const std::uint64_t q_bytes = 2 * 4 * 17 * 8 * 4, k_bytes = 2 * 2 * 33 * 8 * 4;
   const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
   context_.memory_limit_bytes = q_bytes + 2 * k_bytes + workspace + 2 * (q_bytes + lse_bytes);
-  const Competitor one = competitor("fake", fake<Fault::none, workspace>());
+  const Competitor one = competitor("fake", kernel_with<Fault::none, workspace>());
   const std::vector<Record> records = run({one, one, one});
   ASSERT_EQ(records.size(), 3u);
   EXPECT_EQ(records[0].status, Status::out_of_memory);
@@ -514,7 +308,7 @@ TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
   const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
   const std::uint64_t shared = 2 * q_bytes + 2 * k_bytes + workspace;             // q, dO, k, v
   const std::uint64_t own = 2 * q_bytes + 2 * k_bytes + lse_bytes + kSavedBytes;  // o, dQ, dK, dV
-  const Competitor one = competitor("fake", fake<Fault::none, workspace>());
+  const Competitor one = competitor("fake", kernel_with<Fault::none, workspace>());
   context_.memory_limit_bytes = shared + 2 * own;
   EXPECT_EQ(run({one, one}).at(1).status, Status::ok);
   context_.memory_limit_bytes = shared + 2 * own - 1;
@@ -524,8 +318,8 @@ TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
 }
 
 TEST_F(RunCase, CompetitorsAreInterleaved) {
-  const std::vector<Record> records =
-      run({competitor("a", fake<Fault::none>()), competitor("b", fake<Fault::none>())});
+  const std::vector<Record> records = run(
+      {competitor("a", kernel_with<Fault::none>()), competitor("b", kernel_with<Fault::none>())});
   ASSERT_EQ(records.size(), 2u);
   for (std::size_t round = 0; round < 3; ++round) {
     EXPECT_EQ(records[0].order.at(round) + records[1].order.at(round), 1);
@@ -534,37 +328,38 @@ TEST_F(RunCase, CompetitorsAreInterleaved) {
 
 TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
   const std::vector<Record> records =
-      run({competitor("a", fake<Fault::none>()), competitor("v9", nullptr),
-           competitor("b", fake<Fault::nan_output>()),
-           competitor("c", fake<Fault::throws_when_repeated>()),
-           competitor("d", fake<Fault::wrong_when_repeated>())});
+      run({competitor("a", kernel_with<Fault::none>()), competitor("v9", nullptr),
+           competitor("b", kernel_with<Fault::nan_output>()),
+           competitor("c", kernel_with<Fault::throws_when_repeated>()),
+           competitor("d", kernel_with<Fault::wrong_when_repeated>())});
   std::string order;
   for (const Record& record : records) order += record.point.competitors[0].kernel + " ";
   EXPECT_EQ(order, "v9 b c a d ");
   EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
   EXPECT_EQ(records.at(3).time.value().contenders, 3);
-  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().contenders, 1);
+  EXPECT_EQ(run_one(kernel_with<Fault::none>()).time.value().contenders, 1);
 }
 
 TEST_F(RunCase, TelemetryIsReadAroundTheSamples) {
   fake::Telemetry telemetry;
   telemetry.clocks_hz = {1.5e9};
-  EXPECT_FALSE(run_one(fake<Fault::none>()).time.value().telemetry.has_value()) << "nobody asked";
+  EXPECT_FALSE(run_one(kernel_with<Fault::none>()).time.value().telemetry.has_value())
+      << "nobody asked";
   context_.telemetry = &telemetry;
-  const Record record = run_one(fake<Fault::none>());
+  const Record record = run_one(kernel_with<Fault::none>());
   const BlockTelemetry& read = record.time.value().telemetry.value();
   EXPECT_EQ(read.settled, true);
   EXPECT_DOUBLE_EQ(read.cycles.value(), 1.5e9 * record.time->median_s);
   EXPECT_FALSE(record.energy.has_value());
   telemetry.reason = "no NVML";
-  EXPECT_EQ(run_one(fake<Fault::none>()).time.value().telemetry.value().reason, "no NVML");
+  EXPECT_EQ(run_one(kernel_with<Fault::none>()).time.value().telemetry.value().reason, "no NVML");
 }
 
 TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
   fake::Telemetry telemetry;
   context_.telemetry = &telemetry;
   context_.measures_energy = true;
-  const Record none = run_one(fake<Fault::none>());
+  const Record none = run_one(kernel_with<Fault::none>());
   EXPECT_EQ(none.status, Status::ok) << none.reason;
   EXPECT_FALSE(none.energy.value().use.has_value());
   EXPECT_EQ(none.energy->reason, "the device does not count its energy");
@@ -576,7 +371,7 @@ TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
   };
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     work_.problem.pass = pass;
-    const Record record = run_one(fake<Fault::none>());
+    const Record record = run_one(kernel_with<Fault::none>());
     EXPECT_EQ(record.status, Status::ok) << record.reason;
     ASSERT_TRUE(record.energy.value().use.has_value()) << record.energy->reason;
     const EnergyUse& use = *record.energy->use;
@@ -585,7 +380,7 @@ TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
                      use.joules_per_call * 1e12 / static_cast<double>(record.flops->useful));
   }
   work_.problem.pass = Pass::fwd;
-  EXPECT_FALSE(run_one(fake<Fault::wrong_when_repeated>()).energy.has_value());
+  EXPECT_FALSE(run_one(kernel_with<Fault::wrong_when_repeated>()).energy.has_value());
 }
 
 // What ran before it is recorded, what would come after it is not: nothing on the device can be
@@ -594,12 +389,12 @@ TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
   const struct {
     const Implementation* lost;
     std::vector<std::string> recorded;
-  } cases[] = {{fake<Fault::loses_device>(), {"v9", "b", "lost"}},
-               {fake<Fault::loses_device_when_repeated>(), {"v9", "b", "lost"}}};
+  } cases[] = {{kernel_with<Fault::loses_device>(), {"v9", "b", "lost"}},
+               {kernel_with<Fault::loses_device_when_repeated>(), {"v9", "b", "lost"}}};
   for (const auto& [lost, recorded] : cases) {
-    work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
-                         competitor("b", fake<Fault::nan_output>()), competitor("lost", lost),
-                         competitor("c", fake<Fault::none>())};
+    work_.competitors = {competitor("v9", nullptr), competitor("a", kernel_with<Fault::none>()),
+                         competitor("b", kernel_with<Fault::nan_output>()),
+                         competitor("lost", lost), competitor("c", kernel_with<Fault::none>())};
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
     Progress progress(file.get(), case_weight(work_));
     std::vector<Record> records;
@@ -626,9 +421,9 @@ TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
 // Interrupted at every place where the case looks, one after the other.
 TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
   work_.problem.pass = Pass::bwd;
-  work_.competitors = {competitor("v9", nullptr), competitor("a", fake<Fault::none>()),
-                       competitor("b", fake<Fault::forgets_dq>()),
-                       competitor("c", fake<Fault::none>())};
+  work_.competitors = {competitor("v9", nullptr), competitor("a", kernel_with<Fault::none>()),
+                       competitor("b", kernel_with<Fault::forgets_dq>()),
+                       competitor("c", kernel_with<Fault::none>())};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   std::vector<std::size_t> recorded;
   for (bool ended = false; !ended;) {
@@ -654,128 +449,8 @@ TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
   EXPECT_EQ(recorded.size(), 1u + 7 + 2 + 3 * 2 + 3);
 }
 
-class RunGroup : public RunCase {
- protected:
-  // The case in two layouts, with these competitors.
-  std::vector<Record> run_layouts(const std::vector<Competitor>& competitors) {
-    work_.competitors = competitors;
-    CaseGroup group = {work_, work_};
-    group[0].problem.layout = Layout::bhsd;
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), 2 * case_weight(work_));
-    std::vector<Record> records;
-    calls_.clear();
-    run_group(group, context_, progress, [&](const std::vector<Record>& finished) {
-      records.insert(records.end(), finished.begin(), finished.end());
-      calls_.push_back(finished.size());
-    });
-    return records;
-  }
-};
-
-TEST_F(RunGroup, LayoutsTakeTurnsAndEachHasItsRecord) {
-  const std::vector<Record> records =
-      run_layouts({competitor("a", fake<Fault::none>()), competitor("b", fake<Fault::none>())});
-  ASSERT_EQ(records.size(), 4u);
-  EXPECT_EQ(calls_, (std::vector<std::size_t>{4}));
-  std::map<std::string, int> keys;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    EXPECT_EQ(records[i].status, Status::ok) << records[i].reason;
-    EXPECT_EQ(records[i].point.problem.layout, i < 2 ? Layout::bhsd : Layout::bshd);
-    EXPECT_EQ(records[i].time->contenders, 4);
-    ++keys[to_json(records[i])["key"].get<std::string>()];
-  }
-  EXPECT_EQ(keys.size(), 4u);
-  for (std::size_t round = 0; round < 3; ++round) {  // each has a place of its own
-    std::vector<int> places;
-    for (const Record& record : records) places.push_back(record.order.at(round));
-    std::ranges::sort(places);
-    EXPECT_EQ(places, (std::vector<int>{0, 1, 2, 3}));
-  }
-}
-
-// The same number for each logical element, and one reference for all.
-TEST_F(RunGroup, InputsAreTheSameNumbersInOtherPlaces) {
-  std::map<Layout, std::vector<float>> queries;
-  context_.verified = [&](const Record& record, const Tensors& tensors) {
-    const Problem& problem = record.point.problem;
-    std::vector<float>& values = queries[problem.layout];
-    values.clear();
-    for (std::int64_t b = 0; b < problem.batch; ++b) {
-      for (std::int64_t h = 0; h < problem.num_heads_q; ++h) {
-        for (std::int64_t row = 0; row < problem.seqlen_q; ++row) {
-          const auto* q =
-              static_cast<const float*>(tensors.q) + make_shape(problem).q.offset(b, h, row);
-          values.insert(values.end(), q, q + problem.head_dim);
-        }
-      }
-    }
-  };
-  const std::vector<Record> records = run_layouts({competitor("a", fake<Fault::none>())});
-  ASSERT_EQ(records.size(), 2u);
-  EXPECT_EQ(queries[Layout::bhsd].size(), 2u * 4 * 17 * 8);
-  EXPECT_EQ(queries[Layout::bhsd], queries[Layout::bshd]);
-  EXPECT_EQ(records[0].verify.at(0).coverage, records[1].verify.at(0).coverage);
-}
-
-TEST_F(RunGroup, WhatIsWrongInOneLayoutFailsThereAlone) {
-  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
-    work_.problem.pass = pass;
-    const std::vector<Record> records = run_layouts(
-        {competitor("a", fake<Fault::none>()), competitor("b", fake<Fault::takes_all_for_bshd>())});
-    ASSERT_EQ(records.size(), 4u);
-    EXPECT_EQ(records[0].status, Status::failed);  // at once; the others together
-    EXPECT_EQ(records[0].point.competitors[0].kernel, "b");
-    EXPECT_PRED2(contains, records[0].reason, "--layout bhsd");
-    for (std::size_t i = 1; i < 4; ++i) {
-      EXPECT_EQ(records[i].status, Status::ok) << records[i].reason;
-      EXPECT_EQ(records[i].time->contenders, 3);
-    }
-  }
-}
-
-// Memory that holds either layout and not both: they run one after the other, and none is refused.
-TEST_F(RunGroup, WithoutRoomForBothLayoutsTheyRunInTurn) {
-  const std::vector<Competitor> one = {competitor("a", fake<Fault::none>())};
-  work_.competitors = one;
-  const std::uint64_t both = bytes_in_turns({work_, work_}, device_, ~std::uint64_t{0});
-  Case other = work_;
-  other.problem.layout = Layout::bhsd;
-  const std::uint64_t needed = bytes_in_turns({work_, other}, device_, ~std::uint64_t{0});
-  EXPECT_EQ(needed, both + bytes_of_inputs(work_.problem)) << "inputs of each layout count";
-  context_.memory_limit_bytes = needed;
-  for (const int contenders : {2, 1}) {
-    const std::vector<Record> records = run_layouts(one);
-    ASSERT_EQ(records.size(), 2u);
-    for (const Record& record : records) {
-      EXPECT_EQ(record.status, Status::ok) << record.reason;
-      EXPECT_EQ(record.time->contenders, contenders);
-    }
-    --context_.memory_limit_bytes;
-  }
-}
-
-TEST(GroupLayouts, OfOneProblemTakeTurns) {
-  Case bshd;
-  Case bhsd = bshd;
-  bhsd.problem.layout = Layout::bhsd;
-  Case longer = bhsd;
-  longer.problem.seqlen_q = 7;
-  Case other_seed = bhsd;
-  other_seed.seed = 8;
-  Case packed = bshd;
-  packed.problem.layout = Layout::packed;
-  packed.problem.lengths.kind = LengthsKind::packed;
-  const std::vector<CaseGroup> groups = group_layouts({bshd, longer, packed, bhsd, other_seed});
-  ASSERT_EQ(groups.size(), 4u);
-  ASSERT_EQ(groups[0].size(), 2u);
-  EXPECT_EQ(groups[0][0].problem.layout, Layout::bshd);
-  EXPECT_EQ(groups[0][1].problem.layout, Layout::bhsd);
-  EXPECT_EQ(groups[2][0].problem.layout, Layout::packed);
-}
-
 TEST_F(RunCase, AFailingSinkStopsTheCase) {
-  work_.competitors = {competitor("v9", nullptr), competitor("fake", fake<Fault::none>())};
+  work_.competitors = {competitor("v9", nullptr), competitor("fake", kernel_with<Fault::none>())};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   Progress progress(file.get(), case_weight(work_));
   EXPECT_THROW(run_case(work_, context_, progress,
@@ -786,7 +461,7 @@ TEST_F(RunCase, AFailingSinkStopsTheCase) {
 TEST(CaseWeight, GrowsWithWorkAndIgnoresWhatDoesNotRun) {
   Case work;
   work.problem = {.num_heads_q = 8, .num_heads_kv = 8, .seqlen_q = 4096, .seqlen_k = 4096};
-  work.competitors = {competitor("fake", fake<Fault::none>())};
+  work.competitors = {competitor("fake", kernel_with<Fault::none>())};
   const double one = case_weight(work);
   EXPECT_GT(one, 4.0 * 8 * 4096 * 4096 * 64);
   work.competitors.push_back(work.competitors[0]);
@@ -814,16 +489,17 @@ TEST_F(RunCase, EveryVerificationIsShownAndTheLastOneIsSaved) {
     std::memcpy(&value, saved.tensors.at("o").bytes.data() + 3 * sizeof value, sizeof value);
     return value;
   };
-  EXPECT_PRED2(contains, save(fake<Fault::none>()), "which passed verification");
+  EXPECT_PRED2(contains, save(kernel_with<Fault::none>()), "which passed verification");
   EXPECT_EQ(verifications_, 2);
   const float right = third_of_o();
-  EXPECT_PRED2(contains, save(fake<Fault::wrong_when_repeated>()), "which FAILED verification");
+  EXPECT_PRED2(contains, save(kernel_with<Fault::wrong_when_repeated>()),
+               "which FAILED verification");
   EXPECT_EQ(verifications_, 2);
   EXPECT_FLOAT_EQ(third_of_o(), right + 0.5f);
-  EXPECT_PRED2(contains, save(fake<Fault::nan_output>()), "which FAILED verification");
+  EXPECT_PRED2(contains, save(kernel_with<Fault::nan_output>()), "which FAILED verification");
   EXPECT_EQ(verifications_, 1);
   EXPECT_TRUE(std::isnan(third_of_o()));
-  EXPECT_PRED2(contains, save(fake<Fault::throws_in_launch>()), "Saved nothing");
+  EXPECT_PRED2(contains, save(kernel_with<Fault::throws_in_launch>()), "Saved nothing");
   EXPECT_EQ(verifications_, 0);
 }
 

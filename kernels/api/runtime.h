@@ -63,8 +63,8 @@ class Runtime {
   virtual void* queue() = 0;
 
   // Seconds that `launches` calls of launch(i), i from 0, take together, launch cost left out where
-  // the device can be kept busy until all are queued. Where it began before that all are made again;
-  // `before_again`, which may be empty, is called first.
+  // the device can be kept busy until all are queued. Where it began before that all are made
+  // again; `before_again`, which may be empty, is called first.
   using Launch = std::function<void(int index)>;
   virtual double seconds_of(int launches, const Launch& launch,
                             const std::function<void()>& before_again) = 0;

@@ -68,4 +68,14 @@ class DqSums {
   DqTurns turns_;
 };
 
+// Runs the passes of the problem in order, the backward on sums of dQ in `hbm`.
+template <auto kForward, auto kBackward, class Work>
+void run_passes(const Problem& problem, const Work& work, const DqSums::Options& options, void* hbm,
+                Runner& runner) {
+  if (problem.runs_forward()) kForward(work, runner);
+  if (problem.pass == Pass::fwd) return;
+  DqSums dq_sums(problem, options, hbm);
+  kBackward(work, dq_sums, runner);
+}
+
 }  // namespace attnlab::cpu

@@ -142,14 +142,10 @@ void run_backward(const Work& work, cpu::DqSums& dq_sums, cpu::Runner& runner) {
   });
 }
 
-// All passes in order, on sums of dQ in `hbm`.
 void run_passes(const Problem& problem, const Config& config, const Tensors& tensors, void* hbm,
                 cpu::Runner& runner) {
   const Work work = make_work(problem, config, tensors.saved);
-  if (problem.runs_forward()) run_forward(work, runner);
-  if (problem.pass == Pass::fwd) return;
-  cpu::DqSums dq_sums(problem, dq_options(work, config), hbm);
-  run_backward(work, dq_sums, runner);
+  cpu::run_passes<run_forward, run_backward>(problem, work, dq_options(work, config), hbm, runner);
 }
 
 }  // namespace
