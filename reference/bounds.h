@@ -47,6 +47,8 @@
 // TF32; in f32, where sums round to nearest, b = 0.
 #pragma once
 
+#include <cmath>
+
 #include "reference/statistics.h"
 #include "reference/storage.h"
 
@@ -72,8 +74,8 @@ struct Held {
   double figure = 0.0;
   double allowed = 0.0;
 
-  // False if either is NaN.
-  bool holds() const { return figure <= allowed; }
+  // False if either is NaN, and where so much is allowed that fp32 or double cannot hold it.
+  bool holds() const { return figure <= allowed && std::isfinite(allowed); }
   // Of what is allowed, how much is used: 0 of nothing, infinite where nothing is allowed.
   double share() const;
 };

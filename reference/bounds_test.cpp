@@ -125,6 +125,7 @@ TEST(Bounds, ARowOfNothingIsGivenWhatItsDeltaIsOffBy) {
     EXPECT_TRUE(holds(dtype, 0x1p-23, 0x1p-24));
     EXPECT_FALSE(holds(dtype, 0x1p-22, 0x1p-24));
   }
+  EXPECT_FALSE(holds(Dtype::f32, 1.0, std::numeric_limits<double>::infinity()));
   EXPECT_TRUE(holds(Dtype::f16, 0x1p-15, 0.0));
   EXPECT_FALSE(holds(Dtype::f16, 0x1p-13, 0.0));
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs README's two commands as a new user does: in a bare root of Debian 12 (g++ 12) or Ubuntu 24.04
-# (g++ 13) that holds nothing of this machine but the tree as it is committed. No GPU. Minutes: what
+# Runs README's two commands as a new user does: in a bare root of Debian 12 (g++ 12) or Ubuntu
+# 24.04 (g++ 13) that holds nothing of this machine but the tree as it is committed. No GPU. What
 # takes how long is printed, and how many packages and how much disk the set-up took.
 #
 #   scripts/check_fresh.sh [--ubuntu] [--cuda] [FOLDER]
@@ -9,9 +9,9 @@
 #       removed at the end
 #
 # Needs root, debootstrap (--ubuntu: curl, too), and the distribution's packages; it takes this
-# machine's settings of the network along, and for Debian those of apt. Run it whenever set-up, CMake
-# or what stands in for CUDA changes, and with --ubuntu --cuda before a change of templates lands:
-# one compiler takes what another refuses. JOBS=N limits compile jobs and tests side by side
+# machine's settings of the network along, and for Debian those of apt. Run it whenever set-up,
+# CMake or what stands in for CUDA changes, and with --ubuntu --cuda before a change of templates
+# lands: one compiler takes what another refuses. JOBS=N limits compile jobs and tests side by side
 # (default: all cores).
 #
 # Exit: 0 both commands pass, 1 one fails, 2 bad arguments, 3 no root can be made.
@@ -27,6 +27,10 @@ while [[ ${1:-} == -* ]]; do
   esac
   shift
 done
+if (($# > 1)); then
+  echo "check_fresh.sh: one FOLDER, behind the options, not '$*'" >&2
+  exit 2
+fi
 
 scripts=/usr/share/debootstrap/scripts
 if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
@@ -42,12 +46,12 @@ if [[ -z ${ATTNLAB_FRESH:-} ]]; then  # mounts and processes end with this names
     "${arguments[@]}"
 fi
 
-root=${1:-$(mktemp -d)/root}
+root=$(realpath -m "${1:-$(mktemp -d)/root}")
 commit=$(git rev-parse --short=12 HEAD)
 clean_up() {
   end_step
   umount --recursive --lazy "$root/proc" "$root/dev" "$root/usr/local/cuda" 2>/dev/null || true
-  rm -rf --one-file-system "$root"
+  rm -rf --one-file-system "$root" "$root.keys"
 }
 trap clean_up EXIT
 
@@ -62,7 +66,7 @@ step "a bare root of $system"
 if [[ $suite == noble ]]; then
   mirror=https://archive.ubuntu.com/ubuntu
   # Debian 12 has no package of Ubuntu's keys; whose server this is a certificate says.
-  keys=$(dirname "$root")/keys
+  keys=$root.keys
   curl --silent --show-error --fail --create-dirs --output "$keys/keys.deb" \
     $mirror/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb || exit 3
   dpkg-deb -x "$keys/keys.deb" "$keys"

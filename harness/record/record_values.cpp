@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "record_schema.h"
 
@@ -33,7 +35,7 @@ bool matches(const std::string& pattern, const std::string& text) {
 }
 
 // The value of a key; null where there is none.
-const Json& member(const Json& object, const std::string& key) {
+const Json& member(const Json& object, std::string_view key) {
   static const Json kNone;
   const auto found = object.find(key);
   return found == object.end() ? kNone : *found;

@@ -87,6 +87,11 @@ TEST(Compare, ProcessesThatDisagreeCannotTell) {
       << "what slows both sides of a pair slows neither";
   EXPECT_EQ(verdict(1.0e-3, nullptr, {1e-3, 1e-3, 1.06e-3}), TimeVerdict::ambiguous)
       << "against a stored base";
+  EXPECT_EQ(verdict(1.0e-3, steady, {1e-3, nullptr, 1.06e-3}), TimeVerdict::ambiguous);
+  EXPECT_EQ(verdict(1.0e-3, {1e-3, 1e-3, nullptr}, {1e-3, 1e-3, 1.06e-3}), TimeVerdict::same)
+      << "a pair without two settled clocks says nothing";
+  EXPECT_EQ(verdict(1.0e-3, {1e-3, 1e-3}, {1e-3, 1e-3, 1.06e-3}), TimeVerdict::same)
+      << "a side that broke off is trouble of its own";
 }
 
 TEST(Compare, AStoredBaseIsOfTheSamePowerLimitAndCompiler) {

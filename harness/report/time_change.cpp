@@ -43,16 +43,22 @@ std::optional<double> cycles_of(const RecordJson& record) {
   return is_known ? std::optional(cycles.get<double>()) : std::nullopt;
 }
 
-// The ratios of the processes of a point that was measured again, pair by pair; of a base that was
-// not, its one median serves all.
+// The least and the largest ratio of the processes of a point that was measured again, pair by
+// pair; of a base that was not, its one median serves all. Empty of one process each, and where
+// pairs are not known, since one side broke off.
 std::optional<Interval> ratios_of_processes(const RecordJson& base, const RecordJson& now) {
   const RecordJson after = at(now, {"time", "medians_s"}), before = at(base, {"time", "medians_s"});
-  if (!after.is_array()) return std::nullopt;
+  if (!after.is_array() || (before.is_array() && before.size() != after.size())) {
+    return std::nullopt;
+  }
   std::vector<double> ratios;
   for (std::size_t i = 0; i < after.size(); ++i) {
-    const double base_s = before.is_array() ? before.at(i).get<double>() : median(samples_of(base));
-    ratios.push_back(after.at(i).get<double>() / base_s);
+    const RecordJson base_s =
+        before.is_array() ? before.at(i) : RecordJson(median(samples_of(base)));
+    if (after.at(i).is_null() || base_s.is_null()) continue;  // its clock did not settle
+    ratios.push_back(after.at(i).get<double>() / base_s.get<double>());
   }
+  if (ratios.empty()) return std::nullopt;
   const auto [low, high] = std::ranges::minmax(ratios);
   return Interval{.low = low, .high = high};
 }

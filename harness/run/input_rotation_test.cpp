@@ -149,6 +149,38 @@ TEST_F(Rotation, ReplaysOfGraphsAreSeenByWhatTheyWrite) {
   EXPECT_THROW(graph.check(), Ending);
 }
 
+// A fault that comes back every few launches must not fall into step with the looks.
+TEST_F(Rotation, LooksFollowAnotherLaunchFromSampleToSample) {
+  protocol_.cache = CacheState::hot;
+  static int launches = 0;
+  static Implementation kernel = kKernel;
+  kernel.launch = [](PreparedKernel* state, const Tensors& tensors, void* stream) {
+    ++launches;
+    write_all(state, tensors, stream);
+  };
+  static_cast<void>(sets());
+  competitor_.implementation = &kernel;
+  run_.spare.emplace(run_.make_outputs(arena_, problem_));
+  const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
+  const TimedLaunches& timed = ways.launches.at(0);
+  constexpr int kSamples = 40;
+  for (const int of_a_sample : {16, 32, 48, 256}) {
+    std::set<int> places, odd;
+    for (int sample = 0; sample < kSamples; ++sample) {
+      launches = 0;
+      timed.prepare(of_a_sample);
+      places.insert(launches);
+      odd.insert(launches % 2);
+      timed.time(of_a_sample);
+      timed.check();
+    }
+    EXPECT_GT(places.size(), 10u) << of_a_sample;
+    EXPECT_EQ(odd.size(), 2u) << of_a_sample;
+    EXPECT_GE(*places.begin(), 2);
+    EXPECT_LE(*places.rbegin(), of_a_sample + 1);
+  }
+}
+
 // Where launches were queued too late they are made again, onto outputs that are poisoned again.
 TEST_F(Rotation, TimingsThatAreMadeAgainAreSeenByWhatTheyWrite) {
   protocol_.cache = CacheState::hot;

@@ -26,13 +26,6 @@ std::uint8_t choose_decoy(const Outputs& outputs) {
   });
 }
 
-// From 0 to launches - 1, drawn anew for each sample: places in a fixed order would fall into step
-// with a fault that comes back every few launches.
-int repeats_before_a_look(std::uint64_t seed, int sample, int launches) {
-  const std::uint64_t drawn = derive_seed(seed, fmt::format("look {}", sample)) >> 32;
-  return static_cast<int>(drawn % static_cast<std::uint64_t>(launches));
-}
-
 void reject(const std::string& unwritten, const char* launch) {
   if (unwritten.empty()) return;
   throw Ending{Status::invalid, fmt::format("{} left {} unwritten: it did not do all of its work, "
@@ -45,7 +38,7 @@ void reject(const std::string& unwritten, const char* launch) {
 OutputWatch::OutputWatch(CompetitorRun& run, std::function<void(int)> launch_spare)
     : run_(run),
       launch_spare_(std::move(launch_spare)),
-      seed_(derive_seed(run.record.point.seed, run.name())) {
+      places_(derive_seed(run.record.point.seed, run.name())) {
   run_.checks = {.sets = run.spare ? 2 : 1, .reason = run.why_no_spare};
 }
 
@@ -56,13 +49,19 @@ void OutputWatch::prepare(int launches) {
   if (launches > 1) {
     launch_onto_spare();
     check_spare();
-    launch_spare_(repeats_before_a_look(seed_, run_.checks.samples, launches));
+    launch_spare_(repeats_before_a_look(launches));
   }
   poison();
   launch_onto_spare();
   if (run_.spare) return;  // looked at after the sample, for a look takes room in the caches
   check_spare();
   poison();
+}
+
+// From 0 to launches - 1, drawn anew for each sample: places in a fixed order would fall into step
+// with a fault that comes back every few launches.
+int OutputWatch::repeats_before_a_look(int launches) {
+  return static_cast<int>(places_() % static_cast<std::uint64_t>(launches));
 }
 
 void OutputWatch::poison() { run_.outputs->fill(kPoison); }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <string>
 
 #include "harness/record/record.h"
@@ -33,6 +34,7 @@ class OutputWatch {
   void check();
 
  private:
+  int repeats_before_a_look(int launches);
   Outputs& spare() const;
   void launch_onto_spare();
   void check_spare() const;
@@ -40,7 +42,7 @@ class OutputWatch {
 
   CompetitorRun& run_;
   std::function<void(int launches)> launch_spare_;
-  std::uint64_t seed_;      // of the places at which a launch is looked at
+  std::mt19937_64 places_;  // at which a launch is looked at
   std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
 };
 

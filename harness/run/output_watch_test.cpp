@@ -131,9 +131,8 @@ constexpr Implementation kKernel = {.api_version = kApiVersion,
                                     .release = release,
                                     .traffic = fake::traffic};
 
-// So many that what is left out now and then meets a look, whatever the launches of a sample are:
-// which of them a look follows is fixed, and with 16 samples every third launch met none where a
-// sample had 161 or 287 of them (one in 240 of the numbers up to 5000; with 64 one in 15000).
+// So many that what is left out now and then meets a look: of 16 samples, each of which looks
+// behind a launch that is drawn, every third launch would meet none once in 650 runs.
 constexpr int kSamples = 64;
 
 class OutputWatchTest : public testing::Test {

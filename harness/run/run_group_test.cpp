@@ -1,7 +1,9 @@
 // Layouts of one problem take turns.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>

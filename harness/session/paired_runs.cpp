@@ -107,7 +107,8 @@ auto place_of(const TurnRequest& request, const std::vector<std::string>& case_i
 }
 
 // Tosses a coin for every other pair of samples; the pair after it is the other way round. And one
-// for each case: who prepares it first gets its memory first, and times depend on that.
+// for the other steps of each case: who leaves one first prepares the next one first and has its
+// memory first, and times depend on that. The check of the timer, before all cases, is a case, too.
 class Order {
  public:
   explicit Order(std::uint64_t seed) : coin_(seed) {}
@@ -132,7 +133,7 @@ class Order {
   std::mt19937_64 coin_;
   bool has_coin_ = false;
   bool last_ = false;
-  std::string case_id_;
+  std::optional<std::string> case_id_;
   bool prepares_ = false;
 };
 

@@ -82,8 +82,8 @@ TEST_F(TakeTurns, WhoBeginsIsDrawn) {
 
 // Who prepares a case first has its memory first.
 TEST_F(TakeTurns, WhoPreparesACaseIsDrawnForEachCase) {
-  std::vector<std::string> steps;
   options_.case_ids.clear();
+  std::vector<std::string> steps;
   for (int i = 0; i < 20; ++i) {
     options_.case_ids.push_back(fmt::format("case {}", i));
     steps.push_back(options_.case_ids.back() + ":warm up");
@@ -98,6 +98,16 @@ TEST_F(TakeTurns, WhoPreparesACaseIsDrawnForEachCase) {
   }
   EXPECT_GT(base_first, 3);
   EXPECT_LT(base_first, 17);
+  // The first case is prepared when the check of the timer, of no case, is left.
+  std::string firsts;
+  for (options_.seed = 0; options_.seed < 20; ++options_.seed) {
+    log_.clear();
+    run({script("base", {":check timer", ":leave"}), script("head", {":check timer", ":leave"})});
+    EXPECT_EQ(log_.at(0)[0], log_.at(2)[0]);
+    firsts += log_[0][0];
+  }
+  EXPECT_NE(firsts.find('b'), std::string::npos);
+  EXPECT_NE(firsts.find('h'), std::string::npos);
 }
 
 TEST_F(TakeTurns, WhoIsBehindGoesFirst) {

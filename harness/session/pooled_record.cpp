@@ -25,11 +25,15 @@ RecordJson pooled(const RecordJson& first, const std::vector<RecordJson>& again)
   }
   RecordJson pool = has_time(first) ? first : again.front();
   const bool any_settled = std::ranges::any_of(again, is_settled);
-  std::vector<double> samples, medians, cycles;
+  std::vector<double> samples, cycles;
+  RecordJson medians = RecordJson::array();
   for (const RecordJson& record : again) {
+    if (any_settled && !is_settled(record)) {
+      medians.push_back(nullptr);
+      continue;
+    }
     const auto own = record.at("time").at("samples_s").get<std::vector<double>>();
     medians.push_back(median(own));
-    if (any_settled && !is_settled(record)) continue;
     samples.insert(samples.end(), own.begin(), own.end());
     const RecordJson of_clock = at(record, {"time", "telemetry", "cycles"});
     if (of_clock.is_number()) cycles.push_back(of_clock.get<double>());

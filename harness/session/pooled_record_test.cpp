@@ -41,6 +41,7 @@ TEST(PooledRecord, HasTheSamplesOfAllProcessesInPlaceOfItsOwn) {
 TEST(PooledRecord, LeavesOutProcessesWhoseClockDidNotSettleIfOthersDid) {
   const RecordJson pool = pooled(record({9.0}, false), {record({1.0}, false), record({2.0})});
   EXPECT_EQ(samples_of(pool), std::vector<double>({2.0}));
+  EXPECT_EQ(pool["time"]["medians_s"], RecordJson({nullptr, 2.0}));
   EXPECT_EQ(pool["time"]["telemetry"]["settled"], true);
   const RecordJson none = pooled(record({9.0}), {record({1.0}, false), record({2.0}, false)});
   EXPECT_EQ(samples_of(none), std::vector<double>({1.0, 2.0}));

@@ -63,8 +63,8 @@ class Runtime {
   virtual void* queue() = 0;
 
   // Seconds that `launches` calls of launch(i), i from 0, take together, launch cost left out where
-  // the device can be kept busy until all are queued. Where it began before that all are made
-  // again; `before_again`, which may be empty, is called first.
+  // the device can be kept busy until all are queued. If the device begins earlier, all launches
+  // are made again, after a call of `before_again`, which may be empty.
   using Launch = std::function<void(int index)>;
   virtual double seconds_of(int launches, const Launch& launch,
                             const std::function<void()>& before_again) = 0;
@@ -77,8 +77,8 @@ class Runtime {
 
   // The same for work that is replayed from a graph, which costs less to launch: seconds that all
   // `launches` take together. The graph is replayed twice; `between`, which may be empty, is called
-  // before the second time, which is the one that is timed, and before that is made again. Negative
-  // where the device has no graphs.
+  // before the second time, which is the one that is timed, and each time that one is made again.
+  // Negative where the device has no graphs.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 
