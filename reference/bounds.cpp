@@ -18,8 +18,8 @@ constexpr double kSlopeFloor = 0x1p-19;
 constexpr double kRoundings = 2.0;
 // The same in one row, whose scores may be rounded to the storage type, too.
 constexpr double kRoundingsOfRow = 3.0;
-// What a row may be off by whatever its size, where inputs are of the size of 1: what squares lose
-// that fp32 cannot hold, for D is formed of such, and in f16 P and dS that are subnormal.
+// A row may be off by this much whatever its size, where inputs are of the size of 1. D is a root
+// of sums of squares, which underflow in fp32; in f16 P and dS may be subnormal.
 constexpr double kRowRest = 0x1p-64;
 constexpr double kRowRestF16 = 0x1p-14;
 // Of A', below which a reference is what its own rounding left of 0: no slope is.

@@ -19,11 +19,11 @@
 // within a row it is bounded by norms; rows round independently, so they add up as roots of squares
 // do, and the bound falls as 1 / sqrt(rows) where a bias does not. 2e A' is for the twin's luck: of
 // few elements its errors may be 0 exactly. D is what is left of delta where O cancels: then A' may
-// be 0 beside it. R(2^-64; f16: 2^-14) is what each row may be off by whatever its size: squares
-// that fp32 cannot hold, of which D is formed, and the O of a head of which dropout kept but P that
-// are subnormal in f16. r' is r rounded to the storage type, what a kernel gives that is exact
-// inside: rows that see one key have O = Z V, and where Z is a little above 5/4 all products that
-// are nearly ties of bf16 go the same way.
+// be 0 beside it. R(2^-64; f16: 2^-14) is what each row may be off by whatever its size: D is
+// formed of squares, which underflow in fp32, and in f16 dropout may keep only subnormal P of a
+// row. r' is r rounded to the storage type, what a kernel gives that is exact inside: rows that see
+// one key have O = Z V, and where Z is a little above 5/4 all products that are nearly ties of bf16
+// go the same way.
 //
 // C, of o: a kernel rounds exp(s - m), m the running maximum, and the twin rounds P, so they do not
 // round the same numbers. Where scores take few values, rows round the same few, and their errors
@@ -74,7 +74,7 @@ struct Held {
   double figure = 0.0;
   double allowed = 0.0;
 
-  // False if either is NaN, and where so much is allowed that fp32 or double cannot hold it.
+  // Returns false if either is NaN, and if `allowed` overflowed to infinity, which bounds nothing.
   bool holds() const { return figure <= allowed && std::isfinite(allowed); }
   // Of what is allowed, how much is used: 0 of nothing, infinite where nothing is allowed.
   double share() const;

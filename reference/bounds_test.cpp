@@ -109,8 +109,8 @@ TEST(Bounds, WhatIsRoundingInTheReferenceHasNoSlope) {
   EXPECT_FALSE(hold_slope(unknown, precision).holds());
 }
 
-// A row whose terms are 0 beside what delta is off by: only that is allowed, and what squares of
-// fp32, of f16 its subnormal numbers, lose.
+// A row whose terms are 0 may be off only by the error of delta and by what underflows: squares in
+// fp32, and in f16 subnormal numbers.
 TEST(Bounds, ARowOfNothingIsGivenWhatItsDeltaIsOffBy) {
   const auto holds = [](Dtype dtype, double error, double delta) {
     Statistics row;

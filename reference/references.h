@@ -35,8 +35,8 @@ struct Expected {
   Matrix<double> value;   // (rows, head_dim)
   Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation
   Eigen::VectorXf sizes;  // (rows), the largest element of the product of absolute values
-  // (rows, head_dim): what rounding O (of TF32: dO) may do to dq and dk through delta. Empty of o
-  // and dv, where it does not enter.
+  // (rows, head_dim): the error of dq and dk that rounding O (in TF32: dO) may cause by way of
+  // delta. It is empty for o and dv, which delta does not enter.
   Matrix<float> delta_error;
 };
 

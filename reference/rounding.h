@@ -30,11 +30,12 @@ ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attent
                                      const Eigen::VectorXf& factors, const Matrix<float>& dout,
                                      Indices keys);
 
-// What rounding does to dS through delta = rowsum(dO * O), which is formed of other values than
-// dP = dO V^T, whose weighted mean it is: of an O that is rounded, or (TF32) of a dO that is not,
-// and of P that are rounded. The errors are independent and below e |dO * O|, e the unit roundoff,
-// and below e |P Z dP| of every key; so that of delta (or of all dP of a row) is of the size
-// e sqrt(||dO * O||^2 + ||P Z dP||^2), and that of dS is P times it: (chunk_rows, keys).
+// Returns the size of the error that rounding brings to dS by way of delta = rowsum(dO * O).
+// Exactly, delta is the mean of dP = dO V^T weighted with P; but a kernel forms it from an O that
+// is rounded, or (TF32) from a dO that is not, and from P that are rounded. The errors are
+// independent and below e |dO * O|, e the unit roundoff, and below e |P Z dP| of every key; so that
+// of delta (or of all dP of a row) is of the size e sqrt(||dO * O||^2 + ||P Z dP||^2), and that of
+// dS is P times it: (chunk_rows, keys).
 Matrix<float> delta_errors(const Slice& slice, Products products, const Attention& attention,
                            const Matrix<float>& dout, Indices keys);
 

@@ -65,13 +65,13 @@ packages() { in_root "dpkg-query --show | wc -l"; }
 step "a bare root of $system"
 if [[ $suite == noble ]]; then
   mirror=https://archive.ubuntu.com/ubuntu
-  # Debian 12 has no package of Ubuntu's keys; whose server this is a certificate says.
+  # Debian 12 has no package of Ubuntu's keys, so they come from Ubuntu's server, by TLS.
   keys=$root.keys
   curl --silent --show-error --fail --create-dirs --output "$keys/keys.deb" \
     $mirror/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb || exit 3
   dpkg-deb -x "$keys/keys.deb" "$keys"
   keyring=$keys/usr/share/keyrings/ubuntu-archive-keyring.gpg
-  # Not each release of debootstrap knows each of Ubuntu, all of which are made alike.
+  # Debian's debootstrap does not know noble; its script gutsy makes every release of Ubuntu.
   from=(--keyring="$keyring" --components=main,universe noble "$root" ${mirror/https/http}
         "$scripts/gutsy")
 else

@@ -367,8 +367,8 @@ TEST_F(CliResume, WhatCannotBeResumedIsExitTwoAndChangesNothing) {
   make_complete("r.jsonl");
   const std::string before = read(folder_ / "r.jsonl");
   write("text.jsonl", "no records\n");
-  // The last that it has is the baseline, which no run chooses: portable, or sse2 of newer
-  // Highways.
+  // The message ends with the baseline, which no run chooses: newer Highways call it sse2, older
+  // ones portable.
   const std::string instruction_sets = run(kCheap + "--isa none").err;
   const std::string baseline = instruction_sets.substr(instruction_sets.rfind(' ') + 1);
   const std::pair<std::string, const char*> cases[] = {

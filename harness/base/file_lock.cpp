@@ -53,7 +53,7 @@ void lock_for_writing(int descriptor, const std::filesystem::path& file) {
       file.string(), attempt.holder));
 }
 
-Turn::Turn(const std::filesystem::path& file) {
+FileLock::FileLock(const std::filesystem::path& file) {
   const std::string name = file.string() + ".lock";
   descriptor_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
@@ -63,6 +63,6 @@ Turn::Turn(const std::filesystem::path& file) {
   }
 }
 
-Turn::~Turn() { close(descriptor_); }
+FileLock::~FileLock() { close(descriptor_); }
 
 }  // namespace attnlab

@@ -19,15 +19,15 @@ LockAttempt try_lock(int descriptor);
 // system tells.
 void lock_for_writing(int descriptor, const std::filesystem::path& file);
 
-// Holds the lock of the file `file`.lock, which it makes, from when nobody else has it to the end
-// of its life: for what is read and put back changed. Where there are no locks it holds none.
-// Throws UsageError where the file cannot be made.
-class Turn {
+// Guards a file that is read, changed and put back. The constructor creates `file`.lock and waits
+// until no other process or thread holds its lock; the destructor releases it. On a file system
+// without locks it guards nothing. Throws UsageError if `file`.lock cannot be created.
+class FileLock {
  public:
-  explicit Turn(const std::filesystem::path& file);
-  ~Turn();
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  explicit FileLock(const std::filesystem::path& file);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
  private:
   int descriptor_ = -1;

@@ -27,7 +27,7 @@ struct GatePlan {
   Device device;
   Protocol protocol;
   GateRun run;                // of this program alone: head, without a base
-  bool named_folder = false;  // the run's is the one that --out names
+  bool named_folder = false;  // whether --out names the run's folder
   CompareOptions options;
   std::vector<NoiseSession> noise;         // that was measured
   std::vector<NoiseSession> usable_noise;  // of it, with so many rounds
@@ -39,8 +39,9 @@ struct GatePlan {
 GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& compiler,
                         const std::string& folder, bool shows_progress);
 
-// Makes the folder of the records, which gets a number where nobody named it and it is there: gates
-// of several GPUs may begin in one second. Throws UsageError where nothing can be written there.
+// Makes the folder of the records. If --out names none and the default exists, appends a number:
+// gates of several GPUs may begin in one second. Throws UsageError where nothing can be written
+// there.
 void make_records_folder(GatePlan& plan);
 // Sets the thresholds: `percent`, or by the noise. `plan` outlives its options.
 void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& percent);

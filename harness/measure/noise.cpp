@@ -248,7 +248,7 @@ std::vector<NoiseSession> load_noise(const Device& device) {
 
 void append_noise(const NoiseSession& session, const std::filesystem::path& file) {
   make_folder_of(file);
-  const Turn turn(file);  // GPUs of one name share the file
+  const FileLock lock(file);  // GPUs of one name share the file
   std::error_code error;
   std::string text = std::filesystem::exists(file, error) ? text_of(file) : "";
   text += to_json(session).dump() + "\n";

@@ -69,7 +69,7 @@ TEST(Compare, FarSlowerIsNeverTheSameHoweverNoisyTheMachineIs) {
   EXPECT_EQ(verdict_of(base, slower, {.threshold = 0.4}), TimeVerdict::same);
 }
 
-// What slows one process of several is in all of its samples, so the pool's interval misses it.
+// All samples of one process share what slows it, so the interval of the pool does not cover it.
 TEST(Compare, ProcessesThatDisagreeCannotTell) {
   const auto verdict = [](double now, const RecordJson& bases, const RecordJson& medians) {
     RecordJson base = timed(64, 1e-3), slower = timed(64, now);

@@ -43,9 +43,9 @@ std::optional<double> cycles_of(const RecordJson& record) {
   return is_known ? std::optional(cycles.get<double>()) : std::nullopt;
 }
 
-// The least and the largest ratio of the processes of a point that was measured again, pair by
-// pair; of a base that was not, its one median serves all. Empty of one process each, and where
-// pairs are not known, since one side broke off.
+// Returns the least and the largest ratio over the pairs of processes of a point that was measured
+// again. A base that was not measured again (a stored one) gives its one median to all pairs. The
+// result is empty if the point was measured once, or if one side broke off and has fewer processes.
 std::optional<Interval> ratios_of_processes(const RecordJson& base, const RecordJson& now) {
   const RecordJson after = at(now, {"time", "medians_s"}), before = at(base, {"time", "medians_s"});
   if (!after.is_array() || (before.is_array() && before.size() != after.size())) {
@@ -63,8 +63,8 @@ std::optional<Interval> ratios_of_processes(const RecordJson& base, const Record
   return Interval{.low = low, .high = high};
 }
 
-// Samples of one process have what slows it in common, so no verdict stands that one of several
-// pairs of processes contradicts.
+// Turns a verdict that one of several pairs of processes contradicts into an ambiguous one: samples
+// of one process are not independent, since they share what slows it.
 void ask_processes(TimeChange& change) {
   if (!change.of_processes) return;
   const bool agree = change.verdict == TimeVerdict::slower

@@ -149,7 +149,7 @@ TEST_F(Rotation, ReplaysOfGraphsAreSeenByWhatTheyWrite) {
   EXPECT_THROW(graph.check(), Ending);
 }
 
-// A fault that comes back every few launches must not fall into step with the looks.
+// The launch that is checked differs from sample to sample, so that no periodic fault evades it.
 TEST_F(Rotation, LooksFollowAnotherLaunchFromSampleToSample) {
   protocol_.cache = CacheState::hot;
   static int launches = 0;
@@ -181,7 +181,7 @@ TEST_F(Rotation, LooksFollowAnotherLaunchFromSampleToSample) {
   }
 }
 
-// Where launches were queued too late they are made again, onto outputs that are poisoned again.
+// Launches that were queued too late are made again, onto outputs that are poisoned again.
 TEST_F(Rotation, TimingsThatAreMadeAgainAreSeenByWhatTheyWrite) {
   protocol_.cache = CacheState::hot;
   static int writes = 0;  // launches that will still write

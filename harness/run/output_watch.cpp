@@ -58,8 +58,8 @@ void OutputWatch::prepare(int launches) {
   poison();
 }
 
-// From 0 to launches - 1, drawn anew for each sample: places in a fixed order would fall into step
-// with a fault that comes back every few launches.
+// Draws a number from 0 to launches - 1, anew for each sample: a fixed sequence could stay in step
+// with a fault that recurs every few launches.
 int OutputWatch::repeats_before_a_look(int launches) {
   return static_cast<int>(places_() % static_cast<std::uint64_t>(launches));
 }

@@ -131,8 +131,8 @@ constexpr Implementation kKernel = {.api_version = kApiVersion,
                                     .release = release,
                                     .traffic = fake::traffic};
 
-// So many that what is left out now and then meets a look: of 16 samples, each of which looks
-// behind a launch that is drawn, every third launch would meet none once in 650 runs.
+// There are so many samples that the watch sees a launch that is left out now and then: with 16,
+// each of which checks one random launch, it would miss every third launch once in 650 runs.
 constexpr int kSamples = 64;
 
 class OutputWatchTest : public testing::Test {

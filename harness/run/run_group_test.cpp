@@ -20,7 +20,7 @@ namespace {
 
 class RunGroup : public RunCase {
  protected:
-  // The case in two layouts, with these competitors.
+  // Runs the case in two layouts, with these competitors.
   std::vector<Record> run_layouts(const std::vector<Competitor>& competitors) {
     work_.competitors = competitors;
     CaseGroup group = {work_, work_};
@@ -58,7 +58,7 @@ TEST_F(RunGroup, LayoutsTakeTurnsAndEachHasItsRecord) {
   }
 }
 
-// The same number for each logical element, and one reference for all.
+// Both layouts hold the same number for each logical element, and share one reference.
 TEST_F(RunGroup, InputsAreTheSameNumbersInOtherPlaces) {
   std::map<Layout, std::vector<float>> queries;
   context_.verified = [&](const Record& record, const Tensors& tensors) {
@@ -99,7 +99,7 @@ TEST_F(RunGroup, WhatIsWrongInOneLayoutFailsThereAlone) {
   }
 }
 
-// Memory that holds either layout and not both: they run one after the other, and none is refused.
+// If memory holds either layout but not both, they run one after the other, and none is refused.
 TEST_F(RunGroup, WithoutRoomForBothLayoutsTheyRunInTurn) {
   const std::vector<Competitor> one = {competitor("a", kernel_with<Fault::none>())};
   work_.competitors = one;

@@ -106,9 +106,10 @@ auto place_of(const TurnRequest& request, const std::vector<std::string>& case_i
   return std::tuple(place, request.step, request.round);
 }
 
-// Tosses a coin for every other pair of samples; the pair after it is the other way round. And one
-// for the other steps of each case: who leaves one first prepares the next one first and has its
-// memory first, and times depend on that. The check of the timer, before all cases, is a case, too.
+// Tosses a coin for every other pair of samples; the pair after it is the other way round. Tosses
+// another one for the remaining steps of each case: the process that leaves a case first also
+// prepares and allocates the next one first, and times depend on that. The timer's check, which
+// precedes all cases, counts as a case.
 class Order {
  public:
   explicit Order(std::uint64_t seed) : coin_(seed) {}

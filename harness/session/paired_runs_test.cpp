@@ -80,7 +80,7 @@ TEST_F(TakeTurns, WhoBeginsIsDrawn) {
   EXPECT_NE(one.find("hh"), std::string::npos) << one;
 }
 
-// Who prepares a case first has its memory first.
+// The process that prepares a case first also allocates first, so times may depend on it.
 TEST_F(TakeTurns, WhoPreparesACaseIsDrawnForEachCase) {
   options_.case_ids.clear();
   std::vector<std::string> steps;

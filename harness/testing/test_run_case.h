@@ -1,5 +1,5 @@
-// A kernel that computes attention with plain loops, and what may be wrong with it; and a case that
-// runs such kernels.
+// This header has a kernel that computes attention with plain loops, the faults that it can have,
+// and a test fixture that runs such kernels as one case.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@
 
 namespace attnlab {
 
-// What is wrong with a fake kernel.
+// The enum lists the faults that a fake kernel can have.
 enum class Fault {
   none,
   nan_output,

@@ -143,7 +143,7 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
 // cannot hold, nor squares of; products that are nearly ties. Those of 9402 to 9404 are naive's,
 // which scaled K before it summed: scores rounded by themselves, in bf16 tied ones to different
 // numbers. 9502: an outlier among many rows; slopes on what is 0 but for the reference's rounding.
-// 9602 and 9603: rounding of f32 where O cancels to 0, or nearly, as small as 1e-27.
+// 9602 and 9603: O cancels to 0, or to 1e-27, and leaves what fp32 rounds.
 TEST(FalseAlarms, NoneWhereThereWereSome) {
   constexpr struct {
     std::uint64_t seed;

@@ -5,7 +5,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// Slices of a problem with so many of them that their number is no limit.
+// Returns the section of a problem that has more slices than any section.
 i64 slices_of(i64 seqlen_k, i64 head_dim, i64 sharing = 1) {
   const Shape shape = {.batch = 1024,
                        .num_heads_q = 8 * sharing,
