@@ -36,7 +36,7 @@ TEST(SweepSchema, ShippedSweepsFit) {
 
 const Json kSweep = Json::parse(R"({
   "$schema": "sweep.schema.json", "schema": "attnlab.sweep/1", "name": "all",
-  "description": "Every key.", "backend": "cpu",
+  "description": "Every key.", "backend": "cpu", "peers": ["torch:eager", "math, flash"],
   "axes": [
     {"pass": ["fwd", "bwd,fwdbwd"], "dtype": " f32 , f16", "layout": "bshd", "batch": [1, "2"],
      "heads": "2:8:x2", "heads_kv": 2, "head_dim": "1k,64", "mask": ["none", "causal+padding:7"],
@@ -48,7 +48,7 @@ const Json kSweep = Json::parse(R"({
     {"seqlen_q": 1, "seqlen_k": "1k:16k:x4",
      "mask": "window:-1:0+blocks:bigbird:1:1:1:7:64x64,blocks:file=a pattern.txt:1x1"}
   ],
-  "exclude": [{"where": {"kernel": "v1", "seqlen": [8, "16"]}, "reason": "slow"}],
+  "exclude": [{"where": {"kernel": ["v1", "torch:eager"], "seqlen": [8, "16"]}, "reason": "slow"}],
   "protocol": {"min_rounds": 1, "max_rounds": 2, "max_seconds": 0.001, "interval": 0,
                "warmup_seconds": 0, "verify_multiply_adds": 1}
 })");

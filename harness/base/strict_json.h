@@ -1,8 +1,15 @@
 // JSON from files that anybody may have written.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
+#include <vector>
+
+#include "harness/base/errors.h"
 
 namespace attnlab {
 
@@ -12,5 +19,35 @@ namespace attnlab {
 // own exceptions.
 nlohmann::ordered_json parse_strict_json(const std::string& text, int deepest,
                                          const std::string& where);
+
+// parse_strict_json() of a file that people write: a syntax error is a UsageError, too, which names
+// line and column.
+nlohmann::ordered_json parse_json_text(const std::string& text, const std::string& file);
+// Reads such a file. Throws UsageError where it cannot be read.
+nlohmann::ordered_json read_json_file(const std::filesystem::path& file);
+
+// What strict readers refuse: each throws UsageError, led by `where`, the file and key.
+[[noreturn]] void refuse(const std::string& where, const std::string& why);
+// Refuses what is no object, and keys of other names, with the nearest known one.
+void check_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& known,
+                const std::string& where);
+// Refuses an object that lacks one of the keys.
+void require_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& keys,
+                  const std::string& where);
+// A string that is not empty.
+std::string read_string(const nlohmann::ordered_json& value, const std::string& where);
+// A number of [minimum, maximum], whole where T is.
+template <class T>
+T read_number(const nlohmann::ordered_json& value, T minimum, T maximum, const std::string& where) {
+  const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
+  if (!right_type) {
+    refuse(where, std::is_integral_v<T> ? "must be a whole number" : "must be a number");
+  }
+  const double number = value.get<double>();
+  if (!(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
+    refuse(where, fmt::format("{} is outside [{}, {}]", value.dump(), minimum, maximum));
+  }
+  return value.get<T>();
+}
 
 }  // namespace attnlab

@@ -166,7 +166,10 @@ Sweep make_sweep(const RunFlags& flags) {
   Sweep sweep = make_sweep(flags.sweep);
   apply_input(sweep, flags.sweep);
   sweep.tune = flags.tune;
-  if (!flags.peer.empty()) sweep.peers = parse_peers(flags.peer);
+  if (!flags.peer.empty()) {
+    sweep.peers = parse_peers(flags.peer, "--peer");
+    sweep.overridden = true;  // an exclusion may speak of other ones
+  }
   Sweep alone;
   if (!flags.protocol.empty()) {
     set_protocol(alone, flags.protocol, "--protocol");

@@ -300,7 +300,9 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
     const Exclusion& exclusion = sweep.exclude[i];
     for (const auto& [axis, values] : exclusion.where) {
       if (axis != "kernel") continue;
-      for (const std::string& name : values) check_kernel_name(name, registry);
+      for (const std::string& name : values) {
+        if (!is_peer(name)) check_kernel_name(name, registry);
+      }
     }
     bool found = false;
     for (Case& work : cases) {

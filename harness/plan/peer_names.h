@@ -12,8 +12,8 @@
 namespace attnlab {
 
 // "torch:eager,flash" -> torch:eager, torch:flash, each once. An item without a prefix has that of
-// the item before. Throws UsageError for a name that is none.
-std::vector<std::string> parse_peers(std::string_view text);
+// the item before. Throws UsageError, led by `where`, for a name that is none.
+std::vector<std::string> parse_peers(std::string_view text, const std::string& where);
 
 // Whether a kernel's name is a peer's.
 bool is_peer(std::string_view kernel);

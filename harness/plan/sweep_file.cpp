@@ -13,6 +13,7 @@
 #include "harness/base/strict_json.h"
 #include "harness/base/suggest.h"
 #include "harness/plan/axes.h"
+#include "harness/plan/peer_names.h"
 #include "kernels/api/text.h"
 
 namespace attnlab {
@@ -22,79 +23,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSweepSchema = "attnlab.sweep/1";
 
-[[noreturn]] void fail(const std::string& where, const std::string& why) {
-  throw UsageError(fmt::format("{}: {}", where, why));
-}
-
-// "line 3, column 10" of the byte that the parser read last.
-std::string place_of(const std::string& text, std::size_t bytes_read) {
-  const std::size_t last = std::min(bytes_read, text.size() + 1);
-  const std::string before = text.substr(0, last == 0 ? 0 : last - 1);
-  const auto lines = std::count(before.begin(), before.end(), '\n');
-  const std::size_t line_start = before.rfind('\n') + 1;  // 0 on the first line
-  return fmt::format("line {}, column {}", lines + 1, before.size() - line_start + 1);
-}
-
-Json parse(const std::string& text, const std::string& file) {
-  constexpr int kDeepest = 16;
-  try {
-    return parse_strict_json(text, kDeepest, file);
-  } catch (const Json::parse_error& error) {  // "[...] parse error at line 3, column 0: why"
-    const std::string what = error.what();
-    const std::size_t why = what.find(": ");
-    fail(file, fmt::format("not JSON: {}: {}", place_of(text, error.byte),
-                           why == std::string::npos ? what : what.substr(why + 2)));
-  } catch (const Json::exception& error) {  // a number that is too large
-    fail(file, fmt::format("not JSON: {}", error.what()));
-  }
-}
-
-void check_keys(const Json& object, const std::vector<std::string>& known,
-                const std::string& where) {
-  if (!object.is_object()) fail(where, "must be an object");
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      fail(where, fmt::format("unknown key '{}'{}", key, suggestion(key, known)));
-    }
-  }
-}
-
-std::string read_string(const Json& value, const std::string& where) {
-  if (!value.is_string()) fail(where, "must be a string");
-  if (value.get<std::string>().empty()) fail(where, "must not be empty");
-  return value;
-}
-
-template <class T>
-T read_number(const Json& value, T minimum, T maximum, const std::string& where) {
-  const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
-  if (!right_type) {
-    fail(where, std::is_integral_v<T> ? "must be a whole number" : "must be a number");
-  }
-  const double number = value.get<double>();
-  if (!(number >= static_cast<double>(minimum) && number <= static_cast<double>(maximum))) {
-    fail(where, fmt::format("{} is outside [{}, {}]", value.dump(), minimum, maximum));
-  }
-  return value.get<T>();
-}
-
-// The values of an axis as the comma list that set_axis() takes: a file may write a number, a
-// string in the grammar of the flags, or an array of these.
-std::string axis_text(const Json& value, const std::string& where) {
-  if (value.is_string()) return value;
-  if (value.is_number()) return value.dump();
-  if (!value.is_array()) fail(where, "must be a number, a string or an array of these");
-  if (value.empty()) fail(where, "must not be empty");
-  std::string text;
-  for (const Json& item : value) {
-    if (item.is_array()) fail(where, "must not hold an array in an array");
-    text += (&item == &value.front() ? "" : ",") + axis_text(item, where);
-  }
-  return text;
-}
-
 Axes read_product(const Json& json, const AxisGrammars& grammars, const std::string& where) {
-  if (!json.is_object()) fail(where, "must be an object");
+  if (!json.is_object()) refuse(where, "must be an object");
   Axes axes;
   for (const auto& [axis, value] : json.items()) {
     const std::string key = fmt::format("{}.{}", where, axis);
@@ -107,7 +37,7 @@ Axes read_product(const Json& json, const AxisGrammars& grammars, const std::str
 std::vector<Axes> read_axes(const Json& json, const AxisGrammars& grammars,
                             const std::string& where) {
   if (!json.is_array()) return {read_product(json, grammars, where)};
-  if (json.empty()) fail(where, "must not be empty");
+  if (json.empty()) refuse(where, "must not be empty");
   std::vector<Axes> products;
   for (std::size_t i = 0; i < json.size(); ++i) {
     products.push_back(read_product(json[i], grammars, fmt::format("{}[{}]", where, i)));
@@ -115,24 +45,43 @@ std::vector<Axes> read_axes(const Json& json, const AxisGrammars& grammars,
   return products;
 }
 
+// Returns the values of a condition in canonical text. Peers compete as kernels do, but no kernel
+// has their names.
+std::vector<std::string> excluded_values(const AxisGrammar& grammar, const std::string& text,
+                                         const std::string& where) {
+  std::vector<std::string> peers;
+  std::string others;
+  for (const std::string_view item : split(text, ',')) {
+    if (grammar.help.name == "kernel" && is_peer(item)) {
+      std::ranges::move(parse_peers(item, where), std::back_inserter(peers));
+    } else {
+      others += fmt::format("{}{}", others.empty() ? "" : ",", item);
+    }
+  }
+  if (others.empty() && !peers.empty()) return peers;
+  Axes axes;
+  grammar.set(axes, others, where);
+  std::vector<std::string> values = grammar.values(axes);
+  std::ranges::move(peers, std::back_inserter(values));
+  return values;
+}
+
 Exclusion read_exclusion(const Json& json, const AxisGrammars& grammars, const std::string& where) {
   check_keys(json, {"where", "reason"}, where);
-  if (!json.contains("where")) fail(where, "key 'where' is missing");
+  if (!json.contains("where")) refuse(where, "key 'where' is missing");
   if (!json.contains("reason")) {
-    fail(where, "key 'reason' is missing: say why the points are left out");
+    refuse(where, "key 'reason' is missing: say why the points are left out");
   }
   Exclusion exclusion;
   exclusion.reason = read_string(json["reason"], where + ".reason");
   const Json& conditions = json["where"];
   if (!conditions.is_object() || conditions.empty()) {
-    fail(where + ".where", "must be an object that names at least one axis");
+    refuse(where + ".where", "must be an object that names at least one axis");
   }
   for (const auto& [axis, value] : conditions.items()) {
     const std::string key = fmt::format("{}.where.{}", where, axis);
     const AxisGrammar& grammar = grammars.find(axis, where + ".where");
-    Axes axes;
-    grammar.set(axes, axis_text(value, key), key);
-    exclusion.where.emplace_back(axis, grammar.values(axes));
+    exclusion.where.emplace_back(axis, excluded_values(grammar, axis_text(value, key), key));
   }
   return exclusion;
 }
@@ -145,7 +94,7 @@ T read_word(const Json& json, std::initializer_list<T> values, const std::string
     if (json == to_string(value)) return value;
     known += fmt::format("{}{}", known.empty() ? "" : " or ", to_string(value));
   }
-  fail(where, fmt::format("{} is not {}", json.dump(), known));
+  refuse(where, fmt::format("{} is not {}", json.dump(), known));
 }
 
 // `protocol` with the keys of `json` replaced.
@@ -176,8 +125,8 @@ ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
     protocol.regime = read_word(json["regime"], {Regime::burst, Regime::settled}, key_of("regime"));
   }
   if (protocol.max_rounds && protocol.min_rounds && *protocol.max_rounds < *protocol.min_rounds) {
-    fail(key_of("max_rounds"),
-         fmt::format("{} is below min_rounds = {}", *protocol.max_rounds, *protocol.min_rounds));
+    refuse(key_of("max_rounds"),
+           fmt::format("{} is below min_rounds = {}", *protocol.max_rounds, *protocol.min_rounds));
   }
   return protocol;
 }
@@ -188,7 +137,7 @@ std::string read_name(const Json& json, const std::string& where) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   };
   if (!std::all_of(name.begin(), name.end(), allowed)) {
-    fail(where, fmt::format("'{}' names result files: use letters, digits, '-', '_', '.'", name));
+    refuse(where, fmt::format("'{}' names result files: use letters, digits, '-', '_', '.'", name));
   }
   return name;
 }
@@ -208,8 +157,23 @@ std::string similar_file(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::string axis_text(const Json& value, const std::string& where) {
+  if (value.is_string()) return value;
+  if (value.is_number()) return value.dump();
+  if (!value.is_array()) refuse(where, "must be a number, a string or an array of these");
+  if (value.empty()) refuse(where, "must not be empty");
+  std::string text;
+  for (const Json& item : value) {
+    if (item.is_array()) refuse(where, "must not hold an array in an array");
+    text += (&item == &value.front() ? "" : ",") + axis_text(item, where);
+  }
+  return text;
+}
+
 bool is_sweep_name(const std::filesystem::path& path) {
-  return path.extension() == ".json" && path.stem().extension() != ".schema";
+  const std::filesystem::path inner = path.stem().extension();
+  return path.extension() == ".json" && inner != ".schema" && inner != ".paper" &&
+         inner != ".published";
 }
 
 Sweep read_sweep(const std::filesystem::path& path, const Registry& registry) {
@@ -217,23 +181,26 @@ Sweep read_sweep(const std::filesystem::path& path, const Registry& registry) {
   std::ifstream stream(path);
   if (!std::filesystem::exists(path)) {
     const std::string similar = similar_file(path);
-    fail(file, "no such file" + (similar.empty() ? "; attnlab list shows the sweeps" : similar));
+    refuse(file, "no such file" + (similar.empty() ? "; attnlab list shows the sweeps" : similar));
   }
-  if (!stream || !std::filesystem::is_regular_file(path)) fail(file, "cannot be read as a file");
+  if (!stream || !std::filesystem::is_regular_file(path)) refuse(file, "cannot be read as a file");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const Json json = parse(text, file);
+  Sweep sweep = read_sweep(parse_json_text(text, file), file, registry);
+  sweep.source = file;
+  return sweep;
+}
+
+Sweep read_sweep(const Json& json, const std::string& file, const Registry& registry) {
   check_keys(json,
-             {"$schema", "schema", "name", "description", "backend", "axes", "exclude", "protocol"},
+             {"$schema", "schema", "name", "description", "backend", "peers", "axes", "exclude",
+              "protocol"},
              file);
-  for (const char* key : {"schema", "name", "axes"}) {
-    if (!json.contains(key)) fail(file, fmt::format("key '{}' is missing", key));
-  }
+  require_keys(json, {"schema", "name", "axes"}, file);
   if (json["schema"] != kSweepSchema) {
-    fail(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kSweepSchema));
+    refuse(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kSweepSchema));
   }
   if (json.contains("$schema")) read_string(json["$schema"], file + ": $schema");  // for editors
   Sweep sweep;
-  sweep.source = file;
   sweep.name = read_name(json["name"], file + ": name");
   if (json.contains("description")) {
     sweep.description = read_string(json["description"], file + ": description");
@@ -242,11 +209,15 @@ Sweep read_sweep(const std::filesystem::path& path, const Registry& registry) {
     const std::string where = file + ": backend";
     sweep.backend = parse_backend(read_string(json["backend"], where), where);
   }
+  if (json.contains("peers")) {
+    const std::string where = file + ": peers";
+    sweep.peers = parse_peers(axis_text(json["peers"], where), where);
+  }
   const AxisGrammars grammars(registry);
   sweep.axes = read_axes(json["axes"], grammars, file + ": axes");
   if (json.contains("exclude")) {
     const Json& exclude = json["exclude"];
-    if (!exclude.is_array()) fail(file + ": exclude", "must be an array");
+    if (!exclude.is_array()) refuse(file + ": exclude", "must be an array");
     for (std::size_t i = 0; i < exclude.size(); ++i) {
       sweep.exclude.push_back(
           read_exclusion(exclude[i], grammars, fmt::format("{}: exclude[{}]", file, i)));
@@ -265,11 +236,11 @@ void set_protocol(Sweep& sweep, std::string_view text, const std::string& where)
     const std::string_view value_text = item.substr(std::min(equals, item.size() - 1) + 1);
     Json value = Json::parse(value_text, nullptr, false);
     if (equals == std::string_view::npos || value_text.empty()) {
-      fail(where, fmt::format("'{}' is not KEY=VALUE, like min_rounds=3 or cache=cold", item));
+      refuse(where, fmt::format("'{}' is not KEY=VALUE, like min_rounds=3 or cache=cold", item));
     }
     if (value.is_discarded()) value = value_text;  // a word
     const std::string key(item.substr(0, equals));
-    if (json.contains(key)) fail(where, fmt::format("{} is given twice", key));
+    if (json.contains(key)) refuse(where, fmt::format("{} is given twice", key));
     json[key] = value;
   }
   sweep.protocol = read_protocol(sweep.protocol, json, where);

@@ -409,13 +409,15 @@ TEST_F(Peer, FindsPythonAndScriptByTheEnvironment) {
 }
 
 TEST(ParsePeers, NamesInheritTheirPrefix) {
-  EXPECT_EQ(parse_peers("torch:eager,flash,efficient,cudnn"),
+  EXPECT_EQ(parse_peers("torch:eager,flash,efficient,cudnn", ""),
             (Texts{"torch:eager", "torch:flash", "torch:efficient", "torch:cudnn"}));
-  EXPECT_EQ(parse_peers("torch:math,torch:eager,math"), (Texts{"torch:math", "torch:eager"}));
+  EXPECT_EQ(parse_peers("torch:math,torch:eager,math", ""), (Texts{"torch:math", "torch:eager"}));
 }
 
 TEST(ParsePeers, RefusesAndSuggests) {
-  const auto said = [](const char* text) { return usage_error([&] { parse_peers(text); }); };
+  const auto said = [](const char* text) {
+    return usage_error([&] { parse_peers(text, "--peer"); });
+  };
   EXPECT_PRED2(contains, said("torch:eger"), "'torch:eger'; did you mean 'torch:eager'?");
   EXPECT_PRED2(contains, said("torch:eager,falsh"), "'torch:falsh'; did you mean 'torch:flash'?");
   for (const char* text :
