@@ -175,6 +175,8 @@ int run_command_line(int argc, const char* const* argv) {
                                    add_man_verb(app),
                                    add_model_verb(app),
                                    add_peak_verb(app),
+                                   add_report_verb(app),
+                                   add_reproduce_verb(app),
                                    add_run_verb(app, join_command_line(argc, argv)),
                                    add_table_verb(app),
                                    add_verify_verb(app),

@@ -28,6 +28,8 @@ Verb add_list_verb(CLI::App& app);
 Verb add_table_verb(CLI::App& app);
 Verb add_compare_verb(CLI::App& app);
 Verb add_gate_verb(CLI::App& app);
+Verb add_reproduce_verb(CLI::App& app);
+Verb add_report_verb(CLI::App& app);
 Verb add_calibrate_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);
 Verb add_model_verb(CLI::App& app);

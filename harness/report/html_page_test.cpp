@@ -1,0 +1,58 @@
+#include "harness/report/html_page.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/testing/test_support.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json result() {
+  return Json::parse(R"({"schema": "attnlab.reproduction/1", "name": "some", "title": "A < B",
+    "device": "a CPU", "records": "some.jsonl", "cut": "batch 1",
+    "environment": {"commit": "abc", "command": "attnlab run some.sweep.json"},
+    "tables": [{"id": "t", "title": "Times & more", "units": "ms", "gpu": "A100",
+      "source": {}, "notes": ["Mind the gap."], "cells": [
+        {"row": "<slow>", "column": "128", "published": 4.0, "measured": 8.0,
+         "interval_percent": 1.5, "ratio": 2.0, "trouble": "", "record": "k1"},
+        {"row": "fast", "column": "128", "published": "OOM", "measured": null,
+         "interval_percent": null, "ratio": null, "trouble": "no record", "record": ""}]}],
+    "claims": [{"id": "c", "tables": ["t"], "text": "It is fast.", "source": "p. 1",
+      "finding": "R", "published": 2.0, "measured": 2.5, "reason": "is 2.5"}]})");
+}
+
+TEST(HtmlPage, HoldsTablesNotesAndVerdicts) {
+  const std::string page =
+      render_page({{.result = result(), .figures = {{"t", "<svg>one</svg>"}}}});
+  for (const char* part :
+       {"<!DOCTYPE html>", "<html lang=\"en\">", "<th scope=\"row\">&lt;slow&gt;</th>",
+        "<td class=\"number\">8.000</td>", "A &lt; B", "Times &amp; more",
+        "<p>Note: Mind the gap.</p>", "<td class=\"R\"><strong>R</strong></td>",
+        "1 cells of the source have no record here.", "<figure>\n<svg>one</svg>",
+        "<code>attnlab run some.sweep.json</code>", "prefers-color-scheme: dark", "@media print"}) {
+    EXPECT_PRED2(contains, page, part);
+  }
+  EXPECT_FALSE(contains(page, "<script")) << page;
+  EXPECT_FALSE(contains(page, "http")) << page;
+}
+
+TEST(HtmlPage, TakesPicturesThatLoadAndRunNothing) {
+  const std::string svg =
+      "<?xml version='1.0'?>\n<svg><g id=\"a\"><use href=\"#a\"/>"
+      "<path clip-path=\"url(#a)\"/></g></svg>\n";
+  EXPECT_EQ(inline_svg(svg, "f1-", "t.svg"),
+            "<svg><g id=\"f1-a\"><use href=\"#f1-a\"/><path clip-path=\"url(#f1-a)\"/></g></svg>");
+  for (const char* wrong :
+       {"<svg><script>1</script></svg>", "<svg><image href=\"x.png\"/></svg>",
+        "<svg onload=\"x\"></svg>", "<svg><a href=\"https://x\"/></svg>",
+        "<svg><style>@import 'x'</style></svg>", "<svg><path fill=\"url(http://x)\"/></svg>"}) {
+    EXPECT_PRED2(contains, usage_error([&] { inline_svg(wrong, "", "t.svg"); }),
+                 "has no place in a page");
+  }
+  EXPECT_PRED2(contains, usage_error([&] { inline_svg("none", "", "t.svg"); }), "holds no <svg>");
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,184 @@
+#include "harness/report/paper_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/base/strict_json.h"
+#include "harness/base/suggest.h"
+#include "harness/report/claims.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One row or column: its name, what it asks of a record, and where its published values stand.
+struct Line {
+  PaperEntry entry;
+  const Json* row = nullptr;  // of rows that are published
+};
+
+// The rule of a row or column whose name is a field's value.
+PaperEntry by_field(const std::string& name, const std::string& field) {
+  return {.name = name, .rule = CellRule{.where = {{field, {name}}}}};
+}
+
+PaperEntry entry_of(const PaperAxis& axis, const std::string& name, const std::string& where) {
+  if (!axis.field.empty()) return by_field(name, axis.field);
+  std::vector<std::string> known;
+  for (const PaperEntry& entry : axis.entries) {
+    if (entry.name == name) return entry;
+    known.push_back(entry.name);
+  }
+  refuse(where, fmt::format("the source has '{}', which select does not name{}", name,
+                            suggestion(name, known)));
+}
+
+// Throws for an entry that names nothing of the source.
+void check_entries(const PaperAxis& axis, const std::vector<Line>& lines,
+                   const std::string& where) {
+  std::vector<std::string> known;
+  for (const Line& line : lines) known.push_back(line.entry.name);
+  for (const PaperEntry& entry : axis.entries) {
+    if (std::ranges::find(known, entry.name) != known.end()) continue;
+    refuse(where, fmt::format("the source has no '{}'{}; what it lacks stands in beside",
+                              entry.name, suggestion(entry.name, known)));
+  }
+}
+
+std::vector<Line> rows_of(const PaperTable& table, const Json& published,
+                          const std::string& where) {
+  std::vector<Line> rows;
+  for (const Json& row : published["rows"]) {
+    std::string name;
+    for (const std::string& key : table.rows.key) {
+      if (!row.contains(key)) {
+        refuse(where, fmt::format("rows.key: the source has no column '{}'", key));
+      }
+      name += fmt::format("{}{}", name.empty() ? "" : ", ", exact(row[key]));
+    }
+    rows.push_back({entry_of(table.rows, name, where + ".rows"), &row});
+  }
+  check_entries(table.rows, rows, where + ".rows");
+  for (const PaperEntry& entry : table.rows.beside) rows.push_back({entry});
+  return rows;
+}
+
+// Columns that a row of the source has beside the one that names it. Where a field says which they
+// are, those that are no number are words about the row.
+std::vector<Line> columns_of(const PaperTable& table, const Json& published,
+                             const std::string& where) {
+  std::vector<Line> columns;
+  for (const Json& column : published["columns"]) {
+    const std::string name = exact(column);
+    const bool is_number = name.find_first_not_of("0123456789.") == std::string::npos;
+    if (std::ranges::find(table.rows.key, name) != table.rows.key.end()) continue;
+    if (!table.columns.field.empty() && !is_number) continue;
+    columns.push_back({entry_of(table.columns, name, where + ".columns")});
+  }
+  check_entries(table.columns, columns, where + ".columns");
+  for (const PaperEntry& entry : table.columns.beside) columns.push_back({entry});
+  return columns;
+}
+
+// What a cell asks for: the column's word counts where row and column both have one.
+struct Asked {
+  Conditions where;
+  std::optional<Conditions> over;
+  std::string value;
+  double scale = 1.0;
+};
+
+void add(Conditions& conditions, const Conditions& more) {
+  conditions.insert(conditions.end(), more.begin(), more.end());
+}
+
+Asked asked_of(const PaperTable& table, const CellRule& row, const CellRule& column) {
+  Asked asked{.where = table.where, .value = table.value, .scale = row.scale * column.scale};
+  for (const CellRule* rule : {&row, &column}) {
+    add(asked.where, rule->where);
+    if (!rule->value.empty()) asked.value = rule->value;
+  }
+  for (const CellRule* rule : {&row, &column}) {
+    if (rule->over) asked.over = merged(asked.over ? *asked.over : asked.where, *rule->over);
+  }
+  return asked;
+}
+
+// A number of a record, and the interval of it; or why there is none.
+struct Number {
+  std::optional<double> value, interval;
+  std::string trouble, record;
+};
+
+Number number_of(const std::vector<Json>& records, const Conditions& where,
+                 const std::string& value) {
+  const Found found = find_record(records, where);
+  if (found.record == nullptr) return {.trouble = found.trouble};
+  Number number{.record = exact(at(*found.record, {"key"}))};
+  if (const std::string status = exact(at(*found.record, {"status"})); status != "ok") {
+    number.trouble = status == "out_of_memory" ? "out of memory" : status;
+    return number;
+  }
+  const Field& field = find_field(value, "value");
+  const Json read = field.read(*found.record);
+  if (!read.is_number()) {
+    number.trouble = fmt::format("its record has no {}", value);
+    return number;
+  }
+  number.value = read.get<double>();
+  number.trouble = unfit(*found.record, field);
+  if (!field.interval) return number;
+  const Json interval = field.interval(*found.record);
+  if (interval.is_number()) number.interval = interval.get<double>();
+  return number;
+}
+
+void measure(PaperCell& cell, const Asked& asked, const std::vector<Json>& records) {
+  const Number own = number_of(records, asked.where, asked.value);
+  cell.record = own.record;
+  cell.trouble = own.trouble;
+  cell.measured = own.value;
+  cell.interval_percent = own.interval;
+  if (asked.over) {
+    const Number other = number_of(records, *asked.over, asked.value);
+    if (cell.trouble.empty()) cell.trouble = other.trouble;
+    cell.measured.reset();
+    if (own.value && other.value) cell.measured = *other.value / *own.value;
+    if (own.interval && other.interval) {
+      cell.interval_percent = *own.interval + *other.interval;
+    } else {
+      cell.interval_percent.reset();
+    }
+  }
+  if (cell.measured) *cell.measured *= asked.scale;
+  if (!cell.measured || !cell.published.is_number()) return;
+  const double published = cell.published.get<double>();
+  if (published != 0.0) cell.ratio = *cell.measured / published;
+}
+
+}  // namespace
+
+std::vector<PaperCell> cells_of(const PaperTable& table, const PublishedTable& published,
+                                const std::vector<Json>& records, const std::string& where) {
+  std::vector<PaperCell> cells;
+  const std::vector<Line> columns = columns_of(table, published.json, where);
+  for (const Line& row : rows_of(table, published.json, where)) {
+    for (const Line& column : columns) {
+      PaperCell cell{.row = row.entry.name, .column = column.entry.name};
+      const bool is_published = row.row != nullptr && row.row->contains(column.entry.name);
+      if (is_published) cell.published = (*row.row)[column.entry.name];
+      if (!row.entry.rule || !column.entry.rule) {
+        cell.is_measurable = false;
+        cell.trouble = row.entry.rule ? column.entry.reason : row.entry.reason;
+      } else {
+        measure(cell, asked_of(table, *row.entry.rule, *column.entry.rule), records);
+      }
+      cells.push_back(std::move(cell));
+    }
+  }
+  return cells;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,32 @@
+// The cells of a published table beside what was measured for them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/paper_file.h"
+#include "harness/report/published.h"
+
+namespace attnlab {
+
+struct PaperCell {
+  std::string row, column;
+  bool is_measurable = true;               // no: the file says why, see trouble
+  nlohmann::ordered_json published;        // a number, the source's word ("OOM", "-"), or null
+  std::optional<double> measured;          // in the source's unit
+  std::optional<double> interval_percent;  // half the 95 % interval of the median behind it
+  std::optional<double> ratio;             // measured / published, where both are numbers
+  std::string trouble;                     // why nothing was measured
+  std::string record;                      // the key of the record behind it; "": there is none
+};
+
+// In the order of the published table, row by row, and then what stands beside it. Throws
+// UsageError, led by `where`, for a row or column of the source that the file does not name, and
+// for one that the source does not have.
+std::vector<PaperCell> cells_of(const PaperTable& table, const PublishedTable& published,
+                                const std::vector<nlohmann::ordered_json>& records,
+                                const std::string& where);
+
+}  // namespace attnlab

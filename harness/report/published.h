@@ -1,0 +1,29 @@
+// The tables as their sources print them: sweeps/paper/published/*.published.json.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace attnlab {
+
+// A published table: its id, title, setting, columns, rows, units, source, note.
+struct PublishedTable {
+  std::string work;  // the paper, post or text that it is from
+  nlohmann::ordered_json json;
+};
+
+// By id. Throws UsageError for a file that cannot be read, and for an id that is there twice.
+using PublishedTables = std::map<std::string, PublishedTable>;
+PublishedTables read_published(const std::filesystem::path& folder);
+
+// Throws UsageError, led by `where`, with the nearest id.
+const PublishedTable& find_published(const PublishedTables& tables, const std::string& id,
+                                     const std::string& where);
+
+// "A100 40GB", or "no GPU named".
+std::string published_gpu(const PublishedTable& table);
+
+}  // namespace attnlab

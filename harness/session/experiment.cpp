@@ -1,0 +1,158 @@
+#include "harness/session/experiment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <thread>
+
+#include "harness/base/errors.h"
+#include "harness/base/interrupt.h"
+#include "harness/base/replacement.h"
+#include "harness/base/strict_json.h"
+#include "harness/record/repro.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kCutTo = "; cut to: ";
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void write_sweep(const std::filesystem::path& path, const Json& sweep) {
+  std::error_code error;  // the file says what is wrong with its folder
+  std::filesystem::create_directories(path.parent_path(), error);
+  const std::string text = sweep.dump(1) + "\n";
+  Replacement file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.put_in_place();
+}
+
+// In the child: its table is not wanted, its messages are.
+[[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<std::string> words = command;
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const int nowhere = open("/dev/null", O_WRONLY);
+  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+  execv("/proc/self/exe", pointers.data());
+  _exit(127);
+}
+
+// Waits for the end of the child, to which it hands a SIGTERM on; Ctrl-C reaches both.
+int wait_for(pid_t child) {
+  bool handed_on = false;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (!handed_on && InterruptWatch::signal() == SIGTERM) {
+      kill(child, SIGTERM);
+      handed_on = true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return status;
+}
+
+int run_to_end(const std::vector<std::string>& command) {
+  std::fflush(nullptr);
+  const InterruptWatch watch;
+  const pid_t child = fork();
+  if (child < 0) {
+    throw std::runtime_error(fmt::format("cannot start attnlab run: {}", std::strerror(errno)));
+  }
+  if (child == 0) become(command);
+  const int status = wait_for(child);
+  if (const int signal = InterruptWatch::signal(); signal != 0) end_by_signal(signal);
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  throw std::runtime_error(
+      fmt::format("attnlab run ended by signal {}: --resume goes on", WTERMSIG(status)));
+}
+
+bool has_records(const std::filesystem::path& records) {
+  std::error_code error;
+  return std::filesystem::file_size(records, error) > 0 && !error;
+}
+
+}  // namespace
+
+ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder) {
+  return {.sweep = folder / (paper.name + ".sweep.json"),
+          .records = folder / (paper.name + ".jsonl"),
+          .result = folder / (paper.name + ".result.json")};
+}
+
+Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
+  const Registry& registry = builtin_registry();
+  const std::string where = paper.path.string();
+  Json sweep = paper.sweep;
+  std::string words;
+  const auto apply = [&](const SweepCut& part) {
+    sweep = cut_sweep(std::move(sweep), part, where, registry);
+    words += fmt::format("{}{}", words.empty() ? "" : "; ", describe(part));
+  };
+  const bool on_cpu = cut.backend == BackendChoice::cpu;
+  if (on_cpu && !paper.has_cpu) {
+    throw UsageError(
+        fmt::format("{}: has no cut for a CPU: it needs a GPU (--backend cuda)", where));
+  }
+  if (on_cpu) apply(paper.cpu);
+  if (cut.quick && paper.has_quick) apply(paper.quick);
+  sweep["backend"] = on_cpu ? "cpu" : "cuda";
+  if (!words.empty()) sweep["description"] = paper.title + kCutTo + words;
+  return sweep;
+}
+
+std::string cut_of(const ExperimentFiles& files) {
+  if (!std::filesystem::exists(files.sweep)) return "";
+  const Json sweep = read_json_file(files.sweep);
+  const std::string text = sweep.value("description", "");
+  const std::size_t at = text.find(kCutTo);
+  return at == std::string::npos ? "" : text.substr(at + std::strlen(kCutTo));
+}
+
+int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const ExperimentFiles& files,
+                   bool resumes, bool shows_progress) {
+  const Json sweep = sweep_to_run(paper, cut);
+  const bool has_some = has_records(files.records);
+  if (has_some && !resumes) {
+    throw UsageError(
+        fmt::format("--out: {} has records already: --resume goes on with them, or name "
+                    "another folder",
+                    files.records.string()));
+  }
+  const bool is_same =
+      std::filesystem::exists(files.sweep) && text_of(files.sweep) == sweep.dump(1) + "\n";
+  if (has_some && !is_same) {
+    throw UsageError(
+        fmt::format("--resume: {} is not the sweep that would run now: give the same "
+                    "--backend and --quick, or name another folder",
+                    files.sweep.string()));
+  }
+  if (!is_same) write_sweep(files.sweep, sweep);
+  std::vector<std::string> command = {"attnlab",
+                                      "run",
+                                      files.sweep.string(),
+                                      "--format",
+                                      "csv",
+                                      has_some ? "--resume" : "--out",
+                                      files.records.string()};
+  if (!shows_progress) command.emplace_back("--no-progress");
+  return run_to_end(command);
+}
+
+}  // namespace attnlab

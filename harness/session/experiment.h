@@ -1,0 +1,40 @@
+// Runs a paper file: writes its sweep beside the records, and starts `attnlab run` on it, so that
+// all that run does (hangs, interrupts, resuming) holds here, too, and the records name a command
+// that anybody can give again.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "harness/plan/sweep.h"
+#include "harness/report/paper_file.h"
+
+namespace attnlab {
+
+// The files of an experiment in a folder.
+struct ExperimentFiles {
+  std::filesystem::path sweep, records, result;
+};
+ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder);
+
+// How much of it runs, and where.
+struct ExperimentCut {
+  BackendChoice backend = BackendChoice::cuda;  // cpu or cuda
+  bool quick = false;
+};
+
+// The sweep as it runs, with the words of its cut in its description. Throws UsageError where a
+// CPU runs nothing of the file.
+nlohmann::ordered_json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut);
+
+// What a sweep of such a file was cut to, in words; "" if to nothing, or if there is no such file.
+std::string cut_of(const ExperimentFiles& files);
+
+// Runs what the records lack (`resumes`), or all. Returns run's exit code. Throws UsageError where
+// there are records and nobody said to resume, and where those are of another sweep. Ends the
+// process by a signal that interrupts it.
+int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const ExperimentFiles& files,
+                   bool resumes, bool shows_progress);
+
+}  // namespace attnlab

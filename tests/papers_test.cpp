@@ -1,0 +1,175 @@
+// The paper files of the tree against what is published, and against their own sweeps.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "harness/plan/accounting.h"
+#include "harness/plan/device_choice.h"
+#include "harness/plan/expand.h"
+#include "harness/plan/gpus.h"
+#include "harness/plan/sweep_file.h"
+#include "harness/record/record.h"
+#include "harness/record/record_json.h"
+#include "harness/report/claims.h"
+#include "harness/report/paper_file.h"
+#include "harness/report/paper_table.h"
+#include "harness/report/published.h"
+#include "harness/session/experiment.h"
+#include "harness/testing/test_support.h"
+#include "tests/paths.h"
+
+namespace attnlab {
+namespace {
+
+const std::string kFolder = in_tree("sweeps/paper");
+
+const std::vector<PaperFile>& papers() {
+  static const std::vector<PaperFile> kPapers = read_papers(kFolder, builtin_registry());
+  return kPapers;
+}
+
+const PublishedTables& published() {
+  static const PublishedTables kTables = read_published(kFolder + "/published");
+  return kTables;
+}
+
+// A GPU on which all kernels run, and a CPU.
+const Device kGpu = device_of(*parse_gpus("H200", "a GPU").front());
+const Device kCpu = choose_device(BackendChoice::cpu);
+
+// The points of a paper as records that say no more than what they are of.
+std::vector<RecordJson> planned(const PaperFile& paper, const ExperimentCut& cut,
+                                const Device& device) {
+  Sweep sweep = read_sweep(sweep_to_run(paper, cut), paper.name, builtin_registry());
+  sweep.source = paper.name;
+  std::vector<RecordJson> records;
+  for (const Case& work : expand(sweep, builtin_registry(), device)) {
+    for (const Competitor& competitor : work.competitors) {
+      if (!competitor.skipped.empty()) continue;
+      Record record{.point = work, .pattern = summarize_pattern(work.problem), .device = device};
+      record.point.competitors = {competitor};
+      record.status = competitor.unsupported.empty() ? Status::ok : Status::unsupported;
+      records.push_back(to_json(record));
+    }
+  }
+  return records;
+}
+
+// The ids of README's table of what is not measured here.
+std::set<std::string> left_out() {
+  std::set<std::string> ids;
+  std::ifstream file(kFolder + "/README.md");
+  const std::regex row(R"(^\| `([a-z0-9.-]+)` \| \S.*\|$)");
+  bool is_there = false;
+  for (std::string line; std::getline(file, line);) {
+    is_there = is_there || line == "## Tables that are not measured here";
+    std::smatch match;
+    if (is_there && std::regex_match(line, match, row)) ids.insert(match[1]);
+  }
+  return ids;
+}
+
+TEST(Papers, EveryPublishedTableHasAFileOrAReason) {
+  std::set<std::string> measured;
+  for (const PaperFile& paper : papers()) {
+    for (const PaperTable& table : paper.tables) measured.insert(table.published);
+    measured.insert(paper.headlines.begin(), paper.headlines.end());
+  }
+  const std::set<std::string> reasons = left_out();
+  EXPECT_EQ(published().size(), 126u);
+  for (const auto& [id, table] : published()) {
+    EXPECT_NE(measured.contains(id), reasons.contains(id)) << id;
+  }
+  for (const std::string& id : reasons) EXPECT_TRUE(published().contains(id)) << id;
+  for (const std::string& id : measured) EXPECT_TRUE(published().contains(id)) << id;
+}
+
+TEST(Papers, CellsNameWhatTheSourceHas) {
+  for (const PaperFile& paper : papers()) {
+    for (const PaperTable& table : paper.tables) {
+      const std::string where = paper.name + ": " + table.published;
+      const std::vector<PaperCell> cells =
+          cells_of(table, find_published(published(), table.published, where), {}, where);
+      std::size_t printed = 0;
+      for (const PaperCell& cell : cells) {
+        EXPECT_FALSE(cell.trouble.empty()) << where << ": nothing was measured";
+        printed += cell.is_measurable && !cell.published.is_null() ? 1 : 0;
+      }
+      EXPECT_GT(printed, 0u) << where;
+    }
+  }
+}
+
+// What find_record() would say of each point of a claim, were all points of the sweep recorded.
+void expect_points(const Claim& claim, const std::vector<RecordJson>& records,
+                   const std::string& where) {
+  std::vector<Conditions> sides = claim.of;
+  if (!claim.over.empty()) sides.push_back(claim.over);
+  for (const Conditions& point : points_of(claim.where)) {
+    for (const Conditions& side : sides) {
+      const Found found = find_record(records, merged(point, side));
+      EXPECT_EQ(found.trouble, "") << where;
+      if (found.record == nullptr || claim.kind == ClaimKind::status) continue;
+      const RecordJson& record = *found.record;
+      // v3 has no backward yet; once it has one, these claims are judged.
+      const bool waits = record["kernel"] == "v3" && record["problem"]["pass"] != "fwd";
+      EXPECT_TRUE(record["status"] == "ok" || waits) << where << ": " << record["key"];
+    }
+  }
+}
+
+TEST(Papers, EveryClaimIsAboutPointsThatItsSweepHasOnce) {
+  for (const PaperFile& paper : papers()) {
+    const std::vector<RecordJson> records = planned(paper, {.backend = BackendChoice::cuda}, kGpu);
+    for (const Claim& claim : paper.claims) {
+      if (claim.kind == ClaimKind::not_here) continue;
+      expect_points(claim, records, paper.name + ": " + claim.id);
+    }
+  }
+}
+
+TEST(Papers, CutsLeaveSomethingToRun) {
+  for (const PaperFile& paper : papers()) {
+    const std::size_t all = planned(paper, {.backend = BackendChoice::cuda}, kGpu).size();
+    if (paper.has_quick) {
+      const std::size_t quick =
+          planned(paper, {.backend = BackendChoice::cuda, .quick = true}, kGpu).size();
+      EXPECT_GT(quick, 0u) << paper.name;
+      EXPECT_LT(quick, all) << paper.name;
+    }
+    if (!paper.has_cpu) continue;
+    EXPECT_GT(planned(paper, {.backend = BackendChoice::cpu}, kCpu).size(), 0u) << paper.name;
+    EXPECT_TRUE(paper.budget.cpu_minutes) << paper.name;
+  }
+}
+
+// At least so many claims can get a verdict on a GPU, half of them about time.
+TEST(Papers, ThereAreEnoughClaims) {
+  int judged = 0, of_time = 0;
+  for (const PaperFile& paper : papers()) {
+    for (const Claim& claim : paper.claims) {
+      if (claim.kind == ClaimKind::not_here) continue;
+      ++judged;
+      const bool is_time = !claim.value.empty() && find_field(claim.value, "").interval != nullptr;
+      of_time += is_time ? 1 : 0;
+    }
+  }
+  EXPECT_GE(judged, 60);
+  EXPECT_GE(of_time, 30);
+}
+
+// Tolerances come from noise; a claim that takes any result would be none.
+TEST(Papers, NoClaimTakesAnything) {
+  for (const PaperFile& paper : papers()) {
+    for (const Claim& claim : paper.claims) {
+      EXPECT_LE(claim.tolerance, 0.1) << claim.id;
+      EXPECT_FALSE(claim.text.ends_with(' ')) << claim.id;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
