@@ -1,5 +1,5 @@
 // What the kernels on mma.sync, cp.async and ldmatrix share (v1, v2): which problems they take, and
-// the head_dim of their tiles.
+// the head_dim of their tiles. v3, on wgmma, takes some of the same problems.
 #pragma once
 
 #include <string>

@@ -73,7 +73,12 @@ struct FragmentB {
   u32 pairs[4];
 };
 
-// Tiles that hold A or B as it is, and tiles that hold it transposed.
+// Tiles that hold A or B as it is, and tiles that hold it transposed:
+//
+//   TileA            rows m, columns k: K-major
+//   TileATransposed  rows k, columns m: MN-major, read with .trans
+//   TileB            rows k, columns n: MN-major, read with .trans
+//   TileBTransposed  rows n, columns k: K-major
 template <TileShape kTile>
 using TileA = LdmatrixTile<kTile, MatrixOrder::by_columns>;
 template <TileShape kTile>

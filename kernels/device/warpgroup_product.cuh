@@ -34,7 +34,7 @@ struct Descriptor {
   }
 };
 
-// A, or B transposed, in K-major: k runs along the tile's rows. Steps of 16 columns.
+// A tile in K-major: rows m (of A) or n (of B), along which k runs. Steps of 16 columns.
 template <SlabTile kTile>
 struct KMajor {
   static constexpr bool kTransposed = false;
@@ -47,7 +47,7 @@ struct KMajor {
   static __device__ constexpr i32 offset(i32 k) { return k / 4 * kTile.slab_bytes() + k % 4 * 32; }
 };
 
-// B in MN-major: k runs across the tile's rows. Steps of 16 rows.
+// A tile in MN-major, of B: rows k, along which n runs (imm-trans-b). Steps of 16 rows.
 template <SlabTile kTile>
 struct MnMajor {
   static constexpr bool kTransposed = true;

@@ -1,6 +1,7 @@
 // Dropout keyed by position, laid out like an mma accumulator: one Philox call serves the 8
 // elements that one thread holds of a 16x16 block of P (rows r and r + 8, columns 2j, 2j + 1, 2j +
-// 8, 2j + 9). So every kernel and every tile size sees one mask for one seed.
+// 8, 2j + 9). So every kernel and every tile size sees one mask for one seed. None of it is stored:
+// a backward draws it again. row and col count within the batch entry, also in packed layouts.
 //
 // counter = {col / 16, row / 16, batch * num_heads_q + head, 4 * (row % 8) + (col % 8) / 2}
 // key     = {seed low, seed high}

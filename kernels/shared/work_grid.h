@@ -11,18 +11,19 @@ struct WorkGrid {
   i64 batch = 1;
   i64 heads = 1;
   i64 blocks = 0;
-  // Slices whose items take turns, block by block. With 1 the items of a slice follow one another
-  // and share its tensors in the caches; with more the heavy items of all of them go first.
+  // How many slices make a section, whose items are interleaved: one block of each slice, then the
+  // next of each, and so on. With 1 the items of a slice follow one another and share its tensors
+  // in the caches; with more the heavy items of all of them go first.
   i64 section = 1;
   // Under a causal mask the last query tiles see the most keys (and the first key tiles are seen by
   // the most queries): the heavy ones go first, so that the light ones fill the gaps at the end.
   bool last_block_first = false;
 };
 
-// The slices whose items take turns, block by block, so that under a causal mask the long ones of
-// all of them go first and the short ones fill the gaps at the end: as many as stay together in the
-// cache, from which their tensors are read again and again, and whole groups of heads that `share`
-// what the bytes are counted for.
+// Returns WorkGrid::section: how many slices have their items interleaved, so that under a causal
+// mask the long ones of all go first and the short ones fill the gaps at the end. They are as many
+// as stay together in `cache_bytes` of a cache, from which their tensors are read again and again,
+// in whole groups of `share` heads, which read the same `shared_bytes`.
 ATTNLAB_HD constexpr i64 section_size(i64 cache_bytes, i64 shared_bytes, i64 share) {
   return max<i64>(1, cache_bytes / shared_bytes) * share;
 }

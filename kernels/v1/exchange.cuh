@@ -1,4 +1,11 @@
-// What the two warps of a team send each other of a slice of rows (forward_team.cuh has a picture).
+// What the two warps of a team send each other of a slice of rows (forward_team.cuh has a picture):
+//
+//   once a slice               maximum and sum of each row that the other warp combines
+//   once a chunk of columns    P V of the other warp's share, fp32
+//
+// Parts of P V go to two places by turns, so one barrier of the team a chunk is enough: whoever
+// writes a place again has passed the barrier behind its reading. The first chunk's barrier is that
+// of the maxima and sums, too (ForwardConfig::softmax_places says how many places they need).
 #pragma once
 
 #include "kernels/device/softmax.cuh"

@@ -4,9 +4,9 @@
 //
 // Against naive, S and P never leave the chip. A thread block has one (batch, head). Outside it
 // passes over tiles of K and V, which stay on chip while all query rows pass by; a row is finished
-// only when the last of them is, so its O, l and m go to device memory in fp32 and come back at
-// each step. (Not so at a row's first visit, when there is nothing yet, and where one tile has all
-// keys.)
+// only with the last tile of K and V, so its O, l and m go to device memory in fp32 and come back
+// at each step. (Not so at a row's first visit, when there is nothing yet, and where one tile has
+// all keys.)
 //
 // The warps of a team split the keys of the tile ("sliced K"): each has the scores of a slice of
 // rows with its own keys, their maximum and sum, and a P V of its own. Each combines a share of O,
@@ -125,7 +125,9 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
   auto& sKeys = *reinterpret_cast<KeyTile*>(team.memory + kTiles.keys_of(0));  // a copy a team
   for (;;) {                                                                   // line 5
-    __syncthreads();  // all are done with the tile of keys before
+    // All are done with the tile of keys before. This orders m and l, too: one lane of four, and of
+    // slices of 16 rows one warp, stored what all lanes that combine the row load at this tile.
+    __syncthreads();
     if (team.thread == 0) sKeys = sBlock.next_keys;
     __syncthreads();
     if (sKeys.first_key >= sBlock.mask.valid_k) break;
@@ -140,8 +142,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                         head_dim, team.at(kTiles.q_of(0, stage)), team.thread);
     };
 
-    // Line 6: K and V, and the team's first Q. A team has each tile of rows that is its own among
-    // as many, under every tile of keys: what it wrote of O it reads back itself.
+    // Line 6: K and V, and the team's first Q. A team has every `teams`-th tile of rows, the same
+    // ones under every tile of keys, so that each thread reads back the O that it wrote itself.
     const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sKeys.first_key);
     load_tile<kTiles.kv, kThreads>(gK + sKeys.key_offset, shape.k.row, valid, head_dim,
                                    at(kTiles.k()));
@@ -245,6 +247,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 #pragma unroll
         for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
           const i32 chunk = column / kConfig.columns;
+          // Chunks alternate between two places. An odd number of them would end a slice and begin
+          // the next one in the same place, so there slices alternate, too.
           const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
           u8* const sParts = shared_memory + team.shift + kTiles.parts_of(0) +
                              part * kSplits * Exchange<kConfig>::kShareBytes + lane * 16;
@@ -312,7 +316,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           }
         }
 
-        // Line 13, by the first of the warps that combine the same rows.
+        // Line 13: of slices of 16 rows, which both warps combine, by warp 0 alone; else by both.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
           for_own_rows<kOwnRows>([&](i32 r, i32 half) {
             const i32 below = 16 * r + 8 * half;

@@ -241,7 +241,7 @@ struct BackwardTiles {
     return ds_tile() + p_tiles * p.bytes() + stage * 2 * statistic();
   }
   ATTNLAB_HD constexpr i32 l_of(i32 stage) const { return m_of(stage) + statistic(); }
-  ATTNLAB_HD constexpr i32 lse() const { return m_of(kStages); }  // of the step, units of log2
+  ATTNLAB_HD constexpr i32 lse() const { return m_of(kStages); }  // of the step, base 2
   ATTNLAB_HD constexpr i32 delta() const { return lse() + statistic(); }
   ATTNLAB_HD constexpr i32 visits_of(i32 stage) const {  // RowVisits
     return delta() + statistic() + stage * kChunkBytes;
@@ -274,8 +274,9 @@ struct Workspace {
   const TileEntry* entries = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
   float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
   float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
-  // (batch, num_heads_q, m_blocks, block_m * head_dim): O or dQ while they are being summed, as the
-  // tensor cores leave sums: see forward_team.cuh, backward_parts.cuh.
+  // (batch, num_heads_q, m_blocks, block_m * head_dim): O of the keys so far, normalised at every
+  // step (Algorithm 1, line 12), or dQ while it is being summed; in the order in which the tensor
+  // cores leave them: see forward_team.cuh, backward_parts.cuh.
   float* sums = nullptr;
   // (batch, num_heads_q): 1 where lse does not hold the logits of all rows.
   i32* beyond_lse = nullptr;

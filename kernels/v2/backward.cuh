@@ -16,7 +16,17 @@
 // rows of its keys (p_in_registers) they go from one product into the next without being stored;
 // only dS passes through shared memory, for dQ += dS K, whose rows are spread over all warps. Where
 // tiles of dK and dV are too large for that, P and dS both are shared, and warps divide each
-// product anew.
+// product anew. The products, and how k runs in a tile of shared memory (warp_product.cuh):
+//
+//   product         A                                              B
+//   --------------  ---------------------------------------------  ------------
+//   S^T = K Q^T     K, K-major                                     Q, K-major
+//   dP^T = V dO^T   V, K-major                                     dO, K-major
+//   dV += P^T dO    P^T, in registers or shared memory, K-major    dO, MN-major
+//   dK += dS^T Q    dS^T, likewise                                 Q, MN-major
+//   dQ = dS K       dS^T, in shared memory either way, MN-major    K, MN-major
+//
+// So Scores::row() is a key, and Scores::column() a query row.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
@@ -75,7 +85,9 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
   ptx::cp_async_commit_group();
   for (i32 stage = 0; step.exists(sBlock); step.advance(sBlock), stage ^= 1) {
     ptx::cp_async_wait_group<0>();
-    __syncthreads();  // the rows are there for all, and all are done with the step before
+    // The rows are there for all, and all are done with the step before: this one may overwrite its
+    // dS (and P), and the loads below its Q and dO.
+    __syncthreads();
     BackwardStep ahead = step;
     ahead.advance(sBlock);
     const u32 sQ = memory.q(stage), sDO = memory.dout(stage);
@@ -107,6 +119,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
                              [&](i32 odd) { return log2_lse[odd]; });
         }
       }
+      // In a row that sees nothing lse is -inf, and P of it is +inf so far. The mask clears it: a
+      // tile that has such a row is never full.
       if (sBlock.tiles.is_partial(step.m_block)) {
         for_hidden_transposed<Scores::kOwnRows / 16, kSlice / 8>(
             sBlock.mask, first_row + own_row, sBlock.keys.begin + Scores::row(),
@@ -138,7 +152,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
         store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
       }
     }
-    __syncthreads();  // dS (and P) of all warps
+    __syncthreads();  // shows dS (and P) to all warps
 
     if (ahead.exists(sBlock)) work.load_rows(ahead, stage ^ 1);
     ptx::cp_async_commit_group();

@@ -1,5 +1,5 @@
-// v2 on a GPU: one kernel forward, three backward; under a block pattern one more before each pass,
-// which finds the classes of its tiles.
+// v2 on a GPU: one kernel forward, four backward (backward.cuh names them); under a block pattern
+// one more before each pass, which finds the classes of its tiles.
 #include "kernels/v2/cuda.h"
 
 #include <iterator>

@@ -155,8 +155,8 @@ struct BackwardWorkspace {
   // Where dQ is summed in a fixed order, else null.
   i32* turns = nullptr;    // (batch, num_heads_q, m_blocks): which tile of keys adds next
   u32* tickets = nullptr;  // how many tiles of keys each of the two kernels has begun
-  // (batch, n_blocks, m_blocks), which tile of keys adds after this one; null: the one before it,
-  // because no block pattern leaves any out.
+  // (batch, n_blocks, m_blocks): which tile of keys has its turn at the tile of rows after this one
+  // has; null: n_block - 1, as turns go by descending keys and no block pattern leaves any out.
   i32* turn_after = nullptr;
 };
 

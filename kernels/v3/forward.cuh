@@ -77,6 +77,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       first_row + warp_uniform(static_cast<i32>(threadIdx.x) % kWarpgroup / kWarp * 16);
   const bool is_first_thread = threadIdx.x % kWarpgroup == 0;
   const float scale = params.shape.softmax_scale_log2;
+  // The last consumer primes the first turn, so it arrives there once more than consumer 0 waits.
+  // Nobody waits for its last arrival, which is harmless: the barrier ends with the block.
   if (kConfig.ping_pong && consumer == kConfig.consumers - 1) {
     ptx::barrier_arrive(Named::turn(0), kTurnThreads);  // the first turn
   }
@@ -156,10 +158,11 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     };
 
     // S = Q K^T, done when it returns. With `overlap` P V of the tile before is started behind it,
-    // and still in flight then.
+    // and still in flight then. A turn covers the start of these products, not their time.
     const auto multiply_qk = [&](auto starts_pv, auto takes_turns) {
       wait(memory.k_ring.when_full(k));
-      if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));  // not between products
+      // V is waited for here so that who has the turn does not stall between the two products.
+      if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (takes_turns.value) ptx::barrier_sync(Named::turn(consumer), kTurnThreads);
       ptx::wgmma_fence();
       start_product<T, kColumns>(rS, sQ, KMajor<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));
@@ -188,8 +191,15 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       }
     };
 
-    // One tile of keys: S, P = exp(S - max), and O += P V of this tile or, with `overlap`, of the
-    // one before.
+    // Works on one tile of keys, j. With `overlap` and `ping_pong` a step
+    //   1. waits for K_j and V_{j-1},       6. waits for S_j, releases K_j,
+    //   2. takes the turn,                  7. masks S_j, makes P_j of it (softmax, dropout),
+    //   3. starts S_j = Q K_j^T,            8. waits for the product of 4, releases V_{j-1},
+    //   4. starts O += P_{j-1} V_{j-1},     9. rescales O,
+    //   5. passes the turn on,             10. rounds P_j.
+    // With kEndsEarly 8 comes before 7. An item's first step has neither V_{j-1} nor a turn, so no
+    // 2, 4, 5, 8 and 9, and the last P V follows the last step, without a turn. Without `overlap`
+    // there is no V_{j-1} in any step; V_j is waited for and O += P_j V_j done after 10.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
       constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
       // P V ends before the mask where that branches, as the lookup of a pattern does, or takes
@@ -331,6 +341,8 @@ __device__ void forward(const ForwardSizes& sizes, const ForwardMaps& maps,
       work_if_ready(loader);
     });
   } else if (threadIdx.x < device::kWarpgroup) {
+    // All of the warpgroup must execute it. Two threads then work, in a warp each; the other 126
+    // leave, and nothing waits for them.
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
     if (threadIdx.x == 0) {
       work(Loader<kConfig>(maps, memory));

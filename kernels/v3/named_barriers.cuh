@@ -5,9 +5,9 @@
 
 namespace attnlab::v3 {
 
-// Of each consumer two: its turn at the tensor cores, and its own four warps; and one of all
-// consumers. 0 is that of __syncthreads(). Turns miss nobody: all consumers of a block pass all
-// tiles that any row of the work item sees, also those with no rows of their own.
+// Each consumer has two, for its turn to start products and for its own four warps; all consumers
+// have one together. 0 is that of __syncthreads(). Turns miss nobody: all consumers of a block pass
+// all tiles that any row of the work item sees, also those with no rows of their own.
 template <ForwardConfig kConfig>
 struct NamedBarriers {
   static constexpr i32 kAll = 1 + 2 * kConfig.consumers;

@@ -26,15 +26,18 @@ struct ForwardConfig {
   bool separate_o = true;  // O has a place of its own on its way out, not that of the item's Q
   bool producer = true;    // a warpgroup loads; else a thread of a consumer does
   bool overlap = true;     // P V of a tile is multiplied during the softmax of the next one
-  bool ping_pong = true;   // consumers take turns at the tensor cores
+  bool ping_pong = true;   // consumers take turns at starting products
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
-  // Of a thread. A multiprocessor has 65536, which all threads share alike, in eights, until the
-  // producer gives what consumers take. It wants 40; three consumers of a large tile leave it 32.
+  // Registers of a thread. The kernel is launched with 65536 / blocks / threads of them, rounded
+  // down to a multiple of 8, as __launch_bounds__ makes ptxas do. By setmaxnreg the producer goes
+  // down to 40, or to 32 with three consumers and block_n >= 128, and the consumers go up to what
+  // that leaves them: two to 232, three to 152, or 160 beside 32, one in each of three blocks to
+  // 120. Only one consumer with a multiprocessor of its own meets the limit of 240.
   ATTNLAB_HD constexpr i32 producer_registers() const {
     return consumers == 3 && block_n >= 128 ? 32 : 40;
   }
@@ -122,7 +125,7 @@ struct ForwardMaps {
 template <class T>
 struct ForwardPointers {
   const TileEntry* entries;  // (batch, m_blocks, n_blocks); null: no block pattern
-  u32* next_item;            // which item is the next to be claimed; null: each block has its own
+  u32* next_item;            // items claimed beyond each block's first; null: static round-robin
   struct {
     const T *gQ, *gK, *gV;
     T* gO;

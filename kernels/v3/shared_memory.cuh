@@ -7,12 +7,17 @@
 //   v_ring      stages        loader: copy of V    a thread of each consumer    consumers
 //   block_ring  kBlockStages  scheduler: an item   each consumer warp, loader   4 * consumers + 1
 //
-// The item is its ForwardBlock. A stage is released once nothing reads it: of K and V behind
-// wgmma's wait, after which no warp of the warpgroup reads it, so one thread speaks for all; of Q,
-// by whose place each warp stores its own rows, where O is written (or, with an O of its own,
-// behind the last product of Q), of a ForwardBlock at the end of its work item. Each stage has two
-// mbarriers (kernels/device/ring.cuh): full, on which one thread and the bytes of the copy arrive,
-// and empty, on which those arrive who release it.
+// Each stage has two mbarriers (kernels/device/ring.cuh). On `full` arrive the thread that fills
+// the stage and the bytes of its copy; block_ring gets no bytes, as the scheduler writes the item's
+// ForwardBlock with plain stores. On `empty` arrive those who release the stage, once they do not
+// read it any more:
+//
+//   q_ring      when the warp's rows of O, which go out by way of Q's place, have left it; with
+//               separate_o behind the item's last S
+//   k_ring      behind wgmma's wait for S: no warp of the warpgroup reads K then, so that one
+//               thread speaks for all
+//   v_ring      behind the wait for P V, likewise
+//   block_ring  warps at the end of the work item, the loader once it has started its last copy
 #pragma once
 
 #include "kernels/device/ring.cuh"
