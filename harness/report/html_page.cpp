@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "harness/base/strict_json.h"
+#include "harness/base/text_table.h"
 #include "harness/base/xml.h"
 #include "harness/report/fields.h"
 #include "harness/report/reproduction.h"
@@ -84,7 +85,7 @@ std::string cells_of(const Json& table, const std::string& device) {
   }
   text += kCloseTable;
   if (hidden > 0) {
-    text += fmt::format("<p>{} cells of the source have no record here.</p>\n", hidden);
+    text += fmt::format("<p>Without a record: {}.</p>\n", count_of(hidden, "cell"));
   }
   return text;
 }

@@ -30,7 +30,7 @@ TEST(HtmlPage, HoldsTablesNotesAndVerdicts) {
        {"<!DOCTYPE html>", "<html lang=\"en\">", "<th scope=\"row\">&lt;slow&gt;</th>",
         "<td class=\"number\">8.000</td>", "A &lt; B", "Times &amp; more",
         "<p>Note: Mind the gap.</p>", "<td class=\"R\"><strong>R</strong></td>",
-        "1 cells of the source have no record here.", "<figure>\n<svg>one</svg>",
+        "Without a record: 1 cell.", "<figure>\n<svg>one</svg>",
         "<code>attnlab run some.sweep.json</code>", "prefers-color-scheme: dark", "@media print"}) {
     EXPECT_PRED2(contains, page, part);
   }
