@@ -1,5 +1,9 @@
 // attnlab reproduce as a user calls it, on a CPU.
+#include <fmt/format.h>
+
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/cli_fixture.h"
 
@@ -28,6 +32,7 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
       {"reproduce fa1-table21 --resume", "--resume: name the folder of the run by --out"},
       {"reproduce --records . --quick", "--quick: leave it out beside --records"},
       {"reproduce --records .", "holds records of no paper's file"},
+      {"reproduce fa1-table21 --records nowhere", "fa1-memory.jsonl: there is no such file"},
       {"reproduce fa1-table21 --against x", "--against: is of --check"},
       {"reproduce fa1-table21 --backend gpu", "--backend: 'gpu' is not a backend"},
   };
@@ -75,22 +80,61 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
 TEST_F(CliReproduce, ChecksAgainstAnEarlierRun) {
   ASSERT_EQ(run("reproduce fa1-table21 --backend cpu --quick --out p --no-progress").code, 0);
   EXPECT_EQ(run("reproduce --records p --check --against p").code, 0);
-  std::filesystem::copy(folder_ / "p", folder_ / "q");
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "q")) {
-    if (!entry.path().string().ends_with(".result.json")) continue;
-    Json result = Json::parse(read(entry.path()));
+  // Checks against a run in which every claim that is `now` was reproduced.
+  const auto check_where = [&](const std::string& now) {
+    const std::filesystem::path earlier = folder_ / ("was" + now);
+    std::filesystem::create_directories(earlier);
+    Json result = Json::parse(read(folder_ / "p/fa1-memory.result.json"));
+    int changed = 0;
     for (Json& claim : result["claims"]) {
-      if (claim["finding"] == "S" || claim["finding"] == "N") claim["finding"] = "R";
-      if (claim["finding"] == "U") claim["finding"] = "R";  // it had a verdict
+      if (claim["finding"] != now) continue;
+      claim["finding"] = "R";
+      ++changed;
     }
-    std::ofstream(entry.path()) << result.dump();
-  }
-  const Result worse = run("reproduce --records p --check --against q");
-  EXPECT_TRUE(worse.code == 3 || worse.code == 4) << worse.code;
-  EXPECT_TRUE(contains(worse.out, "lost: ") || contains(worse.out, "worse: ")) << worse.out;
+    EXPECT_GT(changed, 0) << now;
+    std::ofstream(earlier / "fa1-memory.result.json") << result.dump();
+    return run("reproduce --records p --check --against was" + now);
+  };
+  const Result worse = check_where("S");
+  EXPECT_EQ(worse.code, 4) << worse.out;
+  EXPECT_PRED2(contains, worse.out, "worse: ");
+  const Result lost = check_where("X");
+  EXPECT_EQ(lost.code, 3) << lost.out;
+  EXPECT_PRED2(contains, lost.out, "lost: ");
   const Result none = run("reproduce --records p --check --against nowhere");
   EXPECT_EQ(none.code, 2);
-  EXPECT_PRED2(contains, none.err, "there is no earlier result");
+  EXPECT_PRED2(contains, none.err, "--against: nowhere: there is no such folder");
+}
+
+TEST_F(CliReproduce, AFailedPointIsAFailure) {
+  ASSERT_EQ(run("reproduce fa1-table21 --backend cpu --quick --out p --no-progress").code, 0);
+  const std::filesystem::path records = folder_ / "p/fa1-memory.jsonl";
+  const std::string good = read(records);
+  std::string wrong = good.substr(0, good.find('\n') + 1);
+  const std::string status = R"("status":"ok")";
+  ASSERT_PRED2(contains, wrong, status);
+  wrong.replace(wrong.find(status), status.size(), R"("status":"failed")");
+  std::ofstream(records) << good << wrong;
+  EXPECT_EQ(run("reproduce --records p").code, 1);
+  std::ofstream(records) << wrong << good;  // measured again, and right
+  EXPECT_EQ(run("reproduce --records p").code, 0);
+}
+
+// Whoever is asked to end hands it on: nothing goes on measuring, and the status tells.
+TEST_F(CliReproduce, EndsItsRunWithItself) {
+  const std::filesystem::path script = folder_ / "script.sh", said = folder_ / "said";
+  std::ofstream(script) << fmt::format(
+      "cd '{}'; export CUDA_VISIBLE_DEVICES=\n"
+      "'{}' reproduce fa2-forward --backend cpu --out p --no-progress >/dev/null 2>err &\n"
+      "own=$!\n"
+      "for i in $(seq 200); do [ -s p/fa2-forward.sweep.json ] && break; sleep 0.05; done\n"
+      "sleep 0.3; child=$(pgrep -P $own); kill -TERM $own; wait $own; echo $?\n"
+      "kill -0 $child && echo alive || echo gone\n",
+      folder_.string(), in_build("attnlab"));
+  std::ignore = std::system(
+      fmt::format("bash '{}' > '{}' 2>/dev/null", script.string(), said.string()).c_str());
+  EXPECT_EQ(read(said), "143\ngone\n") << read(folder_ / "err");
+  EXPECT_PRED2(contains, read(folder_ / "err"), "--resume goes on");
 }
 
 }  // namespace

@@ -8,14 +8,15 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
 #include "harness/base/replacement.h"
-#include "harness/base/strict_json.h"
 #include "harness/cli/verbs.h"
 #include "harness/report/html_page.h"
+#include "harness/report/reproduction.h"
 
 namespace attnlab {
 namespace {
@@ -66,14 +67,8 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-PageResult read_result(const fs::path& file, std::size_t& figures) {
-  PageResult page{.result = read_json_file(file)};
-  if (!page.result.is_object() || page.result.value("schema", "") != "attnlab.reproduction/1") {
-    throw UsageError(
-        fmt::format("{}: is no \"attnlab.reproduction/1\", as attnlab reproduce --out "
-                    "writes it",
-                    file.string()));
-  }
+PageResult read_page(const fs::path& file, std::size_t& figures) {
+  PageResult page{.result = read_result(file)};
   std::vector<std::string> names = {page.result.at("name").get<std::string>() + "-claims"};
   for (const auto& table : page.result.at("tables")) names.push_back(table.at("id"));
   for (const std::string& name : names) {
@@ -89,9 +84,15 @@ int run(const ReportFlags& flags) {
   std::vector<PageResult> results;
   std::size_t figures = 0;
   std::string page;
+  std::set<std::string> names;
   for (const fs::path& file : result_files(flags.places)) {
     try {
-      results.push_back(read_result(file, figures));
+      results.push_back(read_page(file, figures));
+      const std::string name = results.back().result.at("name");
+      if (!names.insert(name).second) {
+        throw UsageError(fmt::format("{}: a result of {} is there already: name each once",
+                                     file.string(), name));
+      }
       page = render_page(results);  // so that what a result lacks is said of its file
     } catch (const nlohmann::json::exception& error) {
       throw UsageError(fmt::format("{}: lacks a key or has it in another form: {}", file.string(),

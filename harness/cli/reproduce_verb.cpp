@@ -24,6 +24,7 @@
 #include "harness/plan/axes.h"
 #include "harness/plan/device_choice.h"
 #include "harness/record/record_file.h"
+#include "harness/record/record_json.h"
 #include "harness/report/reproduction.h"
 #include "harness/session/experiment.h"
 
@@ -41,7 +42,7 @@ sweeps/paper/README.md says how a table is described, and which ones cannot be m
 
 Each row has what the source prints, what was measured, half its 95 % interval, and the ratio. Then
 come the claims of the source, in a form that can carry over to another GPU, each with a verdict:
-  R  reproduced      as the source says, within the tolerance that was written down before
+  R  reproduced      as the source says, within a tolerance set before
   S  in shape        in the same direction, not of that size
   N  not reproduced
   X  not applicable  of something that these records are not
@@ -147,7 +148,7 @@ std::vector<Committed> committed_runs() {
     if (!std::filesystem::is_directory(folder)) continue;
     for (const auto& file : std::filesystem::directory_iterator(folder)) {
       if (!file.path().string().ends_with(".result.json")) continue;
-      runs.push_back({folder, read_json_file(file.path()).value("device", "")});
+      runs.push_back({folder, read_result(file.path())["device"].get<std::string>()});
       break;
     }
   }
@@ -156,7 +157,10 @@ std::vector<Committed> committed_runs() {
 }
 
 std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::string& device) {
-  if (!flags.against.empty()) return flags.against;
+  if (!flags.against.empty()) {
+    if (std::filesystem::is_directory(flags.against)) return flags.against;
+    throw UsageError(fmt::format("--against: {}: there is no such folder", flags.against));
+  }
   for (const Committed& run : committed_runs()) {
     if (run.device == device) return run.folder;
   }
@@ -190,14 +194,15 @@ std::string states_of(const PaperFile& paper, const std::vector<Committed>& runs
     const std::filesystem::path file = files_of(paper, run.folder).result;
     if (!std::filesystem::exists(file)) continue;
     std::map<std::string, int> counts;
-    const Json result = read_json_file(file);
+    const Json result = read_result(file);
     for (const Json& claim : result.at("claims")) ++counts[claim.at("finding").get<std::string>()];
     std::string words;
     for (const char* letter : {"R", "S", "N", "X", "U"}) {
       if (counts.contains(letter)) words += fmt::format(" {} {}", counts[letter], letter);
     }
     text += fmt::format("{}{} on {}", text.empty() ? "" : "; ",
-                        words.empty() ? "no claim" : words.substr(1), result.value("device", ""));
+                        words.empty() ? "no claim" : words.substr(1),
+                        result["device"].get<std::string>());
   }
   return text.empty() ? "none yet" : text;
 }
@@ -268,7 +273,7 @@ std::vector<Json> read_if_there(const std::filesystem::path& file) {
   for (const std::string& warning : warnings) {
     print_to(stderr, "attnlab reproduce: {}\n", warning);
   }
-  return records;
+  return last_of_each_point(records);
 }
 
 void save_result(const std::filesystem::path& path, const Reproduction& result) {
@@ -280,26 +285,35 @@ void save_result(const std::filesystem::path& path, const Reproduction& result) 
 
 // What came of all files: their codes, and the claims that --check finds worse.
 struct Total {
-  int run_code = kExitGood;  // the gravest
+  int run_code = kExitGood;  // the gravest: 2, 1, 3, 0
   std::vector<Worsened> worsened;
+
+  void add(int code) {
+    const auto grave = [](int one) {
+      return one == kExitUsage ? 3 : one == kExitVerificationFailed ? 2 : one == kExitGood ? 0 : 1;
+    };
+    if (grave(code) > grave(run_code)) run_code = code;
+  }
 };
 
 int exit_code(const Total& total) {
-  if (total.run_code == kExitVerificationFailed) return total.run_code;
+  const bool comes_first =
+      total.run_code == kExitUsage || total.run_code == kExitVerificationFailed;
+  if (comes_first) return total.run_code;
   const auto is_lost = [](const Worsened& claim) { return claim.is_lost; };
   if (!std::ranges::all_of(total.worsened, is_lost)) return kExitSlower;
   if (!total.worsened.empty()) return kExitEnvironment;
   return total.run_code;
 }
 
-void check(const ReproduceFlags& flags, const Reproduction& result, Total& total) {
-  const std::filesystem::path folder = folder_to_check(flags, result.device);
+void check(const std::filesystem::path& folder, const Reproduction& result, Total& total) {
   const std::filesystem::path file = files_of(*result.paper, folder).result;
   if (!std::filesystem::exists(file)) {
-    throw UsageError(fmt::format("--check: {}: there is no earlier result of {}", file.string(),
-                                 result.paper->name));
+    print_to(stderr, "attnlab reproduce: --check: {}: there is no earlier result of {}\n",
+             file.string(), result.paper->name);
+    return;
   }
-  const std::vector<Worsened> worsened = worse_than(read_json_file(file), result.claims);
+  const std::vector<Worsened> worsened = worse_than(read_result(file), result);
   total.worsened.insert(total.worsened.end(), worsened.begin(), worsened.end());
 }
 
@@ -308,43 +322,73 @@ bool failed_verification(const std::vector<Json>& records) {
                              [](const Json& record) { return record["status"] == "failed"; });
 }
 
-// Runs a file, if it is to be run, and prints what came of it.
-void reproduce_one(const ReproduceFlags& flags, const Chosen& chosen,
-                   const PublishedTables& published, const ExperimentCut& cut,
-                   const std::filesystem::path& folder, Total& total) {
-  const TableFormat format = parse_format(flags.format, "--format");
-  const ExperimentFiles files = files_of(*chosen.paper, folder);
-  const bool runs = flags.records.empty();
-  if (runs) {
-    print_to(stderr, "{}",
-             wrap(fmt::format("{}: needs {}. Records: {}.", chosen.paper->name,
-                              needs_of(*chosen.paper), files.records.string())));
-    const int code = run_experiment(*chosen.paper, cut, files, flags.resume, !flags.no_progress);
-    if (code == kExitUsage) {
-      throw UsageError(fmt::format("{}: attnlab run refused it, see above", files.sweep.string()));
-    }
-    if (total.run_code != kExitVerificationFailed && code != kExitGood) total.run_code = code;
+// Where and how files are run, or where their records lie.
+struct Job {
+  ExperimentCut cut;
+  std::filesystem::path folder;
+  std::filesystem::path earlier;  // of --check
+};
+
+// Runs a file. A run that cannot be made is said, and the next file's turn comes.
+void run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job, Total& total) {
+  const ExperimentFiles files = files_of(paper, job.folder);
+  print_to(stderr, "{}",
+           wrap(fmt::format("{}: needs {}. Records: {}.", paper.name, needs_of(paper),
+                            files.records.string())));
+  int code = kExitGood;
+  try {
+    code = run_experiment(paper, job.cut, files, flags.resume, !flags.no_progress);
+  } catch (const UsageError& error) {
+    print_to(stderr, "attnlab reproduce: {}\n", error.what());
+    code = kExitUsage;
+  } catch (const std::runtime_error& error) {
+    print_to(stderr, "attnlab reproduce: {}\n", error.what());
+    code = kExitEnvironment;
   }
-  const std::vector<Json> records = read_if_there(files.records);
-  if (failed_verification(records)) total.run_code = kExitVerificationFailed;
-  Reproduction result = reproduce(*chosen.paper, published, records, chosen.ids);
-  result.records = files.records.filename().string();
-  result.cut = cut_of(files);
-  print_to(stdout, "{}\n", render_reproduction(result, format));
-  std::fflush(stdout);
-  if (flags.check) check(flags, result, total);
-  if (!runs) return;
-  Reproduction whole = reproduce(*chosen.paper, published, records, {});
-  whole.records = result.records;
-  whole.cut = result.cut;
-  save_result(files.result, whole);
+  total.add(code);
 }
 
-// Where it runs: on the CPU only if there is no GPU or it was asked for.
-BackendChoice choose_backend(const std::string& text) {
-  const BackendChoice asked = parse_backend(text, "--backend");
-  const Device device = choose_device(asked);
-  return device.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
+// Prints what came of a file, and saves it where it ran.
+void show_one(const ReproduceFlags& flags, const Chosen& chosen, const PublishedTables& published,
+              const Job& job, Total& total) {
+  const TableFormat format = parse_format(flags.format, "--format");
+  const ExperimentFiles files = files_of(*chosen.paper, job.folder);
+  const std::vector<Json> records = read_if_there(files.records);
+  if (failed_verification(records)) total.add(kExitVerificationFailed);
+  const auto make = [&](const std::vector<std::string>& ids) {
+    Reproduction result = reproduce(*chosen.paper, published, records, ids);
+    result.records = files.records.filename().string();
+    result.cut = cut_of(files);
+    return result;
+  };
+  if (flags.records.empty()) save_result(files.result, make({}));
+  const Reproduction result = make(chosen.ids);
+  print_to(stdout, "{}\n", render_reproduction(result, format));
+  std::fflush(stdout);
+  if (flags.check) check(job.earlier, result, total);
+}
+
+std::filesystem::path place_of(const ReproduceFlags& flags) {
+  if (!flags.records.empty()) return flags.records;
+  if (!flags.out.empty()) return flags.out;
+  return fmt::format("results/paper-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+// The device of the first records that there are. Throws UsageError where a file that was asked for
+// has none.
+std::string device_of_records(const std::vector<Chosen>& chosen,
+                              const std::filesystem::path& folder) {
+  for (const Chosen& choice : chosen) {
+    const std::filesystem::path file = files_of(*choice.paper, folder).records;
+    if (!std::filesystem::exists(file)) {
+      throw UsageError(fmt::format("--records: {}: there is no such file", file.string()));
+    }
+  }
+  for (const Chosen& choice : chosen) {
+    const std::vector<Json> records = read_if_there(files_of(*choice.paper, folder).records);
+    if (!records.empty()) return exact(at(records.front(), {"device", "name"}));
+  }
+  return "";
 }
 
 void refuse_contradictions(const ReproduceFlags& flags) {
@@ -391,21 +435,26 @@ int run(const ReproduceFlags& flags) {
   const std::vector<Chosen> chosen = flags.ids.empty()
                                          ? chosen_by_records(papers, flags.records)
                                          : choose_papers(papers, flags.ids, published);
-  ExperimentCut cut{.quick = flags.quick};
-  if (!has_records) cut.backend = choose_backend(flags.backend);
-  const std::filesystem::path place =
-      has_records ? flags.records
-      : flags.out.empty()
-          ? fmt::format("results/paper-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(std::time(nullptr)))
-          : flags.out;
+  Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags)};
+  std::string device;
+  if (has_records) {
+    device = device_of_records(chosen, job.folder);
+  } else {
+    const Device chosen_device = choose_device(parse_backend(flags.backend, "--backend"));
+    device = chosen_device.name;
+    job.cut.backend =
+        chosen_device.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
+  }
+  if (flags.check) job.earlier = folder_to_check(flags, device);
   const bool is_all = std::ranges::find(flags.ids, "all") != flags.ids.end();
   Total total;
   for (const Chosen& choice : chosen) {
-    if (is_all && cut.backend == BackendChoice::cpu && !has_records && !choice.paper->has_cpu) {
+    if (is_all && job.cut.backend == BackendChoice::cpu && !has_records && !choice.paper->has_cpu) {
       print_to(stderr, "{}: left out, it needs a GPU\n", choice.paper->name);
       continue;
     }
-    reproduce_one(flags, choice, published, cut, place, total);
+    if (!has_records) run_one(flags, *choice.paper, job, total);
+    show_one(flags, choice, published, job, total);
   }
   for (const Worsened& claim : total.worsened) {
     print_to(stdout, "{}", wrap((claim.is_lost ? "lost: " : "worse: ") + claim.text));

@@ -61,7 +61,11 @@ double value_at_point(const std::vector<RecordJson>& records, const Conditions& 
   if (!number.is_number()) {
     throw NotRun{fmt::format("{}: its record has no {}", describe(conditions), value)};
   }
-  return number.get<double>();
+  const double positive = number.get<double>();
+  if (!(positive > 0.0 && std::isfinite(positive))) {  // of ratios and logarithms no other is one
+    throw NotRun{fmt::format("{}: {} is {}", describe(conditions), value, positive)};
+  }
+  return positive;
 }
 
 bool is_within(const Bounds& bounds, double value, double tolerance) {
@@ -89,7 +93,7 @@ Judgement judge_bounds(const Claim& claim, double measured, const std::string& w
       fmt::format("{} {:.4g}; wanted {}{}", what, measured, describe(claim.reproduced), width);
   if (is_within(claim.reproduced, measured, claim.tolerance)) {
     judgement.finding = Finding::reproduced;
-  } else if (has_bounds(claim.shape) && is_within(claim.shape, measured, claim.tolerance)) {
+  } else if (has_bounds(claim.shape) && is_within(claim.shape, measured, 0.0)) {
     judgement.finding = Finding::in_shape;
     judgement.reason += fmt::format("; in shape: {}", describe(claim.shape));
   } else {
@@ -180,9 +184,9 @@ Judgement judge_order(const Claim& claim, const std::vector<RecordJson>& records
     least_mean = std::min(least_mean, statistic_of(ClaimStatistic::mean, ratios));
   }
   const double bound = 1.0 - claim.tolerance;
-  const Finding finding = least >= bound        ? Finding::reproduced
-                          : least_mean >= bound ? Finding::in_shape
-                                                : Finding::not_reproduced;
+  const Finding finding = least >= bound      ? Finding::reproduced
+                          : least_mean >= 1.0 ? Finding::in_shape
+                                              : Finding::not_reproduced;
   return {finding, least,
           fmt::format("least ratio of neighbours {:.4g} of {}, least of their means {:.4g}; wanted "
                       "at least {:.4g}",

@@ -47,7 +47,11 @@ TEST(HtmlPage, TakesPicturesThatLoadAndRunNothing) {
   for (const char* wrong :
        {"<svg><script>1</script></svg>", "<svg><image href=\"x.png\"/></svg>",
         "<svg onload=\"x\"></svg>", "<svg><a href=\"https://x\"/></svg>",
-        "<svg><style>@import 'x'</style></svg>", "<svg><path fill=\"url(http://x)\"/></svg>"}) {
+        "<svg><style>@import 'x'</style></svg>", "<svg><path fill=\"url(http://x)\"/></svg>",
+        "<svg/onload=alert(1)></svg>", "<svg><use xlink:href=javascript:1 /></svg>",
+        "<svg><embed src=\"x\"/></svg>", "<svg><set attributeName=\"href\"/></svg>",
+        "<svg xml:base=\"http://x\"></svg>", "<svg><g id='a'/></svg>",
+        "<svg></svg><p>x</p><svg></svg>"}) {
     EXPECT_PRED2(contains, usage_error([&] { inline_svg(wrong, "", "t.svg"); }),
                  "has no place in a page");
   }

@@ -50,7 +50,11 @@ void check_entries(const PaperAxis& axis, const std::vector<Line>& lines,
 std::vector<Line> rows_of(const PaperTable& table, const Json& published,
                           const std::string& where) {
   std::vector<Line> rows;
-  for (const Json& row : published["rows"]) {
+  const Json& printed = published["rows"];
+  // Of some figures also the bars' own heights are known, beside the rounded labels.
+  const Json& precise = published.contains("rows_precise") ? published["rows_precise"] : printed;
+  for (std::size_t i = 0; i < printed.size(); ++i) {
+    const Json& row = printed[i];
     std::string name;
     for (const std::string& key : table.rows.key) {
       if (!row.contains(key)) {
@@ -58,7 +62,7 @@ std::vector<Line> rows_of(const PaperTable& table, const Json& published,
       }
       name += fmt::format("{}{}", name.empty() ? "" : ", ", exact(row[key]));
     }
-    rows.push_back({entry_of(table.rows, name, where + ".rows"), &row});
+    rows.push_back({entry_of(table.rows, name, where + ".rows"), &precise.at(i)});
   }
   check_entries(table.rows, rows, where + ".rows");
   for (const PaperEntry& entry : table.rows.beside) rows.push_back({entry});

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "harness/base/strict_json.h"
 #include "harness/report/fields.h"
 
 namespace attnlab {
@@ -200,6 +201,11 @@ Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
   Reproduction all{.paper = &paper,
                    .device = values_of(records, {"device", "name"}),
                    .environment = environment_of(records)};
+  if (all.device.find(" and ") != std::string::npos) {
+    refuse(paper.name, fmt::format("the records are of several devices ({}), of which no ratio is "
+                                   "one: keep a folder for each",
+                                   all.device));
+  }
   const std::string file = paper.path.string();
   for (const PaperTable& table : paper.tables) {
     if (!ids.empty() && std::ranges::find(ids, table.published) == ids.end()) continue;
@@ -288,20 +294,48 @@ Json to_json(const Reproduction& all) {
   return json;
 }
 
-std::vector<Worsened> worse_than(const Json& before, const std::vector<JudgedClaim>& claims) {
+Json read_result(const std::filesystem::path& file) {
+  const Json result = read_json_file(file);
+  const auto is_array = [&](const char* key) {
+    return result.contains(key) && result[key].is_array();
+  };
+  const bool is_one = result.is_object() && result.value("schema", Json()) == kReproductionSchema &&
+                      result.contains("name") && result["name"].is_string() &&
+                      result.contains("device") && result["device"].is_string() &&
+                      is_array("tables") && is_array("claims") &&
+                      std::ranges::all_of(result["claims"], [](const Json& claim) {
+                        return claim.is_object() && claim.value("id", Json()).is_string() &&
+                               claim.value("finding", Json()).is_string();
+                      });
+  if (!is_one) {
+    refuse(file.string(),
+           fmt::format("is no \"{}\", as attnlab reproduce --out writes it", kReproductionSchema));
+  }
+  return result;
+}
+
+std::vector<Worsened> worse_than(const Json& before, const Reproduction& now) {
   std::map<std::string, std::string> findings;
   for (const Json& claim : before.at("claims")) {
     findings[claim.at("id").get<std::string>()] = claim.at("finding").get<std::string>();
   }
   std::vector<Worsened> all;
-  for (const auto& [claim, judgement] : claims) {
+  const auto had_verdict = [](const std::string& was) {
+    return was == "R" || was == "S" || was == "N";
+  };
+  for (const auto& [id, was] : findings) {
+    const bool is_there =
+        std::ranges::any_of(now.paper->claims, [&](const Claim& claim) { return claim.id == id; });
+    if (is_there || !had_verdict(was)) continue;
+    all.push_back({id, fmt::format("{} was {} and is no claim any more", id, was), true});
+  }
+  for (const auto& [claim, judgement] : now.claims) {
     const auto found = findings.find(claim->id);
     if (found == findings.end()) continue;
     const std::string& was = found->second;
     const std::string is = letter_of(judgement.finding);
-    const bool had_verdict = was == "R" || was == "S" || was == "N";
     const bool held = was == "R" || was == "S";
-    const bool is_lost = had_verdict && (is == "U" || is == "X");
+    const bool is_lost = had_verdict(was) && (is == "U" || is == "X");
     const bool is_worse = (held && is == "N") || (was == "R" && is == "S");
     if (!is_lost && !is_worse) continue;
     all.push_back({claim->id,

@@ -1,6 +1,7 @@
 // What came of a paper file: its tables with published beside measured, and its claims judged.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -36,7 +37,8 @@ struct Reproduction {
 };
 
 // Makes the tables of these ids (empty: all of the file's), and judges the claims about them.
-// `file` and `published` must outlive the result. Throws UsageError as cells_of() does.
+// `file` and `published` must outlive the result. Throws UsageError as cells_of() does, and for
+// records of several devices.
 Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
                        const std::vector<nlohmann::ordered_json>& records,
                        const std::vector<std::string>& ids);
@@ -53,12 +55,15 @@ std::string short_number(double value);
 // "12 reproduced (R), 3 in shape (S), ..."
 std::string count_findings(const std::vector<JudgedClaim>& claims);
 
-// A claim that is worse than it was, by an earlier to_json(); `is_lost`: it had a verdict.
+// A claim that is worse than it was, by an earlier to_json(); `is_lost`: it had a verdict and has
+// none, or is no claim any more.
 struct Worsened {
   std::string id, text;
   bool is_lost = false;
 };
-std::vector<Worsened> worse_than(const nlohmann::ordered_json& before,
-                                 const std::vector<JudgedClaim>& claims);
+std::vector<Worsened> worse_than(const nlohmann::ordered_json& before, const Reproduction& now);
+
+// Reads what to_json() left in a file. Throws UsageError, naming it, for anything else.
+nlohmann::ordered_json read_result(const std::filesystem::path& file);
 
 }  // namespace attnlab

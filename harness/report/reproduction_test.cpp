@@ -166,19 +166,44 @@ TEST_F(Reproductions, AreJsonForOthers) {
 
 TEST_F(Reproductions, AreWorseWhereAVerdictFell) {
   const Json before = to_json(make());
-  EXPECT_TRUE(worse_than(before, make().claims).empty());
+  EXPECT_TRUE(worse_than(before, make()).empty());
   Records records = kRecords;
   records[0]["time"]["median_s"] = 2e-3;  // twice as long alone
-  const std::vector<Worsened> shape = worse_than(before, make(records).claims);
+  const std::vector<Worsened> shape = worse_than(before, make(records));
   ASSERT_EQ(shape.size(), 1u);
   EXPECT_PRED2(starts_with, shape[0].text, "first was R and is S: is 2");
   EXPECT_FALSE(shape[0].is_lost);
   records[0]["time"]["median_s"] = 0.5e-3;
-  EXPECT_EQ(worse_than(before, make(records).claims).size(), 2u);
+  EXPECT_EQ(worse_than(before, make(records)).size(), 2u);
   records.erase(records.begin());
-  const std::vector<Worsened> lost = worse_than(before, make(records).claims);
+  const std::vector<Worsened> lost = worse_than(before, make(records));
   ASSERT_EQ(lost.size(), 2u);
   EXPECT_TRUE(lost[0].is_lost && lost[1].is_lost);
+}
+
+TEST_F(Reproductions, AreWorseWhereAClaimIsGone) {
+  const Json before = to_json(make());
+  paper_.claims.pop_back();
+  const std::vector<Worsened> gone = worse_than(before, make());
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].text, "second was S and is no claim any more");
+  EXPECT_TRUE(gone[0].is_lost);
+}
+
+TEST_F(Reproductions, AreOfOneDevice) {
+  Records records = kRecords;
+  records[1]["device"]["name"] = "Another CPU";
+  EXPECT_PRED2(contains, usage_error([&] { make(records); }),
+               "several devices (Another CPU and Example CPU)");
+}
+
+TEST_F(Reproductions, AreReadBackOrRefused) {
+  const TestFile good(".json", to_json(make()).dump());
+  EXPECT_EQ(read_result(good.path())["name"], "p");
+  for (const char* text : {"[]", "{}", R"({"schema": "attnlab.reproduction/1", "name": "p"})"}) {
+    const TestFile bad(".json", text);
+    EXPECT_PRED2(contains, usage_error([&] { read_result(bad.path()); }), "is no \"attnlab.repro");
+  }
 }
 
 TEST_F(Reproductions, AreOfTheTablesThatWereAskedFor) {

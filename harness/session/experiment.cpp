@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -17,6 +19,7 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/interrupt.h"
+#include "harness/base/output.h"
 #include "harness/base/replacement.h"
 #include "harness/base/strict_json.h"
 #include "harness/record/repro.h"
@@ -42,45 +45,67 @@ void write_sweep(const std::filesystem::path& path, const Json& sweep) {
   file.put_in_place();
 }
 
-// In the child: its table is not wanted, its messages are.
+// In the child: its table is not wanted, its messages are. Signals of the terminal reach the parent
+// alone, which hands them on, and the child ends with it.
 [[noreturn]] void become(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   const int nowhere = open("/dev/null", O_WRONLY);
   if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
   execv("/proc/self/exe", pointers.data());
   _exit(127);
 }
 
-// Waits for the end of the child, to which it hands a SIGTERM on; Ctrl-C reaches both.
+// Waits for the end of the child, to which it hands on a Ctrl-C or SIGTERM. Returns its status.
 int wait_for(pid_t child) {
   bool handed_on = false;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (!handed_on && InterruptWatch::signal() == SIGTERM) {
-      kill(child, SIGTERM);
+  for (;;) {
+    int status = 0;
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0) {
+      throw std::runtime_error(
+          fmt::format("cannot wait for attnlab run: {}", std::strerror(errno)));
+    }
+    if (const int signal = InterruptWatch::signal(); signal != 0 && !handed_on) {
+      kill(child, signal);
       handed_on = true;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return status;
 }
 
-int run_to_end(const std::vector<std::string>& command) {
+int run_to_end(const std::vector<std::string>& command, const std::string& folder) {
   std::fflush(nullptr);
   const InterruptWatch watch;
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, as some supervisors leave it, it loses the status
   const pid_t child = fork();
   if (child < 0) {
     throw std::runtime_error(fmt::format("cannot start attnlab run: {}", std::strerror(errno)));
   }
   if (child == 0) become(command);
   const int status = wait_for(child);
-  if (const int signal = InterruptWatch::signal(); signal != 0) end_by_signal(signal);
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw std::runtime_error(
-      fmt::format("attnlab run ended by signal {}: --resume goes on", WTERMSIG(status)));
+  const std::string remedy =
+      fmt::format("the same command with --out {} --resume goes on", shell_word(folder));
+  if (const int signal = InterruptWatch::signal(); signal != 0) {
+    print_to(stderr, "attnlab reproduce: interrupted: {}\n", remedy);
+    end_by_signal(signal);
+  }
+  constexpr int kNotStarted = 127;
+  if (WIFEXITED(status) && WEXITSTATUS(status) != kNotStarted) return WEXITSTATUS(status);
+  const std::string end = WIFEXITED(status) ? "could not be started"
+                                            : fmt::format("ended by signal {}", WTERMSIG(status));
+  throw std::runtime_error(fmt::format("attnlab run {}: {}", end, remedy));
+}
+
+// A path that nobody takes for a flag.
+std::string no_flag(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  return text.starts_with('-') ? "./" + text : text;
 }
 
 bool has_records(const std::filesystem::path& records) {
@@ -120,7 +145,9 @@ Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
 std::string cut_of(const ExperimentFiles& files) {
   if (!std::filesystem::exists(files.sweep)) return "";
   const Json sweep = read_json_file(files.sweep);
-  const std::string text = sweep.value("description", "");
+  const bool has_words = sweep.is_object() && sweep.contains("description");
+  const std::string text =
+      has_words ? read_string(sweep["description"], files.sweep.string() + ": description") : "";
   const std::size_t at = text.find(kCutTo);
   return at == std::string::npos ? "" : text.substr(at + std::strlen(kCutTo));
 }
@@ -144,15 +171,11 @@ int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const Exper
                     files.sweep.string()));
   }
   if (!is_same) write_sweep(files.sweep, sweep);
-  std::vector<std::string> command = {"attnlab",
-                                      "run",
-                                      files.sweep.string(),
-                                      "--format",
-                                      "csv",
-                                      has_some ? "--resume" : "--out",
-                                      files.records.string()};
+  std::vector<std::string> command = {"attnlab", "run", no_flag(files.sweep), "--format", "csv"};
+  command.emplace_back(has_some ? "--resume" : "--out");
+  command.push_back(no_flag(files.records));
   if (!shows_progress) command.emplace_back("--no-progress");
-  return run_to_end(command);
+  return run_to_end(command, files.records.parent_path().string());
 }
 
 }  // namespace attnlab
