@@ -22,8 +22,8 @@ bool is_sweep_name(const std::filesystem::path& path);
 // misspelt (with the nearest known name), out of range, or of the wrong type. The axes of configs
 // are those of the registered kernels.
 Sweep read_sweep(const std::filesystem::path& path, const Registry& registry);
-// The same of a sweep that stands in another file; `where` leads the messages.
-Sweep read_sweep(const nlohmann::ordered_json& json, const std::string& where,
+// The same of a sweep that stands in another file; `file` leads the messages.
+Sweep read_sweep(const nlohmann::ordered_json& json, const std::string& file,
                  const Registry& registry);
 
 // Sets keys of the protocol: "min_rounds=3,warmup_seconds=0.1", with the keys of a sweep file's

@@ -323,7 +323,8 @@ std::vector<Worsened> worse_than(const Json& before, const Reproduction& now) {
   const auto had_verdict = [](const std::string& was) {
     return was == "R" || was == "S" || was == "N";
   };
-  for (const auto& [id, was] : findings) {
+  for (const auto& finding : findings) {
+    const std::string &id = finding.first, &was = finding.second;
     const bool is_there =
         std::ranges::any_of(now.paper->claims, [&](const Claim& claim) { return claim.id == id; });
     if (is_there || !had_verdict(was)) continue;

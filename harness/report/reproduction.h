@@ -44,10 +44,10 @@ Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
                        const std::vector<std::string>& ids);
 
 // As text, or as Markdown; csv has one line a cell, of all tables.
-std::string render_reproduction(const Reproduction& reproduction, TableFormat format);
+std::string render_reproduction(const Reproduction& all, TableFormat format);
 
 // "attnlab.reproduction/1": all of it, for other programs, plots and --check.
-nlohmann::ordered_json to_json(const Reproduction& reproduction);
+nlohmann::ordered_json to_json(const Reproduction& all);
 
 // Four significant digits, of small numbers three, with an exponent where they need one.
 std::string short_number(double value);
