@@ -247,9 +247,9 @@ int print_list(const std::vector<PaperFile>& papers, const PublishedTables& publ
                               paper["title"].get<std::string>())));
     for (const Json& table : paper["tables"]) {
       print_to(stdout, "{}",
-               wrap(fmt::format("  {:<18}{}", table["id"].get<std::string>(),
+               wrap(fmt::format("  {:<26}{}", table["id"].get<std::string>(),
                                 table["title"].get<std::string>()),
-                    20));
+                    28));
       ++tables;
     }
     print_to(stdout, "{}\n",

@@ -148,6 +148,7 @@ void measure(PaperCell& cell, const Asked& asked, const std::vector<Json>& recor
   if (asked.over) {
     const Number other = number_of(records, *asked.over, asked.value);
     if (cell.trouble.empty()) cell.trouble = other.trouble;
+    cell.lacks_other = other.record.empty();
     cell.measured.reset();
     if (own.value && other.value) cell.measured = *other.value / *own.value;
     if (own.interval && other.interval) {

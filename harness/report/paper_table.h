@@ -19,7 +19,8 @@ struct PaperCell {
   std::optional<double> interval_percent;  // half the 95 % interval of the median behind it
   std::optional<double> ratio;             // measured / published, where both are numbers
   std::string trouble;                     // why nothing was measured
-  std::string record;                      // the key of the record behind it; "": there is none
+  bool lacks_other = false;  // of a ratio: nothing was recorded of the side that is divided
+  std::string record;        // the key of the record behind it; "": there is none
 };
 
 // In the order of the published table, row by row, and then what stands beside it. Throws

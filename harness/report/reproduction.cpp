@@ -26,7 +26,8 @@ std::string published_text(const Json& value) {
 }
 
 std::string measured_text(const PaperCell& cell, Footnotes& notes) {
-  if (cell.record.empty()) return "not run";
+  const bool is_missing = cell.record.empty() || (!cell.measured && cell.lacks_other);
+  if (is_missing) return "not run";
   if (!cell.measured) return notes.mark("-", cell.trouble);
   return cell.trouble.empty() ? short_number(*cell.measured)
                               : notes.mark(short_number(*cell.measured), cell.trouble);
