@@ -34,6 +34,7 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
       {"reproduce --records .", "holds records of no paper's file"},
       {"reproduce fa1-table21 --records nowhere", "fa1-memory.jsonl: there is no such file"},
       {"reproduce fa1-table21 --against x", "--against: is of --check"},
+      {"reproduce fa1-table21 --backend cpu --format tabel", "--format: 'tabel'"},
       {"reproduce fa1-table21 --backend gpu", "--backend: 'gpu' is not a backend"},
   };
   for (const auto& [arguments, message] : wrong) {

@@ -327,10 +327,12 @@ struct Job {
   ExperimentCut cut;
   std::filesystem::path folder;
   std::filesystem::path earlier;  // of --check
+  TableFormat format = TableFormat::table;
 };
 
-// Runs a file. A run that cannot be made is said, and the next file's turn comes.
-void run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job, Total& total) {
+// Runs a file. Returns whether there may be something to show: of a run that was refused it says
+// why, and the next file's turn comes.
+bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job, Total& total) {
   const ExperimentFiles files = files_of(paper, job.folder);
   print_to(stderr, "{}",
            wrap(fmt::format("{}: needs {}. Records: {}.", paper.name, needs_of(paper),
@@ -346,12 +348,12 @@ void run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job
     code = kExitEnvironment;
   }
   total.add(code);
+  return code != kExitUsage;
 }
 
 // Prints what came of a file, and saves it where it ran.
 void show_one(const ReproduceFlags& flags, const Chosen& chosen, const PublishedTables& published,
               const Job& job, Total& total) {
-  const TableFormat format = parse_format(flags.format, "--format");
   const ExperimentFiles files = files_of(*chosen.paper, job.folder);
   const std::vector<Json> records = read_if_there(files.records);
   if (failed_verification(records)) total.add(kExitVerificationFailed);
@@ -363,7 +365,7 @@ void show_one(const ReproduceFlags& flags, const Chosen& chosen, const Published
   };
   if (flags.records.empty()) save_result(files.result, make({}));
   const Reproduction result = make(chosen.ids);
-  print_to(stdout, "{}\n", render_reproduction(result, format));
+  print_to(stdout, "{}\n", render_reproduction(result, job.format));
   std::fflush(stdout);
   if (flags.check) check(job.earlier, result, total);
 }
@@ -425,17 +427,18 @@ std::vector<Chosen> chosen_by_records(const std::vector<PaperFile>& papers,
 
 int run(const ReproduceFlags& flags) {
   refuse_contradictions(flags);
+  const TableFormat format = parse_format(flags.format, "--format");
   const std::filesystem::path folder = shipped_folder(kFolder);
   const std::vector<PaperFile> papers = read_papers(folder, builtin_registry());
   const PublishedTables published = read_published(folder / "published");
   const bool has_records = !flags.records.empty();
   if (flags.ids.empty() && !has_records) {
-    return print_list(papers, published, parse_format(flags.format, "--format"));
+    return print_list(papers, published, format);
   }
   const std::vector<Chosen> chosen = flags.ids.empty()
                                          ? chosen_by_records(papers, flags.records)
                                          : choose_papers(papers, flags.ids, published);
-  Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags)};
+  Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags), .format = format};
   std::string device;
   if (has_records) {
     device = device_of_records(chosen, job.folder);
@@ -453,7 +456,7 @@ int run(const ReproduceFlags& flags) {
       print_to(stderr, "{}: left out, it needs a GPU\n", choice.paper->name);
       continue;
     }
-    if (!has_records) run_one(flags, *choice.paper, job, total);
+    if (!has_records && !run_one(flags, *choice.paper, job, total)) continue;
     show_one(flags, choice, published, job, total);
   }
   for (const Worsened& claim : total.worsened) {
