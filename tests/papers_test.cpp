@@ -166,6 +166,39 @@ TEST(Papers, ThereAreEnoughClaims) {
   EXPECT_GE(of_time, 30);
 }
 
+// The numbers that "(error 9)" or "errors 1, 2 and 5" name.
+void add_errors(const std::string& text, std::set<int>& errors) {
+  static const std::regex kErrors(R"(errors? ([0-9]+(?:, [0-9]+)*(?: and [0-9]+)?))");
+  static const std::regex kNumber("[0-9]+");
+  for (std::sregex_iterator it(text.begin(), text.end(), kErrors), end; it != end; ++it) {
+    const std::string list = (*it)[1];
+    for (std::sregex_iterator number(list.begin(), list.end(), kNumber); number != end; ++number) {
+      errors.insert(std::stoi(number->str()));
+    }
+  }
+}
+
+// Each error of the sources stands beside a table that it touches, or where README says why the
+// tables that it touches are not measured.
+TEST(Papers, EveryErrorOfTheSourcesIsNamed) {
+  std::set<int> named;
+  for (const PaperFile& paper : papers()) {
+    for (const PaperTable& table : paper.tables) {
+      for (const std::string& note : table.notes) add_errors(note, named);
+    }
+  }
+  for (const int error : {1, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14}) {
+    EXPECT_TRUE(named.contains(error)) << "error " << error << " is in no note";
+  }
+  std::ifstream file(kFolder + "/README.md");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| `")) add_errors(line, named);
+  }
+  std::set<int> all;
+  for (int error = 1; error <= 14; ++error) all.insert(error);
+  EXPECT_EQ(named, all);
+}
+
 bool is_within(const Bounds& bounds, double value, double tolerance) {
   return (!bounds.at_least || value >= *bounds.at_least * (1.0 - tolerance)) &&
          (!bounds.at_most || value <= *bounds.at_most * (1.0 + tolerance));
