@@ -7,6 +7,8 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
+#include "harness/plan/axis_values.h"
+#include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
@@ -92,10 +94,8 @@ std::vector<std::string> parse_peers(std::string_view text, const std::string& w
   for (const Peer& peer : kPeers) known.push_back(fmt::format("torch:{}", peer.backend));
   std::vector<std::string> peers;
   std::string prefix;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::string name(text.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view item : split(text, ',')) {
+    std::string name(trim(item));
     if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
       prefix = name.substr(0, colon + 1);
     } else {

@@ -13,6 +13,7 @@
 #include "harness/base/strict_json.h"
 #include "harness/base/suggest.h"
 #include "harness/plan/axes.h"
+#include "harness/plan/axis_values.h"
 #include "harness/plan/peer_names.h"
 #include "kernels/api/text.h"
 
@@ -52,7 +53,7 @@ std::vector<std::string> excluded_values(const AxisGrammar& grammar, const std::
   std::vector<std::string> peers;
   std::string others;
   for (const std::string_view item : split(text, ',')) {
-    if (grammar.help.name == "kernel" && is_peer(item)) {
+    if (grammar.help.name == "kernel" && is_peer(trim(item))) {
       std::ranges::move(parse_peers(item, where), std::back_inserter(peers));
     } else {
       others += fmt::format("{}{}", others.empty() ? "" : ",", item);
