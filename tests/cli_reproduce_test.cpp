@@ -73,6 +73,13 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.out, ran.out);
   EXPECT_EQ(read(file), first);
+  const Result page = run("report p --html page.html");
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_PRED2(contains, page.out, "page.html: 1 experiment, 0 pictures, ");
+  EXPECT_PRED2(contains, read(folder_ / "page.html"), "FlashAttention Table 21: memory usage");
+  EXPECT_PRED2(contains, run("report p p --html page.html").err,
+               "is there already: name each once");
+  EXPECT_EQ(run("report . --html page.html").code, 2);
   const Result made = run("reproduce fa1-table21 --records p");
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_EQ(made.out, ran.out);

@@ -1,12 +1,11 @@
 #include "harness/base/strict_json.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
+#include "harness/base/text_file.h"
 
 namespace attnlab {
 namespace {
@@ -61,12 +60,7 @@ nlohmann::ordered_json parse_json_text(const std::string& text, const std::strin
 }
 
 nlohmann::ordered_json read_json_file(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream || !std::filesystem::is_regular_file(file)) {
-    refuse(file.string(), "cannot be read as a file");
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  return parse_json_text(text, file.string());
+  return parse_json_text(read_text(file), file.string());
 }
 
 void check_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& known,

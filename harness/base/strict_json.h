@@ -26,7 +26,7 @@ nlohmann::ordered_json parse_json_text(const std::string& text, const std::strin
 // Reads such a file. Throws UsageError where it cannot be read.
 nlohmann::ordered_json read_json_file(const std::filesystem::path& file);
 
-// What strict readers refuse: each throws UsageError, led by `where`, the file and key.
+// Throws UsageError, led by `where`, the file and key, as all that follow do.
 [[noreturn]] void refuse(const std::string& where, const std::string& why);
 // Refuses what is no object, and keys of other names, with the nearest known one.
 void check_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& known,
@@ -34,9 +34,10 @@ void check_keys(const nlohmann::ordered_json& object, const std::vector<std::str
 // Refuses an object that lacks one of the keys.
 void require_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& keys,
                   const std::string& where);
-// A string that is not empty.
+// Returns a string, and refuses an empty one.
 std::string read_string(const nlohmann::ordered_json& value, const std::string& where);
-// A number of [minimum, maximum], whole where T is.
+// Returns a number, and refuses one outside of [minimum, maximum], or with a fraction where T has
+// none.
 template <class T>
 T read_number(const nlohmann::ordered_json& value, T minimum, T maximum, const std::string& where) {
   const bool right_type = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();

@@ -4,16 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
-#include "harness/base/replacement.h"
+#include "harness/base/text_file.h"
+#include "harness/base/text_table.h"
 #include "harness/cli/verbs.h"
 #include "harness/report/html_page.h"
 #include "harness/report/reproduction.h"
@@ -40,7 +38,7 @@ struct ReportFlags {
   std::string html;
 };
 
-// The results that the places name: files, or all of a folder in the order of their names.
+// Returns the results that the places name: files, or all of a folder in the order of their names.
 std::vector<fs::path> result_files(const std::vector<std::string>& places) {
   std::vector<fs::path> files;
   for (const std::string& place : places) {
@@ -62,11 +60,6 @@ std::vector<fs::path> result_files(const std::vector<std::string>& places) {
   return files;
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream stream(path);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 PageResult read_page(const fs::path& file, std::size_t& figures) {
   PageResult page{.result = read_result(file)};
   std::vector<std::string> names = {page.result.at("name").get<std::string>() + "-claims"};
@@ -75,7 +68,7 @@ PageResult read_page(const fs::path& file, std::size_t& figures) {
     const fs::path picture = file.parent_path() / (name + ".svg");
     if (!fs::exists(picture)) continue;
     page.figures.push_back(
-        {name, inline_svg(text_of(picture), fmt::format("f{}-", ++figures), picture.string())});
+        {name, inline_svg(read_text(picture), fmt::format("f{}-", ++figures), picture.string())});
   }
   return page;
 }
@@ -99,11 +92,9 @@ int run(const ReportFlags& flags) {
                                    error.what()));
     }
   }
-  Replacement target(flags.html);
-  target.write(std::as_bytes(std::span(page)));
-  target.put_in_place();
-  print_to(stdout, "{}: {} experiments, {} pictures, {} KiB.\n", flags.html, results.size(),
-           figures, page.size() / 1024);
+  replace_text(flags.html, page);
+  print_to(stdout, "{}: {}, {}, {} KiB.\n", flags.html, count_of(results.size(), "experiment"),
+           count_of(figures, "picture"), page.size() / 1024);
   return kExitGood;
 }
 

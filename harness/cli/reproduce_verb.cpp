@@ -6,18 +6,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
-#include "harness/base/replacement.h"
 #include "harness/base/shipped.h"
 #include "harness/base/strict_json.h"
 #include "harness/base/suggest.h"
+#include "harness/base/text_file.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/flag_values.h"
 #include "harness/cli/verbs.h"
@@ -91,7 +89,7 @@ std::filesystem::path shipped_folder(const std::filesystem::path& folder) {
   return shipped.path;
 }
 
-// A file, and which of its tables were asked for (empty: all).
+// Names a file, and which of its tables were asked for (empty: all).
 struct Chosen {
   const PaperFile* paper = nullptr;
   std::vector<std::string> ids;
@@ -103,7 +101,7 @@ std::vector<std::string> ids_of(const PaperFile& paper) {
   return ids;
 }
 
-// In the order of the files. Throws UsageError for an id that is none.
+// Returns what was asked for in the order of the files. Throws UsageError for an id that is none.
 std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
                                   const std::vector<std::string>& asked,
                                   const PublishedTables& published) {
@@ -132,7 +130,7 @@ std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
                                suggestion(id, known)));
 }
 
-// The results of a folder that comes with attnlab, by device and file. Empty where there are none.
+// Names a folder of results that comes with attnlab, and the device that they are of.
 struct Committed {
   std::filesystem::path folder;
   std::string device;
@@ -170,7 +168,7 @@ std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::st
                   device.empty() ? "device without a name" : device));
 }
 
-// What a file needs, in words.
+// Says what a file needs.
 std::string needs_of(const PaperFile& paper) {
   const PaperBudget& budget = paper.budget;
   std::string text =
@@ -276,14 +274,7 @@ std::vector<Json> read_if_there(const std::filesystem::path& file) {
   return last_of_each_point(records);
 }
 
-void save_result(const std::filesystem::path& path, const Reproduction& result) {
-  const std::string text = to_json(result).dump(1) + "\n";
-  Replacement file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.put_in_place();
-}
-
-// What came of all files: their codes, and the claims that --check finds worse.
+// Gathers what came of all files: their codes, and the claims that --check finds worse.
 struct Total {
   int run_code = kExitGood;  // the gravest: 2, 1, 3, 0
   std::vector<Worsened> worsened;
@@ -322,7 +313,7 @@ bool failed_verification(const std::vector<Json>& records) {
                              [](const Json& record) { return record["status"] == "failed"; });
 }
 
-// Where and how files are run, or where their records lie.
+// Says where and how files are run, or where their records lie.
 struct Job {
   ExperimentCut cut;
   std::filesystem::path folder;
@@ -363,7 +354,7 @@ void show_one(const ReproduceFlags& flags, const Chosen& chosen, const Published
     result.cut = cut_of(files);
     return result;
   };
-  if (flags.records.empty()) save_result(files.result, make({}));
+  if (flags.records.empty()) replace_text(files.result, to_json(make({})).dump(1) + "\n");
   const Reproduction result = make(chosen.ids);
   print_to(stdout, "{}\n", render_reproduction(result, job.format));
   std::fflush(stdout);
@@ -376,8 +367,8 @@ std::filesystem::path place_of(const ReproduceFlags& flags) {
   return fmt::format("results/paper-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-// The device of the first records that there are. Throws UsageError where a file that was asked for
-// has none.
+// Returns the device of the first records that there are. Throws UsageError where a file that was
+// asked for has none.
 std::string device_of_records(const std::vector<Chosen>& chosen,
                               const std::filesystem::path& folder) {
   for (const Chosen& choice : chosen) {
@@ -411,7 +402,7 @@ void refuse_contradictions(const ReproduceFlags& flags) {
   }
 }
 
-// The files with records in a folder.
+// Returns the files that have records in a folder.
 std::vector<Chosen> chosen_by_records(const std::vector<PaperFile>& papers,
                                       const std::filesystem::path& folder) {
   std::vector<Chosen> chosen;

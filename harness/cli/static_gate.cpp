@@ -8,14 +8,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
-#include "harness/base/replacement.h"
 #include "harness/base/shipped.h"
+#include "harness/base/text_file.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/flag_values.h"
 #include "harness/record/repro.h"
@@ -51,9 +50,7 @@ nlohmann::ordered_json read_baseline(const std::filesystem::path& file) {
 
 int update(const nlohmann::ordered_json& facts, const std::filesystem::path& file) {
   const std::string text = facts.dump(1) + "\n";
-  Replacement replacement(file);
-  replacement.write(std::as_bytes(std::span(text)));
-  replacement.put_in_place();
+  replace_text(file, text);
   print_to(
       stdout, "{}",
       wrap(fmt::format(

@@ -8,14 +8,13 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/base/file_lock.h"
-#include "harness/base/replacement.h"
 #include "harness/base/statistics.h"
 #include "harness/base/strict_json.h"
+#include "harness/base/text_file.h"
 #include "harness/measure/device_files.h"
 
 namespace attnlab {
@@ -252,9 +251,7 @@ void append_noise(const NoiseSession& session, const std::filesystem::path& file
   std::error_code error;
   std::string text = std::filesystem::exists(file, error) ? text_of(file) : "";
   text += to_json(session).dump() + "\n";
-  Replacement replacement(file);
-  replacement.write(std::as_bytes(std::span(text)));
-  replacement.put_in_place();
+  replace_text(file, text);
 }
 
 }  // namespace attnlab

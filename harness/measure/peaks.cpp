@@ -7,12 +7,11 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "harness/base/errors.h"
-#include "harness/base/replacement.h"
 #include "harness/base/strict_json.h"
+#include "harness/base/text_file.h"
 #include "harness/measure/device_files.h"
 
 namespace attnlab {
@@ -182,9 +181,7 @@ std::optional<Peaks> load_peaks(const Device& device) {
 void save_peaks(const Peaks& peaks, const std::filesystem::path& file) {
   make_folder_of(file);
   const std::string text = to_json(peaks).dump(2) + "\n";
-  Replacement replacement(file);
-  replacement.write(std::as_bytes(std::span(text)));
-  replacement.put_in_place();
+  replace_text(file, text);
 }
 
 KnownPeaks known_peaks(const Device& device) {

@@ -14,7 +14,7 @@
 namespace attnlab {
 namespace {
 
-// Conditions with their fields found, since each is asked of many records.
+// Holds conditions with their fields found, since each is asked of many records.
 class Filter {
  public:
   explicit Filter(const Conditions& conditions) {
@@ -42,12 +42,12 @@ std::string describe(const Conditions& conditions) {
   return text;
 }
 
-// What cannot be judged; the claim is then not_run.
+// Says why a claim cannot be judged, which is then not_run.
 struct NotRun {
   std::string reason;
 };
 
-// The value of the one record of a side at a point. Throws NotRun.
+// Returns the value of the one record of a side at a point. Throws NotRun.
 double value_at_point(const std::vector<RecordJson>& records, const Conditions& point,
                       const Conditions& side, const std::string& value) {
   const Conditions conditions = merged(point, side);
@@ -122,7 +122,7 @@ std::string describe(ClaimStatistic statistic, std::size_t points) {
   return fmt::format("{} of {} points", word, points);
 }
 
-// The values of a side over all points, or their ratios to another side's.
+// Returns the values of a side over all points, or their ratios to another side's.
 std::vector<double> values_over(const std::vector<RecordJson>& records,
                                 const std::vector<Conditions>& points, const Conditions& of,
                                 const Conditions* over, const std::string& value) {
@@ -143,7 +143,7 @@ Judgement judge_values(const Claim& claim, const std::vector<RecordJson>& record
                       describe(claim.statistic, values.size()));
 }
 
-// Where the points lie along the claim's axis.
+// Returns where the points lie along the claim's axis.
 std::vector<double> places_of(const Claim& claim, const std::vector<Conditions>& points) {
   std::vector<double> places;
   for (const Conditions& point : points) {
@@ -153,7 +153,7 @@ std::vector<double> places_of(const Claim& claim, const std::vector<Conditions>&
   return places;
 }
 
-// The exponent by least squares of the logarithms.
+// Fits the exponent by least squares of the logarithms.
 Judgement judge_growth(const Claim& claim, const std::vector<RecordJson>& records) {
   const std::vector<Conditions> points = points_of(claim.where);
   const std::vector<double> places = places_of(claim, points);

@@ -31,10 +31,10 @@ struct Judgement {
   std::string reason;
 };
 
-// Conditions of both; where both name a field, those of `more` count.
+// Joins the conditions of both; where both name a field, those of `more` count.
 Conditions merged(Conditions base, const Conditions& more);
 
-// The one record that fits, or why there is none that may be judged.
+// Holds the one record that fits, or why there is none that may be judged.
 struct Found {
   const RecordJson* record = nullptr;
   std::string trouble;
@@ -44,11 +44,12 @@ struct Found {
 // the last counts. Several points that fit are trouble, too: the conditions are those of a file.
 Found find_record(const std::vector<RecordJson>& records, const Conditions& conditions);
 
-// Why a value of the record may not be judged; "" where it may. A value that comes from a time has
-// to be settled.
+// Says why a value of the record may not be judged; "" where it may. A value that comes from a time
+// has to be settled.
 std::string unfit(const RecordJson& record, const Field& value);
 
-// Every combination of the values, each condition with one of them, in the order of the text.
+// Returns every combination of the values, each condition with one of them, in the order of the
+// text.
 std::vector<Conditions> points_of(const Conditions& where);
 
 Judgement judge(const Claim& claim, const std::vector<RecordJson>& records);

@@ -17,16 +17,16 @@
 
 namespace attnlab {
 
-// Which record is a cell, and what of it.
+// Says which record is a cell, and what of it.
 struct CellRule {
   Conditions where;
-  std::optional<Conditions>
-      over;            // the cell is the value of the record with these instead, divided
+  // Not empty: the cell is the value of the record with these fields instead, divided by its own.
+  std::optional<Conditions> over;
   std::string value;   // a field; "": the table's
   double scale = 1.0;  // to the source's unit
 };
 
-// A row or column of a table by its published name.
+// Names a row or column of a table as it is published.
 struct PaperEntry {
   std::string name;
   std::optional<CellRule> rule;  // empty: nothing is measured for it, which `reason` explains
@@ -56,7 +56,7 @@ struct Bounds {
   std::optional<double> at_least, at_most;
 };
 
-// What a source says, in a form that can carry over to another GPU.
+// States what a source says in a form that can carry over to another GPU.
 struct Claim {
   std::string id;
   std::vector<std::string> tables;
@@ -72,10 +72,10 @@ struct Claim {
   std::string reason;    // why nothing can be measured here
   std::optional<double> published;
   Bounds reproduced, shape;
-  double tolerance = 0.0;  // widens both, as a share
+  double tolerance = 0.0;  // widens `reproduced`, as a share
 };
 
-// What a run takes, as the file says.
+// Says what a run takes.
 struct PaperBudget {
   double minutes = 0.0;  // of one H200
   double memory_gib = 0.0;

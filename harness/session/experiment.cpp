@@ -10,18 +10,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <stdexcept>
 #include <thread>
 
 #include "harness/base/errors.h"
 #include "harness/base/interrupt.h"
 #include "harness/base/output.h"
-#include "harness/base/replacement.h"
 #include "harness/base/strict_json.h"
+#include "harness/base/text_file.h"
 #include "harness/record/repro.h"
 
 namespace attnlab {
@@ -31,18 +28,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kCutTo = "; cut to: ";
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 void write_sweep(const std::filesystem::path& path, const Json& sweep) {
   std::error_code error;  // the file says what is wrong with its folder
   std::filesystem::create_directories(path.parent_path(), error);
-  const std::string text = sweep.dump(1) + "\n";
-  Replacement file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.put_in_place();
+  replace_text(path, sweep.dump(1) + "\n");
 }
 
 // In the child: its table is not wanted, its messages are. Signals of the terminal reach the parent
@@ -163,7 +152,7 @@ int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const Exper
                     files.records.string()));
   }
   const bool is_same =
-      std::filesystem::exists(files.sweep) && text_of(files.sweep) == sweep.dump(1) + "\n";
+      std::filesystem::exists(files.sweep) && read_text(files.sweep) == sweep.dump(1) + "\n";
   if (has_some && !is_same) {
     throw UsageError(
         fmt::format("--resume: {} is not the sweep that would run now: give the same "
