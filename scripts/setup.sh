@@ -3,8 +3,9 @@
 # missing it touches neither the system nor the network.
 #
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
-#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, and
-#                             Boost.Context, without which the emulated GPU is left out of the build
+#   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, Boost.Context,
+#                             without which the emulated GPU is left out of the build, matplotlib
+#                             for scripts/plot.py and, on Debian, Chromium, which tests pages
 #   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
 #                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
 #                             PyPI into .cuda, where the build and the program find them (1 GB; no
@@ -38,7 +39,10 @@ for argument in "$@"; do
   case $argument in
     --cuda) with_cuda=yes ;;
     --dev)
-      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev libboost-context-dev)
+      packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev libboost-context-dev
+                 python3-matplotlib)
+      # Ubuntu's package of this name brings a snap, which containers cannot run.
+      if grep -qx 'ID=debian' /etc/os-release 2>/dev/null; then packages+=(chromium); fi
       commands+=(clang-format-14 clang-tidy-14 clang++-14)
       ;;
     -h | --help)
