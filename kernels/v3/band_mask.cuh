@@ -17,7 +17,7 @@ __device__ inline u32 lowest_bits(i32 count) {
 // the band has no left border. What a row sees of the lane's columns becomes bits of a word, since
 // one instruction moves several bits to predicates. Rows past the last one are never stored.
 template <bool kLeft, i32 kColumns>
-__device__ void apply_band_mask(const ForwardBlock& sBlock, i32 row, i32 key,
+__device__ void apply_band_mask(const ForwardWorkTile& sWorkTile, i32 row, i32 key,
                                 device::Accumulator<1, kColumns>& rS) {
   constexpr i32 kWord = 16;  // pairs of columns, of 2 bits each
   const i32 lane = static_cast<i32>(threadIdx.x) % device::kWarp;
@@ -30,8 +30,8 @@ __device__ void apply_band_mask(const ForwardBlock& sBlock, i32 row, i32 key,
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     const i32 own_row = row + 8 * half + lane / 4;
-    const i32 begin = kLeft ? columns_before(sBlock.band_begin + own_row) : 0;
-    const i32 end = columns_before(min(sBlock.band_end + own_row, sBlock.valid_k));
+    const i32 begin = kLeft ? columns_before(sWorkTile.band_begin + own_row) : 0;
+    const i32 end = columns_before(min(sWorkTile.band_end + own_row, sWorkTile.valid_k));
 #pragma unroll
     for (i32 c = 0; c < kColumns; c += kWord) {
       u32 seen = lowest_bits(end - 2 * c);

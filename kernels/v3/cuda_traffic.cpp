@@ -39,8 +39,8 @@ class ItemCounter {
         has_pattern_(problem.has_pattern()),
         row_bytes_(problem.head_dim * size_bytes(problem.dtype)) {}
 
-  void add_item(const Entry& entry, i64 block) {
-    const Range rows = tile_range(block, config_.block_m(), entry.mask.seqlen_q);
+  void add_item(const Entry& entry, i64 m_block) {
+    const Range rows = tile_range(m_block, config_.block_m(), entry.mask.seqlen_q);
     if (rows.empty()) return;
     const i64 tiles_before = computed_tiles();
     const Range seen = n_block_range(entry.mask, rows, config_.block_n);
@@ -54,7 +54,7 @@ class ItemCounter {
     const i64 computed = computed_tiles() - tiles_before;
     traffic_.tiles.empty += ceil_div<i64>(entry.mask.seqlen_k, config_.block_n) - computed;
     if (computed > 0) {
-      const i64 there = entry.rows_behind - block * config_.block_m();
+      const i64 there = entry.rows_behind - m_block * config_.block_m();
       traffic_[Operand::q].read_bytes += min<i64>(config_.block_m(), there) * row_bytes_;
     }
     traffic_[Operand::o].write_bytes += rows.size() * row_bytes_;
@@ -93,8 +93,8 @@ Traffic forward_traffic(const Problem& problem, const ForwardConfig& config) {
   const std::vector<u8> pattern = make_block_pattern(problem);
   ItemCounter counter(problem, config);
   for (const Entry& entry : entries_of(problem, view_block_pattern(problem, pattern.data()))) {
-    const i64 blocks = ceil_div<i64>(problem.seqlen_q, config.block_m());
-    for (i64 block = 0; block < blocks; ++block) counter.add_item(entry, block);
+    const i64 m_blocks = ceil_div<i64>(problem.seqlen_q, config.block_m());
+    for (i64 m_block = 0; m_block < m_blocks; ++m_block) counter.add_item(entry, m_block);
   }
   Traffic all = counter.traffic();
   return all *= problem.num_heads_q;

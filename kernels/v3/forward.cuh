@@ -87,34 +87,34 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
   Accumulator<1, 2 * kColumns> rO;
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
-  PipelineState stage = consumer_start();  // of the block ring
+  PipelineState stage = consumer_start();  // of the ring of work tiles
 
-  for (;; stage.advance(kBlockStages)) {
-    wait(memory.block_ring.when_full(stage));
-    const ForwardBlock& sBlock = memory.block(stage.stage);
-    if (warp_uniform(sBlock.ends)) break;
-    const i32 num_rows = warp_uniform(sBlock.num_rows);
+  for (;; stage.advance(kWorkTileStages)) {
+    wait(memory.work_tile_ring.when_full(stage));
+    const ForwardWorkTile& sWorkTile = memory.work_tile(stage.stage);
+    if (warp_uniform(sWorkTile.ends)) break;
+    const i32 num_rows = warp_uniform(sWorkTile.num_rows);
     const auto store_chunks = [&](auto chunk_of) {
       const i32 chunks = static_cast<i32>(params.shape.head_dim) / kChunk;
-      T* const gRows = gO + sBlock.row_offset + warp_row * params.shape.q.row;
+      T* const gRows = gO + sWorkTile.row_offset + warp_row * params.shape.q.row;
       for (i32 i = opaque_lane(); i < min(16, num_rows - warp_row) * chunks; i += kWarp) {
         const i32 row = i / chunks, chunk = i % chunks;
         *reinterpret_cast<uint4*>(gRows + row * params.shape.q.row + chunk * kChunk) =
             chunk_of(row, chunk);
       }
     };
-    const auto release_block = [&] {  // once the warp has read all of sBlock
+    const auto release_work_tile = [&] {  // once the warp has read all of sWorkTile
       __syncwarp();
-      if (opaque_lane() == 0) memory.block_ring.release(stage);
+      if (opaque_lane() == 0) memory.work_tile_ring.release(stage);
     };
 
-    const i32 end = warp_uniform(sBlock.tiles.end);
-    const i32 begin = warp_uniform(sBlock.tiles.begin);
+    const i32 end = warp_uniform(sWorkTile.tiles.end);
+    const i32 begin = warp_uniform(sWorkTile.tiles.begin);
     if (begin >= end) {  // rows that see no key
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
       const i32 row = warp_row + opaque_lane();
-      if (row < min(warp_row + 16, num_rows)) gLse[sBlock.lse_offset + row] = -kInfinity;
-      release_block();
+      if (row < min(warp_row + 16, num_rows)) gLse[sWorkTile.lse_offset + row] = -kInfinity;
+      release_work_tile();
       continue;
     }
 
@@ -142,7 +142,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     // must be 0. (Bulk copies fill with zeros what lies outside of the tensor.)
     const auto clear_v_past_end = [&](i32 tile) {
       if (params.keys == nullptr && params.cu_seqlens_k == nullptr) return;
-      const i64 valid = sBlock.mask.valid_k - static_cast<i64>(tile) * kConfig.block_n;
+      const i64 valid = sWorkTile.mask.valid_k - static_cast<i64>(tile) * kConfig.block_n;
       if (valid >= kConfig.block_n) return;
       wait(memory.v_ring.when_full(v));
       u8* const sV = memory.memory + kTiles.v_tile(v.stage);
@@ -178,16 +178,16 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     // (row, key) is the first of the warp's part of the tile.
     const auto apply_mask = [&](i64 row, i64 key, i32 tile) {
       if constexpr (kConfig.pattern) {
-        for_hidden<1, 2 * kKeys>(sBlock.mask, row, key,
+        for_hidden<1, 2 * kKeys>(sWorkTile.mask, row, key,
                                  [&](i32 r, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
       } else {
-        apply_band_mask<kConfig.left>(sBlock, warp_row, tile * kConfig.block_n, rS);
+        apply_band_mask<kConfig.left>(sWorkTile, warp_row, tile * kConfig.block_n, rS);
       }
     };
     const auto apply_dropout = [&](i64 row, i64 key) {
 #pragma unroll
       for (i32 c = 0; c < kKeys; ++c) {
-        clear_dropped(rS, 0, c, kept_bits(params.dropout, sBlock.slice, row, key + 16 * c));
+        clear_dropped(rS, 0, c, kept_bits(params.dropout, sWorkTile.slice, row, key + 16 * c));
       }
     };
 
@@ -208,7 +208,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       constexpr bool kTakesTurns = kConfig.ping_pong && !is_first.value;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kTakesTurns>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv();
-      const i64 row = sBlock.rows.begin + warp_row;
+      const i64 row = sWorkTile.rows.begin + warp_row;
       const i64 key = static_cast<i64>(tile) * kConfig.block_n;
       if constexpr (is_masked.value) apply_mask(row, key, tile);
       float factors[2];
@@ -235,20 +235,20 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       } while (++tile < run_end);
     };
     const auto run_of_class = [&](auto is_first, i32 tile, i32 run_end) {
-      if (warp_uniform(sBlock.tiles.template is_partial<kConfig.pattern>(tile))) {
+      if (warp_uniform(sWorkTile.tiles.template is_partial<kConfig.pattern>(tile))) {
         run(is_first, BoolConstant<true>{}, tile, run_end);
       } else {
         run(is_first, BoolConstant<false>{}, tile, run_end);
       }
     };
     const auto next_tile = [&](i32 tile) {
-      return kConfig.pattern ? warp_uniform(sBlock.tiles.not_empty(tile)) : tile;
+      return kConfig.pattern ? warp_uniform(sWorkTile.tiles.not_empty(tile)) : tile;
     };
     // Algorithm 2: the first tile, all others, and P V of the last one.
     run_of_class(BoolConstant<true>{}, begin, begin + 1);
     i32 last = begin;
     for (i32 tile = next_tile(last + 1); tile < end; tile = next_tile(last + 1)) {
-      const i32 run_end = warp_uniform(sBlock.tiles.template run_end<kConfig.pattern>(tile));
+      const i32 run_end = warp_uniform(sWorkTile.tiles.template run_end<kConfig.pattern>(tile));
       run_of_class(BoolConstant<false>{}, tile, run_end);
       last = run_end - 1;
     }
@@ -276,7 +276,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     const OnlineSoftmax own = half == 0 ? rows[0] : rows[1];
     const bool stores_lse = lane % 4 < 2 && row < num_rows;
     const bool lost = stores_lse && is_lost(own);
-    if (stores_lse) gLse[sBlock.lse_offset + row] = lse_or_mark(own);
+    if (stores_lse) gLse[sWorkTile.lse_offset + row] = lse_or_mark(own);
     if constexpr (kConfig.overlap) end_pv();
     scale_rows(rO, scales);
 
@@ -299,8 +299,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     } else if (lane == 0) {
       for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
         ptx::cp_async_bulk_tensor_4d_store(
-            maps.o, slab * SlabTile::kColumns, sBlock.first_row + warp_row, sBlock.head,
-            sBlock.batch,
+            maps.o, slab * SlabTile::kColumns, sWorkTile.first_row + warp_row, sWorkTile.head,
+            sWorkTile.batch,
             memory.at(o_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
       ptx::cp_async_bulk_commit_group();
@@ -309,12 +309,12 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     if (any_of_warp(lost)) {
       if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group<0>();  // O of the tile is stored
       __syncwarp();
-      const i64 first = sBlock.rows.begin + warp_row;
-      attend_again<Scores::by_plain_sums>(params, sBlock.batch, sBlock.head,
-                                          {first, min(first + 16, sBlock.rows.end)}, 1, gQ, gK, gV,
-                                          gO, gLse, [](i64, const OnlineSoftmax&) {});
+      const i64 first = sWorkTile.rows.begin + warp_row;
+      attend_again<Scores::by_plain_sums>(params, sWorkTile.batch, sWorkTile.head,
+                                          {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
+                                          gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }
-    release_block();
+    release_work_tile();
     if constexpr (!kConfig.separate_o) {
       if (opaque_lane() == 0) memory.q_ring.release(q);
     }

@@ -7,7 +7,7 @@
 namespace attnlab::v3 {
 
 // Starts the copies of all tiles, in the order in which consumers need them: of an item the first K
-// and Q, then always the next K before this V. A step is a tile, or the look at what item is next.
+// and Q, then always the next K before this V. A step is a tile, or a look at the next work tile.
 template <ForwardConfig kConfig>
 class Loader {
  public:
@@ -17,37 +17,38 @@ class Loader {
   __device__ bool is_done() const { return next_ == Next::nothing; }
   // Returns what a step must wait for.
   __device__ device::Phase needs() const {
-    if (next_ == Next::item) return memory_.block_ring.when_full(stage_);
+    if (next_ == Next::item) return memory_.work_tile_ring.when_full(stage_);
     if (next_ == Next::k) return memory_.k_ring.when_empty(k_);
     if (next_ == Next::q) return memory_.q_ring.when_empty(q_);
     return memory_.v_ring.when_empty(v_);
   }
   __device__ void step() {
-    const ForwardBlock& sBlock = memory_.block(stage_.stage);
+    const ForwardWorkTile& sWorkTile = memory_.work_tile(stage_.stage);
     if (next_ == Next::item) {
-      tile_ = sBlock.tiles.begin;
+      tile_ = sWorkTile.tiles.begin;
       next_ = Next::k;
-      if (sBlock.ends) {
+      if (sWorkTile.ends) {
         next_ = Next::nothing;
-      } else if (tile_ >= sBlock.tiles.end) {
+      } else if (tile_ >= sWorkTile.tiles.end) {
         end_item();
       }
     } else if (next_ == Next::k) {
-      load_keys(sBlock, maps_.k, tile_, kTiles.k_tile(k_.stage), memory_.k_ring.full(k_.stage));
+      load_keys(sWorkTile, maps_.k, tile_, kTiles.k_tile(k_.stage), memory_.k_ring.full(k_.stage));
       k_.advance(kConfig.stages);
-      next_ = tile_ == sBlock.tiles.begin ? Next::q : Next::v;
+      next_ = tile_ == sWorkTile.tiles.begin ? Next::q : Next::v;
     } else if (next_ == Next::q) {
       load(kTiles.q, maps_.q, kTiles.q_tile(q_.stage), memory_.q_ring.full(q_.stage),
-           sBlock.first_row, sBlock.head, sBlock.batch);
+           sWorkTile.first_row, sWorkTile.head, sWorkTile.batch);
       q_.advance(kConfig.q_stages);
-      go_on(sBlock);
+      go_on(sWorkTile);
     } else {
-      load_keys(sBlock, maps_.v, before_, kTiles.v_tile(v_.stage), memory_.v_ring.full(v_.stage));
+      load_keys(sWorkTile, maps_.v, before_, kTiles.v_tile(v_.stage),
+                memory_.v_ring.full(v_.stage));
       v_.advance(kConfig.stages);
       if (before_ == tile_) {
         end_item();
       } else {
-        go_on(sBlock);
+        go_on(sWorkTile);
       }
     }
   }
@@ -64,24 +65,24 @@ class Loader {
                                    slab * SlabTile::kColumns, row, head, batch, barrier);
     }
   }
-  __device__ void load_keys(const ForwardBlock& sBlock, const TensorMap& map, i32 tile, i32 to,
-                            u32 barrier) const {
-    load(kTiles.kv, map, to, barrier, sBlock.first_key + tile * kConfig.block_n, sBlock.kv_head,
-         sBlock.batch);
+  __device__ void load_keys(const ForwardWorkTile& sWorkTile, const TensorMap& map, i32 tile,
+                            i32 to, u32 barrier) const {
+    load(kTiles.kv, map, to, barrier, sWorkTile.first_key + tile * kConfig.block_n,
+         sWorkTile.kv_head, sWorkTile.batch);
   }
   // To the next K, or, behind the last one, to its own V.
-  __device__ void go_on(const ForwardBlock& sBlock) {
+  __device__ void go_on(const ForwardWorkTile& sWorkTile) {
     before_ = tile_;
-    const i32 ahead = sBlock.tiles.not_empty(tile_ + 1);
+    const i32 ahead = sWorkTile.tiles.not_empty(tile_ + 1);
     next_ = Next::v;
-    if (ahead < sBlock.tiles.end) {
+    if (ahead < sWorkTile.tiles.end) {
       tile_ = ahead;
       next_ = Next::k;
     }
   }
   __device__ void end_item() {
-    memory_.block_ring.release(stage_);
-    stage_.advance(kBlockStages);
+    memory_.work_tile_ring.release(stage_);
+    stage_.advance(kWorkTileStages);
     next_ = Next::item;
   }
 

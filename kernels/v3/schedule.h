@@ -1,8 +1,8 @@
-// v3's forward on a GPU: what its kernel is compiled for, what all roles of a block know of a work
-// item, and where tiles lie in shared memory. A work item is a tile of query rows of one (batch,
-// head), 64 rows for each consumer; all consumers multiply all tiles of keys that any row of the
-// item sees, from the first to the last. A GPU's modelled traffic is of this schedule, counted in
-// cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2.
+// v3's forward on a GPU: what its kernel is compiled for, what all roles of a thread block know of
+// a work item, and where tiles lie in shared memory. A work item is a tile of query rows of one
+// (batch, head), 64 rows for each consumer; all consumers multiply all tiles of keys that any row
+// of the item sees, from the first to the last. A GPU's modelled traffic is of this schedule,
+// counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2.
 #pragma once
 
 #include "kernels/shared/mask.h"
@@ -48,8 +48,8 @@ struct ForwardConfig {
   }
 };
 
-// What all roles know of a work item. The producer finds it out for all.
-struct ForwardBlock {
+// A work tile: what all roles know of a work item. The scheduler finds it out for all.
+struct ForwardWorkTile {
   Mask mask;
   Range rows;
   i32 num_rows = 0;
@@ -71,7 +71,7 @@ struct ForwardBlock {
   i32 first_key = 0;  // of the batch entry
 };
 
-constexpr i32 kBlockStages = 2;  // work items known at once
+constexpr i32 kWorkTileStages = 2;  // work items known at once
 
 // The shared memory of a block, byte offsets.
 struct ForwardTiles {
@@ -87,16 +87,16 @@ struct ForwardTiles {
   ATTNLAB_HD constexpr i32 o_tile(i32 q_stage) const {
     return separate_o ? v_tile(stages) : q_tile(q_stage);
   }
-  ATTNLAB_HD constexpr i32 block(i32 stage) const {  // ForwardBlock
+  ATTNLAB_HD constexpr i32 work_tile(i32 stage) const {  // ForwardWorkTile
     return v_tile(stages) + (separate_o ? q.bytes() : 0) +
-           stage * static_cast<i32>(sizeof(ForwardBlock));
+           stage * static_cast<i32>(sizeof(ForwardWorkTile));
   }
   // Of each ring two for each stage.
-  ATTNLAB_HD constexpr i32 q_ring() const { return round_up(block(kBlockStages), 8); }
+  ATTNLAB_HD constexpr i32 q_ring() const { return round_up(work_tile(kWorkTileStages), 8); }
   ATTNLAB_HD constexpr i32 k_ring() const { return q_ring() + 16 * q_stages; }
   ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
-  ATTNLAB_HD constexpr i32 block_ring() const { return v_ring() + 16 * stages; }
-  ATTNLAB_HD constexpr i32 bytes() const { return block_ring() + 16 * kBlockStages; }
+  ATTNLAB_HD constexpr i32 work_tile_ring() const { return v_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return work_tile_ring() + 16 * kWorkTileStages; }
 };
 
 ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {

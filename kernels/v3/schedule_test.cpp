@@ -28,7 +28,7 @@ TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
             {"rings of Q", tiles.q_ring(), ring * config.q_stages, kBarrierBytes},
             {"rings of K", tiles.k_ring(), ring * config.stages, kBarrierBytes},
             {"rings of V", tiles.v_ring(), ring * config.stages, kBarrierBytes},
-            {"rings of blocks", tiles.block_ring(), ring * kBlockStages, kBarrierBytes}};
+            {"rings of work tiles", tiles.work_tile_ring(), ring * kWorkTileStages, kBarrierBytes}};
         for (i32 stage = 0; stage < config.q_stages; ++stage) {
           parts.push_back(
               {"Q" + std::to_string(stage), tiles.q_tile(stage), of_rows, kSwizzleBytes});
@@ -40,9 +40,9 @@ TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
           parts.push_back({"K" + number, tiles.k_tile(stage), of_keys, kSwizzleBytes});
           parts.push_back({"V" + number, tiles.v_tile(stage), of_keys, kSwizzleBytes});
         }
-        for (i32 stage = 0; stage < kBlockStages; ++stage) {
-          parts.push_back({"block" + std::to_string(stage), tiles.block(stage),
-                           sizeof(ForwardBlock), alignof(ForwardBlock)});
+        for (i32 stage = 0; stage < kWorkTileStages; ++stage) {
+          parts.push_back({"work tile" + std::to_string(stage), tiles.work_tile(stage),
+                           sizeof(ForwardWorkTile), alignof(ForwardWorkTile)});
         }
         cuda::expect_apart(parts, tiles.bytes());
       });

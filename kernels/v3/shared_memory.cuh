@@ -1,23 +1,23 @@
 // Shared memory of v3's forward, and the rings through which its roles hand tiles to one another.
 //
-//   ring        stages        filled by            released by                  arrivals
-//   ----------  ------------  -------------------  ---------------------------  -----------------
-//   q_ring      q_stages      loader: copy of Q    each consumer warp           4 * consumers
-//   k_ring      stages        loader: copy of K    a thread of each consumer    consumers
-//   v_ring      stages        loader: copy of V    a thread of each consumer    consumers
-//   block_ring  kBlockStages  scheduler: an item   each consumer warp, loader   4 * consumers + 1
+//   ring            stages           filled by             released by            arrivals
+//   --------------  ---------------  --------------------  ---------------------  -----------------
+//   q_ring          q_stages         loader: copy of Q     each consumer warp     4 * consumers
+//   k_ring          stages           loader: copy of K     one thread a consumer  consumers
+//   v_ring          stages           loader: copy of V     one thread a consumer  consumers
+//   work_tile_ring  kWorkTileStages  scheduler: work tile  warps, and the loader  4 * consumers + 1
 //
 // Each stage has two mbarriers (kernels/device/ring.cuh). On `full` arrive the thread that fills
-// the stage and the bytes of its copy; block_ring gets no bytes, as the scheduler writes the item's
-// ForwardBlock with plain stores. On `empty` arrive those who release the stage, once they do not
-// read it any more:
+// the stage and the bytes of its copy; work_tile_ring gets no bytes, as the scheduler writes a
+// ForwardWorkTile with plain stores. On `empty` arrive those who release the stage, once they do
+// not read it any more:
 //
-//   q_ring      when the warp's rows of O, which go out by way of Q's place, have left it; with
-//               separate_o behind the item's last S
-//   k_ring      behind wgmma's wait for S: no warp of the warpgroup reads K then, so that one
-//               thread speaks for all
-//   v_ring      behind the wait for P V, likewise
-//   block_ring  warps at the end of the work item, the loader once it has started its last copy
+//   q_ring          when the warp's rows of O, which go out by way of Q's place, have left it; with
+//                   separate_o behind the item's last S
+//   k_ring          behind wgmma's wait for S: no warp of the warpgroup reads K then, so that one
+//                   thread speaks for all
+//   v_ring          behind the wait for P V, likewise
+//   work_tile_ring  warps at the end of the work item, the loader once it has started its last copy
 #pragma once
 
 #include "kernels/device/ring.cuh"
@@ -34,7 +34,7 @@ struct ForwardMemory {
   u32 shared;  // its address
   device::Ring<kConfig.q_stages> q_ring;
   device::Ring<kConfig.stages> k_ring, v_ring;
-  device::Ring<kBlockStages> block_ring;
+  device::Ring<kWorkTileStages> work_tile_ring;
 
   __device__ explicit ForwardMemory(u8* place)
       : memory(place),
@@ -42,12 +42,12 @@ struct ForwardMemory {
         q_ring{at(forward_tiles(kConfig).q_ring())},
         k_ring{at(forward_tiles(kConfig).k_ring())},
         v_ring{at(forward_tiles(kConfig).v_ring())},
-        block_ring{at(forward_tiles(kConfig).block_ring())} {}
+        work_tile_ring{at(forward_tiles(kConfig).work_tile_ring())} {}
 
   __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
-  __device__ ForwardBlock& block(i32 stage) const {
+  __device__ ForwardWorkTile& work_tile(i32 stage) const {
     constexpr ForwardTiles kTiles = forward_tiles(kConfig);
-    return *reinterpret_cast<ForwardBlock*>(memory + kTiles.block(stage));
+    return *reinterpret_cast<ForwardWorkTile*>(memory + kTiles.work_tile(stage));
   }
 
   // One thread calls it, before __syncthreads().
@@ -55,7 +55,7 @@ struct ForwardMemory {
     q_ring.init(4 * kConfig.consumers);
     k_ring.init(kConfig.consumers);
     v_ring.init(kConfig.consumers);
-    block_ring.init(4 * kConfig.consumers + 1);
+    work_tile_ring.init(4 * kConfig.consumers + 1);
     ptx::fence_mbarrier_init();
   }
 };
