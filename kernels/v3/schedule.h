@@ -64,7 +64,7 @@ struct ForwardWorkTile {
   i64 row_offset = 0;  // of the first row in o
   i64 lse_offset = 0;
   // Coordinates in the maps.
-  i32 batch = 0;
+  i32 map_batch = 0;  // 0 in packed tensors, whose batch entries are ranges of rows
   i32 head = 0;
   i32 kv_head = 0;
   i32 first_row = 0;

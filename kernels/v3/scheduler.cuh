@@ -14,17 +14,19 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
                                       i64 index, ForwardWorkTile& sWorkTile) {
   const Shape& shape = params.shape;
   const auto compiler_fence = [] { asm volatile("" ::: "memory"); };
+  // The batch entry, which a packed tensor's map has no coordinate for: it becomes 0 at the end.
+  i32& batch = sWorkTile.map_batch;
   i32 m_block;
   {
     const WorkItem item = work_item(grid, index);
     m_block = static_cast<i32>(item.block);
     sWorkTile.head = static_cast<i32>(item.head);
     sWorkTile.kv_head = static_cast<i32>(shape.kv_head(item.head));
-    sWorkTile.batch = static_cast<i32>(item.batch);
+    batch = static_cast<i32>(item.batch);
   }
   compiler_fence();
   {
-    const BatchEntry entry = batch_entry(params, sWorkTile.batch);
+    const BatchEntry entry = batch_entry(params, batch);
     sWorkTile.mask = entry.mask;
     sWorkTile.first_row = static_cast<i32>(entry.first_row) + m_block * config.block_m();
     sWorkTile.first_key = static_cast<i32>(entry.first_key);
@@ -46,17 +48,15 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
     sWorkTile.valid_k = static_cast<i32>(mask.valid_k);
   }
   compiler_fence();
-  sWorkTile.row_offset = shape.q.offset(sWorkTile.batch, sWorkTile.head, sWorkTile.first_row);
+  sWorkTile.row_offset = shape.q.offset(batch, sWorkTile.head, sWorkTile.first_row);
   compiler_fence();
-  sWorkTile.lse_offset =
-      shape.row_statistic_offset(sWorkTile.batch, sWorkTile.head, sWorkTile.rows.begin);
-  sWorkTile.slice = sWorkTile.batch * shape.num_heads_q + sWorkTile.head;
+  sWorkTile.lse_offset = shape.row_statistic_offset(batch, sWorkTile.head, sWorkTile.rows.begin);
+  sWorkTile.slice = batch * shape.num_heads_q + sWorkTile.head;
   compiler_fence();
   {
     const i64 n_blocks = ceil_div<i64>(shape.seqlen_k, config.block_n);
     const TileEntry* const own_entries =
-        entries == nullptr ? nullptr
-                           : entries + (sWorkTile.batch * grid.blocks + m_block) * n_blocks;
+        entries == nullptr ? nullptr : entries + (batch * grid.blocks + m_block) * n_blocks;
     const Range all = n_block_range(sWorkTile.mask, sWorkTile.rows, config.block_n);
     sWorkTile.tiles = {.begin = static_cast<i32>(all.begin),
                        .end = static_cast<i32>(all.end),
@@ -70,7 +70,7 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   }
   compiler_fence();
   sWorkTile.tiles.begin = sWorkTile.tiles.not_empty(sWorkTile.tiles.begin);
-  if (params.cu_seqlens_q != nullptr) sWorkTile.batch = 0;  // a packed tensor has one
+  if (params.cu_seqlens_q != nullptr) sWorkTile.map_batch = 0;
 }
 
 // Hands the thread block its work tiles, ahead of the roles that work on them. A step is one.
