@@ -15,7 +15,7 @@ DqSums::DqSums(const Problem& problem, const Options& options, void* hbm)
       softmax_scale_(make_shape(problem).softmax_scale),
       delta_(static_cast<float*>(hbm)),
       sum_(static_cast<float*>(behind(hbm, delta_bytes(problem)))),
-      turns_(problem.batch * problem.num_heads_q * m_blocks_) {}
+      semaphores_(problem.batch * problem.num_heads_q * m_blocks_) {}
 
 u64 DqSums::bytes(const Problem& problem) {
   const u64 sums = static_cast<u64>(problem.elements_lse() * problem.head_dim) * sizeof(float);
@@ -42,7 +42,7 @@ void DqSums::prepare_rows(const SliceTensors& slice, i64 m_block, const RowTiles
   executor.fill(fast.sDQ, 0.0f);
   executor.store(fast.sDQ, sum(slice, rows));
   if (!executor.counts_only()) {
-    turns_.set_turn(tile(slice, m_block), next_n_block(slice.mask(), rows, options_.item_keys, 0));
+    semaphores_.set(tile(slice, m_block), next_n_block(slice.mask(), rows, options_.item_keys, 0));
   }
 }
 
@@ -51,9 +51,9 @@ void DqSums::add(const SliceTensors& slice, i64 m_block, i64 item, const Tile& d
   const Range rows = tile_range(m_block, options_.block_m, slice.mask().seqlen_q);
   const auto accumulate = [&] { executor.accumulate(dq, sum(slice, rows)); };
   if (executor.counts_only()) return accumulate();
-  if (options_.order == Order::any) return turns_.any_order(tile(slice, m_block), accumulate);
-  turns_.in_order(tile(slice, m_block), item,
-                  next_n_block(slice.mask(), rows, options_.item_keys, item + 1), accumulate);
+  if (options_.order == Order::any) return semaphores_.any_order(tile(slice, m_block), accumulate);
+  semaphores_.in_order(tile(slice, m_block), item,
+                       next_n_block(slice.mask(), rows, options_.item_keys, item + 1), accumulate);
 }
 
 void DqSums::finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "kernels/cpu/dq_turns.h"
+#include "kernels/cpu/dq_semaphores.h"
 #include "kernels/cpu/runner.h"
 
 namespace attnlab::cpu {
@@ -40,9 +40,9 @@ class DqSums {
                     Executor& executor);
   // delta of rows, fp32.
   GlobalRows delta(const SliceTensors& slice, Range rows) const;
-  // From work item `item` (keys from item * item_keys on): sum += dq (block_m, head_dim), when it
-  // is the item's turn. Once for each tile of rows that sees the item's keys. Items must be handed
-  // out by ascending keys.
+  // From work item `item` (keys from item * item_keys on): sum += dq (block_m, head_dim), in the
+  // order asked for. Once for each tile of rows that sees the item's keys. Items must be handed out
+  // by ascending keys.
   void add(const SliceTensors& slice, i64 m_block, i64 item, const Tile& dq, Executor& executor);
   // After all work items: dQ = softmax_scale * sum, in the storage type.
   void finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
@@ -65,7 +65,7 @@ class DqSums {
   float softmax_scale_;
   float* delta_;  // (batch, num_heads_q, seqlen_q)
   float* sum_;    // (batch, num_heads_q, seqlen_q, head_dim)
-  DqTurns turns_;
+  DqSemaphores semaphores_;
 };
 
 // Runs the passes of the problem in order, the backward on sums of dQ in `hbm`.

@@ -37,7 +37,7 @@ TileClassifier::TileClassifier(const Device& device)
       classify_tiles_(*module_, tile_classes_unit().entries.front()) {}
 
 void TileClassifier::operator()(CUstream stream, const Params& params, const Tiling& tiling,
-                                TileOrder order, TileEntry* entries, i32* turn_after) const {
+                                TileOrder order, TileEntry* entries, i32* seen_before) const {
   const Shape& shape = params.shape;
   const i64 rows_of_tiles =
       shape.batch * (order == TileOrder::rows_first ? tiling.m_blocks(shape.seqlen_q)
@@ -47,7 +47,7 @@ void TileClassifier::operator()(CUstream stream, const Params& params, const Til
                    .tiling = tiling,
                    .order = order,
                    .entries = entries,
-                   .turn_after = turn_after});
+                   .seen_before = seen_before});
 }
 
 }  // namespace attnlab::cuda

@@ -30,9 +30,9 @@ class TileClassifier {
   // Compiles, or takes from the cache. Throws as load().
   explicit TileClassifier(const Device& device);
 
-  // Asynchronous. See kernels/device/tile_classes.cuh; turn_after may be null.
+  // Asynchronous. See kernels/device/tile_classes.cuh; seen_before may be null.
   void operator()(CUstream stream, const Params& params, const Tiling& tiling, TileOrder order,
-                  TileEntry* entries, i32* turn_after) const;
+                  TileEntry* entries, i32* seen_before) const;
 
  private:
   std::shared_ptr<const Module> module_;

@@ -7,11 +7,11 @@
 
 namespace attnlab::device {
 
-// entries, and where it is not null turn_after, the tile of keys that the rows see before this one
-// (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A warp has a row
-// of them, and goes through it from its end, 32 tiles at a time.
+// entries, and where it is not null seen_before, the tile of keys that the rows see before this
+// one (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A warp has a
+// row of them, and goes through it from its end, 32 tiles at a time.
 __device__ inline void classify_tiles(const TileClassesArguments& arguments) {
-  const auto& [params, tiling, order, entries, turn_after] = arguments;
+  const auto& [params, tiling, order, entries, seen_before] = arguments;
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));
   const u32 n_blocks = static_cast<u32>(tiling.n_blocks(params.shape.seqlen_k));
   const bool rows_first = order == TileOrder::rows_first;
@@ -38,8 +38,8 @@ __device__ inline void classify_tiles(const TileClassesArguments& arguments) {
       const u32 from_here = seen >> lane;
       const i32 next = from_here == 0 ? next_seen : tile + __ffs(static_cast<i32>(from_here)) - 1;
       entries[index] = {next - tile, own == TileClass::partial};
-      if (turn_after != nullptr) {
-        turn_after[index] =
+      if (seen_before != nullptr) {
+        seen_before[index] =
             static_cast<i32>(previous_n_block(mask, rows, tiling.block_n, n_block - 1));
       }
     }

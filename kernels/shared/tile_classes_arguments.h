@@ -12,7 +12,7 @@ struct TileClassesArguments {
   Tiling tiling;
   TileOrder order;
   TileEntry* entries;
-  i32* turn_after;  // null: not asked for
+  i32* seen_before;  // null: not asked for
 };
 
 }  // namespace attnlab

@@ -3,9 +3,10 @@
 // Against v1 a thread block owns one tile of keys for good, so blocks run side by side along the
 // keys, and dK and dV never leave registers until they are complete. Only dQ belongs to somebody
 // else: it is summed in fp32 in device memory, by atomic additions in whatever order the blocks
-// come, or, deterministic, in turns by descending keys: under a causal mask or a window the first
-// rows that a tile of keys meets are then those whose turns begin with it, so that all blocks go on
-// side by side; by ascending keys each would wait for the last step of its neighbour. Four kernels:
+// come, or, deterministic, by descending keys, in which a semaphore for each tile of rows holds
+// them: under a causal mask or a window the first rows that a tile of keys meets are then those to
+// which it is the first to add, so that all blocks go on side by side; by ascending keys each would
+// wait for the last step of its neighbour. Four kernels:
 // prepare_rows (delta = rowsum(dO * O), clears the sums), backward, backward_from_saved, which has
 // something to do only where logits are so large that lse, one fp32 number, does not hold them, and
 // finish_rows (sums to dQ). backward_rows.cuh has the first and the last of them, dq_sums.cuh the

@@ -26,7 +26,8 @@ __device__ inline BackwardBlock backward_block(const Params& params, const WorkG
       .tiles = make_span(m_block_range(entry.mask, keys, config.block_m),
                          all_exist ? full_m_block_range(entry.mask, keys, config.block_m) : Range{},
                          workspace.entries == nullptr ? nullptr : workspace.entries + first_tile),
-      .turn_after = workspace.turn_after == nullptr ? nullptr : workspace.turn_after + first_tile,
+      .seen_before =
+          workspace.seen_before == nullptr ? nullptr : workspace.seen_before + first_tile,
       .n_block = static_cast<i32>(item.block),
       .heads = static_cast<i32>(heads),
       .first_head = item.batch * shape.num_heads_q + item.head * heads,
@@ -52,11 +53,11 @@ struct BackwardStep {
   }
 };
 
-// The number of a block's next tile of keys. Where turns are taken, tiles are numbered as they are
-// begun, so that nobody waits for one that has not been.
+// The number of a block's next tile of keys. Where dQ is summed in a fixed order, tiles are
+// numbered as they are begun, so that nobody waits for one that has not been.
 template <BackwardConfig kConfig>
 __device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own) {
-  if (workspace.turns == nullptr) return own;
+  if (workspace.dq_semaphores == nullptr) return own;
   extern __shared__ __align__(128) u8 shared_memory[];
   u32& sTicket = *reinterpret_cast<u32*>(shared_memory + backward_tiles(kConfig).block());
   if (threadIdx.x == 0) sTicket = atomicAdd(workspace.tickets + kernel, 1u);

@@ -11,7 +11,7 @@
 namespace attnlab::v2 {
 
 // delta of a tile of rows, and whether lse holds the logits of all of them; its sums of dQ become
-// zero, and the first turn at them is that of the last tile of keys that the rows see. Eight lanes
+// zero, and their semaphore the last tile of keys that the rows see, which adds first. Eight lanes
 // a row.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
@@ -24,7 +24,8 @@ __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   constexpr i32 kThreads = kConfig.warps * kWarp;
   const Shape& shape = params.shape;
   const i32 thread = static_cast<i32>(threadIdx.x);
-  if (workspace.turns != nullptr && blockIdx.x == 0 && thread < 2) workspace.tickets[thread] = 0;
+  if (workspace.dq_semaphores != nullptr && blockIdx.x == 0 && thread < 2)
+    workspace.tickets[thread] = 0;
   const WorkItem item = work_item(grid, blockIdx.x);
   const BatchEntry entry = batch_entry(params, item.batch);
   const Range rows = tile_range(item.block, kConfig.block_m, entry.mask.seqlen_q);
@@ -66,9 +67,9 @@ __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   }
   beyond_lse = any_of_block(beyond_lse);
   if (thread == 0) workspace.beyond_lse[tile] = beyond_lse ? 1 : 0;
-  if (workspace.turns != nullptr && thread == 0) {
+  if (workspace.dq_semaphores != nullptr && thread == 0) {
     const i64 last = ceil_div<i64>(shape.seqlen_k, kConfig.block_n) - 1;
-    workspace.turns[tile] =
+    workspace.dq_semaphores[tile] =
         static_cast<i32>(previous_n_block(entry.mask, rows, kConfig.block_n, last));
   }
 }

@@ -68,10 +68,10 @@ struct BackwardWork {
     const i64 m_blocks = ceil_div<i64>(params.shape.seqlen_q, kConfig.block_m);
     const i64 tile = (sBlock.first_head + step.head) * m_blocks + step.m_block;
     float* const gSums = dq_sums_of<kConfig>(workspace, tile);
-    if (workspace.turns != nullptr) {
+    if (workspace.dq_semaphores != nullptr) {
       const i32 next =
-          sBlock.turn_after == nullptr ? sBlock.n_block - 1 : sBlock.turn_after[step.m_block];
-      add_dq_in_turn<Rows>(rDQ, gSums, workspace.turns + tile, sBlock.n_block, next);
+          sBlock.seen_before == nullptr ? sBlock.n_block - 1 : sBlock.seen_before[step.m_block];
+      add_dq_in_order<Rows>(rDQ, gSums, workspace.dq_semaphores + tile, sBlock.n_block, next);
     } else {
       add_dq<Rows>(rDQ, gSums);
     }

@@ -44,14 +44,14 @@ WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardC
 // first alone.
 struct Parts {
   u64 entries = 0;  // of the pass with more tiles
-  u64 turn_after = 0;
+  u64 seen_before = 0;
   u64 delta = 0;
   u64 dq_sums = 0;
   u64 beyond_lse = 0;
-  u64 turns = 0;
+  u64 dq_semaphores = 0;
   u64 tickets = 0;
   u64 total() const {
-    return entries + turn_after + delta + dq_sums + beyond_lse + turns + tickets;
+    return entries + seen_before + delta + dq_sums + beyond_lse + dq_semaphores + tickets;
   }
 };
 
@@ -71,14 +71,14 @@ Parts parts_of(const Problem& problem, const Config& config, const Device& devic
   if (problem.has_pattern()) {
     const i64 tiles = cuda::num_tiles(problem, tiling);
     parts.entries = max(parts.entries, bytes(tiles, sizeof(TileEntry)));
-    if (deterministic) parts.turn_after = bytes(tiles, sizeof(i32));
+    if (deterministic) parts.seen_before = bytes(tiles, sizeof(i32));
   }
   const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
   parts.delta = bytes(problem.elements_lse(), sizeof(float));
   parts.dq_sums = bytes(row_tiles * kernel.block_m * kernel.head_dim, sizeof(float));
   parts.beyond_lse = bytes(row_tiles, sizeof(i32));
   if (deterministic) {
-    parts.turns = bytes(row_tiles, sizeof(i32));
+    parts.dq_semaphores = bytes(row_tiles, sizeof(i32));
     parts.tickets = bytes(2, sizeof(u32));
   }
   return parts;
@@ -174,7 +174,7 @@ class Prepared : public PreparedKernel {
     const BackwardWorkspace workspace = workspace_of(tensors);
     if (classify_tiles_) {
       (*classify_tiles_)(stream, params, tiling, TileOrder::keys_first, workspace.entries,
-                         workspace.turn_after);
+                         workspace.seen_before);
     }
     prepare_rows_(stream, blocks_of(rows),
                   {.params = params,
@@ -207,20 +207,20 @@ class Prepared : public PreparedKernel {
   }
 
   BackwardWorkspace workspace_of(const Tensors& tensors) const {
-    void* const turn_after = cuda::behind(tensors.workspace, parts_.entries);
-    void* const delta = cuda::behind(turn_after, parts_.turn_after);
+    void* const seen_before = cuda::behind(tensors.workspace, parts_.entries);
+    void* const delta = cuda::behind(seen_before, parts_.seen_before);
     void* const dq_sums = cuda::behind(delta, parts_.delta);
     void* const beyond_lse = cuda::behind(dq_sums, parts_.dq_sums);
-    void* const turns = cuda::behind(beyond_lse, parts_.beyond_lse);
-    void* const tickets = cuda::behind(turns, parts_.turns);
+    void* const dq_semaphores = cuda::behind(beyond_lse, parts_.beyond_lse);
+    void* const tickets = cuda::behind(dq_semaphores, parts_.dq_semaphores);
     BackwardWorkspace workspace = {.delta = static_cast<float*>(delta),
                                    .dq_sums = static_cast<float*>(dq_sums),
                                    .beyond_lse = static_cast<i32*>(beyond_lse),
                                    .entries = entries_of(tensors)};
     if (deterministic_) {
-      workspace.turns = static_cast<i32*>(turns);
+      workspace.dq_semaphores = static_cast<i32*>(dq_semaphores);
       workspace.tickets = static_cast<u32*>(tickets);
-      if (problem_.has_pattern()) workspace.turn_after = static_cast<i32*>(turn_after);
+      if (problem_.has_pattern()) workspace.seen_before = static_cast<i32*>(seen_before);
     }
     return workspace;
   }

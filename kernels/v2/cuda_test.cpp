@@ -132,8 +132,8 @@ TEST_F(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
   }
 }
 
-// delta, sums of dQ for whole tiles, what lse does not hold, turns; linear in the rows, whatever
-// the keys.
+// delta, sums of dQ for whole tiles, what lse does not hold, semaphores; linear in the rows,
+// whatever the keys.
 TEST_F(V2Cuda, WorkspaceIsLinearInTheRows) {
   Problem problem = make_problem(Pass::bwd, 64);
   const Config open = default_config(kCuda), ordered = config_of({{"deterministic", 1}});

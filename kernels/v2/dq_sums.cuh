@@ -25,17 +25,18 @@ __device__ void add_dq(const typename Part::Accumulator& rDQ, float* gSums) {
       rDQ, [&](const float(&sum)[4], i32 place) { ptx::red_add_v4_f32(gSums + place, sum); });
 }
 
-// The same when it is this block's turn. The semaphore names the tile of keys whose turn it is.
+// The same in a fixed order. The semaphore is the number of the tile of keys that adds next: `own`
+// lets this block add, which then sets it to `next`.
 template <class Part>
-__device__ void add_dq_in_turn(const typename Part::Accumulator& rDQ, float* gSums, i32* semaphore,
-                               i32 own, i32 next) {
+__device__ void add_dq_in_order(const typename Part::Accumulator& rDQ, float* gSums, i32* semaphore,
+                                i32 own, i32 next) {
   if (threadIdx.x == 0) {
     while (ptx::ld_acquire_gpu_global(semaphore) != own) __nanosleep(100);
   }
   __syncthreads();
   device::for_places<Part>(rDQ, [&](const float(&dq)[4], i32 place) {
     auto* const gSum = reinterpret_cast<float4*>(gSums + place);
-    float4 sum = __ldcg(gSum);  // the L1 may have what it was before the others' turns
+    float4 sum = __ldcg(gSum);  // the L1 may have what it was before others added
     sum.x += dq[0];
     sum.y += dq[1];
     sum.z += dq[2];

@@ -27,7 +27,7 @@ ATTNLAB_HD constexpr WorkGrid row_grid(const Shape& shape, const Tiling& tiling,
 }
 
 // Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
-// mask, go first, unless turns at dQ begin with the last one.
+// mask, go first, unless dQ is summed in a fixed order, which begins with the last one.
 ATTNLAB_HD constexpr WorkGrid key_grid(const Shape& shape, const Tiling& tiling, bool last_first) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_kv,
@@ -101,8 +101,8 @@ ATTNLAB_HD constexpr i32 slice_rows(i32 block_m) { return min(32, block_m); }
 struct BackwardBlock {
   Mask mask;
   Range keys;
-  TileSpan tiles;                   // of query rows
-  const i32* turn_after = nullptr;  // of each of them
+  TileSpan tiles;                    // of query rows
+  const i32* seen_before = nullptr;  // of each of them, see BackwardWorkspace
   i32 n_block = 0;
   i32 heads = 0;       // query heads that share the block's K and V
   i64 first_head = 0;  // of them, over the batch: the slice
@@ -153,11 +153,12 @@ struct BackwardWorkspace {
   // (batch, n_blocks, m_blocks); null: there is no block pattern.
   TileEntry* entries = nullptr;
   // Where dQ is summed in a fixed order, else null.
-  i32* turns = nullptr;    // (batch, num_heads_q, m_blocks): which tile of keys adds next
-  u32* tickets = nullptr;  // how many tiles of keys each of the two kernels has begun
-  // (batch, n_blocks, m_blocks): which tile of keys has its turn at the tile of rows after this one
-  // has; null: n_block - 1, as turns go by descending keys and no block pattern leaves any out.
-  i32* turn_after = nullptr;
+  i32* dq_semaphores = nullptr;  // (batch, num_heads_q, m_blocks): which tile of keys adds next
+  u32* tickets = nullptr;        // how many tiles of keys each of the two kernels has begun
+  // (batch, n_blocks, m_blocks): the tile of keys that the rows see before this one, which adds
+  // after it, as the order is by descending keys; null: n_block - 1, since no block pattern leaves
+  // any out.
+  i32* seen_before = nullptr;
 };
 
 // What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one

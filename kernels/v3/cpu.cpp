@@ -74,7 +74,7 @@ WorkGrid forward_grid(const Work& work) {
 }
 
 // Pairs of tiles of keys: backward. Under a causal mask the first keys are seen by the most rows;
-// so the long ones come first in the order of turns at dQ, too.
+// so the long ones add to dQ first, too.
 WorkGrid backward_grid(const Work& work) {
   const Problem& problem = work.problem;
   const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
