@@ -155,7 +155,7 @@ TEST(CompiledTiles, UnderAPatternTheyLieWithinItsBlocks) {
   }
 }
 
-TEST(CompiledTiles, WithoutAProducerV3HasNoTurnsAndAlwaysOverlaps) {
+TEST(CompiledTiles, WithoutAProducerV3HasNoPingPongAndAlwaysOverlaps) {
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const Problem problem = {.dtype = Dtype::f16, .seqlen_q = 300, .seqlen_k = 300, .head_dim = 128};
   const auto why_not = [&](const char* axis, std::int64_t value) {

@@ -89,7 +89,8 @@ class Executor {
   void load(const GlobalRows& source, const Tile& tile);
   // tile -> HBM, rounded to the destination's type: the destination's rows and columns.
   void store(const Tile& tile, const GlobalRows& destination);
-  // HBM += tile, fp32; counts a read and a write. Not atomic: who shares rows takes turns.
+  // HBM += tile, fp32; counts a read and a write. Not atomic: callers serialise access to shared
+  // rows.
   void accumulate(const Tile& tile, const GlobalRows& destination);
 
   // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of `products` matrix

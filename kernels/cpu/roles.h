@@ -1,4 +1,4 @@
-// Warp roles on the CPU: producers and consumers as coroutines that one thread runs by turns, the
+// Warp roles on the CPU: producers and consumers as coroutines that one thread interleaves, the
 // barriers and rings they meet at, and a scheduler that decides who goes next.
 //
 // A role reads from top to bottom like the code of a warp. Every co_await is a place where the
@@ -56,8 +56,8 @@ class Barrier {
 struct Wait {
   const Barrier* barrier = nullptr;
   u32 parity = 0;
-  const char* place = "";  // name of the ring or of the turns
-  const char* what = "";   // "full", "empty", "turn"
+  const char* place = "";  // name of the ring, or "order"
+  const char* what = "";   // "full", "empty", "barrier"
   i32 stage = 0;
   bool passes() const { return barrier == nullptr || barrier->passes(parity); }
 };
@@ -231,23 +231,23 @@ class RingReader {
   PipelineState state_ = consumer_start();
 };
 
-// Two consumers that take turns (named barriers on a GPU): one at a time is in the section between
-// mine() and hand_over(), consumer 0 first, then strictly by turns.
-class Turns {
+// An order barrier of two consumers (named barriers on a GPU; CUTLASS's OrderedSequenceBarrier):
+// one at a time is in the section between wait() and arrive(), consumer 0 first, then alternately.
+class OrderBarrier {
  public:
   static constexpr i32 kConsumers = 2;
-  Turns() { barriers_[0].arrive(); }
-  auto mine(i32 consumer) {
+  OrderBarrier() { barriers_[0].arrive(); }
+  auto wait(i32 consumer) {
     const auto c = static_cast<std::size_t>(consumer);
     return Suspension{Wait{.barrier = &barriers_[c],
                            .parity = phases_[c],
-                           .place = "turns",
-                           .what = "turn",
+                           .place = "order",
+                           .what = "barrier",
                            .stage = consumer},
                       [this, c] { phases_[c] ^= 1; }};
   }
-  void hand_over(i32 consumer) {
-    barriers_[static_cast<std::size_t>(next_in_turn(consumer, kConsumers))].arrive();
+  void arrive(i32 consumer) {
+    barriers_[static_cast<std::size_t>(next_in_order(consumer, kConsumers))].arrive();
   }
 
  private:

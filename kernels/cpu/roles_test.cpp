@@ -228,23 +228,23 @@ TEST(Roles, AFillOfTwoWritersIsFullWhenBothHaveArrived) {
   }
 }
 
-Role take_turns(Turns& turns, i32 consumer, std::vector<i32>& order) {
+Role pass_in_order(OrderBarrier& order_barrier, i32 consumer, std::vector<i32>& order) {
   for (int n = 0; n < 4; ++n) {
-    co_await turns.mine(consumer);
+    co_await order_barrier.wait(consumer);
     order.push_back(consumer);
     co_await settle();
     order.push_back(consumer);
-    turns.hand_over(consumer);
+    order_barrier.arrive(consumer);
     co_await settle();
   }
 }
 
-TEST(Turns, AlternateAndNeverOverlap) {
+TEST(OrderBarrier, ConsumersAlternateAndNeverOverlap) {
   for (u64 seed = 0; seed < 200; ++seed) {
-    Turns turns;
+    OrderBarrier order_barrier;
     std::vector<i32> order;
-    NamedRole roles[] = {{"consumer 0", take_turns(turns, 0, order)},
-                         {"consumer 1", take_turns(turns, 1, order)}};
+    NamedRole roles[] = {{"consumer 0", pass_in_order(order_barrier, 0, order)},
+                         {"consumer 1", pass_in_order(order_barrier, 1, order)}};
     run_roles(roles, {.seed = seed});
     EXPECT_EQ(order, (std::vector<i32>{0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
   }

@@ -41,9 +41,9 @@ ATTNLAB_HD constexpr PipelineState producer_start() { return {.stage = 0, .phase
 // before, which has the other parity, is complete.
 ATTNLAB_HD constexpr bool phase_complete(u32 current, u32 parity) { return current != parity; }
 
-// Who goes next where consumers take turns in a fixed order (named barriers: everyone waits at its
-// own and arrives at the next one's; the first is primed once).
-ATTNLAB_HD constexpr i32 next_in_turn(i32 consumer, i32 consumers) {
+// Who passes an order barrier next (named barriers: everyone waits at its own and arrives at the
+// next one's; the first is primed once).
+ATTNLAB_HD constexpr i32 next_in_order(i32 consumer, i32 consumers) {
   return consumer + 1 == consumers ? 0 : consumer + 1;
 }
 

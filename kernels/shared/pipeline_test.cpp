@@ -48,11 +48,11 @@ TEST(Pipeline, WaitsPassExactlyWhenTheyMay) {
   }
 }
 
-TEST(Pipeline, TurnsGoRound) {
-  EXPECT_EQ(next_in_turn(0, 2), 1);
-  EXPECT_EQ(next_in_turn(1, 2), 0);
-  EXPECT_EQ(next_in_turn(1, 3), 2);
-  EXPECT_EQ(next_in_turn(2, 3), 0);
+TEST(Pipeline, TheOrderGoesRound) {
+  EXPECT_EQ(next_in_order(0, 2), 1);
+  EXPECT_EQ(next_in_order(1, 2), 0);
+  EXPECT_EQ(next_in_order(1, 3), 2);
+  EXPECT_EQ(next_in_order(2, 3), 0);
 }
 
 }  // namespace

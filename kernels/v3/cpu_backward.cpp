@@ -5,8 +5,9 @@
 //   consumers   two, each with a tile of keys and its dK and dV in registers, on one stream of
 //               Q and dO: half of v2's reads of them for the same block_n
 //   dQ writer   a role of its own adds finished dQ tiles to the fp32 sums in HBM, so that consumers
-//               do not wait for memory. In their turns both consumers form one dQ tile, dS_0 K_0 +
-//               dS_1 K_1, which halves what v2 adds to HBM and fixes the order inside an item
+//               do not wait for memory. Both consumers, one after the other, form one dQ tile,
+//               dS_0 K_0 + dS_1 K_1, which halves what v2 adds to HBM and fixes the order inside an
+//               item
 //
 // On Hopper the writer is a spare warp of the producer's warpgroup that issues bulk reductions;
 // FlashAttention-3 exchanges dS between the consumers and forms dQ in one product over the keys of
@@ -96,7 +97,7 @@ struct Item {
   const BackwardMemory& fast;
   Executor& executor;
   cpu::Ring kv_ring, q_ring, do_ring, dq_ring;
-  cpu::Turns turns;
+  cpu::OrderBarrier order;
 };
 
 Role produce(Item& item) {
@@ -262,13 +263,13 @@ Role consume(Item& item, i32 consumer) {
                           {.max = at(fast.sMax, q_stage).data, .sum = at(fast.sSum, q_stage).data},
                           at(fast.sDelta, do_stage));
 
-    co_await item.turns.mine(consumer);
+    co_await item.order.wait(consumer);
     keys.add_dv(s, at(fast.sDO, do_stage));  // dV += P^T dO
     const i32 dq_stage = co_await dQ.empty();
     keys.add_dq(s, tile, at(fast.sDQ, dq_stage));  // dQ += dS K
     co_await settle();
     dQ.arrive_full();
-    item.turns.hand_over(consumer);
+    item.order.arrive(consumer);
     dO.arrive_empty();
     keys.add_dk(s, at(fast.sQ, q_stage));  // dK += dS^T Q
     co_await settle();

@@ -6,14 +6,14 @@
 //                but a free stage
 //   consumers    two, each with a tile of query rows of its own, on one stream of K and V: half of
 //                v2's reads of K and V for the same block_m
-//   turns        one consumer issues its products while the other exponentiates (ping-pong)
+//   ping-pong    one consumer issues its products while the other exponentiates
 //   two S tiles  the next tile's Q K^T is issued before this tile's probabilities are used, so that
 //                products and exponentials can overlap inside one consumer as well
 //
 // On Hopper the producer is a warpgroup of which one thread issues TMA copies that complete the
 // "full" mbarriers; a consumer is a warpgroup of 64 rows, multiply() a group of wgmma, settle() the
-// wait for wgmma under way, arrive_empty() the arrival of one elected thread, and the turns are two
-// named barriers. Here the roles are coroutines under a seeded scheduler: the same waits and
+// wait for wgmma under way, arrive_empty() the arrival of one elected thread, and the order barrier
+// is two named barriers. Here the roles are coroutines under a seeded scheduler: the same waits and
 // arrivals in the same order, in any interleaving that the barriers allow. Two cores have nothing
 // to gain from the overlap itself; what they gain is the shared stream of K and V.
 //
@@ -75,7 +75,7 @@ struct Item {
   const ForwardMemory& fast;
   Executor& executor;
   cpu::Ring q_ring, k_ring, v_ring;
-  cpu::Turns turns;
+  cpu::OrderBarrier order;
 };
 
 // K is needed one tile ahead of V: K(last), Q, then each K with the V of the tile before it.
@@ -216,11 +216,11 @@ Role consume(Item& item, i32 consumer) {
 
   for (n = item.tiles.before(n); n >= 0; n = item.tiles.before(n)) {
     const i32 k_stage = co_await k.full();
-    co_await item.turns.mine(consumer);
+    co_await item.order.wait(consumer);
     const RowTile::Scores s = tile.scores(n, at(item.fast.sK, k_stage));  // S' = Q K'^T
     const i32 v_stage = co_await v.full();
     tile.product(p, at(item.fast.sV, v_stage));  // O += P V
-    item.turns.hand_over(consumer);
+    item.order.arrive(consumer);
     co_await settle();  // S' is there, O may be under way
     k.arrive_empty();
     tile.softmax(s);

@@ -40,7 +40,7 @@ struct ForwardMemory {
   StageTiles sV;                   // (block_n, head_dim)
   struct Consumer {                // on a GPU these are registers
     cpu::Tile sQt;                 // (head_dim, block_m)
-    std::array<cpu::Tile, 2> sSt;  // (block_n, block_m), scores, then probabilities, by turns
+    std::array<cpu::Tile, 2> sSt;  // (block_n, block_m), scores, then probabilities, alternately
     cpu::Tile sOt;                 // (head_dim, block_m), unnormalised
     cpu::Tile sMax;                // (1, block_m)
     cpu::Tile sSum;                // (1, block_m)

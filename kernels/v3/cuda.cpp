@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kTriedRows[] = {64, 128, 192};
 constexpr std::int64_t kTriedKeys[] = {64, 80, 96, 112, 128, 144, 160, 176, 192};
 constexpr std::int64_t kTriedStages[] = {2, 3};
-constexpr std::int64_t kTriedTurns[] = {0, 1};
+constexpr std::int64_t kTriedPingPong[] = {0, 1};
 
 constexpr ConfigAxis kAxes[] = {
     {"block_m", "query rows of a tile, 64 for each consumer; 0: the kernel's own choice", 0, 0, 192,
@@ -35,8 +35,10 @@ constexpr ConfigAxis kAxes[] = {
      -1, 1},
     {"overlap", "1: P V of a tile runs during the next softmax; -1: the kernel's own choice", -1,
      -1, 1},
-    {"ping_pong", "1: consumers take turns at the tensor cores; -1: the kernel's own choice", -1,
-     -1, 1, kTriedTurns},
+    {"ping_pong",
+     "1: consumers start products in a fixed order, so that the softmax of one overlaps with "
+     "products of another; -1: the kernel's own choice",
+     -1, -1, 1, kTriedPingPong},
 };
 
 // Whether items differ in length, so that who is done takes the next one. Else each block takes

@@ -50,7 +50,8 @@ TEST_F(V3Cuda, RefusesWithAReason) {
 TEST_F(V3Cuda, SaysWhyATileDoesNotFit) {
   const Problem problem = make_problem(128);
   EXPECT_EQ(reason(problem, config_of({{"consumers", 2}, {"block_n", 96}, {"stages", 2}})), "");
-  expect_reason(problem, config_of({{"consumers", 1}, {"ping_pong", 1}}), "nobody to take turns");
+  expect_reason(problem, config_of({{"consumers", 1}, {"ping_pong", 1}}),
+                "takes two or three consumers");
   expect_reason(problem, config_of({{"block_m", 96}}), "64, 128 or 192");
   expect_reason(problem, config_of({{"block_n", 72}}), "multiple of 16");
   expect_reason(problem, config_of({{"consumers", 2}, {"block_n", 128}, {"stages", 4}}),

@@ -102,7 +102,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   kernel.dropout = problem.drops();
   take_truth("producer", kernel.producer);
   take_truth("overlap", kernel.overlap);
-  // Taking turns pays for two and three, but not beside dropout's numbers at head_dim 64.
+  // Ping-pong pays for two and three, but not beside dropout's numbers at head_dim 64.
   kernel.ping_pong =
       kernel.consumers > 1 && kernel.producer && !(kernel.dropout && kernel.head_dim == 64);
   take_truth("ping_pong", kernel.ping_pong);
@@ -114,10 +114,10 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
     return "consumers = " + number(config.consumers) + ": there must be 1, 2 or 3";
   }
   if (config.consumers == 1 && config.ping_pong) {
-    return "ping_pong = 1: one consumer has nobody to take turns with";
+    return "ping_pong = 1: it takes two or three consumers";
   }
   if (!config.producer && config.ping_pong) {
-    return "ping_pong = 1 with producer = 0: who waits for a turn cannot load for the others";
+    return "ping_pong = 1 with producer = 0: a consumer that waits for others cannot load for them";
   }
   if (!config.producer && !config.overlap) {
     return "overlap = 0 with producer = 0: ptxas would let no product run beside its threads";

@@ -9,8 +9,8 @@
 //
 // - within a consumer S of the next tile is under way while P V of this one is, and the softmax of
 //   the next tile runs while P V still does (overlap);
-// - between consumers turns are taken at starting products, so that the softmax of one runs while
-//   the tensor cores work for another (ping_pong).
+// - consumers start products one after the other, in a fixed order, so that the softmax of one runs
+//   while the tensor cores work for another (ping_pong).
 //
 // O is rescaled only where a row's maximum has grown by much (kSlack in
 // kernels/device/softmax.cuh). P never leaves registers: the accumulator of S, rounded, has the
@@ -60,7 +60,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kKeys = kConfig.block_n / 16;      // steps of 16 keys: k of P V
   constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of Q K^T
-  constexpr i32 kTurnThreads = 2 * kWarpgroup;     // the consumer that waits, and the one before
+  constexpr i32 kOrderThreads = 2 * kWarpgroup;    // the consumer that waits, and the one before
 
   const auto wait = [&](const Phase& phase) {
     if constexpr (kConfig.producer) {
@@ -77,10 +77,10 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       first_row + warp_uniform(static_cast<i32>(threadIdx.x) % kWarpgroup / kWarp * 16);
   const bool is_first_thread = threadIdx.x % kWarpgroup == 0;
   const float scale = params.shape.softmax_scale_log2;
-  // The last consumer primes the first turn, so it arrives there once more than consumer 0 waits.
+  // The last consumer lets consumer 0 begin, so it arrives there once more than consumer 0 waits.
   // Nobody waits for its last arrival, which is harmless: the barrier ends with the block.
   if (kConfig.ping_pong && consumer == kConfig.consumers - 1) {
-    ptx::barrier_arrive(Named::turn(0), kTurnThreads);  // the first turn
+    ptx::barrier_arrive(Named::order(0), kOrderThreads);
   }
 
   Accumulator<1, 2 * kKeys> rS;
@@ -158,17 +158,18 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     };
 
     // S = Q K^T, done when it returns. With `overlap` P V of the tile before is started behind it,
-    // and still in flight then. A turn covers the start of these products, not their time.
-    const auto multiply_qk = [&](auto starts_pv, auto takes_turns) {
+    // and still in flight then. The order covers the start of these products, not their time.
+    const auto multiply_qk = [&](auto starts_pv, auto is_ordered) {
       wait(memory.k_ring.when_full(k));
-      // V is waited for here so that who has the turn does not stall between the two products.
+      // V is waited for here so that nobody stalls between the two products while others wait.
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
-      if constexpr (takes_turns.value) ptx::barrier_sync(Named::turn(consumer), kTurnThreads);
+      if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
       start_product<T, kColumns>(rS, sQ, KMajor<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));
       if constexpr (starts_pv.value) start_pv();
-      if constexpr (takes_turns.value) {
-        ptx::barrier_arrive(Named::turn(next_in_turn(consumer, kConfig.consumers)), kTurnThreads);
+      if constexpr (is_ordered.value) {
+        ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
+                            kOrderThreads);
       }
       ptx::wgmma_wait_group<starts_pv.value ? 1 : 0>();
       fence_operand(rS);
@@ -193,20 +194,21 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
 
     // Works on one tile of keys, j. With `overlap` and `ping_pong` a step
     //   1. waits for K_j and V_{j-1},       6. waits for S_j, releases K_j,
-    //   2. takes the turn,                  7. masks S_j, makes P_j of it (softmax, dropout),
+    //   2. waits for the consumer before,   7. masks S_j, makes P_j of it (softmax, dropout),
     //   3. starts S_j = Q K_j^T,            8. waits for the product of 4, releases V_{j-1},
     //   4. starts O += P_{j-1} V_{j-1},     9. rescales O,
-    //   5. passes the turn on,             10. rounds P_j.
-    // With kEndsEarly 8 comes before 7. An item's first step has neither V_{j-1} nor a turn, so no
-    // 2, 4, 5, 8 and 9, and the last P V follows the last step, without a turn. Without `overlap`
-    // there is no V_{j-1} in any step; V_j is waited for and O += P_j V_j done after 10.
+    //   5. lets the next consumer start,   10. rounds P_j.
+    // With kEndsEarly 8 comes before 7. An item's first step has no V_{j-1} and is not ordered, so
+    // it has no 2, 4, 5, 8 and 9, and the last P V follows the last step, not ordered either.
+    // Without `overlap` there is no V_{j-1} in any step; V_j is waited for and O += P_j V_j done
+    // after 10.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
       constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
       // P V ends before the mask where that branches, as the lookup of a pattern does, or takes
       // registers that three consumers do not have.
       constexpr bool kEndsEarly = is_masked.value && (kConfig.pattern || kConfig.consumers == 3);
-      constexpr bool kTakesTurns = kConfig.ping_pong && !is_first.value;
-      multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kTakesTurns>{});
+      constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
+      multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv();
       const i64 row = sWorkTile.rows.begin + warp_row;
       const i64 key = static_cast<i64>(tile) * kConfig.block_n;

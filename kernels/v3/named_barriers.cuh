@@ -5,15 +5,16 @@
 
 namespace attnlab::v3 {
 
-// Each consumer has two, for its turn to start products and for its own four warps; all consumers
-// have one together. 0 is that of __syncthreads(). Turns miss nobody: all consumers of a block pass
-// all tiles that any row of the work item sees, also those with no rows of their own.
+// Each consumer has two, for its place in the order in which consumers start products and for its
+// own four warps; all consumers have one together. 0 is that of __syncthreads(). The order waits
+// for nobody in vain: all consumers of a block pass all tiles that any row of the work item sees,
+// also those with no rows of their own.
 template <ForwardConfig kConfig>
 struct NamedBarriers {
   static constexpr i32 kAll = 1 + 2 * kConfig.consumers;
   static_assert(kAll < 16, "a block has 16 named barriers");
 
-  static __device__ i32 turn(i32 consumer) { return 1 + consumer; }
+  static __device__ i32 order(i32 consumer) { return 1 + consumer; }
   static __device__ i32 of_consumer(i32 consumer) { return 1 + kConfig.consumers + consumer; }
   static __device__ i32 of_all_consumers() { return kAll; }
 };

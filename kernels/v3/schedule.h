@@ -26,7 +26,7 @@ struct ForwardConfig {
   bool separate_o = true;  // O has a place of its own on its way out, not that of the item's Q
   bool producer = true;    // a warpgroup loads; else a thread of a consumer does
   bool overlap = true;     // P V of a tile is multiplied during the softmax of the next one
-  bool ping_pong = true;   // consumers take turns at starting products
+  bool ping_pong = true;   // consumers start products one after the other, in a fixed order
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;

@@ -10,7 +10,7 @@ constexpr attnlab::ConfigAxis kAxes[] = {
     {"sram", "elements on chip", 49152, 64, 1 << 20},
     {"stages", "tiles in flight", 2, 0, 4},
     {"deterministic", "1: in a fixed order", 0, 0, 1},
-    {"ping_pong", "1: in turns", -1, -1, 1},
+    {"ping_pong", "1: in order", -1, -1, 1},
 };
 
 attnlab::Registry make_registry() {
