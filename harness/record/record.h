@@ -30,7 +30,7 @@ struct GraphTiming {
 
 // What was seen of the outputs of timed launches (harness/run/output_watch.h).
 struct OutputChecks {
-  int sets = 0;      // that launches took turns with; 0: of a peer, whose outputs are its own
+  int sets = 0;      // that launches rotated through; 0: of a peer, whose outputs are its own
   int samples = 0;   // before each all of the outputs were poisoned, after it none was left
   int launches = 0;  // untimed ones between samples, onto outputs that were filled before
   std::optional<bool> same_bits;  // last sample and first; of any order of sums: of o and lse alone

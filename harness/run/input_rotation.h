@@ -1,5 +1,5 @@
-// Cold caches: launches take turns with copies of their inputs, so many that no cache holds one of
-// them until its turn comes again.
+// Cold caches: launches rotate through copies of their inputs, so many that no cache still holds
+// one of them when it is used again.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class InputRotation {
   // How many sets there are.
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
-  // Returns what the launches of a competitor get, in turns: its tensors, with inputs in its
+  // Returns what the launches of a competitor rotate through: its tensors, with inputs in its
   // layout; for a backward also copies of what its forward left. All have the same outputs.
   std::vector<Tensors> sets_of(const CompetitorRun& run);
 

@@ -97,7 +97,7 @@ class PeerOutputs {
 
 struct PeerSettings {
   bool tf32 = false;   // f32 products of torch:eager and torch:math may use TF32
-  int input_sets = 1;  // copies of the inputs that launches go through in turn, for cold caches
+  int input_sets = 1;  // copies of the inputs that launches rotate through, for cold caches
 };
 
 class TorchPeer {

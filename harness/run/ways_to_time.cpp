@@ -18,9 +18,9 @@ constexpr int kMostQueuedLaunches = 50;
 constexpr int kMostHostLaunches = 1 << 20;
 
 // Launches a competitor on one set of inputs after the other, from sample to sample.
-class Turns {
+class RotatingLaunches {
  public:
-  Turns(const CompetitorRun& run, std::vector<Tensors> sets, Runtime& runtime)
+  RotatingLaunches(const CompetitorRun& run, std::vector<Tensors> sets, Runtime& runtime)
       : run_(run), sets_(std::move(sets)), runtime_(runtime) {
     for (const Tensors& set : sets_) {
       spare_sets_.push_back(run.spare ? run.spare->attach(set) : set);
@@ -63,11 +63,11 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
 }
 
 // Launches on the host, each made longer by a share of its own time.
-Runtime::Launch slow_launch(const std::shared_ptr<Turns>& turns, double share) {
-  return [turns, share](int) {
+Runtime::Launch slow_launch(const std::shared_ptr<RotatingLaunches>& launches, double share) {
+  return [launches, share](int) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
-    turns->launch_next();
+    launches->launch_next();
     const Clock::time_point done = Clock::now();
     while (Clock::now() - done < share * (done - start)) {
     }
@@ -76,22 +76,22 @@ Runtime::Launch slow_launch(const std::shared_ptr<Turns>& turns, double share) {
 
 void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
                 std::vector<Tensors> sets, Runtime& runtime, double planted_share) {
-  const auto turns = std::make_shared<Turns>(run, std::move(sets), runtime);
-  const auto watch = std::make_shared<OutputWatch>(run, [&runtime, turns](int launches) {
-    for (int i = 0; i < launches; ++i) turns->launch_spare();
+  const auto launches = std::make_shared<RotatingLaunches>(run, std::move(sets), runtime);
+  const auto watch = std::make_shared<OutputWatch>(run, [&runtime, launches](int n) {
+    for (int i = 0; i < n; ++i) launches->launch_spare();
     runtime.synchronize();
   });
-  run.launch_next = [turns] { turns->launch_next(); };
+  run.launch_next = [launches] { launches->launch_next(); };
   const Runtime::Launch launch = runtime.is_host() && planted_share > 0.0
-                                     ? slow_launch(turns, planted_share)
-                                     : [turns](int) { turns->launch_next(); };
+                                     ? slow_launch(launches, planted_share)
+                                     : [launches](int) { launches->launch_next(); };
   timed.retries = [&runtime] { return runtime.timer_retries(); };
 
   TimedLaunches queued = timed;
   queued.most_launches = kMostHostLaunches;
-  queued.time = [&runtime, turns](int n) {
+  queued.time = [&runtime, launches](int n) {
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < n; ++i) turns->launch_next();
+    for (int i = 0; i < n; ++i) launches->launch_next();
     runtime.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -104,12 +104,12 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
   };
   ways.graphs.push_back(graph);
 
-  timed.prepare = [watch](int launches) { watch->prepare(launches); };
+  timed.prepare = [watch](int n) { watch->prepare(n); };
   timed.time = [&runtime, launch, watch](int n) {
     return runtime.seconds_of(n, launch, [watch, n] { watch->prepare(n); });
   };
-  timed.load = [&runtime, turns, watch](int n) {
-    const double seconds = runtime.seconds_of(n, [turns](int) { turns->launch_spare(); }, {});
+  timed.load = [&runtime, launches, watch](int n) {
+    const double seconds = runtime.seconds_of(n, [launches](int) { launches->launch_spare(); }, {});
     watch->poison_if_shared();
     return seconds;
   };
