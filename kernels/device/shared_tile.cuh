@@ -53,8 +53,8 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
 }
 
 // In which order ldmatrix brings the four 8x8 matrices of a fragment. mma.sync wants them in
-// consecutive registers, so A or B that is the transposed of what the tile holds comes in the other
-// order: else every register is copied once.
+// consecutive registers, and the order that does it depends on whether the tile holds A or B,
+// K-major or MN-major (warp_product.cuh): in the other one every register would be copied once.
 enum class MatrixOrder { by_columns, by_rows };  // left column first, or upper row first
 
 // Whether fragments 2i and 2i + 1 of a row of fragments are swapped.

@@ -27,8 +27,8 @@ struct WarpPart {
 // sums += A B, the warp's part of the product of the tiles at `left` and `right`.
 template <class Part, class T, TileShape kLeft, TileShape kRight>
 __device__ void multiply_add_part(typename Part::Accumulator& sums, u32 left, u32 right) {
-  const TileA<kLeft> a(left, Part::row(), 0);
-  const TileB<kRight> b(right, 0, Part::column());
+  const KMajorA<kLeft> a(left, Part::row(), 0);
+  const MnMajorB<kRight> b(right, 0, Part::column());
   multiply_add_tiles<T, kLeft.columns / 16>(sums, a, b);
 }
 

@@ -73,42 +73,42 @@ struct FragmentB {
   u32 pairs[4];
 };
 
-// Tiles that hold A or B as it is, and tiles that hold it transposed:
+// Tiles of A (m x k) and B (k x n) in shared memory, by what runs along their rows:
 //
-//   TileA            rows m, columns k: K-major
-//   TileATransposed  rows k, columns m: MN-major, read with .trans
-//   TileB            rows k, columns n: MN-major, read with .trans
-//   TileBTransposed  rows n, columns k: K-major
+//   KMajorA   rows m, columns k
+//   MnMajorA  rows k, columns m, read with .trans
+//   KMajorB   rows n, columns k
+//   MnMajorB  rows k, columns n, read with .trans
 template <TileShape kTile>
-using TileA = LdmatrixTile<kTile, MatrixOrder::by_columns>;
+using KMajorA = LdmatrixTile<kTile, MatrixOrder::by_columns>;
 template <TileShape kTile>
-using TileATransposed = LdmatrixTile<kTile, MatrixOrder::by_rows>;
+using MnMajorA = LdmatrixTile<kTile, MatrixOrder::by_rows>;
 template <TileShape kTile>
-using TileB = LdmatrixTile<kTile, MatrixOrder::by_columns>;
+using KMajorB = LdmatrixTile<kTile, MatrixOrder::by_rows>;
 template <TileShape kTile>
-using TileBTransposed = LdmatrixTile<kTile, MatrixOrder::by_rows>;
+using MnMajorB = LdmatrixTile<kTile, MatrixOrder::by_columns>;
 
 // Loads a fragment; (row, column) is its first element in A or B.
 template <TileShape kTile>
-__device__ FragmentA fragment_a(const TileA<kTile>& tile, i32 row, i32 column) {
+__device__ FragmentA fragment_a(const KMajorA<kTile>& tile, i32 row, i32 column) {
   FragmentA piece;
   ptx::ldmatrix_x4(piece.pairs, tile.address(row, column));
   return piece;
 }
 template <TileShape kTile>
-__device__ FragmentA fragment_a(const TileATransposed<kTile>& tile, i32 row, i32 column) {
+__device__ FragmentA fragment_a(const MnMajorA<kTile>& tile, i32 row, i32 column) {
   FragmentA piece;
   ptx::ldmatrix_x4_trans(piece.pairs, tile.address(column, row));
   return piece;
 }
 template <TileShape kTile>
-__device__ FragmentB fragment_b(const TileB<kTile>& tile, i32 row, i32 column) {
+__device__ FragmentB fragment_b(const MnMajorB<kTile>& tile, i32 row, i32 column) {
   FragmentB piece;
   ptx::ldmatrix_x4_trans(piece.pairs, tile.address(row, column));
   return piece;
 }
 template <TileShape kTile>
-__device__ FragmentB fragment_b(const TileBTransposed<kTile>& tile, i32 row, i32 column) {
+__device__ FragmentB fragment_b(const KMajorB<kTile>& tile, i32 row, i32 column) {
   FragmentB piece;
   ptx::ldmatrix_x4(piece.pairs, tile.address(column, row));
   return piece;
@@ -177,12 +177,12 @@ __device__ void multiply_add_rounded(Accumulator<kRows, kColumns>& sums,
       [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
 }
 
-// sums = A B^T of the tiles at `left` and `right`, from a row of each on.
+// sums = A B of two K-major tiles, at `left` and `right`, from a row of each on.
 template <class T, TileShape kLeft, TileShape kRight, i32 kRows, i32 kColumns>
-__device__ void multiply_transposed(Accumulator<kRows, kColumns>& sums, u32 left, i32 left_row,
-                                    u32 right, i32 right_row) {
-  const TileA<kLeft> a(left, left_row, 0);
-  const TileBTransposed<kRight> b(right, right_row, 0);
+__device__ void multiply_k_major(Accumulator<kRows, kColumns>& sums, u32 left, i32 left_row,
+                                 u32 right, i32 right_row) {
+  const KMajorA<kLeft> a(left, left_row, 0);
+  const KMajorB<kRight> b(right, right_row, 0);
   sums.clear();
   multiply_add_tiles<T, kLeft.columns / 16>(sums, a, b);
 }

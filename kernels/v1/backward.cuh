@@ -143,9 +143,8 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
         Slice rP, rDS;
         const i32 own_key = Scores::row();
-        multiply_transposed<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO,
-                                                    own_row);                       // dP^T = V dO^T
-        multiply_transposed<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);  // S^T = K Q^T
+        multiply_k_major<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO, own_row);  // dP^T = V dO^T
+        multiply_k_major<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);    // S^T = K Q^T
         const i32 lane_row = own_row + 2 * (opaque_lane() % 4);
         const auto of_rows = [&](i32 offset, i32 row) {  // a lane's pair of rows
           return *reinterpret_cast<const float2*>(team.memory + offset + 4 * (lane_row + row));
@@ -188,10 +187,10 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
           }
         }
         if constexpr (kConfig.p_in_registers()) {
-          const TileB<kTiles.q> dO(sDO, own_row, 0);
+          const MnMajorB<kTiles.q> dO(sDO, own_row, 0);
           multiply_add_rounded<T>(rDV, rP, dO);  // line 16: dV += P^T dO
           store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
-          const TileB<kTiles.q> q(sQ, own_row, 0);
+          const MnMajorB<kTiles.q> q(sQ, own_row, 0);
           multiply_add_rounded<T>(rDK, rDS, q);  // line 22: dK += dS^T Q
         } else {
           store_accumulator<T, kTiles.p>(rP, sP, Scores::row(), own_row);
@@ -213,8 +212,8 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDV, sP, sDO);  // line 16: dV += P^T dO
         multiply_add_part<Keys, T, kTiles.p, kTiles.q>(rDK, sDS, sQ);  // line 22: dK += dS^T Q
       }
-      const TileATransposed<kTiles.p> ds(sDS, 0, Rows::row());
-      const TileB<kTiles.kv> k(sK, 0, Rows::column());
+      const MnMajorA<kTiles.p> ds(sDS, 0, Rows::row());
+      const MnMajorB<kTiles.kv> k(sK, 0, Rows::column());
       multiply_add_tiles<T, kConfig.block_n / 16>(rDQ, ds, k);  // line 21: dQ += dS K
       if (!is_last) {
         store_sums<Rows>(rDQ, gSums);

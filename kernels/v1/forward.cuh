@@ -164,10 +164,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     }
     ptx::cp_async_wait_group<0>();
     __syncthreads();
-    const TileBTransposed<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
+    const KMajorB<kTiles.kv> k(at(kTiles.k()), split * kConfig.warp_keys(), 0);
     const bool own_columns_first = kOwnBlocks == kBlocks || split == 0;
-    const TileB<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0,
-                             own_columns_first ? PairOrder::in_order : PairOrder::swapped);
+    const MnMajorB<kTiles.kv> v(at(kTiles.v()), split * kConfig.warp_keys(), 0,
+                                own_columns_first ? PairOrder::in_order : PairOrder::swapped);
 
     for (i32 stage = 0; ahead < sKeys.tiles.end; stage ^= 1) {  // line 7
       const i32 m_block = ahead;
@@ -205,8 +205,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 
         // Lines 9 and 10, of this warp's keys.
         const u32 sQ = team.at(kTiles.q_of(0, stage));
-        const TileA<kTiles.q> own_q(sQ, row + share.row_of(0), 0);
-        const TileA<kTiles.q> sent_q(sQ, row + share.row_of(kRows - 1), 0);
+        const KMajorA<kTiles.q> own_q(sQ, row + share.row_of(0), 0);
+        const KMajorA<kTiles.q> sent_q(sQ, row + share.row_of(kRows - 1), 0);
         Accumulator<kRows, 2 * kKeys> rS;
         rS.clear();
         multiply_add<T, kColumnSteps>(  // S = Q K^T

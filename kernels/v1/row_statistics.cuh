@@ -22,8 +22,8 @@ __device__ void row_statistics(u8* team_memory, u32 team_shared, i32 team_thread
   }
   for (i32 piece = team_thread / kWarp; piece < kConfig.block_m / 16; piece += kWarps) {
     const auto at = [&](i32 offset) { return team_shared + static_cast<u32>(offset); };
-    const TileA<kTiles.q> dO(at(kTiles.dout_of(stage)), 16 * piece, 0);
-    const TileBTransposed<kTiles.q> o(at(kTiles.o()), 16 * piece, 0);
+    const KMajorA<kTiles.q> dO(at(kTiles.dout_of(stage)), 16 * piece, 0);
+    const KMajorB<kTiles.q> o(at(kTiles.o()), 16 * piece, 0);
     Accumulator<1, 2> products;
     products.clear();
     multiply_add<T, kConfig.head_dim / 16>(

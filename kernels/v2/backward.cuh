@@ -99,8 +99,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
       const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
       Slice rP, rDS;                                          // (own keys, slice)
       const i32 own_key = Scores::row();
-      multiply_transposed<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO, own_row);  // dP^T = V dO^T
-      multiply_transposed<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);    // S^T = K Q^T
+      multiply_k_major<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO, own_row);  // dP^T = V dO^T
+      multiply_k_major<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);    // S^T = K Q^T
       const i32 lane = kFromSaved ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
       const i32 lane_row = own_row + 2 * (lane % 4);  // of its pairs
       if constexpr (kFromSaved) {                     // P^T = exp(S^T - max) / sum
@@ -144,7 +144,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
         }
       }
       if constexpr (kConfig.p_in_registers) {
-        const TileB<kTiles.q> dO(sDO, own_row, 0), q(sQ, own_row, 0);
+        const MnMajorB<kTiles.q> dO(sDO, own_row, 0), q(sQ, own_row, 0);
         multiply_add_rounded<T>(rDV, rP, dO);  // dV += P^T dO, while dS is stored
         store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
         multiply_add_rounded<T>(rDK, rDS, q);  // dK += dS^T Q
@@ -163,8 +163,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
     }
     typename Rows::Accumulator rDQ;  // (own rows, own columns)
     rDQ.clear();
-    const TileATransposed<kTiles.p> ds(sDS, 0, Rows::row());
-    const TileB<kTiles.kv> k(sK, 0, Rows::column());
+    const MnMajorA<kTiles.p> ds(sDS, 0, Rows::row());
+    const MnMajorB<kTiles.kv> k(sK, 0, Rows::column());
     multiply_add_tiles<T, kConfig.block_n / 16>(rDQ, ds, k);  // dQ = dS K
     work.add_to_sums(step, rDQ);
   }

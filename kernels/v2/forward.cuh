@@ -170,7 +170,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   Accumulator<kRows, 2 * kColumns> rO;  // (warp_rows, head_dim)
   rO.clear();
 
-  const TileA<kTiles.q> q(sQ, warp_row, 0);
+  const KMajorA<kTiles.q> q(sQ, warp_row, 0);
   FragmentA rQ[kRows][kConfig.keeps_q ? kColumns : 1];
 
   // As many tiles on their way as there are stages, less the one that is computed; of one stage, K.
@@ -207,7 +207,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     if constexpr (kConfig.keeps_q) {
       if (block == sBlock.tiles.begin) load_fragments(q, rQ);
     }
-    const TileBTransposed<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
+    const KMajorB<kTiles.kv> keys(at(kTiles.k_tile(stage)), 0, 0);
     Accumulator<kRows, 2 * kKeys> rS;  // (warp_rows, block_n)
     multiply_qk<T, kConfig.keeps_q, kColumns>(q, rQ, keys, rS);
     if constexpr (kConfig.stages == 1) {
@@ -230,7 +230,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         clear_dropped(rS, r, c, kept_bits(params.dropout, sBlock.slice, row, first_key + 16 * c));
       });
     }
-    const TileB<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
+    const MnMajorB<kTiles.kv> values(at(kTiles.v_tile(stage)), 0, 0);
     multiply_add_rounded<T>(rO, rS, values);  // O += P V
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
   }
