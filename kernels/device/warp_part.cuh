@@ -20,8 +20,21 @@ struct WarpPart {
     const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
     return kTeams == 1 ? warp : warp % (kGrid.rows * kGrid.columns);
   }
+  // Where it begins.
   static __device__ i32 row() { return warp() / kGrid.columns * kOwnRows; }
   static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
+};
+
+// The part of a warp in scores that a backward keeps transposed, keys x query rows: S^T, dP^T. Its
+// sizes are functions since constants of a class become data of every unit.
+template <WarpGrid kGrid, i32 kKeys, i32 kQueryRows, i32 kTeams = 1>
+struct TransposedScoresPart {
+  using Part = WarpPart<kGrid, kKeys, kQueryRows, kTeams>;
+
+  static __device__ constexpr i32 own_keys() { return Part::kOwnRows; }
+  static __device__ constexpr i32 own_query_rows() { return Part::kOwnColumns; }
+  static __device__ i32 first_key() { return Part::row(); }
+  static __device__ i32 first_query_row() { return Part::column(); }
 };
 
 // sums += A B, the warp's part of the product of the tiles at `left` and `right`.

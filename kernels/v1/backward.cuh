@@ -41,7 +41,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
   const Workspace& workspace = arguments.workspace;
   const auto tensors = arguments.tensors;
   using Parts = BackwardParts<kConfig>;
-  using Scores = typename Parts::Scores;
+  using TransposedScores = typename Parts::TransposedScores;
   using Keys = typename Parts::Keys;
   using Rows = typename Parts::Rows;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
@@ -53,9 +53,10 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
   // for m and l, some of them.
   constexpr i32 kSlice = kFromMAndL                 ? 16
                          : kConfig.p_in_registers() ? kConfig.slice_rows()
-                                                    : Scores::kOwnColumns;
-  using Slice = Accumulator<Scores::kOwnRows / 16, kSlice / 8>;
-  static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
+                                                    : TransposedScores::own_query_rows();
+  using Slice = Accumulator<TransposedScores::own_keys() / 16, kSlice / 8>;
+  static_assert(TransposedScores::own_query_rows() % kSlice == 0,
+                "a warp takes its rows in whole slices");
 
   extern __shared__ __align__(128) u8 shared_memory[];
   const u32 shared = ptx::cvta_to_shared(shared_memory);
@@ -139,10 +140,11 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
 
       // Lines 11 to 15, 17, 18 and 20, of the warp's part of the scores.
 #pragma unroll 1
-      for (i32 slice = 0; slice < Scores::kOwnColumns / kSlice; ++slice) {
-        const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
+      for (i32 slice = 0; slice < TransposedScores::own_query_rows() / kSlice; ++slice) {
+        const i32 own_row =
+            TransposedScores::first_query_row() + slice * kSlice;  // within the tile
         Slice rP, rDS;
-        const i32 own_key = Scores::row();
+        const i32 own_key = TransposedScores::first_key();
         multiply_k_major<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO, own_row);  // dP^T = V dO^T
         multiply_k_major<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);    // S^T = K Q^T
         const i32 lane_row = own_row + 2 * (opaque_lane() % 4);
@@ -165,8 +167,8 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
           }
         }
         if (sKeys.tiles.is_partial(step.m_block)) {
-          for_hidden_transposed<Scores::kOwnRows / 16, kSlice / 8>(
-              sBlock.mask, first_row + own_row, sKeys.first_key + Scores::row(),
+          for_hidden_transposed<TransposedScores::own_keys() / 16, kSlice / 8>(
+              sBlock.mask, first_row + own_row, sKeys.first_key + TransposedScores::first_key(),
               [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
         }
         // dS^T = P^T (Z dP^T - D)
@@ -175,12 +177,12 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
           const float2 deltas[2] = {of_rows(kTiles.delta(), 16 * c),
                                     of_rows(kTiles.delta(), 16 * c + 8)};
 #pragma unroll
-          for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
+          for (i32 r = 0; r < TransposedScores::own_keys() / 16; ++r) {
             u32 kept = 0xFF;
             if constexpr (kConfig.dropout) {
               kept = kept_bits_transposed(params.dropout, sBlock.first_slice + step.head,
                                           first_row + own_row + 16 * c,
-                                          sKeys.first_key + Scores::row() + 16 * r);
+                                          sKeys.first_key + TransposedScores::first_key() + 16 * r);
             }
             softmax_backward<kConfig.dropout>(rP, rDS, r, c, deltas, kept,
                                               params.dropout.keep_scale);
@@ -189,12 +191,12 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         if constexpr (kConfig.p_in_registers()) {
           const MnMajorB<kTiles.q> dO(sDO, own_row, 0);
           multiply_add_rounded<T>(rDV, rP, dO);  // line 16: dV += P^T dO
-          store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+          store_accumulator<T, kTiles.p>(rDS, sDS, TransposedScores::first_key(), own_row);
           const MnMajorB<kTiles.q> q(sQ, own_row, 0);
           multiply_add_rounded<T>(rDK, rDS, q);  // line 22: dK += dS^T Q
         } else {
-          store_accumulator<T, kTiles.p>(rP, sP, Scores::row(), own_row);
-          store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+          store_accumulator<T, kTiles.p>(rP, sP, TransposedScores::first_key(), own_row);
+          store_accumulator<T, kTiles.p>(rDS, sDS, TransposedScores::first_key(), own_row);
         }
       }
 

@@ -18,7 +18,8 @@ struct BackwardParts {
       kConfig.p_in_registers() ? WarpGrid{kWarps, 1} : warp_grid(kWarps, kKeys, kRows);
   static constexpr WarpGrid kOfKeys =
       kConfig.p_in_registers() ? kOfScores : warp_grid(kWarps, kKeys, kDim);
-  using Scores = device::WarpPart<kOfScores, kKeys, kRows, kTeams>;                    // S^T, dP^T
+  // S^T, dP^T
+  using TransposedScores = device::TransposedScoresPart<kOfScores, kKeys, kRows, kTeams>;
   using Keys = device::WarpPart<kOfKeys, kKeys, kDim, kTeams>;                         // dK, dV
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
 };

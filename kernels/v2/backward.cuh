@@ -26,8 +26,6 @@
 //   dV += P^T dO    P^T, in registers or shared memory, K-major    dO, MN-major
 //   dK += dS^T Q    dS^T, likewise                                 Q, MN-major
 //   dQ = dS K       dS^T, in shared memory either way, MN-major    K, MN-major
-//
-// So Scores::row() is a key, and Scores::column() a query row.
 #pragma once
 
 #include "kernels/device/fragments.cuh"
@@ -50,7 +48,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
   using namespace device;
   using Work = BackwardWork<T, kConfig, kFromSaved>;
   using Slice = typename Work::Slice;
-  using Scores = typename Work::Scores;
+  using TransposedScores = typename Work::TransposedScores;
   using Keys = typename Work::Keys;
   using Rows = typename Work::Rows;
   constexpr BackwardTiles kTiles = Work::kTiles;
@@ -95,10 +93,10 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
     const i32 first_row = step.m_block * kConfig.block_m;
 
 #pragma unroll 1
-    for (i32 slice = 0; slice < Scores::kOwnColumns / kSlice; ++slice) {
-      const i32 own_row = Scores::column() + slice * kSlice;  // within the tile
-      Slice rP, rDS;                                          // (own keys, slice)
-      const i32 own_key = Scores::row();
+    for (i32 slice = 0; slice < TransposedScores::own_query_rows() / kSlice; ++slice) {
+      const i32 own_row = TransposedScores::first_query_row() + slice * kSlice;  // within the tile
+      Slice rP, rDS;  // (own keys, slice)
+      const i32 own_key = TransposedScores::first_key();
       multiply_k_major<T, kTiles.kv, kTiles.q>(rDS, sV, own_key, sDO, own_row);  // dP^T = V dO^T
       multiply_k_major<T, kTiles.kv, kTiles.q>(rP, sK, own_key, sQ, own_row);    // S^T = K Q^T
       const i32 lane = kFromSaved ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
@@ -123,8 +121,8 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
       // In a row that sees nothing lse is -inf, and P of it is +inf so far. The mask clears it: a
       // tile that has such a row is never full.
       if (sBlock.tiles.is_partial(step.m_block)) {
-        for_hidden_transposed<Scores::kOwnRows / 16, kSlice / 8>(
-            sBlock.mask, first_row + own_row, sBlock.keys.begin + Scores::row(),
+        for_hidden_transposed<TransposedScores::own_keys() / 16, kSlice / 8>(
+            sBlock.mask, first_row + own_row, sBlock.keys.begin + TransposedScores::first_key(),
             [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
       }
 #pragma unroll
@@ -133,12 +131,12 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
         const float2 deltas[2] = {memory.pair(delta, lane_row + 16 * c),
                                   memory.pair(delta, lane_row + 16 * c + 8)};
 #pragma unroll
-        for (i32 r = 0; r < Scores::kOwnRows / 16; ++r) {
+        for (i32 r = 0; r < TransposedScores::own_keys() / 16; ++r) {
           u32 kept = 0xFF;
           if constexpr (kConfig.dropout) {
             kept = kept_bits_transposed(params.dropout, sBlock.first_head + step.head,
                                         first_row + own_row + 16 * c,
-                                        sBlock.keys.begin + Scores::row() + 16 * r);
+                                        sBlock.keys.begin + TransposedScores::first_key() + 16 * r);
           }
           softmax_backward<kConfig.dropout>(rP, rDS, r, c, deltas, kept, params.dropout.keep_scale);
         }
@@ -146,11 +144,11 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
       if constexpr (kConfig.p_in_registers) {
         const MnMajorB<kTiles.q> dO(sDO, own_row, 0), q(sQ, own_row, 0);
         multiply_add_rounded<T>(rDV, rP, dO);  // dV += P^T dO, while dS is stored
-        store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+        store_accumulator<T, kTiles.p>(rDS, sDS, TransposedScores::first_key(), own_row);
         multiply_add_rounded<T>(rDK, rDS, q);  // dK += dS^T Q
       } else {
-        store_accumulator<T, kTiles.p>(rP, memory.p(), Scores::row(), own_row);
-        store_accumulator<T, kTiles.p>(rDS, sDS, Scores::row(), own_row);
+        store_accumulator<T, kTiles.p>(rP, memory.p(), TransposedScores::first_key(), own_row);
+        store_accumulator<T, kTiles.p>(rDS, sDS, TransposedScores::first_key(), own_row);
       }
     }
     __syncthreads();  // shows dS (and P) to all warps

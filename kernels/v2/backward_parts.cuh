@@ -17,9 +17,10 @@ struct BackwardParts {
       kConfig.p_in_registers ? kScores
                              : warp_grid(kConfig.warps, kConfig.block_n, kConfig.head_dim);
   static constexpr WarpGrid kRows = warp_grid(kConfig.warps, kConfig.block_m, kConfig.head_dim);
-  using Scores = device::WarpPart<kScores, kConfig.block_n, kConfig.block_m>;  // S^T, dP^T
-  using Keys = device::WarpPart<kKeys, kConfig.block_n, kConfig.head_dim>;     // dK, dV
-  using Rows = device::WarpPart<kRows, kConfig.block_m, kConfig.head_dim>;     // dQ
+  using TransposedScores =
+      device::TransposedScoresPart<kScores, kConfig.block_n, kConfig.block_m>;  // S^T, dP^T
+  using Keys = device::WarpPart<kKeys, kConfig.block_n, kConfig.head_dim>;      // dK, dV
+  using Rows = device::WarpPart<kRows, kConfig.block_m, kConfig.head_dim>;      // dQ
 };
 
 // The shared memory of a block: addresses of its tiles, and what threads read and write of it.

@@ -11,7 +11,7 @@ namespace attnlab::v2 {
 template <class T, BackwardConfig kConfig, bool kFromSaved>
 struct BackwardWork {
   using Parts = BackwardParts<kConfig>;
-  using Scores = typename Parts::Scores;
+  using TransposedScores = typename Parts::TransposedScores;
   using Keys = typename Parts::Keys;
   using Rows = typename Parts::Rows;
   static constexpr BackwardTiles kTiles = backward_tiles(kConfig);
@@ -20,9 +20,10 @@ struct BackwardWork {
   // for what was saved, some of them.
   static constexpr i32 kSlice = kFromSaved               ? 16
                                 : kConfig.p_in_registers ? slice_rows(kConfig.block_m)
-                                                         : Scores::kOwnColumns;
-  using Slice = device::Accumulator<Scores::kOwnRows / 16, kSlice / 8>;
-  static_assert(Scores::kOwnColumns % kSlice == 0, "a warp takes its rows in whole slices");
+                                                         : TransposedScores::own_query_rows();
+  using Slice = device::Accumulator<TransposedScores::own_keys() / 16, kSlice / 8>;
+  static_assert(TransposedScores::own_query_rows() % kSlice == 0,
+                "a warp takes its rows in whole slices");
   static_assert(kConfig.stages == 2, "Q and dO of the next step arrive during a step");
 
   const Params& params;
