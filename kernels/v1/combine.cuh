@@ -1,4 +1,5 @@
-// Algorithm 1's lines 11 and 12: the statistics of rows, old and new, and what they weigh O with.
+// Algorithm 1's lines 11 and 12: the running statistics of rows, maximum m and sum l, and what they
+// weigh O with.
 #pragma once
 
 #include "kernels/device/softmax.cuh"
@@ -8,40 +9,40 @@
 
 namespace attnlab::v1 {
 
-// What of a row goes into its new O: of the old O, and of each split's P V.
+// The factors of a row's new O: of its running O, and of each split's partial O.
 template <i32 kSplits>
 struct Weights {
-  float old;
-  float part[kSplits];
+  float running;
+  float partial[kSplits];
 };
 
-// Lines 11 and 12 for one row: its old state and those of the splits become the new one.
+// Lines 11 and 12 for one row: its running statistics and those of the splits become the new ones.
 template <i32 kSplits>
-__device__ Weights<kSplits> combine(OnlineSoftmax& state, const OnlineSoftmax (&parts)[kSplits],
+__device__ Weights<kSplits> combine(OnlineSoftmax& running, const OnlineSoftmax (&partial)[kSplits],
                                     float keep_scale) {
   Weights<kSplits> weights;
-  float largest = state.max;
+  float largest = running.max;
 #pragma unroll
-  for (const OnlineSoftmax& part : parts) largest = fmaxf(largest, part.max);
+  for (const OnlineSoftmax& split : partial) largest = fmaxf(largest, split.max);
   const float reference = finite_max(largest);
-  weights.old = state.sum * ptx::ex2_approx_ftz_f32(state.max - reference);
-  float sum = weights.old;
+  weights.running = running.sum * ptx::ex2_approx_ftz_f32(running.max - reference);
+  float sum = weights.running;
 #pragma unroll
   for (i32 split = 0; split < kSplits; ++split) {
-    weights.part[split] = ptx::ex2_approx_ftz_f32(parts[split].max - reference);
-    sum += parts[split].sum * weights.part[split];
+    weights.partial[split] = ptx::ex2_approx_ftz_f32(partial[split].max - reference);
+    sum += partial[split].sum * weights.partial[split];
   }
-  state = {.max = largest, .sum = sum};
-  const float scale = device::final_scale(state);
-  weights.old *= scale;
+  running = {.max = largest, .sum = sum};
+  const float scale = device::final_scale(running);
+  weights.running *= scale;
 #pragma unroll
-  for (float& weight : weights.part) weight *= scale * keep_scale;
+  for (float& weight : weights.partial) weight *= scale * keep_scale;
   return weights;
 }
 
-// The m and l of a lane's rows of a share, in device memory.
+// The running m and l of a lane's rows of a share, in device memory.
 template <ForwardConfig kConfig>
-struct RowStatistics {
+struct RunningStatistics {
   static constexpr i32 kOwnRows = kConfig.own_rows() / 16;
   const Workspace& workspace;
   i64 first;  // of the lane's rows

@@ -60,7 +60,7 @@ AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
 
 // Everything that follows from the tile. Two warps split its keys: with four, more parts of P V
 // pass through shared memory (TUNING.md). As many teams as there are memory and registers for; O
-// of before has a place in shared memory, unless another team fits without it.
+// of before has room in shared memory, unless another team fits without it.
 ForwardConfig complete(ForwardConfig config, const Device& device) {
   config.splits = config.block_n % 32 == 0 ? 2 : 1;
   for (const i32 slice_rows : {32, 16}) {

@@ -9,10 +9,11 @@
 // all keys.)
 //
 // The warps of a team split the keys of the tile ("sliced K"): each has the scores of a slice of
-// rows with its own keys, their maximum and sum, and a P V of its own. Each combines a share of O,
-// its own part and those that the others send it through shared memory, with what came back from
-// device memory. That exchange at every step, O's way to memory and back, and a parallelism of
-// batch x heads alone are what this design costs; v2 swaps the loops and has none of the three.
+// rows with its own keys, their statistics (maximum and sum), and a partial O of its own, P V. Each
+// combines a share of O: its own partial O, those that the other warps send it through shared
+// memory, and the running O, which came back from device memory. That cross-warp reduction at every
+// step, O's way to memory and back, and a parallelism of batch x heads alone are what this design
+// costs; v2 swaps the loops and has none of the three.
 //
 // Several teams share the rows, each at its own pace: while one combines, the others multiply. Q of
 // the next step, and O, l and m of this one, are on their way meanwhile; and a warp multiplies the
@@ -24,10 +25,10 @@
 #include "kernels/device/softmax.cuh"
 #include "kernels/shared/softmax.h"
 #include "kernels/v1/combine.cuh"
-#include "kernels/v1/exchange.cuh"
+#include "kernels/v1/cross_warp_reduction.cuh"
 #include "kernels/v1/forward_team.cuh"
-#include "kernels/v1/partial_o.cuh"
 #include "kernels/v1/row_visits.cuh"
+#include "kernels/v1/running_o.cuh"
 
 namespace attnlab::v1 {
 
@@ -74,7 +75,7 @@ __device__ inline KeyTile seen_keys(const Params& params, const Workspace& works
 }
 
 // All of Algorithm 1. It is long because little can leave it: as parts of ForwardTeam, ForwardShare
-// or Exchange, `split`, the share's place and the place of parts give NVRTC 13.0 other address
+// or CrossWarpReduction, `split`, the share's offset and the buffers give NVRTC 13.0 other address
 // computations, and ptxas other registers.
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const ForwardArguments<T>& arguments) {
@@ -121,8 +122,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 own_row = kOwnRows < kRows ? 16 * split : 0;
   const i32 own_block = split * kOwnBlocks % kBlocks;
-  const Share share = {own_row, own_block, Share::place_of(own_row / 16, own_block) + lane * 4};
-  i32 turn = 0;  // of the places for parts and their softmaxes, at each slice the other one
+  const Share share = {own_row, own_block, Share::offset_of(own_row / 16, own_block) + lane * 4};
+  i32 parity = 0;  // of the slice: which buffers the reduction takes
   auto& sKeys = *reinterpret_cast<KeyTile*>(team.memory + kTiles.keys_of(0));  // a copy a team
   for (;;) {                                                                   // line 5
     // All are done with the tile of keys before. This orders m and l, too: one lane of four, and of
@@ -176,10 +177,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       const bool is_last = ahead_visits.last == sKeys.n_block;
       float* const gSums = workspace.sums + (sBlock.slice * sBlock.m_blocks + m_block) *
                                                 (kConfig.block_m * kConfig.head_dim);
-      const PartialO<kConfig> partial_o = {share, gSums};
-      // Line 8. O is wanted when P V is there: each thread copies what it will combine itself. Q is
-      // that of the next step.
-      if (!kKeepsO && !is_first) partial_o.load_async(team.at(kTiles.o_of(0)));
+      const RunningO<kConfig> running_o = {share, gSums};
+      // Line 8. The running O is wanted when P V is there: each thread copies what it will combine
+      // itself. Q is that of the next step.
+      if (!kKeepsO && !is_first) running_o.load_async(team.at(kTiles.o_of(0)));
       ptx::cp_async_commit_group();
       ahead = next_of_team(m_block);
       if (ahead < sKeys.tiles.end) {
@@ -193,15 +194,15 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first_row - row;
         if (exist <= 0) break;
 
-        RowStates<kOwnRows> states;
-        const RowStatistics<kConfig> statistics = {
+        RowStates<kOwnRows> running_states;
+        const RunningStatistics<kConfig> statistics = {
             workspace, sBlock.statistics + first_row + row + share.row + lane / 4, share.row, exist,
             lane};
-        statistics.load(is_first, states);
+        statistics.load(is_first, running_states);
 
-        // Where it has no place in shared memory, O arrives in registers.
-        float4 rOld[kOwnRows][kChunks * kOwnBlocks];
-        if (kKeepsO && !is_first) partial_o.load(row, rOld);
+        // Where shared memory has no room for it, the running O arrives in registers.
+        float4 rRunningO[kOwnRows][kChunks * kOwnBlocks];
+        if (kKeepsO && !is_first) running_o.load(row, rRunningO);
 
         // Lines 9 and 10, of this warp's keys.
         const u32 sQ = team.at(kTiles.q_of(0, stage));
@@ -221,10 +222,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                      [&](i32, i32 c, i32 i) { rS.at[r][c][i] = -kInfinity; });
           }
         }
-        RowStates<kRows> own;
-        softmax_of_keys(shape.softmax_scale_log2, rS, own);
-        const Exchange<kConfig> exchange(team, turn);
-        exchange.send_softmaxes(own);
+        RowStates<kRows> partial_states;
+        softmax_of_keys(shape.softmax_scale_log2, rS, partial_states);
+        const CrossWarpReduction<kConfig> reduction(team, parity);
+        reduction.send_statistics(partial_states);
         FragmentA rP[kRows][kKeys];
         for_blocks<kRows, kKeys>([&](i32 r, i32 key) { rP[r][key] = fragment_a<T>(rS, r, key); });
         if constexpr (kConfig.dropout) {
@@ -247,18 +248,19 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
 #pragma unroll
         for (i32 column = 0; column < kConfig.head_dim; column += kConfig.columns) {
           const i32 chunk = column / kConfig.columns;
-          // Chunks alternate between two places. An odd number of them would end a slice and begin
-          // the next one in the same place, so there slices alternate, too.
-          const i32 part = kChunks % 2 == 0 ? chunk % 2 : (chunk + turn) % 2;
-          u8* const sParts = shared_memory + team.shift + kTiles.parts_of(0) +
-                             part * kSplits * Exchange<kConfig>::kShareBytes + lane * 16;
+          // Chunks alternate between two buffers. An odd number of them would end a slice and begin
+          // the next one in the same buffer, so there slices alternate, too.
+          const i32 buffer = kChunks % 2 == 0 ? chunk % 2 : (chunk + parity) % 2;
+          u8* const sPartialO = shared_memory + team.shift + kTiles.partial_o_of(0) +
+                                buffer * kSplits * CrossWarpReduction<kConfig>::kShareBytes +
+                                lane * 16;
           Accumulator<kOwnRows, kOwnBlocks> rOwnPV;
           for_blocks<kOwnRows, kOwnBlocks>([&](i32 r, i32 block) {
 #pragma unroll
             for (i32 i = 0; i < 4; ++i) rOwnPV.at[r][block][i] = rPV.at[r][block][i];
             if constexpr (kSplits > 1) {
-              exchange.send_block(sParts, r, block,
-                                  rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
+              reduction.send_partial_o(sPartialO, r, block,
+                                       rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
             }
           });
           // Before the team waits for these columns, the next ones.
@@ -269,47 +271,48 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           team.sync();  // what the others send is there
           if (column == 0) {
             for_own_rows<kOwnRows>([&](i32 r, i32 half) {
-              OnlineSoftmax parts[kSplits] = {own.at[r][half]};
-              if constexpr (kSplits > 1) parts[1] = exchange.other_softmax(r, half);
-              weights[r][half] = combine(states.at[r][half], parts, params.dropout.keep_scale);
+              OnlineSoftmax partial[kSplits] = {partial_states.at[r][half]};
+              if constexpr (kSplits > 1) partial[1] = reduction.other_statistics(r, half);
+              weights[r][half] =
+                  combine(running_states.at[r][half], partial, params.dropout.keep_scale);
             });
           }
           // Line 12, of this warp's share.
           Accumulator<kOwnRows, kOwnBlocks> rO;
           for_blocks<kOwnRows, kOwnBlocks>([&](i32 r, i32 block) {
-            const i32 place = share.place + Share::place_of(row / 16 + r, column / 8 + block);
+            const i32 offset = share.offset + Share::offset_of(row / 16 + r, column / 8 + block);
             float(&o)[4] = rO.at[r][block];
 #pragma unroll
             for (float& value : o) value = 0.0f;
             if (!is_first) {
-              const float4 old =
+              const float4 running =
                   kKeepsO
-                      ? rOld[r][chunk * kOwnBlocks + block]
-                      : *reinterpret_cast<const float4*>(team.memory + kTiles.o_of(0) + 4 * place);
-              o[0] = old.x * weights[r][0].old;
-              o[1] = old.y * weights[r][0].old;
-              o[2] = old.z * weights[r][1].old;
-              o[3] = old.w * weights[r][1].old;
+                      ? rRunningO[r][chunk * kOwnBlocks + block]
+                      : *reinterpret_cast<const float4*>(team.memory + kTiles.o_of(0) + 4 * offset);
+              o[0] = running.x * weights[r][0].running;
+              o[1] = running.y * weights[r][0].running;
+              o[2] = running.z * weights[r][1].running;
+              o[3] = running.w * weights[r][1].running;
             }
 #pragma unroll
             for (i32 i = 0; i < 4; ++i) {
-              o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].part[0];
+              o[i] += rOwnPV.at[r][block][i] * weights[r][i / 2].partial[0];
             }
             if constexpr (kSplits > 1) {
-              const float4 pv = exchange.other_block(sParts, r, block);
-              o[0] += pv.x * weights[r][0].part[1];
-              o[1] += pv.y * weights[r][0].part[1];
-              o[2] += pv.z * weights[r][1].part[1];
-              o[3] += pv.w * weights[r][1].part[1];
+              const float4 other = reduction.other_partial_o(sPartialO, r, block);
+              o[0] += other.x * weights[r][0].partial[1];
+              o[1] += other.y * weights[r][0].partial[1];
+              o[2] += other.z * weights[r][1].partial[1];
+              o[3] += other.w * weights[r][1].partial[1];
             }
             if (!is_last) {
-              *reinterpret_cast<float4*>(gSums + place) = {o[0], o[1], o[2], o[3]};
+              *reinterpret_cast<float4*>(gSums + offset) = {o[0], o[1], o[2], o[3]};
             }
           });
           // By way of the rows of Q, which the team has used.
           if (is_last) {
             for_own_rows<kOwnRows>([&](i32 r, i32 half) {
-              take_in_output(states.at[r][half], rO.at[r][0][2 * half]);
+              take_in_output(running_states.at[r][half], rO.at[r][0][2 * half]);
             });
             store_accumulator<T, kTiles.q>(rO, team.at(kTiles.q_of(0, stage)), row + share.row,
                                            column + 8 * share.block);
@@ -323,16 +326,16 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
             if (!statistics.exists(below)) return;
             const i64 place = statistics.first + below;
             if (!is_last || workspace.saves) {
-              workspace.m[place] = states.at[r][half].max;
-              workspace.l[place] = states.at[r][half].sum;
+              workspace.m[place] = running_states.at[r][half].max;
+              workspace.l[place] = running_states.at[r][half].sum;
             }
             if (!is_last) return;
-            const float row_lse = lse_or_mark(states.at[r][half]);
+            const float row_lse = lse_or_mark(running_states.at[r][half]);
             gLse[place] = row_lse;
             beyond_lse |= !lse_holds(row_lse);
           });
         }
-        turn ^= 1;
+        parity ^= 1;
         if (is_last) {
           team.sync();  // O of all columns is there
           constexpr i32 kWarpRows = kConfig.slice_rows / kSplits;

@@ -1,17 +1,18 @@
 // How v1's forward divides a slice of rows among the warps of a team.
 //
 // A slice of 32 rows (of a tile here, not of a head) by two warps, splits = 2: each has the scores
-// of all 32 rows with its own half of the keys, and P V of them, a part of O. It keeps the part of
-// its own 16 rows and sends the other warp that of the rest:
+// of all 32 rows with its own half of the keys, and a partial O, P V of them. It keeps that of its
+// own 16 rows and sends the other warp the rest:
 //
-//                keys of warp 0       keys of warp 1             O of a chunk of columns
-//              +--------------------+--------------------+      +----------------------------+
-//   rows 0-15  | warp 0 keeps P V   | warp 1 sends P V   | ---> | warp 0: old O + both parts |
-//              +--------------------+--------------------+      +----------------------------+
-//   rows 16-31 | warp 0 sends P V   | warp 1 keeps P V   | ---> | warp 1: old O + both parts |
-//              +--------------------+--------------------+      +----------------------------+
+//                keys of warp 0     keys of warp 1             O of a chunk of columns
+//              +------------------+------------------+      +----------------------------------+
+//   rows 0-15  | warp 0 keeps P V | warp 1 sends P V | ---> | warp 0: running O + both partial O |
+//              +------------------+------------------+      +----------------------------------+
+//   rows 16-31 | warp 0 sends P V | warp 1 keeps P V | ---> | warp 1: running O + both partial O |
+//              +------------------+------------------+      +----------------------------------+
 //
-// Maxima and sums of rows are sent alike. Of slices of 16 rows it is the columns that are halved.
+// Statistics of rows, maximum and sum, are sent alike. Of slices of 16 rows it is the columns that
+// are halved.
 #pragma once
 
 #include "kernels/device/team.cuh"
@@ -20,7 +21,7 @@
 
 namespace attnlab::v1 {
 
-// A team of warps, as one of its threads sees it: its places in shared memory, and its barrier.
+// A team of warps, as one of its threads sees it: its part of shared memory, and its barrier.
 template <ForwardConfig kConfig>
 struct ForwardTeam {
   static constexpr i32 kThreads = kConfig.splits * device::kWarp;
@@ -28,9 +29,9 @@ struct ForwardTeam {
   i32 split;  // the warp, of the team
   i32 lane;
   i32 thread;  // of the team
-  u8* memory;  // the block's, shifted to the team's places
+  u8* memory;  // the block's, shifted to the team's part
   u32 shared;  // address of the block's
-  i32 shift;   // from the places of team 0
+  i32 shift;   // from the part of team 0
 
   __device__ ForwardTeam(u8* shared_memory, u32 address) : shared(address) {
     const i32 warp = static_cast<i32>(threadIdx.x) / device::kWarp;
@@ -55,7 +56,7 @@ struct ForwardTeam {
 };
 
 // The share of kRows x kBlocks fragments that a warp combines, half of the rows or, of 16 rows, of
-// the columns. It has its own share in the first places of its sums, and sends what is in the last
+// the columns. It has its own share in the first fragments of its accumulator, and sends the last
 // ones: which rows and columns these are differs from warp to warp, so that registers need not.
 template <ForwardConfig kConfig>
 struct ForwardShare {
@@ -67,15 +68,15 @@ struct ForwardShare {
   static constexpr i32 kSentRow = kRows - kOwnRows, kSentBlock = kBlocks - kOwnBlocks;
   static_assert(kOwnRows * kOwnBlocks * kConfig.splits == kRows * kBlocks && kOwnBlocks % 2 == 0,
                 "warps combine alike much, in fragments of 16x16");
-  i32 row;    // the first that the warp combines, of a slice
-  i32 block;  // the first of 8 columns, of a chunk
-  i32 place;  // of the lane's first four values among the sums of a tile
+  i32 row;     // the first that the warp combines, of a slice
+  i32 block;   // the first of 8 columns, of a chunk
+  i32 offset;  // of the lane's first four values in the running O of a tile
 
-  // Returns the rows of a slice that the warp has in piece r of its sums.
+  // Returns the rows of a slice that the warp has in fragment r of its accumulator.
   __device__ i32 row_of(i32 r) const { return r == 0 ? row : 16 - row; }
-  // Returns where block (r, c) of 16x8 lies among the sums of a tile, which are stored as the
-  // tensor cores leave them, 512 bytes a block.
-  static __device__ i32 place_of(i32 r, i32 c) {
+  // Returns where block (r, c) of 16x8 lies in the running O of a tile, which is stored as the
+  // tensor cores leave it, 512 bytes a block.
+  static __device__ i32 offset_of(i32 r, i32 c) {
     return (r * (kConfig.head_dim / 8) + c) * device::kWarp * 4;
   }
 };

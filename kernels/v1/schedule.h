@@ -106,7 +106,7 @@ struct ForwardConfig {
   i32 splits = 2;        // 1 or 2
   i32 slice_rows = 32;   // 16 or 32
   i32 columns = 16;      // of O that are combined at once: a chunk; 32 where two share 16 rows
-  bool keeps_o = false;  // O of before arrives in registers, not in shared memory
+  bool keeps_o = false;  // the running O arrives in registers, not in shared memory
   bool dropout = false;
 
   ATTNLAB_HD constexpr i32 warps() const { return teams * splits; }
@@ -116,9 +116,9 @@ struct ForwardConfig {
     return slice_rows * columns / (splits * own_rows());
   }
   ATTNLAB_HD constexpr i32 chunks() const { return head_dim / columns; }
-  // Places for the splits' softmaxes, by turns; with several chunks a barrier of the others lies
-  // between reading one and writing the next.
-  ATTNLAB_HD constexpr i32 softmax_places() const { return chunks() > 1 ? 1 : 2; }
+  // Buffers for the statistics that splits send, which slices take alternately; with several chunks
+  // one is enough: a barrier of the others lies between reading it and writing it again.
+  ATTNLAB_HD constexpr i32 statistics_buffers() const { return chunks() > 1 ? 1 : 2; }
 };
 
 // A tile of keys that a block passes by.
@@ -130,7 +130,7 @@ struct KeyTile {
   TileSpan tiles;      // of rows that see it
 };
 
-// Whole lines, so that the next team's places begin with one: copies that cross lines ask the L2
+// Whole lines, so that the next team's buffers begin with one: copies that cross lines ask the L2
 // for more than they bring (TUNING.md).
 constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
 
@@ -153,21 +153,21 @@ struct ForwardTiles {
   TileShape kv;  // K and V each
   TileShape q;   // of this step and of the next; the rows of O on their way out
   i32 teams = 0;
-  i32 o = 0;          // O of before, fp32
-  i32 parts = 0;      // of P V that each split sends another: a share, twice, fp32
-  i32 softmaxes = 0;  // of own_rows() that each split sends another: OnlineSoftmax
+  i32 o = 0;           // running O, fp32
+  i32 partial_o = 0;   // that each split sends another: a share, two buffers, fp32
+  i32 statistics = 0;  // of own_rows() that each split sends another: OnlineSoftmax
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
   ATTNLAB_HD constexpr i32 team_bytes() const {
-    return 2 * q.bytes() + o + parts + softmaxes + kKeyTileBytes;
+    return 2 * q.bytes() + o + partial_o + statistics + kKeyTileBytes;
   }
   ATTNLAB_HD constexpr i32 q_of(i32 team, i32 stage) const {
     return 2 * kv.bytes() + team * team_bytes() + stage * q.bytes();
   }
   ATTNLAB_HD constexpr i32 o_of(i32 team) const { return q_of(team, 2); }
-  ATTNLAB_HD constexpr i32 parts_of(i32 team) const { return o_of(team) + o; }
-  ATTNLAB_HD constexpr i32 softmaxes_of(i32 team) const { return parts_of(team) + parts; }
-  ATTNLAB_HD constexpr i32 keys_of(i32 team) const { return softmaxes_of(team) + softmaxes; }
+  ATTNLAB_HD constexpr i32 partial_o_of(i32 team) const { return o_of(team) + o; }
+  ATTNLAB_HD constexpr i32 statistics_of(i32 team) const { return partial_o_of(team) + partial_o; }
+  ATTNLAB_HD constexpr i32 keys_of(i32 team) const { return statistics_of(team) + statistics; }
   ATTNLAB_HD constexpr i32 block() const { return q_of(teams, 0); }  // ForwardBlock
   ATTNLAB_HD constexpr i32 bytes() const {
     return block() + static_cast<i32>(sizeof(ForwardBlock));
@@ -179,10 +179,10 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .q = {.rows = config.block_m, .columns = config.head_dim},
           .teams = config.teams,
           .o = config.keeps_o ? 0 : config.block_m * config.head_dim * 4,
-          .parts = config.splits == 1 ? 0 : 2 * config.slice_rows * config.columns * 4,
-          .softmaxes = config.splits == 1
-                           ? 0
-                           : config.softmax_places() * config.splits * config.own_rows() * 8};
+          .partial_o = config.splits == 1 ? 0 : 2 * config.slice_rows * config.columns * 4,
+          .statistics = config.splits == 1
+                            ? 0
+                            : config.statistics_buffers() * config.splits * config.own_rows() * 8};
 }
 
 constexpr i32 kBackwardWarps = 8;
@@ -274,7 +274,7 @@ struct Workspace {
   const TileEntry* entries = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
   float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
   float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
-  // (batch, num_heads_q, m_blocks, block_m * head_dim): O of the keys so far, normalised at every
+  // (batch, num_heads_q, m_blocks, block_m * head_dim): the running O, normalised at every
   // step (Algorithm 1, line 12), or dQ while it is being summed; in the order in which the tensor
   // cores leave them: see forward_team.cuh, backward_parts.cuh.
   float* sums = nullptr;

@@ -122,10 +122,11 @@ TEST(V1SharedMemory, PartsOfTheForwardAreApart) {
           add("Q", tiles.q_of(team, 0), of_rows, kLineBytes);
           add("next Q", tiles.q_of(team, 1), of_rows, kLineBytes);
           add("O", tiles.o_of(team), config.keeps_o ? 0 : 2 * of_rows, kLineBytes);
-          add("parts", tiles.parts_of(team),
+          add("partial O", tiles.partial_o_of(team),
               is_shared ? i64{2} * config.slice_rows * config.columns * 4 : 0, kChunkBytes);
-          add("softmaxes", tiles.softmaxes_of(team),
-              is_shared ? i64{8} * config.softmax_places() * config.splits * config.own_rows() : 0,
+          add("statistics", tiles.statistics_of(team),
+              is_shared ? i64{8} * config.statistics_buffers() * config.splits * config.own_rows()
+                        : 0,
               kChunkBytes);
           add("keys", tiles.keys_of(team), sizeof(KeyTile), kChunkBytes);
         }

@@ -4,7 +4,7 @@
 // keys, so O, the row maxima and the row sums never leave registers until they are complete, blocks
 // need nothing of each other, and a batch of one still fills the GPU. Inside the block the warps
 // split the rows, not the keys: each warp takes its rows past all keys, so a row's maximum and sum
-// are in four lanes of one warp, and warps exchange nothing (v1 adds up the parts of O that its
+// are in four lanes of one warp, and warps exchange nothing (v1 reduces the partial O that its
 // warps have of the same rows). O stays unnormalised until one final scale. Tiles that nobody sees
 // are never loaded, and only those on the border of the mask pay for masking.
 //
