@@ -2,10 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "kernels/api/compiler.h"
 #include "kernels/api/config.h"
 #include "kernels/api/implementation.h"
 #include "kernels/cuda/mma_sync.h"
+#include "kernels/cuda/tile_classes.h"
 #include "kernels/cuda/unit_text.h"
 
 namespace attnlab::cuda {
@@ -26,6 +29,23 @@ std::string unsupported_by_passes(const Implementation& kernel, const Problem& p
     reason = unfit(backward(problem, config, device), device);
   }
   return reason;
+}
+
+// Returns the units of the passes that the problem runs, and of what looks up its block pattern.
+// The namespace of the configs has forward_unit() and backward_unit().
+template <class Forward, class Backward>
+std::vector<KernelUnit> units_of_passes(const Problem& problem, const Config& config,
+                                        const Device& device, const Forward& forward,
+                                        const Backward& backward) {
+  std::vector<KernelUnit> units;
+  if (problem.runs_forward()) {
+    units.push_back(forward_unit(problem.dtype, forward(problem, config, device)));
+  }
+  if (problem.runs_backward()) {
+    units.push_back(backward_unit(problem.dtype, backward(problem, config, device)));
+  }
+  if (problem.has_pattern()) units.push_back(tile_classes_unit());
+  return units;
 }
 
 // Fills in the tile of the pass that runs. Where both run, the config stays open: each pass has a

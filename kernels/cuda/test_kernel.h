@@ -47,6 +47,29 @@ struct TestedKernel {
     EXPECT_NE(why.find(words), std::string::npos) << "'" << why << "' lacks '" << words << "'";
   }
 
+  // These say what every kernel on mma.sync runs and refuses (kernels/cuda/mma_sync.h).
+  static void expect_all_head_dims() {
+    for (const char* arch : {"sm_80", "sm_90a"}) {
+      for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+        for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
+          EXPECT_EQ(
+              reason(problem_of_300(pass, head_dim), default_config(kKernel), device_of_arch(arch)),
+              "")
+              << arch << " " << head_dim;
+        }
+      }
+    }
+  }
+  static void expect_mma_sync_refusals() {
+    const Config open = default_config(kKernel);
+    expect_reason(problem_of_300(Pass::fwd, 68), open, "multiple of 8");
+    expect_reason(problem_of_300(Pass::fwd, 264), open, "above 256");
+    Problem problem = problem_of_300(Pass::fwd, 64);
+    EXPECT_NE(reason(problem, open, device_of_arch("sm_75")).find("8.0"), std::string::npos);
+    problem.dtype = Dtype::f32;
+    expect_reason(problem, open, "f16 or bf16");
+  }
+
   // Names the units that are compiled for all random problems of a pass (harness/verify/draw.h).
   static std::set<std::string> units_of_all_problems(Pass pass) {
     std::set<std::string> names;

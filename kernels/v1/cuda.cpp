@@ -96,14 +96,9 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
 }
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
-  std::vector<KernelUnit> needed = {row_visits_unit()};
-  if (problem.runs_forward()) {
-    needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
-  }
-  if (problem.runs_backward()) {
-    needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
-  }
-  if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
+  std::vector<KernelUnit> needed =
+      cuda::units_of_passes(problem, config, device, forward_config_of, backward_config_of);
+  needed.insert(needed.begin(), row_visits_unit());
   return needed;
 }
 

@@ -104,15 +104,7 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
 }
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
-  std::vector<KernelUnit> needed;
-  if (problem.runs_forward()) {
-    needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config, device)));
-  }
-  if (problem.runs_backward()) {
-    needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config, device)));
-  }
-  if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
-  return needed;
+  return cuda::units_of_passes(problem, config, device, forward_config_of, backward_config_of);
 }
 
 // Everything that a launch needs but the tensors.

@@ -18,24 +18,9 @@ Problem make_problem(Pass pass, i64 head_dim) { return cuda::problem_of_300(pass
 
 class V2Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {};
 
-TEST_F(V2Cuda, RunsEveryHeadDimOfWholeChunksInBothPasses) {
-  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
-    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
-      EXPECT_EQ(reason(make_problem(pass, head_dim), default_config(kCuda)), "") << head_dim;
-    }
-  }
-}
+TEST_F(V2Cuda, RunsEveryHeadDimOfWholeChunksInEveryPass) { expect_all_head_dims(); }
 
-TEST_F(V2Cuda, RefusesWithAReason) {
-  const Config open = default_config(kCuda);
-  expect_reason(make_problem(Pass::fwd, 68), open, "multiple of 8");
-  expect_reason(make_problem(Pass::fwd, 264), open, "above 256");
-  Problem problem = make_problem(Pass::fwd, 64);
-  problem.dtype = Dtype::f32;
-  expect_reason(problem, open, "f16 or bf16");
-  EXPECT_NE(reason(make_problem(Pass::fwd, 64), open, device_of_arch("sm_75")).find("8.0"),
-            std::string::npos);
-}
+TEST_F(V2Cuda, RefusesWithAReason) { expect_mma_sync_refusals(); }
 
 TEST_F(V2Cuda, SaysWhyATileDoesNotFit) {
   const Problem forward = make_problem(Pass::fwd, 128), backward = make_problem(Pass::bwd, 128);
