@@ -8,7 +8,8 @@ namespace attnlab {
 
 namespace {
 
-// Out of `forward`, the cost of a whole pass: backward is 2.5 forwards under both conventions.
+// Returns the cost of a pass whose forward costs `forward`: a backward is 2.5 of them under both
+// conventions.
 std::int64_t of_pass(Pass pass, std::int64_t forward) {
   switch (pass) {
     case Pass::fwd: break;

@@ -17,7 +17,7 @@
 
 namespace attnlab {
 
-// Of one axis: a slip like 1:100000:+1 must not fill the memory.
+// Limits the values of one axis, so that a slip like 1:100000:+1 does not fill the memory.
 inline constexpr std::size_t kMostValues = 4096;
 
 // Whether an axis of kernels' configs is block_m or block_n, which sweeps set together (`block`).

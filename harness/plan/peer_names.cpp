@@ -21,7 +21,8 @@ struct Peer {
   std::vector<std::string_view> needed;
 };
 
-// They do matmul, scale, mask, softmax, dropout and gradients; `scaled_dot_product` is on a CPU.
+// Parts of the names of kernels for matmul, scale, mask, softmax, dropout and gradients;
+// `scaled_dot_product` is an operator on a CPU.
 const std::vector<std::string_view> kOfMatrices = {
     "nvjet_",       "gemm",         "cutlass",           "gemv",
     "splitKreduce", "softmax",      "Softmax",           "SoftMax",
@@ -52,7 +53,8 @@ const std::array<Peer, 5> kPeers = {{
     {"math", "16-bit tensors cast to f32, S and P in memory; no lse", kOfMatrices},
 }};
 
-// One that only another version knows computes and needs nothing that is known.
+// Returns the peer of this name. Of one that only another version of this program has, which
+// records may name, nothing is known.
 const Peer& find_peer(std::string_view name) {
   static const Peer kUnknown = {.backend = "", .computes = "not known", .needed = {}};
   const auto found = std::ranges::find(kPeers, peer_backend(name), &Peer::backend);

@@ -9,12 +9,12 @@
 
 namespace attnlab {
 
-// The inputs in each layout once, what is each competitor's own (outputs and, for a backward, what
-// it starts from), and one workspace, as large as the largest, for all in turns. Of competitors
-// with an implementation: a peer says itself what does not fit.
+// Counts the inputs in each layout once, what is each competitor's own (outputs and, for a
+// backward, what it starts from), and one workspace, the largest, which all share. Peers are not
+// counted: a peer says itself what does not fit.
 class TurnsMemory {
  public:
-  // With this competitor, too.
+  // Returns bytes() with this competitor added.
   std::uint64_t bytes_with(const Problem& problem, const Competitor& competitor,
                            const Device& device) const;
   void add(const Problem& problem, const Competitor& competitor, const Device& device);
@@ -27,7 +27,7 @@ class TurnsMemory {
   std::uint64_t inputs_ = 0, own_ = 0, workspace_ = 0;
 };
 
-// Of all that want to run in a group and fit into `limit` bytes alone.
+// Returns what all of a group need that want to run and fit into `limit` bytes alone.
 std::uint64_t bytes_in_turns(const CaseGroup& group, const Device& device, std::uint64_t limit);
 
 }  // namespace attnlab

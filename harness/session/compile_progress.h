@@ -1,4 +1,4 @@
-// Compiling ahead before the eyes of a user.
+// Compiles kernels ahead, and shows the user how far it is.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct CompiledAhead {
   double seconds = 0.0;                   // of waiting
 };
 
-// compile_ahead(). With `shows_progress` standard error says how many of those that the cache lacks
-// are compiled, which one was the last, and the time left.
+// Calls compile_ahead(). With `shows_progress` standard error says how many of those that the cache
+// lacks are compiled, which one was the last, and the time left.
 CompiledAhead compile_with_progress(std::span<const CompileJob> jobs, int workers,
                                     bool shows_progress);
 

@@ -29,13 +29,14 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kCutTo = "; cut to: ";
 
 void write_sweep(const std::filesystem::path& path, const Json& sweep) {
-  std::error_code error;  // the file says what is wrong with its folder
+  std::error_code error;  // ignored: writing the file fails with a better message
   std::filesystem::create_directories(path.parent_path(), error);
   replace_text(path, sweep.dump(1) + "\n");
 }
 
-// In the child: its table is not wanted, its messages are. Signals of the terminal reach the parent
-// alone, which hands them on, and the child ends with it.
+// Runs the command in this process, the child, without its standard output: messages are wanted, a
+// table is not. Signals of the terminal reach the parent alone, which hands them on; the child ends
+// with it.
 [[noreturn]] void become(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
   std::vector<char*> pointers;
@@ -91,7 +92,7 @@ int run_to_end(const std::vector<std::string>& command, const std::string& folde
   throw std::runtime_error(fmt::format("attnlab run {}: {}", end, remedy));
 }
 
-// A path that nobody takes for a flag.
+// Returns the path in a form that no parser takes for a flag.
 std::string no_flag(const std::filesystem::path& path) {
   const std::string text = path.string();
   return text.starts_with('-') ? "./" + text : text;

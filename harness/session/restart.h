@@ -1,4 +1,5 @@
-// A fresh process in place of this one: what a GPU that hangs leaves no other way out of.
+// Starts a fresh process in place of this one, since nothing else ends a launch that hangs on a
+// GPU.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Barriers of rings of stages (kernels/shared/pipeline.h) in shared memory: bulk copies fill a
-// stage and say so to one of them, those who have read it say so to another.
+// Barriers of rings of stages (kernels/shared/pipeline.h) in shared memory: bulk copies that fill a
+// stage complete one of them, those who have read it arrive at another.
 #pragma once
 
 #include "kernels/ptx/mbarrier.cuh"
@@ -29,14 +29,15 @@ struct Ring {
   __device__ u32 full(i32 stage) const { return barriers + static_cast<u32>(8 * stage); }
   __device__ u32 empty(i32 stage) const { return full(kStages + stage); }
 
-  // One thread, before all others use it. A stage is empty once so many have said so.
+  // Called by one thread before all others use the ring. A stage is empty once all `readers` have
+  // arrived.
   __device__ void init(u32 readers) const {
     for (i32 stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(full(stage), 1);
       ptx::mbarrier_init(empty(stage), readers);
     }
   }
-  // What a reader waits for, and what a writer waits for.
+  // The phase that a reader waits for, and the one that a writer waits for.
   __device__ Phase when_full(const PipelineState& state) const {
     return {full(state.stage), state.phase};
   }

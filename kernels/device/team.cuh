@@ -15,8 +15,8 @@ __device__ inline i32 opaque_lane() {
   return lane;
 }
 
-// Whether it holds in any thread of the block; a barrier for all. The vote after it tells the
-// compiler that all lanes have the same answer.
+// Returns whether it holds in any thread of the block, and is a barrier for all of them. The vote
+// after it tells the compiler that the answer is warp-uniform.
 __device__ inline bool any_of_block(bool holds) {
   return __any_sync(0xFFFFFFFFu, __syncthreads_or(holds)) != 0;
 }

@@ -68,7 +68,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
   return parts_of(problem, device).total();
 }
 
-// P.
+// The backward starts from P.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
 }

@@ -5,7 +5,8 @@
 
 namespace attnlab {
 
-// Bytes; a batch is `groups` groups of `batch` matrices.
+// The matrices of one operand: address of the first, bytes from one to the next within a group, and
+// from group to group.
 struct OperandAddresses {
   u64 first = 0;
   i64 batch_stride = 0;
@@ -16,6 +17,7 @@ struct OperandAddresses {
   }
 };
 
+// `groups` groups of `batch` products each.
 struct BatchAddresses {
   OperandAddresses left;
   OperandAddresses right;

@@ -43,8 +43,8 @@ struct TileSpan {
     }
     return block;
   }
-  // The end of the tiles from `block`, which is not empty, on that are of its class for sure.
-  // Where it is known beforehand that there is no pattern, nobody looks.
+  // Returns the end of the run of tiles from `block` on, which is not empty, that surely have its
+  // class. Without kPattern the caller knows that there is no pattern, and no entry is read.
   template <bool kPattern = true>
   ATTNLAB_HD constexpr i32 run_end(i32 block) const {
     if (kPattern && entries != nullptr) return block + 1;

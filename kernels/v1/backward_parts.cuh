@@ -24,19 +24,19 @@ struct BackwardParts {
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
 };
 
-// A team of warps, as one of its threads sees it: its places in shared memory, and its barrier.
+// A team of warps, as one of its threads sees it: its part of shared memory, and its barrier.
 template <BackwardConfig kConfig>
 struct BackwardTeam {
   static constexpr i32 kThreads = kConfig.team_warps() * device::kWarp;
   i32 team;
   i32 thread;  // of the team
-  i32 shift;   // from the first team's places
-  u8* memory;  // the block's, so much further
+  i32 shift;   // from the first team's part
+  u8* memory;  // the block's, shifted to the team's part
   u32 shared;  // address of the block's
 
   __device__ BackwardTeam(u8* shared_memory, u32 address) : shared(address) {
     const i32 of_block = static_cast<i32>(threadIdx.x);
-    // The same in a warp, and the compiler knows: else it has no registers for this.
+    // Broadcast so that the compiler knows that it is warp-uniform: else registers do not suffice.
     team = kConfig.teams == 1 ? 0 : __shfl_sync(0xFFFFFFFFu, of_block / kThreads, 0);
     thread = kConfig.teams == 1 ? of_block : of_block % kThreads;
     shift = team == 0 ? 0 : backward_tiles(kConfig).team_bytes();
@@ -95,7 +95,7 @@ __device__ inline bool is_beyond_lse(const Workspace& workspace, const BackwardB
   return beyond_lse;
 }
 
-// A warp's part of sums comes from memory that has them in the order of its registers, or goes
+// Load a warp's part of sums from memory, where they lie in the order of its registers, or store it
 // there.
 template <class Part>
 __device__ void load_sums(const float* gSums, typename Part::Accumulator& sums) {

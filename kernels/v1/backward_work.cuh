@@ -43,7 +43,7 @@ struct BackwardWork {
                                            head_dim, sV);
   }
 
-  // Starts the copy of a step's rows of q, o or dO to one of the team's places.
+  // Starts the copy of a step's rows of q, o or dO to one of the team's buffers.
   __device__ void load_tile_of_rows(const BackwardStep& step, const T* gRows, i32 tile) const {
     const Shape& shape = params.shape;
     const i32 first_row = step.m_block * kConfig.block_m;
@@ -52,7 +52,7 @@ struct BackwardWork {
     device::load_tile<kTiles.q, kTeamThreads>(gRows + offset, shape.q.row, exist, head_dim,
                                               team.at(tile), team.thread);
   }
-  // Line 10, but for O, which has one place: it is done with before the scores.
+  // Line 10, all but O, whose one buffer is in use until D of this step is computed.
   __device__ void load_rows(const BackwardStep& step, i32 stage) const {
     load_tile_of_rows(step, tensors.gQ, kTiles.q_of(stage));
     load_tile_of_rows(step, tensors.gDO, kTiles.dout_of(stage));
@@ -107,7 +107,7 @@ struct BackwardWork {
   // Adds up dK or dV of two teams: one completes dK with what the other sends of it, the other dV.
   __device__ void add_teams(typename Keys::Accumulator& rDK, typename Keys::Accumulator& rDV,
                             u8* shared_memory, bool has_dk, bool has_dv) const {
-    static_assert(kTiles.sends(), "a team sends by way of its places for rows");
+    static_assert(kTiles.sends(), "a team sends by way of its buffers for rows");
     auto* const sSent = reinterpret_cast<float*>(team.memory + kTiles.q_of(0));
     const auto* const sArrived = reinterpret_cast<const float*>(
         shared_memory + (kTiles.team_bytes() - team.shift) + kTiles.q_of(0));

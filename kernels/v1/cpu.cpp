@@ -43,7 +43,7 @@ Work make_work(const Problem& problem, const Config& config) {
           .dropout = make_dropout(problem.dropout, problem.seed)};
 }
 
-// With the tile that sram makes, where block_m and block_n may say it.
+// Fills in the tile that follows from sram, where it is within the range of block_m and block_n.
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
   const Tiling tiling = make_work(problem, config).tiling;
   Config filled = config;
@@ -52,7 +52,7 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
   return filled;
 }
 
-// m, or l.
+// Bytes of m, or of l.
 u64 statistic_bytes(const Problem& problem) {
   return round_up<u64>(static_cast<u64>(problem.elements_lse()) * sizeof(float), 256);
 }

@@ -35,12 +35,12 @@ u64 bytes_of(i64 elements, u64 size) {
   return round_up<u64>(static_cast<u64>(elements) * size, 256);
 }
 
-// m, or l.
+// Bytes of m, or of l.
 u64 statistic_bytes(const Problem& problem) {
   return bytes_of(problem.elements_lse(), sizeof(float));
 }
 
-// Of each slice, what Workspace::beyond_lse says.
+// Bytes of Workspace::beyond_lse, a flag for each slice.
 u64 flag_bytes(const Problem& problem) {
   return bytes_of(problem.batch * problem.num_heads_q, sizeof(i32));
 }

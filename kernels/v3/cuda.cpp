@@ -41,8 +41,8 @@ constexpr ConfigAxis kAxes[] = {
      -1, -1, 1, kTriedPingPong},
 };
 
-// Whether items differ in length, so that who is done takes the next one. Else each block takes
-// every so many-th.
+// Whether work items differ in length: thread blocks then claim the next one from a counter. Else
+// they go round-robin, with stride gridDim.x.
 bool is_uneven(const Problem& problem) {
   return problem.has_pattern() || problem.mask.left() >= 0 || problem.mask.right() >= 0 ||
          problem.lengths.kind != LengthsKind::dense;
@@ -120,7 +120,7 @@ class Prepared : public PreparedKernel {
       : problem_(problem),
         parts_(parts_of(problem, config)),
         config_(forward_config_of(problem, config)),
-        places_(static_cast<u64>(device.multiprocessors * config_.blocks)) {
+        resident_blocks_(static_cast<u64>(device.multiprocessors * config_.blocks)) {
     const KernelUnit unit = forward_unit(problem.dtype, config_);
     module_ = cuda::load(unit, device);
     forward_ = {*module_, unit.entries[0]};
@@ -141,7 +141,7 @@ class Prepared : public PreparedKernel {
       cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
     const WorkGrid grid = forward_grid(problem_, params.shape, config_);
-    const u64 blocks = min(static_cast<u64>(work_items(grid)), places_);
+    const u64 blocks = min(static_cast<u64>(work_items(grid)), resident_blocks_);
     forward_(stream, blocks, {.params = params, .grid = grid}, maps_of(params, tensors),
              {.entries = entries,
               .next_item = next_item,
@@ -185,7 +185,7 @@ class Prepared : public PreparedKernel {
   Problem problem_;
   Parts parts_;
   ForwardConfig config_;
-  u64 places_;  // blocks that the device holds at once
+  u64 resident_blocks_;  // that the device holds at once
   std::shared_ptr<const cuda::Module> module_;
   cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>> forward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern

@@ -8,12 +8,12 @@
 namespace attnlab::v3 {
 namespace {
 
-// Those for which there is a wgmma (kernels/ptx/wgmma.cuh).
+// The values of n for which there is a wgmma (kernels/ptx/wgmma.cuh).
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
 constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
 constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
-// Of a consumer's thread, beside sums and P: addresses, the softmax's state, what is on its way;
-// and dropout's numbers.
+// What a consumer's thread needs beside accumulators and P: addresses, the softmax's state, what is
+// in flight; and for dropout's numbers.
 constexpr i32 kOtherRegisters = 24;
 constexpr i32 kDropoutRegisters = 24;
 
@@ -23,8 +23,8 @@ i32 padded_head_dim(const Problem& problem) {
   return round_up(static_cast<i32>(problem.head_dim), SlabTile::kColumns);
 }
 
-// By results/nvidia-h200/v3-tune.jsonl, and under block patterns by v3-tune-patterns.jsonl beside
-// it. Three consumers have no registers for dropout's numbers.
+// Taken from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
+// v3-tune-patterns.jsonl beside it. Three consumers have no registers for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   const MaskSpec& mask = problem.mask;
@@ -58,7 +58,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
   return config;
 }
 
-// Of a consumer's thread, estimated.
+// Estimates the registers that a consumer's thread needs.
 i32 registers(const ForwardConfig& config) {
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
          (config.dropout ? kDropoutRegisters : 0);
@@ -70,13 +70,13 @@ bool fits(const ForwardConfig& config) {
          registers(config) <= config.consumer_registers();
 }
 
-// As many blocks of one consumer share a multiprocessor as fit, three at most. What Q and O take
-// beyond one place for both is given up where it costs a block.
+// As many thread blocks of one consumer share a multiprocessor as fit, three at most. Where they
+// cost a block, the memory of O's own goes first, then the second stage of Q.
 ForwardConfig share_multiprocessor(ForwardConfig config) {
   for (config.blocks = config.consumers == 1 ? 3 : 1;; --config.blocks) {
-    for (const i32 places : {3, 2, 1}) {
-      config.separate_o = places == 3;
-      config.q_stages = min(places, 2);
+    for (const i32 tiles_of_rows : {3, 2, 1}) {  // of Q and O
+      config.separate_o = tiles_of_rows == 3;
+      config.q_stages = min(tiles_of_rows, 2);
       if (fits(config)) return config;
     }
     if (config.blocks == 1) return config;

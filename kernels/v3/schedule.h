@@ -91,7 +91,7 @@ struct ForwardTiles {
     return v_tile(stages) + (separate_o ? q.bytes() : 0) +
            stage * static_cast<i32>(sizeof(ForwardWorkTile));
   }
-  // Of each ring two for each stage.
+  // Each ring has two mbarriers of 8 bytes a stage.
   ATTNLAB_HD constexpr i32 q_ring() const { return round_up(work_tile(kWorkTileStages), 8); }
   ATTNLAB_HD constexpr i32 k_ring() const { return q_ring() + 16 * q_stages; }
   ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
