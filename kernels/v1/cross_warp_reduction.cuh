@@ -1,9 +1,8 @@
 // The cross-warp reduction of a team whose two warps split the keys: what they send each other of a
 // slice of rows (forward_team.cuh has a picture).
 //
-//   once a slice               statistics, maximum and sum, of each row that the other warp
-//   combines once a chunk of columns    partial O of the other warp's share, P V of these keys,
-//   fp32
+// - once a slice: the statistics, maximum and sum, of each row that the other warp combines;
+// - once a chunk of columns: partial O of the other warp's share, P V of these keys, in fp32.
 //
 // Partial O is double-buffered, so one barrier of the team a chunk is enough: whoever writes a
 // buffer again has passed the barrier behind its reading. The first chunk's barrier is that of the
