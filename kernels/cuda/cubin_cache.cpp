@@ -13,9 +13,9 @@
 
 #include "kernels/api/compiler.h"
 #include "kernels/api/hash.h"
+#include "kernels/api/sha256.h"
 #include "kernels/api/trusted.h"
 #include "kernels/cuda/bytes.h"
-#include "kernels/cuda/sha256.h"
 
 namespace attnlab::cuda {
 namespace {

@@ -5,11 +5,11 @@
 #include <stdexcept>
 
 #include "kernels/api/arch.h"
+#include "kernels/api/sha256.h"
 #include "kernels/cuda/compile_log.h"
 #include "kernels/cuda/cubin_cache.h"
 #include "kernels/cuda/kernel_sources.h"
 #include "kernels/cuda/nvrtc.h"
-#include "kernels/cuda/sha256.h"
 
 namespace attnlab::cuda {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace attnlab::cuda {
+namespace attnlab {
 
 // The digest in 64 hexadecimal digits. Source: FIPS 180-4, section 6.2.
 std::string sha256(std::string_view bytes);
 
-}  // namespace attnlab::cuda
+}  // namespace attnlab

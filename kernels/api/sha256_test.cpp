@@ -1,8 +1,8 @@
-#include "kernels/cuda/sha256.h"
+#include "kernels/api/sha256.h"
 
 #include <gtest/gtest.h>
 
-namespace attnlab::cuda {
+namespace attnlab {
 namespace {
 
 // The examples of NIST for FIPS 180-4, and of its CAVP: an empty message, and one whose padding
@@ -17,4 +17,4 @@ TEST(Sha256, GivesTheDigestsOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace attnlab::cuda
+}  // namespace attnlab

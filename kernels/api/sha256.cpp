@@ -1,11 +1,11 @@
-#include "kernels/cuda/sha256.h"
+#include "kernels/api/sha256.h"
 
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
 
-namespace attnlab::cuda {
+namespace attnlab {
 namespace {
 
 using Word = std::uint32_t;
@@ -82,4 +82,4 @@ std::string sha256(std::string_view bytes) {
   return text;
 }
 
-}  // namespace attnlab::cuda
+}  // namespace attnlab
