@@ -70,7 +70,12 @@ void visit_places(const Json& document, const Json::json_pointer& at,
 
 JsonSchema::JsonSchema(const std::filesystem::path& file)
     : json_(Json::parse(std::ifstream(file))), schema_(std::make_unique<valijson::Schema>()) {
-  valijson::SchemaParser().populateSchema(Adapter(json_), *schema_);
+  // Another schema that a $ref names lies beside this one.
+  const auto fetch = [&](const std::string& uri) {
+    return new Json(Json::parse(std::ifstream(file.parent_path() / uri)));
+  };
+  const auto free = [](const Json* json) { delete json; };
+  valijson::SchemaParser().populateSchema(Adapter(json_), *schema_, fetch, free);
 }
 
 JsonSchema::~JsonSchema() = default;

@@ -302,6 +302,30 @@ bool is_paper_name(const std::filesystem::path& path) {
   return path.extension() == ".json" && path.stem().extension() == kEnding;
 }
 
+std::vector<std::string> values_of(const PaperTable& table) {
+  std::vector<std::string> values = {table.value};
+  const auto add = [&](const std::vector<PaperEntry>& entries) {
+    for (const PaperEntry& entry : entries) {
+      const bool is_new = entry.rule && !entry.rule->value.empty() &&
+                          std::ranges::find(values, entry.rule->value) == values.end();
+      if (is_new) values.push_back(entry.rule->value);
+    }
+  };
+  for (const PaperAxis* axis : {&table.rows, &table.columns}) {
+    add(axis->entries);
+    add(axis->beside);
+  }
+  return values;
+}
+
+bool has_times(const PaperFile& paper) {
+  return std::ranges::any_of(paper.tables, [](const PaperTable& table) {
+    return std::ranges::any_of(values_of(table), [](const std::string& value) {
+      return find_field(value, "value").interval != nullptr;
+    });
+  });
+}
+
 PaperFile read_paper(const std::filesystem::path& path, const Registry& registry) {
   const std::string file = path.string();
   const Json json = read_json_file(path);
@@ -310,6 +334,7 @@ PaperFile read_paper(const std::filesystem::path& path, const Registry& registry
               "headlines", "claims"},
              file);
   require_keys(json, {"schema", "name", "title", "budget", "sweep", "tables", "claims"}, file);
+  if (json.contains("$schema")) read_string(json["$schema"], file + ": $schema");
   if (json["schema"] != kPaperSchema) {
     refuse(file, fmt::format("schema: {} is not \"{}\"", json["schema"].dump(), kPaperSchema));
   }
