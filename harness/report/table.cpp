@@ -245,7 +245,7 @@ std::string several_runs(const Records& records) {
 }
 
 // What the peers among them compute: less or more than ours, which is part of a comparison.
-std::string what_peers_compute(const Records& records) {
+std::string what_peers_compute(const Records& records, const TableOptions& options) {
   std::set<std::string> said;
   std::string text;
   for (const RecordJson& record : records) {
@@ -255,10 +255,12 @@ std::string what_peers_compute(const Records& records) {
     text += wrap(fmt::format("{}: {}.", kernel, computes), 2);
   }
   if (text.empty()) return "";
+  const bool shows_peaks = std::ranges::find(options.values, "peak_mib") != options.values.end();
   return text +
          wrap(
              "PyTorch gets tensors in the point's type and layout (bshd as transposed views), and "
-             "draws dropout masks of its own.");
+             "draws dropout masks of its own." +
+             std::string(shows_peaks ? " Its peak MiB is its allocator's, and its inputs." : ""));
 }
 
 std::string render_text(const Records& records, const TableOptions& options) {
@@ -288,9 +290,9 @@ std::string render_text(const Records& records, const TableOptions& options) {
   std::string text = markdown ? render_markdown(table) : render_plain(table);
   const Records kept = without_replaced(pivot, records);
   const std::string lead = caption(pivot, kept);
-  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() + what_peers_compute(kept) +
-         best_layout_note(kept) + missing_speedups(records, options) + several_runs(kept) +
-         summary(kept);
+  text = lead + (lead.empty() ? "" : "\n") + text + "\n" + notes.text() +
+         what_peers_compute(kept, options) + best_layout_note(kept) +
+         missing_speedups(records, options) + several_runs(kept) + summary(kept);
   if (pivot.replaced > 0) {
     text += wrap(count_of(pivot.replaced, "earlier record") +
                  " of the same points left out: the last one counts.");

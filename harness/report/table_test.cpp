@@ -194,6 +194,24 @@ TEST(Fields, AnErrorThatIsNoNumberIsTheWorst) {
   EXPECT_EQ(value(record, "rms_to_twin"), "0.75");
 }
 
+// The peer's figures are those of an H200; its record has no bytes of inputs.
+TEST(Fields, APeersPeakHasTheInputsToo) {
+  std::vector<std::string> warnings;
+  Records records = read_records(in_tree("results/nvidia-h200/eager.jsonl"), warnings);
+  RecordJson peer = *std::ranges::find_if(records, [](const RecordJson& record) {
+    return record["kernel"] == "torch:eager" && record["problem"]["pass"] == "fwd" &&
+           record["problem"]["seqlen_q"] == 2048;
+  });
+  const auto peak = [&] { return find_field("peak_mib", "").read(peer); };
+  EXPECT_EQ(peak(), 2176.0);  // four matrices of 512 MiB, four tensors of 32
+  peer["problem"]["pass"] = "bwd";
+  EXPECT_EQ(peak(), 2176.0 + 32.0);
+  peer["problem"]["num_heads_kv"] = 2;
+  EXPECT_EQ(peak(), 2176.0 + 32.0 - 48.0);
+  peer["peer"]["peak_bytes"] = nullptr;
+  EXPECT_TRUE(peak().is_null());
+}
+
 TEST(Fields, OfABackward) {
   const Records records = passes();
   const auto found = std::find_if(records.begin(), records.end(), [](const RecordJson& record) {
