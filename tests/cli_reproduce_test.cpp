@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <tuple>
 
 #include "tests/cli_fixture.h"
@@ -33,6 +34,9 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
       {"reproduce --records . --quick", "--quick: leave it out beside --records"},
       {"reproduce --records .", "holds records of no paper's file"},
       {"reproduce fa1-table21 --records nowhere", "fa1-memory.jsonl: there is no such file"},
+      {"reproduce fa1-table21 --ae f --quick", "--quick: leave it out beside --ae"},
+      {"reproduce fa1-table21 --ae f --check", "--check: leave it out beside --ae"},
+      {"reproduce fa1-table21 --ae nowhere/f.md", "nowhere/f.md"},
       {"reproduce fa1-table21 --against x", "--against: is of --check"},
       {"reproduce fa1-table21 --backend cpu --format tabel", "--format: 'tabel'"},
       {"reproduce fa1-table21 --backend gpu", "--backend: 'gpu' is not a backend"},
@@ -80,6 +84,10 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   EXPECT_PRED2(contains, run("report p p --html page.html").err,
                "is there already: name each once");
   EXPECT_EQ(run("report . --html page.html").code, 2);
+  EXPECT_FALSE(contains(ran.err, "attnlab table")) << ran.err;  // hints of the run beneath
+  const Result spans = run("reproduce fa1-table21 --records p --protocols --format json");
+  EXPECT_EQ(spans.code, 0) << spans.err;
+  EXPECT_EQ(Json::parse(spans.out)["protocols"][1]["missing"], "no cell comes from a time");
   const Result made = run("reproduce fa1-table21 --records p");
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_EQ(made.out, ran.out);
@@ -109,6 +117,12 @@ TEST_F(CliReproduce, ChecksAgainstAnEarlierRun) {
   const Result lost = check_where("X");
   EXPECT_EQ(lost.code, 3) << lost.out;
   EXPECT_PRED2(contains, lost.out, "lost: ");
+  // What never held is named, and breaks nothing.
+  std::filesystem::create_directories(folder_ / "never");
+  Json never = Json::parse(read(folder_ / "p/fa1-memory.result.json"));
+  for (Json& claim : never["claims"]) claim["finding"] = "U";
+  std::ofstream(folder_ / "never/fa1-memory.result.json") << never.dump();
+  EXPECT_EQ(run("reproduce --records p --check --against never").code, 0);
   const Result none = run("reproduce --records p --check --against nowhere");
   EXPECT_EQ(none.code, 2);
   EXPECT_PRED2(contains, none.err, "--against: nowhere: there is no such folder");
@@ -126,6 +140,67 @@ TEST_F(CliReproduce, AFailedPointIsAFailure) {
   EXPECT_EQ(run("reproduce --records p").code, 1);
   std::ofstream(records) << wrong << good;  // measured again, and right
   EXPECT_EQ(run("reproduce --records p").code, 0);
+}
+
+// Records of a CPU, and the same as if they were of a GPU, in cold caches twice as slow.
+TEST_F(CliReproduce, ShowsSpansOfTheProtocolsThatAFolderHas) {
+  const std::string records = read(in_tree("tests/data/paper/fa1-fig2-right.jsonl"));
+  write("fa1-fig2-right.jsonl", records);
+  const std::string asks = "reproduce fa1-fig2-right --records . --protocols";
+  const Result cpu = run(asks + " --format json");
+  EXPECT_EQ(cpu.code, 0) << cpu.err;
+  const Json of_cpu = Json::parse(cpu.out)["protocols"];
+  EXPECT_EQ(of_cpu[0]["name"], "hot-burst");
+  EXPECT_EQ(of_cpu[1]["missing"], "cold is measured on GPUs only");
+  EXPECT_EQ(of_cpu[2]["missing"], "a CPU has no turns: settled is burst there");
+  std::istringstream lines(records);
+  std::string own, cold;
+  for (std::string line; std::getline(lines, line);) {
+    Json record = Json::parse(line);
+    record["backend"] = record["device"]["backend"] = "cuda";
+    own += record.dump() + "\n";
+    Json& median = record["time"]["median_s"];
+    median = 2.0 * median.get<double>();
+    cold += record.dump() + "\n";
+  }
+  write("fa1-fig2-right.jsonl", own);
+  write("fa1-fig2-right.cold-burst.jsonl", cold);
+  const Result gpu = run(asks + " --format json");
+  EXPECT_EQ(gpu.code, 0) << gpu.err;
+  const Json result = Json::parse(gpu.out);
+  EXPECT_EQ(result["protocols"][1]["records"], "fa1-fig2-right.cold-burst.jsonl");
+  EXPECT_EQ(result["protocols"][2]["missing"], "not measured");
+  const Json& cell = result["tables"][0]["cells"][0];
+  EXPECT_EQ(cell["least"], cell["measured"]);
+  EXPECT_EQ(cell["most"], 2.0 * cell["measured"].get<double>());
+}
+
+TEST_F(CliReproduce, WritesTheFormOfAnArtifact) {
+  const Result blank = run("reproduce fa1-table21 --ae blank.md");
+  EXPECT_EQ(blank.code, 0) << blank.err;
+  EXPECT_PRED2(contains, blank.out, "blank.md: 1 experiment, 11 claims.");
+  EXPECT_PRED2(contains, read(folder_ / "blank.md"), "attnlab reproduce fa1-table21 --out");
+  EXPECT_PRED2(contains, run("reproduce --ae all.md").out, " experiments, ");
+  const std::string folder = in_tree("tests/data/paper");
+  const Result filled = run("reproduce --records " + folder + " --ae filled.md");
+  EXPECT_EQ(filled.code, 0) << filled.err;
+  const std::string form = read(folder_ / "filled.md");
+  EXPECT_PRED2(contains, form, "attnlab reproduce fa1-memory --backend cpu --out");
+  EXPECT_PRED2(contains, form, "| device | AMD EPYC |");
+  EXPECT_PRED2(contains, form, " | R: ");
+  // The digests are what sha256sum makes of the same files.
+  const auto check = [&](const std::string& from, const std::string& names) {
+    const std::string sums = (folder_ / "sums").string();
+    return std::system(fmt::format("cd '{}' && grep -E '^[0-9a-f]{{64}}  {}$' '{}' > '{}' && "
+                                   "sha256sum --status -c '{}'",
+                                   from, names, (folder_ / "filled.md").string(), sums, sums)
+                           .c_str());
+  };
+  EXPECT_EQ(check(folder, "[a-z0-9-]+\\.jsonl"), 0);
+  const bool has_texts = !contains(form, "no kernels of a GPU");
+  EXPECT_EQ(check(in_tree(""), "kernels/.*") == 0, has_texts);
+  EXPECT_EQ(run("reproduce --records " + folder + " --ae again.md").code, 0);
+  EXPECT_EQ(read(folder_ / "again.md"), form);
 }
 
 // Whoever is asked to end hands it on: nothing goes on measuring, and the status tells.

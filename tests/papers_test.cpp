@@ -151,6 +151,28 @@ TEST(Papers, CutsLeaveSomethingToRun) {
   }
 }
 
+// What --protocols runs on a GPU: each state is a protocol that goes together, with time for its
+// rounds, and the points are the file's.
+TEST(Papers, EveryProtocolRunsTheSamePoints) {
+  for (const PaperFile& paper : papers()) {
+    const ExperimentCut own{.backend = BackendChoice::cuda};
+    for (const TimingState state : kTimingStates) {
+      ExperimentCut cut = own;
+      cut.state = state;
+      const Sweep sweep = read_sweep(sweep_to_run(paper, cut), paper.name, builtin_registry());
+      const Protocol protocol = resolve(sweep.protocol, kGpu);
+      EXPECT_EQ(protocol.cache, state.cache) << paper.name;
+      EXPECT_EQ(protocol.regime, state.regime) << paper.name;
+      if (state.regime == Regime::settled) {
+        EXPECT_GT(protocol.max_seconds, protocol.turn_seconds * protocol.max_rounds) << paper.name;
+      }
+      const std::filesystem::path records = files_of(paper, "d", state).records;
+      EXPECT_EQ(records, "d/" + paper.name + "." + to_string(state) + ".jsonl");
+    }
+    EXPECT_EQ(own_state(paper), TimingState()) << paper.name;
+  }
+}
+
 // At least so many claims can get a verdict on a GPU, half of them about time.
 TEST(Papers, ThereAreEnoughClaims) {
   int judged = 0, of_time = 0;

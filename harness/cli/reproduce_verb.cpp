@@ -18,20 +18,22 @@
 #include "harness/base/text_file.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/flag_values.h"
+#include "harness/cli/reproduce_list.h"
 #include "harness/cli/verbs.h"
 #include "harness/plan/axes.h"
 #include "harness/plan/device_choice.h"
 #include "harness/record/record_file.h"
 #include "harness/record/record_json.h"
+#include "harness/report/artifact_form.h"
 #include "harness/report/reproduction.h"
 #include "harness/session/experiment.h"
+#include "kernels/api/compiler.h"
+#include "kernels/api/sha256.h"
 
 namespace attnlab {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kFolder = "sweeps/paper";
 
 constexpr const char* kFooter =
     R"(Without a table it lists all of them, and what each needs. A table is named by its id, or by the
@@ -49,8 +51,16 @@ Absolute times of other GPUs are shown and never judged.
 
 A run writes into the folder of --out, for each file: NAME.sweep.json, NAME.jsonl (the records),
 NAME.result.json. --resume goes on where a run ended; --records makes the tables anew from a folder,
-and runs nothing. --check compares verdicts with those of an earlier run: a folder of --against, or
+and runs nothing. --protocols measures by the other states of caches and clocks, too (hot and cold,
+burst and settled), into NAME.cold-burst.jsonl and its like, and shows beside each ratio the least
+and the most of the medians; with --records it shows what a folder has. Four protocols take four
+times as long, settled ones 0.5 s a sample more. --check compares verdicts with those of an earlier run: a folder of --against, or
 the one that comes with attnlab for the same device.
+
+--ae writes a form in Markdown for whoever evaluates an artifact: each claim with the command, the
+expected result and tolerance, time and memory, the environment, and SHA-256 of attnlab, of the
+kernels' texts and of the records. With --records what was measured stands in it, and the verdict;
+without, it is blank.
 
 Examples:
   attnlab reproduce
@@ -58,22 +68,28 @@ Examples:
   attnlab reproduce fa1-fig2-left --backend cpu --out results/paper
   attnlab reproduce fa2-fig5a fa2-fig5b --quick
   attnlab reproduce all --out results/paper --resume
+  attnlab reproduce fa2-forward --protocols --out results/paper
   attnlab reproduce --records results/nvidia-h200/paper --check
+  attnlab reproduce fa1-table21 fa2-forward --ae to-be-filled-in.md
+  attnlab reproduce --records results/paper --ae filled-in.md
   attnlab reproduce fa1-table9 --records results/paper --format csv
 
 Exit codes, the first that applies:
   2  bad flags or files
   1  a point failed its verification
-  4  --check: a claim is worse than it was
-  3  --check: a claim that had a verdict has none now; else: a measurement is invalid
-  0  all is well, whatever the verdicts)";
+  4  --check: a claim that held (R, S) is N, or one that was R is S ("worse: ...")
+  3  --check: a claim that had a verdict (R, S, N) is X, U or gone ("lost: ...");
+     else: a measurement is invalid
+  0  all is well, whatever the verdicts. What was X or U and is N is named ("unforeseen: ..."):
+     it never held, and where it had before, a check gave 3 when it was lost)";
 
 struct ReproduceFlags {
   std::vector<std::string> ids;
   std::string backend = "auto";
-  std::string out, records, against;
+  std::string out, records, against, ae;
   std::string format = "table";
   bool quick = false;
+  bool protocols = false;
   bool resume = false;
   bool check = false;
   bool no_progress = false;
@@ -94,12 +110,6 @@ struct Chosen {
   const PaperFile* paper = nullptr;
   std::vector<std::string> ids;
 };
-
-std::vector<std::string> ids_of(const PaperFile& paper) {
-  std::vector<std::string> ids = paper.headlines;
-  for (const PaperTable& table : paper.tables) ids.push_back(table.published);
-  return ids;
-}
 
 // Returns what was asked for in the order of the files. Throws UsageError for an id that is none.
 std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
@@ -123,35 +133,11 @@ std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
   if (left.empty()) return chosen;
   const std::string& id = *left.begin();
   if (published.contains(id)) {
-    throw UsageError(
-        fmt::format("{}: is published, and not measured here: {}/README.md says why", id, kFolder));
+    throw UsageError(fmt::format("{}: is published, and not measured here: {}/README.md says why",
+                                 id, kPaperFolder));
   }
   throw UsageError(fmt::format("there is no table '{}'{}: attnlab reproduce lists them", id,
                                suggestion(id, known)));
-}
-
-// Names a folder of results that comes with attnlab, and the device that they are of.
-struct Committed {
-  std::filesystem::path folder;
-  std::string device;
-};
-
-std::vector<Committed> committed_runs() {
-  std::vector<Committed> runs;
-  const Shipped results = find_shipped("results");
-  std::error_code error;
-  if (results.path.empty()) return runs;
-  for (const auto& entry : std::filesystem::directory_iterator(results.path, error)) {
-    const std::filesystem::path folder = entry.path() / "paper";
-    if (!std::filesystem::is_directory(folder)) continue;
-    for (const auto& file : std::filesystem::directory_iterator(folder)) {
-      if (!file.path().string().ends_with(".result.json")) continue;
-      runs.push_back({folder, read_result(file.path())["device"].get<std::string>()});
-      break;
-    }
-  }
-  std::ranges::sort(runs, {}, [](const Committed& run) { return run.folder; });
-  return runs;
 }
 
 std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::string& device) {
@@ -166,101 +152,6 @@ std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::st
       fmt::format("--check: no run of a {} comes with attnlab: name the folder of an "
                   "earlier one by --against",
                   device.empty() ? "device without a name" : device));
-}
-
-// Says what a file needs.
-std::string needs_of(const PaperFile& paper) {
-  const PaperBudget& budget = paper.budget;
-  std::string text =
-      fmt::format("{:.3g} min of an H200, {:.3g} GiB", budget.minutes, budget.memory_gib);
-  if (paper.has_cpu) {
-    text += budget.cpu_minutes ? fmt::format("; cut, {:.3g} min of a CPU", *budget.cpu_minutes)
-                               : "; cut, a CPU";
-  }
-  const Json peers = paper.sweep.value("peers", Json::array());
-  if (!peers.empty()) {
-    text += "; peers";
-    for (const Json& peer : peers) text += " " + peer.get<std::string>();
-  }
-  return text;
-}
-
-// "3 R 1 S on NVIDIA H200" of the runs that come with attnlab.
-std::string states_of(const PaperFile& paper, const std::vector<Committed>& runs) {
-  std::string text;
-  for (const Committed& run : runs) {
-    const std::filesystem::path file = files_of(paper, run.folder).result;
-    if (!std::filesystem::exists(file)) continue;
-    std::map<std::string, int> counts;
-    const Json result = read_result(file);
-    for (const Json& claim : result.at("claims")) ++counts[claim.at("finding").get<std::string>()];
-    std::string words;
-    for (const char* letter : {"R", "S", "N", "X", "U"}) {
-      if (counts.contains(letter)) words += fmt::format(" {} {}", counts[letter], letter);
-    }
-    text += fmt::format("{}{} on {}", text.empty() ? "" : "; ",
-                        words.empty() ? "no claim" : words.substr(1),
-                        result["device"].get<std::string>());
-  }
-  return text.empty() ? "none yet" : text;
-}
-
-Json list_json(const std::vector<PaperFile>& papers, const PublishedTables& published) {
-  const std::vector<Committed> runs = committed_runs();
-  Json list = Json::array();
-  for (const PaperFile& paper : papers) {
-    Json tables = Json::array();
-    for (const std::string& id : ids_of(paper)) {
-      const PublishedTable& table = find_published(published, id, paper.path.string());
-      tables.push_back({{"id", id},
-                        {"title", table.json["title"]},
-                        {"work", table.work},
-                        {"gpu", published_gpu(table)}});
-    }
-    list.push_back({{"name", paper.name},
-                    {"title", paper.title},
-                    {"minutes", paper.budget.minutes},
-                    {"memory_gib", paper.budget.memory_gib},
-                    {"cpu", paper.has_cpu},
-                    {"peers", paper.sweep.value("peers", Json::array())},
-                    {"needs", needs_of(paper)},
-                    {"claims", paper.claims.size()},
-                    {"committed", states_of(paper, runs)},
-                    {"tables", tables}});
-  }
-  return list;
-}
-
-int print_list(const std::vector<PaperFile>& papers, const PublishedTables& published,
-               TableFormat format) {
-  const Json list = list_json(papers, published);
-  if (format == TableFormat::json) {
-    print_to(stdout, "{}\n", list.dump(1));
-    return kExitGood;
-  }
-  std::size_t tables = 0;
-  for (const Json& paper : list) {
-    print_to(stdout, "{}",
-             wrap(fmt::format("{}: {}", paper["name"].get<std::string>(),
-                              paper["title"].get<std::string>())));
-    for (const Json& table : paper["tables"]) {
-      print_to(stdout, "{}",
-               wrap(fmt::format("  {:<26}{}", table["id"].get<std::string>(),
-                                table["title"].get<std::string>()),
-                    28));
-      ++tables;
-    }
-    print_to(stdout, "{}\n",
-             wrap(fmt::format("  needs: {}. {}; verdicts: {}.", paper["needs"].get<std::string>(),
-                              count_of(paper["claims"].get<std::size_t>(), "claim"),
-                              paper["committed"].get<std::string>()),
-                  9));
-  }
-  print_to(stdout, "{}",
-           wrap(fmt::format("{} of {} published tables. Why the others are not measured here: "
-                            "{}/README.md. To run one: attnlab reproduce ID.",
-                            tables, published.size(), kFolder)));
-  return kExitGood;
 }
 
 // Reads the records of a folder; those of a file that has none are no records.
@@ -291,9 +182,11 @@ int exit_code(const Total& total) {
   const bool comes_first =
       total.run_code == kExitUsage || total.run_code == kExitVerificationFailed;
   if (comes_first) return total.run_code;
-  const auto is_lost = [](const Worsened& claim) { return claim.is_lost; };
-  if (!std::ranges::all_of(total.worsened, is_lost)) return kExitSlower;
-  if (!total.worsened.empty()) return kExitEnvironment;
+  const auto has = [&](Setback how) {
+    return std::ranges::any_of(total.worsened, [&](const Worsened& one) { return one.how == how; });
+  };
+  if (has(Setback::worse)) return kExitSlower;
+  if (has(Setback::lost)) return kExitEnvironment;
   return total.run_code;
 }
 
@@ -316,30 +209,74 @@ bool failed_verification(const std::vector<Json>& records) {
 // Says where and how files are run, or where their records lie.
 struct Job {
   ExperimentCut cut;
+  Backend backend = Backend::cpu;
   std::filesystem::path folder;
   std::filesystem::path earlier;  // of --check
   TableFormat format = TableFormat::table;
 };
 
-// Runs a file. Returns whether there may be something to show: of a run that was refused it says
-// why, and the next file's turn comes.
+// Runs a file as the cut says. Returns the exit code; of what was refused or could not be run it
+// says why.
+int run_cut(const ReproduceFlags& flags, const PaperFile& paper, const ExperimentCut& cut,
+            const ExperimentFiles& files) {
+  try {
+    return run_experiment(paper, cut, files, flags.resume, !flags.no_progress);
+  } catch (const UsageError& error) {
+    print_to(stderr, "attnlab reproduce: {}\n", error.what());
+    return kExitUsage;
+  } catch (const std::runtime_error& error) {
+    print_to(stderr, "attnlab reproduce: {}\n", error.what());
+    return kExitEnvironment;
+  }
+}
+
+// Returns the states beside the file's own, each with why it is not measured there ("": it is).
+std::vector<std::pair<TimingState, std::string>> other_states(const PaperFile& paper,
+                                                              Backend backend) {
+  const bool is_timed = has_times(paper);
+  const TimingState own = own_state(paper);
+  std::vector<std::pair<TimingState, std::string>> states;
+  for (const TimingState state : kTimingStates) {
+    if (state == own) continue;
+    states.emplace_back(state, is_timed ? why_not(state, backend) : "no cell comes from a time");
+  }
+  return states;
+}
+
+// Runs a file, by other protocols too if these are asked for. Returns whether there may be
+// something to show: of a run that was refused the next file's turn comes.
 bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job, Total& total) {
   const ExperimentFiles files = files_of(paper, job.folder);
   print_to(stderr, "{}",
            wrap(fmt::format("{}: needs {}. Records: {}.", paper.name, needs_of(paper),
                             files.records.string())));
-  int code = kExitGood;
-  try {
-    code = run_experiment(paper, job.cut, files, flags.resume, !flags.no_progress);
-  } catch (const UsageError& error) {
-    print_to(stderr, "attnlab reproduce: {}\n", error.what());
-    code = kExitUsage;
-  } catch (const std::runtime_error& error) {
-    print_to(stderr, "attnlab reproduce: {}\n", error.what());
-    code = kExitEnvironment;
-  }
+  const int code = run_cut(flags, paper, job.cut, files);
   total.add(code);
-  return code != kExitUsage;
+  if (code == kExitUsage || !flags.protocols) return code != kExitUsage;
+  for (const auto& [state, missing] : other_states(paper, job.backend)) {
+    if (!missing.empty()) continue;
+    const ExperimentFiles others = files_of(paper, job.folder, state);
+    print_to(stderr, "{}",
+             wrap(fmt::format("{} once more, {}. Records: {}.", paper.name, to_string(state),
+                              others.records.string())));
+    ExperimentCut cut = job.cut;
+    cut.state = state;
+    total.add(run_cut(flags, paper, cut, others));
+  }
+  return true;
+}
+
+// Reads what a folder has of a file by other protocols than its own.
+OtherProtocols read_protocols(const PaperFile& paper, const Job& job) {
+  OtherProtocols protocols{.own = to_string(own_state(paper))};
+  for (auto& [state, missing] : other_states(paper, job.backend)) {
+    const std::filesystem::path file = files_of(paper, job.folder, state).records;
+    std::vector<Json> records = missing.empty() ? read_if_there(file) : std::vector<Json>();
+    if (missing.empty() && records.empty()) missing = "not measured";
+    const std::string name = missing.empty() ? file.filename().string() : "";
+    protocols.others.emplace_back(ProtocolUse{to_string(state), name, missing}, std::move(records));
+  }
+  return protocols;
 }
 
 // Prints what came of a file, and saves it where it ran.
@@ -348,10 +285,13 @@ void show_one(const ReproduceFlags& flags, const Chosen& chosen, const Published
   const ExperimentFiles files = files_of(*chosen.paper, job.folder);
   const std::vector<Json> records = read_if_there(files.records);
   if (failed_verification(records)) total.add(kExitVerificationFailed);
+  const OtherProtocols protocols =
+      flags.protocols ? read_protocols(*chosen.paper, job) : OtherProtocols();
   const auto make = [&](const std::vector<std::string>& ids) {
-    Reproduction result = reproduce(*chosen.paper, published, records, ids);
+    Reproduction result = reproduce(*chosen.paper, published, records, ids, protocols);
     result.records = files.records.filename().string();
     result.cut = cut_of(files);
+    if (flags.protocols) result.protocols.front().file = result.records;
     return result;
   };
   if (flags.records.empty()) replace_text(files.result, to_json(make({})).dump(1) + "\n");
@@ -361,16 +301,58 @@ void show_one(const ReproduceFlags& flags, const Chosen& chosen, const Published
   if (flags.check) check(job.earlier, result, total);
 }
 
+// Returns the digests of a file's records, of all protocols that the folder has.
+Digests digests_of(const PaperFile& paper, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = {files_of(paper, folder).records};
+  for (const TimingState state : kTimingStates) {
+    files.push_back(files_of(paper, folder, state).records);
+  }
+  Digests digests;
+  for (const std::filesystem::path& file : files) {
+    if (std::filesystem::exists(file)) digests[file.filename().string()] = sha256(read_text(file));
+  }
+  return digests;
+}
+
+// Writes the form of --ae; of no records a blank one.
+int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
+               const PublishedTables& published) {
+  ArtifactForm form{.program = sha256(read_text("/proc/self/exe")), .folder = flags.records};
+  for (const auto& [path, text] : kernel_texts()) form.texts[path] = sha256(text);
+  Total total;
+  std::size_t claims = 0;
+  for (const Chosen& choice : chosen) {
+    const PaperFile& paper = *choice.paper;
+    FormExperiment experiment{.arguments = paper.name, .needs = needs_of(paper)};
+    if (!choice.ids.empty()) experiment.arguments = fmt::format("{}", fmt::join(choice.ids, " "));
+    std::vector<Json> records;
+    if (!flags.records.empty()) {
+      records = read_if_there(files_of(paper, flags.records).records);
+      experiment.records = digests_of(paper, flags.records);
+    }
+    const bool on_cpu = !records.empty() && records.front()["backend"] == "cpu";
+    if (on_cpu) experiment.arguments += " --backend cpu";
+    if (failed_verification(records)) total.add(kExitVerificationFailed);
+    experiment.found = reproduce(paper, published, records, choice.ids);
+    if (!flags.records.empty()) experiment.found.cut = cut_of(files_of(paper, flags.records));
+    claims += experiment.found.claims.size();
+    form.experiments.push_back(std::move(experiment));
+  }
+  replace_text(flags.ae, render_artifact_form(form));
+  print_to(stdout, "{}: {}, {}.\n", flags.ae, count_of(form.experiments.size(), "experiment"),
+           count_of(claims, "claim"));
+  return exit_code(total);
+}
+
 std::filesystem::path place_of(const ReproduceFlags& flags) {
   if (!flags.records.empty()) return flags.records;
   if (!flags.out.empty()) return flags.out;
   return fmt::format("results/paper-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-// Returns the device of the first records that there are. Throws UsageError where a file that was
-// asked for has none.
-std::string device_of_records(const std::vector<Chosen>& chosen,
-                              const std::filesystem::path& folder) {
+// Returns the "device" of the first records that there are, null if there are none. Throws
+// UsageError where a file that was asked for has none.
+Json device_of_records(const std::vector<Chosen>& chosen, const std::filesystem::path& folder) {
   for (const Chosen& choice : chosen) {
     const std::filesystem::path file = files_of(*choice.paper, folder).records;
     if (!std::filesystem::exists(file)) {
@@ -379,9 +361,9 @@ std::string device_of_records(const std::vector<Chosen>& chosen,
   }
   for (const Chosen& choice : chosen) {
     const std::vector<Json> records = read_if_there(files_of(*choice.paper, folder).records);
-    if (!records.empty()) return exact(at(records.front(), {"device", "name"}));
+    if (!records.empty()) return at(records.front(), {"device"});
   }
-  return "";
+  return nullptr;
 }
 
 void refuse_contradictions(const ReproduceFlags& flags) {
@@ -393,6 +375,15 @@ void refuse_contradictions(const ReproduceFlags& flags) {
     refuse_beside(flags.resume, "--resume", "--records, which runs nothing");
     refuse_beside(flags.quick, "--quick", "--records, which runs nothing");
     refuse_beside(flags.backend != "auto", "--backend", "--records, which runs nothing");
+  }
+  if (!flags.ae.empty()) {
+    refuse_beside(!flags.out.empty(), "--out", "--ae, which runs nothing");
+    refuse_beside(flags.resume, "--resume", "--ae, which runs nothing");
+    refuse_beside(flags.quick, "--quick", "--ae, which runs nothing");
+    refuse_beside(flags.backend != "auto", "--backend", "--ae, which runs nothing");
+    refuse_beside(flags.protocols, "--protocols", "--ae, whose claims rest on a table's own");
+    refuse_beside(flags.check, "--check", "--ae, which writes a form");
+    refuse_beside(flags.format != "table", "--format", "--ae, which writes Markdown");
   }
   if (flags.resume && flags.out.empty()) {
     throw UsageError("--resume: name the folder of the run by --out");
@@ -419,25 +410,33 @@ std::vector<Chosen> chosen_by_records(const std::vector<PaperFile>& papers,
 int run(const ReproduceFlags& flags) {
   refuse_contradictions(flags);
   const TableFormat format = parse_format(flags.format, "--format");
-  const std::filesystem::path folder = shipped_folder(kFolder);
+  const std::filesystem::path folder = shipped_folder(kPaperFolder);
   const std::vector<PaperFile> papers = read_papers(folder, builtin_registry());
   const PublishedTables published = read_published(folder / "published");
   const bool has_records = !flags.records.empty();
-  if (flags.ids.empty() && !has_records) {
-    return print_list(papers, published, format);
+  std::vector<std::string> asked = flags.ids;
+  if (asked.empty() && !has_records) {
+    if (flags.ae.empty()) {
+      print_list(papers, published, format);
+      return kExitGood;
+    }
+    asked = {"all"};
   }
-  const std::vector<Chosen> chosen = flags.ids.empty()
+  const std::vector<Chosen> chosen = flags.ids.empty() && has_records
                                          ? chosen_by_records(papers, flags.records)
-                                         : choose_papers(papers, flags.ids, published);
+                                         : choose_papers(papers, asked, published);
+  const Json of_records = has_records ? device_of_records(chosen, flags.records) : Json();
+  if (!flags.ae.empty()) return write_form(flags, chosen, published);
   Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags), .format = format};
   std::string device;
   if (has_records) {
-    device = device_of_records(chosen, job.folder);
+    device = exact(at(of_records, {"name"}));
+    job.backend = at(of_records, {"backend"}) == "cuda" ? Backend::cuda : Backend::cpu;
   } else {
     const Device chosen_device = choose_device(parse_backend(flags.backend, "--backend"));
     device = chosen_device.name;
-    job.cut.backend =
-        chosen_device.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
+    job.backend = chosen_device.backend;
+    job.cut.backend = job.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
   }
   if (flags.check) job.earlier = folder_to_check(flags, device);
   const bool is_all = std::ranges::find(flags.ids, "all") != flags.ids.end();
@@ -451,7 +450,7 @@ int run(const ReproduceFlags& flags) {
     show_one(flags, choice, published, job, total);
   }
   for (const Worsened& claim : total.worsened) {
-    print_to(stdout, "{}", wrap((claim.is_lost ? "lost: " : "worse: ") + claim.text));
+    print_to(stdout, "{}", wrap(fmt::format("{}: {}", to_string(claim.how), claim.text)));
   }
   return exit_code(total);
 }
@@ -470,6 +469,10 @@ Verb add_reproduce_verb(CLI::App& app) {
       ->group("Where");
   command->add_flag("--quick", flags->quick, "The part that the file names for a quick look")
       ->group("What");
+  command
+      ->add_flag("--protocols", flags->protocols,
+                 "Measure hot and cold, burst and settled, and show the span of each cell")
+      ->group("What");
   command->add_option("--records", flags->records, "Make the tables from this folder; run nothing")
       ->type_name("DIR")
       ->group("What");
@@ -480,6 +483,9 @@ Verb add_reproduce_verb(CLI::App& app) {
       ->group("Output");
   add_table_format(*command, flags->format);
   add_no_progress(*command, flags->no_progress);
+  command->add_option("--ae", flags->ae, "Write what an artifact reviewer fills in; run nothing")
+      ->type_name("FILE")
+      ->group("Output");
   command->add_flag("--check", flags->check, "Exit code 4 or 3 where verdicts got worse")
       ->group("Judgement");
   command->add_option("--against", flags->against, "Folder of the earlier run for --check")

@@ -132,6 +132,7 @@ struct RunFlags {
   bool dry_run = false;
   bool no_progress = false;
   bool turns = false;
+  bool no_hints = false;
   std::string only;
   double planted_percent = 0.0;
 };
@@ -303,6 +304,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                 .format = format,
                 .speedup_over = flags.speedup_over,
                 .shows_progress = !flags.no_progress,
+                .shows_hints = !flags.no_hints,
                 .saver = saver ? &*saver : nullptr,
                 .counters = counters,
                 .further_counters = flags.further_counters,
@@ -420,6 +422,8 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command->add_option("--planted-percent", flags->planted_percent)
       ->check(number_between(0.0, 1000.0))
       ->group("");
+  // So does attnlab reproduce, which says itself how to go on.
+  command->add_flag("--no-hints", flags->no_hints)->group("");
   flags->compiler = add_compiler_flags(*command);
   const auto records = std::make_shared<std::string>();
   return {command, [=] { return run(*flags, command_line, *records); },

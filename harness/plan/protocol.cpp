@@ -15,6 +15,16 @@ const char* to_string(CacheState cache) { return cache == CacheState::hot ? "hot
 
 const char* to_string(Regime regime) { return regime == Regime::burst ? "burst" : "settled"; }
 
+std::string to_string(TimingState state) {
+  return fmt::format("{}-{}", to_string(state.cache), to_string(state.regime));
+}
+
+std::string why_not(TimingState state, Backend backend) {
+  if (backend == Backend::cuda) return "";
+  if (state.cache == CacheState::cold) return "cold is measured on GPUs only";
+  return state.regime == Regime::settled ? "a CPU has no turns: settled is burst there" : "";
+}
+
 Protocol default_protocol(const Device& device, Regime regime) {
   Protocol protocol;
   protocol.regime = regime;
@@ -47,8 +57,9 @@ Protocol resolve(const ProtocolSettings& settings, const Device& device) {
   take(protocol.cache, settings.cache);
   take(protocol.turn_seconds, settings.turn_seconds);
   take(protocol.verify_multiply_adds, settings.verify_multiply_adds);
-  if (device.backend == Backend::cpu && protocol.cache == CacheState::cold) {
-    throw UsageError("protocol.cache: cold is measured on GPUs only: write hot, or --backend cuda");
+  const std::string no_cache = why_not({.cache = protocol.cache}, device.backend);
+  if (!no_cache.empty()) {
+    throw UsageError(fmt::format("protocol.cache: {}: write hot, or --backend cuda", no_cache));
   }
   if (settings.turn_seconds && protocol.regime == Regime::burst) {
     throw UsageError(

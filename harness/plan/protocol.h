@@ -19,6 +19,21 @@ const char* to_string(CacheState cache);
 enum class Regime : std::uint8_t { burst, settled };
 const char* to_string(Regime regime);
 
+// The two choices of a protocol that move a time most: what caches hold, how warm the device is.
+struct TimingState {
+  CacheState cache = CacheState::hot;
+  Regime regime = Regime::burst;
+  bool operator==(const TimingState&) const = default;
+};
+inline constexpr TimingState kTimingStates[] = {{CacheState::hot, Regime::burst},
+                                                {CacheState::cold, Regime::burst},
+                                                {CacheState::hot, Regime::settled},
+                                                {CacheState::cold, Regime::settled}};
+std::string to_string(TimingState state);  // "cold-settled", also a part of a file's name
+
+// Says why a backend has no such state; "" where it has.
+std::string why_not(TimingState state, Backend backend);
+
 // Multiply-adds a second of the oracle, in the count of reference::choose_samples(), on a thread.
 inline constexpr std::int64_t kOracleRate = std::int64_t{1} << 30;
 

@@ -143,6 +143,22 @@ Judgement judge_values(const Claim& claim, const std::vector<RecordJson>& record
                       describe(claim.statistic, values.size()));
 }
 
+// Names what the bounds of a claim are about.
+std::string quantity_of(const Claim& claim) {
+  const std::string of = describe(claim.of.front());
+  const std::string own = of.empty() ? claim.value : fmt::format("{} of {}", claim.value, of);
+  const std::string ratio = fmt::format("{} over that of {}", own, describe(claim.over));
+  const std::string statistic = describe(claim.statistic, points_of(claim.where).size());
+  switch (claim.kind) {
+    case ClaimKind::ratio: return fmt::format("{}, {}", ratio, statistic);
+    case ClaimKind::value: return fmt::format("{}, {}", own, statistic);
+    case ClaimKind::growth: return fmt::format("exponent of {} along {}", own, claim.along);
+    case ClaimKind::crossover:
+      return fmt::format("{} from which on {} is 1 at most", claim.along, ratio);
+    default: return "";
+  }
+}
+
 // Returns where the points lie along the claim's axis.
 std::vector<double> places_of(const Claim& claim, const std::vector<Conditions>& points) {
   std::vector<double> places;
@@ -314,6 +330,23 @@ std::vector<Conditions> points_of(const Conditions& where) {
     points = std::move(product);
   }
   return points;
+}
+
+std::string expected_result(const Claim& claim) {
+  if (claim.kind == ClaimKind::not_here) return "nothing here: " + claim.reason;
+  const std::string place = claim.where.empty() ? "" : "; at " + describe(claim.where);
+  if (claim.kind == ClaimKind::status) {
+    return fmt::format("{}: ends {}{}", describe(claim.of.front()), claim.expected, place);
+  }
+  if (claim.kind == ClaimKind::order) {
+    std::string sides;
+    for (const Conditions& side : claim.of) {
+      sides += fmt::format("{}{}", sides.empty() ? "" : "; then ", describe(side));
+    }
+    return fmt::format("{}, the least first: {}{}", claim.value, sides, place);
+  }
+  return fmt::format("{}: {}{}{}", quantity_of(claim), describe(claim.reproduced),
+                     has_bounds(claim.shape) ? "; in shape: " + describe(claim.shape) : "", place);
 }
 
 Judgement judge(const Claim& claim, const std::vector<RecordJson>& records) {

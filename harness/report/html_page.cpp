@@ -66,11 +66,17 @@ constexpr const char* kCloseTable = "</tbody></table></div>\n";
 
 bool is_shown(const Json& cell) { return !cell.at("record").get<std::string>().empty(); }
 
-std::string cells_of(const Json& table, const std::string& device) {
+// The span over protocols stands beside the ratio where one was measured.
+std::string cells_of(const Json& table, const Json& result) {
+  const bool has_spans = result.contains("protocols");
+  std::vector<std::string> titles = {"row", "column", "published", "measured", "+-%", "ratio"};
+  if (has_spans) titles.insert(titles.end(), {"least by protocol", "most by protocol"});
+  titles.emplace_back("remark");
   std::string text = open_table(
       fmt::format("{}, in {}: published on {}, measured on {}", table.at("id").get<std::string>(),
-                  table.at("units").get<std::string>(), table.at("gpu").get<std::string>(), device),
-      {"row", "column", "published", "measured", "+-%", "ratio", "remark"});
+                  table.at("units").get<std::string>(), table.at("gpu").get<std::string>(),
+                  result.at("device").get<std::string>()),
+      titles);
   std::size_t hidden = 0;
   for (const Json& value : table.at("cells")) {
     if (!is_shown(value)) {
@@ -81,8 +87,11 @@ std::string cells_of(const Json& table, const std::string& device) {
             cell(text_of(value.at("column"))) + number_cell(text_of(value.at("published"))) +
             number_cell(number_of(value.at("measured"))) +
             number_cell(number_of(value.at("interval_percent"))) +
-            number_cell(number_of(value.at("ratio"))) + cell(text_of(value.at("trouble"))) +
-            "</tr>\n";
+            number_cell(number_of(value.at("ratio")));
+    if (has_spans) {
+      text += number_cell(number_of(value.at("least"))) + number_cell(number_of(value.at("most")));
+    }
+    text += cell(text_of(value.at("trouble"))) + "</tr>\n";
   }
   text += kCloseTable;
   if (hidden > 0) {
@@ -120,6 +129,18 @@ std::string environment_of(const Json& result) {
   return text + "</dl>\n";
 }
 
+// By which protocols cells were measured, the first being the tables' own, and why not by others.
+std::string protocols_of(const Json& result) {
+  if (!result.contains("protocols")) return "";
+  std::string text;
+  for (const Json& use : result.at("protocols")) {
+    const std::string missing = use.at("missing");
+    text += fmt::format("<li>{}{}</li>\n", text_of(use.at("name")),
+                        missing.empty() ? "" : ": " + xml_escaped(missing));
+  }
+  return "<p>Protocols; verdicts rest on the first:</p>\n<ul>\n" + text + "</ul>\n";
+}
+
 std::string section_of(const PageResult& page) {
   const Json& result = page.result;
   const std::string name = result.at("name");
@@ -127,11 +148,14 @@ std::string section_of(const PageResult& page) {
                                  xml_escaped(name), text_of(result.at("title")));
   const std::string cut = result.at("cut");
   if (!cut.empty()) text += fmt::format("<p>Cut to: {}.</p>\n", xml_escaped(cut));
-  text += environment_of(result);
+  text += environment_of(result) + protocols_of(result);
   for (const Json& table : result.at("tables")) {
     text += fmt::format("<h3>{}</h3>\n", text_of(table.at("title")));
     text += figure_of(page, table.at("id"));
-    text += cells_of(table, result.at("device"));
+    text += cells_of(table, result);
+    if (table.contains("values")) {
+      text += fmt::format("<p>Measured: {}</p>\n", text_of(table.at("values")));
+    }
     for (const Json& note : table.at("notes"))
       text += fmt::format("<p>Note: {}</p>\n", text_of(note));
   }

@@ -38,6 +38,23 @@ TEST(HtmlPage, HoldsTablesNotesAndVerdicts) {
   EXPECT_FALSE(contains(page, "http")) << page;
 }
 
+TEST(HtmlPage, ShowsSpansWhereTheyWereMeasured) {
+  Json more = result();
+  EXPECT_FALSE(contains(render_page({{.result = more}}), "by protocol"));
+  more["protocols"] = Json::parse(R"([{"name": "hot-burst", "records": "r", "missing": ""},
+    {"name": "cold-burst", "records": "", "missing": "not measured"}])");
+  for (Json& cell : more["tables"][0]["cells"]) {
+    cell["least"] = 7.5;
+    cell["most"] = 9.25;
+  }
+  const std::string page = render_page({{.result = more}});
+  for (const char* part :
+       {"most by protocol</th>", "<td class=\"number\">7.500</td><td class=\"number\">9.250</td>",
+        "<li>hot-burst</li>", "<li>cold-burst: not measured</li>"}) {
+    EXPECT_PRED2(contains, page, part);
+  }
+}
+
 TEST(HtmlPage, TakesPicturesThatLoadAndRunNothing) {
   const std::string svg =
       "<?xml version='1.0'?>\n<svg><g id=\"a\"><use href=\"#a\"/>"

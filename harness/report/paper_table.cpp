@@ -145,6 +145,7 @@ void measure(PaperCell& cell, const Asked& asked, const std::vector<Json>& recor
   cell.trouble = own.trouble;
   cell.measured = own.value;
   cell.interval_percent = own.interval;
+  cell.is_timed = find_field(asked.value, "value").interval != nullptr;
   if (asked.over) {
     const Number other = number_of(records, *asked.over, asked.value);
     if (cell.trouble.empty()) cell.trouble = other.trouble;
@@ -184,6 +185,33 @@ std::vector<PaperCell> cells_of(const PaperTable& table, const PublishedTable& p
     }
   }
   return cells;
+}
+
+void add_readings(std::vector<PaperCell>& cells, const std::string& protocol,
+                  const std::vector<PaperCell>& others) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const PaperCell& other = others.at(i);
+    if (!cells[i].is_timed) continue;
+    cells[i].by_protocol.push_back({protocol, other.measured, other.trouble, other.record});
+  }
+}
+
+std::optional<Span> span_of(const PaperCell& cell) {
+  if (cell.by_protocol.empty()) return std::nullopt;
+  std::vector<double> values;
+  std::string lacks;
+  if (cell.measured && cell.trouble.empty()) values.push_back(*cell.measured);
+  for (const ProtocolReading& reading : cell.by_protocol) {
+    if (reading.measured && reading.trouble.empty()) {
+      values.push_back(*reading.measured);
+    } else if (!reading.record.empty()) {
+      lacks += fmt::format("{}{}: {}", lacks.empty() ? "without " : ", ", reading.protocol,
+                           reading.trouble);
+    }
+  }
+  if (values.empty()) return std::nullopt;
+  const auto [least, most] = std::ranges::minmax(values);
+  return Span{least, most, lacks};
 }
 
 }  // namespace attnlab

@@ -43,6 +43,31 @@ std::string row_title(const PaperTable& table) {
   return fmt::format("{}", fmt::join(table.rows.key, ", "));
 }
 
+constexpr const char* kByProtocol = "by protocol";
+
+void add_span(std::vector<TextCell>& row, const PaperCell& cell, Footnotes& notes) {
+  const std::optional<Span> span = span_of(cell);
+  row.push_back({span ? short_number(span->least) : "-"});
+  const std::string most = span ? short_number(span->most) : "-";
+  row.push_back({span && !span->lacks.empty() ? notes.mark(most, span->lacks) : most});
+}
+
+// Says which protocols the spans are of, and why not of others.
+std::string protocols_text(const Reproduction& all) {
+  if (all.protocols.empty()) return "";
+  std::vector<std::string> used;
+  std::map<std::string, std::vector<std::string>> missing;  // by reason
+  for (const ProtocolUse& use : all.protocols) {
+    (use.missing.empty() ? used : missing[use.missing]).push_back(use.name);
+  }
+  std::string text = fmt::format("By protocol: the least and the most of the medians by {}",
+                                 fmt::join(used, ", "));
+  for (const auto& [reason, names] : missing) {
+    text += fmt::format("; not {}: {}", fmt::join(names, ", "), reason);
+  }
+  return wrap(fmt::format("{}. Verdicts rest on {}.", text, used.front()));
+}
+
 TextTable cell_table(const ReproducedTable& reproduced, Footnotes& notes) {
   TextTable text{.columns = {{"", row_title(*reproduced.table), true, true},
                              {"", "column", true, true},
@@ -50,6 +75,12 @@ TextTable cell_table(const ReproducedTable& reproduced, Footnotes& notes) {
                              {"", "measured"},
                              {"", "+-%"},
                              {"", "ratio"}}};
+  const bool has_spans = std::ranges::any_of(
+      reproduced.cells, [](const PaperCell& cell) { return !cell.by_protocol.empty(); });
+  if (has_spans) {
+    text.columns.push_back({kByProtocol, "least"});
+    text.columns.push_back({kByProtocol, "most"});
+  }
   if (!reproduced.table->columns.field.empty()) {
     text.columns[1].title = reproduced.table->columns.field;
   }
@@ -62,6 +93,7 @@ TextTable cell_table(const ReproducedTable& reproduced, Footnotes& notes) {
          {measured_text(cell, notes)},
          {cell.interval_percent ? fmt::format("{:.2f}", *cell.interval_percent) : "-"},
          {cell.ratio ? fmt::format("{:.3g}", *cell.ratio) : "-"}});
+    if (has_spans) add_span(text.rows.back(), cell, notes);
   }
   return text;
 }
@@ -78,6 +110,16 @@ std::string setting_of(const Json& setting) {
   return text;
 }
 
+// What of a record cells are, and whose that is: "peak_mib (measured peak ...), time_ms (...)".
+std::string values_text(const PaperTable& table) {
+  std::string text;
+  for (const std::string& value : values_of(table)) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", value,
+                        find_field(value, "value").summary);
+  }
+  return text;
+}
+
 // What stands above a table.
 std::string head_of(const ReproducedTable& reproduced, const Reproduction& all, bool is_markdown) {
   const Json& published = reproduced.published->json;
@@ -87,9 +129,10 @@ std::string head_of(const ReproducedTable& reproduced, const Reproduction& all, 
   std::string text = is_markdown ? fmt::format("## {}\n\n", title) : wrap(title);
   text += wrap(fmt::format("Published: {}; {}.", published_gpu(*reproduced.published),
                            setting_of(published["setting"])));
-  text += wrap(fmt::format("Measured: {}.", all.device.empty() ? "nothing yet" : all.device));
+  text += wrap(fmt::format("Measured: {}: {}.", all.device.empty() ? "nothing yet" : all.device,
+                           values_text(*reproduced.table)));
   if (!all.cut.empty()) text += wrap(fmt::format("Cut to: {}.", all.cut));
-  return text + "\n";
+  return text + protocols_text(all) + "\n";
 }
 
 // What the source has and nothing is measured for, with the reasons.
@@ -131,6 +174,8 @@ std::string csv(const Reproduction& all) {
                              {"", "measured"},
                              {"", "interval_percent"},
                              {"", "ratio"},
+                             {"", "least"},
+                             {"", "most"},
                              {"", "trouble", true},
                              {"", "record", true}}};
   const auto digits = [](const std::optional<double>& value) {
@@ -138,6 +183,7 @@ std::string csv(const Reproduction& all) {
   };
   for (const ReproducedTable& table : all.tables) {
     for (const PaperCell& cell : table.cells) {
+      const std::optional<Span> span = span_of(cell);
       text.rows.push_back({{table.table->published},
                            {cell.row},
                            {cell.column},
@@ -145,6 +191,8 @@ std::string csv(const Reproduction& all) {
                            {digits(cell.measured)},
                            {digits(cell.interval_percent)},
                            {digits(cell.ratio)},
+                           {span ? digits(span->least) : ""},
+                           {span ? digits(span->most) : ""},
                            {cell.trouble},
                            {cell.record}});
     }
@@ -153,6 +201,33 @@ std::string csv(const Reproduction& all) {
 }
 
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json json_of(const ProtocolUse& use) {
+  return {{"name", use.name}, {"records", use.file}, {"missing", use.missing}};
+}
+
+Json json_of(const PaperCell& cell, bool has_protocols) {
+  Json json = {{"row", cell.row},
+               {"column", cell.column},
+               {"published", cell.published},
+               {"measured", optional_json(cell.measured)},
+               {"interval_percent", optional_json(cell.interval_percent)},
+               {"ratio", optional_json(cell.ratio)},
+               {"trouble", cell.trouble},
+               {"record", cell.record}};
+  if (!has_protocols) return json;
+  const std::optional<Span> span = span_of(cell);
+  json["least"] = span ? Json(span->least) : Json();
+  json["most"] = span ? Json(span->most) : Json();
+  json["by_protocol"] = Json::array();
+  for (const ProtocolReading& reading : cell.by_protocol) {
+    json["by_protocol"].push_back({{"protocol", reading.protocol},
+                                   {"measured", optional_json(reading.measured)},
+                                   {"trouble", reading.trouble},
+                                   {"record", reading.record}});
+  }
+  return json;
+}
 
 bool concerns(const Claim& claim, const std::vector<std::string>& ids) {
   return ids.empty() || std::ranges::any_of(claim.tables, [&](const std::string& id) {
@@ -170,54 +245,104 @@ std::string values_of(const std::vector<Json>& records, const std::vector<const 
   return fmt::format("{}", fmt::join(values, " and "));
 }
 
+// Names what a record says of where and by what it was made, and where it says so.
+const std::vector<std::pair<const char*, std::vector<const char*>>> kEnvironment = {
+    {"device", {"device", "name"}},
+    {"instruction set", {"device", "isa"}},
+    {"driver", {"device", "cuda", "driver"}},
+    {"power limit, W", {"device", "cuda", "power_limit_w"}},
+    {"version", {"build", "version"}},
+    {"commit", {"build", "commit"}},
+    {"compiler", {"build", "compiler"}},
+    {"peer", {"peer", "version"}},
+    {"command", {"command_line"}},
+};
+constexpr const char* kMeasured = "measured";
+
 // What records say of where, when and by what they were made; what none has is left out.
 Json environment_of(const std::vector<Json>& records) {
   Json environment = Json::object();
-  const auto add = [&](const char* key, const std::vector<const char*>& path) {
+  for (const auto& [key, path] : kEnvironment) {
     const std::string text = values_of(records, path);
     if (!text.empty()) environment[key] = text;
-  };
-  add("device", {"device", "name"});
-  add("instruction set", {"device", "isa"});
-  add("driver", {"device", "cuda", "driver"});
-  add("power limit, W", {"device", "cuda", "power_limit_w"});
-  add("version", {"build", "version"});
-  add("commit", {"build", "commit"});
-  add("compiler", {"build", "compiler"});
-  add("peer", {"peer", "version"});
-  add("command", {"command_line"});
+  }
   if (!records.empty()) {
     const auto time_of = [](const Json& record) { return exact(at(record, {"timestamp"})); };
     const auto [first, last] =
         std::ranges::minmax(records, {}, [&](const Json& record) { return time_of(record); });
-    environment["measured"] = fmt::format("{} to {}", time_of(first), time_of(last));
+    environment[kMeasured] = fmt::format("{} to {}", time_of(first), time_of(last));
   }
   return environment;
 }
 
+void refuse_several_devices(const PaperFile& paper, const std::string& device,
+                            const OtherProtocols& protocols) {
+  std::set<std::string> names = {device};
+  for (const auto& other : protocols.others) {
+    names.insert(values_of(other.second, {"device", "name"}));
+  }
+  names.erase("");
+  const std::string devices = fmt::format("{}", fmt::join(names, " and "));
+  if (devices.find(" and ") == std::string::npos) return;
+  refuse(paper.name, fmt::format("the records are of several devices ({}), of which no ratio is "
+                                 "one: keep a folder for each",
+                                 devices));
+}
+
+bool is_verdict(const std::string& letter) {
+  return letter == "R" || letter == "S" || letter == "N";
+}
+
+// What a change of letters is; none where nothing got worse.
+std::optional<Setback> setback_of(const std::string& was, const std::string& is) {
+  if (!is_verdict(was)) return is == "N" ? std::optional(Setback::unforeseen) : std::nullopt;
+  if (!is_verdict(is)) return Setback::lost;
+  const bool is_worse = (is == "N" && was != "N") || (is == "S" && was == "R");
+  return is_worse ? std::optional(Setback::worse) : std::nullopt;
+}
+
 }  // namespace
 
+const char* to_string(Setback setback) {
+  switch (setback) {
+    case Setback::worse: return "worse";
+    case Setback::lost: return "lost";
+    case Setback::unforeseen: return "unforeseen";
+  }
+  return "";
+}
+
 Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
-                       const std::vector<Json>& records, const std::vector<std::string>& ids) {
+                       const std::vector<Json>& records, const std::vector<std::string>& ids,
+                       const OtherProtocols& protocols) {
   Reproduction all{.paper = &paper,
                    .device = values_of(records, {"device", "name"}),
                    .environment = environment_of(records)};
-  if (all.device.find(" and ") != std::string::npos) {
-    refuse(paper.name, fmt::format("the records are of several devices ({}), of which no ratio is "
-                                   "one: keep a folder for each",
-                                   all.device));
-  }
+  refuse_several_devices(paper, all.device, protocols);
+  if (!protocols.own.empty()) all.protocols.push_back({.name = protocols.own});
+  for (const auto& other : protocols.others) all.protocols.push_back(other.first);
   const std::string file = paper.path.string();
   for (const PaperTable& table : paper.tables) {
     if (!ids.empty() && std::ranges::find(ids, table.published) == ids.end()) continue;
     const PublishedTable& source = find_published(published, table.published, file);
     const std::string where = fmt::format("{}: {}", file, table.published);
     all.tables.push_back({&table, &source, cells_of(table, source, records, where)});
+    for (const auto& [use, others] : protocols.others) {
+      if (!use.missing.empty()) continue;
+      add_readings(all.tables.back().cells, use.name, cells_of(table, source, others, where));
+    }
   }
   for (const Claim& claim : paper.claims) {
     if (concerns(claim, ids)) all.claims.push_back({&claim, judge(claim, records)});
   }
   return all;
+}
+
+std::vector<std::string> environment_keys() {
+  std::vector<std::string> keys;
+  for (const auto& line : kEnvironment) keys.emplace_back(line.first);
+  keys.emplace_back(kMeasured);
+  return keys;
 }
 
 std::string short_number(double value) {
@@ -260,17 +385,12 @@ Json to_json(const Reproduction& all) {
       {"schema", kReproductionSchema},  {"name", all.paper->name}, {"title", all.paper->title},
       {"device", all.device},           {"records", all.records},  {"cut", all.cut},
       {"environment", all.environment}, {"tables", Json::array()}, {"claims", Json::array()}};
+  if (!all.protocols.empty()) json["protocols"] = Json::array();
+  for (const ProtocolUse& use : all.protocols) json["protocols"].push_back(json_of(use));
   for (const ReproducedTable& table : all.tables) {
     Json cells = Json::array();
     for (const PaperCell& cell : table.cells) {
-      cells.push_back({{"row", cell.row},
-                       {"column", cell.column},
-                       {"published", cell.published},
-                       {"measured", optional_json(cell.measured)},
-                       {"interval_percent", optional_json(cell.interval_percent)},
-                       {"ratio", optional_json(cell.ratio)},
-                       {"trouble", cell.trouble},
-                       {"record", cell.record}});
+      cells.push_back(json_of(cell, !all.protocols.empty()));
     }
     json["tables"].push_back({{"id", table.table->published},
                               {"title", table.published->json["title"]},
@@ -278,6 +398,7 @@ Json to_json(const Reproduction& all) {
                               {"row_title", row_title(*table.table)},
                               {"column_title", table.table->columns.field},
                               {"gpu", published_gpu(*table.published)},
+                              {"values", values_text(*table.table)},
                               {"source", table.published->json["source"]},
                               {"notes", table.table->notes},
                               {"cells", cells}});
@@ -321,28 +442,23 @@ std::vector<Worsened> worse_than(const Json& before, const Reproduction& now) {
     findings[claim.at("id").get<std::string>()] = claim.at("finding").get<std::string>();
   }
   std::vector<Worsened> all;
-  const auto had_verdict = [](const std::string& was) {
-    return was == "R" || was == "S" || was == "N";
-  };
   for (const auto& finding : findings) {
     const std::string &id = finding.first, &was = finding.second;
     const bool is_there =
         std::ranges::any_of(now.paper->claims, [&](const Claim& claim) { return claim.id == id; });
-    if (is_there || !had_verdict(was)) continue;
-    all.push_back({id, fmt::format("{} was {} and is no claim any more", id, was), true});
+    if (is_there || !is_verdict(was)) continue;
+    all.push_back({id, fmt::format("{} was {} and is no claim any more", id, was), Setback::lost});
   }
   for (const auto& [claim, judgement] : now.claims) {
     const auto found = findings.find(claim->id);
     if (found == findings.end()) continue;
     const std::string& was = found->second;
     const std::string is = letter_of(judgement.finding);
-    const bool held = was == "R" || was == "S";
-    const bool is_lost = had_verdict(was) && (is == "U" || is == "X");
-    const bool is_worse = (held && is == "N") || (was == "R" && is == "S");
-    if (!is_lost && !is_worse) continue;
+    const std::optional<Setback> how = setback_of(was, is);
+    if (!how) continue;
     all.push_back({claim->id,
                    fmt::format("{} was {} and is {}: {}", claim->id, was, is, judgement.reason),
-                   is_lost});
+                   *how});
   }
   return all;
 }

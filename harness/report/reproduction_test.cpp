@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "harness/record/record_file.h"
 #include "harness/testing/test_support.h"
@@ -108,6 +109,9 @@ TEST(PaperTable, NamesEveryRowOfTheSourceAndNoOther) {
   EXPECT_PRED2(contains, says(wrong), "the source has no column 'methd'");
 }
 
+constexpr Finding kFindings[] = {Finding::reproduced, Finding::in_shape, Finding::not_reproduced,
+                                 Finding::not_applicable, Finding::not_run};
+
 class Reproductions : public testing::Test {
  protected:
   Reproductions() {
@@ -136,22 +140,70 @@ class Reproductions : public testing::Test {
     return reproduce(paper_, published_, records, {});
   }
 
+  // Of Slow at 128, 8 ms by the table's own protocol: 16 ms in cold caches, nothing under load.
+  OtherProtocols protocols(Records cold = {timed("slow", 128, 16.0)}) const {
+    return {.own = "hot-burst",
+            .others = {{{.name = "cold-burst", .file = "p.cold-burst.jsonl"}, std::move(cold)},
+                       {{.name = "hot-settled", .missing = "not measured"}, {}}}};
+  }
+
   PaperFile paper_;
   PublishedTables published_;
 };
 
+TEST_F(Reproductions, ShowHowFarAProtocolMovesACell) {
+  const Reproduction all = reproduce(paper_, published_, kRecords, {}, protocols());
+  const std::string text = render_reproduction(all, TableFormat::table);
+  EXPECT_PRED2(contains, text, "medians by hot-burst, cold-burst; not hot-settled: not\nmeasured.");
+  EXPECT_PRED2(contains, text, "Slow    128             4     8.000  1.00      2  8.000  16.00");
+  EXPECT_PRED2(contains, text, "Fast    128             2     1.000  1.00    0.5  1.000  1.000");
+  EXPECT_PRED2(contains, text, "R first: Fast is fast.");  // by the table's own
+  EXPECT_PRED2(contains, render_reproduction(all, TableFormat::markdown),
+               "| Slow | 128 | 4 | 8.000 | 1.00 | 2 | 8.000 | 16.00 |");
+  EXPECT_PRED2(contains, render_reproduction(all, TableFormat::csv), "t,Slow,128,4,8,1");
+  EXPECT_PRED2(contains, render_reproduction(all, TableFormat::csv), ",2,8,16,,slow128");
+  const Json json = to_json(all);
+  EXPECT_EQ(json["protocols"][1]["records"], "p.cold-burst.jsonl");
+  EXPECT_EQ(json["protocols"][2]["missing"], "not measured");
+  const Json& cell = json["tables"][0]["cells"][0];
+  EXPECT_EQ(cell["least"], 8.0);
+  EXPECT_EQ(cell["most"], 16.0);
+  EXPECT_EQ(cell["by_protocol"][0]["protocol"], "cold-burst");
+  EXPECT_EQ(cell["by_protocol"][0]["measured"], 16.0);
+  EXPECT_FALSE(to_json(make())["tables"][0]["cells"][0].contains("least"));
+}
+
+TEST_F(Reproductions, SpansAreOfWhatMayBeJudged) {
+  Records cold = {timed("slow", 128, 16.0)};
+  cold[0]["time"]["telemetry"] = {{"settled", false}};
+  const Reproduction unsettled = reproduce(paper_, published_, kRecords, {}, protocols(cold));
+  const std::optional<Span> span = span_of(unsettled.tables[0].cells[0]);
+  ASSERT_TRUE(span);
+  EXPECT_EQ(span->most, 8.0);
+  EXPECT_PRED2(contains, render_reproduction(unsettled, TableFormat::table),
+               "[1] without cold-burst: did not settle");
+  paper_.tables[0].value = "workspace_mib";  // which no protocol moves
+  const Reproduction counted = reproduce(paper_, published_, kRecords, {}, protocols());
+  EXPECT_FALSE(span_of(counted.tables[0].cells[0]));
+  cold[0]["device"]["name"] = "Another CPU";
+  EXPECT_PRED2(contains,
+               usage_error([&] { reproduce(paper_, published_, kRecords, {}, protocols(cold)); }),
+               "several devices");
+}
+
 TEST_F(Reproductions, ShowTablesNotesAndClaims) {
   const std::string text = render_reproduction(make(), TableFormat::table);
   for (const char* part :
-       {"t: Times (ms)", "Published: A100; dtype fp16.", "Measured: Example CPU.", "Mind the gap.",
-        "Published only: Other: not implemented here.", "R first: Fast is fast. [p. 1]",
-        "published 4; is 8; wanted at least 4", "Slow    128             4     8.000  1.00      2",
+       {"t: Times (ms)", "Published: A100; dtype fp16.", "Measured: Example CPU: time_ms (",
+        "Mind the gap.", "Published only: Other: not implemented here.",
+        "R first: Fast is fast. [p. 1]", "published 4; is 8; wanted at least 4",
+        "Slow    128             4     8.000  1.00      2",
         "S second: ", "p: 1 reproduced (R), 1 in shape (S), 0 not reproduced (N)"}) {
     EXPECT_PRED2(contains, text, part);
   }
   EXPECT_PRED2(contains, render_reproduction(make(), TableFormat::markdown), "## t: Times");
   EXPECT_PRED2(contains, render_reproduction(make(), TableFormat::csv),
-               "t,Slow,256,OOM,,,,\"kernel slow, seqlen 256: no record\",");
+               "t,Slow,256,OOM,,,,,,\"kernel slow, seqlen 256: no record\",");
 }
 
 TEST_F(Reproductions, AreJsonForOthers) {
@@ -172,13 +224,37 @@ TEST_F(Reproductions, AreWorseWhereAVerdictFell) {
   const std::vector<Worsened> shape = worse_than(before, make(records));
   ASSERT_EQ(shape.size(), 1u);
   EXPECT_PRED2(starts_with, shape[0].text, "first was R and is S: is 2");
-  EXPECT_FALSE(shape[0].is_lost);
+  EXPECT_EQ(shape[0].how, Setback::worse);
   records[0]["time"]["median_s"] = 0.5e-3;
   EXPECT_EQ(worse_than(before, make(records)).size(), 2u);
   records.erase(records.begin());
   const std::vector<Worsened> lost = worse_than(before, make(records));
   ASSERT_EQ(lost.size(), 2u);
-  EXPECT_TRUE(lost[0].is_lost && lost[1].is_lost);
+  EXPECT_TRUE(lost[0].how == Setback::lost && lost[1].how == Setback::lost);
+}
+
+// Each letter of an earlier run beside each of this one.
+TEST_F(Reproductions, ASetbackIsWorseLostOrUnforeseen) {
+  paper_.claims.pop_back();
+  const auto setback = [&](const std::string& was, const std::string& is) -> std::string {
+    Reproduction now = make();
+    now.claims[0].judgement.finding =
+        *std::ranges::find_if(kFindings, [&](Finding finding) { return letter_of(finding) == is; });
+    Json before = to_json(now);
+    before["claims"][0]["finding"] = was;
+    const std::vector<Worsened> all = worse_than(before, now);
+    return all.empty() ? "" : to_string(all[0].how);
+  };
+  const std::map<std::string, std::string> worse = {
+      {"RS", "worse"}, {"RN", "worse"},      {"SN", "worse"},     {"RX", "lost"},
+      {"RU", "lost"},  {"SX", "lost"},       {"SU", "lost"},      {"NX", "lost"},
+      {"NU", "lost"},  {"XN", "unforeseen"}, {"UN", "unforeseen"}};
+  for (const char was : std::string("RSNXU")) {
+    for (const char is : std::string("RSNXU")) {
+      const auto found = worse.find({was, is});
+      EXPECT_EQ(setback({was}, {is}), found == worse.end() ? "" : found->second) << was << is;
+    }
+  }
 }
 
 TEST_F(Reproductions, AreWorseWhereAClaimIsGone) {
@@ -187,7 +263,7 @@ TEST_F(Reproductions, AreWorseWhereAClaimIsGone) {
   const std::vector<Worsened> gone = worse_than(before, make());
   ASSERT_EQ(gone.size(), 1u);
   EXPECT_EQ(gone[0].text, "second was S and is no claim any more");
-  EXPECT_TRUE(gone[0].is_lost);
+  EXPECT_EQ(gone[0].how, Setback::lost);
 }
 
 TEST_F(Reproductions, AreOfOneDevice) {

@@ -19,6 +19,7 @@
 #include "harness/base/output.h"
 #include "harness/base/strict_json.h"
 #include "harness/base/text_file.h"
+#include "harness/plan/sweep_file.h"
 #include "harness/record/repro.h"
 
 namespace attnlab {
@@ -103,12 +104,35 @@ bool has_records(const std::filesystem::path& records) {
   return std::filesystem::file_size(records, error) > 0 && !error;
 }
 
+// A settled sample has a turn of its own, for which the seconds of a burst leave no time.
+void set_state(Json& sweep, TimingState state) {
+  Json& protocol = sweep["protocol"];
+  protocol["cache"] = to_string(state.cache);
+  protocol["regime"] = to_string(state.regime);
+  if (state.regime == Regime::burst) {
+    protocol.erase("turn_seconds");
+  } else if (!protocol.contains("turn_seconds")) {
+    constexpr double kTurn = 0.5;  // at most 15 of them are the rounds of a settled run
+    protocol["turn_seconds"] = kTurn;
+    protocol["max_seconds"] =
+        protocol.value("max_seconds", 15.0) + kTurn * protocol.value("max_rounds", 15);
+  }
+}
+
 }  // namespace
 
-ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder) {
-  return {.sweep = folder / (paper.name + ".sweep.json"),
-          .records = folder / (paper.name + ".jsonl"),
+ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder,
+                         const std::optional<TimingState>& state) {
+  const std::string name = state ? fmt::format("{}.{}", paper.name, to_string(*state)) : paper.name;
+  return {.sweep = folder / (name + ".sweep.json"),
+          .records = folder / (name + ".jsonl"),
           .result = folder / (paper.name + ".result.json")};
+}
+
+TimingState own_state(const PaperFile& paper) {
+  const Sweep sweep = read_sweep(paper.sweep, paper.path.string(), builtin_registry());
+  return {.cache = sweep.protocol.cache.value_or(CacheState::hot),
+          .regime = sweep.protocol.regime.value_or(Regime::burst)};
 }
 
 Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
@@ -127,6 +151,7 @@ Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
   }
   if (on_cpu) apply(paper.cpu);
   if (cut.quick && paper.has_quick) apply(paper.quick);
+  if (cut.state) set_state(sweep, *cut.state);
   sweep["backend"] = on_cpu ? "cpu" : "cuda";
   if (!words.empty()) sweep["description"] = paper.title + kCutTo + words;
   return sweep;
@@ -161,7 +186,8 @@ int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const Exper
                     files.sweep.string()));
   }
   if (!is_same) write_sweep(files.sweep, sweep);
-  std::vector<std::string> command = {"attnlab", "run", no_flag(files.sweep), "--format", "csv"};
+  std::vector<std::string> command = {"attnlab",  "run", no_flag(files.sweep),
+                                      "--format", "csv", "--no-hints"};
   command.emplace_back(has_some ? "--resume" : "--out");
   command.push_back(no_flag(files.records));
   if (!shows_progress) command.emplace_back("--no-progress");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "harness/plan/protocol.h"
 #include "harness/plan/sweep.h"
 #include "harness/report/paper_file.h"
 
@@ -16,13 +17,19 @@ namespace attnlab {
 struct ExperimentFiles {
   std::filesystem::path sweep, records, result;
 };
-ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder);
+// `state`: of another protocol than the file's own; its result is the file's.
+ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder,
+                         const std::optional<TimingState>& state = {});
 
-// How much of it runs, and where.
+// How much of it runs, where, and how.
 struct ExperimentCut {
   BackendChoice backend = BackendChoice::cuda;  // cpu or cuda
   bool quick = false;
+  std::optional<TimingState> state;  // in place of the file's own
 };
+
+// Returns the state of caches and clocks in which the file's own protocol measures.
+TimingState own_state(const PaperFile& paper);
 
 // The sweep as it runs, with the words of its cut in its description. Throws UsageError where a
 // CPU runs nothing of the file.

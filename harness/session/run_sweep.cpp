@@ -187,7 +187,8 @@ std::string describe_end(const SweepRun& run, const std::string& what, std::size
   const std::size_t points = count_points(run.cases);
   const std::string text =
       fmt::format("{}: {} of {} recorded.", what, recorded, count_of(points, "point"));
-  if (recorded == points || !std::filesystem::is_regular_file(run.records)) return wrap(text);
+  const bool can_go_on = recorded < points && std::filesystem::is_regular_file(run.records);
+  if (!can_go_on || !run.shows_hints) return wrap(text);
   std::string command = run.typed;
   if (run.mode == RecordsMode::append) {
     command += " --resume " + shell_word(run.records.string());
@@ -251,7 +252,7 @@ int run_sweep(const SweepRun& run) {
     print_to(stdout, "{}", render_table(records, options));
   }
   std::fflush(stdout);
-  if (!records.empty()) print_other_views(run, notes);
+  if (run.shows_hints && !records.empty()) print_other_views(run, notes);
   if (run.saver != nullptr) print_to(notes, "\n{}", run.saver->report(added));
   if (signal != 0) {
     print_to(notes, "\n{}",

@@ -30,6 +30,7 @@ struct SweepRun {
   TableFormat format = TableFormat::table;  // of the last table, on standard output
   std::string speedup_over;                 // TableOptions::speedup_over
   bool shows_progress = true;
+  bool shows_hints = true;       // commands for other views, and for the rest of what was cut off
   TensorSaver* saver = nullptr;  // may be null
   CounterMode counters = CounterMode::automatic;
   bool further_counters = false;       // CounterRequest::further
