@@ -61,7 +61,7 @@ std::vector<Json> records_of_broken_kernels() {
       .competitors = {{.kernel = "nothing", .implementation = &kNothing, .asked = asked},
                       {.kernel = "throws", .implementation = &kThrows}}};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  Progress progress(file.get(), case_weight(work));
+  Progress progress(file.get(), case_weight(work, context.protocol));
   std::vector<Json> records;
   run_case(work, context, progress, [&](const std::vector<Record>& finished) {
     for (const Record& record : finished) records.push_back(to_json(record));

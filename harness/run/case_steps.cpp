@@ -2,25 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "harness/plan/accounting.h"
 #include "harness/plan/case.h"
 
 namespace attnlab {
-
-// Estimated cost of a point beside its launches (warm-up, shortest samples), in FLOPs of a launch.
-constexpr double kPointWeight = 2e9;
-
-double point_weight(const Problem& problem, const Competitor& competitor) {
-  if (!wants_to_run(competitor)) return 0.0;
-  return kPointWeight + static_cast<double>(useful_flops(problem));
-}
-
-double case_weight(const Case& work) {
-  double total = 0.0;
-  for (const Competitor& competitor : work.competitors)
-    total += point_weight(work.problem, competitor);
-  return total;
-}
 
 std::string group_id(std::span<const Case> group) {
   const Case& first = group.front();
@@ -33,7 +17,7 @@ CaseSteps::CaseSteps(std::span<const Case> group, const RunContext& context, Pro
       id_(group_id(group)),
       case_range_(group.front().problem.id()),
       weight_(0.0) {
-  for (const Case& work : group) weight_ += case_weight(work);
+  for (const Case& work : group) weight_ += case_weight(work, context.protocol);
   stop_if_interrupted();
   progress_.begin(group.front().problem.id());
 }

@@ -7,17 +7,11 @@
 #include <string>
 
 #include "harness/base/progress.h"
+#include "harness/plan/cost.h"
 #include "harness/run/context.h"
 #include "kernels/api/ranges.h"
 
 namespace attnlab {
-
-// What the case adds to a Progress's total: estimated cost of its competitors, in the FLOPs that a
-// launch costs plus a constant for what every point costs.
-double case_weight(const Case& work);
-
-// Estimates one competitor's part of that: 0 where it does not run.
-double point_weight(const Problem& problem, const Competitor& competitor);
 
 // Names a group of cases among those of a sweep, whoever of them runs.
 std::string group_id(std::span<const Case> group);

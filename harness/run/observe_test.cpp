@@ -314,7 +314,7 @@ class ObservedCase : public testing::Test {
 
   Record run() {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), case_weight(work_));
+    Progress progress(file.get(), case_weight(work_, context_.protocol));
     run_case(work_, context_, progress,
              [&](const std::vector<Record>& finished) { last_ = finished.at(0); });
     return last_;

@@ -26,7 +26,7 @@ class RunGroup : public RunCase {
     CaseGroup group = {work_, work_};
     group[0].problem.layout = Layout::bhsd;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), 2 * case_weight(work_));
+    Progress progress(file.get(), 2 * case_weight(work_, context_.protocol));
     std::vector<Record> records;
     calls_.clear();
     run_group(group, context_, progress, [&](const std::vector<Record>& finished) {

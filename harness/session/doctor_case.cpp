@@ -40,7 +40,7 @@ struct CloseFile {
 
 std::vector<Record> run_quietly(const Case& work, const RunContext& context) {
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
-  Progress progress(nowhere.get(), case_weight(work));
+  Progress progress(nowhere.get(), case_weight(work, context.protocol));
   std::vector<Record> all;
   run_case(work, context, progress, [&](const std::vector<Record>& records) {
     all.insert(all.end(), records.begin(), records.end());

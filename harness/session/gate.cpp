@@ -72,8 +72,9 @@ SideRun side_run(const GateRun& run, const GateSide& side, const std::string& su
 class GateProgress {
  public:
   explicit GateProgress(const GateRun& run) : run_(run) {
+    const Protocol protocol = {.min_rounds = run.rounds};
     for (const CaseGroup& group : group_layouts(run.cases)) {
-      for (const Case& work : group) weights_[group_id(group)] += case_weight(work);
+      weights_[group_id(group)] += case_weight(group, protocol);
     }
     if (!run.shows_progress) return;
     double total = 0.0;

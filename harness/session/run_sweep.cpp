@@ -15,6 +15,7 @@
 #include "harness/base/progress.h"
 #include "harness/base/text_table.h"
 #include "harness/plan/compile_jobs.h"
+#include "harness/plan/cost.h"
 #include "harness/plan/device_choice.h"
 #include "harness/record/record.h"
 #include "harness/record/record_file.h"
@@ -22,7 +23,6 @@
 #include "harness/record/repro.h"
 #include "harness/report/dry_run.h"
 #include "harness/report/tuning_report.h"
-#include "harness/run/case_steps.h"
 #include "harness/run/context.h"
 #include "harness/run/observers.h"
 #include "harness/session/compile_progress.h"
@@ -153,9 +153,8 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
   Spending spending;
   context.spending = &spending;
   const std::unique_ptr<std::FILE, CloseFile> nowhere(std::fopen("/dev/null", "w"));
-  double weight = 0.0;
-  for (const Case& work : cases) weight += case_weight(work);
-  Progress progress(run.shows_progress ? stderr : nowhere.get(), weight);
+  Progress progress(run.shows_progress ? stderr : nowhere.get(),
+                    case_weight(cases, context.protocol));
   Outcome outcome;
   Records& all = outcome.records;
   const auto finish = [&](const std::vector<Record>& records) {

@@ -197,7 +197,7 @@ class RunCase : public testing::Test {
   std::vector<Record> run(std::vector<Competitor> competitors) {
     work_.competitors = std::move(competitors);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-    Progress progress(file.get(), case_weight(work_));
+    Progress progress(file.get(), case_weight(work_, context_.protocol));
     std::vector<Record> records;
     run_case(work_, context_, progress, [&](const std::vector<Record>& finished) {
       records.insert(records.end(), finished.begin(), finished.end());

@@ -84,7 +84,7 @@ TEST(Tf32Products, ACaseJudgesEachCompetitorByItsOwn) {
   context.protocol = {.min_rounds = 2, .max_rounds = 2, .warmup_seconds = 0.0};
   context.memory_limit_bytes = std::uint64_t{1} << 30;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  Progress progress(file.get(), case_weight(work));
+  Progress progress(file.get(), case_weight(work, context.protocol));
   std::vector<Record> records;
   run_case(work, context, progress, [&](const std::vector<Record>& finished) {
     records.insert(records.end(), finished.begin(), finished.end());

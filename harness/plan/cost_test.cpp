@@ -1,0 +1,52 @@
+#include "harness/plan/cost.h"
+
+#include <gtest/gtest.h>
+
+
+namespace attnlab {
+namespace {
+
+class CaseWeight : public testing::Test {
+ protected:
+  CaseWeight() {
+    work_.problem = {.num_heads_q = 8, .num_heads_kv = 8, .seqlen_q = 4096, .seqlen_k = 4096};
+    work_.competitors = {{.kernel = "torch:math"}};  // a peer needs no implementation
+  }
+  double weight() const { return case_weight(work_, protocol_); }
+
+  Case work_;
+  Protocol protocol_ = {.min_rounds = 3, .max_seconds = 1000.0, .warmup_seconds = 0.0};
+};
+
+TEST_F(CaseWeight, GrowsWithWorkAndIgnoresWhatDoesNotRun) {
+  const double one = weight();
+  work_.competitors.push_back(work_.competitors[0]);
+  EXPECT_DOUBLE_EQ(weight(), 2 * one);
+  EXPECT_DOUBLE_EQ(case_weight({work_, work_}, protocol_), 4 * one);
+  work_.competitors[1].unsupported = "no";
+  EXPECT_DOUBLE_EQ(weight(), one);
+  work_.problem.mask = parse_mask("causal");
+  EXPECT_LT(weight(), one);
+}
+
+TEST_F(CaseWeight, FollowsTheProtocol) {
+  const double three_rounds = weight();
+  protocol_.min_rounds = 9;
+  EXPECT_GT(weight(), 1.3 * three_rounds);
+  const double nine_rounds = weight();
+  protocol_.warmup_seconds = 2.0;
+  EXPECT_DOUBLE_EQ(weight(), nine_rounds + 2.0);
+  protocol_.max_seconds = 0.5;
+  EXPECT_LT(weight(), nine_rounds + 2.0);
+}
+
+TEST_F(CaseWeight, OfASettledGpuIsThatOfItsTurns) {
+  protocol_.regime = Regime::settled;
+  work_.competitors[0].backend = Backend::cuda;
+  const double turns_of_a_second = weight();
+  protocol_.turn_seconds = 2.0;
+  EXPECT_DOUBLE_EQ(weight(), turns_of_a_second + 3.0);
+}
+
+}  // namespace
+}  // namespace attnlab
