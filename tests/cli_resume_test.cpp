@@ -396,5 +396,52 @@ TEST_F(CliResume, WhatCannotBeResumedIsExitTwoAndChangesNothing) {
   EXPECT_PRED2(contains, same.err, "--save: r.jsonl is also the file of --resume");
 }
 
+// The same command begins a shard and goes on with it.
+TEST_F(CliResume, ShardsTogetherAreTheSweep) {
+  make_complete("whole.jsonl");
+  std::map<std::string, int> together;
+  for (const char* shard : {"1", "2", "3"}) {
+    const std::string file = "s." + std::string(shard) + ".jsonl";
+    const std::string words =
+        "--shard " + std::string(shard) + "/3 --out " + file + " --resume " + file;
+    const Result first = run(kCheap + words);
+    EXPECT_EQ(first.code, 0) << first.err;
+    EXPECT_PRED2(contains, first.out, "shard " + std::string(shard) + "/3 with ");
+    const std::string whole = read(folder_ / file);
+    EXPECT_EQ(Json::parse(whole.substr(0, whole.find('\n')))["shard"]["of"], 3);
+    for (const auto& [key, times] : keys(file)) together[key] += times;
+    // A kill in the middle, and the same command again.
+    write(file, whole.substr(0, whole.size() / 2));
+    EXPECT_EQ(run(kCheap + words).code, 0);
+    EXPECT_EQ(plain_lines(file), count_lines(whole));
+    EXPECT_EQ(run(kCheap + words).code, 0);
+    EXPECT_EQ(plain_lines(file), count_lines(whole)) << "nothing was left";
+  }
+  EXPECT_EQ(together, keys("whole.jsonl")) << "each point once, none left out";
+}
+
+TEST_F(CliResume, AShardKeepsToItsFile) {
+  const std::string one = kCheap + "--shard 1/3 --resume s.jsonl";
+  const Result dry = run(one + " --dry-run");
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_PRED2(contains, dry.out, "This is shard 1/3 with ");
+  EXPECT_EQ(size("s.jsonl"), 0u);
+  ASSERT_EQ(run(one).code, 0);
+  const std::string before = read(folder_ / "s.jsonl");
+  const std::pair<const char*, const char*> cases[] = {
+      {"--shard 2/3", "its records are of shard 1/3, and --shard says 2/3"},
+      {"--shard 1/13", "the sweep has 12 cases that can be apart: take at most 12 shards"},
+      {"--shard 4/3", "--shard: '4/3' is not K/N, the K-th of N shards"},
+      {"--shard ''", "--shard: a value is missing"}};
+  for (const auto& [words, message] : cases) {
+    const Result result = run(kCheap + "--resume s.jsonl " + words);
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_PRED2(contains, result.err, message);
+  }
+  EXPECT_EQ(read(folder_ / "s.jsonl"), before);
+  ASSERT_EQ(run(kCheap + "--resume s.jsonl").code, 0) << "the whole sweep goes on with a shard";
+  EXPECT_EQ(keys("s.jsonl").size(), kPoints);
+}
+
 }  // namespace
 }  // namespace attnlab

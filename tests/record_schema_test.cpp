@@ -153,7 +153,8 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
         "--kernel v3 --pass fwd,bwd --layout packed --batch 2 --seqlen 20 --lengths drawn,20+7",
         "--kernel v2 --batch 2 --seqlen 40 --mask padding:8,blocks:butterfly:16x16",
         "--kernel minimal --pass bwd --seqlen 8", "--kernel v2 --backend cuda --seqlen 8",
-        "--kernel v2 --seqlen 8192 --memory-limit 512K", "s.json", "s.json --dropout 0.5"}) {
+        "--kernel v2 --seqlen 8192 --memory-limit 512K", "--kernel v2 --seqlen 8,16 --shard 1/2",
+        "s.json", "s.json --dropout 0.5"}) {
     for (const Json& record : records(arguments)) all.push_back(record);
   }
   for (const char* arguments : {"--input a.st --pass fwd,bwd", "--input b.st --pass bwd"}) {
@@ -182,6 +183,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
   const Json::json_pointer requested("/traffic/requested"), config("/config");
   const std::set<std::string> older_records_lack = {"/config_asked",
                                                     "/input_file",
+                                                    "/shard",
                                                     "/problem/lengths/given",
                                                     "/time/contenders",
                                                     "/time/rounds_asked",

@@ -22,6 +22,7 @@
 #include "harness/plan/expand.h"
 #include "harness/plan/peer_names.h"
 #include "harness/plan/protocol.h"
+#include "harness/plan/shard.h"
 #include "harness/plan/sweep_file.h"
 #include "harness/record/repro.h"
 #include "harness/run/observers.h"
@@ -82,6 +83,13 @@ without them, and time.contenders of a record says with how many it took turns. 
 and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
 A full disk ends a run as Ctrl-C does, with code 3.
 
+--shard K/N runs the K-th of N parts of the sweep: each case is in exactly one of them, kernels that
+take turns stay together, and the parts take about equally long as far as that can be predicted. The
+same command cuts the same way every time and on every machine with such a device; records say their
+shard. With --shard, --resume FILE begins FILE where there is none, so that a shard that was killed
+starts again by the command that began it. attnlab merge makes one file of them, and
+attnlab table --progress says how far they are.
+
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
 first: on a CPU with the bytes that its schedule asks for and its workspace, on a GPU with
@@ -108,6 +116,7 @@ Examples:
   attnlab run --kernel v2 --head-dim 64 --seqlen 1k --tune
   attnlab run --backend cuda --kernel v3 --dtype f16 --head-dim 128 --seqlen 4k --tune
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
+  attnlab run sweeps/quick.json --shard 2/8 --resume quick.2.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
 measurement is invalid, records or output could not be written, 130 interrupted by Ctrl-C, 143 by
@@ -118,7 +127,7 @@ struct RunFlags {
   SweepFlags sweep;
   std::shared_ptr<CompilerSettings> compiler;
   SaveFlags save;
-  std::string out, resume, isa, memory_limit, protocol, peer;
+  std::string out, resume, shard, isa, memory_limit, protocol, peer;
   std::string format = "table";
   std::string speedup_over;
   std::string counters = "auto";
@@ -194,12 +203,24 @@ std::uint64_t memory_limit(const RunFlags& flags, const Device& device) {
   return device.memory_bytes / 4 * 3;
 }
 
-std::string default_output(const Sweep& sweep) {
-  return fmt::format("results/{}-{:%Y%m%dT%H%M%SZ}.jsonl", sweep.name,
-                     fmt::gmtime(std::time(nullptr)));
+std::string default_output(const Sweep& sweep, const std::optional<ShardPart>& part) {
+  const std::string shard =
+      part ? fmt::format(".{}of{}", part->shard.index, part->shard.of) : std::string();
+  return fmt::format("results/{}-{:%Y%m%dT%H%M%SZ}{}.jsonl", sweep.name,
+                     fmt::gmtime(std::time(nullptr)), shard);
 }
 
-// The file of --resume, or "" if it is not given.
+// Leaves of the cases those of --shard, if it is given.
+std::optional<ShardPart> choose_shard(const RunFlags& flags, const Protocol& protocol,
+                                      std::vector<Case>& cases) {
+  if (flags.shard.empty()) return std::nullopt;
+  ShardedCases chosen = take_shard(cases, parse_shard(flags.shard, "--shard"), protocol);
+  cases = std::move(chosen.cases);
+  return chosen.part;
+}
+
+// The file of --resume, or "" if it is not given. That of a shard need not be there: whoever starts
+// shards again and again gives the same command each time.
 std::string file_to_resume(const RunFlags& flags) {
   if (flags.resume.empty()) return "";
   if (!flags.out.empty() && !is_same_file(flags.out, flags.resume)) {
@@ -211,9 +232,10 @@ std::string file_to_resume(const RunFlags& flags) {
   std::error_code error;
   const auto status = std::filesystem::status(flags.resume, error);
   if (!std::filesystem::exists(status)) {
+    if (!flags.shard.empty()) return flags.resume;
     throw UsageError(fmt::format(
         "--resume: {}: no such file: name the records of the run that was interrupted, or begin "
-        "one with --out",
+        "one with --out (with --shard, --resume begins it, too)",
         flags.resume));
   }
   if (!std::filesystem::is_regular_file(status)) {
@@ -264,11 +286,12 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const TableFormat format = parse_format(flags.format, "--format");
   Device device = choose_device(sweep.backend);
   set_cpu(device, flags.threads, flags.isa);
+  const Protocol protocol = resolve(sweep.protocol, device);
   std::vector<Case> cases = expand(sweep, builtin_registry(), device);
   if (!flags.only.empty()) {
-    const RunContext planned = {.device = &device, .protocol = resolve(sweep.protocol, device)};
-    cases = only_listed(cases, planned, flags.only);
+    cases = only_listed(cases, {.device = &device, .protocol = protocol}, flags.only);
   }
+  const std::optional<ShardPart> shard = choose_shard(flags, protocol, cases);
   check_speedup_over(flags, cases);
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
@@ -276,7 +299,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const std::string resumed = file_to_resume(flags);
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
-                                               : default_output(sweep);
+                                               : default_output(sweep, shard);
   // Not within the braces of `work`: where a later initializer throws, GCC 12 destroys a member
   // that came from a call, as peaks would, twice.
   const CounterMode counters = parse_counters(flags.counters);
@@ -288,8 +311,9 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                 .sweep = sweep,
                 .cases = cases,
                 .context = {.device = &device,
-                            .protocol = resolve(sweep.protocol, device),
+                            .protocol = protocol,
                             .sweep_name = sweep.name,
+                            .shard = shard,
                             .command_line = command_line.recorded,
                             .peers = &peers,
                             .profile_launches = flags.profile,
@@ -412,6 +436,12 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command->add_flag("--dry-run", flags->dry_run, "Print the points; run and write nothing")
       ->group("Output");
   add_no_progress(*command, flags->no_progress);
+  command
+      ->add_option("--shard", flags->shard,
+                   "Run the K-th of N parts that take about equally long (FILE of --resume may be "
+                   "new)")
+      ->type_name("K/N")
+      ->group("What");
   command
       ->add_option("--only", flags->only,
                    "Run only the points whose keys are lines of FILE (a record's 'key')")

@@ -9,6 +9,7 @@
 
 #include "harness/plan/accounting.h"
 #include "harness/plan/protocol.h"
+#include "harness/plan/shard.h"
 #include "harness/record/readings.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/traffic.h"
@@ -88,9 +89,16 @@ struct CacheClaim {
   std::string reason;                              // of every verdict but proved
 };
 
+// Which part of a sweep a point belongs to.
+struct ShardOfPoint {
+  ShardPart part;
+  double share = 0.0;  // of the part's weight that is this point's
+};
+
 struct Record {
   Case point;  // with exactly one competitor
   std::string sweep;
+  std::optional<ShardOfPoint> shard;  // empty: of the whole sweep
   Status status = Status::ok;
   std::string reason;                            // of every status but ok
   std::vector<reference::Verdict> verify;        // before timing

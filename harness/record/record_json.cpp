@@ -291,6 +291,14 @@ Json build_json(const BuildInfo& build, const Record& record) {
           {"flags", build.flags}};
 }
 
+Json shard_json(const ShardOfPoint& shard) {
+  return {{"index", shard.part.shard.index},
+          {"of", shard.part.shard.of},
+          {"cut", shard.part.cut},
+          {"points", shard.part.points},
+          {"share", number(shard.share)}};
+}
+
 }  // namespace
 
 Json to_json(const Record& record) {
@@ -300,6 +308,7 @@ Json to_json(const Record& record) {
                {"id", point.problem.id()},
                {"key", nullptr},
                {"sweep", record.sweep},
+               {"shard", optional(record.shard, shard_json)},
                {"kernel", competitor.kernel},
                {"backend", to_string(competitor.backend)},
                {"config", config_json(competitor.config)},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "harness/measure/peaks.h"
@@ -20,6 +21,7 @@ struct RunContext {
   const Device* device = nullptr;
   Protocol protocol;
   std::string sweep_name;
+  std::optional<ShardPart> shard;  // empty: the cases are the whole sweep
   std::string command_line;
   const Observers* observers = nullptr;  // null: nobody looks at what was timed
   PeerProcess* peers = nullptr;          // where a case has some

@@ -79,6 +79,38 @@ std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
   return notes;
 }
 
+// Refuses records of another shard. The whole sweep goes on with records of any of its shards.
+void check_shard(const std::optional<ShardPart>& part, const std::vector<Json>& records,
+                 const std::string& file) {
+  if (!part) return;
+  for (const Json& record : records) {
+    const Json was = record.value("shard", Json());
+    const std::string said = was.is_null() ? "no shard"
+                                           : fmt::format("shard {}/{}", was.at("index").get<int>(),
+                                                         was.at("of").get<int>());
+    if (said != "shard " + to_string(part->shard)) {
+      throw UsageError(fmt::format(
+          "{}: its records are of {}, and --shard says {}: name the file of that shard, or begin "
+          "one. {}",
+          file, said, to_string(part->shard), began_as(record)));
+    }
+  }
+}
+
+// Refuses records of another cut: a case may be in no shard of two cuts.
+void check_cut(const std::optional<ShardPart>& part, const std::vector<Json>& records,
+               const std::string& file) {
+  if (!part) return;
+  for (const Json& record : records) {
+    if (record.at("shard").at("cut") == part->cut) continue;
+    throw UsageError(fmt::format(
+        "{}: the sweep was cut otherwise when its records were made (other points, kernels or "
+        "protocol), so no shard holds what another one lacks: run all shards as this one began, or "
+        "all of them into new files. {}",
+        file, began_as(record)));
+  }
+}
+
 void check_same(const Json& record, const Json& planned, const std::string& file) {
   const std::string text = first_disagreement(record, planned);
   if (text.empty()) return;
@@ -98,6 +130,7 @@ bool was_never_tried(const Json& record) {
 Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
                          const std::vector<nlohmann::ordered_json>& records,
                          const std::string& file) try {
+  check_shard(context.shard, records, file);
   std::map<std::string, const Json*> last;  // record of each point
   for (const Json& record : records) last[record_key(record)] = &record;
   const std::size_t recorded = last.size();
@@ -129,6 +162,7 @@ Remainder find_remainder(const std::vector<Case>& cases, const RunContext& conte
     }
     if (was_timed && is_left) ++found.split_cases;
   }
+  check_cut(context.shard, records, file);
   found.foreign = last.size();
   if (recorded > 0 && found.foreign == recorded) {
     throw UsageError(

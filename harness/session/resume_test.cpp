@@ -9,6 +9,7 @@
 
 #include "harness/plan/axes.h"
 #include "harness/plan/expand.h"
+#include "harness/plan/shard.h"
 #include "harness/record/record_json.h"
 #include "harness/run/context.h"
 #include "harness/testing/fake_kernels.h"
@@ -77,6 +78,49 @@ TEST_F(Resume, AnEmptyFileHasNothing) {
   EXPECT_EQ(rest.notes, Texts{});
   EXPECT_EQ(left(),
             (Texts{"32 naive", "32 v2 32", "32 v2 64", "64 naive", "64 v2 32", "64 v2 64"}));
+}
+
+// What a shard's file holds when it is resumed.
+class ResumedShard : public Resume {
+ protected:
+  ResumedShard() {
+    take("1/2");
+    Record record = planned_record(cases_[0], cases_[0].competitors[0], context_);
+    records_ = {Json::parse(to_json(record).dump())};
+  }
+  void take(const std::string& shard) {
+    expand_again();
+    ShardedCases sharded = take_shard(cases_, parse_shard(shard, "--shard"), context_.protocol);
+    cases_ = std::move(sharded.cases);
+    context_.shard = sharded.part;
+  }
+};
+
+TEST_F(ResumedShard, GoesOnWithTheRest) {
+  EXPECT_EQ(remainder().finished, 1u);
+  EXPECT_EQ(left().size(), 2u);
+}
+
+TEST_F(ResumedShard, RefusesRecordsOfAnother) {
+  take("2/2");
+  EXPECT_PRED2(contains, error(),
+               "r.jsonl: its records are of shard 1/2, and --shard says 2/2: name the file of");
+  records_[0]["shard"] = nullptr;
+  EXPECT_PRED2(contains, error(), "its records are of no shard, and --shard says 2/2");
+}
+
+TEST_F(ResumedShard, RefusesRecordsOfAnotherCut) {
+  records_[0]["shard"]["cut"] = "0123456789abcdef";
+  EXPECT_PRED2(contains, error(),
+               "r.jsonl: the sweep was cut otherwise when its records were made");
+  EXPECT_PRED2(contains, error(), "attnlab run 'a b.json'");
+}
+
+TEST_F(ResumedShard, IsPartOfWhatTheWholeSweepGoesOnWith) {
+  expand_again();
+  context_.shard.reset();
+  EXPECT_EQ(remainder().finished, 1u);
+  EXPECT_EQ(left().size(), 5u);
 }
 
 // Layouts of one problem take turns: what is left of them runs without what was timed.

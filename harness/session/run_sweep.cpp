@@ -57,7 +57,8 @@ struct Start {
 };
 
 Start start(const SweepRun& run) {
-  if (run.mode == RecordsMode::append) return {.rest = {.cases = run.cases}};
+  const bool is_new = !std::filesystem::exists(run.records);  // of a shard's dry run
+  if (run.mode == RecordsMode::append || is_new) return {.rest = {.cases = run.cases}};
   std::vector<std::string> warnings;
   Start start{.records = read_records(run.records, warnings)};
   for (const std::string& warning : warnings) warn(warning);
@@ -87,10 +88,16 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
+// ", shard 2/8 with 12.4 % of the predicted time", "" of a whole sweep.
+std::string describe_shard(const SweepRun& run) {
+  return run.context.shard ? ", " + describe(*run.context.shard) : "";
+}
+
 void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream) {
   print_to(stream, "{}",
-           wrap(fmt::format("Sweep {} ({}): {}, {}, of which {} can run. Device: {}. {}",
-                            run.sweep.name, run.sweep.source, count_of(run.cases.size(), "case"),
+           wrap(fmt::format("Sweep {} ({}){}: {}, {}, of which {} can run. Device: {}. {}",
+                            run.sweep.name, run.sweep.source, describe_shard(run),
+                            count_of(run.cases.size(), "case"),
                             count_of(count_points(run.cases), "point"), count_runnable(run.cases),
                             describe(*run.context.device), describe_records(run, rest))));
   for (const std::string& note : rest.notes) print_to(stream, "{}", wrap(note));
@@ -305,9 +312,12 @@ int profile_sweep(const SweepRun& run) {
 int print_plan(const SweepRun& run) {
   const Start begin = start(run);
   print_to(stdout, "{}", render_plan(begin.rest.cases, *run.context.device, run.format));
+  const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
+  std::FILE* const notes = data_only ? stderr : stdout;
+  if (run.context.shard) {
+    print_to(notes, "{}", wrap(fmt::format("This is {}.", describe(*run.context.shard))));
+  }
   if (run.mode == RecordsMode::resume) {
-    const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
-    std::FILE* const notes = data_only ? stderr : stdout;
     print_to(notes, "{}", wrap(describe_rest(run, begin.rest)));
     for (const std::string& note : begin.rest.notes) print_to(notes, "{}", wrap(note));
   }
