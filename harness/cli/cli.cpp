@@ -46,7 +46,7 @@ constexpr const char* kFooter =
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run, a\n"
     "measurement is invalid or output was lost; of compare and gate also 4 worse or other\n"
-    "than the baseline, of compare 5 ambiguous.";
+    "than the baseline, of compare and merge 5 ambiguous.";
 
 std::string version_text() {
   const BuildInfo& build = build_info();
@@ -165,22 +165,16 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
-  const std::vector<Verb> verbs = {add_calibrate_verb(app),
-                                   add_compare_verb(app),
-                                   add_compile_verb(app),
-                                   add_completion_verb(app),
-                                   add_doctor_verb(app),
-                                   add_gate_verb(app),
-                                   add_list_verb(app),
-                                   add_man_verb(app),
-                                   add_model_verb(app),
-                                   add_peak_verb(app),
-                                   add_report_verb(app),
-                                   add_reproduce_verb(app),
-                                   add_run_verb(app, join_command_line(argc, argv)),
-                                   add_table_verb(app),
-                                   add_verify_verb(app),
-                                   add_compile_worker_verb(app)};
+  const std::vector<Verb> verbs = {
+      add_calibrate_verb(app),     add_compare_verb(app),
+      add_compile_verb(app),       add_completion_verb(app),
+      add_doctor_verb(app),        add_gate_verb(app),
+      add_list_verb(app),          add_man_verb(app),
+      add_merge_verb(app),         add_model_verb(app),
+      add_peak_verb(app),          add_report_verb(app),
+      add_reproduce_verb(app),     add_run_verb(app, join_command_line(argc, argv)),
+      add_table_verb(app),         add_verify_verb(app),
+      add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
     refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");

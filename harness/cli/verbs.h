@@ -26,6 +26,7 @@ struct CommandLine {
 Verb add_run_verb(CLI::App& app, const CommandLine& command_line);
 Verb add_list_verb(CLI::App& app);
 Verb add_table_verb(CLI::App& app);
+Verb add_merge_verb(CLI::App& app);
 Verb add_compare_verb(CLI::App& app);
 Verb add_gate_verb(CLI::App& app);
 Verb add_reproduce_verb(CLI::App& app);

@@ -374,12 +374,22 @@ std::string asked_key(const Json& record) {
   return record_key(asked);
 }
 
+std::string device_key(const Json& record) {
+  const Json device = record.value("device", Json::object());
+  std::string key = device.value("name", Json()).dump();
+  if (record.value("backend", Json()) == to_string(Backend::cpu)) {
+    for (const char* part : {"isa", "threads"}) key += " " + device.value(part, Json()).dump();
+  }
+  return key;
+}
+
 std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
+  const auto key_of = [](const Json& record) { return record_key(record) + device_key(record); };
   std::map<std::string, std::size_t> last;
-  for (std::size_t i = 0; i < records.size(); ++i) last[record_key(records[i])] = i;
+  for (std::size_t i = 0; i < records.size(); ++i) last[key_of(records[i])] = i;
   std::vector<Json> kept;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    if (last[record_key(records[i])] == i) kept.push_back(records[i]);
+    if (last[key_of(records[i])] == i) kept.push_back(records[i]);
   }
   return kept;
 }

@@ -19,7 +19,11 @@ nlohmann::ordered_json asked_config(const nlohmann::ordered_json& record);
 // Identifies the point by asked_config(): another version of a kernel may choose another tile.
 std::string asked_key(const nlohmann::ordered_json& record);
 
-// Of several records of one point, the last; in their order.
+// Names the device as far as times depend on it: of a GPU its name, of a CPU also the instruction
+// set and the threads.
+std::string device_key(const nlohmann::ordered_json& record);
+
+// Of several records of one point on one device, the last; in their order.
 std::vector<nlohmann::ordered_json> last_of_each_point(
     const std::vector<nlohmann::ordered_json>& records);
 

@@ -110,13 +110,13 @@ TEST(Record, HasTheDocumentedShape) {
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
   EXPECT_EQ(keys, (std::vector<std::string>{
-                      "schema",       "id",       "key",          "sweep",    "kernel",
-                      "backend",      "config",   "config_asked", "problem",  "input_kind",
-                      "input_file",   "seed",     "status",       "reason",   "verify",
-                      "verify_timed", "time",     "energy",       "flops",    "memory",
-                      "traffic",      "counters", "cache_claim",  "evidence", "peer",
-                      "roof",         "compile",  "device",       "protocol", "build",
-                      "command_line", "run",      "timestamp"}));
+                      "schema",     "id",           "key",      "sweep",        "shard",
+                      "kernel",     "backend",      "config",   "config_asked", "problem",
+                      "input_kind", "input_file",   "seed",     "status",       "reason",
+                      "verify",     "verify_timed", "time",     "energy",       "flops",
+                      "memory",     "traffic",      "counters", "cache_claim",  "evidence",
+                      "peer",       "roof",         "compile",  "device",       "protocol",
+                      "build",      "command_line", "run",      "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],

@@ -20,8 +20,7 @@ std::string point_of(const RecordJson& record) {
   std::string text = problem.dump() + exact(find_field("cache", "").read(record));
   for (const char* key : {"input_kind", "seed", "backend"}) text += at(record, {key}).dump();
   text += at(record, {"protocol", "regime"}).dump() + at(record, {"input_file", "fnv1a"}).dump();
-  for (const char* key : {"name", "isa", "threads"}) text += at(record, {"device", key}).dump();
-  return text;
+  return text + device_key(record);
 }
 
 // What a kernel chose itself may differ from layout to layout.

@@ -9,6 +9,7 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
+#include "harness/record/record_json.h"
 #include "harness/report/field_list.h"
 
 namespace attnlab {
@@ -87,8 +88,7 @@ void add_speedups(std::vector<RecordJson>& records, const std::string& base) {
       text += at(record, {key}).dump();
     }
     text += at(record, {"input_file", "fnv1a"}).dump();
-    for (const char* key : {"name", "isa", "threads"}) text += at(record, {"device", key}).dump();
-    return text;
+    return text + device_key(record);
   };
   const auto median_of = [](const RecordJson& record) { return at(record, {"time", "median_s"}); };
   // Maps each case and config to the base's last record of it.

@@ -127,6 +127,32 @@ void add_varying_config(const Records& records, const Fields& rows, Fields& cols
   }
 }
 
+// Whether these fields, as far as they say where something ran, tell all unlike devices apart.
+bool tell_devices_apart(const Records& records, const Fields& cols, const Fields& rows) {
+  Fields places;
+  for (const char* name : {"backend", "device", "isa", "threads"}) {
+    if (holds(cols, name) || holds(rows, name)) places.push_back(&find_field(name, ""));
+  }
+  std::map<std::string, std::string> device_of;
+  return std::all_of(records.begin(), records.end(), [&](const RecordJson& record) {
+    std::string place;
+    for (const Field* field : places) place += " " + exact(field->read(record));
+    const std::string device = device_key(record);
+    return device_of.emplace(place, device).first->second == device;
+  });
+}
+
+// Adds to the rows what tells unlike devices apart where nothing does yet: their times do not
+// stand side by side unless somebody asks for that.
+void add_varying_device(const Records& records, const Fields& cols, Fields& rows) {
+  for (const char* name : {"device", "isa", "threads"}) {
+    if (tell_devices_apart(records, cols, rows)) return;
+    const Field& field = find_field(name, "");
+    const bool is_there = holds(cols, name) || holds(rows, name);
+    if (!is_there && !is_constant(field, records)) rows.push_back(&field);
+  }
+}
+
 Fields default_cols(const Records& records, const Fields& rows) {
   Fields cols;
   const Field& backend = find_field("backend", "");
@@ -256,6 +282,7 @@ Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& opt
   if (options.cols.empty()) pivot.cols = default_cols(records, pivot.rows);
   add_varying_config(records, pivot.rows, pivot.cols);
   if (options.rows.empty()) pivot.rows = default_rows(records, pivot.cols);
+  add_varying_device(records, pivot.cols, pivot.rows);
   if (are_best_layouts(records) && !options.values.empty() && !holds(pivot.values, "layout")) {
     pivot.values.push_back(&find_field("layout", ""));
   }

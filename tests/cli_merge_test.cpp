@@ -1,0 +1,111 @@
+// attnlab merge on the shards of a sweep: the real binary.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Eight cases of two points.
+const std::string kSweep =
+    "run --kernel naive,v2 --heads 1 --head-dim 8 --seqlen 8:64:x2 --mask none,causal "
+    "--block 16x16 --rounds 1 --no-progress --protocol warmup_seconds=0 ";
+
+class CliMerge : public Cli {
+ protected:
+  std::string environment() const override {
+    return Cli::environment() + "XDG_CACHE_HOME='" + folder_.string() + "/cache' ";
+  }
+
+  void make_shards() const {
+    for (const char* shard : {"1", "2"}) {
+      const std::string file = std::string("s.") + shard + ".jsonl";
+      ASSERT_EQ(run(kSweep + "--shard " + shard + "/2 --resume " + file).code, 0);
+    }
+  }
+
+  std::vector<Json> lines(const std::string& file) const {
+    std::vector<Json> all;
+    std::istringstream text(read(folder_ / file));
+    for (std::string line; std::getline(text, line);) all.push_back(Json::parse(line));
+    return all;
+  }
+
+  std::multiset<std::string> keys(const std::string& file) const {
+    std::multiset<std::string> all;
+    for (const Json& record : lines(file)) all.insert(record["key"].get<std::string>());
+    return all;
+  }
+
+  void write_lines(const std::string& file, const std::vector<Json>& records) const {
+    std::string text;
+    for (const Json& record : records) text += record.dump() + "\n";
+    write(file, text);
+  }
+};
+
+TEST_F(CliMerge, ShardsMergedAreTheSweep) {
+  make_shards();
+  const Result merged = run("merge s.1.jsonl s.2.jsonl --out deep/all.jsonl");
+  EXPECT_EQ(merged.code, 0) << merged.out << merged.err;
+  EXPECT_EQ(merged.out, "16 points of 2 files in deep/all.jsonl.\n");
+  ASSERT_EQ(run(kSweep + "--out whole.jsonl").code, 0);
+  EXPECT_EQ(keys("deep/all.jsonl"), keys("whole.jsonl"));
+  // Word by word, and as often as anybody likes.
+  EXPECT_EQ(read(folder_ / "deep/all.jsonl"),
+            read(folder_ / "s.1.jsonl") + read(folder_ / "s.2.jsonl"));
+  const Result again = run("merge deep/all.jsonl s.1.jsonl --out deep/all.jsonl");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_PRED2(contains, again.out, "16 points of 2 files in deep/all.jsonl (8 ");
+  EXPECT_EQ(run(kSweep + "--resume deep/all.jsonl --dry-run").code, 0);
+}
+
+TEST_F(CliMerge, WhatAReaderShouldKnowEndsWithFive) {
+  make_shards();
+  std::vector<Json> other = lines("s.1.jsonl");
+  other.resize(2);
+  other[0]["timestamp"] = "2099-01-01T00:00:00Z";
+  other[0]["time"]["median_s"] = 10.0;
+  other[0]["time"]["contenders"] = 1;
+  write_lines("other.jsonl", other);
+  const Result result = run("merge s.1.jsonl other.jsonl --out all.jsonl");
+  EXPECT_EQ(result.code, 5) << result.err;
+  for (const char* words :
+       {"1 record left out, since a later one of the same point counts:", "disagree by more than",
+        "did not all take turns together:", "Sweep flags: shard 2/2 has no records here.",
+        "8 points of 2 files in all.jsonl"}) {
+    EXPECT_PRED2(contains, result.out, words);
+  }
+  EXPECT_EQ(lines("all.jsonl")[0]["time"]["median_s"], 10.0);
+}
+
+TEST_F(CliMerge, NothingIsLostByAWrongCommand) {
+  make_shards();
+  write("text.jsonl", "no records\n");
+  write("empty.jsonl", "");
+  const std::string before = read(folder_ / "s.2.jsonl");
+  const std::pair<const char*, const char*> cases[] = {
+      {"s.1.jsonl --out s.2.jsonl", "--out: s.2.jsonl is there already: name it among the files"},
+      {"s.1.jsonl", "--out is required"},
+      {"nowhere.jsonl --out a.jsonl", "nowhere.jsonl: cannot open it"},
+      {"text.jsonl --out a.jsonl", "text.jsonl:1: not JSON"},
+      {"empty.jsonl --out a.jsonl", "the files hold no records"}};
+  for (const auto& [words, message] : cases) {
+    const Result result = run(std::string("merge ") + words);
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_PRED2(contains, result.err, message);
+  }
+  EXPECT_EQ(read(folder_ / "s.2.jsonl"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.jsonl"));
+}
+
+}  // namespace
+}  // namespace attnlab
