@@ -1,4 +1,4 @@
-// attnlab merge on the shards of a sweep: the real binary.
+// attnlab merge and attnlab table --progress on the shards of a sweep: the real binary.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -105,6 +105,26 @@ TEST_F(CliMerge, NothingIsLostByAWrongCommand) {
   }
   EXPECT_EQ(read(folder_ / "s.2.jsonl"), before);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.jsonl"));
+}
+
+TEST_F(CliMerge, ATableSaysHowFarShardsAre) {
+  make_shards();
+  const Result done = run("table s.1.jsonl s.2.jsonl --progress");
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_PRED2(contains, done.out, "16 of 16 points done, 0 failed.\n");
+  std::vector<Json> half = lines("s.1.jsonl");
+  half.resize(half.size() / 2);
+  write_lines("half.jsonl", half);
+  const Result open = run("table half.jsonl --progress --format json");
+  EXPECT_EQ(Json::parse(open.out)[0]["done"], half.size());
+  EXPECT_PRED2(contains, run("table half.jsonl --progress").out, "Without a record yet: 2/2.");
+  for (const auto& [words, message] :
+       {std::pair("--progress --evidence", "--progress: --evidence is another table"),
+        std::pair("--progress --rows seqlen", "--progress: has columns of its own")}) {
+    const Result result = run(std::string("table half.jsonl ") + words);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_PRED2(contains, result.err, message);
+  }
 }
 
 }  // namespace

@@ -24,13 +24,13 @@ std::size_t usable_columns(std::FILE* stream) {
   return std::min(columns_of(stream).value_or(kPageWidth), kPageWidth) - 1;
 }
 
+}  // namespace
+
 std::string time_text(double seconds) {
   const auto whole = static_cast<long>(std::ceil(seconds));
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
-
-}  // namespace
 
 Progress::Progress(std::FILE* stream, double total_weight, Clock now)
     : stream_(stream),

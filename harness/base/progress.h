@@ -9,6 +9,9 @@
 
 namespace attnlab {
 
+// "1:05", or "2:00:00" from an hour on; parts of a second count as one.
+std::string time_text(double seconds);
+
 class Progress {
  public:
   using Time = std::chrono::steady_clock::time_point;

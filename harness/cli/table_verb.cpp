@@ -15,6 +15,7 @@
 #include "harness/record/record_file.h"
 #include "harness/report/evidence_report.h"
 #include "harness/report/fields.h"
+#include "harness/report/shard_progress.h"
 #include "harness/report/table.h"
 
 namespace attnlab {
@@ -35,6 +36,10 @@ constexpr const char* kDetails =
     "layouts\n"
     "of one problem are then one row, and --speedup-over compares both sides at their best.\n"
     "\n"
+    "--progress shows for each shard of a sweep (attnlab run --shard) the points that are done "
+    "and\n"
+    "those that failed, points a minute and the time left, by the predicted time of the rest.\n"
+    "\n"
     "Fields (of --rows, --cols, --value and --where):\n";
 
 struct TableFlags {
@@ -44,6 +49,7 @@ struct TableFlags {
   std::string format = "table";
   std::string best;
   bool evidence = false;
+  bool progress = false;
 };
 
 std::string footer() {
@@ -63,6 +69,7 @@ std::string footer() {
          "  attnlab table results/*.jsonl --rows seqlen,pass --value "
          "requested_mib,l2_mib,dram_mib\n"
          "  attnlab table results/quick.jsonl --evidence --where kernel=naive\n"
+         "  attnlab table results/quick.*of8.jsonl --progress\n"
          "  attnlab table results/quick.jsonl --format csv > quick.csv";
 }
 
@@ -103,14 +110,30 @@ TableOptions make_options(const TableFlags& flags) {
   return options;
 }
 
+// What has columns of its own refuses flags that choose some.
+void check_own_columns(const TableFlags& flags) {
+  if (flags.evidence && flags.progress) {
+    throw UsageError("--progress: --evidence is another table: leave one of them out");
+  }
+  const bool chooses =
+      !(flags.rows + flags.cols + flags.values + flags.speedup_over + flags.best).empty();
+  if (!chooses || (!flags.evidence && !flags.progress)) return;
+  throw UsageError(
+      fmt::format("{}: has columns of its own: leave --rows, --cols, --value, --speedup-over and "
+                  "--best out",
+                  flags.evidence ? "--evidence" : "--progress"));
+}
+
+std::string render(const std::vector<nlohmann::ordered_json>& records, const TableFlags& flags,
+                   const TableOptions& options) {
+  if (flags.evidence) return render_evidence(records, options);
+  if (!flags.progress) return render_table(records, options);
+  return render_progress(shard_states(choose(records, options.where)), options.format);
+}
+
 int run(const TableFlags& flags) {
   const TableOptions options = make_options(flags);
-  if (flags.evidence &&
-      !(flags.rows + flags.cols + flags.values + flags.speedup_over + flags.best).empty()) {
-    throw UsageError(
-        "--evidence: has columns of its own: leave --rows, --cols, --value, --speedup-over and "
-        "--best out");
-  }
+  check_own_columns(flags);
   std::vector<nlohmann::ordered_json> records;
   std::vector<std::string> warnings;
   for (const std::string& file : flags.files) {
@@ -119,8 +142,7 @@ int run(const TableFlags& flags) {
   for (const std::string& warning : warnings) print_to(stderr, "attnlab table: {}\n", warning);
   if (records.empty()) throw UsageError("the files hold no records");
   try {
-    print_to(stdout, "{}",
-             flags.evidence ? render_evidence(records, options) : render_table(records, options));
+    print_to(stdout, "{}", render(records, flags, options));
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
         fmt::format("a record lacks a field or has it in another form: {}", error.what()));
@@ -160,6 +182,8 @@ Verb add_table_verb(CLI::App& app) {
       ->expected(1)
       ->group("Layout");
   command->add_flag("--evidence", flags->evidence, "Which kernels really ran, in which shape")
+      ->group("Layout");
+  command->add_flag("--progress", flags->progress, "How far the shards of a sweep are")
       ->group("Layout");
   command->add_option("--format", flags->format, "table, markdown, csv or json")
       ->type_name("NAME")
