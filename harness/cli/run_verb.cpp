@@ -11,6 +11,7 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/interrupt.h"
+#include "harness/base/output.h"
 #include "harness/base/suggest.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/compiler_flags.h"
@@ -24,12 +25,18 @@
 #include "harness/plan/protocol.h"
 #include "harness/plan/shard.h"
 #include "harness/plan/sweep_file.h"
+#include "harness/record/record_file.h"
+#include "harness/record/record_json.h"
 #include "harness/record/repro.h"
+#include "harness/report/table.h"
 #include "harness/run/observers.h"
 #include "harness/run/peer.h"
+#include "harness/session/device_runs.h"
 #include "harness/session/given_turns.h"
 #include "harness/session/listed_points.h"
+#include "harness/session/restart.h"
 #include "harness/session/run_sweep.h"
+#include "kernels/api/registry.h"
 #include "kernels/api/telemetry.h"
 
 namespace attnlab {
@@ -90,6 +97,11 @@ shard. With --shard, --resume FILE begins FILE where there is none, so that a sh
 starts again by the command that began it. attnlab merge makes one file of them, and
 attnlab table --progress says how far they are.
 
+--devices all, or 0,2, runs the sweep on several GPUs of this machine: a process on each, with a
+shard of its own, and never two on one GPU (another --devices or gate that has one ends it with 3).
+FILE of --out or --resume gets the records of all when they have ended; those of each, and what it
+said, are in FILE.1of2.jsonl and FILE.1of2.log beside it, which --resume goes on with.
+
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
 first: on a CPU with the bytes that its schedule asks for and its workspace, on a GPU with
@@ -117,6 +129,7 @@ Examples:
   attnlab run --backend cuda --kernel v3 --dtype f16 --head-dim 128 --seqlen 4k --tune
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
   attnlab run sweeps/quick.json --shard 2/8 --resume quick.2.jsonl
+  attnlab run sweeps/fa3.json --devices 0,2 --out fa3.jsonl
 
 Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run or a
 measurement is invalid, records or output could not be written, 130 interrupted by Ctrl-C, 143 by
@@ -127,7 +140,7 @@ struct RunFlags {
   SweepFlags sweep;
   std::shared_ptr<CompilerSettings> compiler;
   SaveFlags save;
-  std::string out, resume, shard, isa, memory_limit, protocol, peer;
+  std::string out, resume, shard, devices, isa, memory_limit, protocol, peer;
   std::string format = "table";
   std::string speedup_over;
   std::string counters = "auto";
@@ -232,7 +245,7 @@ std::string file_to_resume(const RunFlags& flags) {
   std::error_code error;
   const auto status = std::filesystem::status(flags.resume, error);
   if (!std::filesystem::exists(status)) {
-    if (!flags.shard.empty()) return flags.resume;
+    if (!flags.shard.empty() || !flags.devices.empty()) return flags.resume;
     throw UsageError(fmt::format(
         "--resume: {}: no such file: name the records of the run that was interrupted, or begin "
         "one with --out (with --shard, --resume begins it, too)",
@@ -276,6 +289,39 @@ std::string describe_kept(const std::string& records) {
   const bool has_some = std::filesystem::file_size(records, error) > 0 && !error;
   if (!has_some) return "";
   return fmt::format("; the records are safe: attnlab table {}", shell_word(records));
+}
+
+// Leaves to a process on each GPU what run_sweep() does; returns the exit code of all records.
+int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
+  const std::pair<const char*, bool> others[] = {{"--shard", !flags.shard.empty()},
+                                                 {"--profile", flags.profile > 0},
+                                                 {"--save", !flags.save.save.empty()},
+                                                 {"--turns", flags.turns}};
+  for (const auto& [name, is_given] : others) {
+    if (is_given) throw UsageError(fmt::format("--devices: leave {} out", name));
+  }
+  const std::vector<Device> gpus = available_devices(Backend::cuda);
+  const bool is_gpu = work.context.device->backend == Backend::cuda;
+  if (!is_gpu || gpus.empty()) {
+    const std::string why = is_gpu || gpus.empty() ? why_no_device(Backend::cuda) : "";
+    throw UsageError(fmt::format("--devices: this run is not on a GPU{}{}: leave it out",
+                                 why.empty() ? "" : ": ", why));
+  }
+  DeviceRuns runs = {
+      .devices = choose_devices(flags.devices, gpus),
+      .command = without_flags(own_arguments(), {"--devices", "--out", "--resume", "--format"}),
+      .records = work.records,
+      .resumes = work.mode == RecordsMode::resume,
+      .shows_progress = work.shows_progress};
+  runs.devices.resize(std::min(runs.devices.size(), group_layouts(work.cases).size()));
+  run_on_devices(runs);
+  std::vector<std::string> half_written;
+  const auto records = read_records(work.records, half_written);
+  TableOptions options;
+  options.format = work.format;
+  options.speedup_over = work.speedup_over;
+  print_to(stdout, "{}", render_table(records, options));
+  return exit_code(last_of_each_point(records));
 }
 
 // `records` is set to the file that gets them.
@@ -334,6 +380,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                 .further_counters = flags.further_counters,
                 .timeout_s = flags.timeout};
   if (flags.dry_run) return print_plan(work);
+  if (!flags.devices.empty()) return run_on_gpus(flags, work);
   if (flags.profile > 0) return profile_sweep(work);
   work.context.telemetry = &telemetry_of(device);
   device.power_limit_w = work.context.telemetry->power_limit_w();
@@ -436,6 +483,10 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command->add_flag("--dry-run", flags->dry_run, "Print the points; run and write nothing")
       ->group("Output");
   add_no_progress(*command, flags->no_progress);
+  add_list(*command, "--devices", flags->devices,
+           "One process on each of these GPUs: all, or their numbers")
+      ->type_name("all|N,...")
+      ->group("Where");
   command
       ->add_option("--shard", flags->shard,
                    "Run the K-th of N parts that take about equally long (FILE of --resume may be "

@@ -1,10 +1,7 @@
 #include "harness/session/experiment.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -21,6 +18,7 @@
 #include "harness/base/text_file.h"
 #include "harness/plan/sweep_file.h"
 #include "harness/record/repro.h"
+#include "harness/session/own_process.h"
 
 namespace attnlab {
 namespace {
@@ -33,22 +31,6 @@ void write_sweep(const std::filesystem::path& path, const Json& sweep) {
   std::error_code error;  // ignored: writing the file fails with a better message
   std::filesystem::create_directories(path.parent_path(), error);
   replace_text(path, sweep.dump(1) + "\n");
-}
-
-// Runs the command in this process, the child, without its standard output: messages are wanted, a
-// table is not. Signals of the terminal reach the parent alone, which hands them on; the child ends
-// with it.
-[[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<std::string> words = command;
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  const int nowhere = open("/dev/null", O_WRONLY);
-  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-  execv("/proc/self/exe", pointers.data());
-  _exit(127);
 }
 
 // Waits for the end of the child, to which it hands on a Ctrl-C or SIGTERM. Returns its status.
@@ -71,22 +53,14 @@ int wait_for(pid_t child) {
 }
 
 int run_to_end(const std::vector<std::string>& command, const std::string& folder) {
-  std::fflush(nullptr);
   const InterruptWatch watch;
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, as some supervisors leave it, it loses the status
-  const pid_t child = fork();
-  if (child < 0) {
-    throw std::runtime_error(fmt::format("cannot start attnlab run: {}", std::strerror(errno)));
-  }
-  if (child == 0) become(command);
-  const int status = wait_for(child);
+  const int status = wait_for(start_process({.command = command}));  // its table is not wanted
   const std::string remedy =
       fmt::format("the same command with --out {} --resume goes on", shell_word(folder));
   if (const int signal = InterruptWatch::signal(); signal != 0) {
     print_to(stderr, "attnlab reproduce: interrupted: {}\n", remedy);
     end_by_signal(signal);
   }
-  constexpr int kNotStarted = 127;
   if (WIFEXITED(status) && WEXITSTATUS(status) != kNotStarted) return WEXITSTATUS(status);
   const std::string end = WIFEXITED(status) ? "could not be started"
                                             : fmt::format("ended by signal {}", WTERMSIG(status));

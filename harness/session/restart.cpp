@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,13 +12,6 @@
 
 namespace attnlab {
 namespace {
-
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
-  return arguments;
-}
 
 // All files but the standard ones are closed by exec.
 void close_files_at_exec() {
@@ -32,17 +26,31 @@ void close_files_at_exec() {
 
 }  // namespace
 
-std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
-                                             const std::filesystem::path& records) {
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+std::vector<std::string> without_flags(const std::vector<std::string>& arguments,
+                                       const std::vector<std::string>& flags) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (argument == "--out" || argument == "--resume") {
-      ++i;  // and its value
-    } else if (!argument.starts_with("--out=") && !argument.starts_with("--resume=")) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(flags, name) == flags.end()) {
       kept.push_back(argument);
+    } else if (name == argument) {
+      ++i;  // and its value
     }
   }
+  return kept;
+}
+
+std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
+                                             const std::filesystem::path& records) {
+  std::vector<std::string> kept = without_flags(arguments, {"--out", "--resume"});
   kept.emplace_back("--resume");
   kept.push_back(records.string());
   return kept;
