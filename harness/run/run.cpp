@@ -65,7 +65,8 @@ class GroupRun {
     for (CompetitorRun* run : running()) {
       steps_.begin("verify " + run->name(), verifying(*run));
       attempt(*run, [&] { verify(*run); });
-      steps_.advance(kVerifyShare * point_weight(run->problem(), *run->competitor, context_.protocol));
+      steps_.advance(kVerifyShare *
+                     point_weight(run->problem(), *run->competitor, context_.protocol));
     }
     if (!running().empty()) runs_.attempt_for_all([&] { time(); });
     for (CompetitorRun* run : running()) {
