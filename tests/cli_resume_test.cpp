@@ -201,13 +201,13 @@ TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
   // Meanwhile nobody else writes to the file, and all can read it.
   const std::string before = read(folder_ / "r 1.jsonl");
   const Result second = run(kCheap + "--out 'r 1.jsonl'");
-  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.code, 3);
   EXPECT_EQ(second.out, "");
   EXPECT_PRED2(contains, second.err, "r 1.jsonl: another attnlab");
   if (std::filesystem::exists("/proc/locks")) {
     EXPECT_PRED2(contains, second.err, "(process " + std::to_string(child.pid()) + ")");
   }
-  EXPECT_EQ(run(slow + "--resume 'r 1.jsonl'").code, 2);
+  EXPECT_EQ(run(slow + "--resume 'r 1.jsonl'").code, 3);
   EXPECT_PRED2(starts_with, read(folder_ / "r 1.jsonl"), before);
   EXPECT_EQ(run("table 'r 1.jsonl'").code, 0);
 

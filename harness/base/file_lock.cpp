@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 #include "harness/base/errors.h"
@@ -48,7 +49,7 @@ LockAttempt try_lock(int descriptor) {
 void lock_for_writing(int descriptor, const std::filesystem::path& file) {
   const LockAttempt attempt = try_lock(descriptor);
   if (attempt.is_locked) return;
-  throw UsageError(fmt::format(
+  throw std::runtime_error(fmt::format(
       "{}: another attnlab{} is writing to it: wait until it ends, or name another file",
       file.string(), attempt.holder));
 }

@@ -15,8 +15,8 @@ struct LockAttempt {
 LockAttempt try_lock(int descriptor);
 
 // Locks the open file as try_lock() does; the lock goes with the descriptor, so with the process at
-// the latest, however it ends. Throws UsageError naming the file, and the other process where the
-// system tells.
+// the latest, however it ends. Throws std::runtime_error naming the file, and the other process
+// where the system tells: nothing is wrong with the command, which may be given again.
 void lock_for_writing(int descriptor, const std::filesystem::path& file);
 
 // Guards a file that is read, changed and put back. The constructor creates `file`.lock and waits

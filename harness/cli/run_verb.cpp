@@ -87,7 +87,7 @@ record of (one that failed is recorded too). A half-written last line is removed
 sweep, problem, protocol, device, isa, threads, compiler or flags differ from FILE's; another commit
 is noted. Kernels of a case are recorded together; where FILE has only some, the others are timed
 without them, and time.contenders of a record says with how many it took turns. Last come the table
-and the exit code of all that is in FILE. A file has one writer: a second run ends with code 2.
+and the exit code of all that is in FILE. A file has one writer: a second run ends with code 3.
 A full disk ends a run as Ctrl-C does, with code 3.
 
 --shard K/N runs the K-th of N parts of the sweep: each case is in exactly one of them, kernels that
@@ -301,11 +301,11 @@ int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
     if (is_given) throw UsageError(fmt::format("--devices: leave {} out", name));
   }
   const std::vector<Device> gpus = available_devices(Backend::cuda);
-  const bool is_gpu = work.context.device->backend == Backend::cuda;
-  if (!is_gpu || gpus.empty()) {
-    const std::string why = is_gpu || gpus.empty() ? why_no_device(Backend::cuda) : "";
-    throw UsageError(fmt::format("--devices: this run is not on a GPU{}{}: leave it out",
-                                 why.empty() ? "" : ": ", why));
+  if (gpus.empty()) {
+    throw UsageError(fmt::format("--devices: no GPU here: {}", why_no_device(Backend::cuda)));
+  }
+  if (work.context.device->backend != Backend::cuda) {
+    throw UsageError("--devices: this run is on a CPU: leave it out, or ask for --backend cuda");
   }
   DeviceRuns runs = {
       .devices = choose_devices(flags.devices, gpus),

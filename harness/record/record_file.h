@@ -19,7 +19,7 @@ class NotSaved : public std::runtime_error {
 // its folder. Where the file cannot be written append() throws NotSaved, all others UsageError.
 class RecordFile {
  public:
-  // Changes nothing of what is there. Throws UsageError if another process has the file.
+  // Changes nothing of what is there. Throws std::runtime_error if another process has the file.
   explicit RecordFile(const std::filesystem::path& file);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

@@ -44,8 +44,8 @@ int exit_code(const std::vector<nlohmann::ordered_json>& records);
 // Runs the points, or those that the file lacks, and prints what came of it; where the format is
 // data, all but the data go to standard error. Returns the exit code: of the points of this run,
 // or, where it resumed, of all points of the file. Ends the process by the signal that interrupted
-// it. Throws UsageError before anything has run: a file that cannot be written, that another
-// process writes, or that cannot be resumed.
+// it. Throws before anything has run: UsageError for a file that cannot be written or resumed,
+// std::runtime_error for one that another process writes.
 int run_sweep(const SweepRun& run);
 
 // For a profiler that watches: context.profile_launches of each kernel, verified before and after.
