@@ -6,6 +6,7 @@
 #include <charconv>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "harness/base/derive_seed.h"
 #include "harness/base/errors.h"
@@ -36,7 +37,6 @@ struct Load {
   double weight = 0.0;
   std::size_t points =
       0;  // decides where weights are equal: groups of which nothing runs have none
-  auto operator<=>(const Load&) const = default;
 };
 
 // Returns the shard of each group, from 0: the dearest group first, each to the shard that has
@@ -51,7 +51,8 @@ std::vector<std::size_t> deal(const std::vector<CaseGroup>& groups, std::size_t 
   std::vector<Load> loads(shards);
   std::vector<std::size_t> shard_of(groups.size());
   for (const std::size_t i : order) {
-    const auto least = std::ranges::min_element(loads);
+    const auto least = std::ranges::min_element(
+        loads, {}, [](const Load& load) { return std::pair(load.weight, load.points); });
     shard_of[i] = static_cast<std::size_t>(least - loads.begin());
     least->weight += weights[i];
     least->points += count_points(groups[i]);
