@@ -23,31 +23,29 @@ namespace attnlab {
 namespace {
 
 constexpr const char* kFooter =
-    "Each point of a device is written once. Where files hold several records of it, as where a\n"
-    "scheduler ran a task twice, the latest by its time stamp stands, as in tables; the others "
-    "are\n"
-    "counted and named, copies of one record only counted. Half-written lines are left out.\n"
-    "\n"
-    "What a reader should know is said, and ends the merge with 5; FILE is written all the same:\n"
-    "  - Two records of one point disagree: in status, or in time by more than three times the\n"
-    "    noise between sessions of such a device (attnlab calibrate, on this machine), and by 1 %\n"
-    "    at least; where that noise is not known, by more than 5 %.\n"
-    "  - The kernels of a case did not all take turns together: they are of several runs, or "
-    "their\n"
-    "    time.contenders differ.\n"
-    "  - Shards are missing, or lack points (attnlab run SWEEP --shard K/N --resume ... runs "
-    "them;\n"
-    "    so does attnlab run SWEEP --resume FILE).\n"
-    "\n"
-    "FILE of --out must be new, or one of those that are merged.\n"
-    "\n"
-    "Examples:\n"
-    "  attnlab merge quick.1.jsonl quick.2.jsonl --out quick.jsonl\n"
-    "  attnlab merge results/fa3.*of8.jsonl --out results/fa3.jsonl\n"
-    "  attnlab merge all.jsonl today.jsonl --out all.jsonl\n"
-    "\n"
-    "Exit codes: 0 whole, 2 bad flags or files, 3 the output could not be written, 5 merged, and\n"
-    "something of the above was said.";
+    R"(Each point of a device is written once. Where files hold several records of it, as where a
+scheduler ran a task twice, the latest by its time stamp stands, as in tables; the others are
+counted and named, copies of one record only counted. Half-written lines are left out.
+
+What a reader should know is said, and ends the merge with 5; FILE is written all the same:
+  disagreement   two records of a point differ in status, or in time by
+                 more than three times the noise between sessions of such
+                 a device (attnlab calibrate, on this machine) and by 1 %;
+                 where that noise is not known, by more than 5 %
+  split case     its kernels did not all take turns together: they are of
+                 several runs, or their time.contenders differ
+  missing        a shard, or points of one: the command that began it runs
+                 them, and so does attnlab run SWEEP --resume FILE
+
+FILE of --out must be new, or one of those that are merged.
+
+Examples:
+  attnlab merge quick.1.jsonl quick.2.jsonl --out quick.jsonl
+  attnlab merge results/fa3.*of8.jsonl --out results/fa3.jsonl
+  attnlab merge all.jsonl today.jsonl --out all.jsonl
+
+Exit codes: 0 whole, 2 bad flags or files, 3 the output could not be written, 5 merged, and
+something of the above was said.)";
 
 struct MergeFlags {
   std::vector<std::string> files;

@@ -77,11 +77,12 @@ Examples:
 Exit codes, the first that applies:
   2  bad flags or files
   1  a point failed its verification
-  4  --check: a claim that held (R, S) is N, or one that was R is S ("worse: ...")
-  3  --check: a claim that had a verdict (R, S, N) is X, U or gone ("lost: ...");
+  4  --check: a claim got worse: one that held (R, S) is N, or R became S
+  3  --check: a claim that had a verdict (R, S, N) is lost: X, U or gone;
      else: a measurement is invalid
-  0  all is well, whatever the verdicts. What was X or U and is N is named ("unforeseen: ..."):
-     it never held, and where it had before, a check gave 3 when it was lost)";
+  0  all is well, whatever the verdicts. A claim that was X or U and is N
+     is named as unforeseen: it never held, and where it had before, a
+     check gave 3 when it was lost)";
 
 struct ReproduceFlags {
   std::vector<std::string> ids;
