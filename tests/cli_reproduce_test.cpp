@@ -123,6 +123,18 @@ TEST_F(CliReproduce, ChecksAgainstAnEarlierRun) {
   for (Json& claim : never["claims"]) claim["finding"] = "U";
   std::ofstream(folder_ / "never/fa1-memory.result.json") << never.dump();
   EXPECT_EQ(run("reproduce --records p --check --against never").code, 0);
+  // What is gone is lost; where there is nothing to compare with, nothing holds.
+  std::filesystem::create_directories(folder_ / "other");
+  Json other = never;
+  other["claims"] = {{{"id", "fa1-fig2-bytes-asked"}, {"finding", "S"}}};
+  std::ofstream(folder_ / "other/fa1-fig2-left.result.json") << other.dump();
+  const Result gone = run("reproduce --records p --check --against other");
+  EXPECT_EQ(gone.code, 3) << gone.err;
+  EXPECT_PRED2(contains, gone.out, "lost: ");
+  std::filesystem::create_directories(folder_ / "empty");
+  const Result nothing = run("reproduce --records p --check --against empty");
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_PRED2(contains, nothing.err, "has no result of what was asked for");
   const Result none = run("reproduce --records p --check --against nowhere");
   EXPECT_EQ(none.code, 2);
   EXPECT_PRED2(contains, none.err, "--against: nowhere: there is no such folder");
@@ -138,6 +150,8 @@ TEST_F(CliReproduce, AFailedPointIsAFailure) {
   wrong.replace(wrong.find(status), status.size(), R"("status":"failed")");
   std::ofstream(records) << good << wrong;
   EXPECT_EQ(run("reproduce --records p").code, 1);
+  EXPECT_EQ(run("reproduce --records p --ae form.md").code, 1);
+  EXPECT_PRED2(contains, read(folder_ / "form.md"), " --backend cpu --quick --out ");
   std::ofstream(records) << wrong << good;  // measured again, and right
   EXPECT_EQ(run("reproduce --records p").code, 0);
 }
@@ -161,9 +175,14 @@ TEST_F(CliReproduce, ShowsSpansOfTheProtocolsThatAFolderHas) {
     own += record.dump() + "\n";
     Json& median = record["time"]["median_s"];
     median = 2.0 * median.get<double>();
+    record["protocol"]["cache"] = "cold";
     cold += record.dump() + "\n";
   }
   write("fa1-fig2-right.jsonl", own);
+  write("fa1-fig2-right.cold-burst.jsonl", own);
+  const Result hot = run(asks);
+  EXPECT_EQ(hot.code, 2);
+  EXPECT_PRED2(contains, hot.err, "cold-burst.jsonl: a record is of caches hot and regime burst");
   write("fa1-fig2-right.cold-burst.jsonl", cold);
   const Result gpu = run(asks + " --format json");
   EXPECT_EQ(gpu.code, 0) << gpu.err;

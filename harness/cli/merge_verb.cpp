@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 
 #include "harness/base/errors.h"
 #include "harness/base/output.h"
@@ -106,7 +107,11 @@ int run(const MergeFlags& flags) try {
   StoredNoise noise;
   const Merged merged =
       merge_records(inputs, [&](const RecordJson& record) { return noise.threshold(record); });
-  write_records(merged.records, flags.out);
+  try {
+    write_records(merged.records, flags.out);
+  } catch (const UsageError& error) {  // full disks, read-only folders
+    throw std::runtime_error(error.what());
+  }
   print_to(stdout, "{}", render_merge(merged));
   const std::string copies =
       merged.copies == 0 ? "" : fmt::format(" ({} of them there twice)", merged.copies);

@@ -36,8 +36,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFooter =
-    R"(Without a table it lists all of them, and what each needs. A table is named by its id, or by the
-file that measures it with others; 'all' is every file. What a paper prints is never typed again:
+    R"(Without a table it lists all of them, and what each needs. A table is named by its id, or by
+the file that measures it with others; 'all' is every file. What a paper prints is never typed again:
 sweeps/paper/README.md says how a table is described, and which ones cannot be measured here.
 
 Each row has what the source prints, what was measured, half its 95 % interval, and the ratio. Then
@@ -54,8 +54,8 @@ NAME.result.json. --resume goes on where a run ended; --records makes the tables
 and runs nothing. --protocols measures by the other states of caches and clocks, too (hot and cold,
 burst and settled), into NAME.cold-burst.jsonl and its like, and shows beside each ratio the least
 and the most of the medians; with --records it shows what a folder has. Four protocols take four
-times as long, settled ones 0.5 s a sample more. --check compares verdicts with those of an earlier run: a folder of --against, or
-the one that comes with attnlab for the same device.
+times as long, settled ones 0.5 s a sample more. --check compares verdicts with those of an earlier
+run: a folder of --against, or the one that comes with attnlab for the same device.
 
 --ae writes a form in Markdown for whoever evaluates an artifact: each claim with the command, the
 expected result and tolerance, time and memory, the environment, and SHA-256 of attnlab, of the
@@ -79,7 +79,7 @@ Exit codes, the first that applies:
   1  a point failed its verification
   4  --check: a claim got worse: one that held (R, S) is N, or R became S
   3  --check: a claim that had a verdict (R, S, N) is lost: X, U or gone;
-     else: a measurement is invalid
+     else: a measurement is invalid, or another run holds the records
   0  all is well, whatever the verdicts. A claim that was X or U and is N
      is named as unforeseen: it never held, and where it had before, a
      check gave 3 when it was lost)";
@@ -170,6 +170,7 @@ std::vector<Json> read_if_there(const std::filesystem::path& file) {
 struct Total {
   int run_code = kExitGood;  // the gravest: 2, 1, 3, 0
   std::vector<Worsened> worsened;
+  int checked = 0;  // files that --check had an earlier result of
 
   void add(int code) {
     const auto grave = [](int one) {
@@ -198,8 +199,20 @@ void check(const std::filesystem::path& folder, const Reproduction& result, Tota
              file.string(), result.paper->name);
     return;
   }
+  ++total.checked;
   const std::vector<Worsened> worsened = worse_than(read_result(file), result);
   total.worsened.insert(total.worsened.end(), worsened.begin(), worsened.end());
+}
+
+// What an earlier run has a result of, and this folder no records, is lost.
+void check_gone(const std::vector<PaperFile>& papers, const std::vector<Chosen>& chosen,
+                const PublishedTables& published, const std::filesystem::path& earlier,
+                Total& total) {
+  for (const PaperFile& paper : papers) {
+    const bool is_here = std::ranges::find(chosen, &paper, &Chosen::paper) != chosen.end();
+    if (is_here || !std::filesystem::exists(files_of(paper, earlier).result)) continue;
+    check(earlier, reproduce(paper, published, {}, {}), total);
+  }
 }
 
 bool failed_verification(const std::vector<Json>& records) {
@@ -267,12 +280,29 @@ bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job
   return true;
 }
 
+// Throws UsageError where a record is not of the state that its file is named after.
+void refuse_other_states(const std::vector<Json>& records, TimingState state,
+                         const std::filesystem::path& file) {
+  for (const Json& record : records) {
+    const Json protocol = at(record, {"protocol"});
+    if (protocol.value("cache", "hot") == to_string(state.cache) &&
+        protocol.value("regime", "burst") == to_string(state.regime)) {
+      continue;
+    }
+    throw UsageError(fmt::format(
+        "{}: a record is of caches {} and regime {}: remove the file, and measure "
+        "again by reproduce --protocols --resume",
+        file.string(), protocol.value("cache", "hot"), protocol.value("regime", "burst")));
+  }
+}
+
 // Reads what a folder has of a file by other protocols than its own.
 OtherProtocols read_protocols(const PaperFile& paper, const Job& job) {
   OtherProtocols protocols{.own = to_string(own_state(paper))};
   for (auto& [state, missing] : other_states(paper, job.backend)) {
     const std::filesystem::path file = files_of(paper, job.folder, state).records;
     std::vector<Json> records = missing.empty() ? read_if_there(file) : std::vector<Json>();
+    refuse_other_states(records, state, file);
     if (missing.empty() && records.empty()) missing = "not measured";
     const std::string name = missing.empty() ? file.filename().string() : "";
     protocols.others.emplace_back(ProtocolUse{to_string(state), name, missing}, std::move(records));
@@ -288,6 +318,9 @@ void show_one(const ReproduceFlags& flags, const Chosen& chosen, const Published
   if (failed_verification(records)) total.add(kExitVerificationFailed);
   const OtherProtocols protocols =
       flags.protocols ? read_protocols(*chosen.paper, job) : OtherProtocols();
+  for (const auto& other : protocols.others) {
+    if (failed_verification(other.second)) total.add(kExitVerificationFailed);
+  }
   const auto make = [&](const std::vector<std::string>& ids) {
     Reproduction result = reproduce(*chosen.paper, published, records, ids, protocols);
     result.records = files.records.filename().string();
@@ -315,6 +348,14 @@ Digests digests_of(const PaperFile& paper, const std::filesystem::path& folder) 
   return digests;
 }
 
+// Whether the folder's records of a file are of the sweep that --quick leaves.
+bool is_of_quick(const PaperFile& paper, const std::filesystem::path& folder, bool on_cpu) {
+  const std::filesystem::path sweep = files_of(paper, folder).sweep;
+  if (!paper.has_quick || folder.empty() || !std::filesystem::exists(sweep)) return false;
+  const BackendChoice backend = on_cpu ? BackendChoice::cpu : BackendChoice::cuda;
+  return read_json_file(sweep) == sweep_to_run(paper, {.backend = backend, .quick = true});
+}
+
 // Writes the form of --ae; of no records a blank one.
 int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
                const PublishedTables& published) {
@@ -333,6 +374,7 @@ int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
     }
     const bool on_cpu = !records.empty() && records.front()["backend"] == "cpu";
     if (on_cpu) experiment.arguments += " --backend cpu";
+    if (is_of_quick(paper, flags.records, on_cpu)) experiment.arguments += " --quick";
     if (failed_verification(records)) total.add(kExitVerificationFailed);
     experiment.found = reproduce(paper, published, records, choice.ids);
     if (!flags.records.empty()) experiment.found.cut = cut_of(files_of(paper, flags.records));
@@ -449,6 +491,11 @@ int run(const ReproduceFlags& flags) {
     }
     if (!has_records && !run_one(flags, *choice.paper, job, total)) continue;
     show_one(flags, choice, published, job, total);
+  }
+  if (flags.check && flags.ids.empty()) check_gone(papers, chosen, published, job.earlier, total);
+  if (flags.check && total.checked == 0) {
+    throw UsageError(
+        fmt::format("--check: {} has no result of what was asked for", job.earlier.string()));
   }
   for (const Worsened& claim : total.worsened) {
     print_to(stdout, "{}", wrap(fmt::format("{}: {}", to_string(claim.how), claim.text)));

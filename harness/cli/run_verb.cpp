@@ -100,7 +100,8 @@ attnlab table --progress says how far they are.
 --devices all, or 0,2, runs the sweep on several GPUs of this machine: a process on each, with a
 shard of its own, and never two on one GPU (another --devices or gate that has one ends it with 3).
 FILE of --out or --resume gets the records of all when they have ended; those of each, and what it
-said, are in FILE.1of2.jsonl and FILE.1of2.log beside it, which --resume goes on with.
+said, lie beside it (of fa3.jsonl in fa3.1of2.jsonl and fa3.1of2.log), and --resume goes on with
+them.
 
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
@@ -296,6 +297,7 @@ int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
   const std::pair<const char*, bool> others[] = {{"--shard", !flags.shard.empty()},
                                                  {"--profile", flags.profile > 0},
                                                  {"--save", !flags.save.save.empty()},
+                                                 {"--tune", flags.tune},
                                                  {"--turns", flags.turns}};
   for (const auto& [name, is_given] : others) {
     if (is_given) throw UsageError(fmt::format("--devices: leave {} out", name));

@@ -33,10 +33,10 @@ std::size_t count_points(const CaseGroup& group) {
   return points;
 }
 
+// Of a shard so far. Points decide where weights are equal: a group of which nothing runs has none.
 struct Load {
   double weight = 0.0;
-  std::size_t points =
-      0;  // decides where weights are equal: groups of which nothing runs have none
+  std::size_t points = 0;
 };
 
 // Returns the shard of each group, from 0: the dearest group first, each to the shard that has
@@ -61,7 +61,10 @@ std::vector<std::size_t> deal(const std::vector<CaseGroup>& groups, std::size_t 
 }
 
 std::string name_of(const Case& work) {
-  return fmt::format("{} {} {}", work.problem.id(), to_string(work.input_kind), work.seed);
+  std::string name =
+      fmt::format("{} {} {}", work.problem.id(), to_string(work.input_kind), work.seed);
+  for (const Competitor& competitor : work.competitors) name += " " + competitor.kernel;
+  return name;
 }
 
 }  // namespace

@@ -31,6 +31,16 @@ using Json = nlohmann::ordered_json;
   throw UsageError(fmt::format("{}: cannot {}: {}", file.string(), action, std::strerror(errno)));
 }
 
+// Whether the path leads to another file than the open one by now.
+bool is_replaced(int descriptor, const std::filesystem::path& file) {
+  struct stat own {
+  }, there{};
+  if (fstat(descriptor, &own) != 0) fail(file, "look at it");
+  if (!S_ISREG(own.st_mode)) return false;
+  return stat(file.c_str(), &there) != 0 || own.st_dev != there.st_dev ||
+         own.st_ino != there.st_ino;
+}
+
 // How every line that RecordFile writes begins.
 std::string line_start() { return fmt::format(R"({{"schema":"{}")", kRecordSchema); }
 
@@ -151,14 +161,18 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
           fmt::format("{}: cannot create its folder: {}", file.string(), error.message()));
     }
   }
-  descriptor_ = open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail(file, "open it for appending");
-  try {
-    lock_for_writing(descriptor_, file);
-  } catch (...) {
-    close(descriptor_);
-    throw;
-  }
+  // A file that is replaced between opening and locking would lose what is written to it.
+  do {
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) fail(file, "open it for appending");
+    try {
+      lock_for_writing(descriptor_, file);
+    } catch (...) {
+      close(descriptor_);
+      throw;
+    }
+  } while (is_replaced(descriptor_, file));
 }
 
 RecordFile::~RecordFile() { close(descriptor_); }

@@ -383,6 +383,12 @@ std::string device_key(const Json& record) {
   return key;
 }
 
+std::string way_of_measuring(const Json& record) {
+  const Json protocol = record.value("protocol", Json::object());
+  return fmt::format("{}, {}, {}", device_key(record), protocol.value("cache", "hot"),
+                     protocol.value("regime", "burst"));
+}
+
 std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
   const auto key_of = [](const Json& record) { return record_key(record) + device_key(record); };
   std::map<std::string, std::size_t> last;

@@ -22,6 +22,8 @@ std::string asked_key(const nlohmann::ordered_json& record);
 // Names the device as far as times depend on it: of a GPU its name, of a CPU also the instruction
 // set and the threads.
 std::string device_key(const nlohmann::ordered_json& record);
+// Names the device, and the state of caches and clocks: times of another one are other quantities.
+std::string way_of_measuring(const nlohmann::ordered_json& record);
 
 // Of several records of one point on one device, the last; in their order.
 std::vector<nlohmann::ordered_json> last_of_each_point(

@@ -14,8 +14,8 @@ RecordJson read_requested_bytes(const RecordJson& record) {
 
 namespace {
 
-// Of a peer, whose record counts only what it allocated itself: q, k, v, and dO of a backward. It
-// takes no packed tensors.
+// Returns the bytes of q, k, v, and dO of a backward, which a peer's record does not count: it has
+// what the peer allocated itself. Peers take no packed tensors.
 double bytes_of_inputs(const RecordJson& problem) {
   const auto number = [&](const char* key) { return problem.at(key).get<double>(); };
   const double rows = number("num_heads_q") * number("seqlen_q");
@@ -25,7 +25,7 @@ double bytes_of_inputs(const RecordJson& problem) {
   return number("batch") * number("head_dim") * element * (rows_read + 2.0 * keys);
 }
 
-// The same of all: inputs, and whatever else was allocated at once.
+// Returns the peak with the inputs, of peers too, so that all count the same.
 RecordJson read_peak_bytes(const RecordJson& record) {
   const RecordJson own = at(record, {"memory", "peak_bytes"});
   if (own.is_number()) return own;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -21,7 +22,7 @@ std::string text_at(const RecordJson& record, const std::vector<const char*>& pa
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Of one point on one device: times of another regime are another quantity.
+// Names a point on one device. It has the regime, whose times are a quantity of their own.
 std::string merge_key(const RecordJson& record) {
   return fmt::format("{} {} {}", record_key(record), text_at(record, {"protocol", "regime"}),
                      device_key(record));
@@ -75,7 +76,7 @@ std::string disagreement(const Held& kept, const Held& other, const ThresholdOf&
                      100.0 * threshold);
 }
 
-// What takes turns: one problem in whatever layout, with one set of inputs, on one device.
+// Names what takes turns: one problem in whatever layout, with one set of inputs, on one device.
 std::string turns_key(const RecordJson& record) {
   RecordJson any = record;
   any["kernel"] = "";
@@ -117,6 +118,31 @@ struct CutShards {
   std::map<int, std::size_t> points, wanted;
 };
 
+// Returns how many points the shards lack that have any; none where a shard has none, for its
+// points were never counted.
+std::optional<std::size_t> count_missing(const CutShards& cut) {
+  std::size_t missing = 0;
+  for (int index = 1; index <= cut.of; ++index) {
+    const auto there = cut.points.find(index);
+    if (there == cut.points.end()) return std::nullopt;
+    missing += cut.wanted.at(index) - std::min(there->second, cut.wanted.at(index));
+  }
+  return missing;
+}
+
+// What a sweep measured in one way on one device: its records of shards, by their cut, and the
+// number of the others, of which run --resume without --shard makes some.
+struct MeasuredSweep {
+  std::map<std::string, CutShards> cuts;
+  std::size_t uncut = 0;
+
+  bool is_whole_by_resume() const {
+    const std::optional<std::size_t> missing =
+        cuts.size() == 1 ? count_missing(cuts.begin()->second) : std::nullopt;
+    return missing && *missing <= uncut;
+  }
+};
+
 std::vector<std::string> describe_missing(const std::string& sweep, const CutShards& cut) {
   std::vector<std::string> missing;
   for (int index = 1; index <= cut.of; ++index) {
@@ -133,25 +159,35 @@ std::vector<std::string> describe_missing(const std::string& sweep, const CutSha
 }
 
 std::vector<std::string> find_missing(const std::vector<RecordJson>& records) {
-  std::map<std::string, std::map<std::string, CutShards>> sweeps;
+  std::map<std::pair<std::string, std::string>, MeasuredSweep> sweeps;
+  std::set<std::string> ways;
   for (const RecordJson& record : records) {
     const RecordJson shard = at(record, {"shard"});
-    if (!shard.is_object()) continue;
-    CutShards& cut = sweeps[text_at(record, {"sweep"})][text_at(shard, {"cut"})];
+    const std::string way = way_of_measuring(record);
+    MeasuredSweep& measured = sweeps[{text_at(record, {"sweep"}), way}];
+    if (!shard.is_object()) {
+      ++measured.uncut;
+      continue;
+    }
+    ways.insert(way);
+    CutShards& cut = measured.cuts[text_at(shard, {"cut"})];
     const int index = shard.at("index");
     cut.of = shard.at("of");
     ++cut.points[index];
     cut.wanted[index] = shard.at("points");
   }
   std::vector<std::string> missing;
-  for (const auto& [sweep, cuts] : sweeps) {
-    if (cuts.size() > 1) {
+  for (const auto& [place, measured] : sweeps) {
+    if (measured.is_whole_by_resume()) continue;
+    const std::string sweep =
+        ways.size() > 1 ? fmt::format("{} ({})", place.first, place.second) : place.first;
+    if (measured.cuts.size() > 1) {
       missing.push_back(fmt::format(
-          "Sweep {}: its records are of {} cuts (another device, kernel, protocol or number of "
-          "shards): no shard need hold what a shard of another cut lacks.",
-          sweep, cuts.size()));
+          "Sweep {}: its records are of {} cuts (another kernel, protocol or number of shards): no "
+          "shard need hold what a shard of another cut lacks.",
+          sweep, measured.cuts.size()));
     }
-    for (const auto& [name, cut] : cuts) {
+    for (const auto& [name, cut] : measured.cuts) {
       const std::vector<std::string> own = describe_missing(sweep, cut);
       missing.insert(missing.end(), own.begin(), own.end());
     }

@@ -139,6 +139,23 @@ TEST(Merging, WhatShardsLackIsSaid) {
                "Sweep s: its records are of 2 cuts");
 }
 
+// What one device has does not stand for what another lacks.
+TEST(Merging, ShardsOfUnlikeDevicesAreCountedApart) {
+  const RecordJson here = in_shard(record_of("v2", "10:00:00", 1.0), 1, 2);
+  RecordJson there = here;
+  there["shard"]["of"] = 1;
+  RecordJson also = there;
+  also["device"]["name"] = "B";
+  EXPECT_EQ(merge({{"a", {there, also}}}).missing.size(), 2u);
+}
+
+TEST(Merging, TheRestMayBeOfNoShard) {
+  RecordJson v2 = in_shard(record_of("v2", "10:00:00", 1.0), 1, 2);
+  v2["shard"]["of"] = 1;
+  EXPECT_EQ(merge({{"a", {v2}}}).missing.size(), 1u);
+  EXPECT_EQ(merge({{"a", {v2, record_of("naive", "10:00:00", 2.0)}}}).missing, Texts{});
+}
+
 // The later device's record neither replaces the other's nor stands in its row.
 TEST(Merging, UnlikeDevicesShareNoRowOfATable) {
   RecordJson there = record_of("naive", "10:00:00", 2.0);

@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// What a cell is where it was measured by another protocol than the table's own.
+// A cell's value as another protocol than the table's own measured it.
 struct ProtocolReading {
   std::string protocol;
   std::optional<double> measured;

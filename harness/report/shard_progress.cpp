@@ -161,12 +161,14 @@ std::string render_json(const std::vector<ShardState>& shards) {
 
 std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
   const std::vector<RecordJson> points = last_of_each_point(records);
-  std::map<std::tuple<std::string, std::string, int>, std::vector<const RecordJson*>> shards;
+  // Records of unlike devices, or of another protocol, make no shard whole together.
+  std::map<std::tuple<std::string, std::string, int, std::string>, std::vector<const RecordJson*>>
+      shards;
   for (const RecordJson& record : points) {
     const RecordJson shard = at(record, {"shard"});
     const bool is_cut = shard.is_object();
     shards[{record.at("sweep"), is_cut ? shard.at("cut").get<std::string>() : "",
-            is_cut ? shard.at("index").get<int>() : 0}]
+            is_cut ? shard.at("index").get<int>() : 0, way_of_measuring(record)}]
         .push_back(&record);
   }
   std::vector<ShardState> states;

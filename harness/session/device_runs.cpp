@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "harness/base/errors.h"
@@ -58,17 +59,42 @@ std::size_t size_of(const fs::path& file) {
   return error ? 0 : bytes;
 }
 
+// Whether `name` is that of a part: STEM.KofN.jsonl.
+bool is_part_name(std::string_view name, std::string_view stem) {
+  constexpr std::string_view kEnd = ".jsonl";
+  if (!name.starts_with(stem) || !name.ends_with(kEnd)) return false;
+  if (name.size() < stem.size() + kEnd.size()) return false;
+  name = name.substr(stem.size(), name.size() - stem.size() - kEnd.size());
+  const std::size_t of = name.find("of");
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return of != std::string_view::npos && is_number(name.substr(0, of)) &&
+         is_number(name.substr(of + 2));
+}
+
+// A sweep is cut by what its device supports: unlike GPUs would cut it otherwise.
+void check_alike(const std::vector<Device>& devices) {
+  for (const Device& device : devices) {
+    if (device.name == devices.front().name) continue;
+    throw UsageError(
+        fmt::format("--devices: {} ({}) and {} ({}) are unlike: name GPUs of one kind, with a file "
+                    "for each kind",
+                    devices.front().ordinal, devices.front().name, device.ordinal, device.name));
+  }
+}
+
 // Refuses what would be mixed up or run again.
 void check_files(const DeviceRuns& runs) {
   const std::string stem = runs.records.stem().string() + ".";
+  bool has_parts = false;
   const fs::path folder = runs.records.parent_path().empty() ? "." : runs.records.parent_path();
   const std::string ending = fmt::format("of{}.jsonl", runs.devices.size());
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_part = name.starts_with(stem) && name.ends_with(".jsonl") &&
-                         name.find("of", stem.size()) != std::string::npos;
-    if (!is_part) continue;
+    if (!is_part_name(name, stem)) continue;
+    has_parts = true;
     if (!runs.resumes) {
       throw UsageError(fmt::format(
           "--out: {} is there already: --resume {} goes on with it, or name another file",
@@ -81,9 +107,16 @@ void check_files(const DeviceRuns& runs) {
                       entry.path().string(), runs.devices.size()));
     }
   }
-  if (!runs.resumes && size_of(runs.records) > 0) {
+  if (size_of(runs.records) == 0) return;
+  if (!runs.resumes) {
     throw UsageError(fmt::format("--out: {} has records already: name another file, or --resume it",
                                  runs.records.string()));
+  }
+  if (!has_parts) {
+    throw UsageError(fmt::format(
+        "--devices: {} has records, but no files of GPUs lie beside it, from which these would go "
+        "on: leave --devices out to run the rest, or name another file by --out",
+        runs.records.string()));
   }
 }
 
@@ -193,10 +226,20 @@ class Processes {
   bool handed_on_ = false;
 };
 
-// Says why a process broke off, with the end of what it said; "" if it did not.
+// Whether a part has a record of each point of its shard.
+bool is_whole(const Part& part) {
+  if (size_of(part.records) == 0) return false;
+  std::vector<std::string> half_written;
+  return std::ranges::any_of(shard_states(read_records(part.records, half_written)),
+                             &ShardState::is_complete);
+}
+
+// Says why a process broke off, with the end of what it said; "" if it did not. It ends with
+// kExitEnvironment also where a measurement of a whole shard is invalid.
 std::string trouble_of(const Part& part) {
-  const bool ended = WIFEXITED(part.status) && WEXITSTATUS(part.status) != kExitUsage &&
-                     WEXITSTATUS(part.status) != kNotStarted;
+  const int code = WIFEXITED(part.status) ? WEXITSTATUS(part.status) : kNotStarted;
+  const bool ended = code == kExitGood || code == kExitVerificationFailed ||
+                     (code == kExitEnvironment && is_whole(part));
   if (ended) return "";
   std::ifstream log(part.errors);
   std::string last;
@@ -238,11 +281,11 @@ fs::path part_file(const fs::path& records, std::size_t part, std::size_t of) {
 }
 
 void run_on_devices(const DeviceRuns& runs) {
+  check_alike(runs.devices);
   check_files(runs);
   std::vector<std::unique_ptr<DeviceLock>> locks;
   for (const Device& device : runs.devices) locks.push_back(std::make_unique<DeviceLock>(device));
-  std::error_code error;  // processes say what is wrong with the folder
-  if (runs.records.has_parent_path()) fs::create_directories(runs.records.parent_path(), error);
+  const RecordFile held(runs.records);  // or another run's records were lost by the merge
   const InterruptWatch watch;
   Processes processes(runs);
   processes.wait();
@@ -256,7 +299,7 @@ void run_on_devices(const DeviceRuns& runs) {
     if (size_of(part.records) == 0) continue;
     inputs.push_back({part.records.string(), read_records(part.records, half_written)});
   }
-  // Of one sweep on GPUs of one machine: there is nothing to say of what is there twice.
+  // One sweep on alike GPUs of one machine repeats nothing, so no noise is asked for.
   const Merged merged = merge_records(inputs, [](const RecordJson&) { return 1.0; });
   if (!merged.records.empty()) write_records(merged.records, runs.records);
   const std::string remedy =

@@ -27,15 +27,15 @@ struct DeviceRuns {
   bool shows_progress = true;
 };
 
-// Of each shard: r.jsonl has r.1of2.jsonl and r.2of2.jsonl beside it.
+// Names the file of a shard, which lies beside that of all: r.1of2.jsonl beside r.jsonl.
 std::filesystem::path part_file(const std::filesystem::path& records, std::size_t part,
                                 std::size_t of);
 
 // Runs the shards, all at once, holding the DeviceLock of each GPU, and merges their records with
 // those that are there. What each process says is in a file beside its records. Throws UsageError
-// for records that are there where nobody said to resume, or of another number of GPUs;
-// std::runtime_error where another program measures on a GPU, or a process broke off. Hands a
-// signal on, and ends by it once all processes have.
+// for unlike GPUs, records that are there where nobody said to resume, or those of another number
+// of GPUs; std::runtime_error where another program measures on a GPU, or a process broke off.
+// Hands a signal on, and ends by it once all processes have.
 void run_on_devices(const DeviceRuns& runs);
 
 }  // namespace attnlab

@@ -38,8 +38,9 @@ for word; do
   esac
 done
 index=${shard%/*}
-flock -n "$ATTNLAB_LOCK_FOLDER/attnlab-GPU-$CUDA_VISIBLE_DEVICES.lock" true && held=free || held=held
-[ -z "$BREAKS" ] || [ "$BREAKS" != "$index" ] || { echo "no such kernel" >&2; exit 2; }
+lock=$ATTNLAB_LOCK_FOLDER/attnlab-GPU-$CUDA_VISIBLE_DEVICES.lock
+flock -n "$lock" true && held=free || held=held
+[ -z "$BREAKS" ] || [ "$BREAKS" != "$index" ] || { echo "no such kernel" >&2; exit "${CODE:-2}"; }
 sed "s|REASON|$CUDA_VISIBLE_DEVICES $shard $held|; s|INDEX|$index|g; s|OF|${shard#*/}|" \
   "$ATTNLAB_LOCK_FOLDER/record" >>"$file"
 )";
@@ -50,19 +51,20 @@ class DeviceRunsTest : public testing::Test {
     setenv("ATTNLAB_LOCK_FOLDER", folder_.path().c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     write("fake.sh", kScript);
-    write(
-        "record",
-        R"({"schema":"attnlab.record/1","id":"fwd/f32/b1/hq1/hkv1/sqINDEX/sk8/d8/none","key":"k/seed1/hot","sweep":"s",)"
-        R"("shard":{"index":INDEX,"of":OF,"cut":"0123456789abcdef","points":1,"share":1.0},)"
-        R"("kernel":"v2","backend":"cuda","config":{},"input_kind":"normal","seed":1,)"
-        R"("status":"ok","reason":"REASON","device":{"name":"fake"},)"
-        R"("protocol":{"cache":"hot"},"timestamp":"2026-01-01T00:00:00Z"})"
-        "\n");
+    write("record",
+          R"({"schema":"attnlab.record/1","id":"fwd/f32/b1/hq1/hkv1/sqINDEX/sk8/d8/none",)"
+          R"("key":"k/seed1/hot","sweep":"s",)"
+          R"("shard":{"index":INDEX,"of":OF,"cut":"0123456789abcdef","points":1,"share":1.0},)"
+          R"("kernel":"v2","backend":"cuda","config":{},"input_kind":"normal","seed":1,)"
+          R"("status":"ok","reason":"REASON","device":{"name":"fake"},)"
+          R"("protocol":{"cache":"hot"},"timestamp":"2026-01-01T00:00:00Z"})"
+          "\n");
   }
   ~DeviceRunsTest() override {
     unsetenv("ATTNLAB_LOCK_FOLDER");
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("BREAKS");
+    unsetenv("CODE");
   }
 
   void write(const std::string& name, const std::string& text) const {
@@ -132,6 +134,25 @@ TEST_F(DeviceRunsTest, AProcessThatBreaksOffIsSaidAndTheOthersKept) {
     EXPECT_PRED2(contains, error.what(), "--resume");
   }
   EXPECT_EQ(reasons(), Texts{"0 1/2 held"});
+}
+
+// As where a GPU is lost: its code is also that of an invalid measurement.
+TEST_F(DeviceRunsTest, AShardThatIsNotWholeIsNoSuccess) {
+  setenv("BREAKS", "2", 1);
+  setenv("CODE", "3", 1);
+  EXPECT_THROW(run_on_devices(runs(gpus(2))), std::runtime_error);
+}
+
+TEST_F(DeviceRunsTest, OtherFilesAreNoParts) {
+  write("r.softmax.jsonl", "");
+  run_on_devices(runs(gpus(2)));
+  EXPECT_EQ(reasons().size(), 2u);
+}
+
+TEST_F(DeviceRunsTest, UnlikeGpusAreRefused) {
+  std::vector<Device> unlike = gpus(2);
+  unlike[1].name = "other";
+  EXPECT_PRED2(contains, usage_error([&] { run_on_devices(runs(unlike)); }), "are unlike");
 }
 
 TEST_F(DeviceRunsTest, GpusAreChosenByNumberOnce) {

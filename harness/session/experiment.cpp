@@ -81,11 +81,12 @@ bool has_records(const std::filesystem::path& records) {
 // A settled sample has a turn of its own, for which the seconds of a burst leave no time.
 void set_state(Json& sweep, TimingState state) {
   Json& protocol = sweep["protocol"];
+  const bool was_settled = protocol.value("regime", "burst") == to_string(Regime::settled);
   protocol["cache"] = to_string(state.cache);
   protocol["regime"] = to_string(state.regime);
   if (state.regime == Regime::burst) {
     protocol.erase("turn_seconds");
-  } else if (!protocol.contains("turn_seconds")) {
+  } else if (!was_settled && !protocol.contains("turn_seconds")) {
     constexpr double kTurn = 0.5;  // at most 15 of them are the rounds of a settled run
     protocol["turn_seconds"] = kTurn;
     protocol["max_seconds"] =

@@ -15,7 +15,7 @@
 namespace attnlab {
 namespace {
 
-// In the child.
+// Turns this process, the child, into the program.
 [[noreturn]] void become(const OwnProcess& process) {
   std::vector<std::string> words = process.command;
   std::vector<char*> pointers;

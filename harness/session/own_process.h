@@ -17,10 +17,11 @@ struct OwnProcess {
   std::filesystem::path errors = {};  // a file that gets its standard error; empty: as this one's
 };
 
+inline constexpr int kNotStarted = 127;  // the exit code of what could not be started
+
 // Starts it. Its standard output goes nowhere. It has a process group of its own, so signals of the
 // terminal reach the caller alone, which hands them on; it gets SIGTERM where the caller ends. What
 // cannot be started ends with kNotStarted. Throws std::runtime_error where there is no process.
-inline constexpr int kNotStarted = 127;
 pid_t start_process(const OwnProcess& process);
 
 }  // namespace attnlab

@@ -60,8 +60,8 @@ dd if=/dev/urandom of="$folder/munge/key" bs=1024 count=1 status=none
 chmod 600 "$folder/munge/key"
 chown -R munge "$folder/munge"
 chmod 755 "$folder/munge"
-setpriv --reuid munge --regid munge --clear-groups munged --foreground --key-file="$folder/munge/key" \
-  --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
+setpriv --reuid munge --regid munge --clear-groups munged --foreground \
+  --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
   --seed-file="$folder/munge/seed" --log-file="$folder/munge/log" >"$folder/munged.log" 2>&1 &
 daemons+=($!)
 wait_for 10 "munged" test -S "$folder/munge/socket"
