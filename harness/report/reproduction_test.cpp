@@ -141,9 +141,9 @@ class Reproductions : public testing::Test {
   }
 
   // Of Slow at 128, 8 ms by the table's own protocol: 16 ms in cold caches, nothing under load.
-  OtherProtocols protocols(Records cold = {timed("slow", 128, 16.0)}) const {
+  OtherProtocols protocols(const Records& cold = {timed("slow", 128, 16.0)}) const {
     return {.own = "hot-burst",
-            .others = {{{.name = "cold-burst", .file = "p.cold-burst.jsonl"}, std::move(cold)},
+            .others = {{{.name = "cold-burst", .file = "p.cold-burst.jsonl"}, cold},
                        {{.name = "hot-settled", .missing = "not measured"}, {}}}};
   }
 
