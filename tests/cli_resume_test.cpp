@@ -1,4 +1,5 @@
 // attnlab run --resume, and what a run leaves when it is killed or interrupted: the real binary.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -401,9 +402,8 @@ TEST_F(CliResume, ShardsTogetherAreTheSweep) {
   make_complete("whole.jsonl");
   std::map<std::string, int> together;
   for (const char* shard : {"1", "2", "3"}) {
-    const std::string file = "s." + std::string(shard) + ".jsonl";
-    const std::string words =
-        "--shard " + std::string(shard) + "/3 --out " + file + " --resume " + file;
+    const std::string file = fmt::format("s.{}.jsonl", shard);
+    const std::string words = fmt::format("--shard {0}/3 --out {1} --resume {1}", shard, file);
     const Result first = run(kCheap + words);
     EXPECT_EQ(first.code, 0) << first.err;
     EXPECT_PRED2(contains, first.out, "shard " + std::string(shard) + "/3 with ");

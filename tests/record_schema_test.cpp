@@ -146,10 +146,11 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
   ASSERT_EQ(run("run --kernel v1 --seqlen 8 --rounds 2 --save b.st").code, 0);
   std::vector<Json> all = records_of_broken_kernels();
   for (const char* arguments :
-       {"--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24 --mask "
-        "none,causal",
-        "--kernel v2 --dtype f16,bf16 --layout bhsd --seqlen 40 --block 16x16 --mask window:3:0 "
-        "--input-kind uniform,integers,large_logits,outlier,outlier_channel",
+       {"--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24",
+        "--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24 --mask causal",
+        "--kernel v2 --dtype f16,bf16 --layout bhsd --seqlen 40 --block 16x16 --mask window:3:0",
+        "--kernel v2 --seqlen 40 --input-kind uniform,integers,large_logits",
+        "--kernel v2 --seqlen 40 --input-kind outlier,outlier_channel",
         "--kernel v3 --pass fwd,bwd --layout packed --batch 2 --seqlen 20 --lengths drawn,20+7",
         "--kernel v2 --batch 2 --seqlen 40 --mask padding:8,blocks:butterfly:16x16",
         "--kernel minimal --pass bwd --seqlen 8", "--kernel v2 --backend cuda --seqlen 8",
