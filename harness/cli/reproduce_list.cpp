@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "3 R 1 S on NVIDIA H200" of the runs that come with attnlab.
+// Counts the verdicts of the runs that come with attnlab: "3 R 1 S on NVIDIA H200".
 std::string states_of(const PaperFile& paper, const std::vector<Committed>& runs) {
   std::string text;
   for (const Committed& run : runs) {
@@ -41,8 +41,9 @@ Json list_json(const std::vector<PaperFile>& papers, const PublishedTables& publ
   Json list = Json::array();
   for (const PaperFile& paper : papers) {
     Json tables = Json::array();
+    const std::string where = paper.path.string();
     for (const std::string& id : ids_of(paper)) {
-      const PublishedTable& table = find_published(published, id, paper.path.string());
+      const PublishedTable& table = find_published(published, id, where);
       tables.push_back({{"id", id},
                         {"title", table.json["title"]},
                         {"work", table.work},
@@ -75,8 +76,9 @@ std::string needs_of(const PaperFile& paper) {
   std::string text =
       fmt::format("{:.3g} min of an H200, {:.3g} GiB", budget.minutes, budget.memory_gib);
   if (paper.has_cpu) {
-    text += budget.cpu_minutes ? fmt::format("; cut, {:.3g} min of a CPU", *budget.cpu_minutes)
-                               : "; cut, a CPU";
+    const bool is_cut = !paper.cpu.replace.empty() || !paper.cpu.keep.empty();
+    text += is_cut ? "; cut, " : "; in full, ";
+    text += budget.cpu_minutes ? fmt::format("{:.3g} min of a CPU", *budget.cpu_minutes) : "a CPU";
   }
   const Json peers = paper.sweep.value("peers", Json::array());
   if (!peers.empty()) {

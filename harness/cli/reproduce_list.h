@@ -1,5 +1,5 @@
-// What attnlab reproduce can measure: the list of all files, what each needs, and which runs of
-// them come with attnlab.
+// Lists what attnlab reproduce can measure: all files, what each needs, and which runs of them come
+// with attnlab.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace attnlab {
 
 inline constexpr const char* kPaperFolder = "sweeps/paper";
 
-// The ids of a file's tables, its headlines first.
+// Returns the ids of a file's tables, its headlines first.
 std::vector<std::string> ids_of(const PaperFile& paper);
 
 // Says what a file needs: time, memory, peers.

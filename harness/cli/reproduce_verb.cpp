@@ -204,7 +204,8 @@ void check(const std::filesystem::path& folder, const Reproduction& result, Tota
   total.worsened.insert(total.worsened.end(), worsened.begin(), worsened.end());
 }
 
-// What an earlier run has a result of, and this folder no records, is lost.
+// Counts the claims of a file as lost where an earlier run has its result, and this folder has no
+// records of it.
 void check_gone(const std::vector<PaperFile>& papers, const std::vector<Chosen>& chosen,
                 const PublishedTables& published, const std::filesystem::path& earlier,
                 Total& total) {
@@ -348,7 +349,7 @@ Digests digests_of(const PaperFile& paper, const std::filesystem::path& folder) 
   return digests;
 }
 
-// Whether the folder's records of a file are of the sweep that --quick leaves.
+// Returns whether the folder's records of a file are of the sweep that --quick leaves.
 bool is_of_quick(const PaperFile& paper, const std::filesystem::path& folder, bool on_cpu) {
   const std::filesystem::path sweep = files_of(paper, folder).sweep;
   if (!paper.has_quick || folder.empty() || !std::filesystem::exists(sweep)) return false;

@@ -110,7 +110,7 @@ TableOptions make_options(const TableFlags& flags) {
   return options;
 }
 
-// What has columns of its own refuses flags that choose some.
+// Refuses flags that choose columns for a table that has columns of its own.
 void check_own_columns(const TableFlags& flags) {
   if (flags.evidence && flags.progress) {
     throw UsageError("--progress: --evidence is another table: leave one of them out");

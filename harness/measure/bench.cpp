@@ -17,14 +17,12 @@ namespace attnlab {
 
 namespace {
 
-constexpr double kShortestSample = 1e-3;  // seconds: far above the clock's resolution
-constexpr double kLongLaunch = 50e-3;     // seconds: from here on kRoundsOfLongLaunches are enough
+constexpr double kLongLaunch = 50e-3;  // seconds: from here on kRoundsOfLongLaunches are enough
 constexpr int kRoundsOfLongLaunches = 10;
 constexpr int kFirstLaunches = 8;  // of a warm-up, one by one
 
 // Of a GPU's regimes (bench.h).
 constexpr double kLongestRest = 1.0;
-constexpr double kRestsPerSample = 4.0;
 constexpr double kSettledWarmup = 1.5;
 constexpr double kLoadOfTurn = 0.7;     // share of a turn before its sample
 constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is nothing
@@ -90,7 +88,7 @@ class Runner {
     const double prepared = watch("prepare", [&] { timed_->prepare(samples.inner_launches); });
     double around = 0.0;  // seconds of what belongs to the sample and is not timed
     if (is_gpu_ && protocol_->regime == Regime::burst) {
-      around = std::min(kLongestRest, kRestsPerSample * (last_ + prepared));
+      around = std::min(kLongestRest, kRestsPerBurstSample * (last_ + prepared));
       rest(around);
     }
     timed_->before();
@@ -141,7 +139,7 @@ class Runner {
 
   // Says how many launches a sample is of, and how many calls of `time` make them.
   void plan_sample(double launch_seconds) {
-    const double shortest = samples.are_turns ? kSettledCall : kShortestSample;
+    const double shortest = samples.are_turns ? kSettledCall : kLeastSampleSeconds;
     launches_a_call_ = std::min(
         timed_->most_launches,
         static_cast<int>(std::ceil(shortest / std::clamp(launch_seconds, 1e-7, shortest))));

@@ -11,8 +11,6 @@ namespace {
 // differ, and so do kernels; what counts is how a launch compares with the seconds below.
 constexpr double kRateOfCpu = 2e10;
 constexpr double kRateOfGpu = 1e14;
-constexpr double kShortestSample = 1e-3;  // seconds (harness/measure/bench.cpp)
-constexpr double kRestsOfGpu = 4.0;       // of a burst, in samples (as above)
 constexpr double kPointSeconds = 0.02;    // inputs, references, and what they take to judge
 constexpr double kUntimedLaunches = 8.0;  // those that verify and those between samples
 
@@ -21,8 +19,8 @@ double timed_seconds(double launch, bool is_gpu, const Protocol& protocol) {
   if (is_gpu && protocol.regime == Regime::settled) {
     return protocol.min_rounds * protocol.turn_seconds;
   }
-  const double samples = protocol.min_rounds * std::max(launch, kShortestSample);
-  return std::min(protocol.max_seconds, samples) * (is_gpu ? 1.0 + kRestsOfGpu : 1.0);
+  const double samples = protocol.min_rounds * std::max(launch, kLeastSampleSeconds);
+  return std::min(protocol.max_seconds, samples) * (is_gpu ? 1.0 + kRestsPerBurstSample : 1.0);
 }
 
 }  // namespace

@@ -19,6 +19,11 @@ const char* to_string(CacheState cache);
 enum class Regime : std::uint8_t { burst, settled };
 const char* to_string(Regime regime);
 
+// A sample is of as many launches as take this long: far above the clock's resolution.
+inline constexpr double kLeastSampleSeconds = 1e-3;
+// In bursts a GPU rests before each sample, for this many times as long as the last one took.
+inline constexpr double kRestsPerBurstSample = 4.0;
+
 // The two choices of a protocol that move a time most: what caches hold, how warm the device is.
 struct TimingState {
   CacheState cache = CacheState::hot;

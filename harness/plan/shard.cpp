@@ -33,7 +33,8 @@ std::size_t count_points(const CaseGroup& group) {
   return points;
 }
 
-// Of a shard so far. Points decide where weights are equal: a group of which nothing runs has none.
+// Adds up what a shard has been dealt. Points decide where weights are equal, since a group of
+// which nothing runs has no weight.
 struct Load {
   double weight = 0.0;
   std::size_t points = 0;

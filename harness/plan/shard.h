@@ -21,7 +21,7 @@ std::string to_string(const Shard& shard);  // "2/8"
 // Reads "K/N". Throws UsageError, led by `where`.
 Shard parse_shard(const std::string& text, const std::string& where);
 
-// What a sweep is cut into, as one of its shards sees it.
+// Describes one shard of a sweep, and the cut that made it.
 struct ShardPart {
   Shard shard;
   std::size_t points = 0;  // of this shard

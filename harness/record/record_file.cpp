@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
   throw UsageError(fmt::format("{}: cannot {}: {}", file.string(), action, std::strerror(errno)));
 }
 
-// Whether the path leads to another file than the open one by now.
+// Returns whether the path leads to another file than the open one by now.
 bool is_replaced(int descriptor, const std::filesystem::path& file) {
   struct stat own {
   }, there{};

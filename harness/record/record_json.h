@@ -25,7 +25,7 @@ std::string device_key(const nlohmann::ordered_json& record);
 // Names the device, and the state of caches and clocks: times of another one are other quantities.
 std::string way_of_measuring(const nlohmann::ordered_json& record);
 
-// Of several records of one point on one device, the last; in their order.
+// Keeps the last of several records of one point on one device; the order stays.
 std::vector<nlohmann::ordered_json> last_of_each_point(
     const std::vector<nlohmann::ordered_json>& records);
 

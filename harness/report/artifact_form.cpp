@@ -8,10 +8,10 @@
 namespace attnlab {
 namespace {
 
-// Where a command of a blank form puts its records.
+// The commands of a form put their records here.
 constexpr const char* kFolder = "results/paper";
 
-// As sha256sum writes them, so that sha256sum -c takes them.
+// Writes digests as sha256sum does, so that sha256sum -c takes them.
 std::string digests_text(const Digests& digests) {
   std::string text = "```text\n";
   for (const auto& [name, digest] : digests) text += fmt::format("{}  {}\n", digest, name);
@@ -23,12 +23,11 @@ std::string head_of(const ArtifactForm& form) {
   std::string text = fmt::format("# Artifact evaluation: attnlab {}\n\n", build.version);
   text +=
       fmt::format("Commit `{}`, built by {} ({}).\n\n", build.commit, build.compiler, build.flags);
-  text +=
-      "Each experiment below has its command, what that takes, the environment, and the claims "
-      "that "
-      "it tests.\nExpected results and tolerances are in `sweeps/paper`, and were written before "
-      "the "
-      "run.\n\n";
+  text += R"(Each experiment below has its command, what that takes, the environment, and the claims
+that it tests. Expected results and tolerances are in `sweeps/paper`, and were written before the
+run.
+
+)";
   text += form.folder.empty()
               ? "The form is blank: run the commands and fill in what is empty, or let\n"
                 "`attnlab reproduce --records DIR --ae FILE` do that.\n\n"
@@ -56,7 +55,7 @@ std::string texts_of_kernels(const ArtifactForm& form) {
          digests_text(form.texts);
 }
 
-// What the records say of where they were made; of a blank form what there is to say.
+// Tables what the records say of where they were made; a blank form has empty lines for it.
 std::string environment_of(const Reproduction& found) {
   TextTable table{.columns = {{"", "environment", true, true}, {"", "value", true}}};
   for (const std::string& key : environment_keys()) {

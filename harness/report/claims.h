@@ -52,7 +52,7 @@ std::string unfit(const RecordJson& record, const Field& value);
 // text.
 std::vector<Conditions> points_of(const Conditions& where);
 
-// What must come out, in words: of which values, at which points, within which bounds.
+// Says in words what must come out: of which values, at which points, within which bounds.
 std::string expected_result(const Claim& claim);
 
 Judgement judge(const Claim& claim, const std::vector<RecordJson>& records);

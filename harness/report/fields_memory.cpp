@@ -14,6 +14,16 @@ RecordJson read_requested_bytes(const RecordJson& record) {
 
 namespace {
 
+// Turns a reader of bytes into one of MiB.
+template <class Read>
+auto in_mib(Read read) {
+  return [read](const RecordJson& record) -> RecordJson {
+    const RecordJson bytes = read(record);
+    if (bytes.is_null()) return nullptr;
+    return bytes.get<double>() * kMibPerByte;
+  };
+}
+
 // Returns the bytes of q, k, v, and dO of a backward, which a peer's record does not count: it has
 // what the peer allocated itself. Peers take no packed tensors.
 double bytes_of_inputs(const RecordJson& problem) {
@@ -50,11 +60,7 @@ void add_memory_fields(FieldList& list) {
       "memory beyond inputs and outputs");
   list.add_measure("peak_mib", "peak MiB", "MiB", NumberFormat::significant,
                    "measured peak with the inputs: ours by the arena, a peer's by its allocator",
-                   [](const RecordJson& record) -> RecordJson {
-                     const RecordJson bytes = read_peak_bytes(record);
-                     if (bytes.is_null()) return nullptr;
-                     return bytes.get<double>() * kMibPerByte;
-                   });
+                   in_mib(read_peak_bytes));
   add("compulsory_mib", "compulsory MiB", {"traffic", "compulsory_bytes"},
       "each tensor moved once");
   add("requested_read_mib", "req. read MiB", {"traffic", "requested_read_bytes"},
@@ -72,12 +78,7 @@ void add_memory_fields(FieldList& list) {
                    "blocks of a block mask that are visible",
                    moved({"problem", "blocks", "visible_fraction"}, 2));
   list.add_measure("requested_mib", "requested MiB", "MiB", NumberFormat::significant,
-                   "what the schedule loads and stores (modelled)",
-                   [](const RecordJson& record) -> RecordJson {
-                     const RecordJson bytes = read_requested_bytes(record);
-                     if (bytes.is_null()) return nullptr;
-                     return bytes.get<double>() * kMibPerByte;
-                   });
+                   "what the schedule loads and stores (modelled)", in_mib(read_requested_bytes));
 }
 
 }  // namespace attnlab

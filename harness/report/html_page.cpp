@@ -129,7 +129,8 @@ std::string environment_of(const Json& result) {
   return text + "</dl>\n";
 }
 
-// By which protocols cells were measured, the first being the tables' own, and why not by others.
+// Lists the protocols by which cells were measured, the tables' own first, and why others were not
+// used.
 std::string protocols_of(const Json& result) {
   if (!result.contains("protocols")) return "";
   std::string text;

@@ -112,7 +112,7 @@ std::vector<std::string> find_split_cases(const std::vector<RecordJson>& records
   return split;
 }
 
-// Points of each shard that are there.
+// Counts the points of each shard of a cut: those that are there, and those that it should have.
 struct CutShards {
   int of = 0;
   std::map<int, std::size_t> points, wanted;
@@ -130,8 +130,8 @@ std::optional<std::size_t> count_missing(const CutShards& cut) {
   return missing;
 }
 
-// What a sweep measured in one way on one device: its records of shards, by their cut, and the
-// number of the others, of which run --resume without --shard makes some.
+// Counts what a sweep measured in one way on one device: its records of shards by their cut, and
+// the others, some of which run --resume without --shard makes.
 struct MeasuredSweep {
   std::map<std::string, CutShards> cuts;
   std::size_t uncut = 0;

@@ -55,7 +55,7 @@ TEST(Merging, KeepsWhatIsThereOnceInOrder) {
   EXPECT_EQ(render_merge(merged), "");
 }
 
-// By time stamp, wherever it stands; of equal ones the last.
+// The latest time stamp wins, wherever the record stands; of equal ones the last.
 TEST(Merging, TheLatestOfAPointCounts) {
   const RecordJson early = record_of("v2", "10:00:00", 1.0),
                    late = record_of("v2", "10:00:01", 1.01);
@@ -111,7 +111,7 @@ TEST(Merging, WhatDisagreesBeyondNoiseIsSaid) {
   EXPECT_PRED2(contains, said(failed).at(0), "ok in b (2026-01-01T10:00:01Z), failed in a");
 }
 
-// In whatever layouts they are, for these take turns, too.
+// Layouts of one problem take turns with one another, so they are one case.
 TEST(Merging, ACaseWhoseKernelsDidNotTakeTurnsTogetherIsSaid) {
   const RecordJson v2 = record_of("v2", "10:00:00", 1.0);
   RecordJson naive = record_of("naive", "10:00:00", 2.0);

@@ -101,7 +101,7 @@ bool is_paper_name(const std::filesystem::path& path);
 // Returns the fields that cells of a table are of, each once, the table's own first.
 std::vector<std::string> values_of(const PaperTable& table);
 
-// Whether a cell of the file's tables comes from a time.
+// Returns whether a cell of the file's tables comes from a time.
 bool has_times(const PaperFile& paper);
 
 // Reads a file strictly: throws UsageError naming file and key.

@@ -127,7 +127,8 @@ void add_varying_config(const Records& records, const Fields& rows, Fields& cols
   }
 }
 
-// Whether these fields, as far as they say where something ran, tell all unlike devices apart.
+// Returns whether these fields, as far as they say where something ran, tell all unlike devices
+// apart.
 bool tell_devices_apart(const Records& records, const Fields& cols, const Fields& rows) {
   Fields places;
   for (const char* name : {"backend", "device", "isa", "threads"}) {

@@ -110,7 +110,7 @@ std::string setting_of(const Json& setting) {
   return text;
 }
 
-// What of a record cells are, and whose that is: "peak_mib (measured peak ...), time_ms (...)".
+// Says which fields of records the cells are, as "peak_mib (measured peak ...), time_ms (...)".
 std::string values_text(const PaperTable& table) {
   std::string text;
   for (const std::string& value : values_of(table)) {
@@ -293,7 +293,7 @@ bool is_verdict(const std::string& letter) {
   return letter == "R" || letter == "S" || letter == "N";
 }
 
-// What a change of letters is; none where nothing got worse.
+// Judges a change of letters; returns none where nothing got worse.
 std::optional<Setback> setback_of(const std::string& was, const std::string& is) {
   if (!is_verdict(was)) return is == "N" ? std::optional(Setback::unforeseen) : std::nullopt;
   if (!is_verdict(is)) return Setback::lost;

@@ -140,7 +140,8 @@ class Reproductions : public testing::Test {
     return reproduce(paper_, published_, records, {});
   }
 
-  // Of Slow at 128, 8 ms by the table's own protocol: 16 ms in cold caches, nothing under load.
+  // Slow at 128 takes 8 ms by the table's own protocol and 16 ms in cold caches; nothing was
+  // measured under load.
   OtherProtocols protocols(const Records& cold = {timed("slow", 128, 16.0)}) const {
     return {.own = "hot-burst",
             .others = {{{.name = "cold-burst", .file = "p.cold-burst.jsonl"}, cold},
@@ -233,7 +234,7 @@ TEST_F(Reproductions, AreWorseWhereAVerdictFell) {
   EXPECT_TRUE(lost[0].how == Setback::lost && lost[1].how == Setback::lost);
 }
 
-// Each letter of an earlier run beside each of this one.
+// The test goes through each letter of an earlier run beside each of this one.
 TEST_F(Reproductions, ASetbackIsWorseLostOrUnforeseen) {
   paper_.claims.pop_back();
   const auto setback = [&](const std::string& was, const std::string& is) -> std::string {

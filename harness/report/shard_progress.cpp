@@ -98,15 +98,15 @@ TextTable make_table(const std::vector<ShardState>& shards) {
   return table;
 }
 
-// The shards that have no record yet, "3/8, 5/8".
+// Names the shards that have no record yet: "3/8, 5/8".
 std::string describe_unbegun(const std::vector<ShardState>& shards) {
-  std::map<std::tuple<std::string, std::string, int>, std::vector<int>> begun;
+  std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<int>> begun;
   for (const ShardState& shard : shards) {
-    if (shard.of > 0) begun[{shard.sweep, shard.cut, shard.of}].push_back(shard.index);
+    if (shard.of > 0) begun[{shard.sweep, shard.way, shard.cut, shard.of}].push_back(shard.index);
   }
   std::string text;
   for (const auto& [cut, there] : begun) {
-    const int of = std::get<2>(cut);
+    const int of = std::get<3>(cut);
     for (int index = 1; index <= of; ++index) {
       if (std::ranges::find(there, index) != there.end()) continue;
       text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", index, of);
@@ -115,7 +115,7 @@ std::string describe_unbegun(const std::vector<ShardState>& shards) {
   return text;
 }
 
-// What a reader wants to know of all shards: the slowest one ends last.
+// Adds up all shards. The slowest one says how long they take.
 std::string summary(const std::vector<ShardState>& shards) {
   std::size_t done = 0, points = 0, failed = 0;
   double points_a_minute = 0.0, longest = 0.0;
@@ -175,6 +175,7 @@ std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
   for (const auto& [name, own] : shards) {
     ShardState state = {.sweep = std::get<0>(name),
                         .cut = std::get<1>(name),
+                        .way = std::get<3>(name),
                         .index = std::get<2>(name),
                         .done = own.size()};
     if (state.index > 0) {

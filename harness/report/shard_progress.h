@@ -12,12 +12,12 @@
 namespace attnlab {
 
 struct ShardState {
-  std::string sweep, cut;
-  int index = 0, of = 0;    // 0: of a run that was not cut, which nobody knows the end of
-  std::size_t points = 0;   // 0: not known
-  std::size_t done = 0;     // whatever came of them
-  std::size_t failed = 0;   // verification failed, or the measurement is invalid
-  double share_done = 0.0;  // of the predicted time
+  std::string sweep, cut, way;  // way: way_of_measuring()
+  int index = 0, of = 0;        // 0: of a run that was not cut, which nobody knows the end of
+  std::size_t points = 0;       // 0: not known
+  std::size_t done = 0;         // whatever came of them
+  std::size_t failed = 0;       // verification failed, or the measurement is invalid
+  double share_done = 0.0;      // of the predicted time
   std::optional<double> points_a_minute, seconds_left;  // empty: too few records
 
   bool is_complete() const { return points > 0 && done >= points; }

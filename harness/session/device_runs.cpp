@@ -26,22 +26,13 @@
 #include "harness/report/merging.h"
 #include "harness/report/shard_progress.h"
 #include "harness/session/device_lock.h"
+#include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
 
 // A process at work on its shard.
 struct Part {
@@ -59,7 +50,7 @@ std::size_t size_of(const fs::path& file) {
   return error ? 0 : bytes;
 }
 
-// Whether `name` is that of a part: STEM.KofN.jsonl.
+// Returns whether `name` is that of a part: STEM.KofN.jsonl.
 bool is_part_name(std::string_view name, std::string_view stem) {
   constexpr std::string_view kEnd = ".jsonl";
   if (!name.starts_with(stem) || !name.ends_with(kEnd)) return false;
@@ -122,9 +113,8 @@ void check_files(const DeviceRuns& runs) {
 
 class Processes {
  public:
-  explicit Processes(const DeviceRuns& runs) : runs_(runs) {
-    for (std::size_t i = 1; i <= runs.devices.size(); ++i) start(i);
-  }
+  explicit Processes(const DeviceRuns& runs) : runs_(runs) {}
+  // Ends those that still run where one of them could not be started.
   ~Processes() {
     for (const Part& part : parts_) {
       if (part.process > 0) kill(part.process, SIGTERM);
@@ -133,8 +123,9 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  // Until all have ended; shows how far they are.
-  void wait() {
+  // Starts a process on each GPU, waits until all have ended, and shows how far they are.
+  void run() {
+    for (std::size_t i = 1; i <= runs_.devices.size(); ++i) start(i);
     std::FILE* const stream = runs_.shows_progress ? stderr : std::fopen("/dev/null", "w");
     {
       Progress progress(stream, static_cast<double>(parts_.size()));
@@ -226,7 +217,7 @@ class Processes {
   bool handed_on_ = false;
 };
 
-// Whether a part has a record of each point of its shard.
+// Returns whether a part has a record of each point of its shard.
 bool is_whole(const Part& part) {
   if (size_of(part.records) == 0) return false;
   std::vector<std::string> half_written;
@@ -255,7 +246,7 @@ std::string trouble_of(const Part& part) {
 std::vector<Device> choose_devices(const std::string& text, const std::vector<Device>& devices) {
   if (text == "all") return devices;
   std::vector<Device> chosen;
-  for (const std::string& word : split(text)) {
+  for (const std::string_view word : split(text, ',')) {
     const auto named = std::ranges::find_if(
         devices, [&](const Device& device) { return std::to_string(device.ordinal) == word; });
     if (named == devices.end()) {
@@ -273,7 +264,7 @@ std::vector<Device> choose_devices(const std::string& text, const std::vector<De
 
 std::string visible_device(const Device& device, const std::string& visible) {
   if (visible.empty()) return std::to_string(device.ordinal);
-  return split(visible).at(static_cast<std::size_t>(device.ordinal));
+  return std::string(split(visible, ',').at(static_cast<std::size_t>(device.ordinal)));
 }
 
 fs::path part_file(const fs::path& records, std::size_t part, std::size_t of) {
@@ -288,7 +279,7 @@ void run_on_devices(const DeviceRuns& runs) {
   const RecordFile held(runs.records);  // or another run's records were lost by the merge
   const InterruptWatch watch;
   Processes processes(runs);
-  processes.wait();
+  processes.run();
   std::vector<MergeInput> inputs;
   std::vector<std::string> half_written, troubles;
   if (size_of(runs.records) > 0) {

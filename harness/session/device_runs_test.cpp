@@ -1,4 +1,4 @@
-// With fake GPUs, and a shell script in place of this program.
+// The GPUs are fakes, and a shell script stands in place of this program.
 #include "harness/session/device_runs.h"
 
 #include <gtest/gtest.h>
@@ -136,7 +136,7 @@ TEST_F(DeviceRunsTest, AProcessThatBreaksOffIsSaidAndTheOthersKept) {
   EXPECT_EQ(reasons(), Texts{"0 1/2 held"});
 }
 
-// As where a GPU is lost: its code is also that of an invalid measurement.
+// The script ends as where a GPU is lost, with the code of an invalid measurement.
 TEST_F(DeviceRunsTest, AShardThatIsNotWholeIsNoSuccess) {
   setenv("BREAKS", "2", 1);
   setenv("CODE", "3", 1);

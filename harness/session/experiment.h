@@ -21,7 +21,7 @@ struct ExperimentFiles {
 ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder,
                          const std::optional<TimingState>& state = {});
 
-// How much of it runs, where, and how.
+// Says how much of an experiment runs, where, and in which state.
 struct ExperimentCut {
   BackendChoice backend = BackendChoice::cuda;  // cpu or cuda
   bool quick = false;

@@ -287,15 +287,14 @@ double expected_seconds(const GateRun& run, const Case& work, const Device& devi
                         const Protocol& protocol) {
   const bool is_gpu = device.backend == Backend::cuda;
   const double flops_per_s = is_gpu ? 1e14 : 2e10 * device.threads;
-  constexpr double kShortestSample = 1e-3;
   const double set_up = is_gpu ? 1.0 : 0.1;
-  const double rests = is_gpu ? 5.0 : 1.0;  // of a burst: four times the sample, beside it
+  const double rests = is_gpu ? 1.0 + kRestsPerBurstSample : 1.0;
   const double turn = is_gpu && protocol.regime == Regime::settled ? protocol.turn_seconds : 0.0;
   double seconds = 0.0;
   for (const Competitor& competitor : work.competitors) {
     if (!wants_to_run(competitor)) continue;
     const double launch = static_cast<double>(useful_flops(work.problem)) / flops_per_s;
-    const double sample = std::max(turn, rests * std::max(kShortestSample, launch));
+    const double sample = std::max(turn, rests * std::max(kLeastSampleSeconds, launch));
     constexpr int kOtherLaunches = 4;  // that verify
     seconds += set_up + protocol.warmup_seconds + kOtherLaunches * launch + run.rounds * sample;
   }

@@ -80,7 +80,7 @@ TEST_F(Resume, AnEmptyFileHasNothing) {
             (Texts{"32 naive", "32 v2 32", "32 v2 64", "64 naive", "64 v2 32", "64 v2 64"}));
 }
 
-// What a shard's file holds when it is resumed.
+// The file holds one record of shard 1/2 when it is resumed.
 class ResumedShard : public Resume {
  protected:
   ResumedShard() {

@@ -129,6 +129,7 @@ program=$(pids_of "run $sweep --shard 2/3")
 [[ -n $program ]] || fail "no program of shard 2"
 script=$(ps -o ppid= -p "$program")
 kill -9 $script
+cat "$out"/[12].jsonl >"$folder/before.jsonl"
 echo "killed the task of shard 2"
 queue_is_empty() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
 wait_for 120 "end of the array" queue_is_empty "$job"
@@ -139,11 +140,15 @@ again=$(submit --array=2 "$here/sweep.sbatch" 3 "$sweep" "$out" --threads 1)
 merge=$(submit --dependency=afterany:"$again" "$here/sweep.sbatch" merge "$out")
 wait_for 90 "merge" queue_is_empty "$merge"
 
-python3 - "$out/all.jsonl" <<'END' || fail "the merged file is not whole"
+python3 - "$out/all.jsonl" "$folder/before.jsonl" <<'END' || fail "the merged file is not whole"
 import json, sys
-keys = [json.loads(line)["key"] for line in open(sys.argv[1])]
+merged, before = ([line for line in open(file) if line.endswith("}\n")] for file in sys.argv[1:])
+keys = [json.loads(line)["key"] for line in merged]
 if not len(keys) == len(set(keys)) == 24:
     sys.exit(f"{len(keys)} records of {len(set(keys))} points, not 24 of 24")
+lost = set(before) - set(merged)
+if not before or lost:
+    sys.exit(f"{len(lost)} of {len(before)} records from before the kills are lost")
 END
 echo "24 points, each key once"
 
