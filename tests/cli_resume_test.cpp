@@ -280,6 +280,56 @@ TEST_F(CliFullDisk, WhatWasSavedIsShownAndTheRestCanBeRun) {
   EXPECT_EQ(plain_lines("r.jsonl"), kPoints);
 }
 
+// A lock that always succeeds is what the tests have of a file system that locks nothing.
+class CliWithoutLocks : public CliResume {
+ protected:
+  std::string environment() const override {
+    return CliResume::environment() + "LD_PRELOAD='" + in_build("libno_locks.so") +
+           "' ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" ";
+  }
+
+  void wait_for_records(const Child& child) const {
+    while (size("r.jsonl") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
+  }
+
+  const std::string words_ = "--shard 1/2 --out r.jsonl --resume r.jsonl";
+};
+
+TEST_F(CliWithoutLocks, AFileHasOneWriterAndGoesOnAfterAKill) {
+  const std::string slow = kSweep + timed(std::max(0.03, startup_seconds())) + words_;
+  Child child(command(slow));
+  wait_for_records(child);
+  const std::string before = read(folder_ / "r.jsonl");
+  const Result second = run(slow);
+  EXPECT_EQ(second.code, 3);
+  EXPECT_PRED2(contains, second.err,
+               fmt::format("r.jsonl: another attnlab (process {}) is writing to it", child.pid()));
+  EXPECT_PRED2(starts_with, read(folder_ / "r.jsonl"), before);
+  EXPECT_TRUE(was_ended_by(child.end(SIGKILL), SIGKILL));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "r.jsonl.writer"));
+  const Result rest = run(slow);
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  const auto done = keys("r.jsonl");
+  EXPECT_EQ(done.size(), kPoints / 2);
+  for (const auto& [key, count] : done) EXPECT_EQ(count, 1) << key;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "r.jsonl.writer"));
+}
+
+// As where Slurm takes a machine that it cannot reach for dead, and runs its task elsewhere.
+TEST_F(CliWithoutLocks, WhoeverWasTakenForDeadEndsWithThree) {
+  Child child(command(kSweep + timed(std::max(0.03, startup_seconds())) + words_));
+  wait_for_records(child);
+  const std::size_t there = keys("r.jsonl").size();
+  write("r.jsonl.writer", R"({"host":"n7","boot":"b","processes":"p","process":7,"start":1,)"
+                          R"("job":""})");
+  const int status = child.wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_PRED2(contains, read(folder_ / "err"), "attnlab on n7 (process 7) took it over");
+  EXPECT_LE(keys("r.jsonl").size(), there + 2) << "but for a case that was written meanwhile";
+  EXPECT_LT(keys("r.jsonl").size(), kPoints / 2);
+}
+
 // It would take hours.
 TEST_F(CliResume, AnInterruptionDoesNotWaitForTheCase) {
   Child child(command(kOnePoint + timed(3600.0) + "--save a.st --out r.jsonl"));

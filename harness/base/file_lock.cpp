@@ -15,6 +15,7 @@
 #include <string>
 
 #include "harness/base/errors.h"
+#include "harness/base/file_system.h"
 
 namespace attnlab {
 namespace {
@@ -37,13 +38,34 @@ std::string describe_holder(const struct stat& file) {
   return "";
 }
 
+// Returns whether it can be locked: pipes and devices cannot.
+bool is_file(int descriptor, struct stat& status) {
+  return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 }  // namespace
 
 LockAttempt try_lock(int descriptor) {
   struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {.is_locked = true};
+  if (!is_file(descriptor, status)) return {.is_locked = true};
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {.is_locked = true};
   return {.holder = describe_holder(status)};
+}
+
+bool refuses_second(int descriptor) {
+  struct stat status {};
+  if (!is_file(descriptor, status)) return true;
+  const int second = open(fmt::format("/proc/self/fd/{}", descriptor).c_str(), O_RDWR | O_CLOEXEC);
+  if (second < 0) return false;
+  const bool is_refused = !try_lock(second).is_locked;
+  close(second);
+  return is_refused;
+}
+
+bool is_locked_for_sure(int descriptor) {
+  struct stat status {};
+  if (!is_file(descriptor, status)) return true;
+  return file_system_of(descriptor).is_local && refuses_second(descriptor);
 }
 
 void lock_for_writing(int descriptor, const std::filesystem::path& file) {

@@ -14,6 +14,14 @@ struct LockAttempt {
 };
 LockAttempt try_lock(int descriptor);
 
+// Returns whether the lock that an open file holds keeps out a second open file of this machine;
+// tries it. Where a file cannot be locked at all there is nothing to keep out: true.
+bool refuses_second(int descriptor);
+
+// Returns whether no other process of any machine can have the file locked, too: refuses_second(),
+// on a local file system.
+bool is_locked_for_sure(int descriptor);
+
 // Locks the open file as try_lock() does; the lock goes with the descriptor, so with the process at
 // the latest, however it ends. Throws std::runtime_error naming the file, and the other process
 // where the system tells: nothing is wrong with the command, which may be given again.

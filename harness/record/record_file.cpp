@@ -161,23 +161,36 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
           fmt::format("{}: cannot create its folder: {}", file.string(), error.message()));
     }
   }
+  try {
+    take();
+  } catch (...) {
+    if (descriptor_ >= 0) close(descriptor_);
+    throw;
+  }
+}
+
+RecordFile::~RecordFile() {
+  claim_.reset();  // while the lock still keeps the next one from finding it
+  close(descriptor_);
+}
+
+void RecordFile::take() {
   // A file that is replaced between opening and locking would lose what is written to it.
   do {
     if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) fail(file, "open it for appending");
-    try {
-      lock_for_writing(descriptor_, file);
-    } catch (...) {
-      close(descriptor_);
-      throw;
-    }
-  } while (is_replaced(descriptor_, file));
+    descriptor_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) fail(path_, "open it for appending");
+    lock_for_writing(descriptor_, path_);
+  } while (is_replaced(descriptor_, path_));
+  if (!is_locked_for_sure(descriptor_)) claim_.emplace(path_);
 }
 
-RecordFile::~RecordFile() { close(descriptor_); }
+void RecordFile::check_claim() const {
+  if (claim_) claim_->check();
+}
 
 std::string RecordFile::repair() {
+  check_claim();
   repaired_ = true;
   struct stat status {};
   if (fstat(descriptor_, &status) != 0) fail(path_, "look at it");
@@ -203,6 +216,7 @@ std::string RecordFile::repair() {
 }
 
 void RecordFile::append(const std::vector<nlohmann::ordered_json>& records) {
+  check_claim();
   if (!repaired_) repair();
   // Bytes of an argument or a message that are not UTF-8 must not cost the record.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;

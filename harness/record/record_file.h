@@ -3,9 +3,12 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "harness/base/write_claim.h"
 
 namespace attnlab {
 
@@ -16,7 +19,9 @@ class NotSaved : public std::runtime_error {
 };
 
 // A file of records that this process alone writes, until the object is gone. Creates the file and
-// its folder. Where the file cannot be written append() throws NotSaved, all others UsageError.
+// its folder. Where the file cannot be written append() throws NotSaved, all others UsageError;
+// std::runtime_error where another process took the file. A lock keeps others out, and a WriteClaim
+// where locks may not.
 class RecordFile {
  public:
   // Changes nothing of what is there. Throws std::runtime_error if another process has the file.
@@ -35,11 +40,14 @@ class RecordFile {
   void append(const std::vector<nlohmann::ordered_json>& records);
 
  private:
+  void take();
+  void check_claim() const;
   void write_all(const std::string& text);
   void flush();
 
   std::filesystem::path path_;
   int descriptor_ = -1;
+  std::optional<WriteClaim> claim_;  // where the lock is not sure
   bool repaired_ = false;
 };
 
