@@ -470,6 +470,63 @@ TEST_F(CliResume, ShardsTogetherAreTheSweep) {
   EXPECT_EQ(together, keys("whole.jsonl")) << "each point once, none left out";
 }
 
+// 504 points in three shards, each process of which is killed at a random moment, until the shard
+// is whole.
+class CliKilledShards : public CliResume {
+ protected:
+  static constexpr std::size_t kAll = 504;
+  static inline const std::string kAllPoints =
+      "run --kernel naive,v2 --heads 1 --head-dim 8 --seqlen 1:84:+1 --mask "
+      "none,causal,window:3:0 " +
+      timed(0.0);
+
+  // Up to the end of the last line, which may be torn.
+  std::string whole_lines(const std::string& name) const {
+    const std::string text = read(folder_ / name);
+    return text.substr(0, text.rfind('\n') + 1);
+  }
+
+  // Runs a shard to its end; returns how often it was killed.
+  int run_killed(int shard, std::mt19937& random) const {
+    const std::string file = fmt::format("s.{}.jsonl", shard);
+    const std::string words = fmt::format("--shard {0}/3 --out {1} --resume {1}", shard, file);
+    std::uniform_int_distribution<std::size_t> some_bytes(0, 100'000);
+    std::uniform_real_distribution<double> some_seconds(0.0, 2e-3);
+    for (int kills = 0;; ++kills) {
+      const std::string before = whole_lines(file);
+      const std::size_t wanted = before.size() + some_bytes(random);
+      Child child(command(kAllPoints + words));
+      while (child.is_running() && size(file) < wanted) std::this_thread::sleep_for(Seconds(1e-4));
+      std::this_thread::sleep_for(Seconds(some_seconds(random)));
+      const int status = child.end(SIGKILL);
+      EXPECT_PRED2(starts_with, read(folder_ / file), before);
+      for (const auto& [key, count] : keys(file)) EXPECT_EQ(count, 1) << key;
+      if (was_ended_by(status, SIGKILL)) continue;
+      EXPECT_EQ(WEXITSTATUS(status), 0) << read(folder_ / "err");
+      return kills;
+    }
+  }
+};
+
+TEST_F(CliKilledShards, LoseNothingOfFiveHundredPoints) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed of the random moments: " + std::to_string(seed));
+  std::mt19937 random(seed);
+  int kills = 0;
+  for (int shard = 1; shard <= 3; ++shard) kills += run_killed(shard, random);
+  std::printf("seed of the random moments: %u; %d kills\n", seed, kills);
+  EXPECT_GE(kills, 10);
+  const Result merged = run("merge s.1.jsonl s.2.jsonl s.3.jsonl --out all.jsonl");
+  // A kill within a write may take one kernel's record of two.
+  EXPECT_TRUE(merged.code == 0 || contains(merged.out, "did not all take turns together"))
+      << merged.out << merged.err;
+  EXPECT_PRED2(contains, merged.out, "504 points of 3 files in all.jsonl.");
+  EXPECT_EQ(keys("all.jsonl").size(), kAll);
+  EXPECT_EQ(plain_lines("all.jsonl"), kAll);
+  const Result rest = run(kAllPoints + "--resume all.jsonl --dry-run");
+  EXPECT_PRED2(contains, one_line(rest.out), "all.jsonl has all of them") << rest.err;
+}
+
 TEST_F(CliResume, AShardKeepsToItsFile) {
   const std::string one = kCheap + "--shard 1/3 --resume s.jsonl";
   const Result dry = run(one + " --dry-run");
