@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -107,6 +108,38 @@ TEST_F(CliMerge, NothingIsLostByAWrongCommand) {
   }
   EXPECT_EQ(read(folder_ / "s.2.jsonl"), before);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.jsonl"));
+}
+
+// The script of a task, with a program that ends with 3, before or after it ran the shard.
+class CliBatchScript : public CliMerge {
+ protected:
+  int end_of_task(const std::string& settings, bool runs_shard) const {
+    const std::string real = "'" + in_build("attnlab") + "' \"$@\"";
+    write("fake", "#!/bin/sh\ncase $1 in run) " + (runs_shard ? real + "; " : "") +
+                      "exit 3 ;; esac\nexec " + real + "\n");
+    write("sweep.json",
+          R"({"schema": "attnlab.sweep/1", "name": "s", "backend": "cpu", "axes": {"kernel": "v2",
+              "heads": 1, "head_dim": 8, "block": "16x16", "seqlen": "8:64:x2"},
+              "protocol": {"min_rounds": 1, "max_rounds": 1, "warmup_seconds": 0}})");
+    const std::string command = fmt::format(
+        "cd '{}' && chmod +x fake && {} {} SLURM_ARRAY_TASK_ID=1 ATTNLAB=./fake bash "
+        "'{}' 2 sweep.json out >said 2>&1",
+        folder_.string(), environment(), settings, in_tree("scripts/slurm/sweep.sbatch"));
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+TEST_F(CliBatchScript, OnlyAShardThatIsNotWholeIsQueuedAgain) {
+  EXPECT_EQ(end_of_task("", false), 75) << "it has no record";
+  EXPECT_PRED2(contains, read(folder_ / "said"), "to be queued again");
+  EXPECT_EQ(end_of_task("", true), 3) << "of an invalid measurement: " << read(folder_ / "said");
+  std::vector<Json> some = lines("out/1.jsonl");
+  ASSERT_EQ(some.size(), 2u);
+  some.pop_back();
+  write_lines("out/1.jsonl", some);
+  EXPECT_EQ(end_of_task("", false), 75);
+  EXPECT_EQ(end_of_task("SLURM_RESTART_COUNT=5", false), 3) << "enough of it";
 }
 
 TEST_F(CliMerge, ATableSaysHowFarShardsAre) {

@@ -98,6 +98,7 @@ ShardedCases take_shard(const std::vector<Case>& cases, const Shard& shard,
   ShardedCases result = {.part = {.shard = shard, .of_weight = case_weight(cases, protocol)}};
   std::uint64_t hash = derive_seed(0, std::to_string(shards));
   for (std::size_t i = 0; i < groups.size(); ++i) {
+    result.part.of_points += count_points(groups[i]);
     for (const Case& work : groups[i]) {
       hash = derive_seed(hash, fmt::format("{} {}", name_of(work), shard_of[i]));
     }

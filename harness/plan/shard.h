@@ -24,10 +24,11 @@ Shard parse_shard(const std::string& text, const std::string& where);
 // Describes one shard of a sweep, and the cut that made it.
 struct ShardPart {
   Shard shard;
-  std::size_t points = 0;  // of this shard
-  double weight = 0.0;     // case_weight() of this shard
-  double of_weight = 0.0;  // of the sweep
-  std::string cut;         // a hash of which case is where: shards of one cut make up the sweep
+  std::size_t points = 0;     // of this shard
+  std::size_t of_points = 0;  // of the sweep
+  double weight = 0.0;        // case_weight() of this shard
+  double of_weight = 0.0;     // of the sweep
+  std::string cut;            // a hash of which case is where: shards of one cut make up the sweep
 };
 
 struct ShardedCases {

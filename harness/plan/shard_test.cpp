@@ -62,6 +62,7 @@ TEST_F(Shards, TogetherAreTheSweepWithEachPointOnce) {
       const std::vector<std::string> names = names_of(shard.cases);
       EXPECT_FALSE(names.empty()) << to_string(shard.part.shard);
       EXPECT_EQ(names.size(), shard.part.points);
+      EXPECT_EQ(shard.part.of_points, 864u);
       EXPECT_EQ(names, names_of(take(index, of).cases)) << "cut alike each time";
       together.insert(together.end(), names.begin(), names.end());
     }

@@ -296,6 +296,7 @@ Json shard_json(const ShardOfPoint& shard) {
           {"of", shard.part.shard.of},
           {"cut", shard.part.cut},
           {"points", shard.part.points},
+          {"sweep_points", shard.part.of_points},
           {"share", number(shard.share)}};
 }
 

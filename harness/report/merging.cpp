@@ -6,13 +6,13 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "harness/base/text_file.h"
 #include "harness/base/text_table.h"
 #include "harness/record/record_json.h"
+#include "harness/report/shard_progress.h"
 
 namespace attnlab {
 namespace {
@@ -112,85 +112,64 @@ std::vector<std::string> find_split_cases(const std::vector<RecordJson>& records
   return split;
 }
 
-// Counts the points of each shard of a cut: those that are there, and those that it should have.
-struct CutShards {
-  int of = 0;
-  std::map<int, std::size_t> points, wanted;
+// What was measured of a sweep in one way on one device, and does not make it whole.
+struct OpenSweep {
+  std::string name;  // with the way, where there are several
+  std::map<std::string, std::vector<const ShardState*>> cuts;
+  std::size_t uncut = 0;  // points of runs of the whole sweep
 };
 
-// Returns how many points the shards lack that have any; none where a shard has none, for its
-// points were never counted.
-std::optional<std::size_t> count_missing(const CutShards& cut) {
-  std::size_t missing = 0;
-  for (int index = 1; index <= cut.of; ++index) {
-    const auto there = cut.points.find(index);
-    if (there == cut.points.end()) return std::nullopt;
-    missing += cut.wanted.at(index) - std::min(there->second, cut.wanted.at(index));
+std::vector<OpenSweep> find_open(const std::vector<ShardState>& states) {
+  std::set<std::string> ways;
+  for (const ShardState& state : states) {
+    if (state.of > 0) ways.insert(state.way);
   }
-  return missing;
+  std::map<std::pair<std::string, std::string>, OpenSweep> sweeps;
+  for (const ShardState& state : states) {
+    if (state.is_sweep_done) continue;
+    OpenSweep& sweep = sweeps[{state.sweep, state.way}];
+    sweep.name = ways.size() > 1 ? fmt::format("{} ({})", state.sweep, state.way) : state.sweep;
+    if (state.of == 0) sweep.uncut += state.done;
+    if (state.of > 0) sweep.cuts[state.cut].push_back(&state);
+  }
+  std::vector<OpenSweep> open;
+  for (auto& [place, sweep] : sweeps) {
+    if (!sweep.cuts.empty()) open.push_back(std::move(sweep));
+  }
+  return open;
 }
 
-// Counts what a sweep measured in one way on one device: its records of shards by their cut, and
-// the others, some of which run --resume without --shard makes.
-struct MeasuredSweep {
-  std::map<std::string, CutShards> cuts;
-  std::size_t uncut = 0;
-
-  bool is_whole_by_resume() const {
-    const std::optional<std::size_t> missing =
-        cuts.size() == 1 ? count_missing(cuts.begin()->second) : std::nullopt;
-    return missing && *missing <= uncut;
-  }
-};
-
-std::vector<std::string> describe_missing(const std::string& sweep, const CutShards& cut) {
-  std::vector<std::string> missing;
-  for (int index = 1; index <= cut.of; ++index) {
-    const auto there = cut.points.find(index);
-    if (there == cut.points.end()) {
+// Appends what the shards of a cut lack.
+void add_missing(const std::string& sweep, const std::vector<const ShardState*>& shards,
+                 std::vector<std::string>& missing) {
+  const int of = shards.front()->of;
+  for (int index = 1; index <= of; ++index) {
+    const auto there = std::ranges::find(shards, index, &ShardState::index);
+    if (there == shards.end()) {
       missing.push_back(
-          fmt::format("Sweep {}: shard {}/{} has no records here.", sweep, index, cut.of));
-    } else if (there->second < cut.wanted.at(index)) {
-      missing.push_back(fmt::format("Sweep {}: shard {}/{} has {} of {}.", sweep, index, cut.of,
-                                    there->second, count_of(cut.wanted.at(index), "point")));
+          fmt::format("Sweep {}: shard {}/{} has no records here.", sweep, index, of));
+    } else if (!(*there)->is_complete()) {
+      missing.push_back(fmt::format("Sweep {}: shard {}/{} has {} of {}.", sweep, index, of,
+                                    (*there)->done, count_of((*there)->points, "point")));
     }
   }
-  return missing;
 }
 
 std::vector<std::string> find_missing(const std::vector<RecordJson>& records) {
-  std::map<std::pair<std::string, std::string>, MeasuredSweep> sweeps;
-  std::set<std::string> ways;
-  for (const RecordJson& record : records) {
-    const RecordJson shard = at(record, {"shard"});
-    const std::string way = way_of_measuring(record);
-    MeasuredSweep& measured = sweeps[{text_at(record, {"sweep"}), way}];
-    if (!shard.is_object()) {
-      ++measured.uncut;
-      continue;
-    }
-    ways.insert(way);
-    CutShards& cut = measured.cuts[text_at(shard, {"cut"})];
-    const int index = shard.at("index");
-    cut.of = shard.at("of");
-    ++cut.points[index];
-    cut.wanted[index] = shard.at("points");
-  }
+  const std::vector<ShardState> states = shard_states(records);
   std::vector<std::string> missing;
-  for (const auto& [place, measured] : sweeps) {
-    if (measured.is_whole_by_resume()) continue;
-    const std::string sweep =
-        ways.size() > 1 ? fmt::format("{} ({})", place.first, place.second) : place.first;
-    if (measured.cuts.size() > 1) {
+  for (const OpenSweep& sweep : find_open(states)) {
+    if (sweep.cuts.size() > 1) {
       missing.push_back(fmt::format(
           "Sweep {}: its records are of {} cuts (another kernel, protocol or number of shards): no "
           "shard need hold what a shard of another cut lacks.",
-          sweep, measured.cuts.size()));
+          sweep.name, sweep.cuts.size()));
     }
-    for (const auto& [name, cut] : measured.cuts) {
-      const std::vector<std::string> own = describe_missing(sweep, cut);
-      missing.insert(missing.end(), own.begin(), own.end());
-    }
+    const std::size_t before = missing.size();
+    for (const auto& [hash, shards] : sweep.cuts) add_missing(sweep.name, shards, missing);
+    if (sweep.uncut == 0 || missing.size() == before) continue;
+    missing.push_back(fmt::format("Sweep {}: {} of no shard may be among what they lack.",
+                                  sweep.name, count_of(sweep.uncut, "point")));
   }
   return missing;
 }

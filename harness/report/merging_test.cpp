@@ -156,6 +156,18 @@ TEST(Merging, TheRestMayBeOfNoShard) {
   EXPECT_EQ(merge({{"a", {v2, record_of("naive", "10:00:00", 2.0)}}}).missing, Texts{});
 }
 
+// Nobody can tell of which shard they are, but that all is there can be told.
+TEST(Merging, AMissingShardMayBeOfNoShard) {
+  RecordJson v2 = in_shard(record_of("v2", "10:00:00", 1.0), 1, 1);
+  v2["shard"]["of"] = 2;
+  v2["shard"]["sweep_points"] = 3;
+  const RecordJson naive = record_of("naive", "10:00:00", 2.0);
+  EXPECT_EQ(merge({{"a", {v2, naive}}}).missing,
+            (Texts{"Sweep s: shard 2/2 has no records here.",
+                   "Sweep s: 1 point of no shard may be among what they lack."}));
+  EXPECT_EQ(merge({{"a", {v2, naive, record_of("v3", "10:00:00", 2.0)}}}).missing, Texts{});
+}
+
 // The later device's record neither replaces the other's nor stands in its row.
 TEST(Merging, UnlikeDevicesShareNoRowOfATable) {
   RecordJson there = record_of("naive", "10:00:00", 2.0);

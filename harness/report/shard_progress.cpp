@@ -7,7 +7,9 @@
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/base/progress.h"
@@ -25,6 +27,20 @@ double seconds_of(const RecordJson& record) {
                                  record_key(record), text));
   }
   return static_cast<double>(timegm(&time));
+}
+
+// Returns the last record of each point; one of another regime is of another.
+std::vector<const RecordJson*> last_of_each(const std::vector<RecordJson>& records) {
+  std::map<std::string, std::size_t> last;
+  const auto name_of = [](const RecordJson& record) {
+    return record_key(record) + way_of_measuring(record);
+  };
+  for (std::size_t i = 0; i < records.size(); ++i) last[name_of(records[i])] = i;
+  std::vector<const RecordJson*> kept;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (last[name_of(records[i])] == i) kept.push_back(&records[i]);
+  }
+  return kept;
 }
 
 double share_of(const RecordJson& record) {
@@ -98,11 +114,54 @@ TextTable make_table(const std::vector<ShardState>& shards) {
   return table;
 }
 
+// Adds up what was measured of a sweep in one way, in shards and in runs that were not cut.
+struct SweepState {
+  std::set<std::string> cuts;
+  std::size_t done = 0;
+  std::size_t of_begun = 0;  // points of the shards that have records
+  std::size_t of_all = 0;    // points of all shards; 0: no record says
+  std::size_t begun = 0, shards = 0;
+
+  // Returns how many points there are, 0 where that is not known. A point may be in no shard of two
+  // cuts.
+  std::size_t points() const {
+    if (cuts.size() != 1) return 0;
+    return of_all == 0 && begun == shards ? of_begun : of_all;
+  }
+};
+
+// By sweep and way of measuring.
+using SweepStates = std::map<std::pair<std::string, std::string>, SweepState>;
+
+SweepStates add_up(const std::vector<ShardState>& shards) {
+  SweepStates sweeps;
+  for (const ShardState& shard : shards) {
+    SweepState& sweep = sweeps[{shard.sweep, shard.way}];
+    sweep.done += shard.done;
+    if (shard.of == 0) continue;
+    sweep.of_begun += shard.points;
+    sweep.cuts.insert(shard.cut);
+    sweep.of_all = shard.sweep_points;
+    sweep.shards = static_cast<std::size_t>(shard.of);
+    ++sweep.begun;
+  }
+  return sweeps;
+}
+
+void mark_done_sweeps(std::vector<ShardState>& shards) {
+  const SweepStates sweeps = add_up(shards);
+  for (ShardState& shard : shards) {
+    const SweepState& sweep = sweeps.at({shard.sweep, shard.way});
+    shard.is_sweep_done = sweep.points() > 0 && sweep.done >= sweep.points();
+  }
+}
+
 // Names the shards that have no record yet: "3/8, 5/8".
 std::string describe_unbegun(const std::vector<ShardState>& shards) {
   std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<int>> begun;
   for (const ShardState& shard : shards) {
-    if (shard.of > 0) begun[{shard.sweep, shard.way, shard.cut, shard.of}].push_back(shard.index);
+    if (shard.of == 0 || shard.is_sweep_done) continue;
+    begun[{shard.sweep, shard.way, shard.cut, shard.of}].push_back(shard.index);
   }
   std::string text;
   for (const auto& [cut, there] : begun) {
@@ -118,11 +177,13 @@ std::string describe_unbegun(const std::vector<ShardState>& shards) {
 // Adds up all shards. The slowest one says how long they take.
 std::string summary(const std::vector<ShardState>& shards) {
   std::size_t done = 0, points = 0, failed = 0;
+  for (const auto& [name, sweep] : add_up(shards)) {
+    done += sweep.done;
+    points += sweep.points() > 0 ? sweep.points() : std::max(sweep.of_begun, sweep.done);
+  }
   double points_a_minute = 0.0, longest = 0.0;
   bool is_known = true;
   for (const ShardState& shard : shards) {
-    done += shard.done;
-    points += std::max(shard.points, shard.done);
     failed += shard.failed;
     if (shard.is_complete()) continue;
     points_a_minute += shard.points_a_minute.value_or(0.0);
@@ -145,10 +206,15 @@ std::string summary(const std::vector<ShardState>& shards) {
 std::string render_json(const std::vector<ShardState>& shards) {
   RecordJson array = RecordJson::array();
   for (const ShardState& shard : shards) {
-    RecordJson object = {
-        {"sweep", shard.sweep},          {"index", shard.index}, {"of", shard.of},
-        {"points", shard.points},        {"done", shard.done},   {"failed", shard.failed},
-        {"share_done", shard.share_done}};
+    RecordJson object = {{"sweep", shard.sweep},
+                         {"index", shard.index},
+                         {"of", shard.of},
+                         {"points", shard.points},
+                         {"sweep_points", shard.sweep_points},
+                         {"done", shard.done},
+                         {"failed", shard.failed},
+                         {"complete", shard.is_complete()},
+                         {"share_done", shard.share_done}};
     object["points_a_minute"] =
         shard.points_a_minute ? RecordJson(*shard.points_a_minute) : RecordJson();
     object["seconds_left"] = shard.seconds_left ? RecordJson(*shard.seconds_left) : RecordJson();
@@ -160,16 +226,15 @@ std::string render_json(const std::vector<ShardState>& shards) {
 }  // namespace
 
 std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
-  const std::vector<RecordJson> points = last_of_each_point(records);
   // Records of unlike devices, or of another protocol, make no shard whole together.
   std::map<std::tuple<std::string, std::string, int, std::string>, std::vector<const RecordJson*>>
       shards;
-  for (const RecordJson& record : points) {
-    const RecordJson shard = at(record, {"shard"});
+  for (const RecordJson* record : last_of_each(records)) {
+    const RecordJson shard = at(*record, {"shard"});
     const bool is_cut = shard.is_object();
-    shards[{record.at("sweep"), is_cut ? shard.at("cut").get<std::string>() : "",
-            is_cut ? shard.at("index").get<int>() : 0, way_of_measuring(record)}]
-        .push_back(&record);
+    shards[{record->at("sweep"), is_cut ? shard.at("cut").get<std::string>() : "",
+            is_cut ? shard.at("index").get<int>() : 0, way_of_measuring(*record)}]
+        .push_back(record);
   }
   std::vector<ShardState> states;
   for (const auto& [name, own] : shards) {
@@ -181,6 +246,7 @@ std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
     if (state.index > 0) {
       state.of = own.front()->at("shard").at("of");
       state.points = own.front()->at("shard").at("points");
+      state.sweep_points = own.front()->at("shard").value("sweep_points", std::size_t{0});
     }
     for (const RecordJson* record : own) {
       const RecordJson status = record->at("status");
@@ -190,6 +256,7 @@ std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
     add_speed(own, state);
     states.push_back(std::move(state));
   }
+  mark_done_sweeps(states);
   return states;
 }
 

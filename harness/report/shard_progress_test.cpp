@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/testing/test_support.h"
@@ -75,6 +76,60 @@ TEST(ShardProgress, OfARunThatWasNotCutNobodyKnowsTheEnd) {
   first["shard"] = second["shard"] = nullptr;
   const std::string text = render_progress(shard_states({first, second}), TableFormat::table);
   EXPECT_PRED2(contains, text, "2 of 2 points done, 0 failed, 2.0 a minute, the time left is not");
+}
+
+// Points of two shards of four, and of a run of the whole sweep.
+std::vector<RecordJson> resumed_without_shard(int whole_run) {
+  std::vector<RecordJson> records;
+  for (int n : {1, 2, 3, 4}) records.push_back(point(1, n, "10:00:00"));
+  records.push_back(point(2, 1, "10:00:00"));
+  for (RecordJson& record : records) record["shard"]["sweep_points"] = 12;
+  for (int n = 0; n < whole_run; ++n) {
+    records.push_back(point(3, 10 + n, "11:00:00"));
+    records.back()["shard"] = nullptr;
+  }
+  return records;
+}
+
+// The third shard has no record of its own.
+TEST(ShardProgress, WhatARunOfTheWholeSweepDidCounts) {
+  const auto done = shard_states(resumed_without_shard(7));
+  ASSERT_EQ(done.size(), 3u);
+  for (const ShardState& shard : done) EXPECT_TRUE(shard.is_complete()) << shard.index;
+  EXPECT_PRED2(contains, render_progress(done, TableFormat::table),
+               "\n12 of 12 points done, 0 failed.\n");
+  const auto open = shard_states(resumed_without_shard(6));
+  EXPECT_EQ(std::ranges::count_if(open, &ShardState::is_complete), 1);
+  const std::string text = render_progress(open, TableFormat::table);
+  EXPECT_PRED2(contains, text, "\n11 of 12 points done, 0 failed");
+  EXPECT_PRED2(contains, text, "3/3");
+}
+
+// Older records do not say how many points all shards have; all shards together do.
+TEST(ShardProgress, OlderRecordsTellOnceAllShardsHaveSome) {
+  std::vector<RecordJson> records = resumed_without_shard(6);
+  for (RecordJson& record : records) {
+    if (record["shard"].is_object()) record["shard"].erase("sweep_points");
+  }
+  const auto is_done = [&] {
+    return std::ranges::all_of(shard_states(records), &ShardState::is_complete);
+  };
+  EXPECT_FALSE(is_done());
+  records.push_back(point(3, 1, "10:00:00"));
+  EXPECT_TRUE(is_done());
+}
+
+// Points of two cuts may be the same shard's, or of other kernels.
+TEST(ShardProgress, TwoCutsMakeNoSweepWhole) {
+  std::vector<RecordJson> records = resumed_without_shard(7);
+  records[4]["shard"]["cut"] = "d";
+  EXPECT_EQ(std::ranges::count_if(shard_states(records), &ShardState::is_complete), 1);
+}
+
+TEST(ShardProgress, RegimesAreCountedApart) {
+  RecordJson settled = point(1, 1, "10:00:00");
+  settled["protocol"]["regime"] = "settled";
+  EXPECT_EQ(shard_states({point(1, 1, "10:00:00"), settled}).size(), 2u);
 }
 
 TEST(ShardProgress, RefusesATimeThatIsNone) {
