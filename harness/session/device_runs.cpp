@@ -114,11 +114,13 @@ void check_files(const DeviceRuns& runs) {
 class Processes {
  public:
   explicit Processes(const DeviceRuns& runs) : runs_(runs) {}
-  // Ends those that still run where one of them could not be started.
+  // Ends those that still run where another could not be started, before their GPUs are free for
+  // others. They have just begun, and may not be this program yet, which would note a SIGTERM.
   ~Processes() {
     for (const Part& part : parts_) {
-      if (part.process > 0) kill(part.process, SIGTERM);
+      if (part.process > 0) kill(part.process, SIGKILL);
     }
+    while (collect()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;

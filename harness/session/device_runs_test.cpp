@@ -2,7 +2,9 @@
 #include "harness/session/device_runs.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -141,6 +143,16 @@ TEST_F(DeviceRunsTest, AShardThatIsNotWholeIsNoSuccess) {
   setenv("BREAKS", "2", 1);
   setenv("CODE", "3", 1);
   EXPECT_THROW(run_on_devices(runs(gpus(2))), std::runtime_error);
+}
+
+// The second GPU has no word that would show it; the first one's process would run for a minute.
+TEST_F(DeviceRunsTest, NoneOutlivesAFailedStartOfTheNext) {
+  setenv("CUDA_VISIBLE_DEVICES", "4", 1);
+  write("fake.sh", "exec sleep 60");
+  EXPECT_THROW(run_on_devices(runs(gpus(2))), std::exception);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process is left, running or not waited for";
+  EXPECT_EQ(errno, ECHILD);
+  const DeviceLock first(gpus(1)[0]);
 }
 
 TEST_F(DeviceRunsTest, OtherFilesAreNoParts) {
