@@ -187,7 +187,8 @@ Checkup check_up(BackendChoice asked, PeerProcess& peers) {
       for (Diagnosis& line : diagnose_instruments(device)) checkup.cuda.push_back(line);
     }
   }
-  checkup.common = {diagnose_build(), diagnose_peer(peers, has_gpu && asked != BackendChoice::cpu)};
+  checkup.common = {diagnose_build(), diagnose_locks(try_locks(".")),
+                    diagnose_peer(peers, has_gpu && asked != BackendChoice::cpu)};
   return checkup;
 }
 

@@ -1,10 +1,12 @@
 // attnlab doctor: what this machine can measure with, and what it lacks.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/base/file_system.h"
 #include "harness/plan/sweep.h"
 #include "harness/run/peer_process.h"
 #include "kernels/api/diagnosis.h"
@@ -32,6 +34,15 @@ Diagnosis diagnose_build();
 Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu);
 std::vector<Diagnosis> diagnose_cpu(const Device& device);
 std::vector<Diagnosis> diagnose_instruments(const Device& device);
+
+// What keeps a second writer from a file of records.
+struct FolderLocks {
+  FileSystem system;
+  bool refuses_second = false;  // a lock that is held refuses a second open file
+  std::string trouble;          // why it could not be tried, "" if it was
+};
+FolderLocks try_locks(const std::filesystem::path& folder);
+Diagnosis diagnose_locks(const FolderLocks& locks);
 
 // A case of 256 tokens, run as `attnlab run` would, by every kernel of the device's backend that
 // takes it: verified and timed. Missing if one of them is not, or none there is.

@@ -176,6 +176,36 @@ TEST(Doctor, TheProgramSaysWhetherItIsBuiltForSpeed) {
   EXPECT_PRED2(contains, line.finding, build_info().commit);
 }
 
+TEST(Doctor, SaysWhatKeepsASecondWriterOut) {
+  const Diagnosis local =
+      diagnose_locks({.system = file_system_of_type(0xEF53), .refuses_second = true});
+  EXPECT_EQ(local.health, Health::ok);
+  EXPECT_EQ(local.finding, "ext4, local: a lock keeps a second writer out");
+  const FileSystem nfs = file_system_of_type(0x6969);
+  const Diagnosis shared = diagnose_locks({.system = nfs, .refuses_second = true});
+  EXPECT_EQ(shared.health, Health::ok);
+  EXPECT_PRED2(starts_with, shared.finding,
+               "nfs: a lock keeps a second writer of this machine out");
+  EXPECT_PRED2(contains, shared.finding, "FILE.writer");
+  const Diagnosis unlocked = diagnose_locks({.system = nfs});
+  EXPECT_EQ(unlocked.health, Health::degraded);
+  EXPECT_PRED2(starts_with, unlocked.finding, "nfs: a lock keeps nobody out; FILE.writer");
+  EXPECT_PRED2(contains, unlocked.remedy, "may have to be removed");
+}
+
+TEST(Doctor, TriesLocksInTheFolderItself) {
+  const TestFolder folder;
+  const FolderLocks locks = try_locks(folder.path());
+  EXPECT_EQ(locks.trouble, "");
+  EXPECT_NE(locks.system.name, "");
+  EXPECT_TRUE(locks.refuses_second);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const Diagnosis none = diagnose_locks(try_locks(folder.path() / "nowhere"));
+  EXPECT_EQ(none.health, Health::degraded);
+  EXPECT_PRED2(contains, none.finding, "No such file or directory");
+  EXPECT_PRED2(contains, none.remedy, "--out");
+}
+
 TEST(Doctor, WithoutPyTorchThePeerIsDegraded) {
   PeerProcess peers({.python = "/nowhere/python3"});
   const Diagnosis line = diagnose_peer(peers, false);
