@@ -7,32 +7,48 @@
 namespace attnlab {
 namespace {
 
-// Useful FLOPs a second that launches typically reach, those of slow kernels among them. Devices
-// differ, and so do kernels; what counts is how a launch compares with the seconds below.
-constexpr double kRateOfCpu = 2e10;
-constexpr double kRateOfGpu = 1e14;
-constexpr double kPointSeconds = 0.02;    // inputs, references, and what they take to judge
-constexpr double kUntimedLaunches = 8.0;  // those that verify and those between samples
+// Devices differ, and so do kernels, slow ones among them; what counts is how a launch compares
+// with the seconds of a point: inputs, references, and what they take to judge. The untimed
+// launches are those that verify and those between samples.
+constexpr Pace kPaceOfCpu = {.flops_per_s = 2e10, .point_s = 0.02, .untimed_launches = 8.0};
+constexpr Pace kPaceOfGpu = {.flops_per_s = 1e14, .point_s = 0.02, .untimed_launches = 8.0};
+
+const Pace& typical_pace(const Competitor& competitor) {
+  return competitor.backend == Backend::cuda ? kPaceOfGpu : kPaceOfCpu;
+}
 
 // Seconds of the rounds that every competitor gets.
 double timed_seconds(double launch, bool is_gpu, const Protocol& protocol) {
+  const double sample = std::max(launch, kLeastSampleSeconds);
+  const double with_rests = is_gpu ? 1.0 + kRestsPerBurstSample : 1.0;
   if (is_gpu && protocol.regime == Regime::settled) {
-    return protocol.min_rounds * protocol.turn_seconds;
+    return protocol.min_rounds * std::max(protocol.turn_seconds, with_rests * sample);
   }
-  const double samples = protocol.min_rounds * std::max(launch, kLeastSampleSeconds);
-  return std::min(protocol.max_seconds, samples) * (is_gpu ? 1.0 + kRestsPerBurstSample : 1.0);
+  return std::min(protocol.max_seconds, protocol.min_rounds * sample) * with_rests;
 }
 
 }  // namespace
 
+double point_seconds(const Problem& problem, const Competitor& competitor, const Protocol& protocol,
+                     const Pace& pace) {
+  if (!wants_to_run(competitor)) return 0.0;
+  const double launch = static_cast<double>(useful_flops(problem)) / pace.flops_per_s;
+  return pace.point_s + protocol.warmup_seconds +
+         timed_seconds(launch, competitor.backend == Backend::cuda, protocol) +
+         pace.untimed_launches * launch;
+}
+
+double case_seconds(const Case& work, const Protocol& protocol, const Pace& pace) {
+  double total = 0.0;
+  for (const Competitor& competitor : work.competitors) {
+    total += point_seconds(work.problem, competitor, protocol, pace);
+  }
+  return total;
+}
+
 double point_weight(const Problem& problem, const Competitor& competitor,
                     const Protocol& protocol) {
-  if (!wants_to_run(competitor)) return 0.0;
-  const bool is_gpu = competitor.backend == Backend::cuda;
-  const double launch =
-      static_cast<double>(useful_flops(problem)) / (is_gpu ? kRateOfGpu : kRateOfCpu);
-  return kPointSeconds + protocol.warmup_seconds + timed_seconds(launch, is_gpu, protocol) +
-         kUntimedLaunches * launch;
+  return point_seconds(problem, competitor, protocol, typical_pace(competitor));
 }
 
 double case_weight(const Case& work, const Protocol& protocol) {

@@ -45,6 +45,19 @@ TEST_F(CaseWeight, OfASettledGpuIsThatOfItsTurns) {
   const double turns_of_a_second = weight();
   protocol_.turn_seconds = 2.0;
   EXPECT_DOUBLE_EQ(weight(), turns_of_a_second + 3.0);
+  work_.problem.seqlen_q = work_.problem.seqlen_k = 1 << 18;  // a sample outlasts a turn
+  const double long_samples = weight();
+  protocol_.turn_seconds = 1.0;
+  EXPECT_DOUBLE_EQ(weight(), long_samples);
+}
+
+TEST_F(CaseWeight, SecondsFollowThePace) {
+  work_.competitors.push_back(work_.competitors[0]);
+  const auto seconds = [&](const Pace& pace) { return case_seconds(work_, protocol_, pace); };
+  constexpr double kFlops = 4.0 * 8 * 4096 * 4096 * 64;  // a launch of one second
+  EXPECT_DOUBLE_EQ(seconds({.flops_per_s = kFlops}), 2 * 3.0);
+  EXPECT_DOUBLE_EQ(seconds({.flops_per_s = kFlops, .point_s = 0.5, .untimed_launches = 4.0}),
+                   2 * (3.0 + 0.5 + 4.0));
 }
 
 }  // namespace

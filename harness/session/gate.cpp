@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -15,7 +16,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/progress.h"
 #include "harness/base/text_table.h"
-#include "harness/plan/accounting.h"
+#include "harness/plan/cost.h"
 #include "harness/record/record_file.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
@@ -286,19 +287,13 @@ GateResult run_gate(const GateRun& run, const CompareOptions& options, const Poi
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,
                         const Protocol& protocol) {
   const bool is_gpu = device.backend == Backend::cuda;
-  const double flops_per_s = is_gpu ? 1e14 : 2e10 * device.threads;
-  const double set_up = is_gpu ? 1.0 : 0.1;
-  const double rests = is_gpu ? 1.0 + kRestsPerBurstSample : 1.0;
-  const double turn = is_gpu && protocol.regime == Regime::settled ? protocol.turn_seconds : 0.0;
-  double seconds = 0.0;
-  for (const Competitor& competitor : work.competitors) {
-    if (!wants_to_run(competitor)) continue;
-    const double launch = static_cast<double>(useful_flops(work.problem)) / flops_per_s;
-    const double sample = std::max(turn, rests * std::max(kLeastSampleSeconds, launch));
-    constexpr int kOtherLaunches = 4;  // that verify
-    seconds += set_up + protocol.warmup_seconds + kOtherLaunches * launch + run.rounds * sample;
-  }
-  return (run.base ? 2.0 : 1.0) * seconds;
+  const Pace pace = {.flops_per_s = is_gpu ? 1e14 : 2e10 * device.threads,
+                     .point_s = is_gpu ? 1.0 : 0.1,
+                     .untimed_launches = 4.0};  // that verify
+  Protocol rounds = protocol;
+  rounds.min_rounds = run.rounds;
+  rounds.max_seconds = std::numeric_limits<double>::infinity();
+  return (run.base ? 2.0 : 1.0) * case_seconds(work, rounds, pace);
 }
 
 }  // namespace attnlab
