@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/api/counter_metrics.h"
 #include "kernels/api/runtime.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
@@ -23,65 +24,10 @@ namespace {
 constexpr std::uint64_t kSweepTimesL2 = 3;  // a cache that is not quite LRU keeps some of twice
 constexpr std::uint64_t kCheckBytes = std::uint64_t{256} << 20;
 constexpr double kCheckTolerance = 0.02;
-constexpr double kSectorBytes = 32.0;
 
-// Where a metric goes, and its unit in that of the field.
-struct Metric {
-  std::optional<double> HardwareCounts::*field;
-  std::string name;
-  double factor = 1.0;
-};
-
-// The operations of a type, with sums in fp32, by wgmma ("hgmma") or mma.sync ("hmma"). wgmma's of
-// fp16 are counted with all sums alike.
-std::string tensor_operations(const std::string& instruction, Dtype dtype) {
-  const std::string name = "sm__ops_path_tensor_op_" + instruction + "_src_";
-  switch (dtype) {
-    case Dtype::f32: return name + "tf32_dst_fp32.sum";
-    case Dtype::f16: return name + (instruction == "hgmma" ? "fp16.sum" : "fp16_dst_fp32.sum");
-    case Dtype::bf16: return name + "bf16_dst_fp32.sum";
-  }
-  return name;
-}
-
-// One pass of a GH100, of bf16 and f32 two, and three with the further ones (counters_test.cpp).
-// lts__t_bytes is not among them: it counts what crosses between the halves of the L2 as well, and
-// is three times what the multiprocessors ask for. Between the multiprocessors and the L2 lies a
-// coalescer (lrc__ among CUPTI's names), which merges reads of the same lines by blocks in step:
-// what arrives at the L1s is what a schedule asks for, and what leaves the L2 may be less.
-std::vector<Metric> metrics_of(Dtype dtype, bool further) {
-  using C = HardwareCounts;
-  std::vector<Metric> metrics = {
-      {&C::dram_read_bytes, "dram__bytes_read.sum"},
-      {&C::dram_read_bytes, "dram__bytes_op_read.sum"},  // on some Blackwell chips
-      {&C::dram_write_bytes, "dram__bytes_write.sum"},
-      {&C::dram_write_bytes, "dram__bytes_op_write.sum"},
-      {&C::sm_read_bytes, "l1tex__m_xbar2l1tex_read_sectors.sum", kSectorBytes},
-      {&C::l2_read_bytes, "lts__t_sectors_srcunit_tex_op_read.sum", kSectorBytes},
-      {&C::l2_write_bytes, "lts__t_sectors_srcunit_tex_op_write.sum", kSectorBytes},
-      {&C::tensor_active_cycles, "sm__pipe_tensor_cycles_active.avg"},
-      {&C::active_cycles, "sm__cycles_active.avg"},
-      {&C::wgmma_flops, tensor_operations("hgmma", dtype)},
-      {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
-  };
-  if (further) {
-    metrics.push_back({&C::mma_sync_flops, tensor_operations("hmma", dtype)});
-    metrics.push_back({&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes});
-    metrics.push_back({&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes});
-    // By CUPTI's descriptions wavefronts are those of loads, stores, atomics, cp.async and, on a
-    // GH100, wgmma; conflicts "op_ld" of ld and ldmatrix, "op_st" of st and stmatrix. Those of
-    // cp.async are in neither: what would count them needs a pass more.
-    const std::string conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_";
-    metrics.push_back({&C::shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"});
-    metrics.push_back({&C::shared_load_conflicts, conflicts + "ld.sum"});
-    metrics.push_back({&C::shared_store_conflicts, conflicts + "st.sum"});
-  }
-  return metrics;
-}
-
-MetricNames names_of(const std::vector<Metric>& metrics) {
+MetricNames names_of(const std::vector<CounterMetric>& metrics) {
   MetricNames names;
-  for (const Metric& metric : metrics) names.push_back(metric.name);
+  for (const CounterMetric& metric : metrics) names.push_back(metric.name);
   return names;
 }
 
@@ -89,8 +35,8 @@ MetricNames names_of(const std::vector<Metric>& metrics) {
 // writes nothing: what is written while it runs are dirty lines that were there before, some MB of
 // which survive any sweep, and are found before the range as well as left behind it.
 void subtract(HardwareCounts& total, const HardwareCounts& sweep,
-              const std::vector<Metric>& metrics) {
-  for (const Metric& metric : metrics) {
+              const std::vector<CounterMetric>& metrics) {
+  for (const CounterMetric& metric : metrics) {
     std::optional<double>& value = total.*metric.field;
     const std::optional<double>& of_sweep = sweep.*metric.field;
     const bool stays = metric.field == &HardwareCounts::dram_write_bytes ||
@@ -122,7 +68,8 @@ class GpuCounters final : public Counters {
       for (int i = 0; i < request.launches; ++i) launch(i);
       runtime_->synchronize();
     };
-    return measure(present(metrics_of(request.dtype, request.further)), request.l2, launch_all);
+    return measure(present(counter_metrics(request.dtype, request.further)), request.l2,
+                   launch_all);
   }
 
   const CounterCheck& check() override {
@@ -147,17 +94,17 @@ class GpuCounters final : public Counters {
   CUstream stream() const { return static_cast<CUstream>(runtime_->queue()); }
 
   // Those of them that the chip has; of two for one field the first.
-  std::vector<Metric> present(const std::vector<Metric>& wanted) const {
-    std::vector<Metric> found;
-    for (const Metric& metric : wanted) {
+  std::vector<CounterMetric> present(const std::vector<CounterMetric>& wanted) const {
+    std::vector<CounterMetric> found;
+    for (const CounterMetric& metric : wanted) {
       const bool has_one = std::ranges::any_of(
-          found, [&](const Metric& other) { return other.field == metric.field; });
+          found, [&](const CounterMetric& other) { return other.field == metric.field; });
       if (!has_one && profiler_->has(metric.name)) found.push_back(metric);
     }
     return found;
   }
 
-  HardwareCounts measure(const std::vector<Metric>& metrics, L2State l2,
+  HardwareCounts measure(const std::vector<CounterMetric>& metrics, L2State l2,
                          const std::function<void()>& work) {
     if (l2 == L2State::steady) return read_range(metrics, work, work);
     // Made here: making one writes it, which would be counted.
@@ -178,7 +125,8 @@ class GpuCounters final : public Counters {
     return counts;
   }
 
-  HardwareCounts read_range(const std::vector<Metric>& metrics, const std::function<void()>& before,
+  HardwareCounts read_range(const std::vector<CounterMetric>& metrics,
+                            const std::function<void()>& before,
                             const std::function<void()>& work) {
     HardwareCounts counts;
     counts.metrics = names_of(metrics);
@@ -268,7 +216,7 @@ Counters& counters_of(const Device& device) {
 }
 
 std::vector<std::string> counted_metrics(Dtype dtype, bool further) {
-  return names_of(metrics_of(dtype, further));
+  return names_of(counter_metrics(dtype, further));
 }
 
 }  // namespace attnlab::cuda
