@@ -120,9 +120,19 @@ std::vector<Diagnosis> diagnose_cuda() {
 #if ATTNLAB_WITH_CUDA
 ProfilerRange::ProfilerRange(const std::string& name) { cuda::push_range(name.c_str()); }
 ProfilerRange::~ProfilerRange() { cuda::pop_range(); }
+
+ProfilerCapture::ProfilerCapture(const Device& device) : backend_(device.backend) {
+  if (backend_ == Backend::cuda) cuda::start_profilers();
+}
+ProfilerCapture::~ProfilerCapture() {
+  if (backend_ == Backend::cuda) cuda::stop_profilers();
+}
 #else
 ProfilerRange::ProfilerRange(const std::string&) {}
 ProfilerRange::~ProfilerRange() = default;
+
+ProfilerCapture::ProfilerCapture(const Device& device) : backend_(device.backend) {}
+ProfilerCapture::~ProfilerCapture() = default;
 #endif
 
 }  // namespace attnlab

@@ -81,6 +81,7 @@ TEST_F(Ranges, AProfileLaunchesInItsRangeAndRecordsNothing) {
   ASSERT_EQ(result.code, 0) << result.err;
   const std::set<std::string> found = paths();
   EXPECT_TRUE(found.contains(std::string(kId) + " > profile > " + kV2)) << logged();
+  EXPECT_TRUE(found.contains(std::string(kId) + " > warm up")) << logged();
   EXPECT_FALSE(found.contains(std::string(kId) + " > time")) << logged();
   EXPECT_NE(result.out.find("Nothing is timed"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find(std::string("ok: ") + kId), std::string::npos) << result.out;

@@ -1,6 +1,7 @@
 #include "harness/run/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
@@ -197,17 +198,31 @@ class GroupRun {
     run.why_no_spare = "the device has no memory left for a second set of outputs";
   }
 
-  // In place of timing: launches for a profiler to watch, which makes them slow.
+  // In place of timing: launches for a profiler to watch, which makes them slow. Directly before
+  // them come others of the same kernel, so that caches and clocks are as those launches left them.
   void profile() {
-    steps_.begin("profile", &Spending::timing);
     for (CompetitorRun* run : running()) {
       attempt(*run, [&] {
+        steps_.begin("warm up", &Spending::timing);
+        warm_up(*run);
+        steps_.begin("profile", &Spending::timing);
         const ProfilerRange range(run->name());
+        const ProfilerCapture capture(*context_.device);
         for (int i = 0; i < context_.profile_launches; ++i) {
           run->launch(run->tensors, arena_->runtime());
         }
         arena_->runtime().synchronize();
       });
+    }
+  }
+
+  void warm_up(CompetitorRun& run) {
+    using Clock = std::chrono::steady_clock;
+    const Protocol& protocol = context_.protocol;
+    const auto end = Clock::now() + std::chrono::duration<double>(protocol.warmup_seconds);
+    for (int i = 0; i < protocol.warmup_launches || Clock::now() < end; ++i) {
+      run.launch(run.tensors, arena_->runtime());
+      arena_->runtime().synchronize();
     }
   }
 

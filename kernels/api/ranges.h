@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "kernels/api/device.h"
+
 namespace attnlab {
 
 // The domain of all ranges: what Nsight's filters have before the '@'.
@@ -17,6 +19,19 @@ class ProfilerRange {
   ~ProfilerRange();
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
+};
+
+// While it lives, profilers watch that were told to wait (cudaProfilerStart): ncu with
+// --profile-from-start off, nsys with --capture-range cudaProfilerApi. Nothing on a CPU.
+class ProfilerCapture {
+ public:
+  explicit ProfilerCapture(const Device& device);
+  ~ProfilerCapture();
+  ProfilerCapture(const ProfilerCapture&) = delete;
+  ProfilerCapture& operator=(const ProfilerCapture&) = delete;
+
+ private:
+  Backend backend_;
 };
 
 }  // namespace attnlab

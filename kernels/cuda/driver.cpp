@@ -31,6 +31,8 @@ Driver open_driver() {
   ATTNLAB_DRIVER_FUNCTIONS(ATTNLAB_BIND)
 #undef ATTNLAB_BIND
 #undef ATTNLAB_TEXT
+  library.bind(functions.cuProfilerStart, "cuProfilerStart");
+  library.bind(functions.cuProfilerStop, "cuProfilerStop");
   const CUresult result = functions.cuInit(0);
   if (result != CUDA_SUCCESS) {
     throw std::runtime_error("the CUDA driver does not start: " + words(functions, result) +

@@ -3,6 +3,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "kernels/api/ranges.h"
+#include "kernels/cuda/driver.h"
 
 namespace attnlab::cuda {
 namespace {
@@ -24,5 +25,10 @@ void push_range(const char* name) {
 }
 
 void pop_range() { nvtxDomainRangePop(domain()); }
+
+void start_profilers() { check(driver().cuProfilerStart(), "starting the profilers that wait"); }
+
+// Where this fails the launches before it have failed, too, and say why.
+void stop_profilers() { driver().cuProfilerStop(); }
 
 }  // namespace attnlab::cuda

@@ -1,5 +1,5 @@
-// NVTX ranges. Its headers open a library only where a profiler asks for it
-// (NVTX_INJECTION64_PATH), so nothing is linked.
+// What this program tells the profilers that watch it. NVTX's headers open a library only where a
+// profiler asks for it (NVTX_INJECTION64_PATH), so nothing is linked.
 #pragma once
 
 namespace attnlab::cuda {
@@ -7,5 +7,10 @@ namespace attnlab::cuda {
 // A nested range of this thread in the domain kProfilerDomain. Does nothing where nobody listens.
 void push_range(const char* name);
 void pop_range();
+
+// Profilers that wait for it begin to watch, and stop. A GPU must be in use. Starting throws
+// std::runtime_error.
+void start_profilers();
+void stop_profilers();
 
 }  // namespace attnlab::cuda
