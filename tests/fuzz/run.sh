@@ -2,7 +2,7 @@
 # Builds the fuzz targets into build/fuzz and runs each of them.
 #
 #   tests/fuzz/run.sh [RUNS] [TARGET...]    RUNS inputs each (default: 20000) of sweep, record,
-#                                           safetensors, qkv
+#                                           safetensors, qkv, ncu
 #
 # Every input must be read or refused with a UsageError that names the file, within 5 s, no
 # allocation above 4 MiB and 512 MiB in all, for inputs of up to 8 KiB. The first finding ends the
@@ -13,7 +13,7 @@ case ${1:-} in -h | --help) help && exit ;; esac
 
 runs=${1:-20000}
 targets=("${@:2}")
-((${#targets[@]})) || targets=(sweep record safetensors qkv)
+((${#targets[@]})) || targets=(sweep record safetensors qkv ncu)
 
 step "build"
 cmake -S . -B build/fuzz -G Ninja -DATTNLAB_FUZZ=ON -DBUILD_TESTING=OFF -DCMAKE_BUILD_TYPE=None \
