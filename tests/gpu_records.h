@@ -10,6 +10,8 @@
 #include "harness/measure/roof.h"
 #include "harness/record/record.h"
 #include "harness/record/record_json.h"
+#include "harness/report/ncu_import.h"
+#include "harness/testing/ncu_page.h"
 
 namespace attnlab {
 
@@ -169,6 +171,11 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
       .as_asked = true};
   std::map<std::string, nlohmann::json> records = records_of_counters(ours);
   records["ours"] = to_json(ours);
+  Record profiled = ours;
+  profiled.compulsory_bytes = 1500;
+  profiled.compilations[0].entries[0].entry.threads = 1;
+  records["profiled"] =
+      import_ncu_report(ncu_page({ncu_launch("softmax")}), "r.csv", {to_json(profiled)}).at(0);
   records["peer"] = to_json(peer);
   peer.point.competitors[0].backend = peer.device.backend = Backend::cpu;
   peer.energy.reset();

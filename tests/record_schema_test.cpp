@@ -195,6 +195,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/energy",
                                                     "/counters",
                                                     "/cache_claim",
+                                                    "/profile",
                                                     "/evidence",
                                                     "/traffic/valid",
                                                     "/compile",
@@ -295,6 +296,40 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/roof/intensity_flop_per_byte", "value": -1}])",
        }) {
     EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;
+  }
+}
+
+TEST_F(RecordSchema, WrongReportsOfProfilersAreRefused) {
+  const Json profiled = records_of_a_gpu().at("profiled");
+  EXPECT_EQ(record_schema().violation(profiled), "");
+  for (const char* patch : {
+           R"([{"op": "replace", "path": "/profile", "value": {}}])",
+           R"([{"op": "replace", "path": "/profile/tool", "value": "nvprof"}])",
+           R"([{"op": "replace", "path": "/profile/report", "value": ""}])",
+           R"([{"op": "replace", "path": "/profile/report_sha256", "value": "5"}])",
+           R"([{"op": "replace", "path": "/profile/dram/read_bytes", "value": "nan"}])",
+           R"([{"op": "replace", "path": "/profile/l2", "value": null}])",
+           R"([{"op": "replace", "path": "/profile/wgmma_flops", "value": -1}])",
+           R"([{"op": "replace", "path": "/profile/metrics", "value": []}])",
+           R"([{"op": "replace", "path": "/profile/kernels", "value": []}])",
+           R"([{"op": "replace", "path": "/profile/kernels/0/stalls", "value": {}}])",
+           R"([{"op": "add", "path": "/profile/kernels/0/stalls/wait", "value": "nan"}])",
+           R"([{"op": "add", "path": "/profile/kernels/0/stalls/a b", "value": 1}])",
+           R"([{"op": "replace", "path": "/profile/kernels/0/grid", "value": [1, 1]}])",
+           R"([{"op": "remove", "path": "/profile/kernels/0/registers"}])",
+           R"([{"op": "replace", "path": "/profile/compared/0/what", "value": "seconds"}])",
+           R"([{"op": "replace", "path": "/profile/compared/0/source", "value": "guess"}])",
+           R"([{"op": "replace", "path": "/profile/compared/0/other", "value": null}])",
+           R"([{"op": "replace", "path": "/profile/compared/0/differs", "value": null}])",
+           R"([{"op": "replace", "path": "/backend", "value": "cpu"},
+               {"op": "replace", "path": "/counters", "value": null},
+               {"op": "replace", "path": "/cache_claim", "value": null},
+               {"op": "replace", "path": "/traffic/l2", "value": null},
+               {"op": "replace", "path": "/traffic/dram", "value": null},
+               {"op": "replace", "path": "/traffic/valid", "value": false},
+               {"op": "replace", "path": "/traffic/reason", "value": "none"}])",
+       }) {
+    EXPECT_NE(record_schema().violation(profiled.patch(Json::parse(patch))), "") << patch;
   }
 }
 

@@ -26,6 +26,9 @@ inline nlohmann::ordered_json optional_number(const std::optional<double>& value
   return optional(value, number);
 }
 
+// Of a multiprocessor's cycles with a warp on it, those with a tensor pipe at work.
+std::optional<double> tensor_active_percent(const HardwareCounts& counts);
+
 nlohmann::ordered_json telemetry_json(const BlockTelemetry& telemetry);
 nlohmann::ordered_json energy_json(const EnergyRecord& energy);
 nlohmann::ordered_json executed_json(const ExecutedKernel& kernel);

@@ -11,16 +11,15 @@ bool all_pass(const std::vector<reference::Verdict>& verdicts) {
   return !verdicts.empty() && std::ranges::all_of(verdicts, &reference::Verdict::pass);
 }
 
-// Of a multiprocessor's cycles with a warp on it, those with a tensor pipe at work.
+const char* to_string(L2State state) { return state == L2State::steady ? "steady" : "swept"; }
+
+}  // namespace
+
 std::optional<double> tensor_active_percent(const HardwareCounts& counts) {
   if (!counts.tensor_active_cycles || !counts.active_cycles) return std::nullopt;
   if (!(*counts.active_cycles > 0.0)) return std::nullopt;
   return 100.0 * *counts.tensor_active_cycles / *counts.active_cycles;
 }
-
-const char* to_string(L2State state) { return state == L2State::steady ? "steady" : "swept"; }
-
-}  // namespace
 
 Json executed_json(const ExecutedKernel& kernel) {
   const bool has_shape = kernel.grid[0] != 0;  // a peer's operators on a CPU have none

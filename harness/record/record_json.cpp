@@ -331,6 +331,7 @@ Json to_json(const Record& record) {
   json["traffic"] = record.requested ? traffic_json(record) : Json();
   json["counters"] = counters_json(record.counted);
   json["cache_claim"] = optional(record.cache_claim, cache_claim_json);
+  json["profile"] = nullptr;  // attnlab profile --import fills it
   json["evidence"] = record.evidence ? evidence_json(record) : Json();
   json["peer"] = optional(
       record.peer, [&](const PeerEvidence& peer) { return peer_json(peer, record.evidence); });

@@ -109,14 +109,14 @@ TEST(Record, HasTheDocumentedShape) {
   const Json json = to_json(full_record());
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  EXPECT_EQ(keys, (std::vector<std::string>{
-                      "schema",     "id",           "key",      "sweep",        "shard",
-                      "kernel",     "backend",      "config",   "config_asked", "problem",
-                      "input_kind", "input_file",   "seed",     "status",       "reason",
-                      "verify",     "verify_timed", "time",     "energy",       "flops",
-                      "memory",     "traffic",      "counters", "cache_claim",  "evidence",
-                      "peer",       "roof",         "compile",  "device",       "protocol",
-                      "build",      "command_line", "run",      "timestamp"}));
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{
+                "schema",   "id",       "key",          "sweep",   "shard",        "kernel",
+                "backend",  "config",   "config_asked", "problem", "input_kind",   "input_file",
+                "seed",     "status",   "reason",       "verify",  "verify_timed", "time",
+                "energy",   "flops",    "memory",       "traffic", "counters",     "cache_claim",
+                "profile",  "evidence", "peer",         "roof",    "compile",      "device",
+                "protocol", "build",    "command_line", "run",     "timestamp"}));
   EXPECT_EQ(json["schema"], "attnlab.record/1");
   EXPECT_EQ(json["id"], "fwd/f32/b2/hq4/hkv2/sq16/sk32/d4/causal+padding/p0/bshd");
   EXPECT_EQ(json["key"],
@@ -166,7 +166,7 @@ TEST(Record, AbsentSectionsAreNull) {
   const Json json = to_json(record);
   for (const char* section :
        {"verify", "verify_timed", "time", "energy", "flops", "memory", "traffic", "counters",
-        "cache_claim", "evidence", "peer", "compile"}) {
+        "cache_claim", "profile", "evidence", "peer", "compile"}) {
     EXPECT_TRUE(json.at(section).is_null()) << section;
   }
   EXPECT_EQ(json["status"], "unsupported");
