@@ -99,6 +99,7 @@ completes 'attnlab verify --backend c' 'cpu cuda'
 completes 'attnlab list --format ' 'table json'
 completes 'attnlab table r.jsonl --rows seqlen,head_' seqlen,head_dim
 completes 'attnlab completion ' 'bash zsh fish'
+completes 'attnlab profile --tool n' 'ncu nsys'
 completes 'attnlab doctor --json --back' --backend
 completes 'attnlab run --seqlen ' ''
 completes 'attnlab run swe' ''  # files: bash's own

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 #include "harness/base/build_info.h"
 #include "harness/base/errors.h"
@@ -54,6 +56,15 @@ std::string version_text() {
                      build.commit, build.compiler, build.flags);
 }
 
+// How many words of the command line are attnlab's: all, but for what stands from "--" on behind
+// attnlab profile, which the parser would take for its points.
+std::ptrdiff_t own_words(std::span<const char* const> words) {
+  const bool is_split = words.size() > 1 && std::string_view(words[1]) == "profile";
+  const auto dashes = std::ranges::find(words, std::string_view("--"),
+                                        [](const char* word) { return std::string_view(word); });
+  return (is_split ? dashes : words.end()) - words.begin();
+}
+
 CommandLine join_command_line(int argc, const char* const* argv) {
   CommandLine line;
   for (int i = 0; i < argc; ++i) {
@@ -61,6 +72,9 @@ CommandLine join_command_line(int argc, const char* const* argv) {
     line.typed += blank + shell_word(argv[i]);
     line.recorded += blank + portable_word(argv[i]);
   }
+  const std::span words(argv, static_cast<std::size_t>(argc));
+  line.behind_dashes.assign(words.begin() + own_words(words), words.end());
+  if (!line.behind_dashes.empty()) line.behind_dashes.erase(line.behind_dashes.begin());
   return line;
 }
 
@@ -165,21 +179,20 @@ int run_command_line(int argc, const char* const* argv) {
   app.set_version_flag("--version", version_text(), "Print version, commit, compiler and flags");
   app.footer(kFooter);
   app.require_subcommand(0, 1);
+  const CommandLine command_line = join_command_line(argc, argv);
   const std::vector<Verb> verbs = {
-      add_calibrate_verb(app),     add_compare_verb(app),
-      add_compile_verb(app),       add_completion_verb(app),
-      add_doctor_verb(app),        add_gate_verb(app),
-      add_list_verb(app),          add_man_verb(app),
-      add_merge_verb(app),         add_model_verb(app),
-      add_peak_verb(app),          add_report_verb(app),
-      add_reproduce_verb(app),     add_run_verb(app, join_command_line(argc, argv)),
-      add_table_verb(app),         add_verify_verb(app),
-      add_compile_worker_verb(app)};
+      add_calibrate_verb(app),  add_compare_verb(app),   add_compile_verb(app),
+      add_completion_verb(app), add_doctor_verb(app),    add_gate_verb(app),
+      add_list_verb(app),       add_man_verb(app),       add_merge_verb(app),
+      add_model_verb(app),      add_peak_verb(app),      add_profile_verb(app, command_line),
+      add_report_verb(app),     add_reproduce_verb(app), add_run_verb(app, command_line),
+      add_table_verb(app),      add_verify_verb(app),    add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
     refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");
   }
-  const int code = parse_and_run(app, verbs, argc, argv);
+  const auto own = own_words({argv, static_cast<std::size_t>(argc)});
+  const int code = parse_and_run(app, verbs, static_cast<int>(own), argv);
   return finish_output(find_parsed(verbs), code);
 }
 

@@ -40,6 +40,7 @@ const std::map<std::string, Words>& known_words() {
       {"--counters", {"auto", "off", "require"}},
       {"--peer", {"torch:eager", "torch:flash", "torch:math", "torch:efficient", "torch:cudnn"}},
       {"--gpu", gpu_names()},
+      {"--tool", {"ncu", "nsys"}},
       {"--rows", field_names()},
       {"--cols", field_names()},
       {"--value", field_names()},

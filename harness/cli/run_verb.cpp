@@ -110,8 +110,9 @@ registers, spills and shared memory; what spills is recorded as invalid, which i
 An axis that is given is not tried.
 
 For Nsight all of a case lies in an NVTX range named by its id, in the domain attnlab, with a range
-a step inside and one a kernel inside of that; scripts/profile/ starts Nsight on a point. --profile
-N is for it: N launches of each kernel in the range "profile", and no timing, which it would upset.
+a step inside and one a kernel inside of that. attnlab profile starts Nsight on points. --profile N
+is for it: N launches of each kernel in the range "profile", between cudaProfilerStart and Stop, and
+no timing, which it would upset.
 
 Examples:
   attnlab run sweeps/quick.json

@@ -22,6 +22,7 @@ struct Verb {
 // How the user called the program: as it was typed, and as records keep it.
 struct CommandLine {
   std::string typed, recorded;
+  std::vector<std::string> behind_dashes;  // of attnlab profile: the tool's, not attnlab's
 };
 Verb add_run_verb(CLI::App& app, const CommandLine& command_line);
 Verb add_list_verb(CLI::App& app);
@@ -37,6 +38,7 @@ Verb add_model_verb(CLI::App& app);
 Verb add_compile_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
 Verb add_peak_verb(CLI::App& app);
+Verb add_profile_verb(CLI::App& app, const CommandLine& command_line);
 // These two describe `app`, which must have all its verbs when they run.
 Verb add_completion_verb(CLI::App& app);
 Verb add_man_verb(CLI::App& app);

@@ -2,13 +2,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
 
 namespace attnlab {
 namespace {
@@ -22,6 +25,17 @@ void close_files_at_exec() {
     if (descriptor > STDERR_FILENO) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   }
   closedir(folder);
+}
+
+// `program` in place of this one; it is looked up in PATH where it is no path.
+[[noreturn]] void start(const std::string& program, std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  close_files_at_exec();
+  std::fflush(nullptr);
+  execvp(program.c_str(), pointers.data());
+  throw std::runtime_error(fmt::format("could not start {}: {}", program, std::strerror(errno)));
 }
 
 }  // namespace
@@ -56,14 +70,13 @@ std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arg
   return kept;
 }
 
+void become(std::vector<std::string> command) {
+  const std::string program = command.at(0);
+  start(program, std::move(command));
+}
+
 void restart_to_resume(const std::filesystem::path& records) {
-  std::vector<std::string> arguments = arguments_to_resume(own_arguments(), records);
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  close_files_at_exec();
-  execv("/proc/self/exe", pointers.data());
-  throw std::runtime_error(std::string("could not start a fresh process: ") + std::strerror(errno));
+  start("/proc/self/exe", arguments_to_resume(own_arguments(), records));
 }
 
 }  // namespace attnlab

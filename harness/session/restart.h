@@ -20,6 +20,11 @@ std::vector<std::string> without_flags(const std::vector<std::string>& arguments
 std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
                                              const std::filesystem::path& records);
 
+// Starts another program in this process: command[0], looked up in PATH, with the rest as its
+// arguments. All files of this process are closed, and with them the device. Throws
+// std::runtime_error if that fails.
+[[noreturn]] void become(std::vector<std::string> command);
+
 // Starts this program anew in this process, to run the points that `records` lacks. All files of
 // this process are closed, and with them the device. Throws std::runtime_error if that fails.
 [[noreturn]] void restart_to_resume(const std::filesystem::path& records);
