@@ -192,7 +192,7 @@ test_kills() {
   wait_for 120 "end of the array" is_over "$job"
   was_said 1 'to be queued again' || fail "shard 1 was not queued again"
   if ((${#gpu[@]})); then
-    was_said 1 ', GPU 0$' && was_said 2 ', GPU 1$' || fail "two tasks did not get a GPU each"
+    { was_said 1 ', GPU 0$' && was_said 2 ', GPU 1$'; } || fail "two tasks had no GPU each"
     echo "each of two tasks had a GPU of its own"
   fi
 
@@ -265,7 +265,8 @@ test_daemons() {
   wait_for 60 "node after slurmctld was killed" is_up
   wait_for 400 "end of the array" is_over "$job"
   for shard in 1 2 3; do
-    echo "shard $shard was started $(count_starts $shard) times, as restarts" $(starts_of $shard)
+    echo "shard $shard was started $(count_starts $shard) times, as restarts" \
+      "$(starts_of $shard | paste -sd ' ')"
   done
   merge=$(submit_merge "$job")
   wait_for 90 "merge" is_over "$merge"
