@@ -12,12 +12,23 @@
 
 namespace attnlab {
 
+// A product of tiles by wgmma, as the schedule of a kernel has it: `steps` instructions of
+// 64 x columns x 16, all unrolled.
+struct WarpgroupProduct {
+  std::string name;             // "S = Q K^T"
+  bool a_in_registers = false;  // else both factors are in shared memory
+  int columns = 0;
+  int steps = 0;
+  int places = 0;  // of the text that start one, each instance of a template counted
+};
+
 // One entry point of a unit, and how it is launched (which decides how many blocks fit a
 // multiprocessor).
 struct KernelEntry {
   std::string name;  // extern "C"
   int threads = 0;   // of a block
   std::uint64_t dynamic_shared_bytes = 0;
+  std::vector<WarpgroupProduct> products = {};  // empty: nothing is said of them
 };
 
 // One translation unit: a few lines that include a kernel's header by its path in the tree
@@ -75,7 +86,7 @@ struct CompilerSettings {
   std::string worker_program;
 };
 
-// Before anything is compiled.
+// What is compiled from now on; not while something is.
 void set_compiler(const CompilerSettings& settings);
 const CompilerSettings& compiler_settings();
 
@@ -101,6 +112,14 @@ Device device_of_arch(const std::string& arch);
 // Throws std::runtime_error if there are jobs and no compiler at all.
 std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int workers,
                                        const std::function<void(const Compilation&)>& done);
+
+// Returns the code that the compiler made of a job, from the cache: also of a unit that is not as
+// clean as it must be. Empty where there is none. Throws std::runtime_error like compile_ahead().
+std::string cubin_of(const CompileJob& job);
+
+// Returns the path of a program of CUDA's toolkit, like nvdisasm: of PATH, else of the toolkits and
+// wheels in which CUDA's libraries are looked for. Empty where nobody has it.
+std::string find_cuda_program(const std::string& name);
 
 // What a worker process does: jobs on standard input, a socket, results on standard output, in a
 // form that only compile_ahead() knows. The exit code of the process.

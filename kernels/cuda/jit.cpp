@@ -122,3 +122,13 @@ Compiled compile(const KernelUnit& unit, const std::string& arch) {
 }
 
 }  // namespace attnlab::cuda
+
+namespace attnlab {
+
+std::string cubin_of(const CompileJob& job) {
+  const cuda::Inputs inputs = cuda::inputs_of(job.unit, job.arch);
+  std::optional<cuda::CachedCubin> cached = cuda::CubinCache().find(inputs.file, inputs.key);
+  return cached ? std::move(cached->cubin) : "";
+}
+
+}  // namespace attnlab

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 
@@ -94,9 +95,14 @@ std::vector<Header> KernelSources::included_by(std::string_view source) const {
 }
 
 const KernelSources& kernel_sources() {
-  static const KernelSources sources =
-      source_folder().empty() ? KernelSources::built_in() : KernelSources::of_tree(source_folder());
-  return sources;
+  const std::string folder = source_folder();
+  if (folder.empty()) return built_in_sources();
+  static std::mutex mutex;
+  static std::map<std::string, KernelSources> trees;  // read once each
+  const std::lock_guard lock(mutex);
+  auto tree = trees.find(folder);
+  if (tree == trees.end()) tree = trees.emplace(folder, KernelSources::of_tree(folder)).first;
+  return tree->second;
 }
 
 const KernelSources& built_in_sources() {

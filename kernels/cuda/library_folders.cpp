@@ -1,10 +1,14 @@
 #include "kernels/cuda/library_folders.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "kernels/api/compiler.h"
 #include "kernels/api/text.h"
 #include "kernels/api/trusted.h"
 
@@ -29,8 +33,16 @@ std::vector<fs::path> entries(const fs::path& folder, std::string_view prefix) {
   return found;
 }
 
+// Where a toolkit has what is looked for, and a wheel.
+struct Places {
+  std::vector<const char*> of_toolkit;
+  const char* of_wheel;
+};
+
 class Folders {
  public:
+  explicit Folders(Places places) : places_(std::move(places)) {}
+
   void add(const fs::path& folder) {
     std::error_code error;
     const fs::path real = fs::canonical(folder, error);
@@ -40,15 +52,16 @@ class Folders {
   // A toolkit, or a conda environment that holds one.
   void add_toolkit(const fs::path& root) {
     if (root.empty()) return;
-    add(root / "lib64");
-    add(root / "lib");
-    add(root / "extras/CUPTI/lib64");
-    for (const fs::path& target : entries(root / "targets", "")) add(target / "lib");
+    for (const char* place : places_.of_toolkit) add(root / place);
+    for (const fs::path& target : entries(root / "targets", "")) add(target / places_.of_wheel);
   }
   // nvidia/cu13/lib of new wheels, nvidia/cuda_nvrtc/lib and the like of older ones.
   void add_wheels(const fs::path& site_packages) {
-    for (const fs::path& toolkit : entries(site_packages / "nvidia", "cu1")) add(toolkit / "lib");
-    for (const fs::path& package : entries(site_packages / "nvidia", "")) add(package / "lib");
+    for (const char* prefix : {"cu1", ""}) {
+      for (const fs::path& package : entries(site_packages / "nvidia", prefix)) {
+        add(package / places_.of_wheel);
+      }
+    }
   }
   void add_python(const fs::path& prefix) {
     for (const fs::path& version : entries(prefix / "lib", "python3")) {
@@ -68,6 +81,7 @@ class Folders {
   std::vector<fs::path> take() { return std::move(found_); }
 
  private:
+  Places places_;
   std::vector<fs::path> found_;
 };
 
@@ -93,20 +107,8 @@ std::vector<fs::path> local_places() {
   return {ATTNLAB_SOURCE_ROOT, fs::read_symlink("/proc/self/exe", error).parent_path()};
 }
 
-}  // namespace
-
-std::string refused_folder() {
-  std::error_code error;
-  for (const fs::path& place : local_places()) {
-    const fs::path local = place / ".cuda";
-    if (place.empty() || !fs::exists(local, error)) continue;
-    if (std::string why = why_untrusted(local); !why.empty()) return why;
-  }
-  return "";
-}
-
-std::vector<fs::path> library_folders() {
-  Folders folders;
+std::vector<fs::path> search(Places places) {
+  Folders folders(std::move(places));
   for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
     const fs::path root = environment(name);
     folders.add_toolkit(root);
@@ -139,4 +141,42 @@ std::vector<fs::path> library_folders() {
   return folders.take();
 }
 
+bool is_program(const fs::path& file) {
+  std::error_code error;
+  return fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string refused_folder() {
+  std::error_code error;
+  for (const fs::path& place : local_places()) {
+    const fs::path local = place / ".cuda";
+    if (place.empty() || !fs::exists(local, error)) continue;
+    if (std::string why = why_untrusted(local); !why.empty()) return why;
+  }
+  return "";
+}
+
+std::vector<fs::path> library_folders() {
+  return search({.of_toolkit = {"lib64", "lib", "extras/CUPTI/lib64"}, .of_wheel = "lib"});
+}
+
 }  // namespace attnlab::cuda
+
+namespace attnlab {
+
+std::string find_cuda_program(const std::string& name) {
+  const std::string path = cuda::environment("PATH");
+  for (const std::string_view folder : split(path, ':')) {
+    const std::filesystem::path file = std::filesystem::path(folder) / name;
+    if (!folder.empty() && cuda::is_program(file)) return file.string();
+  }
+  for (const std::filesystem::path& folder :
+       cuda::search({.of_toolkit = {"bin"}, .of_wheel = "bin"})) {
+    if (cuda::is_program(folder / name)) return (folder / name).string();
+  }
+  return "";
+}
+
+}  // namespace attnlab

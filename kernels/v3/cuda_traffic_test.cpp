@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "kernels/v3/cuda_units.h"
+
 namespace attnlab::v3 {
 namespace {
 
@@ -45,6 +49,22 @@ TEST(V3CudaTraffic, ColumnsOfZerosAreMultipliedAndNotRead) {
   EXPECT_EQ(traffic.executed_flops, 2 * 2 * 4 * i64{64} * 64 * 128);
   EXPECT_EQ(traffic[Operand::q], reads(100 * 96 * 2));
   EXPECT_EQ(traffic[Operand::k], reads(2 * 100 * 96 * 2));
+}
+
+// What a unit says of its products is what the schedule counts: each consumer starts one of each
+// for a tile of keys.
+TEST(V3CudaTraffic, TheProductsOfAUnitAreTheFlopsOfATile) {
+  for (const auto& [head_dim, consumers, block_n] :
+       {std::tuple(64, 3, 128), std::tuple(128, 2, 176), std::tuple(256, 2, 80)}) {
+    const ForwardConfig config = config_of(head_dim, consumers, block_n);
+    const Traffic tile = forward_traffic(problem_of(1, head_dim, "none"), config);
+    i64 flops = 0;
+    const KernelUnit unit = forward_unit(Dtype::f16, config);
+    for (const WarpgroupProduct& product : unit.entries.front().products) {
+      flops += i64{2} * 64 * product.columns * 16 * product.steps * consumers;
+    }
+    EXPECT_EQ(flops, tile.executed_flops) << head_dim;
+  }
 }
 
 TEST(V3CudaTraffic, EveryQueryHeadReadsItsKeys) {

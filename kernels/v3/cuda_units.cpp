@@ -5,6 +5,26 @@ namespace attnlab::v3 {
 using cuda::count;
 using cuda::flag;
 
+namespace {
+
+// consume() of forward.cuh has a step for each of: an item's first tile or a later one, masked or
+// not. All start S = Q K^T. With `overlap` the later ones start O += P V of the tile before, and
+// one more follows an item's last step.
+std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
+  constexpr int kSteps = 4, kLaterSteps = 2;
+  return {{.name = "S = Q K^T",
+           .columns = config.block_n,
+           .steps = config.head_dim / 16,
+           .places = kSteps},
+          {.name = "O += P V",
+           .a_in_registers = true,
+           .columns = config.head_dim,
+           .steps = config.block_n / 16,
+           .places = config.overlap ? kLaterSteps + 1 : kSteps}};
+}
+
+}  // namespace
+
 cuda::ConfigFields fields_of(const ForwardConfig& config) {
   return {count("head_dim", config.head_dim, "-d"),
           cuda::derived("block_m", config.block_m(), "-"),
@@ -26,7 +46,8 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
   const KernelEntry entry = {
       .name = "forward",
       .threads = config.threads(),
-      .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes())};
+      .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes()),
+      .products = products_of(config)};
   const cuda::ConfigFields fields = fields_of(config);
   return {
       .name = unit_name("v3-forward", dtype, fields),
