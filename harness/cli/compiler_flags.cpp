@@ -54,7 +54,7 @@ CompiledAhead compile(const CompilePlan& plan, const CompilingFlags& flags) {
   return compile_with_progress(plan.jobs, flags.jobs.value_or(cores), !flags.no_progress);
 }
 
-void apply_compiler_flags(const CompilerSettings& settings) {
+void apply_compiler_flags(const CompilerSettings& settings, const std::string& tree_flag) {
   std::error_code error;
   if (!settings.library.empty() && !fs::is_regular_file(settings.library, error)) {
     throw UsageError(
@@ -63,9 +63,9 @@ void apply_compiler_flags(const CompilerSettings& settings) {
   }
   if (!settings.source_folder.empty() &&
       !fs::is_directory(fs::path(settings.source_folder) / "kernels", error)) {
-    throw UsageError(fmt::format(
-        "--kernel-sources: {}: holds no folder kernels: name the root of a source tree of attnlab",
-        settings.source_folder));
+    throw UsageError(
+        fmt::format("{}: {}: holds no folder kernels: name the root of a source tree of attnlab",
+                    tree_flag, settings.source_folder));
   }
   if (!settings.cache_folder.empty() && fs::exists(settings.cache_folder, error) &&
       !fs::is_directory(settings.cache_folder, error)) {

@@ -28,7 +28,9 @@ void add_compiling_flags(CLI::App& command, CompilingFlags& flags);
 // Compiles what a plan has, with progress.
 CompiledAhead compile(const CompilePlan& plan, const CompilingFlags& flags);
 
-// set_compiler(). Throws UsageError where a flag names a file or folder that is not there.
-void apply_compiler_flags(const CompilerSettings& settings);
+// set_compiler(). Throws UsageError where a flag names a file or folder that is not there; the
+// source tree's is `tree_flag`.
+void apply_compiler_flags(const CompilerSettings& settings,
+                          const std::string& tree_flag = "--kernel-sources");
 
 }  // namespace attnlab

@@ -11,16 +11,20 @@
 
 namespace attnlab {
 
-void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
+void add_axis_flags(CLI::App& command, SweepFlags& flags) {
   flags.axes.resize(builtin_grammars().rows().size());
-  command.add_option("sweep", flags.sweep_file, "A sweep file (sweeps/README.md has the format)")
-      ->type_name("SWEEP.json");
   for (std::size_t i = 0; i < flags.axes.size(); ++i) {
     const AxisHelp& help = builtin_grammars().rows()[i].help;
     add_list(command, flag_of(help.name), flags.axes[i], help.summary)
         ->type_name(help.values)
         ->group("Axes");
   }
+}
+
+void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
+  command.add_option("sweep", flags.sweep_file, "A sweep file (sweeps/README.md has the format)")
+      ->type_name("SWEEP.json");
+  add_axis_flags(command, flags);
   command.add_option("--backend", flags.backend, "auto (the best there is), cpu or cuda")
       ->type_name("NAME")
       ->group("Where");

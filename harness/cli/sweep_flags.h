@@ -21,6 +21,8 @@ struct SweepFlags {
 
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
+// The axes alone.
+void add_axis_flags(CLI::App& command, SweepFlags& flags);
 
 // Returns whether they name a sweep file or an axis.
 bool names_points(const SweepFlags& flags);

@@ -36,6 +36,7 @@ Verb add_calibrate_verb(CLI::App& app);
 Verb add_verify_verb(CLI::App& app);
 Verb add_model_verb(CLI::App& app);
 Verb add_compile_verb(CLI::App& app);
+Verb add_sass_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
 Verb add_peak_verb(CLI::App& app);
 Verb add_profile_verb(CLI::App& app, const CommandLine& command_line);

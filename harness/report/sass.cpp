@@ -1,0 +1,108 @@
+#include "harness/report/sass.h"
+
+#include <charconv>
+#include <optional>
+
+#include "kernels/api/text.h"
+
+namespace attnlab {
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return "";
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+// Takes what stands before `end` off the text, with `end`; nothing where there is no `end`.
+std::optional<std::string_view> take_until(std::string_view& text, std::string_view end) {
+  const std::size_t found = text.find(end);
+  if (found == std::string_view::npos) return std::nullopt;
+  const std::string_view taken = text.substr(0, found);
+  text.remove_prefix(found + end.size());
+  return taken;
+}
+
+// The compiler puts the folder in which it ran before the names that it was given.
+std::string path_in_tree(std::string_view file) {
+  const std::size_t tree = file.rfind("/kernels/");
+  const std::size_t begin = tree != std::string_view::npos ? tree : file.rfind('/');
+  return std::string(begin == std::string_view::npos ? file : file.substr(begin + 1));
+}
+
+// Reads `//## File "PATH", line N inlined at "PATH", line N`: the first of the two places, for the
+// line below begins with the second.
+std::optional<SourcePlace> parse_place(std::string_view line) {
+  if (!take_until(line, "//## File \"")) return std::nullopt;
+  const std::optional<std::string_view> file = take_until(line, "\", line ");
+  if (!file) return std::nullopt;
+  SourcePlace place{.file = path_in_tree(*file)};
+  std::from_chars(line.data(), line.data() + line.size(), place.line);
+  return place;
+}
+
+// Reads "/*21c0*/   @P0 HGMMA... R24, ... ;".
+std::optional<SassInstruction> parse_instruction(std::string_view line) {
+  line = trimmed(line);
+  if (!line.starts_with("/*")) return std::nullopt;
+  line.remove_prefix(2);
+  const std::optional<std::string_view> address = take_until(line, "*/");
+  const std::optional<std::string_view> text = take_until(line, ";");
+  if (!address || !text) return std::nullopt;
+  return SassInstruction{.address = std::string(*address), .text = std::string(trimmed(*text))};
+}
+
+// Reads `.section .text.NAME,"ax",@progbits`.
+std::optional<std::string> parse_section(std::string_view line) {
+  if (!trimmed(line).starts_with(".section") || !take_until(line, ".text.")) return std::nullopt;
+  return std::string(line.substr(0, line.find(',')));
+}
+
+// Without the predicate.
+std::string_view body_of(const SassInstruction& instruction) {
+  std::string_view text = instruction.text;
+  if (text.starts_with('@')) take_until(text, " ");
+  return trimmed(text);
+}
+
+}  // namespace
+
+std::vector<SassKernel> parse_sass(std::string_view text) {
+  std::vector<SassKernel> kernels;
+  std::vector<SourcePlace> places;
+  bool places_are_used = false;  // by an instruction: the next place begins anew
+  for (const std::string_view line : split(text, '\n')) {
+    if (std::optional<std::string> name = parse_section(line)) {
+      kernels.push_back({.name = std::move(*name)});
+      places.clear();
+    } else if (std::optional<SourcePlace> place = parse_place(line)) {
+      if (places_are_used) places.clear();
+      places_are_used = false;
+      places.push_back(std::move(*place));
+    } else if (std::optional<SassInstruction> instruction = parse_instruction(line)) {
+      if (kernels.empty()) continue;
+      instruction->places = places;
+      places_are_used = true;
+      kernels.back().instructions.push_back(std::move(*instruction));
+    }
+  }
+  return kernels;
+}
+
+std::string_view opcode_of(const SassInstruction& instruction) {
+  const std::string_view body = body_of(instruction);
+  return body.substr(0, body.find_first_of(kBlanks));
+}
+
+std::string_view operation_of(const SassInstruction& instruction) {
+  const std::string_view opcode = opcode_of(instruction);
+  return opcode.substr(0, opcode.find('.'));
+}
+
+std::string_view operands_of(const SassInstruction& instruction) {
+  return trimmed(body_of(instruction).substr(opcode_of(instruction).size()));
+}
+
+}  // namespace attnlab

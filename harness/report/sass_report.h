@@ -1,0 +1,36 @@
+// What `attnlab sass` prints of a unit.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "harness/base/text_table.h"
+#include "harness/report/sass_unit.h"
+
+namespace attnlab {
+
+inline constexpr const char* kSassSchema = "attnlab.sass/1";
+
+// What is shown beside the counts by kind and the products.
+struct SassView {
+  bool by_line = false;  // counts of each line of the kernel's text
+  bool listing = false;  // all instructions, below their lines
+};
+
+// table and markdown: what the view asks for; json: everything; csv: a row for each kind of each
+// line.
+std::string render_sass(const SassUnit& unit, const SassView& view, TableFormat format);
+
+// These are shared with the report on two units.
+// Sentences on what the wgmmas of a kernel and its schedule say of one another; "" where neither
+// says anything.
+std::string describe_products(const ProductChecks& checks, const SassCounts& counts);
+inline constexpr const char* kHowCompared =
+    "Compared are static counts: products are unrolled, and what is in a loop counts once for each "
+    "place of the text that it comes from, each instance of a template counted.";
+nlohmann::ordered_json identity_json(const SassUnit& unit);
+nlohmann::ordered_json products_json(const ProductChecks& checks);
+// A long line of text, cut.
+std::string shortened(const std::string& text, std::size_t most = 60);
+
+}  // namespace attnlab
