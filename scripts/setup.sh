@@ -5,7 +5,8 @@
 #   scripts/setup.sh          compiler, CMake, Ninja, libraries
 #   scripts/setup.sh --dev    also what scripts/lint.sh and tests/fuzz/run.sh need, Boost.Context,
 #                             without which the emulated GPU is left out of the build, matplotlib
-#                             for scripts/plot.py and, on Debian, Chromium, which tests pages
+#                             for scripts/plot.py and, on Debian, Chromium, which tests pages;
+#                             beside CUDA also nvdisasm (5 MB from PyPI into .cuda) for attnlab sass
 #   scripts/setup.sh --cuda   also CUDA for a machine without a toolkit in $CUDA_HOME or
 #                             /usr/local/cuda: NVRTC, cuBLAS, CUPTI, NVTX and the headers, from
 #                             PyPI into .cuda, where the build and the program find them (1 GB; no
@@ -34,11 +35,16 @@ cuda_files=(include/{cuda.h,nvrtc.h,cublas_v2.h,cupti_range_profiler.h,crt/host_
             include/nvtx3/nvToolsExt.h
             lib/{libnvrtc.so,libnvrtc-builtins.so,libcublas.so,libcublasLt.so,libcupti.so})
 
+# Reads the code of every CUDA up to its own; PyPI has none that is older.
+nvdisasm_package=nvidia-cuda-nvdisasm==13.2.86
+
 with_cuda=
+with_dev=
 for argument in "$@"; do
   case $argument in
     --cuda) with_cuda=yes ;;
     --dev)
+      with_dev=yes
       packages+=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev libboost-context-dev
                  python3-matplotlib)
       # Ubuntu's package of this name brings a snap, which containers cannot run.
@@ -141,10 +147,26 @@ has_cuda() {
   done
 }
 
+need_pip() {
+  if python3 -m pip --version >/dev/null 2>&1; then return; fi
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: python3 has no pip, which brings CUDA: please install it" >&2
+    exit 3
+  fi
+  packages=(python3-pip)
+  install_with_apt
+}
+
+# unpack_wheels FOLDER PACKAGE...
+unpack_wheels() {
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+    --only-binary :all: --target "$@"
+}
+
+toolkit=${CUDA_HOME:-/usr/local/cuda}
+place=$PWD/.cuda
+
 install_cuda() {
-  local toolkit=${CUDA_HOME:-/usr/local/cuda}
-  local place
-  place=$PWD/.cuda
   if has_cuda "$toolkit"; then
     echo "CUDA is in $toolkit"
     return
@@ -153,18 +175,10 @@ install_cuda() {
     echo "CUDA is in $place"
     return
   fi
-  if ! python3 -m pip --version >/dev/null 2>&1; then
-    if ! command -v apt-get >/dev/null; then
-      echo "setup: python3 has no pip, which brings CUDA: please install it" >&2
-      exit 3
-    fi
-    packages=(python3-pip)
-    install_with_apt
-  fi
+  need_pip
   echo "missing: CUDA; bringing ${cuda_packages[*]} into $place"
   rm -rf "$place.new"
-  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps \
-    --only-binary :all: --target "$place.new" "${cuda_packages[@]}"
+  unpack_wheels "$place.new" "${cuda_packages[@]}"
   if ! has_cuda "$place.new/nvidia/cu13"; then
     echo "setup: the packages came, but not all of ${cuda_files[*]} are in $place.new" >&2
     exit 3
@@ -174,6 +188,27 @@ install_cuda() {
   mv "$place.new" "$place"
 }
 
+# Only where there is CUDA, whose kernels it shows. Nothing but the tests of attnlab sass needs it,
+# which are skipped where it did not come.
+install_nvdisasm() {
+  has_cuda "$toolkit" || has_cuda "$place/nvidia/cu13" || return 0
+  if command -v nvdisasm >/dev/null || [[ -x $toolkit/bin/nvdisasm ]] ||
+    [[ -x $place/nvidia/cu13/bin/nvdisasm ]]; then
+    echo "nvdisasm is there"
+    return
+  fi
+  need_pip
+  echo "missing: nvdisasm; bringing $nvdisasm_package into $place"
+  rm -rf "$place.new"
+  unpack_wheels "$place.new" "$nvdisasm_package" || {
+    echo "setup: no nvdisasm came; attnlab sass and its tests will do without" >&2
+    return
+  }
+  mkdir -p "$place/nvidia/cu13/bin"
+  mv "$place.new/nvidia/cu13/bin/nvdisasm" "$place/nvidia/cu13/bin/"
+  rm -rf "$place.new"
+}
+
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_with_apt
   unpack_valijson
@@ -181,3 +216,4 @@ else
   look_for_them
 fi
 if [[ -n $with_cuda ]]; then install_cuda; fi
+if [[ -n $with_dev ]]; then install_nvdisasm; fi
