@@ -115,6 +115,15 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
   return items;
 }
 
+std::pair<std::string, std::vector<std::string>> parse_condition(const std::string& text,
+                                                                 const std::string& where) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw UsageError(fmt::format("{}: '{}' is not FIELD=VALUE[,VALUE]", where, text));
+  }
+  return {text.substr(0, equals), split_list(text.substr(equals + 1), where)};
+}
+
 std::uint64_t parse_bytes(const std::string& text, const std::string& where) {
   double value = 0.0;
   const std::string trimmed(trim(text));

@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace attnlab {
@@ -45,6 +46,10 @@ void refuse_empty_values(CLI::App& command);
 // The items of a comma list, without blanks around them; none of "". Throws UsageError, led by
 // `where`, for an item that is empty or there twice.
 std::vector<std::string> split_list(const std::string& text, const std::string& where);
+
+// "FIELD=VALUE[,VALUE]". Throws UsageError, led by `where`.
+std::pair<std::string, std::vector<std::string>> parse_condition(const std::string& text,
+                                                                 const std::string& where);
 
 // "1500000", "512M", "2.5G", "8GB", "8 GiB": bytes, where K, M, G and T are powers of 1024,
 // whatever follows them. Throws UsageError, led by `where`.

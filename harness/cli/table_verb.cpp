@@ -98,12 +98,7 @@ TableOptions make_options(const TableFlags& flags) {
     options.values.emplace_back("speedup");
   }
   for (const std::string& condition : flags.where) {
-    const std::size_t equals = condition.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == condition.size()) {
-      throw UsageError(fmt::format("--where: '{}' is not FIELD=VALUE[,VALUE]", condition));
-    }
-    options.where.emplace_back(condition.substr(0, equals),
-                               split_list(condition.substr(equals + 1), "--where"));
+    options.where.push_back(parse_condition(condition, "--where"));
   }
   options.best_layout = !flags.best.empty();
   if (options.best_layout) check_best(flags.best, options);

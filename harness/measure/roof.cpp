@@ -11,6 +11,13 @@
 namespace attnlab {
 namespace {
 
+std::optional<double> quotient(double numerator, double denominator) {
+  if (!(denominator > 0.0)) return std::nullopt;
+  return numerator / denominator;
+}
+
+}  // namespace
+
 CeilingId compute_ceiling(Dtype dtype, bool tf32) {
   switch (dtype) {
     case Dtype::f16: return CeilingId::tensor_f16;
@@ -19,13 +26,6 @@ CeilingId compute_ceiling(Dtype dtype, bool tf32) {
   }
   return tf32 ? CeilingId::tensor_tf32 : CeilingId::fma_f32;
 }
-
-std::optional<double> quotient(double numerator, double denominator) {
-  if (!(denominator > 0.0)) return std::nullopt;
-  return numerator / denominator;
-}
-
-}  // namespace
 
 Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks) {
   Roof roof{.intensity = quotient(work.flops, work.bytes)};

@@ -47,24 +47,6 @@ Json memory_json(const Problem& problem, const Competitor& competitor, const Dev
           {"peak_bytes", *memory.peak_bytes}};
 }
 
-// Why a kernel's schedule is not gone through, or empty.
-std::string too_many_tiles(const Problem& problem, const Config& config) {
-  constexpr double kMostTiles = 0x1p28;
-  constexpr std::int64_t kUsualBlock = 64;
-  const auto blocks = [&](const char* axis, std::int64_t seqlen) {
-    const std::int64_t given = config.contains(axis) ? config.get(axis) : 0;
-    const std::int64_t size = given > 0 ? given : kUsualBlock;
-    const std::int64_t count = (seqlen + size - 1) / size;
-    return static_cast<double>(count);
-  };
-  const bool dense = problem.lengths.kind == LengthsKind::dense;
-  const double entries = dense ? 1.0 : static_cast<double>(problem.batch);
-  const double tiles =
-      entries * blocks("block_m", problem.seqlen_q) * blocks("block_n", problem.seqlen_k);
-  return tiles > kMostTiles ? "more than 2^28 tiles to count; ask for larger ones with --block"
-                            : "";
-}
-
 // "v2 128x128": the block, and what else was asked for and is not a default.
 std::string kernel_label(const Competitor& competitor) {
   std::string label = competitor.kernel;
@@ -96,6 +78,23 @@ Json axes_json(const Case& work, const Competitor& competitor) {
 }
 
 }  // namespace
+
+std::string too_many_tiles(const Problem& problem, const Config& config) {
+  constexpr double kMostTiles = 0x1p28;
+  constexpr std::int64_t kUsualBlock = 64;
+  const auto blocks = [&](const char* axis, std::int64_t seqlen) {
+    const std::int64_t given = config.contains(axis) ? config.get(axis) : 0;
+    const std::int64_t size = given > 0 ? given : kUsualBlock;
+    const std::int64_t count = (seqlen + size - 1) / size;
+    return static_cast<double>(count);
+  };
+  const bool dense = problem.lengths.kind == LengthsKind::dense;
+  const double entries = dense ? 1.0 : static_cast<double>(problem.batch);
+  const double tiles =
+      entries * blocks("block_m", problem.seqlen_q) * blocks("block_n", problem.seqlen_k);
+  return tiles > kMostTiles ? "more than 2^28 tiles to count; ask for larger ones with --block"
+                            : "";
+}
 
 Json ratio(double numerator, double denominator) {
   return denominator > 0.0 ? Json(numerator / denominator) : Json(nullptr);

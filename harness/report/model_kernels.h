@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "harness/plan/sweep.h"
 
@@ -18,5 +19,8 @@ nlohmann::ordered_json counts_json(const TileCounts& counts);
 
 // Reads, writes, their sum, the FLOPs of each byte, and reads and writes by operand.
 nlohmann::ordered_json traffic_json(const Traffic& traffic, std::int64_t useful_flops);
+
+// Why a kernel's schedule is not gone through, or empty.
+std::string too_many_tiles(const Problem& problem, const Config& config);
 
 }  // namespace attnlab
