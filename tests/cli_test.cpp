@@ -28,9 +28,9 @@ TEST_F(Cli, AloneItPrintsHelpAndFails) {
 TEST_F(Cli, EveryHelpHasExamplesAndFitsThePage) {
   for (const char* arguments :
        {"--help", "compare --help", "compile --help", "completion --help", "doctor --help",
-        "gate --help", "list --help", "man --help", "merge --help", "model --help", "peak --help",
-        "profile --help", "report --help", "reproduce --help", "run --help", "sass --help",
-        "table --help", "verify --help"}) {
+        "explain --help", "gate --help", "list --help", "man --help", "merge --help",
+        "model --help", "peak --help", "profile --help", "report --help", "reproduce --help",
+        "run --help", "sass --help", "table --help", "verify --help"}) {
     const Result result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments;
     EXPECT_PRED2(contains, result.out, "Examples:\n  attnlab ");

@@ -181,14 +181,26 @@ int run_command_line(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.require_subcommand(0, 1);
   const CommandLine command_line = join_command_line(argc, argv);
-  const std::vector<Verb> verbs = {
-      add_calibrate_verb(app),     add_compare_verb(app),   add_compile_verb(app),
-      add_completion_verb(app),    add_doctor_verb(app),    add_gate_verb(app),
-      add_list_verb(app),          add_man_verb(app),       add_merge_verb(app),
-      add_model_verb(app),         add_peak_verb(app),      add_profile_verb(app, command_line),
-      add_report_verb(app),        add_reproduce_verb(app), add_run_verb(app, command_line),
-      add_sass_verb(app),          add_table_verb(app),     add_verify_verb(app),
-      add_compile_worker_verb(app)};
+  const std::vector<Verb> verbs = {add_calibrate_verb(app),
+                                   add_compare_verb(app),
+                                   add_compile_verb(app),
+                                   add_completion_verb(app),
+                                   add_doctor_verb(app),
+                                   add_explain_verb(app),
+                                   add_gate_verb(app),
+                                   add_list_verb(app),
+                                   add_man_verb(app),
+                                   add_merge_verb(app),
+                                   add_model_verb(app),
+                                   add_peak_verb(app),
+                                   add_profile_verb(app, command_line),
+                                   add_report_verb(app),
+                                   add_reproduce_verb(app),
+                                   add_run_verb(app, command_line),
+                                   add_sass_verb(app),
+                                   add_table_verb(app),
+                                   add_verify_verb(app),
+                                   add_compile_worker_verb(app)};
   for (const Verb& verb : verbs) {
     refuse_empty_values(*verb.command);
     if (!verb.command->get_group().empty()) verb.command->group("Verbs");

@@ -29,6 +29,7 @@ Verb add_list_verb(CLI::App& app);
 Verb add_table_verb(CLI::App& app);
 Verb add_merge_verb(CLI::App& app);
 Verb add_compare_verb(CLI::App& app);
+Verb add_explain_verb(CLI::App& app);
 Verb add_gate_verb(CLI::App& app);
 Verb add_reproduce_verb(CLI::App& app);
 Verb add_report_verb(CLI::App& app);

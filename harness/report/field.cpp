@@ -1,5 +1,6 @@
 #include "harness/report/field.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace attnlab {
@@ -11,6 +12,12 @@ RecordJson at(const RecordJson& record, const std::vector<const char*>& path) {
     value = &(*value)[key];
   }
   return *value;
+}
+
+std::optional<double> number_at(const RecordJson& record, const std::vector<const char*>& path) {
+  const RecordJson value = at(record, path);
+  if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
+  return value.get<double>();
 }
 
 }  // namespace attnlab

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <vector>
 
 namespace attnlab {
@@ -38,5 +39,7 @@ struct Field {
 
 // The value at a path of keys, null if any of them is missing.
 RecordJson at(const RecordJson& record, const std::vector<const char*>& path);
+// The number there; nothing where there is none, or NaN.
+std::optional<double> number_at(const RecordJson& record, const std::vector<const char*>& path);
 
 }  // namespace attnlab

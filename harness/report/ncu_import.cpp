@@ -89,11 +89,6 @@ void require_evidence(const RecordJson& record, const std::string& file) {
                   file, key_of(record)));
 }
 
-std::optional<double> number_at(const RecordJson& record, const std::vector<const char*>& path) {
-  const RecordJson value = at(record, path);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
-
 std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
   return a && b ? std::optional(*a + *b) : std::nullopt;
 }
