@@ -81,7 +81,7 @@ TEST_F(CliExplain, BadInputEndsWith2) {
   write("empty.jsonl", "");
   write("bad.json", "{}");
   for (const Bad& bad : std::initializer_list<Bad>{
-           {"explain", "nothing to do"},
+           {"explain", "nothing to explain: name a file of records"},
            {"explain nowhere.jsonl", "nowhere.jsonl"},
            {"explain empty.jsonl", "empty.jsonl: holds no records"},
            {words_of(kFa3) + "--kernel v3", "holds points of its own"},

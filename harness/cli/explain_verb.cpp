@@ -156,6 +156,11 @@ std::vector<Explanation> explain_on_paper(const ExplainFlags& flags) {
   if (!flags.where.empty()) {
     throw UsageError("--where: chooses among records: name a file of them, or leave it out");
   }
+  if (!names_points(flags.sweep)) {
+    throw UsageError(
+        "nothing to explain: name a file of records, or a point by axes, like --kernel v3 --seqlen "
+        "4k");
+  }
   Sweep sweep = make_sweep(flags.sweep);
   if (!flags.gpu.empty()) sweep.backend = BackendChoice::cuda;
   const Device device = paper_device(sweep.backend, flags.gpu);
