@@ -12,6 +12,7 @@
 
 #include "harness/base/errors.h"
 #include "harness/base/text_table.h"
+#include "harness/plan/peer_names.h"
 #include "harness/record/json_parts.h"
 #include "harness/record/ncu_report.h"
 #include "harness/record/repro.h"
@@ -77,7 +78,7 @@ Dtype dtype_of(const RecordJson& record) {
 // Whether its kernels ran on a GPU in this program: those of a peer are out of a profiler's sight.
 bool has_launches(const RecordJson& record) {
   return record.at("status") == "ok" && record.at("backend") == "cuda" &&
-         !record.at("kernel").get<std::string>().starts_with("torch:");
+         !is_peer(record.at("kernel").get<std::string>());
 }
 
 void require_evidence(const RecordJson& record, const std::string& file) {
