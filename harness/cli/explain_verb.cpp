@@ -222,6 +222,7 @@ Verb add_explain_verb(CLI::App& app) {
       ->transform(whole_number(1, 1 << 30))
       ->group("Choice");
   add_axis_flags(*command, flags->sweep);
+  add_backend_flag(*command, flags->sweep);
   command->add_option("--gpu", flags->gpu, "The GPU of a point that is not measured")
       ->type_name("NAME")
       ->group("Where");

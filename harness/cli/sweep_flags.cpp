@@ -25,6 +25,10 @@ void add_sweep_flags(CLI::App& command, SweepFlags& flags) {
   command.add_option("sweep", flags.sweep_file, "A sweep file (sweeps/README.md has the format)")
       ->type_name("SWEEP.json");
   add_axis_flags(command, flags);
+  add_backend_flag(command, flags);
+}
+
+void add_backend_flag(CLI::App& command, SweepFlags& flags) {
   command.add_option("--backend", flags.backend, "auto (the best there is), cpu or cuda")
       ->type_name("NAME")
       ->group("Where");

@@ -23,6 +23,7 @@ struct SweepFlags {
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
 // The axes alone.
 void add_axis_flags(CLI::App& command, SweepFlags& flags);
+void add_backend_flag(CLI::App& command, SweepFlags& flags);
 
 // Returns whether they name a sweep file or an axis.
 bool names_points(const SweepFlags& flags);
