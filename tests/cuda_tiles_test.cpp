@@ -113,6 +113,9 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   EXPECT_EQ(choice("none", wide, short_keys), "d128-128x128 1");
   EXPECT_EQ(choice("none", wide, few_rows), "d128-128x128 1");
   EXPECT_EQ(choice("none", wide, drops), "d128-128x128 1");
+  const auto wider = [](Problem& problem) { problem.head_dim = 192; };
+  EXPECT_EQ(choice("none", wider), "d192-128x112 1");
+  EXPECT_EQ(choice("none", wider, drops), "d192-128x96 1");
   EXPECT_EQ(choice("causal", wide), "d128-128x128 1");
   EXPECT_EQ(choice("blocks:butterfly:128x128", wide), "d128-128x128 1");
   EXPECT_EQ(choice("blocks:butterfly:256x256"), "d64-128x128 1");

@@ -69,7 +69,8 @@ constexpr MaskOfPoint kMasks[] = {{"full", "none"},
                                   {"blocks32", "blocks:butterfly:32x32"}};
 
 // All that some kernel supports, and each one as numbers. Kernel, pass and dropout are one number,
-// so that each three of them meet every head_dim and every arch: they decide the tile.
+// so that each three of them meet every head_dim and every arch: they decide the tile. So does a
+// block pattern, which is part of that number for v3 alone: its consumers have no register left.
 std::pair<std::vector<Point>, PairwiseTable> product() {
   std::vector<Point> points;
   PairwiseTable table;
@@ -102,7 +103,10 @@ std::pair<std::vector<Point>, PairwiseTable> product() {
                                          (dropout > 0.0 ? "_dropout_" : "_") + mask.name + "_" +
                                          to_string(pass);
                 points.push_back({kernel, arch.name, name, problem});
-                const int tiles = 4 * number + 2 * static_cast<int>(pass) + (dropout > 0.0 ? 1 : 0);
+                const bool is_v3_pattern =
+                    kernel->name == std::string("v3") && problem.has_pattern();
+                const int tiles = 8 * number + 4 * static_cast<int>(pass) +
+                                  (dropout > 0.0 ? 2 : 0) + (is_v3_pattern ? 1 : 0);
                 table.push_back({tiles, arch.compute_capability, head_dim, static_cast<int>(dtype),
                                  static_cast<int>(&mask - kMasks)});
               }
