@@ -192,7 +192,7 @@ TEST(Explanations, WhatIsMissingOrNoNumberBindsNothing) {
         if (fault.limiter == damage.limiter) fault.plant(record);
       }
       record[RecordJson::json_pointer(damage.path)] = value;
-      const Finding& finding = finding_of(explained(record), damage.limiter);
+      const Finding finding = finding_of(explained(record), damage.limiter);
       EXPECT_FALSE(finding.binds()) << damage.path;
       EXPECT_FALSE(finding.share) << damage.path;
       EXPECT_FALSE(finding.reason.empty()) << damage.path;

@@ -150,7 +150,8 @@ TEST(NcuImport, ComparesNothingWithNothing) {
       column = {"sm__ops_path_tensor_op_hmma_src_tf32_dst_fp32.sum", "", "0"};
     }
   }
-  for (const RecordJson& line : profile_of(launch, other).at("compared")) {
+  const RecordJson profile = profile_of(launch, other);
+  for (const RecordJson& line : profile.at("compared")) {
     EXPECT_NE(line.at("source"), "compiler");
     EXPECT_NE(line.at("what"), "dram_read_bytes");
     EXPECT_NE(line.at("what"), "tensor_flops");
