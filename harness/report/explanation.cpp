@@ -60,7 +60,7 @@ void forget_items(TileFacts& tiles) {
 
 }  // namespace
 
-const Finding* Explanation::limiter() const {
+const LimiterShare* Explanation::limiter() const {
   return !findings.empty() && findings.front().binds() ? &findings.front() : nullptr;
 }
 

@@ -43,15 +43,15 @@ struct Explanation {
   std::string id, kernel, config, device, state;  // state: "settled, hot"
   std::string status, reason;
   bool is_measured = false;
-  std::optional<double> seconds;  // the median, or on paper the longest of the bounds
-  std::vector<Finding> findings;  // as find_limiters() has them
+  std::optional<double> seconds;       // the median, or on paper the longest of the bounds
+  std::vector<LimiterShare> findings;  // as find_limiters() has them
   Counts counts;
   Waves waves;
   TileFacts tiles;
   std::optional<Advice> next;  // empty: no number speaks for anything
 
   // What binds first; null: nothing does.
-  const Finding* limiter() const;
+  const LimiterShare* limiter() const;
 };
 
 // `peaks` are of the record's device, or null. Throws nlohmann::json::exception for a record of

@@ -12,7 +12,7 @@ Json number(const std::optional<double>& value) { return value ? Json(*value) : 
 
 Json text(const std::string& words) { return words.empty() ? Json() : Json(words); }
 
-Json finding_json(const Finding& finding) {
+Json finding_json(const LimiterShare& finding) {
   return {{"limiter", to_string(finding.limiter)}, {"binds", finding.binds()},
           {"share", number(finding.share)},        {"number", text(finding.number)},
           {"source", text(finding.source)},        {"reason", text(finding.reason)}};
@@ -71,8 +71,9 @@ Json advice_json(const Advice& advice) {
 
 Json to_json(const Explanation& explanation) {
   Json findings = Json::array();
-  for (const Finding& finding : explanation.findings) findings.push_back(finding_json(finding));
-  const Finding* const limiter = explanation.limiter();
+  for (const LimiterShare& finding : explanation.findings)
+    findings.push_back(finding_json(finding));
+  const LimiterShare* const limiter = explanation.limiter();
   const Waves& waves = explanation.waves;
   return {{"schema", kExplanationSchema},
           {"id", explanation.id},

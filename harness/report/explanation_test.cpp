@@ -46,8 +46,8 @@ Explanation explained(const RecordJson& record, const Records& beside = {}) {
   return explain(record, tile_facts(point, builtin_registry(), record, beside), &kPeaks);
 }
 
-const Finding& finding_of(const Explanation& explanation, Limiter limiter) {
-  return *std::ranges::find(explanation.findings, limiter, &Finding::limiter);
+const LimiterShare& finding_of(const Explanation& explanation, Limiter limiter) {
+  return *std::ranges::find(explanation.findings, limiter, &LimiterShare::limiter);
 }
 
 RecordJson& entry_of(RecordJson& record) { return record["compile"][0]["entries"][0]; }
@@ -152,7 +152,7 @@ TEST(Explanations, NameNothingWhereNothingBinds) {
   EXPECT_EQ(explanation.limiter(), nullptr);
   EXPECT_EQ(headline(explanation),
             "Nothing binds it: the largest share is that of products, 50.0 %.");
-  for (const Finding& finding : explanation.findings) EXPECT_FALSE(finding.binds());
+  for (const LimiterShare& finding : explanation.findings) EXPECT_FALSE(finding.binds());
 }
 
 TEST(Explanations, OfAMemoryThatBindsTheClockIsNotToBlame) {
@@ -192,7 +192,7 @@ TEST(Explanations, WhatIsMissingOrNoNumberBindsNothing) {
         if (fault.limiter == damage.limiter) fault.plant(record);
       }
       record[RecordJson::json_pointer(damage.path)] = value;
-      const Finding finding = finding_of(explained(record), damage.limiter);
+      const LimiterShare finding = finding_of(explained(record), damage.limiter);
       EXPECT_FALSE(finding.binds()) << damage.path;
       EXPECT_FALSE(finding.share) << damage.path;
       EXPECT_FALSE(finding.reason.empty()) << damage.path;

@@ -24,12 +24,12 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f}", 100.0 * *share) : "-";
 }
 
-std::string share_of_time(const Finding& finding) {
+std::string share_of_time(const LimiterShare& finding) {
   if (!finding.share) return "";
   return fmt::format(", {} % of the time", percent(finding.share));
 }
 
-std::string binding(const Finding& finding) {
+std::string binding(const LimiterShare& finding) {
   return fmt::format("{}, {}{}.", to_string(finding.limiter), finding.number,
                      share_of_time(finding));
 }
@@ -40,7 +40,7 @@ TextTable limiter_table(const Explanation& explanation) {
                               {"", "number", true},
                               {"", "from", true}},
                   .rows = {}};
-  for (const Finding& finding : explanation.findings) {
+  for (const LimiterShare& finding : explanation.findings) {
     if (!finding.reason.empty()) continue;
     table.rows.push_back({{to_string(finding.limiter)},
                           {.text = percent(finding.share), .mark = finding.binds() ? '*' : ' '},
@@ -53,7 +53,7 @@ TextTable limiter_table(const Explanation& explanation) {
 // "Not measured: L2 (its rate is not known), ...", those of one reason together.
 std::string missing_text(const Explanation& explanation) {
   std::vector<std::pair<std::string, std::string>> groups;  // reason, limiters
-  for (const Finding& finding : explanation.findings) {
+  for (const LimiterShare& finding : explanation.findings) {
     if (finding.reason.empty()) continue;
     auto group =
         std::ranges::find(groups, finding.reason, &std::pair<std::string, std::string>::first);
@@ -238,11 +238,11 @@ std::string render(const TextTable& table, TableFormat format) {
 }  // namespace
 
 std::string headline(const Explanation& explanation) {
-  const Finding* const first = explanation.limiter();
+  const LimiterShare* const first = explanation.limiter();
   if (first == nullptr) {
     const bool has_share = !explanation.findings.empty() && explanation.findings.front().share;
     if (!has_share) return "Nothing is known to bind it.";
-    const Finding& nearest = explanation.findings.front();
+    const LimiterShare& nearest = explanation.findings.front();
     return fmt::format("Nothing binds it: the largest share is that of {}, {} %.",
                        to_string(nearest.limiter), percent(nearest.share));
   }
@@ -277,7 +277,7 @@ std::string render_explanations(const std::vector<Explanation>& explanations, Ta
                               {"", "% of time", false}},
                   .rows = {}};
   for (const Explanation& one : explanations) {
-    const Finding* const first = one.limiter();
+    const LimiterShare* const first = one.limiter();
     const bool known = one.status == "ok";
     table.rows.push_back({{fmt::format("{}", table.rows.size() + 1)},
                           {one.id},

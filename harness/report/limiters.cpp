@@ -42,12 +42,12 @@ std::optional<double> finite(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-Finding missing(Limiter limiter, const std::string& reason) {
+LimiterShare missing(Limiter limiter, const std::string& reason) {
   return {.limiter = limiter, .reason = reason};
 }
 
-Finding found(Limiter limiter, double share, double binds_at, const std::string& number,
-              const std::string& source) {
+LimiterShare found(Limiter limiter, double share, double binds_at, const std::string& number,
+                   const std::string& source) {
   if (!std::isfinite(share)) return missing(limiter, "its share is no number");
   return {.limiter = limiter,
           .share = share,
@@ -246,7 +246,7 @@ std::string short_number(double value) {
 }
 
 // On paper the work that takes longest binds, whatever its share.
-Finding busy_finding(const Busy& busy, double seconds) {
+LimiterShare busy_finding(const Busy& busy, double seconds) {
   if (!busy.reason.empty()) return missing(busy.limiter, busy.reason);
   return found(busy.limiter, busy.seconds() / seconds, kBusy,
                fmt::format("{} of {} {}", short_number(busy.work / seconds / busy.unit),
@@ -256,7 +256,7 @@ Finding busy_finding(const Busy& busy, double seconds) {
 
 // How long tensor pipes worked while they were counted, where that says more than the FLOPs:
 // mma.sync never reaches the rate of wgmma. Multiprocessors without a work item were not counted.
-std::optional<Finding> counted_pipes(const Point& point) {
+std::optional<LimiterShare> counted_pipes(const Point& point) {
   constexpr double kAllPipes = 400.0;  // percent: the four of a multiprocessor are added
   const auto percent = number_at(point.record, {"counters", "tensor_active_percent"});
   if (!percent || at(point.record, {"traffic", "valid"}) != true) return std::nullopt;
@@ -267,9 +267,9 @@ std::optional<Finding> counted_pipes(const Point& point) {
                "counted, pipes at work");
 }
 
-Finding tensor_finding(const Point& point, const Busy& busy, double seconds) {
-  const Finding by_rate = busy_finding(busy, seconds);
-  const std::optional<Finding> counted = counted_pipes(point);
+LimiterShare tensor_finding(const Point& point, const Busy& busy, double seconds) {
+  const LimiterShare by_rate = busy_finding(busy, seconds);
+  const std::optional<LimiterShare> counted = counted_pipes(point);
   if (!counted || !counted->share) return by_rate;
   return by_rate.weight > counted->weight ? by_rate : *counted;
 }
@@ -295,7 +295,7 @@ Reasons clock_reasons(const RecordJson& blocks) {
   return reasons;
 }
 
-Finding clock_finding(const Point& point, bool dram_binds) {
+LimiterShare clock_finding(const Point& point, bool dram_binds) {
   const std::optional<double> clock = clock_of(point.record);
   const auto highest = number_at(point.record, {"device", "cuda", "max_clock_hz"});
   const RecordJson blocks = at(point.record, {"time", "telemetry", "blocks"});
@@ -303,7 +303,7 @@ Finding clock_finding(const Point& point, bool dram_binds) {
     return missing(Limiter::clock, "nothing read the clock");
   }
   const Reasons reasons = clock_reasons(blocks);
-  Finding finding = found(
+  LimiterShare finding = found(
       Limiter::clock, std::max(0.0, 1.0 - *clock / *highest), kLostToClock,
       fmt::format("{:.0f} of {:.0f} MHz", *clock / kMega, *highest / kMega),
       reasons.held == 0
@@ -314,7 +314,7 @@ Finding clock_finding(const Point& point, bool dram_binds) {
   return finding;
 }
 
-Finding unsettled_finding(const Point& point) {
+LimiterShare unsettled_finding(const Point& point) {
   const RecordJson settled = at(point.record, {"time", "telemetry", "settled"});
   const std::optional<Unsettled> off = unsettled_of(point.record);
   if (!settled.is_boolean() || !off) return missing(Limiter::unsettled, "nothing read the clock");
@@ -325,7 +325,7 @@ Finding unsettled_finding(const Point& point) {
           .source = settled == true ? "settled" : "did not settle"};
 }
 
-Finding launch_finding(const Point& point) {
+LimiterShare launch_finding(const Point& point) {
   const auto graph = number_at(point.record, {"time", "graph", "median_s"});
   if (!graph) return missing(Limiter::launch, "no replay from a graph was timed");
   const double seconds = *point.seconds;
@@ -334,7 +334,7 @@ Finding launch_finding(const Point& point) {
                "time, time.graph");
 }
 
-Finding few_tiles_finding(const Waves& waves) {
+LimiterShare few_tiles_finding(const Waves& waves) {
   if (!waves.items) return missing(Limiter::few_tiles, waves.reason);
   return found(Limiter::few_tiles, std::max(0.0, 1.0 - *waves.items / waves.multiprocessors),
                kLostToFewTiles,
@@ -343,7 +343,7 @@ Finding few_tiles_finding(const Waves& waves) {
                "grid, schedule");
 }
 
-Finding tail_finding(const Waves& waves) {
+LimiterShare tail_finding(const Waves& waves) {
   if (!waves.items || !waves.places) return missing(Limiter::tail, waves.reason);
   if (!waves.equal) return missing(Limiter::tail, "its work items are not equally long");
   if (*waves.items < waves.multiprocessors) {
@@ -356,7 +356,7 @@ Finding tail_finding(const Waves& waves) {
                "grid, compile");
 }
 
-Finding spill_finding(const RecordJson& record) {
+LimiterShare spill_finding(const RecordJson& record) {
   const RecordJson entry = main_entry(record);
   const auto stored = number_at(entry, {"spill_store_bytes"});
   const auto loaded = number_at(entry, {"spill_load_bytes"});
@@ -370,7 +370,7 @@ Finding spill_finding(const RecordJson& record) {
           .source = fmt::format("compile: {} registers", exact(at(entry, {"registers"})))};
 }
 
-Finding conflict_finding(const Point& point) {
+LimiterShare conflict_finding(const Point& point) {
   const std::optional<SharedConflicts> counted = shared_conflicts(point.record);
   if (!counted) {
     return missing(Limiter::shared_memory, "not counted: run --further-counters");
@@ -430,8 +430,8 @@ bool has_equal_items(const RecordJson& record) {
 }
 
 // Unsettled times first, then the larger weight; the shares of what does not bind in their order.
-bool comes_before(const Finding& a, const Finding& b) {
-  const auto rank = [](const Finding& finding) {
+bool comes_before(const LimiterShare& a, const LimiterShare& b) {
+  const auto rank = [](const LimiterShare& finding) {
     if (!finding.reason.empty()) return 3;
     if (!finding.binds()) return 2;
     return finding.limiter == Limiter::unsettled ? 0 : 1;
@@ -450,8 +450,8 @@ std::optional<double> paper_seconds(const std::vector<Busy>& parts) {
   return finite(longest);
 }
 
-std::vector<Finding> on_paper(const Point& point, const std::vector<Busy>& parts) {
-  std::vector<Finding> findings;
+std::vector<LimiterShare> on_paper(const Point& point, const std::vector<Busy>& parts) {
+  std::vector<LimiterShare> findings;
   const std::optional<double> seconds = paper_seconds(parts);
   for (const Busy& busy : parts) {
     findings.push_back(seconds ? busy_finding(busy, *seconds) : missing(busy.limiter, busy.reason));
@@ -462,8 +462,8 @@ std::vector<Finding> on_paper(const Point& point, const std::vector<Busy>& parts
   return findings;
 }
 
-std::vector<Finding> as_measured(const Point& point, const std::vector<Busy>& parts) {
-  std::vector<Finding> findings;
+std::vector<LimiterShare> as_measured(const Point& point, const std::vector<Busy>& parts) {
+  std::vector<LimiterShare> findings;
   bool dram_binds = false;
   for (const Busy& busy : parts) {
     findings.push_back(busy.limiter == Limiter::tensor ? tensor_finding(point, busy, *point.seconds)
@@ -582,11 +582,11 @@ std::optional<double> explained_seconds(const RecordJson& record, const TileFact
   return point.seconds ? point.seconds : paper_seconds(busy_parts(point));
 }
 
-std::vector<Finding> find_limiters(const RecordJson& record, const TileFacts& facts,
-                                   const Peaks* peaks) {
+std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
+                                        const Peaks* peaks) {
   const Point point = point_of(record, facts, peaks);
   const std::vector<Busy> parts = busy_parts(point);
-  std::vector<Finding> findings =
+  std::vector<LimiterShare> findings =
       point.seconds ? as_measured(point, parts) : on_paper(point, parts);
   std::ranges::stable_sort(findings, comes_before);
   return findings;

@@ -29,7 +29,7 @@ enum class Limiter : std::uint8_t {
 inline constexpr int kLimiters = 11;
 const char* to_string(Limiter limiter);  // "tensor cores"
 
-struct Finding {
+struct LimiterShare {
   Limiter limiter = Limiter::unsettled;
   std::optional<double> share;  // of the time; empty: not measured, or it has none
   // The share over the one from which it binds: from 1 on it does, and the largest is named first.
@@ -77,8 +77,8 @@ std::optional<SharedConflicts> shared_conflicts(const RecordJson& record);
 // falling order, then what nothing measured. `peaks` of the record's device: null, those of the
 // record itself or the data sheet's. A record without a time is judged on paper: the work that
 // takes longest is the time. Throws nlohmann::json::exception for a record of another form.
-std::vector<Finding> find_limiters(const RecordJson& record, const TileFacts& facts,
-                                   const Peaks* peaks);
+std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
+                                        const Peaks* peaks);
 
 // The time that shares are of: the median, or on paper that of what takes longest.
 std::optional<double> explained_seconds(const RecordJson& record, const TileFacts& facts,

@@ -34,7 +34,7 @@ Cited of_tile(const TileFact& tile, const char* what, double value, double unit 
   return cited(fmt::format("{} of {}", what, tile.change), value, unit);
 }
 
-Cited of_share(const Finding& finding) {
+Cited of_share(const LimiterShare& finding) {
   return cited(fmt::format("share of {}", to_string(finding.limiter)), finding.share.value_or(0.0),
                kPercent);
 }
@@ -127,7 +127,7 @@ std::optional<Advice> save_power(const Explanation& point, const RecordJson& rec
   return advice;
 }
 
-std::optional<Advice> fewer_flops(const Explanation& point, const Finding& finding) {
+std::optional<Advice> fewer_flops(const Explanation& point, const LimiterShare& finding) {
   constexpr double kWorthIt = 0.95;
   const std::optional<double> own = point.tiles.own.flops;
   const TileFact* const tile = least_of(
@@ -150,7 +150,7 @@ std::optional<Advice> fewer_flops(const Explanation& point, const Finding& findi
 }
 
 // Another kernel that asks for less than half, a tile that asks for less, or nothing.
-std::optional<Advice> fewer_dram_bytes(const Explanation& point, const Finding& finding) {
+std::optional<Advice> fewer_dram_bytes(const Explanation& point, const LimiterShare& finding) {
   const double moved = point.counts.dram_bytes.value_or(0.0);
   if (!point.tiles.others.empty() && point.tiles.others.front().bytes < 0.5 * moved) {
     const KernelFact& other = point.tiles.others.front();
@@ -172,7 +172,7 @@ std::optional<Advice> fewer_dram_bytes(const Explanation& point, const Finding& 
       .cited = {share}};
 }
 
-std::optional<Advice> fewer_l2_bytes(const Explanation& point, const Finding& finding) {
+std::optional<Advice> fewer_l2_bytes(const Explanation& point, const LimiterShare& finding) {
   if (auto advice = fewer_bytes(point)) return advice;
   const Cited share = of_share(finding);
   return Advice{
@@ -182,7 +182,7 @@ std::optional<Advice> fewer_l2_bytes(const Explanation& point, const Finding& fi
       .cited = {share}};
 }
 
-std::optional<Advice> cheaper_exponentials(const Finding& finding) {
+std::optional<Advice> cheaper_exponentials(const LimiterShare& finding) {
   const Cited share = of_share(finding);
   return Advice{.sentence = fmt::format("Take some exponentials off their units, by a polynomial: "
                                         "they fill {} % of the time.",
@@ -255,7 +255,7 @@ std::optional<Advice> other_layout(const RecordJson& record) {
                 .cited = {all, loads, stores}};
 }
 
-std::optional<Advice> for_limiter(const Explanation& point, const Finding& finding,
+std::optional<Advice> for_limiter(const Explanation& point, const LimiterShare& finding,
                                   const RecordJson& record) {
   switch (finding.limiter) {
     case Limiter::unsettled: return measure_again(point, record);
@@ -314,7 +314,7 @@ std::optional<Advice> second_block(const Explanation& point) {
 }
 
 bool is_missing(const Explanation& point, Limiter limiter) {
-  return std::ranges::any_of(point.findings, [&](const Finding& finding) {
+  return std::ranges::any_of(point.findings, [&](const LimiterShare& finding) {
     return finding.limiter == limiter && !finding.reason.empty();
   });
 }
@@ -334,7 +334,7 @@ std::optional<Advice> count_more(const Explanation& point) {
                   .command = command + " --counters require"};
   }
   if (auto advice = second_block(point)) return advice;
-  const Finding& nearest = point.findings.front();
+  const LimiterShare& nearest = point.findings.front();
   if (!is_missing(point, Limiter::shared_memory) || !nearest.share) return std::nullopt;
   const Cited share = of_share(nearest);
   return Advice{
@@ -349,7 +349,7 @@ std::optional<Advice> count_more(const Explanation& point) {
 
 std::optional<Advice> next_step(const Explanation& explanation, const RecordJson& record) {
   if (!explanation.is_measured) return measure_it(explanation);
-  const Finding* const limiter = explanation.limiter();
+  const LimiterShare* const limiter = explanation.limiter();
   const bool is_settled = limiter == nullptr || limiter->limiter != Limiter::unsettled;
   if (is_settled) {
     if (auto advice = faster_neighbour(explanation)) return advice;
