@@ -1,4 +1,4 @@
-// attnlab explain: the real binary, on records of the tree and on points that nobody measured.
+// Runs attnlab explain, the real binary, on records of the tree and on points that nobody measured.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,7 +32,7 @@ TEST_F(CliExplain, OneRecordFillsAScreen) {
     EXPECT_PRED2(contains, result.out, part);
   }
   EXPECT_LE(count_lines(result.out), 45u);
-  // With the rates that were measured on such a GPU.
+  // These are rates that were measured on such a GPU.
   const std::string peaks = " --peaks '" + in_tree("results/nvidia-h200/peaks.json") + "'";
   const Result rated = run(point + peaks + " --format json");
   EXPECT_EQ(rated.code, 0) << rated.err;

@@ -110,7 +110,7 @@ TEST_F(CliMerge, NothingIsLostByAWrongCommand) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.jsonl"));
 }
 
-// The script of a task, with a program that ends with 3, before or after it ran the shard.
+// Starts the script of a task with a program that ends with 3, before or after it ran the shard.
 class CliBatchScript : public CliMerge {
  protected:
   int end_of_task(const std::string& settings, bool runs_shard) const {

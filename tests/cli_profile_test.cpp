@@ -1,5 +1,5 @@
-// attnlab profile as a user calls it on a machine without a GPU: the command that it prints, and
-// what it makes of a report. tests/emulator/profile_test.sh has the launches.
+// Calls attnlab profile as a user does on a machine without a GPU, and looks at the command that it
+// prints, and at what it makes of a report. tests/emulator/profile_test.sh has the launches.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class CliProfile : public Cli {
  protected:
   void SetUp() override {
     Cli::SetUp();
-    // A tool that writes down its arguments, one a line, and prints what lies in the file `page`.
+    // The tools write down their arguments, one a line, and print what lies in the file `page`.
     for (const char* tool : {"ncu", "nsys"}) {
       std::filesystem::create_directories(folder_ / "bin");
       const std::filesystem::path file = folder_ / "bin" / tool;
@@ -37,7 +37,7 @@ class CliProfile : public Cli {
                fmt::format("COLUMNS= PATH='{}/bin:/usr/bin:/bin'", folder_.string()));
   }
 
-  // The record of tests/gpu_records.h, whose launch is one of `softmax`.
+  // Writes the record of tests/gpu_records.h, whose launch is one of `softmax`.
   void write_record() const { write("r.jsonl", records_of_a_gpu().at("ours").dump() + "\n"); }
   Result import(const std::string& page) const {
     write("page.csv", page);

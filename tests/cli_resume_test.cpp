@@ -315,7 +315,8 @@ TEST_F(CliWithoutLocks, AFileHasOneWriterAndGoesOnAfterAKill) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "r.jsonl.writer"));
 }
 
-// As where Slurm takes a machine that it cannot reach for dead, and runs its task elsewhere.
+// This happens where Slurm takes a machine that it cannot reach for dead, and runs its task
+// elsewhere.
 TEST_F(CliWithoutLocks, WhoeverWasTakenForDeadEndsWithThree) {
   Child child(command(kSweep + timed(std::max(0.03, startup_seconds())) + words_));
   wait_for_records(child);
@@ -470,8 +471,8 @@ TEST_F(CliResume, ShardsTogetherAreTheSweep) {
   EXPECT_EQ(together, keys("whole.jsonl")) << "each point once, none left out";
 }
 
-// 504 points in three shards, each process of which is killed at a random moment, until the shard
-// is whole.
+// Runs 504 points in three shards, and kills each process at a random moment until its shard is
+// whole.
 class CliKilledShards : public CliResume {
  protected:
   static constexpr std::size_t kAll = 504;
@@ -480,7 +481,7 @@ class CliKilledShards : public CliResume {
       "none,causal,window:3:0 " +
       timed(0.0);
 
-  // Up to the end of the last line, which may be torn.
+  // Keeps what comes before the last line, which may be torn.
   std::string whole_lines(const std::string& name) const {
     const std::string text = read(folder_ / name);
     return text.substr(0, text.rfind('\n') + 1);

@@ -1,4 +1,4 @@
-// attnlab sass: the real binary, compiler and nvdisasm; skipped where one of the two is not there.
+// Runs attnlab sass with the real compiler and nvdisasm; skips where one of the two is not there.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -42,7 +42,7 @@ class CliSass : public Cli {
     return Json::parse(result.out);
   }
 
-  // A source tree whose file has `now` in the place of `old`.
+  // Makes a source tree whose file has `now` in the place of `old`.
   std::string make_tree(const std::string& file, const std::string& old,
                         const std::string& now) const {
     fs::create_directories(folder_ / "tree");
@@ -85,7 +85,7 @@ TEST_F(CliSass, OtherSchedulesHaveOtherProducts) {
 }
 
 TEST_F(CliSass, AProductThatIsLeftOutIsSeen) {
-  // The last wgmma of each P V, whose A is in registers.
+  // It leaves out the last wgmma of each P V, whose A is in registers.
   const std::string tree =
       make_tree("kernels/device/warpgroup_product.cuh",
                 "  for (i32 k = 0; k < kSteps; ++k) {\n"

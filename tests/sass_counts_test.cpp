@@ -86,7 +86,7 @@ TEST_F(SassCounting, ProductsOfAWarp) {
   }
 }
 
-// Bytes that an instruction of this width moves: STL, STL.64, STL.128.
+// Returns the bytes that an instruction of this width moves: STL, STL.64, STL.128.
 std::int64_t bytes_of(const SassInstruction& instruction) {
   const std::string_view opcode = opcode_of(instruction);
   if (opcode.find(".128") != std::string_view::npos) return 16;

@@ -48,7 +48,7 @@ class Reader {
     return value;
   }
 
-  // Behind the first quote. Two quotes within are one.
+  // Reads on behind the first quote. Two quotes within are one.
   std::string quoted() {
     std::string value;
     while (true) {

@@ -1,4 +1,4 @@
-// Comma-separated values of other programs, as RFC 4180 has them.
+// Reads comma-separated values of other programs, as RFC 4180 has them.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ struct KnownType {
   bool is_local;
 };
 
-// Of the systems that records are likely to lie on. A fuse is whatever its program makes of it.
+// Records are likely to lie on these. A fuse is whatever its program makes of it.
 constexpr std::array kKnown = {
     KnownType{0xEF53, "ext4", true},        KnownType{0x58465342, "xfs", true},
     KnownType{0x9123683E, "btrfs", true},   KnownType{0xF2F52010, "f2fs", true},

@@ -1,4 +1,4 @@
-// What kind of file system a file lies on: whether other machines may see it, too.
+// Tells what kind of file system a file lies on, and so whether other machines may see it, too.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct FileSystem {
 
 FileSystem file_system_of_type(unsigned long type);  // f_type of statfs()
 
-// Of an open file. One of which the system says nothing counts as not local.
+// Asks the system about an open file. Where it says nothing, the file counts as not local.
 FileSystem file_system_of(int descriptor);
 
 }  // namespace attnlab

@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// A process that writes, as others can tell it from all before and after it.
+// Identifies a process that writes, among all before and after it.
 struct Writer {
   std::string host;
   std::string boot;       // of the machine, since when it has been up; "": not known
@@ -38,7 +38,8 @@ class WriteClaim {
   WriteClaim(const WriteClaim&) = delete;
   WriteClaim& operator=(const WriteClaim&) = delete;
 
-  // To be called before each write. Throws std::runtime_error where another process took the file.
+  // Must be called before each write. Throws std::runtime_error where another process took the
+  // file.
   void check() const;
 
  private:

@@ -57,8 +57,8 @@ std::string version_text() {
                      build.commit, build.compiler, build.flags);
 }
 
-// How many words of the command line are attnlab's: all, but for what stands from "--" on behind
-// attnlab profile, which the parser would take for its points.
+// Counts the words of the command line that are attnlab's: all, but for what stands from "--" on
+// behind attnlab profile, which the parser would take for its points.
 std::ptrdiff_t own_words(std::span<const char* const> words) {
   const bool is_split = words.size() > 1 && std::string_view(words[1]) == "profile";
   const auto dashes = std::ranges::find(words, std::string_view("--"),

@@ -1,4 +1,4 @@
-// attnlab explain: what binds a point.
+// Implements attnlab explain, which says what binds a point.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -67,7 +67,7 @@ struct ExplainFlags {
   std::string format = "table";
 };
 
-// The peaks of each device, read once.
+// Reads the peaks of each device once.
 class KnownRates {
  public:
   explicit KnownRates(const std::string& file) {
@@ -111,7 +111,7 @@ Conditions conditions(const std::vector<std::string>& where) {
   return all;
 }
 
-// Those that are asked about: all, or the one of --point.
+// Returns those that are asked about: all, or the one of --point.
 template <class T>
 std::vector<T> pick(std::vector<T> points, std::size_t number) {
   if (number == 0) return points;

@@ -47,7 +47,7 @@ void refuse_empty_values(CLI::App& command);
 // `where`, for an item that is empty or there twice.
 std::vector<std::string> split_list(const std::string& text, const std::string& where);
 
-// "FIELD=VALUE[,VALUE]". Throws UsageError, led by `where`.
+// Reads "FIELD=VALUE[,VALUE]". Throws UsageError, led by `where`.
 std::pair<std::string, std::vector<std::string>> parse_condition(const std::string& text,
                                                                  const std::string& where);
 

@@ -1,4 +1,4 @@
-// attnlab profile: points under Nsight Compute or Nsight Systems, and what came of it.
+// Implements attnlab profile, which runs points under Nsight and reads its reports.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -78,13 +78,13 @@ struct ProfileFlags {
   bool print = false;
 };
 
-// What a run is called by: as it was typed, where that says the file.
+// Returns how this program is started again: as it was typed, where that says the file.
 std::string own_program(const std::string& typed) {
   if (typed.find('/') != std::string::npos) return typed;
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-// The command line of the run that the tool watches: that of this process, with its points.
+// Returns the command line of the run that the tool watches: that of this process, with its points.
 std::vector<std::string> watched_run(int launches) {
   std::vector<std::string> words = own_arguments();
   words.erase(std::ranges::find(words, "--"), words.end());
@@ -101,13 +101,13 @@ std::vector<std::string> watched_run(int launches) {
   return words;
 }
 
-// Without a GPU, where the command is only printed, it is taken for a Hopper.
+// Where there is no GPU and the command is only printed, a Hopper is assumed.
 bool has_wgmma(const Device& device) {
   constexpr int kHopper = 90;
   return device.name.empty() || device.compute_capability == kHopper;
 }
 
-// Those of all element types of the points, each once.
+// Lists what ncu shall count for the element types of all points, each once.
 std::vector<std::string> metrics_of(const std::vector<Case>& cases, const Device& device) {
   std::vector<std::string> metrics;
   for (const Case& work : cases) {

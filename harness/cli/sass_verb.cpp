@@ -1,4 +1,4 @@
-// attnlab sass: the instructions of a compiled kernel beside its text, on any machine.
+// Implements attnlab sass, which shows the instructions of a compiled kernel beside its text.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -60,14 +60,15 @@ struct SassFlags {
   bool no_progress = false;
 };
 
-// The chip whose code is looked at.
+// Returns the chip whose code is looked at.
 std::string chosen_arch(const std::string& asked) {
   if (!asked.empty()) return asked;
   const Device device = choose_device(BackendChoice::cuda);
   return device.name.empty() ? "sm_90a" : arch_of(device);
 }
 
-// The job whose unit has this name, or alone begins with it. Throws UsageError, led by `where`.
+// Finds the job whose unit has this name, or alone begins with it. Throws UsageError, led by
+// `where`.
 CompileJob find_job(const SassFlags& flags, const std::string& name, const std::string& arch,
                     const std::string& where) {
   const CompilePlan plan =
@@ -95,14 +96,14 @@ bool is_folder(const std::string& word) {
   return word == "." || word == ".." || word.find('/') != std::string::npos;
 }
 
-// What is taken apart, and with which settings of the compiler.
+// Holds a unit to be taken apart, and the settings of the compiler for it.
 struct Side {
   CompileJob job;
   CompilerSettings settings;
   std::string tree_flag = "--kernel-sources";
 };
 
-// What --diff names.
+// Finds what --diff names.
 Side find_other(const SassFlags& flags, const std::string& arch) {
   Side side{.settings = *flags.compiler};
   if (is_folder(flags.other)) {
@@ -117,7 +118,7 @@ Side find_other(const SassFlags& flags, const std::string& arch) {
   return side;
 }
 
-// UNIT and, where --diff is given, OTHER. Throws UsageError before anything is compiled.
+// Finds UNIT and, where --diff is given, OTHER. Throws UsageError before anything is compiled.
 std::vector<Side> find_sides(const SassFlags& flags) {
   std::vector<Side> sides(1, {.settings = *flags.compiler});
   apply_compiler_flags(*flags.compiler);

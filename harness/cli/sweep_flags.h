@@ -21,7 +21,7 @@ struct SweepFlags {
 
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
-// The axes alone.
+// They add the axes alone, and --backend alone.
 void add_axis_flags(CLI::App& command, SweepFlags& flags);
 void add_backend_flag(CLI::App& command, SweepFlags& flags);
 

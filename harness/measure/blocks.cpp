@@ -44,12 +44,15 @@ std::vector<Block> BlockWatch::finish() {
   return std::exchange(blocks_, {});
 }
 
-bool turns_agree(const std::vector<double>& seconds) {
+std::ptrdiff_t turns_off(const std::vector<double>& seconds) {
   const double middle = median(seconds);
-  const auto off = std::ranges::count_if(seconds, [&](double sample) {
+  return std::ranges::count_if(seconds, [&](double sample) {
     return !(std::abs(sample - middle) <= kLargestTurnDeviation * middle);
   });
-  return off * kMostMarked <= std::ssize(seconds);
+}
+
+bool turns_agree(const std::vector<double>& seconds) {
+  return turns_off(seconds) * kMostMarked <= std::ssize(seconds);
 }
 
 BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s,

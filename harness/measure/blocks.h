@@ -36,7 +36,9 @@ class BlockWatch {
   double open_seconds_ = 0.0;
 };
 
-// Whether at most a quarter of the samples of turns are more than 2 % off their median.
+// Counts the samples of turns that are more than 2 % off their median.
+std::ptrdiff_t turns_off(const std::vector<double>& seconds);
+// Whether at most a quarter of them are.
 bool turns_agree(const std::vector<double>& seconds);
 
 // Marks the blocks whose clock is more than 5 % off the median of all, or is missing where others

@@ -22,7 +22,8 @@ struct RoofWork {
 // Everything but source and reason. Bytes or seconds that are not positive give no number.
 Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks);
 
-// The ceiling of such products: that of tensor cores, of f32 without TF32 that of multiply-adds.
+// Returns the ceiling of such products: that of tensor cores, of f32 without TF32 that of
+// multiply-adds.
 CeilingId compute_ceiling(Dtype dtype, bool tf32);
 
 // Of 16-bit products the tensor rate of the type, of fp32 ones the multiply-adds, of TF32 ones the

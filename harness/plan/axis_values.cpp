@@ -101,9 +101,10 @@ std::int64_t parse_length(std::string_view text, std::string_view item) {
 bool is_block_axis(std::string_view name) { return name == "block_m" || name == "block_n"; }
 
 std::string_view trim(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(' ');
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
 std::vector<std::int64_t> parse_sizes(std::string_view item) {

@@ -23,7 +23,7 @@ inline constexpr std::size_t kMostValues = 4096;
 // Whether an axis of kernels' configs is block_m or block_n, which sweeps set together (`block`).
 bool is_block_axis(std::string_view name);
 
-// Without the blanks at both ends.
+// Takes blanks and tabs off both ends.
 std::string_view trim(std::string_view text);
 
 // Whole numbers: N, A:B:xF or A:B:+S.

@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// What points are predicted by beside their protocol.
+// Predicts points, together with their protocol.
 struct Pace {
   double flops_per_s = 0.0;       // that launches typically reach
   double point_s = 0.0;           // what a point takes beside its launches
@@ -20,8 +20,8 @@ double point_seconds(const Problem& problem, const Competitor& competitor, const
                      const Pace& pace);
 double case_seconds(const Case& work, const Protocol& protocol, const Pace& pace);
 
-// point_seconds() on a device of a typical pace, whichever there is: machines that share a sweep
-// must cut it alike.
+// Returns point_seconds() on a device of a typical pace, whichever there is: machines that share a
+// sweep must cut it alike.
 double point_weight(const Problem& problem, const Competitor& competitor, const Protocol& protocol);
 
 // Adds up the competitors of a case, and of several.

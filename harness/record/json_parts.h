@@ -26,7 +26,7 @@ inline nlohmann::ordered_json optional_number(const std::optional<double>& value
   return optional(value, number);
 }
 
-// Of a multiprocessor's cycles with a warp on it, those with a tensor pipe at work.
+// Returns the share of a multiprocessor's cycles with a warp on it in which a tensor pipe works.
 std::optional<double> tensor_active_percent(const HardwareCounts& counts);
 
 nlohmann::ordered_json telemetry_json(const BlockTelemetry& telemetry);

@@ -27,7 +27,7 @@ bool may_be_missing(const CounterMetric& metric) {
   return metric.field == &C::wgmma_flops || metric.field == &C::mma_sync_flops;
 }
 
-// Those of the counters' metrics that a report is read for.
+// Lists those of the counters' metrics that a report is read for.
 std::vector<CounterMetric> wanted_counts(Dtype dtype) {
   using C = HardwareCounts;
   constexpr std::optional<double> C::*kWanted[] = {
@@ -51,7 +51,7 @@ bool is_well_grouped(std::string_view whole) {
   return whole.front() != ',';
 }
 
-// A number as ncu prints it: "1,234.5" has its thousands apart.
+// Reads a number as ncu prints it: "1,234.5" has its thousands apart.
 std::optional<double> parse_value(const std::string& text) {
   std::string whole = text.substr(0, text.find('.'));
   if (!is_well_grouped(whole)) return std::nullopt;
@@ -66,14 +66,14 @@ std::optional<double> parse_value(const std::string& text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-// A unit with a magnitude: Mbyte, Kinst. Those of rates and times have other ones, and are not
-// read.
+// Whether a unit has a magnitude: Mbyte, Kinst. Those of rates and times have other ones, and are
+// not read.
 bool is_scaled(const std::string& unit) {
   return unit.size() > 1 && std::string_view("KMGT").find(unit[0]) != std::string_view::npos &&
          unit[1] >= 'a' && unit[1] <= 'z';
 }
 
-// The unit that a metric must have; empty: any that has no magnitude.
+// Returns the unit that a metric must have; empty: any that has no magnitude.
 std::string unit_of(std::string_view metric) {
   if (metric.find("pct_of_peak") != std::string_view::npos) return "%";
   if (metric.find("_sectors") != std::string_view::npos) return "sector";
@@ -117,7 +117,7 @@ class Page {
     }
   }
 
-  // Of the heading, the units and each launch.
+  // Takes the rows of the heading, the units and each launch.
   std::size_t rows() const { return rows_.size(); }
   const CsvRow& columns() const { return rows_[0]; }
   bool has(const std::string& column) const { return places_.contains(column); }
@@ -145,7 +145,7 @@ class Page {
     return has(metric) && cell(row, metric) != "n/a";
   }
 
-  // "(128, 1, 1)"
+  // Reads "(128, 1, 1)".
   std::array<std::uint32_t, 3> extent(std::size_t row, const std::string& column) const {
     const std::string& text = cell(row, column);
     std::array<std::uint32_t, 3> extent = {};
@@ -204,7 +204,7 @@ HardwareCounts read_counts(const Page& page, std::size_t row, Dtype dtype) {
   return counts;
 }
 
-// The reason for warps to stall that a column counts; "" of other columns.
+// Returns the reason for warps to stall that a column counts; "" of other columns.
 std::string stall_reason(const std::string& column) {
   if (!column.starts_with(kStallBegin) || !column.ends_with(kStallEnd)) return "";
   const std::size_t around = kStallBegin.size() + kStallEnd.size();
@@ -229,7 +229,7 @@ std::map<std::string, double> read_stalls(const Page& page, std::size_t row) {
   return stalls;
 }
 
-// "9.0" is 90.
+// Reads "9.0" as 90.
 int read_capability(const Page& page, std::size_t row) {
   const double number = page.number(row, "CC");
   return static_cast<int>(std::lround(std::min(number, 1000.0) * 10.0));

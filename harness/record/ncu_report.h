@@ -1,4 +1,4 @@
-// A report of Nsight Compute: its raw page as CSV (ncu --import FILE --page raw --csv
+// Reads a report of Nsight Compute: its raw page as CSV (ncu --import FILE --page raw --csv
 // --print-units base), a row a launch of a kernel.
 #pragma once
 
@@ -13,19 +13,19 @@
 
 namespace attnlab {
 
-// What ncu said of one launch.
+// Holds what ncu said of one launch.
 struct NcuLaunch {
   std::string kernel;  // demangled
   std::array<std::uint32_t, 3> grid = {}, block = {};
   int compute_capability = 0;  // 90 is 9.0
   int registers = 0;           // a thread
   double occupancy_percent = 0.0;
-  // Warps that each reason held, of an issue: "long_scoreboard", ...
+  // Says how many warps each reason held, of an issue: "long_scoreboard", ...
   std::map<std::string, double> stalls;
   HardwareCounts counts;
 };
 
-// The metrics that read_ncu_report() wants by name; its stalls come from ncu's section
+// Lists the metrics that read_ncu_report() wants by name; its stalls come from ncu's section
 // WarpStateStats, and chips other than Hopper have no wgmma.
 std::vector<std::string> ncu_metrics(Dtype dtype, bool has_wgmma);
 

@@ -22,7 +22,7 @@ std::string error_of(const std::string& page) {
   return usage_error([&] { read(page); });
 }
 
-// What is said of a page where a column of its second launch has this value.
+// Returns what is said of a page where a column of its second launch has this value.
 std::string error_of_value(const std::string& column, const std::string& value) {
   Launch spoiled = ncu_launch("b");
   set_value(spoiled, column, value);

@@ -391,6 +391,14 @@ std::string way_of_measuring(const Json& record) {
                      protocol.value("regime", "burst"));
 }
 
+Dtype dtype_of(const Json& record) {
+  const Json dtype = record.at("problem").at("dtype");
+  for (const Dtype known : {Dtype::f16, Dtype::bf16}) {
+    if (dtype == to_string(known)) return known;
+  }
+  return Dtype::f32;
+}
+
 std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
   const auto key_of = [](const Json& record) { return record_key(record) + device_key(record); };
   std::map<std::string, std::size_t> last;

@@ -25,6 +25,9 @@ std::string device_key(const nlohmann::ordered_json& record);
 // Names the device, and the state of caches and clocks: times of another one are other quantities.
 std::string way_of_measuring(const nlohmann::ordered_json& record);
 
+// Returns the type of the tensors; f32 where it is none that is known.
+Dtype dtype_of(const nlohmann::ordered_json& record);
+
 // Keeps the last of several records of one point on one device; the order stays.
 std::vector<nlohmann::ordered_json> last_of_each_point(
     const std::vector<nlohmann::ordered_json>& records);

@@ -19,11 +19,6 @@ std::string state_of(const RecordJson& record) {
   return regime.empty() ? cache : fmt::format("{}, {}", regime, cache);
 }
 
-std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
-  if (!a || !b) return std::nullopt;
-  return *a + *b;
-}
-
 std::optional<double> bytes_of(const RecordJson& record, const char* memory) {
   if (at(record, {"traffic", "valid"}) != true) return std::nullopt;
   return sum(number_at(record, {"traffic", memory, "read_bytes"}),

@@ -1,6 +1,6 @@
-// What binds a point, in a screenful: the share of each limiter with the number behind it, what the
+// Says what binds a point, in a screenful: the share of each limiter with its number, what the
 // schedule and the counters say, what the neighbouring tiles would ask for, and what to try next.
-// Made of a record and the kernels' own schedules alone.
+// It is made of a record and the kernels' own schedules alone.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +16,7 @@ namespace attnlab {
 
 inline constexpr const char* kExplanationSchema = "attnlab.explanation/1";
 
-// A number that advice rests on, as it stands in the sentence.
+// Holds a number that advice rests on, as it stands in the sentence.
 struct Cited {
   std::string source;  // a path of the record, "share of L2", or "bytes of block_n 112"
   double value = 0.0;
@@ -29,7 +29,7 @@ struct Advice {
   std::string command;       // may be empty
 };
 
-// What the schedule counts, what the hardware counted, what was compiled.
+// Holds what the schedule counts, what the hardware counted and what was compiled.
 struct Counts {
   std::optional<double> executed_flops, useful_flops;
   std::optional<double> compulsory_bytes, requested_bytes, l2_bytes, dram_bytes;
@@ -50,7 +50,7 @@ struct Explanation {
   TileFacts tiles;
   std::optional<Advice> next;  // empty: no number speaks for anything
 
-  // What binds first; null: nothing does.
+  // Returns what binds first; null: nothing does.
   const LimiterShare* limiter() const;
 };
 
@@ -58,15 +58,15 @@ struct Explanation {
 // another form.
 Explanation explain(const RecordJson& record, const TileFacts& tiles, const Peaks* peaks);
 
-// Empty where no number speaks for anything.
+// Returns nothing where no number speaks for anything.
 std::optional<Advice> next_step(const Explanation& explanation, const RecordJson& record);
 
 nlohmann::ordered_json to_json(const Explanation& explanation);
-// "dram binds: 4.1 of 4.3 TB/s, 95 % of the time", or that nothing does.
+// Says "dram binds: 4.1 of 4.3 TB/s, 95 % of the time", or that nothing does.
 std::string headline(const Explanation& explanation);
-// One point: a screenful. csv: its limiters. json: to_json().
+// Shows one point: a screenful; csv: its limiters; json: to_json().
 std::string render_explanation(const Explanation& explanation, TableFormat format);
-// Several: what binds each of them, one a line, numbered as --point takes it.
+// Shows what binds each of several, one a line, numbered as --point takes it.
 std::string render_explanations(const std::vector<Explanation>& explanations, TableFormat format);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// An explanation as JSON: every number, null where there is none.
+// Writes an explanation as JSON: every number, null where there is none.
 #include <nlohmann/json.hpp>
 
 #include "harness/report/explanation.h"

@@ -27,7 +27,7 @@ Records committed(const std::string& file) {
   return read_records(in_tree(file), warnings);
 }
 
-// v3 at seqlen 1024 and head_dim 128, slowed down until nothing binds it.
+// Returns v3 at seqlen 1024 and head_dim 128, slowed down until nothing binds it.
 RecordJson balanced() {
   static const RecordJson kMeasured = committed("results/nvidia-h200/fa3.jsonl").at(42);
   RecordJson record = kMeasured;
@@ -204,7 +204,7 @@ TEST(Explanations, WhatIsMissingOrNoNumberBindsNothing) {
   EXPECT_FALSE(finding_of(explained(counts_that_failed), Limiter::dram).share);
 }
 
-// Every number of a record, an explanation or both.
+// Collects every number of a record, an explanation or both.
 void collect(const RecordJson& value, std::set<double>& numbers) {
   if (value.is_number()) numbers.insert(value.get<double>());
   for (const RecordJson& inner : value) {
@@ -319,7 +319,7 @@ TEST(NextStep, TakesATileThatTheSameFileHasFaster) {
   EXPECT_EQ(explanation.next->sentence,
             "Take the tile 128x112: the same file has it at 0.38 ms, this one at 0.4.");
   expect_cited(explanation, record, "faster");
-  // Neither one that is as fast, nor one of another regime.
+  // It advises neither one that is as fast nor one of another regime.
   faster["time"]["median_s"] = 395e-6;
   EXPECT_PRED2(contains, explained(record, {faster}).next->sentence, "Count bank conflicts");
   faster["time"]["median_s"] = 380e-6;
@@ -371,7 +371,7 @@ TEST(TileFacts, SayWhyThereAreNone) {
   EXPECT_FALSE(explained(other).findings.empty());
 }
 
-// All records of the tree, but a few of each file, at two widths of a terminal.
+// This goes through all records of the tree, and through a few of each file at two widths.
 class CommittedRecords : public testing::TestWithParam<std::size_t> {
  protected:
   void SetUp() override { set_page_width(GetParam()); }
@@ -409,7 +409,7 @@ Explanation by_datasheet(const RecordJson& record) {
   return explain(record, tile_facts(point, builtin_registry(), record, {}), nullptr);
 }
 
-// What is known of these GPUs: materialized attention moves its scores through the memory, and
+// This much is known of these GPUs: materialized attention moves its scores through memory, and
 // long products run into the power cap.
 TEST(KnownRecords, AreExplainedAsIsKnown) {
   int naive = 0, settled = 0;

@@ -1,4 +1,4 @@
-// An explanation as a screenful of text.
+// Writes an explanation as a screenful of text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TextTable limiter_table(const Explanation& explanation) {
   return table;
 }
 
-// "Not measured: L2 (its rate is not known), ...", those of one reason together.
+// Says "Not measured: L2 (its rate is not known), ...", those of one reason together.
 std::string missing_text(const Explanation& explanation) {
   std::vector<std::pair<std::string, std::string>> groups;  // reason, limiters
   for (const LimiterShare& finding : explanation.findings) {
@@ -152,7 +152,7 @@ TextTable tile_table(const TileFacts& tiles) {
   return table;
 }
 
-// The first sentence of a reason, so that a screen holds it.
+// Returns the first sentence of a reason, so that a screen holds it.
 std::string first_clause(const std::string& reason) {
   return reason.substr(0, reason.find_first_of(";\n"));
 }
@@ -195,7 +195,7 @@ std::string time_text(const Explanation& explanation) {
       2);
 }
 
-// As a shell takes it, also where it goes on in the next line.
+// Breaks a command into lines as a shell takes them.
 std::string command_text(const std::string& command) {
   if (command.empty()) return "";
   constexpr std::size_t kEnd = 2;  // columns of " \\"

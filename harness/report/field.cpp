@@ -20,4 +20,8 @@ std::optional<double> number_at(const RecordJson& record, const std::vector<cons
   return value.get<double>();
 }
 
+std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
 }  // namespace attnlab

@@ -37,9 +37,11 @@ struct Field {
   std::function<RecordJson(const RecordJson& record)> interval = nullptr;
 };
 
-// The value at a path of keys, null if any of them is missing.
+// Returns the value at a path of keys, null if any of them is missing.
 RecordJson at(const RecordJson& record, const std::vector<const char*>& path);
-// The number there; nothing where there is none, or NaN.
+// Returns the number there; nothing where there is none, or NaN.
 std::optional<double> number_at(const RecordJson& record, const std::vector<const char*>& path);
+// Returns nothing where one of the two is missing.
+std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b);
 
 }  // namespace attnlab

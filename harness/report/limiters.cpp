@@ -8,10 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "harness/base/statistics.h"
+#include "harness/measure/blocks.h"
 #include "harness/measure/ceiling_limits.h"
 #include "harness/measure/possible_time.h"
 #include "harness/measure/roof.h"
+#include "harness/record/record_json.h"
 #include "harness/report/fields.h"
 
 namespace attnlab {
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kTera = 1e12, kMega = 1e6;
 
-// The share from which each limiter binds. A pipe or a memory that is busy for 70 % of the time
+// Each limiter binds from such a share on. A pipe or a memory that is busy for 70 % of the time
 // leaves little room for anything else; what is lost binds earlier, for all of it can be won.
 constexpr double kBusy = 0.7;
 constexpr double kLostToClock = 0.1, kLostToLaunch = 0.2, kLostToFewTiles = 0.25,
@@ -30,7 +31,7 @@ struct Rate {
   std::string source;
 };
 
-// What the shares are made of.
+// Holds what the shares are made of.
 struct Point {
   const RecordJson& record;
   const TileFacts& facts;
@@ -60,17 +61,9 @@ bool is_settled_run(const RecordJson& record) {
   return at(record, {"protocol", "regime"}) == to_string(Regime::settled);
 }
 
-Dtype dtype_of(const RecordJson& record) {
-  const RecordJson dtype = at(record, {"problem", "dtype"});
-  for (const Dtype known : {Dtype::f16, Dtype::bf16}) {
-    if (dtype == to_string(known)) return known;
-  }
-  return Dtype::f32;
-}
-
 bool is_gpu(const RecordJson& record) { return at(record, {"device", "cuda"}).is_object(); }
 
-// What limits and data sheets ask of a device.
+// Returns what limits and data sheets ask of a device; older records do not say all of one.
 Device chip_of(const RecordJson& record) {
   const auto number = [&](std::vector<const char*> path) {
     return number_at(record, path).value_or(0.0);
@@ -87,7 +80,7 @@ std::optional<double> clock_of(const RecordJson& record) {
   return number_at(record, {"time", "telemetry", "mean_clock_hz"});
 }
 
-// Of the regime in which the point was timed.
+// Returns the rate of the regime in which the point was timed.
 std::optional<Rate> measured_rate(const Point& point, CeilingId id) {
   const Ceiling* const ceiling = point.peaks == nullptr ? nullptr : find_ceiling(*point.peaks, id);
   if (ceiling == nullptr) return std::nullopt;
@@ -111,7 +104,7 @@ std::optional<Rate> datasheet(const RecordJson& record, CeilingId id) {
   return Rate{.per_s = *rate, .source = "data sheet"};
 }
 
-// What the chip's units do at the clock that was seen, or else at its highest.
+// Returns what the chip's units do at the clock that was seen, or else at its highest.
 std::optional<Rate> chip_rate(const Point& point, Dtype dtype) {
   if (!is_gpu(point.record)) return std::nullopt;
   const Device chip = chip_of(point.record);
@@ -131,7 +124,7 @@ std::optional<Rate> compute_rate(const Point& point) {
   return datasheet(point.record, id);
 }
 
-// Of copies where a good part is written, else of reads.
+// Returns the rate of copies where a good part is written, else of reads.
 std::optional<Rate> memory_rate(const Point& point, double read, double written) {
   const bool copies = written > 0.25 * (read + written);
   const CeilingId first = copies ? CeilingId::hbm_copy : CeilingId::hbm_read;
@@ -140,7 +133,7 @@ std::optional<Rate> memory_rate(const Point& point, double read, double written)
   return datasheet(point.record, first);
 }
 
-// Work that a pipe or a memory does, and what it can do.
+// Compares the work of a pipe or a memory with what it can do.
 struct Busy {
   Limiter limiter = Limiter::tensor;
   double work = 0.0;
@@ -170,16 +163,22 @@ Busy tensor_work(const Point& point) {
           .what = executed ? "executed" : "useful"};
 }
 
-// Counted, or on paper what the operation must move.
+struct Moved {
+  std::optional<double> read, written;  // bytes
+};
+
+// Returns what was counted, or `on_paper` where nothing was measured.
+Moved bytes_moved(const Point& point, const char* memory, const Moved& on_paper) {
+  if (!point.seconds) return on_paper;
+  if (at(point.record, {"traffic", "valid"}) != true) return {};
+  return {.read = number_at(point.record, {"traffic", memory, "read_bytes"}),
+          .written = number_at(point.record, {"traffic", memory, "write_bytes"})};
+}
+
 Busy dram_work(const Point& point) {
-  std::optional<double> read, written;
-  if (!point.seconds) {
-    read = number_at(point.record, {"traffic", "compulsory_bytes"});
-    written = 0.0;
-  } else if (at(point.record, {"traffic", "valid"}) == true) {
-    read = number_at(point.record, {"traffic", "dram", "read_bytes"});
-    written = number_at(point.record, {"traffic", "dram", "write_bytes"});
-  }
+  const auto [read, written] = bytes_moved(
+      point, "dram",
+      {.read = number_at(point.record, {"traffic", "compulsory_bytes"}), .written = 0.0});
   if (!read || !written) return nothing(Limiter::dram, "its bytes were not counted");
   const std::optional<Rate> rate = memory_rate(point, *read, *written);
   if (!rate) return nothing(Limiter::dram, "no rate of this memory is known");
@@ -191,14 +190,10 @@ Busy dram_work(const Point& point) {
 }
 
 Busy l2_work(const Point& point) {
-  std::optional<double> read, written;
-  if (!point.seconds) {
-    read = number_at(point.record, {"traffic", "requested_read_bytes"});
-    written = number_at(point.record, {"traffic", "requested_write_bytes"});
-  } else if (at(point.record, {"traffic", "valid"}) == true) {
-    read = number_at(point.record, {"traffic", "l2", "read_bytes"});
-    written = number_at(point.record, {"traffic", "l2", "write_bytes"});
-  }
+  const auto [read, written] =
+      bytes_moved(point, "l2",
+                  {.read = number_at(point.record, {"traffic", "requested_read_bytes"}),
+                   .written = number_at(point.record, {"traffic", "requested_write_bytes"})});
   if (!read || !written) return nothing(Limiter::l2, "its bytes were not counted");
   const std::optional<Rate> rate = measured_rate(point, CeilingId::l2_read);
   if (!rate) return nothing(Limiter::l2, "its rate is not known: attnlab peak, or --peaks");
@@ -209,7 +204,7 @@ Busy l2_work(const Point& point) {
           .what = point.seconds ? "counted" : "requested"};
 }
 
-// One exponential a visible pair and pass, which is the least. Kernels without tiles keep P.
+// Counts one exponential a visible pair and pass, which is the least. Kernels without tiles keep P.
 std::optional<double> exponentials(const RecordJson& record) {
   const std::optional<double> useful = number_at(record, {"flops", "useful"});
   const std::optional<double> head_dim = number_at(record, {"problem", "head_dim"});
@@ -254,7 +249,7 @@ LimiterShare busy_finding(const Busy& busy, double seconds) {
                fmt::format("{}; {}", busy.what, busy.rate.source));
 }
 
-// How long tensor pipes worked while they were counted, where that says more than the FLOPs:
+// Tells how long tensor pipes worked while they were counted, which may say more than the FLOPs:
 // mma.sync never reaches the rate of wgmma. Multiprocessors without a work item were not counted.
 std::optional<LimiterShare> counted_pipes(const Point& point) {
   constexpr double kAllPipes = 400.0;  // percent: the four of a multiprocessor are added
@@ -349,7 +344,7 @@ LimiterShare tail_finding(const Waves& waves) {
   if (*waves.items < waves.multiprocessors) {
     return missing(Limiter::tail, "there is one wave, not full");
   }
-  // Of a single wave those multiprocessors end first that hold a block less than others.
+  // In a single wave those multiprocessors end first that hold a block less than others.
   const double places = *waves.items <= *waves.places ? waves.multiprocessors : *waves.places;
   return found(Limiter::tail, idle_share(*waves.items, places), kLostToTail,
                fmt::format("{:.0f} items, {:.0f} places", *waves.items, *waves.places),
@@ -386,7 +381,8 @@ LimiterShare conflict_finding(const Point& point) {
                "further counters");
 }
 
-// The kernel that takes the time: the only one, or the one that took most of it while traced.
+// Returns the kernel that takes the time: the only one, or the one that took most of it while
+// traced.
 RecordJson main_kernel(const RecordJson& record) {
   const RecordJson executed = at(record, {"evidence", "executed"});
   if (!executed.is_array() || executed.empty()) return nullptr;
@@ -429,7 +425,7 @@ bool has_equal_items(const RecordJson& record) {
          at(record, {"problem", "lengths", "kind"}) == to_string(LengthsKind::dense);
 }
 
-// Unsettled times first, then the larger weight; the shares of what does not bind in their order.
+// Puts unsettled times first, then the larger weight; what does not bind follows by its share.
 bool comes_before(const LimiterShare& a, const LimiterShare& b) {
   const auto rank = [](const LimiterShare& finding) {
     if (!finding.reason.empty()) return 3;
@@ -441,7 +437,7 @@ bool comes_before(const LimiterShare& a, const LimiterShare& b) {
   return rank(a) == 2 && a.share.value_or(0.0) > b.share.value_or(0.0);
 }
 
-// Of what takes longest.
+// Returns the time of what takes longest.
 std::optional<double> paper_seconds(const std::vector<Busy>& parts) {
   std::optional<double> longest;
   for (const Busy& busy : parts) {
@@ -516,16 +512,10 @@ std::optional<Unsettled> unsettled_of(const RecordJson& record) {
   const auto marked = number_at(record, {"time", "telemetry", "marked_blocks"});
   if (!blocks.is_array() || blocks.empty() || !marked) return std::nullopt;
   Unsettled off{.marked = *marked, .all = static_cast<double>(blocks.size()), .what = "blocks"};
-  const auto median = number_at(record, {"time", "median_s"});
   const RecordJson samples = at(record, {"time", "samples_s"});
-  constexpr double kTurnsAgree = 0.02;  // harness/measure/blocks.h
-  if (!is_settled_run(record) || !median || !samples.is_array() || 4.0 * off.marked > off.all) {
-    return off;
-  }
-  const auto is_off = [&](const RecordJson& sample) {
-    return !(std::abs(sample.get<double>() / *median - 1.0) <= kTurnsAgree);
-  };
-  return Unsettled{.marked = static_cast<double>(std::ranges::count_if(samples, is_off)),
+  const bool is_of_clock = 4.0 * off.marked > off.all;
+  if (!is_settled_run(record) || is_of_clock || !samples.is_array() || samples.empty()) return off;
+  return Unsettled{.marked = static_cast<double>(turns_off(samples)),
                    .all = static_cast<double>(samples.size()),
                    .what = "turns"};
 }

@@ -1,4 +1,4 @@
-// What may hold a point back, each as a share of its time, with the number that says so and where
+// Finds what may hold a point back, each as a share of its time, with the number and where
 // that comes from. What nothing measured has a reason in place of a share, and binds nothing.
 #pragma once
 
@@ -32,7 +32,7 @@ const char* to_string(Limiter limiter);  // "tensor cores"
 struct LimiterShare {
   Limiter limiter = Limiter::unsettled;
   std::optional<double> share;  // of the time; empty: not measured, or it has none
-  // The share over the one from which it binds: from 1 on it does, and the largest is named first.
+  // Is the share over the one from which it binds: from 1 on it does, and the largest comes first.
   double weight = 0.0;
   std::string number;  // "649 of 768 TFLOP/s"
   std::string source;  // "chip at 1420 MHz"
@@ -41,11 +41,11 @@ struct LimiterShare {
   bool binds() const { return reason.empty() && weight >= 1.0; }
 };
 
-// What was compiled of the kernel that takes the time: of the only one, or of the one that took
-// most of it while it was traced; null where that is not known.
+// Returns what was compiled of the kernel that takes the time: of the only one, or of the one that
+// took most of it while it was traced; null where that is not known.
 RecordJson main_entry(const RecordJson& record);
 
-// The work items of a launch over the places for them.
+// Compares the work items of a launch with the places for them.
 struct Waves {
   std::optional<double> items;
   std::optional<double> places;  // thread blocks that the device holds at once
@@ -56,31 +56,31 @@ struct Waves {
 };
 Waves waves_of(const RecordJson& record, const TileFacts& facts);
 
-// The share of `places` that idles while the last wave of `items` runs.
+// Returns the share of `places` that idles while the last wave of `items` runs.
 double idle_share(double items, double places);
 
-// How many blocks of samples were off the clock; of a settled run whose clock stood, how many turns
-// were off the median time.
+// Counts the blocks of samples that were off the clock; of a settled run whose clock stood, the
+// turns that were off the median time.
 struct Unsettled {
   double marked = 0.0, all = 0.0;
   const char* what = "";  // "blocks", "turns"
 };
 std::optional<Unsettled> unsettled_of(const RecordJson& record);
 
-// The bank conflicts of shared memory, of a launch.
+// Holds the bank conflicts of shared memory in a launch.
 struct SharedConflicts {
   double wavefronts = 0.0, loads = 0.0, stores = 0.0;
 };
 std::optional<SharedConflicts> shared_conflicts(const RecordJson& record);
 
-// One finding a limiter: those that bind, the first of them before all, then the other shares in
+// Returns one a limiter: those that bind, the first of them before all, then the other shares in
 // falling order, then what nothing measured. `peaks` of the record's device: null, those of the
 // record itself or the data sheet's. A record without a time is judged on paper: the work that
 // takes longest is the time. Throws nlohmann::json::exception for a record of another form.
 std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
                                         const Peaks* peaks);
 
-// The time that shares are of: the median, or on paper that of what takes longest.
+// Returns the time that shares are of: the median, or on paper that of what takes longest.
 std::optional<double> explained_seconds(const RecordJson& record, const TileFacts& facts,
                                         const Peaks* peaks);
 

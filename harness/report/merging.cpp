@@ -112,7 +112,7 @@ std::vector<std::string> find_split_cases(const std::vector<RecordJson>& records
   return split;
 }
 
-// What was measured of a sweep in one way on one device, and does not make it whole.
+// Says what was measured of a sweep in one way on one device, where that does not make it whole.
 struct OpenSweep {
   std::string name;  // with the way, where there are several
   std::map<std::string, std::vector<const ShardState*>> cuts;

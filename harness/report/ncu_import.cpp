@@ -15,6 +15,7 @@
 #include "harness/plan/peer_names.h"
 #include "harness/record/json_parts.h"
 #include "harness/record/ncu_report.h"
+#include "harness/record/record_json.h"
 #include "harness/record/repro.h"
 #include "kernels/api/sha256.h"
 
@@ -26,7 +27,7 @@ using Counts = std::map<std::string, int>;  // launches of each kernel in one sh
 
 using Extent = std::array<std::uint32_t, 3>;
 
-// A kernel in one shape. ncu and CUPTI put blanks into demangled names at other places.
+// Names a kernel in one shape. ncu and CUPTI put blanks into demangled names at other places.
 std::string name_of(std::string symbol, const Extent& grid, const Extent& block) {
   std::erase(symbol, ' ');
   return fmt::format("{} {} {}", symbol, grid, block);
@@ -68,13 +69,6 @@ std::string words(const Counts& counts) {
 
 std::string key_of(const RecordJson& record) { return record.at("key"); }
 
-Dtype dtype_of(const RecordJson& record) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f16}) {
-    if (record.at("problem").at("dtype") == to_string(dtype)) return dtype;
-  }
-  return Dtype::bf16;
-}
-
 // Whether its kernels ran on a GPU in this program: those of a peer are out of a profiler's sight.
 bool has_launches(const RecordJson& record) {
   return record.at("status") == "ok" && record.at("backend") == "cuda" &&
@@ -90,11 +84,7 @@ void require_evidence(const RecordJson& record, const std::string& file) {
                   file, key_of(record)));
 }
 
-std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
-  return a && b ? std::optional(*a + *b) : std::nullopt;
-}
-
-// Of all launches together. What one of them has no count of, has none.
+// Adds up all launches. What one of them has no count of, has none.
 HardwareCounts sum_of(Launches launches) {
   HardwareCounts all = launches.front().counts;
   using C = HardwareCounts;
@@ -158,7 +148,7 @@ void compare_flops(const RecordJson& record, const HardwareCounts& ncu, Comparis
   compared.add("tensor_flops", all, "schedule", number_at(record, {"flops", "executed"}));
 }
 
-// What the compiler said of a kernel; empty where its units say several things of that name.
+// Returns what the compiler said of a kernel; nothing where units say several things of that name.
 std::optional<double> compiled_registers(const RecordJson& record, const NcuLaunch& launch) {
   std::optional<double> found;
   for (const RecordJson& unit : at(record, {"compile"})) {
@@ -316,7 +306,7 @@ TextTable comparison_table(const RecordJson& compared) {
   return table;
 }
 
-// "long_scoreboard 3.21, wait 1.10": those that hold the most warps.
+// Says "long_scoreboard 3.21, wait 1.10": those that hold the most warps.
 std::string top_stalls(const RecordJson& stalls) {
   constexpr std::size_t kShown = 3;
   std::vector<std::pair<double, std::string>> sorted;

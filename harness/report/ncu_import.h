@@ -9,7 +9,7 @@
 
 namespace attnlab {
 
-// From this share of the other one on, a value of ncu's differs. Times are never compared: ncu runs
+// A value of ncu's differs from this share of the other one on. Times are never compared: ncu runs
 // kernels one by one, several times each.
 inline constexpr double kNcuTolerance = 0.02;
 

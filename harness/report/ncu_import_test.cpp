@@ -22,7 +22,7 @@ RecordJson executed(const std::string& symbol, int launches = 1) {
           {"launches", launches}};
 }
 
-// A point of these kernels whose counters agree with one launch of ncu_page.h.
+// Returns a point of these kernels whose counters agree with one launch of ncu_page.h.
 RecordJson record(const std::string& key, const std::vector<RecordJson>& kernels) {
   const RecordJson entry = {{"name", "a"}, {"threads", 1}, {"registers", 40}};
   const RecordJson unit = {{"entries", RecordJson::array({entry})}};
@@ -55,7 +55,7 @@ RecordJson profile_of(const Launch& launch, const RecordJson& of = record_of_a()
   return import({launch}, {of}).at(0).at("profile");
 }
 
-// What differs, with who says the other value.
+// Lists what differs, with who says the other value.
 std::vector<std::string> differing(const RecordJson& profile) {
   std::vector<std::string> found;
   for (const RecordJson& line : profile.at("compared")) {

@@ -1,4 +1,4 @@
-// The next thing to try, said only where a number speaks for it.
+// Finds the next thing to try, and says it only where a number speaks for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Cited cited(const std::string& source, double value, double unit = 1.0) {
   return {.source = source, .value = value, .shown = shown(value / unit)};
 }
 
-// The number at a path, which must be there.
+// Cites the number at a path, which must be there.
 Cited of_record(const RecordJson& record, const Path& path, double unit = 1.0) {
   return cited(fmt::format("{}", fmt::join(path, ".")), number_at(record, path).value(), unit);
 }
@@ -53,7 +53,7 @@ Cited name_of(const TileFact& tile) {
           .shown = fmt::format("{}x{}", config.get("block_m"), config.get("block_n"))};
 }
 
-// The neighbour with the least of `value`, if that is at most `most`.
+// Returns the neighbour with the least of `value`, if that is at most `most`.
 template <class Value>
 const TileFact* least_of(const TileFacts& tiles, Value value, double most) {
   const TileFact* best = nullptr;
@@ -65,39 +65,42 @@ const TileFact* least_of(const TileFacts& tiles, Value value, double most) {
   return best;
 }
 
-// Measured in the same file, and at least 2 % faster.
+// Names a tile in place of this one, and the two values that speak for it. `form` takes the three.
+Advice take_tile(const TileFact& tile, const char* form, const Cited& theirs, const Cited& ours) {
+  const Cited name = name_of(tile);
+  return {.sentence = fmt::format(fmt::runtime(form), name.shown, theirs.shown, ours.shown),
+          .cited = {name, theirs, ours},
+          .command = tile.command};
+}
+
+// Says what the limiter's share of the time, in percent, speaks for.
+Advice by_share(const LimiterShare& limiter, const char* form) {
+  const Cited share = of_share(limiter);
+  return {.sentence = fmt::format(fmt::runtime(form), share.shown), .cited = {share}};
+}
+
+// Names a neighbour that was measured in the same file, at least 2 % faster.
 std::optional<Advice> faster_neighbour(const Explanation& point) {
   constexpr double kSurely = 0.98;
   const TileFact* const tile = least_of(
       point.tiles, [](const TileFact& one) { return one.median_s; },
       kSurely * point.seconds.value_or(0.0));
   if (tile == nullptr) return std::nullopt;
-  const Cited theirs = of_tile(*tile, "median_s", *tile->median_s, kMilli);
-  const Cited ours = cited("time.median_s", *point.seconds, kMilli);
-  const Cited name = name_of(*tile);
-  return Advice{.sentence = fmt::format("Take the tile {}: the same file has it at {} ms, this one "
-                                        "at {}.",
-                                        name.shown, theirs.shown, ours.shown),
-                .cited = {name, theirs, ours},
-                .command = tile->command};
+  return take_tile(*tile, "Take the tile {}: the same file has it at {} ms, this one at {}.",
+                   of_tile(*tile, "median_s", *tile->median_s, kMilli),
+                   cited("time.median_s", *point.seconds, kMilli));
 }
 
-// The neighbour that asks for the fewest bytes, at least 5 % fewer than this one.
+// Names the neighbour that asks for the fewest bytes, at least 5 % fewer than this one.
 std::optional<Advice> fewer_bytes(const Explanation& point) {
   constexpr double kWorthIt = 0.95;
   const std::optional<double> own = point.tiles.own.bytes;
   const TileFact* const tile = least_of(
       point.tiles, [](const TileFact& one) { return one.bytes; }, kWorthIt * own.value_or(0.0));
   if (tile == nullptr) return std::nullopt;
-  const Cited theirs = of_tile(*tile, "bytes", *tile->bytes, kMib);
-  const Cited ours = of_tile(point.tiles.own, "bytes", *own, kMib);
-  const Cited name = name_of(*tile);
-  return Advice{
-      .sentence = fmt::format("Try the tile {}, whose schedule asks for {} MiB where this one asks "
-                              "for {}.",
-                              name.shown, theirs.shown, ours.shown),
-      .cited = {name, theirs, ours},
-      .command = tile->command};
+  return take_tile(
+      *tile, "Try the tile {}, whose schedule asks for {} MiB where this one asks for {}.",
+      of_tile(*tile, "bytes", *tile->bytes, kMib), of_tile(point.tiles.own, "bytes", *own, kMib));
 }
 
 std::optional<Advice> measure_again(const Explanation& point, const RecordJson& record) {
@@ -132,24 +135,17 @@ std::optional<Advice> fewer_flops(const Explanation& point, const LimiterShare& 
   const std::optional<double> own = point.tiles.own.flops;
   const TileFact* const tile = least_of(
       point.tiles, [](const TileFact& one) { return one.flops; }, kWorthIt * own.value_or(0.0));
-  const Cited share = of_share(finding);
   if (tile == nullptr) {
-    return Advice{.sentence = fmt::format("Keep the tile: products fill {} % of the time, and no "
-                                          "neighbour executes fewer.",
-                                          share.shown),
-                  .cited = {share}};
+    return by_share(
+        finding, "Keep the tile: products fill {} % of the time, and no neighbour executes fewer.");
   }
-  const Cited theirs = of_tile(*tile, "flops", *tile->flops, kGiga);
-  const Cited ours = of_tile(point.tiles.own, "flops", *own, kGiga);
-  const Cited name = name_of(*tile);
-  return Advice{.sentence = fmt::format("Try the tile {}, which executes {} GFLOP where this one "
-                                        "executes {}.",
-                                        name.shown, theirs.shown, ours.shown),
-                .cited = {name, theirs, ours},
-                .command = tile->command};
+  return take_tile(*tile, "Try the tile {}, which executes {} GFLOP where this one executes {}.",
+                   of_tile(*tile, "flops", *tile->flops, kGiga),
+                   of_tile(point.tiles.own, "flops", *own, kGiga));
 }
 
-// Another kernel that asks for less than half, a tile that asks for less, or nothing.
+// Names another kernel that asks for less than half, else a tile that asks for less, else a smaller
+// type.
 std::optional<Advice> fewer_dram_bytes(const Explanation& point, const LimiterShare& finding) {
   const double moved = point.counts.dram_bytes.value_or(0.0);
   if (!point.tiles.others.empty() && point.tiles.others.front().bytes < 0.5 * moved) {
@@ -164,30 +160,16 @@ std::optional<Advice> fewer_dram_bytes(const Explanation& point, const LimiterSh
         .command = other.command};
   }
   if (auto advice = fewer_bytes(point)) return advice;
-  const Cited share = of_share(finding);
-  return Advice{
-      .sentence = fmt::format("Move fewer bytes, in a smaller type: the memory is busy for "
-                              "{} % of the time, and no tile or kernel asks for less.",
-                              share.shown),
-      .cited = {share}};
+  return by_share(finding,
+                  "Move fewer bytes, in a smaller type: the memory is busy for {} % of the time, "
+                  "and no tile or kernel asks for less.");
 }
 
 std::optional<Advice> fewer_l2_bytes(const Explanation& point, const LimiterShare& finding) {
   if (auto advice = fewer_bytes(point)) return advice;
-  const Cited share = of_share(finding);
-  return Advice{
-      .sentence = fmt::format("Share loads between thread blocks: the L2 is busy for {} % "
-                              "of the time, and no neighbouring tile asks for less.",
-                              share.shown),
-      .cited = {share}};
-}
-
-std::optional<Advice> cheaper_exponentials(const LimiterShare& finding) {
-  const Cited share = of_share(finding);
-  return Advice{.sentence = fmt::format("Take some exponentials off their units, by a polynomial: "
-                                        "they fill {} % of the time.",
-                                        share.shown),
-                .cited = {share}};
+  return by_share(finding,
+                  "Share loads between thread blocks: the L2 is busy for {} % of the time, and no "
+                  "neighbouring tile asks for less.");
 }
 
 std::optional<Advice> launch_less(const RecordJson& record) {
@@ -200,7 +182,7 @@ std::optional<Advice> launch_less(const RecordJson& record) {
       .cited = {replayed, launched}};
 }
 
-// Items that end together, or at all: the neighbour that leaves the least idle.
+// Names the neighbour whose work items leave the fewest multiprocessors idle.
 std::optional<Advice> other_items(const Explanation& point) {
   const std::optional<double> own = point.waves.items;
   const double places = point.waves.places && *own > *point.waves.places
@@ -263,7 +245,10 @@ std::optional<Advice> for_limiter(const Explanation& point, const LimiterShare& 
     case Limiter::tensor: return fewer_flops(point, finding);
     case Limiter::dram: return fewer_dram_bytes(point, finding);
     case Limiter::l2: return fewer_l2_bytes(point, finding);
-    case Limiter::exponentials: return cheaper_exponentials(finding);
+    case Limiter::exponentials:
+      return by_share(finding,
+                      "Take some exponentials off their units, by a polynomial: they fill {} % of "
+                      "the time.");
     case Limiter::launch: return launch_less(record);
     case Limiter::few_tiles:
     case Limiter::tail: return other_items(point);
@@ -282,8 +267,8 @@ std::optional<Advice> measure_it(const Explanation& point) {
       .command = point.tiles.own.command};
 }
 
-// Where one block is alone on its multiprocessor for its shared memory: a neighbour of which two
-// fit, as far as registers go.
+// Names a neighbour of which two blocks fit where shared memory allows one of this tile, and
+// registers would allow two.
 std::optional<Advice> second_block(const Explanation& point) {
   constexpr double kRegisters = 65536.0;  // of a multiprocessor, on every GPU since sm_60
   const Counts& counts = point.counts;
@@ -319,7 +304,7 @@ bool is_missing(const Explanation& point, Limiter limiter) {
   });
 }
 
-// Where nothing binds as far as is known: what was not counted.
+// Says what to count where nothing binds as far as is known.
 std::optional<Advice> count_more(const Explanation& point) {
   const std::string& command = point.tiles.own.command;
   const bool on_gpu = point.waves.multiprocessors > 0.0;  // which alone has counters

@@ -3,18 +3,11 @@
 #include <charconv>
 #include <optional>
 
+#include "harness/plan/axis_values.h"
 #include "kernels/api/text.h"
 
 namespace attnlab {
 namespace {
-
-constexpr std::string_view kBlanks = " \t";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return "";
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
 
 // Takes what stands before `end` off the text, with `end`; nothing where there is no `end`.
 std::optional<std::string_view> take_until(std::string_view& text, std::string_view end) {
@@ -45,26 +38,26 @@ std::optional<SourcePlace> parse_place(std::string_view line) {
 
 // Reads "/*21c0*/   @P0 HGMMA... R24, ... ;".
 std::optional<SassInstruction> parse_instruction(std::string_view line) {
-  line = trimmed(line);
+  line = trim(line);
   if (!line.starts_with("/*")) return std::nullopt;
   line.remove_prefix(2);
   const std::optional<std::string_view> address = take_until(line, "*/");
   const std::optional<std::string_view> text = take_until(line, ";");
   if (!address || !text) return std::nullopt;
-  return SassInstruction{.address = std::string(*address), .text = std::string(trimmed(*text))};
+  return SassInstruction{.address = std::string(*address), .text = std::string(trim(*text))};
 }
 
 // Reads `.section .text.NAME,"ax",@progbits`.
 std::optional<std::string> parse_section(std::string_view line) {
-  if (!trimmed(line).starts_with(".section") || !take_until(line, ".text.")) return std::nullopt;
+  if (!trim(line).starts_with(".section") || !take_until(line, ".text.")) return std::nullopt;
   return std::string(line.substr(0, line.find(',')));
 }
 
-// Without the predicate.
+// Takes the predicate off.
 std::string_view body_of(const SassInstruction& instruction) {
   std::string_view text = instruction.text;
   if (text.starts_with('@')) take_until(text, " ");
-  return trimmed(text);
+  return trim(text);
 }
 
 }  // namespace
@@ -93,7 +86,7 @@ std::vector<SassKernel> parse_sass(std::string_view text) {
 
 std::string_view opcode_of(const SassInstruction& instruction) {
   const std::string_view body = body_of(instruction);
-  return body.substr(0, body.find_first_of(kBlanks));
+  return body.substr(0, body.find(' '));
 }
 
 std::string_view operation_of(const SassInstruction& instruction) {
@@ -102,7 +95,7 @@ std::string_view operation_of(const SassInstruction& instruction) {
 }
 
 std::string_view operands_of(const SassInstruction& instruction) {
-  return trimmed(body_of(instruction).substr(opcode_of(instruction).size()));
+  return trim(body_of(instruction).substr(opcode_of(instruction).size()));
 }
 
 }  // namespace attnlab

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 2> kSides = {"UNIT", "OTHER"};
 
-// A kernel of one name in both; without instructions where a unit has none of it.
+// Pairs the kernels of one name; one without instructions stands for a unit that has none of it.
 struct KernelPair {
   std::string name;
   std::array<SassCounts, 2> counts;
@@ -81,7 +81,7 @@ TextTable kinds_table(const KernelPair& pair) {
   return table;
 }
 
-// "wgmma 8 -> 7, shared 4 -> 6, ...": in the order of the kinds, products first.
+// Says "wgmma 8 -> 7, shared 4 -> 6, ...", in the order of the kinds, products first.
 std::string describe_change(const SassLinePair& line) {
   constexpr std::size_t kShown = 3;
   std::vector<std::string> words;
@@ -96,8 +96,8 @@ std::string describe_change(const SassLinePair& line) {
 
 std::string number_or_dash(int line) { return line == 0 ? "-" : fmt::format("{}", line); }
 
-// "kernels/v3/forward.cuh:131", or ":131 -> 133" where an edit above has shifted it, "-" where it
-// is not.
+// Says "kernels/v3/forward.cuh:131", or ":131 -> 133" where an edit above has shifted it, "-" where
+// it is not.
 std::string describe_place(const SassLinePair& line) {
   const auto& [unit, other] = line.lines;
   if (unit == other) return fmt::format("{}:{}", line.file, unit);

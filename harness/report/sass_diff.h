@@ -1,4 +1,4 @@
-// What `attnlab sass UNIT --diff OTHER` prints: two compiled units beside one another.
+// Prints two compiled units beside one another, for `attnlab sass UNIT --diff OTHER`.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace attnlab {
 
 inline constexpr const char* kSassDiffSchema = "attnlab.sass-diff/1";
 
-// A line of text in both; of one that only one of them has, the other's line number and counts are
-// 0. Lines are the same where file and text are: numbers shift when text above them is edited.
+// Holds a line of text in both; where only one of them has it, the other's line number and counts
+// are 0. Lines are the same where file and text are: numbers shift when text above them is edited.
 struct SassLinePair {
   std::string file, text;
   std::array<int, 2> lines = {};
@@ -21,7 +21,7 @@ struct SassLinePair {
   std::array<std::size_t, 2> all = {};
 };
 
-// Those lines whose counts differ, by file and line.
+// Returns those lines whose counts differ, by file and line.
 std::vector<SassLinePair> differing_lines(const std::vector<SassLine>& unit,
                                           const std::vector<SassLine>& other);
 

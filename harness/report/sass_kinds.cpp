@@ -9,7 +9,7 @@ namespace {
 struct KindRow {
   SassKind kind;
   const char* name;
-  // As nvdisasm names them; one that ends with '*' stands for all that begin so.
+  // They are named as nvdisasm does; one that ends with '*' stands for all that begin so.
   std::vector<std::string_view> operations;
 };
 

@@ -22,7 +22,7 @@ std::string render(const TextTable& table, TableFormat format) {
   return format == TableFormat::markdown ? render_markdown(table) : render_plain(table);
 }
 
-// "FFMA 311, FADD 287, ...": the most frequent first.
+// Says "FFMA 311, FADD 287, ...", the most frequent first.
 std::string describe_most(const std::map<std::string, std::size_t>& counts) {
   constexpr std::size_t kShown = 4;
   std::vector<std::pair<std::string, std::size_t>> sorted(counts.begin(), counts.end());
@@ -35,7 +35,7 @@ std::string describe_most(const std::map<std::string, std::size_t>& counts) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// "wgmma 8, integer 40"
+// Says "wgmma 8, integer 40".
 std::string describe_kinds(const KindCounts& kinds) {
   std::map<std::string, std::size_t> counts;
   for (std::size_t kind = 0; kind < kSassKinds; ++kind) {
@@ -107,8 +107,8 @@ std::string without_end_blanks(std::string text) {
   return text;
 }
 
-// Instructions below the line of the kernel's text that they come from; beside one whose innermost
-// place is another, and another than that of the one before, that place.
+// Prints instructions below the line of the kernel's text that they come from. Beside one whose
+// innermost place is another, and not that of the one before, that place stands, too.
 std::string listing(const SassKernel& kernel, const SassText& text) {
   std::string lines, header, inner;
   for (const SassInstruction& instruction : kernel.instructions) {
@@ -234,7 +234,7 @@ std::string render_lines_csv(const SassUnit& unit) {
   return render_csv(table);
 }
 
-// What is wrong with the wgmmas of one product; "" where they are those of the schedule.
+// Says what is wrong with the wgmmas of one product; "" where they are those of the schedule.
 std::string describe(const ProductCheck& check) {
   if (check.is_scheduled()) return "";
   const std::string head =

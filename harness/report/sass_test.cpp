@@ -1,5 +1,6 @@
-// The reader of nvdisasm's text, and what is made of it: on a text in the form that nvdisasm 13.2
-// prints, cut short. tests/cli_sass_test.cpp and tests/sass_counts_test.cpp run the real program.
+// Tests the reader of nvdisasm's text, and what is made of it, on a text in the form that nvdisasm
+// 13.2 prints, cut short. tests/cli_sass_test.cpp and tests/sass_counts_test.cpp run the real
+// program.
 #include "harness/report/sass.h"
 
 #include <gtest/gtest.h>
@@ -28,15 +29,15 @@ constexpr const char* kText = R"(	.target	sm_90a
         .global         forward
 forward:
 .text.forward:
-	//## File "/work/v3.cu", line 2
+	//## File "/there/v3.cu", line 2
         /*0000*/                   LDC R1, c[0x0][0x28] ;
-	//## File "/work/kernels/ptx/wgmma.cuh", line 1 inlined at "/work/kernels/v3/forward.cuh", line 3
-	//## File "/work/kernels/v3/forward.cuh", line 3 inlined at "/work/v3.cu", line 2
-	//## File "/work/v3.cu", line 2
+	//## File "/there/kernels/ptx/wgmma.cuh", line 1 inlined at "/there/kernels/v3/forward.cuh", line 3
+	//## File "/there/kernels/v3/forward.cuh", line 3 inlined at "/there/v3.cu", line 2
+	//## File "/there/v3.cu", line 2
         /*21b0*/                   UMOV UR10, UR41 ;
         /*21c0*/                   HGMMA.64x128x16.F32 R88, gdesc[UR8], RZ, !UPT ;
-	//## File "/work/kernels/v3/forward.cuh", line 4 inlined at "/work/v3.cu", line 2
-	//## File "/work/v3.cu", line 2
+	//## File "/there/kernels/v3/forward.cuh", line 4 inlined at "/there/v3.cu", line 2
+	//## File "/there/v3.cu", line 2
         /*8320*/                   HGMMA.64x128x16.F32 R24, R180, gdesc[UR8].tnspB, R24, gsb0 ;
         /*00b0*/               @P0 BRA `(.L_x_1) ;
         /*15180*/                   RET.REL.NODEC R2 `(forward) ;
@@ -250,7 +251,7 @@ TEST(SassDiff, LinesOfOneTextAreToldApartByTheirOrder) {
   std::string more = kText;
   more.insert(
       more.find("        /*00b0*/"),
-      "	//## File \"/work/kernels/v3/forward.cuh\", line 5 inlined at \"/work/v3.cu\", line 2\n" +
+      "	//## File \"/there/kernels/v3/forward.cuh\", line 5 inlined at \"/there/v3.cu\", line 2\n" +
           second);
   const SassUnit unit = unit_of(kText), other = unit_of(more);
   const std::vector<SassLinePair> lines = differing_lines(

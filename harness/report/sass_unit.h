@@ -1,4 +1,4 @@
-// A compiled unit taken apart: its instructions, where they come from, and what its schedule says
+// Takes a compiled unit apart: its instructions, where they come from, and what its schedule says
 // of its products.
 #pragma once
 
@@ -21,10 +21,10 @@ struct SassUnit {
   std::vector<SassKernel> kernels;           // in the order of the unit's entries
 };
 
-// "v3-forward-f16-... for sm_90a", with the tree where it is not built in.
+// Says "v3-forward-f16-... for sm_90a", with the tree where it is not built in.
 std::string title_of(const SassUnit& unit);
 
-// The instructions of one line of the kernel's own text (own_place()).
+// Counts the instructions of one line of the kernel's own text (own_place()).
 struct SassLine {
   SourcePlace place;
   std::string text;           // without its blanks; empty where it is not known
@@ -39,12 +39,12 @@ class SassText {
   explicit SassText(const SassUnit& unit);
 
   // Returns the innermost place in the folder of the unit's kernel, like kernels/v3/: of a call of
-  // another folder's function the line that calls. The outermost place where there is none, and no
-  // file where nothing is known.
+  // another folder's function the line that calls. Where there is none it is the outermost place,
+  // and where nothing is known it has no file.
   SourcePlace own_place(const SassInstruction& instruction) const;
   // Returns a line without its blanks, "" where it is not known.
   std::string line(const SourcePlace& place) const;
-  // Sorted by file and line.
+  // Returns them sorted by file and line.
   std::vector<SassLine> count_lines(const SassKernel& kernel) const;
 
  private:
@@ -54,8 +54,8 @@ class SassText {
   std::map<std::string, std::vector<std::string>> lines_;  // by file
 };
 
-// A product of the schedule beside the wgmmas of a kernel that have its form: 64 x columns x 16
-// with A in registers or not.
+// Compares a product of the schedule with the wgmmas of a kernel that have its form: 64 x columns x
+// 16 with A in registers or not.
 struct ProductCheck {
   WarpgroupProduct product;
   std::size_t found = 0;
@@ -77,7 +77,7 @@ struct ProductChecks {
 ProductChecks check_products(const SassKernel& kernel,
                              const std::vector<WarpgroupProduct>& products);
 
-// The products of the entry of a kernel's name.
+// Returns the products of the entry of a kernel's name.
 std::vector<WarpgroupProduct> products_of(const SassUnit& unit, const std::string& kernel);
 // Whether the wgmmas of all kernels are those of their schedules, or copies of them.
 bool has_complete_products(const SassUnit& unit);

@@ -130,7 +130,7 @@ struct SweepState {
   }
 };
 
-// By sweep and way of measuring.
+// Groups them by sweep and way of measuring.
 using SweepStates = std::map<std::pair<std::string, std::string>, SweepState>;
 
 SweepStates add_up(const std::vector<ShardState>& shards) {

@@ -78,7 +78,7 @@ TEST(ShardProgress, OfARunThatWasNotCutNobodyKnowsTheEnd) {
   EXPECT_PRED2(contains, text, "2 of 2 points done, 0 failed, 2.0 a minute, the time left is not");
 }
 
-// Points of two shards of four, and of a run of the whole sweep.
+// Returns points of two shards of four, and of a run of the whole sweep.
 std::vector<RecordJson> resumed_without_shard(int whole_run) {
   std::vector<RecordJson> records;
   for (int n : {1, 2, 3, 4}) records.push_back(point(1, n, "10:00:00"));

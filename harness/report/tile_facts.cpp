@@ -23,14 +23,14 @@
 namespace attnlab {
 namespace {
 
-// What a tile is made of, in every kernel that has them (kernels/api/config.h).
+// A tile is made of these in every kernel that has them (kernels/api/config.h).
 constexpr const char* kTileAxes[] = {"block_m", "block_n", "stages"};
 
 bool is_tile_axis(std::string_view name) {
   return std::ranges::find(kTileAxes, name) != std::end(kTileAxes);
 }
 
-// Its chip, as far as the record and the data sheets tell.
+// Returns its chip, as far as the record and the data sheets tell.
 Device device_of_record(const RecordJson& record) {
   const RecordJson& json = record.at("device");
   const std::string name = json.at("name");
@@ -54,7 +54,7 @@ Device device_of_record(const RecordJson& record) {
   return device;
 }
 
-// The axes of the problem as the record's fields of the same names say.
+// Returns the axes of the problem as the record's fields of the same names say.
 Sweep sweep_of_record(const RecordJson& record) {
   Sweep sweep;
   for (const AxisGrammar& axis : builtin_grammars().rows()) {
@@ -107,7 +107,7 @@ RecordedPoint built_point(const RecordJson& record, const Registry& registry) {
   return point;
 }
 
-// Work items of a forward: tiles of rows of every head, which is what a thread block gets. A
+// Counts the work items of a forward: tiles of rows of every head, which a thread block gets. A
 // backward's kernels divide the work otherwise, and packed entries end where they like.
 std::optional<double> row_items(const Problem& problem, const Config& config) {
   const bool counted = problem.pass == Pass::fwd && problem.layout != Layout::packed;
@@ -121,7 +121,7 @@ double all_bytes(const Traffic& traffic) {
   return static_cast<double>(traffic.read_bytes() + traffic.write_bytes());
 }
 
-// Shared memory of a block: the most of the units' entries.
+// Returns the shared memory of a block: the most of the units' entries.
 std::optional<double> shared_bytes(const RecordedPoint& point, const Config& config) {
   const Implementation& kernel = *point.work.competitors.front().implementation;
   if (kernel.units == nullptr) return std::nullopt;
@@ -134,7 +134,8 @@ std::optional<double> shared_bytes(const RecordedPoint& point, const Config& con
   return most;
 }
 
-// Without what the kernel chooses itself: the tile, and what tells one computation from another.
+// Leaves out what the kernel chooses itself, and keeps the tile, and what tells one computation
+// from another.
 Config open_config(const Implementation& kernel, const Config& config) {
   Config open = default_config(kernel);
   for (const ConfigAxis& axis : axes_of(kernel)) {
@@ -157,7 +158,7 @@ std::string config_flags(const Implementation& kernel, const Config& config) {
   return flags;
 }
 
-// The axes of the problem that are not the command line's defaults.
+// Returns the flags of those axes of the problem that are not the command line's defaults.
 std::string problem_flags(const Case& work) {
   const Axes defaults;
   const bool is_square = work.problem.seqlen_q == work.problem.seqlen_k;
@@ -181,7 +182,7 @@ std::string command_of(const Case& work, const Implementation& kernel, const Con
                      kernel.name, problem_flags(work), config_flags(kernel, config));
 }
 
-// Caches and clocks as the record has them, where they are not the defaults.
+// Returns the flag of caches and clocks as the record has them, where they are not the defaults.
 std::string way_of(const RecordJson& record) {
   std::string way;
   if (at(record, {"protocol", "cache"}) == to_string(CacheState::cold)) way = "cache=cold";
@@ -219,7 +220,7 @@ bool are_alike(const RecordJson& a, const RecordJson& b) {
   return std::ranges::all_of(paths, [&](const auto& path) { return at(a, path) == at(b, path); });
 }
 
-// The tile of an open config.
+// Describes the tile of an open config.
 TileFact fact_of(const RecordedPoint& point, const std::string& change, const Config& open) {
   const Problem& problem = point.work.problem;
   const Implementation& kernel = *point.work.competitors.front().implementation;
@@ -238,7 +239,7 @@ TileFact fact_of(const RecordedPoint& point, const std::string& change, const Co
   return fact;
 }
 
-// The values of `tried` next to `value`, below and above.
+// Returns the values of `tried` next to `value`, below and above.
 std::vector<std::int64_t> steps_from(std::span<const std::int64_t> tried, std::int64_t value) {
   std::optional<std::int64_t> below, above;
   for (const std::int64_t other : tried) {
@@ -287,7 +288,8 @@ std::vector<KernelFact> others_of(const RecordedPoint& point, const Registry& re
   return others;
 }
 
-// The point's own tile. Its command leaves to the kernel what that chooses as the point has it.
+// Describes the point's own tile. Its command leaves to the kernel what that chooses as the point
+// has it.
 TileFact own_fact(const RecordedPoint& point) {
   const Competitor& competitor = point.work.competitors.front();
   const Implementation& kernel = *competitor.implementation;

@@ -1,4 +1,4 @@
-// What the kernels' own schedules say of a point: its work items, what the neighbouring tiles would
+// Asks the kernels' own schedules about a point: its work items, what the neighbouring tiles would
 // ask for, and what the other kernels would. Nothing is run or compiled.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace attnlab {
 
-// One tile: the point's own, or one step from it.
+// Describes one tile: the point's own, or one step from it.
 struct TileFact {
   std::string change;  // "block_n 112"; "this" of the point's own
   Config config;
@@ -26,7 +26,7 @@ struct TileFact {
   std::string command;                 // runs it
 };
 
-// What another kernel would ask HBM for.
+// Says what another kernel would ask HBM for.
 struct KernelFact {
   std::string kernel;
   double bytes = 0.0;
@@ -43,7 +43,7 @@ struct TileFacts {
   std::vector<KernelFact> others;  // of the same backend, the one that asks for least first
 };
 
-// The one point of a sweep that a record is of, as its device would run it.
+// Holds the one point of a sweep that a record is of, as its device would run it.
 struct RecordedPoint {
   Case work;
   Device device;
@@ -51,10 +51,12 @@ struct RecordedPoint {
 };
 RecordedPoint recorded_point(const RecordJson& record, const Registry& registry);
 
-// The record that the point would have if it were not run: without a time, or `unsupported`.
+// Returns the record that the point would have if it were not run: without a time, or
+// `unsupported`.
 RecordJson paper_record(const RecordedPoint& point);
 
-// Of work.competitors[0]. `records` of the same file may have measured neighbours of `record`.
+// Describes the tiles of work.competitors[0]. `records` of the same file may have measured
+// neighbours of `record`.
 TileFacts tile_facts(const RecordedPoint& point, const Registry& registry, const RecordJson& record,
                      const std::vector<RecordJson>& records);
 

@@ -15,9 +15,9 @@ std::string find_nvdisasm();
 // with its words where it fails.
 std::string disassemble(const std::string& nvdisasm, const std::string& cubin);
 
-// Compiles a job with the settings of the compiler, or takes it from the cache, and reads it. No
-// kernels where it does not compile, which the compilation says; those of a unit that is not clean
-// are there. Throws std::runtime_error like compile_ahead() and disassemble().
+// Compiles a job with the settings of the compiler, or takes it from the cache, and reads it. A
+// unit that does not compile has no kernels, and its compilation says why; one that is not clean
+// has them. Throws std::runtime_error like compile_ahead() and disassemble().
 SassUnit take_apart(const CompileJob& job, const std::string& nvdisasm, bool shows_progress);
 
 }  // namespace attnlab

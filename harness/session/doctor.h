@@ -35,7 +35,7 @@ Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu);
 std::vector<Diagnosis> diagnose_cpu(const Device& device);
 std::vector<Diagnosis> diagnose_instruments(const Device& device);
 
-// What keeps a second writer from a file of records.
+// Tells what keeps a second writer from a file of records.
 struct FolderLocks {
   FileSystem system;
   bool refuses_second = false;  // a lock that is held refuses a second open file

@@ -2,19 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
-#include <string_view>
 
 #include "harness/base/child_process.h"
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
 #include "harness/base/text_file.h"
-#include "kernels/api/text.h"
+#include "kernels/api/programs.h"
 
 namespace attnlab {
 namespace {
@@ -22,24 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool is_program(const fs::path& file) {
-  std::error_code error;
-  return fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0;
-}
-
-bool is_on_path(const std::string& name) {
-  const std::string path = environment("PATH");
-  return std::ranges::any_of(split(path, ':'), [&](const std::string_view folder) {
-    return !folder.empty() && is_program(fs::path(folder) / name);
-  });
-}
-
-// Where NVIDIA's installers put it: /opt/nvidia/nsight-compute/2025.1.0/ncu, newest first.
+// Lists where NVIDIA's installers put it: /opt/nvidia/nsight-compute/2025.1.0/ncu, newest first.
 std::vector<fs::path> installed(const std::string& name) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -56,7 +37,7 @@ std::vector<fs::path> installed(const std::string& name) {
   return found;
 }
 
-// A flag with its value, if it has one.
+// Holds a flag with its value, if it has one.
 using Flag = Words;
 
 std::vector<Flag> flags_of_ncu(const ProfilerRun& run) {
@@ -120,9 +101,9 @@ std::vector<std::string> profiler_command(const std::string& name, const Profile
 
 std::string find_profiler(ProfilerTool tool) {
   const std::string name = to_string(tool);
-  if (is_on_path(name)) return name;
+  if (!find_on_path(name).empty()) return name;
   std::vector<fs::path> places;
-  if (const std::string home = environment("CUDA_HOME"); !home.empty()) {
+  if (const char* const home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0') {
     places.push_back(fs::path(home) / "bin" / name);
   }
   places.push_back(fs::path("/usr/local/cuda/bin") / name);

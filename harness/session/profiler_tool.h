@@ -1,4 +1,4 @@
-// Nsight's command-line tools: where they are, what they are started with.
+// Finds Nsight's command-line tools, and says what they are started with.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,18 @@ struct ProfilerRun {
   std::vector<std::string> program;    // attnlab run --profile ... and what it is to run
 };
 
-// The words of the command that runs the program under the tool, which is called `name`.
+// Returns the words of the command that runs the program under the tool, which is called `name`.
 std::vector<std::string> profiler_command(const std::string& name, const ProfilerRun& run);
 
-// The word that starts the tool here: its name where PATH has it, else its path in $CUDA_HOME/bin,
-// /usr/local/cuda/bin or /opt/nvidia. Empty where it is in none of them.
+// Returns the word that starts the tool here: its name where PATH has it, else its path in
+// $CUDA_HOME/bin, /usr/local/cuda/bin or /opt/nvidia. It is empty where none of them has it.
 std::string find_profiler(ProfilerTool tool);
-// The same. Throws std::runtime_error, with what to install, where it is not there.
+// Returns the same. Throws std::runtime_error, with what to install, where it is not there.
 std::string require_profiler(ProfilerTool tool);
 
-// The raw page of a report of ncu, as CSV: ncu makes it of its own files (.ncu-rep), others are
-// read as they are. Throws UsageError, naming the file; std::runtime_error where ncu is not there.
+// Returns the raw page of a report of ncu, as CSV: ncu makes it of its own files (.ncu-rep), others
+// are read as they are. Throws UsageError, naming the file; std::runtime_error where ncu is not
+// there.
 std::string read_profiler_report(const std::filesystem::path& file);
 
 }  // namespace attnlab

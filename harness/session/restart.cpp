@@ -27,7 +27,7 @@ void close_files_at_exec() {
   closedir(folder);
 }
 
-// `program` in place of this one; it is looked up in PATH where it is no path.
+// Starts `program` in place of this one; PATH is searched where it is no path.
 [[noreturn]] void start(const std::string& program, std::vector<std::string> arguments) {
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());

@@ -1,5 +1,5 @@
-// Raw pages of Nsight Compute as CSV, in the form of its --page raw --csv --print-units base; the
-// figures are made up.
+// Makes raw pages of Nsight Compute as CSV, in the form of its --page raw --csv --print-units base;
+// the figures are made up.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct NcuColumn {
   std::string name, unit, value;
 };
 
-// The columns of a launch of a kernel in one block of one thread, on a Hopper.
+// Returns the columns of a launch of a kernel in one block of one thread, on a Hopper.
 inline std::vector<NcuColumn> ncu_launch(const std::string& kernel) {
   return {
       {"ID", "", "0"},
@@ -48,7 +48,7 @@ inline void set_value(std::vector<NcuColumn>& launch, const std::string& name,
   }
 }
 
-// The page of launches that have the same columns.
+// Returns the page of launches that have the same columns.
 inline std::string ncu_page(const std::vector<std::vector<NcuColumn>>& launches) {
   std::string text;
   const auto add_row = [&](const std::vector<NcuColumn>& columns, std::string NcuColumn::*part) {

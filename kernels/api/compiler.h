@@ -12,8 +12,8 @@
 
 namespace attnlab {
 
-// A product of tiles by wgmma, as the schedule of a kernel has it: `steps` instructions of
-// 64 x columns x 16, all unrolled.
+// Describes a product of tiles by wgmma, as the schedule of a kernel has it: `steps` instructions
+// of 64 x columns x 16, all unrolled.
 struct WarpgroupProduct {
   std::string name;             // "S = Q K^T"
   bool a_in_registers = false;  // else both factors are in shared memory
@@ -86,7 +86,7 @@ struct CompilerSettings {
   std::string worker_program;
 };
 
-// What is compiled from now on; not while something is.
+// Applies to what is compiled from now on; not while something is.
 void set_compiler(const CompilerSettings& settings);
 const CompilerSettings& compiler_settings();
 
@@ -114,11 +114,12 @@ std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int wor
                                        const std::function<void(const Compilation&)>& done);
 
 // Returns the code that the compiler made of a job, from the cache: also of a unit that is not as
-// clean as it must be. Empty where there is none. Throws std::runtime_error like compile_ahead().
+// clean as it must be. It is empty where there is none. Throws std::runtime_error like
+// compile_ahead().
 std::string cubin_of(const CompileJob& job);
 
 // Returns the path of a program of CUDA's toolkit, like nvdisasm: of PATH, else of the toolkits and
-// wheels in which CUDA's libraries are looked for. Empty where nobody has it.
+// wheels in which CUDA's libraries are looked for. It is empty where nobody has it.
 std::string find_cuda_program(const std::string& name);
 
 // What a worker process does: jobs on standard input, a socket, results on standard output, in a

@@ -5,8 +5,8 @@ namespace {
 
 constexpr double kSectorBytes = 32.0;
 
-// The operations of a type, with sums in fp32, by wgmma ("hgmma") or mma.sync ("hmma"). wgmma's of
-// fp16 are counted with all sums alike.
+// Names the operations of a type, with sums in fp32, by wgmma ("hgmma") or mma.sync ("hmma").
+// wgmma's of fp16 are counted with all sums alike.
 std::string tensor_operations(const std::string& instruction, Dtype dtype) {
   const std::string name = "sm__ops_path_tensor_op_" + instruction + "_src_";
   switch (dtype) {
@@ -19,11 +19,12 @@ std::string tensor_operations(const std::string& instruction, Dtype dtype) {
 
 }  // namespace
 
-// One pass of a GH100, of bf16 and f32 two, and three with the further ones (counters_test.cpp).
-// lts__t_bytes is not among them: it counts what crosses between the halves of the L2 as well, and
-// is three times what the multiprocessors ask for. Between the multiprocessors and the L2 lies a
-// coalescer (lrc__ among CUPTI's names), which merges reads of the same lines by blocks in step:
-// what arrives at the L1s is what a schedule asks for, and what leaves the L2 may be less.
+// These take one pass of a GH100, of bf16 and f32 two, and three with the further ones
+// (counters_test.cpp). lts__t_bytes is not among them: it counts what crosses between the halves of
+// the L2 as well, and is three times what the multiprocessors ask for. Between the multiprocessors
+// and the L2 lies a coalescer (lrc__ among CUPTI's names), which merges reads of the same lines by
+// blocks in step: what arrives at the L1s is what a schedule asks for, and what leaves the L2 may
+// be less.
 std::vector<CounterMetric> counter_metrics(Dtype dtype, bool further) {
   using C = HardwareCounts;
   std::vector<CounterMetric> metrics = {

@@ -1,4 +1,4 @@
-// What the counts of a launch are called by NVIDIA's tools: CUPTI and Nsight Compute share names.
+// Names the counts of a launch as NVIDIA's tools do: CUPTI and Nsight Compute share names.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace attnlab {
 
-// Where a metric goes, and its unit in that of the field.
+// Says where a metric goes, and its unit in that of the field.
 struct CounterMetric {
   std::optional<double> HardwareCounts::*field;
   std::string name;
   double factor = 1.0;
 };
 
-// The metrics of a launch on this type, of which a chip may lack some; of two for one field the
-// first that it has counts. `further`: as CounterRequest has it.
+// Returns the metrics of a launch on this type, of which a chip may lack some; of two for one field
+// the first that it has counts. `further`: as CounterRequest has it.
 std::vector<CounterMetric> counter_metrics(Dtype dtype, bool further);
 
 }  // namespace attnlab

@@ -29,7 +29,7 @@ struct Driver {
 #define ATTNLAB_DECLARE(function) decltype(&::function) function = nullptr;
   ATTNLAB_DRIVER_FUNCTIONS(ATTNLAB_DECLARE)
 #undef ATTNLAB_DECLARE
-  // Of cudaProfiler.h, which not every package of headers has.
+  // They are declared in cudaProfiler.h, which not every package of headers has.
   // NOLINTBEGIN(readability-identifier-naming): names of the library
   CUresult (*cuProfilerStart)() = nullptr;
   CUresult (*cuProfilerStop)() = nullptr;

@@ -1,7 +1,5 @@
 #include "kernels/cuda/library_folders.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "kernels/api/compiler.h"
+#include "kernels/api/programs.h"
 #include "kernels/api/text.h"
 #include "kernels/api/trusted.h"
 
@@ -33,7 +32,7 @@ std::vector<fs::path> entries(const fs::path& folder, std::string_view prefix) {
   return found;
 }
 
-// Where a toolkit has what is looked for, and a wheel.
+// Says where a toolkit has what is looked for, and a wheel.
 struct Places {
   std::vector<const char*> of_toolkit;
   const char* of_wheel;
@@ -141,11 +140,6 @@ std::vector<fs::path> search(Places places) {
   return folders.take();
 }
 
-bool is_program(const fs::path& file) {
-  std::error_code error;
-  return fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0;
-}
-
 }  // namespace
 
 std::string refused_folder() {
@@ -167,14 +161,10 @@ std::vector<fs::path> library_folders() {
 namespace attnlab {
 
 std::string find_cuda_program(const std::string& name) {
-  const std::string path = cuda::environment("PATH");
-  for (const std::string_view folder : split(path, ':')) {
-    const std::filesystem::path file = std::filesystem::path(folder) / name;
-    if (!folder.empty() && cuda::is_program(file)) return file.string();
-  }
+  if (std::string found = find_on_path(name); !found.empty()) return found;
   for (const std::filesystem::path& folder :
        cuda::search({.of_toolkit = {"bin"}, .of_wheel = "bin"})) {
-    if (cuda::is_program(folder / name)) return (folder / name).string();
+    if (is_program(folder / name)) return (folder / name).string();
   }
   return "";
 }

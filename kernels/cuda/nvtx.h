@@ -1,4 +1,4 @@
-// What this program tells the profilers that watch it. NVTX's headers open a library only where a
+// Tells the profilers that watch what this program does. NVTX's headers open a library only where a
 // profiler asks for it (NVTX_INJECTION64_PATH), so nothing is linked.
 #pragma once
 

@@ -317,7 +317,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return error.empty() ? CUDA_SUCCESS : failed(CUDA_ERROR_LAUNCH_FAILED, error);
 }
 
-// Of cudaProfiler.h, which declares them and is not here.
+// They are declared in cudaProfiler.h, which is not here.
 // NOLINTBEGIN(readability-identifier-naming)
 CUresult cuProfilerStart() {
   log("profiler start");

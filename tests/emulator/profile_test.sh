@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# attnlab profile on the emulated GPU, under an ncu that writes down its arguments and starts the
-# program: what is launched while profilers watch, and what the exit code says.
+# Runs attnlab profile on the emulated GPU, under an ncu that writes down its arguments and starts
+# the program: looks at what is launched while profilers watch, and at the exit code.
 #   build/cpu/emulated tests/emulator/profile_test.sh ATTNLAB
 set -euo pipefail
 attnlab=$1
