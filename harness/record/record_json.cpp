@@ -399,8 +399,9 @@ Dtype dtype_of(const Json& record) {
   return Dtype::f32;
 }
 
-std::vector<Json> last_of_each_point(const std::vector<Json>& records) {
-  const auto key_of = [](const Json& record) { return record_key(record) + device_key(record); };
+std::vector<Json> last_of_each_point(const std::vector<Json>& records,
+                                     std::string (*of)(const Json& record)) {
+  const auto key_of = [of](const Json& record) { return record_key(record) + of(record); };
   std::map<std::string, std::size_t> last;
   for (std::size_t i = 0; i < records.size(); ++i) last[key_of(records[i])] = i;
   std::vector<Json> kept;

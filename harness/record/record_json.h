@@ -28,8 +28,10 @@ std::string way_of_measuring(const nlohmann::ordered_json& record);
 // Returns the type of the tensors; f32 where it is none that is known.
 Dtype dtype_of(const nlohmann::ordered_json& record);
 
-// Keeps the last of several records of one point on one device; the order stays.
+// Keeps the last of several records of one point on one device, or of one way of measuring it where
+// `of` is way_of_measuring(); the order stays.
 std::vector<nlohmann::ordered_json> last_of_each_point(
-    const std::vector<nlohmann::ordered_json>& records);
+    const std::vector<nlohmann::ordered_json>& records,
+    std::string (*of)(const nlohmann::ordered_json& record) = device_key);
 
 }  // namespace attnlab

@@ -29,20 +29,6 @@ double seconds_of(const RecordJson& record) {
   return static_cast<double>(timegm(&time));
 }
 
-// Returns the last record of each point; one of another regime is of another.
-std::vector<const RecordJson*> last_of_each(const std::vector<RecordJson>& records) {
-  std::map<std::string, std::size_t> last;
-  const auto name_of = [](const RecordJson& record) {
-    return record_key(record) + way_of_measuring(record);
-  };
-  for (std::size_t i = 0; i < records.size(); ++i) last[name_of(records[i])] = i;
-  std::vector<const RecordJson*> kept;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (last[name_of(records[i])] == i) kept.push_back(&records[i]);
-  }
-  return kept;
-}
-
 double share_of(const RecordJson& record) {
   const RecordJson share = at(record, {"shard", "share"});
   return share.is_number() ? share.get<double>() : 0.0;
@@ -229,12 +215,13 @@ std::vector<ShardState> shard_states(const std::vector<RecordJson>& records) {
   // Records of unlike devices, or of another protocol, make no shard whole together.
   std::map<std::tuple<std::string, std::string, int, std::string>, std::vector<const RecordJson*>>
       shards;
-  for (const RecordJson* record : last_of_each(records)) {
-    const RecordJson shard = at(*record, {"shard"});
+  const std::vector<RecordJson> points = last_of_each_point(records, way_of_measuring);
+  for (const RecordJson& record : points) {
+    const RecordJson shard = at(record, {"shard"});
     const bool is_cut = shard.is_object();
-    shards[{record->at("sweep"), is_cut ? shard.at("cut").get<std::string>() : "",
-            is_cut ? shard.at("index").get<int>() : 0, way_of_measuring(*record)}]
-        .push_back(record);
+    shards[{record.at("sweep"), is_cut ? shard.at("cut").get<std::string>() : "",
+            is_cut ? shard.at("index").get<int>() : 0, way_of_measuring(record)}]
+        .push_back(&record);
   }
   std::vector<ShardState> states;
   for (const auto& [name, own] : shards) {

@@ -31,8 +31,8 @@ std::string find_nvdisasm() {
   if (found.empty()) {
     throw std::runtime_error(
         "there is no nvdisasm on PATH, nor in bin of $CUDA_HOME, /usr/local/cuda or Python's "
-        "nvidia "
-        "wheels. CUDA's toolkit has it, and PyPI (5 MB): in a virtual environment pip install "
+        "nvidia wheels. CUDA's toolkit has it, and PyPI (5 MB): in a virtual environment pip "
+        "install "
         "nvidia-cuda-nvdisasm, or in the source tree scripts/setup.sh --dev");
   }
   return found;
