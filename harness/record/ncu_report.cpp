@@ -204,6 +204,28 @@ HardwareCounts read_counts(const Page& page, std::size_t row, Dtype dtype) {
   return counts;
 }
 
+// Reads a cell like 22527  "attnlab:profile:none:none:none:none:ASCII:profile"  "attnlab:v3 ...",
+// where a range's name, which may hold colons, stands twice.
+std::vector<std::string> read_ranges(const Page& page, std::size_t row) {
+  constexpr const char* kColumn =
+      "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg";
+  constexpr std::string_view kBegin = "\"attnlab:", kMessage = ":ASCII:";
+  if (!page.has(kColumn)) return {};
+  const std::string& cell = page.cell(row, kColumn);
+  std::vector<std::string> names;
+  for (std::size_t at = cell.find(kBegin); at != std::string::npos; at = cell.find(kBegin, at)) {
+    const std::size_t end = cell.find('"', at + 1);
+    const std::size_t message = cell.find(kMessage, at);
+    if (end == std::string::npos || message == std::string::npos || message > end) {
+      page.refuse(row, kColumn, fmt::format("'{}' does not say which ranges were open", cell));
+    }
+    const std::size_t name = message + kMessage.size();
+    names.push_back(cell.substr(name, end - name));
+    at = end;
+  }
+  return names;
+}
+
 // Returns the reason for warps to stall that a column counts; "" of other columns.
 std::string stall_reason(const std::string& column) {
   if (!column.starts_with(kStallBegin) || !column.ends_with(kStallEnd)) return "";
@@ -266,6 +288,7 @@ std::vector<NcuLaunch> read_ncu_report(const std::string& text, Dtype dtype,
   std::vector<NcuLaunch> launches;
   for (std::size_t row = 2; row < page.rows(); ++row) {
     launches.push_back({.kernel = page.cell(row, "Kernel Name"),
+                        .ranges = read_ranges(page, row),
                         .grid = page.extent(row, "Grid Size"),
                         .block = page.extent(row, "Block Size"),
                         .compute_capability = read_capability(page, row),

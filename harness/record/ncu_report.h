@@ -16,6 +16,8 @@ namespace attnlab {
 // Holds what ncu said of one launch.
 struct NcuLaunch {
   std::string kernel;  // demangled
+  // Names attnlab's NVTX ranges that were open, outermost first; none without ncu's --nvtx.
+  std::vector<std::string> ranges;
   std::array<std::uint32_t, 3> grid = {}, block = {};
   int compute_capability = 0;  // 90 is 9.0
   int registers = 0;           // a thread

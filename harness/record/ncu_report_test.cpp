@@ -73,6 +73,19 @@ TEST(NcuReport, HasWhatWasSaidOfEachLaunch) {
   EXPECT_EQ(launches[1].counts.dram_read_bytes, 1234567.0);
 }
 
+TEST(NcuReport, NamesTheRangesOfALaunch) {
+  const std::vector<std::string> names = {"fwd/window:3:-1", "profile", "v3 block_m=64"};
+  const Launch launch = in_ranges(ncu_launch("a"), names);
+  const std::vector<NcuLaunch> launches = read(ncu_page({launch, in_ranges(ncu_launch("b"), {})}));
+  EXPECT_EQ(launches.at(0).ranges, names);
+  EXPECT_EQ(launches.at(1).ranges, std::vector<std::string>());
+  EXPECT_EQ(read(ncu_page({ncu_launch("a")})).at(0).ranges, std::vector<std::string>());
+  Launch half = launch;
+  half.back().value = "17  \"attnlab:profile:none\"";
+  EXPECT_NE(error_of(ncu_page({half})).find("does not say which ranges were open"),
+            std::string::npos);
+}
+
 TEST(NcuReport, LeavesOutWhatOthersPrinted) {
   const std::string page = ncu_page({ncu_launch("a")});
   EXPECT_EQ(read("==PROF== Connected to process 17\nok: fwd\n" + page).size(), 1U);

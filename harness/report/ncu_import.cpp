@@ -222,18 +222,45 @@ void check_device(const RecordJson& record, Launches launches, const std::string
   }
 }
 
-// Two points of equal launches could be taken for one another.
-void refuse_twins(const std::vector<RecordJson>& records, const std::string& file) {
-  std::map<Counts, std::string> known;
-  for (const RecordJson& record : records) {
-    if (!has_launches(record)) continue;
-    require_evidence(record, file);
-    const auto [there, is_new] = known.emplace(executed_by(record), key_of(record));
-    if (is_new) continue;
+// Returns how the key of a launch's record begins, by the ranges that attnlab run --profile opens:
+// the problem, "profile", and kernel with config; "" of a launch without them.
+std::string key_begin(const NcuLaunch& launch) {
+  if (launch.ranges.size() != 3) return "";
+  std::string name = launch.ranges[2];
+  const std::size_t blank = name.find(' ');
+  if (blank == std::string::npos) return "";
+  return fmt::format("{}/{}/cuda/{}/", launch.ranges[0], name.substr(0, blank),
+                     name.substr(blank + 1));
+}
+
+bool may_be_of(const NcuLaunch& launch, const RecordJson& record) {
+  return key_of(record).starts_with(key_begin(launch));
+}
+
+// Two points of equal launches could be taken for one another, unless ranges tell them apart.
+void refuse_twins(Launches own, const RecordJson& record, std::span<const RecordJson> later,
+                  const std::string& file) {
+  for (const RecordJson& other : later) {
+    if (!has_launches(other)) continue;
+    require_evidence(other, file);
+    const bool is_twin =
+        executed_by(other) == executed_by(record) &&
+        std::ranges::any_of(own, [&](const auto& launch) { return may_be_of(launch, other); });
+    if (!is_twin) continue;
     throw UsageError(
         fmt::format("{}: launches of {} cannot be told from those of {}, which are the same "
                     "kernels in the same shapes: profile and import one point at a time",
-                    file, key_of(record), there->second));
+                    file, key_of(other), key_of(record)));
+  }
+}
+
+void check_ranges(const RecordJson& record, Launches own, const std::string& file) {
+  for (const NcuLaunch& launch : own) {
+    if (may_be_of(launch, record)) continue;
+    throw UsageError(fmt::format(
+        "{}: a launch of {} is of {}, and the record that comes next of {}: profile the points of "
+        "the records, all of them and in their order",
+        file, launch.kernel, key_begin(launch), key_of(record)));
   }
 }
 
@@ -241,11 +268,11 @@ void refuse_twins(const std::vector<RecordJson>& records, const std::string& fil
 
 std::vector<RecordJson> import_ncu_report(const std::string& text, const std::string& file,
                                           std::vector<RecordJson> records) {
-  refuse_twins(records, file);
   std::size_t used = 0, launches_there = 0;
   bool has_some = false;
   for (RecordJson& record : records) {
     if (!has_launches(record)) continue;
+    require_evidence(record, file);
     has_some = true;
     const std::vector<NcuLaunch> all = read_ncu_report(text, dtype_of(record), file);
     launches_there = all.size();
@@ -258,6 +285,8 @@ std::vector<RecordJson> import_ncu_report(const std::string& text, const std::st
           "the records, all of them and in their order",
           file, used + 1, words(counts_of(own)), key_of(record), words(wanted)));
     }
+    check_ranges(record, own, file);
+    refuse_twins(own, record, std::span(records).subspan(&record - records.data() + 1), file);
     check_device(record, own, file);
     record["profile"] = profile_json(record, own);
     record["profile"]["report"] = path_from_here(file).string();
@@ -325,7 +354,7 @@ TextTable kernel_table(const RecordJson& kernels) {
   TextTable table = {.columns = {{.title = "kernel", .left = true, .key = true},
                                  {.title = "registers"},
                                  {.title = "occupancy %"},
-                                 {.title = "tensor active %"},
+                                 {.title = "tensor % of 400"},
                                  {.title = "stalls, warps an issue", .left = true}}};
   for (const RecordJson& kernel : kernels) {
     table.rows.push_back({{kernel.at("symbol")},

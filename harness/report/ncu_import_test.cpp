@@ -214,6 +214,28 @@ TEST(NcuImport, RefusesLaunchesOfOtherPoints) {
             "the points on the GPU that they ran on");
 }
 
+// The same kernel in the same grid, as a persistent one has it at every length.
+TEST(NcuImport, RangesTellPointsOfEqualLaunchesApart) {
+  const auto launch_of = [](const std::string& problem) {
+    return in_ranges(ncu_launch("a"), {problem, "profile", "v3 block_m=64"});
+  };
+  const RecordJson first =
+      record("fwd/window:3:-1/v3/cuda/block_m=64/normal/seed7", {executed("a")});
+  const RecordJson second = record("fwd/none/v3/cuda/block_m=64/normal/seed7", {executed("a")});
+  std::vector<Launch> launches = {launch_of("fwd/window:3:-1"), launch_of("fwd/none")};
+  set_value(launches[1], "dram__bytes_read.sum", "2,010");
+  const std::vector<RecordJson> both = import(launches, {first, second});
+  EXPECT_EQ(both[0].at("profile").at("dram").at("read_bytes"), 1005.0);
+  EXPECT_EQ(both[1].at("profile").at("dram").at("read_bytes"), 2010.0);
+  EXPECT_EQ(error_of(launches, {second, first}),
+            "r.csv: a launch of a is of fwd/window:3:-1/v3/cuda/block_m=64/, and the record that "
+            "comes next of fwd/none/v3/cuda/block_m=64/normal/seed7: profile the points of the "
+            "records, all of them and in their order");
+  const RecordJson other_seed = record("fwd/none/v3/cuda/block_m=64/normal/seed8", {executed("a")});
+  EXPECT_NE(error_of({launches[1], launches[1]}, {second, other_seed}).find("cannot be told"),
+            std::string::npos);
+}
+
 TEST(NcuImport, RefusesRecordsThatDoNotTell) {
   EXPECT_EQ(
       error_of({ncu_launch("a"), ncu_launch("a")}, {record_of_a(), record("A2", {executed("a")})}),

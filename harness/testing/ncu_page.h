@@ -41,6 +41,22 @@ inline std::vector<NcuColumn> ncu_launch(const std::string& kernel) {
   };
 }
 
+// Adds what ncu's --nvtx says of attnlab's ranges that were open, outermost first.
+inline std::vector<NcuColumn> in_ranges(std::vector<NcuColumn> launch,
+                                        const std::vector<std::string>& names) {
+  std::string cell = "17 ";
+  for (const std::string& name : names) {
+    cell += " \"attnlab:";
+    cell += name;
+    cell += ":none:none:none:none:ASCII:";
+    cell += name;
+    cell += "\" ";
+  }
+  launch.push_back(
+      {"thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg", "", cell});
+  return launch;
+}
+
 inline void set_value(std::vector<NcuColumn>& launch, const std::string& name,
                       const std::string& value) {
   for (NcuColumn& column : launch) {
@@ -55,7 +71,7 @@ inline std::string ncu_page(const std::vector<std::vector<NcuColumn>>& launches)
     std::string row;
     for (const NcuColumn& column : columns) {
       row += row.empty() ? "\"" : ",\"";
-      row += column.*part;
+      for (const char c : column.*part) row.append(c == '"' ? 2 : 1, c);
       row += '"';
     }
     text += row;
