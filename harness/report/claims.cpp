@@ -47,9 +47,13 @@ struct NotRun {
   std::string reason;
 };
 
+// Whether a value may be 0: no ratio, logarithm or mean is formed of it, and nothing takes no time.
+enum class Zero : bool { is_wrong, is_a_value };
+
 // Returns the value of the one record of a side at a point. Throws NotRun.
 double value_at_point(const std::vector<RecordJson>& records, const Conditions& point,
-                      const Conditions& side, const std::string& value) {
+                      const Conditions& side, const std::string& value,
+                      Zero zero = Zero::is_wrong) {
   const Conditions conditions = merged(point, side);
   const Found found = find_record(records, conditions);
   if (found.record == nullptr) throw NotRun{found.trouble};
@@ -61,11 +65,13 @@ double value_at_point(const std::vector<RecordJson>& records, const Conditions& 
   if (!number.is_number()) {
     throw NotRun{fmt::format("{}: its record has no {}", describe(conditions), value)};
   }
-  const double positive = number.get<double>();
-  if (!(positive > 0.0 && std::isfinite(positive))) {  // of ratios and logarithms no other is one
-    throw NotRun{fmt::format("{}: {} is {}", describe(conditions), value, positive)};
+  const double measured = number.get<double>();
+  const bool is_time = field.interval != nullptr;
+  const bool is_zero = zero == Zero::is_a_value && !is_time && measured == 0.0;
+  if (!is_zero && !(measured > 0.0 && std::isfinite(measured))) {
+    throw NotRun{fmt::format("{}: {} is {}", describe(conditions), value, measured)};
   }
-  return positive;
+  return measured;
 }
 
 bool is_within(const Bounds& bounds, double value, double tolerance) {
@@ -125,10 +131,11 @@ std::string describe(ClaimStatistic statistic, std::size_t points) {
 // Returns the values of a side over all points, or their ratios to another side's.
 std::vector<double> values_over(const std::vector<RecordJson>& records,
                                 const std::vector<Conditions>& points, const Conditions& of,
-                                const Conditions* over, const std::string& value) {
+                                const Conditions* over, const std::string& value,
+                                Zero zero = Zero::is_wrong) {
   std::vector<double> values;
   for (const Conditions& point : points) {
-    double number = value_at_point(records, point, of, value);
+    double number = value_at_point(records, point, of, value, zero);
     if (over != nullptr) number /= value_at_point(records, point, *over, value);
     values.push_back(number);
   }
@@ -137,8 +144,10 @@ std::vector<double> values_over(const std::vector<RecordJson>& records,
 
 Judgement judge_values(const Claim& claim, const std::vector<RecordJson>& records) {
   const Conditions* const over = claim.kind == ClaimKind::ratio ? &claim.over : nullptr;
+  const bool takes_mean = claim.statistic == ClaimStatistic::mean;
+  const Zero zero = over == nullptr && !takes_mean ? Zero::is_a_value : Zero::is_wrong;
   const std::vector<double> values =
-      values_over(records, points_of(claim.where), claim.of.front(), over, claim.value);
+      values_over(records, points_of(claim.where), claim.of.front(), over, claim.value, zero);
   return judge_bounds(claim, statistic_of(claim.statistic, values),
                       describe(claim.statistic, values.size()));
 }

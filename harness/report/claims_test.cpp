@@ -90,6 +90,26 @@ TEST(Claims, AValueStandsAlone) {
   expect_sharp(claim, two_kernels(), 16.0);
 }
 
+// Of a time it is wrong (NanNeverPasses), as it is where a mean or a ratio is formed.
+TEST(Claims, NoBytesAreAValue) {
+  Records records = two_kernels();
+  for (RecordJson& record : records) record["memory"]["workspace_bytes"] = 0;
+  Claim claim = claim_of(ClaimKind::value);
+  claim.value = "workspace_mib";
+  claim.reproduced = {.at_most = 1.0};
+  for (const ClaimStatistic statistic : {ClaimStatistic::least, ClaimStatistic::most}) {
+    claim.statistic = statistic;
+    EXPECT_EQ(finding_of(claim, records), Finding::reproduced);
+  }
+  records[0]["memory"]["workspace_bytes"] = 2 << 20;
+  EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
+  claim.statistic = ClaimStatistic::mean;
+  EXPECT_EQ(finding_of(claim, records), Finding::not_run);
+  claim.kind = ClaimKind::ratio;
+  claim.statistic = ClaimStatistic::most;
+  EXPECT_EQ(finding_of(claim, records), Finding::not_run);
+}
+
 TEST(Claims, GrowthIsAnExponent) {
   Claim claim = claim_of(ClaimKind::growth);
   claim.along = "seqlen";
