@@ -174,10 +174,16 @@ class GpuRuntime final : public Runtime {
     constexpr std::uint64_t kCycles = 3'000'000;
     double last = 0.0;
     for (const std::uint64_t cycles : {kCycles, 2 * kCycles}) {
-      const double seconds =
-          seconds_of(1, [&](int) { instruments_.spin(stream_, 0.0, cycles); }, {});
-      const double expected = instruments_.spin_seconds();
-      if (!(std::abs(seconds - expected) <= 0.005 * expected + 5e-6)) {
+      double seconds = 0.0, expected = 0.0, allowed = 0.0;
+      // A process that the GPU also serves takes a slice of time between two events now and then:
+      // what they say is too long then, so that alone is measured again.
+      for (int tries = 0; tries < kTries && !(seconds > 0.0 && seconds <= expected + allowed);
+           ++tries) {
+        seconds = seconds_of(1, [&](int) { instruments_.spin(stream_, 0.0, cycles); }, {});
+        expected = instruments_.spin_seconds();
+        allowed = 0.005 * expected + 5e-6;
+      }
+      if (!(std::abs(seconds - expected) <= allowed)) {
         return text("events say that a spin of ", cycles, " cycles took ", 1e6 * seconds,
                     " us, the GPU's own clock says ", 1e6 * expected, " us");
       }
