@@ -245,11 +245,6 @@ INSTANTIATE_TEST_SUITE_P(Signals, CliInterrupted, testing::Values(SIGINT, SIGTER
                            return std::string(signal.param == SIGINT ? "SIGINT" : "SIGTERM");
                          });
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 // A file that may not grow is what the tests have of a full disk.
 class CliFullDisk : public CliResume {
  protected:
