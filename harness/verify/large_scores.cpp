@@ -200,8 +200,8 @@ class Row {
   Row(const Problem& problem, const Values& q, const Values& k, const Place& place)
       : problem_(problem), place_(place) {
     const bool causal = problem.mask.right() >= 0;
-    const std::int64_t last =
-        causal ? place.row + problem.seqlen_k - problem.seqlen_q : problem.seqlen_k - 1;
+    const std::int64_t keys = problem.keys(place.b);
+    const std::int64_t last = causal ? place.row + keys - problem.queries(place.b) : keys - 1;
     p_.assign(static_cast<std::size_t>(last + 1), 0.0);
     for (std::size_t j = 0; j < p_.size(); ++j) p_[j] = score(q, k, j);
     largest_ = *std::max_element(p_.begin(), p_.end());
@@ -284,7 +284,7 @@ Answer make_answer(const Problem& problem, const Inputs& inputs) {
   Answer answer(problem);
   for (Place place; place.b < problem.batch; ++place.b) {
     for (place.h = 0; place.h < problem.num_heads_q; ++place.h) {
-      for (place.row = 0; place.row < problem.seqlen_q; ++place.row) {
+      for (place.row = 0; place.row < problem.queries(place.b); ++place.row) {
         const Row row(problem, q, k, place);
         row.add_forward(v, answer);
         if (!dout.empty()) row.add_backward(q, k, v, dout, answer);
@@ -294,25 +294,46 @@ Answer make_answer(const Problem& problem, const Inputs& inputs) {
   return answer;
 }
 
-Property large_scores(const Scene& scene, Dtype dtype, Pass pass, const std::string& mask,
-                      int score, int bits, Large large = Large::all_keys) {
-  const Sizes sizes = make_sizes(dtype, score, bits, large);
-  const std::int64_t first_keys = large == Large::first_keys ? kFirstKeys : 0;
-  const char* const of = large == Large::first_keys     ? "-first"
-                         : large == Large::rounded_sums ? "-rounded"
-                                                        : "";
-  Problem problem = small_problem(dtype, mask, 45, first_keys + 53);
-  if (large == Large::rounded_sums) problem.head_dim = 64;  // several steps of a tensor core
+// What one property is of.
+struct Scores {
+  Pass pass = Pass::fwdbwd;
+  std::string mask = "none";
+  int score = 0;  // its power of two
+  int bits = 22;  // that a score takes, less those of a weight
+  Large large = Large::all_keys;
+  Layout layout = Layout::bshd;
+};
+
+Problem make_problem(const Scores& scores, Dtype dtype) {
+  const std::int64_t first_keys = scores.large == Large::first_keys ? kFirstKeys : 0;
+  Problem problem = small_problem(dtype, scores.mask, 45, first_keys + 53);
+  if (scores.large == Large::rounded_sums) problem.head_dim = 64;  // several steps of a tensor core
+  problem.layout = scores.layout;
+  if (scores.layout == Layout::packed) {
+    problem.lengths = {
+        .kind = LengthsKind::packed, .given = true, .queries = {30, 45}, .keys = {40, 53}};
+  }
+  return problem;
+}
+
+Property large_scores(const Scene& scene, Dtype dtype, const Scores& scores) {
+  const Sizes sizes = make_sizes(dtype, scores.score, scores.bits, scores.large);
+  const char* const of = scores.large == Large::first_keys     ? "-first"
+                         : scores.large == Large::rounded_sums ? "-rounded"
+                                                               : "";
+  const char* const layout = scores.layout == Layout::packed ? "packed/" : "";
+  Problem problem = make_problem(scores, dtype);
   problem.softmax_scale = static_cast<double>(power(sizes.scale));
   const auto subject =
       scene.subject(problem, [sizes](Inputs& inputs) { fill_scores(inputs, sizes); });
-  Property property{.name = "large-scores",
-                    .variant = fmt::format("2^{}{}/{}-bits/{}/{}/{}", score, of, bits, mask,
-                                           to_string(pass), to_string(dtype))};
+  Property property{
+      .name = "large-scores",
+      .variant = fmt::format("{}2^{}{}/{}-bits/{}/{}/{}", layout, scores.score, of, scores.bits,
+                             scores.mask, to_string(scores.pass), to_string(dtype))};
   property.subjects = {subject};
-  property.pass = pass;
-  if (pass == Pass::bwd) property.without = Property::Without::skipped;
-  property.scores_in_fp32 = bits > 8;
+  property.pass = scores.pass;
+  if (scores.pass == Pass::bwd) property.without = Property::Without::skipped;
+  property.scores_in_fp32 = scores.bits > 8;
   property.check = [subject](const Setup& setup, const Relation& relation) {
     const Run result = run(*subject, setup, Bounds::none);
     const Answer answer = make_answer(result.problem, subject->inputs());
@@ -333,23 +354,22 @@ Property large_scores(const Scene& scene, Dtype dtype, Pass pass, const std::str
 
 std::vector<Property> large_score_properties(const Scene& scene, Dtype dtype) {
   std::vector<Property> all;
-  const auto add = [&](Pass pass, const std::string& mask, int score, int bits) {
-    all.push_back(large_scores(scene, dtype, pass, mask, score, bits));
-  };
-  for (const int score : {4, 12, 20, 24, 28, 32, 40}) add(Pass::fwdbwd, "none", score, 22);
-  for (const Pass pass : {Pass::fwd, Pass::bwd}) add(pass, "none", 24, 22);
-  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) add(pass, "causal", 40, 22);
+  const auto add = [&](const Scores& scores) { all.push_back(large_scores(scene, dtype, scores)); };
+  for (const int score : {4, 12, 20, 24, 28, 32, 40}) add({.score = score});
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) add({.pass = pass, .score = 24});
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    add({.pass = pass, .mask = "causal", .score = 40});
+  }
+  for (const char* mask : {"none", "causal"}) {
+    add({.mask = mask, .score = 28, .layout = Layout::packed});
+  }
   // An exponent that is off by half of the distance of numbers there leaves f16 alone, then fp32.
-  for (const int score : {28, 30, 40}) {
-    all.push_back(large_scores(scene, dtype, Pass::fwdbwd, "none", score, 22, Large::first_keys));
-  }
-  for (const int score : {20, 28, 40}) {
-    all.push_back(large_scores(scene, dtype, Pass::fwdbwd, "none", score, 22, Large::rounded_sums));
-  }
+  for (const int score : {28, 30, 40}) add({.score = score, .large = Large::first_keys});
+  for (const int score : {20, 28, 40}) add({.score = score, .large = Large::rounded_sums});
   // Scores that the storage type holds, for kernels that keep them in it.
-  if (dtype == Dtype::f16) add(Pass::fwdbwd, "none", 15, 8);
+  if (dtype == Dtype::f16) add({.score = 15, .bits = 8});
   if (dtype == Dtype::bf16) {
-    for (const int score : {15, 40}) add(Pass::fwdbwd, "none", score, 5);
+    for (const int score : {15, 40}) add({.score = score, .bits = 5});
   }
   return all;
 }

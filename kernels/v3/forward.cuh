@@ -312,9 +312,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group<0>();  // O of the tile is stored
       __syncwarp();
       const i64 first = sWorkTile.rows.begin + warp_row;
-      // It wants the batch entry. In packed tensors map_batch is that of the first one alone, so
-      // lost rows of the others are not attended to: known, and to be mended with their own field.
-      attend_again<Scores::by_plain_sums>(params, sWorkTile.map_batch, sWorkTile.head,
+      attend_again<Scores::by_plain_sums>(params, sWorkTile.batch, sWorkTile.head,
                                           {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
                                           gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }

@@ -63,8 +63,9 @@ struct ForwardWorkTile {
   i64 slice = 0;
   i64 row_offset = 0;  // of the first row in o
   i64 lse_offset = 0;
+  i32 batch = 0;
   // Coordinates in the maps.
-  i32 map_batch = 0;  // 0 in packed tensors, whose batch entries are ranges of rows
+  i32 map_batch = 0;  // batch, or 0 in packed tensors, whose batch entries are ranges of rows
   i32 head = 0;
   i32 kv_head = 0;
   i32 first_row = 0;

@@ -14,8 +14,7 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
                                       i64 index, ForwardWorkTile& sWorkTile) {
   const Shape& shape = params.shape;
   const auto compiler_fence = [] { asm volatile("" ::: "memory"); };
-  // The batch entry, which a packed tensor's map has no coordinate for: it becomes 0 at the end.
-  i32& batch = sWorkTile.map_batch;
+  i32& batch = sWorkTile.batch;
   i32 m_block;
   {
     const WorkItem item = work_item(grid, index);
@@ -70,7 +69,7 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   }
   compiler_fence();
   sWorkTile.tiles.begin = sWorkTile.tiles.not_empty(sWorkTile.tiles.begin);
-  if (params.cu_seqlens_q != nullptr) sWorkTile.map_batch = 0;
+  sWorkTile.map_batch = params.cu_seqlens_q != nullptr ? 0 : batch;
 }
 
 // Hands the thread block its work tiles, ahead of the roles that work on them. A step is one.
