@@ -153,6 +153,14 @@ class Plot(unittest.TestCase):
         self.assertTrue({"GB", "ms", "dense"} <= set(texts(panels)), texts(panels))
         self.assertTrue({"fwd", "bwd"} <= set(texts(beginnings)), texts(beginnings))
 
+    def test_memory_beside_a_ratio_has_an_axis_of_its_own(self):
+        mixed = table("mixed", "x", ["128", "256"], {
+            "times less": [(1, 2), (3, 4)], "v1 MiB": [(None, 90), (None, 200)],
+            "eager MiB, its allocator": [(None, 900), (None, 4000)]})
+        (svg,) = self.svg(mixed)
+        texts = [text.text for text in svg.iter(f"{SVG}text")]
+        self.assertEqual((texts.count("x"), texts.count("MiB")), (1, 1))
+
     def test_names_of_axes(self):
         # Records of one length alone, or that agree on no field, name none.
         single = table("single", "ms", ["64", "128"], {"v1": [(1, 2), (3, None)]})

@@ -88,9 +88,10 @@ def named_units(names, units):
 
 def axis_units(names, units):
     """{name: what its axis is called}: where there are several units, the one in the name; names
-    without have the only one left, or an axis each."""
+    without have the only one left, or an axis each. What is measured besides may be in MiB."""
     if len(units_in(units)) == 1:
-        return dict.fromkeys(names, units)
+        return {name: "MiB" if "MiB" in name.split() or "MiB," in name.split() else units
+                for name in names}
     found = named_units(names, units)
     rest = [part for part in units_in(units) if part not in found.values()]
     return {name: part or (rest[0] if len(rest) == 1 else f"{name} ({units})")
