@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "kernels/cuda/backend.h"
-#include "kernels/cuda/causal_section.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_classes.h"
+#include "kernels/v3/cuda_grid.h"
 #include "kernels/v3/cuda_tiles.h"
 #include "kernels/v3/cuda_traffic.h"
 #include "kernels/v3/cuda_units.h"
@@ -41,25 +41,8 @@ constexpr ConfigAxis kAxes[] = {
      -1, -1, 1, kTriedPingPong},
 };
 
-// Whether work items differ in length: thread blocks then claim the next one from a counter. Else
-// they go round-robin, with stride gridDim.x.
-bool is_uneven(const Problem& problem) {
-  return problem.has_pattern() || problem.mask.left() >= 0 || problem.mask.right() >= 0 ||
-         problem.lengths.kind != LengthsKind::dense;
-}
-
 Tiling tiling_of(const ForwardConfig& config) {
   return {.block_m = config.block_m(), .block_n = config.block_n};
-}
-
-WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
-  const bool is_causal = problem.mask.right() >= 0;
-  WorkGrid grid = {.batch = shape.batch,
-                   .heads = shape.num_heads_q,
-                   .blocks = tiling_of(config).m_blocks(shape.seqlen_q),
-                   .last_block_first = is_causal};
-  if (is_causal) grid.section = cuda::causal_section(shape);
-  return grid;
 }
 
 // The parts of the workspace, in order; bytes of each, whole multiples of 256.
@@ -140,7 +123,7 @@ class Prepared : public PreparedKernel {
       next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
       cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
-    const WorkGrid grid = forward_grid(problem_, params.shape, config_);
+    const WorkGrid grid = forward_grid(problem_, config_);
     const u64 blocks = min(static_cast<u64>(work_items(grid)), resident_blocks_);
     forward_(stream, blocks, {.params = params, .grid = grid}, maps_of(params, tensors),
              {.entries = entries,

@@ -30,6 +30,7 @@ class Loader {
       if (sWorkTile.ends) {
         next_ = Next::nothing;
       } else if (tile_ >= sWorkTile.tiles.end) {
+        ask_for_item();
         end_item();
       }
     } else if (next_ == Next::k) {
@@ -72,14 +73,24 @@ class Loader {
   }
   // To the next K, or, behind the last one, to its own V.
   __device__ void go_on(const ForwardWorkTile& sWorkTile) {
+    const TileSpan& tiles = sWorkTile.tiles;
+    const i32 ahead = tiles.not_empty(tile_ + 1);
+    const bool was_last = ahead >= tiles.end;
+    if (!kConfig.asks_early()) {
+      if (was_last) ask_for_item();
+    } else if (was_last ? tile_ == tiles.begin : tiles.not_empty(ahead + 1) >= tiles.end) {
+      ask_for_item();
+    }
     before_ = tile_;
-    const i32 ahead = sWorkTile.tiles.not_empty(tile_ + 1);
     next_ = Next::v;
-    if (ahead < sWorkTile.tiles.end) {
+    if (!was_last) {
       tile_ = ahead;
       next_ = Next::k;
     }
   }
+  // Lets the scheduler claim the next item, once an item: as late as that can be ready in time. A
+  // block that claims early holds what others could begin, at the end of a launch above all.
+  __device__ void ask_for_item() const { ptx::mbarrier_arrive(memory_.asked); }
   __device__ void end_item() {
     memory_.work_tile_ring.release(stage_);
     stage_.advance(kWorkTileStages);

@@ -31,6 +31,10 @@ struct ForwardConfig {
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
 
+  // Whether a block asks for its next work item behind the last K but one of an item, not behind
+  // the last: of the small tiles of three blocks too little is left then to claim and describe it.
+  ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
+
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Registers of a thread. The kernel is launched with 65536 / blocks / threads of them, rounded
@@ -92,12 +96,13 @@ struct ForwardTiles {
     return v_tile(stages) + (separate_o ? q.bytes() : 0) +
            stage * static_cast<i32>(sizeof(ForwardWorkTile));
   }
-  // Each ring has two mbarriers of 8 bytes a stage.
+  // Each ring has two mbarriers of 8 bytes a stage; `asked` is one.
   ATTNLAB_HD constexpr i32 q_ring() const { return round_up(work_tile(kWorkTileStages), 8); }
   ATTNLAB_HD constexpr i32 k_ring() const { return q_ring() + 16 * q_stages; }
   ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
   ATTNLAB_HD constexpr i32 work_tile_ring() const { return v_ring() + 16 * stages; }
-  ATTNLAB_HD constexpr i32 bytes() const { return work_tile_ring() + 16 * kWorkTileStages; }
+  ATTNLAB_HD constexpr i32 asked() const { return work_tile_ring() + 16 * kWorkTileStages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return asked() + 8; }
 };
 
 ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {

@@ -28,7 +28,8 @@ TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
             {"rings of Q", tiles.q_ring(), ring * config.q_stages, kBarrierBytes},
             {"rings of K", tiles.k_ring(), ring * config.stages, kBarrierBytes},
             {"rings of V", tiles.v_ring(), ring * config.stages, kBarrierBytes},
-            {"rings of work tiles", tiles.work_tile_ring(), ring * kWorkTileStages, kBarrierBytes}};
+            {"rings of work tiles", tiles.work_tile_ring(), ring * kWorkTileStages, kBarrierBytes},
+            {"asked", tiles.asked(), kBarrierBytes, kBarrierBytes}};
         for (i32 stage = 0; stage < config.q_stages; ++stage) {
           parts.push_back(
               {"Q" + std::to_string(stage), tiles.q_tile(stage), of_rows, kSwizzleBytes});

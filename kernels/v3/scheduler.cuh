@@ -72,7 +72,8 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   sWorkTile.map_batch = params.cu_seqlens_q != nullptr ? 0 : batch;
 }
 
-// Hands the thread block its work tiles, ahead of the roles that work on them. A step is one.
+// Hands the thread block its work tiles, ahead of the roles that work on them. A step is one, or
+// the claim of the next item.
 template <ForwardConfig kConfig>
 class Scheduler {
  public:
@@ -84,19 +85,28 @@ class Scheduler {
 
   __device__ bool is_done() const { return is_done_; }
   // Returns what a step must wait for.
-  __device__ device::Phase needs() const { return memory_.work_tile_ring.when_empty(stage_); }
+  __device__ device::Phase needs() const {
+    return item_ == kUnclaimed ? memory_.when_asked(stage_)
+                               : memory_.work_tile_ring.when_empty(stage_);
+  }
   __device__ void step() {
+    if (item_ == kUnclaimed) {
+      item_ = gridDim.x + atomicAdd(next_item_, 1u);
+      return;
+    }
     ForwardWorkTile& sWorkTile = memory_.work_tile(stage_.stage);
     is_done_ = item_ >= static_cast<u32>(work_items(grid_));
     sWorkTile.ends = is_done_;
     if (!is_done_) find_work_tile(params_, grid_, kConfig, entries_, item_, sWorkTile);
     ptx::mbarrier_arrive(memory_.work_tile_ring.full(stage_.stage));
     if (is_done_) return;
-    item_ = next_item_ == nullptr ? item_ + gridDim.x : gridDim.x + atomicAdd(next_item_, 1u);
+    item_ = next_item_ == nullptr ? item_ + gridDim.x : kUnclaimed;
     stage_.advance(kWorkTileStages);
   }
 
  private:
+  static constexpr u32 kUnclaimed = ~0u;  // no item: a launch has less than 2^31
+
   const Params& params_;
   const WorkGrid& grid_;
   const TileEntry* entries_;

@@ -6,6 +6,7 @@
 //   k_ring          stages           loader: copy of K     one thread a consumer  consumers
 //   v_ring          stages           loader: copy of V     one thread a consumer  consumers
 //   work_tile_ring  kWorkTileStages  scheduler: work tile  warps, and the loader  4 * consumers + 1
+//   asked           one barrier      loader: nothing       nobody                 1
 //
 // Each stage has two mbarriers (kernels/device/ring.cuh). On `full` arrive the thread that fills
 // the stage and the bytes of its copy; work_tile_ring gets no bytes, as the scheduler writes a
@@ -18,6 +19,12 @@
 //                   thread speaks for all
 //   v_ring          behind the wait for P V, likewise
 //   work_tile_ring  warps at the end of the work item, the loader once it has started its last copy
+//
+// `asked` is one mbarrier, which holds nothing. At it the loader asks for the next work item, once
+// an item: where the copy of the last K is under way (ForwardConfig::asks_early: of the last but
+// one), and of an item without tiles at once. The scheduler claims an item from the launch's
+// counter behind that, so that no block holds items that another could begin. A static stride has
+// nothing to claim, and there nobody waits for it.
 #pragma once
 
 #include "kernels/device/ring.cuh"
@@ -35,6 +42,7 @@ struct ForwardMemory {
   device::Ring<kConfig.q_stages> q_ring;
   device::Ring<kConfig.stages> k_ring, v_ring;
   device::Ring<kWorkTileStages> work_tile_ring;
+  u32 asked;  // a barrier
 
   __device__ explicit ForwardMemory(u8* place)
       : memory(place),
@@ -42,12 +50,20 @@ struct ForwardMemory {
         q_ring{at(forward_tiles(kConfig).q_ring())},
         k_ring{at(forward_tiles(kConfig).k_ring())},
         v_ring{at(forward_tiles(kConfig).v_ring())},
-        work_tile_ring{at(forward_tiles(kConfig).work_tile_ring())} {}
+        work_tile_ring{at(forward_tiles(kConfig).work_tile_ring())},
+        asked(at(forward_tiles(kConfig).asked())) {}
 
   __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
   __device__ ForwardWorkTile& work_tile(i32 stage) const {
     constexpr ForwardTiles kTiles = forward_tiles(kConfig);
     return *reinterpret_cast<ForwardWorkTile*>(memory + kTiles.work_tile(stage));
+  }
+
+  // Returns the phase of `asked` that ends when the item before that of `state` has asked for it.
+  // Phases and work tiles are counted alike, so that its parity is that of the other place.
+  __device__ device::Phase when_asked(const PipelineState& state) const {
+    static_assert(kWorkTileStages == 2);
+    return {asked, static_cast<u32>(state.stage ^ 1)};
   }
 
   // One thread calls it, before __syncthreads().
@@ -56,6 +72,7 @@ struct ForwardMemory {
     k_ring.init(kConfig.consumers);
     v_ring.init(kConfig.consumers);
     work_tile_ring.init(4 * kConfig.consumers + 1);
+    ptx::mbarrier_init(asked, 1);
     ptx::fence_mbarrier_init();
   }
 };

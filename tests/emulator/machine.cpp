@@ -7,6 +7,7 @@
 
 #include "tests/emulator/block.h"
 #include "tests/emulator/mbarrier_state.h"
+#include "tests/emulator/trace.h"
 
 namespace attnlab::emulator {
 
@@ -53,6 +54,13 @@ u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touch) {
   return block().from_shared(address, bytes, alignment, touch);
 }
 
+void note_count(const void* counter, u32 before) {
+  trace({.kind = Event::Kind::count,
+         .block = place().block.x,
+         .address = reinterpret_cast<u64>(counter),
+         .count = before});
+}
+
 void start_copy(const Copy& copy) { block().start(block().current().copies, copy); }
 void commit_copies() { block().current().copies.commit(); }
 void wait_for_copies(int pending) { block().finish(block().current().copies, pending); }
@@ -78,6 +86,7 @@ bool mbarrier_phase_is_over(u32 barrier, u32 parity) {
 void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, u32 barrier) {
   const TensorBox box = box_of(map, coordinates, dimensions);
   if (!box.error.empty()) fail("%s", box.error.c_str());
+  trace({.kind = Event::Kind::copy, .block = place().block.x, .address = box.map.data, .count = 0});
   block().start(box, to, barrier);
 }
 

@@ -47,6 +47,9 @@ u32 to_shared(const void* address);
 enum class Touch : u8 { nothing, reads, writes };
 u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touch = Touch::nothing);
 
+// Tells tests (trace.h) that the thread has added to a counter in memory of all blocks.
+void note_count(const void* counter, u32 before);
+
 // An asynchronous copy takes place at once or as late as it may, by the toss of a coin: between the
 // two lie all places where hardware may do it.
 struct Copy {

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "tests/emulator/machine.h"
@@ -109,6 +110,7 @@ T atomicAdd(T* to, T value) {
       !__atomic_compare_exchange(to, &before, &after, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
     after = before + value;
   }
+  if constexpr (std::is_same_v<T, unsigned>) attnlab::emulator::note_count(to, before);
   return before;
 }
 template <>

@@ -1,7 +1,5 @@
 // What v3's schedule counts is what the GPU does: FLOPs of wgmma and bytes read, of a real one by
 // its counters, of the emulated one by itself.
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -10,26 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "harness/plan/accounting.h"
 #include "harness/plan/lengths.h"
-#include "harness/tensors/arena.h"
-#include "harness/tensors/inputs.h"
 #include "kernels/api/counters.h"
 #include "tests/emulator/counts.h"
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/emulated.h"
+#include "tests/gpu/forward_launch.h"
 
 namespace attnlab {
 namespace {
-
-using TakeCounts = void (*)(emulator::Counts*);
-
-// Null where the GPU is a real one.
-TakeCounts take_emulated_counts() {
-  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  return library == nullptr
-             ? nullptr
-             : reinterpret_cast<TakeCounts>(dlsym(library, "attnlab_emulator_take_counts"));
-}
 
 struct Done {
   double flops = 0.0;
@@ -52,7 +38,7 @@ class GpuTraffic : public GpuTest, public testing::WithParamInterface<TrafficCas
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    take_counts_ = take_emulated_counts();
+    take_counts_ = emulated<void(emulator::Counts*)>("attnlab_emulator_take_counts");
     if (take_counts_ != nullptr) return;
     if (const std::string why = counters_of(gpu()).why_not(); !why.empty()) GTEST_SKIP() << why;
   }
@@ -72,7 +58,7 @@ class GpuTraffic : public GpuTest, public testing::WithParamInterface<TrafficCas
             .stored_bytes = static_cast<double>(counts.box_write_bytes)};
   }
 
-  TakeCounts take_counts_ = nullptr;
+  void (*take_counts_)(emulator::Counts*) = nullptr;
 };
 
 // A real GPU's counters also see what no schedule counts, like parameters: the problem is large.
@@ -109,19 +95,8 @@ TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
   }
   if (is_real) enlarge(problem, config);
 
-  Arena arena(runtime());
-  const Inputs inputs(arena, problem, InputKind::normal, 7, 4);
-  Tensors tensors = inputs.tensors();
-  const Arena::Buffer o = arena.allocate("o", bytes_like_q(problem));
-  const Arena::Buffer lse = arena.allocate("lse", bytes_of_lse(problem));
-  tensors.workspace_bytes = v3.workspace_bytes(problem, config, gpu());
-  const Arena::Buffer workspace = arena.allocate("workspace", tensors.workspace_bytes);
-  tensors.o = o.get();
-  tensors.lse = static_cast<float*>(lse.get());
-  tensors.workspace = workspace.get();
-  PreparedKernel* const prepared = v3.prepare(problem, config, gpu());
-  const Done done = count([&] { v3.launch(prepared, tensors, runtime().queue()); });
-  v3.release(prepared);
+  const ForwardLaunch launch(v3, problem, config);
+  const Done done = count([&launch] { launch(); });
 
   const Traffic counted = v3.traffic(problem, config);
   EXPECT_EQ(done.flops, static_cast<double>(counted.executed_flops));

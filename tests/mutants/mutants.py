@@ -6,8 +6,9 @@ make it so (in `file` the text `find`, which must be there exactly once, becomes
 stands for lines). On a CPU the build makes of each a program of its own: the verifier, and a
 library in which that kernel is wrong. On a GPU one program serves all: it hands the compiler a copy
 of the kernels' texts with the edit. One that is a `race` may come to nothing on a real GPU, which
-is in time; the emulated one (tests/emulator) must catch it. Those of `device_reference` are wrong
-judges, and the oracle judges them. `run` lets every one be judged and prints who was caught by
+is in time; the emulated one (tests/emulator) must catch it. Some are judged by a test of gpu_test in
+the verifier's place: those of `device_reference`, which are wrong judges themselves, and those of
+`v3_claims`, which leave results right. `run` lets every one be judged and prints who was caught by
 what.
 
   mutants.py plan                       the CMake calls that build the programs
@@ -44,8 +45,23 @@ KERNELS = ("naive", "minimal", "v1", "v2", "v3")
 # own, which takes a text of this file in place of the one that is built in.
 DEVICE_REFERENCE = "device_reference"
 DEVICE_REFERENCE_FILE = "reference/device_kernels.cuh"
-DEVICE_REFERENCE_TEST = "*DeviceReferenceTest.*"
-JUDGED = (*KERNELS, DEVICE_REFERENCE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A test of gpu_test, in the verifier's place."""
+
+    filter: str
+    step: str  # what it judges
+    kernel: str = DEVICE_REFERENCE  # whose texts the mutants change
+    emulated: bool = False  # a real GPU does not say what it asks
+
+
+TESTS = {
+    DEVICE_REFERENCE: Test("*DeviceReferenceTest.*", "agreement with the oracle"),
+    "v3_claims": Test("*V3Claims.*", "moments of claims", kernel="v3", emulated=True),
+}
+JUDGED = (*KERNELS, *TESTS)
 BACKENDS = ("cpu", "cuda")
 
 # Headers that the oracle includes: with a fault in one of them it would agree with the kernel.
@@ -77,6 +93,11 @@ class Mutant:
     what: str
     edits: dict  # backend: [Edit]
     race: bool = False
+
+
+def texts_of(judged):
+    """The kernel whose texts its mutants change."""
+    return TESTS[judged].kernel if judged in TESTS else judged
 
 
 def lines(text):
@@ -159,17 +180,18 @@ def units_of(mutant):
 
 def check_compiler_sees(mutant):
     """NVRTC gets what the kernel's .cuh files include, and nothing else."""
-    if mutant.kernel == DEVICE_REFERENCE:
+    kernel = texts_of(mutant.kernel)
+    if kernel == DEVICE_REFERENCE:
         if edited_files(mutant, "cuda") != [DEVICE_REFERENCE_FILE]:
             raise Wrong(f"mutant {mutant.name}: edits more than {DEVICE_REFERENCE_FILE}")
         return
-    device_code = (ROOT / "kernels" / mutant.kernel).glob("*.cuh")
+    device_code = (ROOT / "kernels" / kernel).glob("*.cuh")
     seen = {path.relative_to(ROOT).as_posix() for path in device_code}
     for path in sorted(seen):
         included_headers(path, seen)
     for file in edited_files(mutant, "cuda"):
         if file not in seen:
-            raise Wrong(f"mutant {mutant.name}: no CUDA kernel of {mutant.kernel} includes {file}")
+            raise Wrong(f"mutant {mutant.name}: no CUDA kernel of {kernel} includes {file}")
 
 
 def plan():
@@ -208,7 +230,7 @@ def write(mutant, backend, output):
     """What makes the mutant: for a CPU its own files, for a GPU a tree for --kernel-sources."""
     if backend == "cuda":
         check_compiler_sees(mutant)
-        if mutant.kernel != DEVICE_REFERENCE:
+        if texts_of(mutant.kernel) != DEVICE_REFERENCE:
             copy_kernels(output)
     apply(mutant, backend, output)
 
@@ -221,7 +243,8 @@ PASSES = {"forward.cuh": "fwd", "backward.cuh": "bwd"}  # that see such a file; 
 
 
 def check_compiles(mutant, kernels, attnlab, cache):
-    command = [attnlab, "compile", "--kernel", mutant.kernel, "--kernel-sources", kernels]
+    command = [attnlab, "compile", "--kernel", texts_of(mutant.kernel)]
+    command += ["--kernel-sources", kernels]
     command += [*COMPILED, "--cache-dir", cache, "--no-progress", "--format", "json"]
     edited = {PASSES.get(pathlib.Path(edit.file).name) for edit in mutant.edits["cuda"]}
     if len(edited) == 1 and None not in edited:
@@ -247,7 +270,7 @@ def check(arguments):
             write(mutant, arguments.backend, outputs[mutant.name])
         if arguments.backend == "cuda" and arguments.attnlab:
             # Those of the reference are compiled where they are judged: no verb compiles them.
-            mutants = [mutant for mutant in mutants if mutant.kernel in KERNELS]
+            mutants = [mutant for mutant in mutants if texts_of(mutant.kernel) in KERNELS]
 
             def compiled(mutant):
                 cache = arguments.cache or folder
@@ -381,11 +404,11 @@ EXPECTATION = re.compile(
 )
 
 
-def judge_reference(program, environment):
-    """Runs the test that compares the reference on a device with the oracle."""
+def judge_by(test, program, environment):
+    """Runs a test of gpu_test."""
     if not program.is_file():
         raise Wrong(f"{program} is not built: build the target gpu_test, or all")
-    command = [program, f"--gtest_filter={DEVICE_REFERENCE_TEST}", "--gtest_fail_fast"]
+    command = [program, f"--gtest_filter={test.filter}", "--gtest_fail_fast"]
     judged, start = Judged([]), time.monotonic()
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -401,10 +424,10 @@ def judge_reference(program, environment):
     case = re.search(r"^\[  FAILED  \] \S+/(\w+)", done.stdout, flags=re.MULTILINE)
     wrong = EXPECTATION.search(done.stdout)
     if case is None or wrong is None:
-        raise Wrong(f"the test of the device reference compared nothing\n{done.stdout[-3000:]}")
+        raise Wrong(f"the test {test.filter} compared nothing\n{done.stdout[-3000:]}")
     traced = re.search(r"Google Test trace:\n[^\n]*: (\w+)$", wrong[0], flags=re.MULTILINE)
     by = f"{wrong['what']} of {traced[1]}" if traced else wrong["what"]
-    judged.caught.append(Caught("agreement with the oracle", case[1], by, wrong[0]))
+    judged.caught.append(Caught(test.step, case[1], by, wrong[0]))
     return judged
 
 
@@ -490,17 +513,18 @@ def judge_mutant(mutant, kernel, arguments, folder):
     kernels = pathlib.Path(folder) / f"{kernel}-{name}"
     if mutant:
         write(mutant, "cuda", kernels)
-    elif kernel != DEVICE_REFERENCE:
+    elif texts_of(kernel) != DEVICE_REFERENCE:
         copy_kernels(kernels)
-    if kernel == DEVICE_REFERENCE:
-        text = {"ATTNLAB_TEST_DEVICE_REFERENCE": str(kernels / DEVICE_REFERENCE_FILE)}
-        return judge_reference(
-            pathlib.Path(arguments.gpu_test), os.environ | (text if mutant else {})
+    if texts_of(kernel) == DEVICE_REFERENCE:
+        texts = {"ATTNLAB_TEST_DEVICE_REFERENCE": str(kernels / DEVICE_REFERENCE_FILE)}
+    else:
+        texts = {"ATTNLAB_KERNEL_SOURCES": str(kernels)}
+    if kernel in TESTS:
+        return judge_by(
+            TESTS[kernel], pathlib.Path(arguments.gpu_test), os.environ | (texts if mutant else {})
         )
-    environment = os.environ | {
-        "ATTNLAB_KERNEL_SOURCES": str(kernels),
-        "XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache"),
-    }
+    cache = {"XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache")}
+    environment = os.environ | texts | cache
     judged = judge(programs / "control", kernel, "cuda", arguments.every_step, environment)
     for caught in judged.caught:
         if mutant and "does not compile" in caught.message:
@@ -518,6 +542,10 @@ def run(arguments):
         for mutant in mutants:
             print(f"{mutant.name:<32} {mutant.kernel:<16} {mutant.what}")
         return 0
+    if arguments.backend == "cuda" and "ATTNLAB_EMULATED" not in os.environ:
+        mutants = [m for m in mutants if m.kernel not in TESTS or not TESTS[m.kernel].emulated]
+        if not mutants:
+            raise Unavailable("only the emulated GPU (build/cpu/emulated) can judge them")
 
     print_head()
     results, controls_fail = {}, False
