@@ -47,7 +47,8 @@ struct KMajor {
   static __device__ constexpr i32 offset(i32 k) { return k / 4 * kTile.slab_bytes() + k % 4 * 32; }
 };
 
-// A tile in MN-major, of B: rows k, along which n runs (imm-trans-b). Steps of 16 rows.
+// A tile in MN-major, of B: rows k, along which n runs (imm-trans-b). Steps of 16 rows. `tile` is
+// the address of the first of its slabs of 64 columns that n takes.
 template <SlabTile kTile>
 struct MnMajor {
   static constexpr bool kTransposed = true;
@@ -133,6 +134,20 @@ __device__ void store_accumulator_of_warp(const Accumulator<1, kColumns>& sums, 
     const FragmentA piece = fragment_a<T>(sums, 0, k);
     const i32 place = kTile.offset(row + lane % 16, 2 * k + lane / 16);
     ptx::stmatrix_x4(tile + static_cast<u32>(place), piece.pairs);
+  }
+}
+
+// Writes a warp's 16 rows of an accumulator that is rounded already, transposed: they become
+// columns of the tile, from `column` on, a multiple of 16.
+template <SlabTile kTile, i32 kSteps>
+__device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 tile, i32 column) {
+  static_assert(kTile.rows == 16 * kSteps, "columns of the sums are rows of the tile");
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 chunk = column / kChunk + lane / 8 % 2;
+#pragma unroll
+  for (i32 k = 0; k < kSteps; ++k) {
+    const i32 place = kTile.offset(16 * k + lane % 8 + lane / 16 * 8, chunk);
+    ptx::stmatrix_x4_trans(tile + static_cast<u32>(place), rounded.pairs[k]);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/shared/mask.h"
 #include "kernels/shared/params.h"
 #include "kernels/shared/shape.h"
+#include "kernels/shared/softmax.h"
 #include "kernels/shared/tensor_map.h"
 #include "kernels/shared/tile.h"
 #include "kernels/shared/tile_span.h"
@@ -137,6 +138,124 @@ struct ForwardPointers {
     T* gO;
     float* gLse;
   } tensors;
+};
+
+// What the backward kernels are compiled for. A work item is a tile of keys of one (batch, K/V
+// head), 64 keys for each of two consumers; all its rows of scores pass by them, of each query head
+// that shares the K/V head one tile after the other. Source: Shah et al., FlashAttention-3 (2024),
+// Algorithm 3.
+struct BackwardConfig {
+  i32 head_dim = 128;  // of the tiles, 64 or 128: that of the problem, and columns of zeros
+  i32 block_m = 64;    // 64, or 128 at head_dim 64
+  i32 block_n = 128;
+  i32 stages = 2;  // of Q, dO and dS; with two or more of dS one barrier a step is enough
+  bool pattern = false;
+  bool dropout = false;
+
+  ATTNLAB_HD constexpr i32 consumers() const { return block_n / 64; }
+  ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers()); }
+  // Registers of a thread after setmaxnreg: the kernel is launched with 168 of them.
+  ATTNLAB_HD constexpr i32 producer_registers() const { return 24; }
+  ATTNLAB_HD constexpr i32 consumer_registers() const { return 240; }
+  // A tile's sums of dQ lie as the registers of the consumers' warps have them: 16 rows and 64
+  // columns a warp.
+  ATTNLAB_HD constexpr i32 dq_bytes() const {
+    return block_m * head_dim * static_cast<i32>(sizeof(float));
+  }
+};
+
+// What all roles of a block know of its work item. It lies in shared memory.
+struct BackwardWorkTile {
+  Mask mask;
+  Range keys;
+  TileSpan tiles;  // of query rows
+  // Rows that the window lets see the tile's first key, [band_begin, band_end), one further down
+  // for each key to the right; and how many of the tile's keys there are.
+  i32 band_begin = 0;
+  i32 band_end = 0;
+  i32 valid_keys = 0;
+  i32 heads = 0;       // query heads that share the K/V head
+  i64 first_head = 0;  // of them, over the batch: the slice
+  i64 key_offset = 0;  // of the first key in dk and dv
+  // Coordinates in the maps.
+  i32 map_batch = 0;  // 0 in packed tensors, whose batch entries are ranges of rows
+  i32 head = 0;       // the first of the query heads
+  i32 kv_head = 0;
+  i32 first_row = 0;  // of the batch entry
+  i32 first_key = 0;  // of the tile
+};
+
+// The shared memory of a block, byte offsets.
+struct BackwardTiles {
+  SlabTile kv;  // K and V each; dK and dV on their way out
+  SlabTile q;   // of a stage, Q and dO each
+  SlabTile ds;  // of a stage: rows x keys
+  i32 stages = 0;
+  i32 dq_bytes = 0;
+  i32 block_m = 0;
+
+  ATTNLAB_HD constexpr i32 k() const { return 0; }
+  ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
+  ATTNLAB_HD constexpr i32 q_of(i32 stage) const { return 2 * kv.bytes() + stage * q.bytes(); }
+  ATTNLAB_HD constexpr i32 dout_of(i32 stage) const { return q_of(stages) + stage * q.bytes(); }
+  ATTNLAB_HD constexpr i32 ds_of(i32 stage) const { return dout_of(stages) + stage * ds.bytes(); }
+  ATTNLAB_HD constexpr i32 dq() const { return ds_of(stages); }
+  // log2_lse and delta of the rows of a stage of Q and of dO.
+  ATTNLAB_HD constexpr i32 statistic_bytes() const { return block_m * 4; }
+  ATTNLAB_HD constexpr i32 lse_of(i32 stage) const {
+    return dq() + dq_bytes + stage * statistic_bytes();
+  }
+  ATTNLAB_HD constexpr i32 delta_of(i32 stage) const {
+    return lse_of(stages) + stage * statistic_bytes();
+  }
+  ATTNLAB_HD constexpr i32 work_tile() const { return delta_of(stages); }  // BackwardWorkTile
+  // Each ring has two mbarriers of 8 bytes a stage.
+  ATTNLAB_HD constexpr i32 kv_ring() const {
+    return round_up(work_tile() + static_cast<i32>(sizeof(BackwardWorkTile)), 8);
+  }
+  ATTNLAB_HD constexpr i32 q_ring() const { return kv_ring() + 16; }
+  ATTNLAB_HD constexpr i32 dout_ring() const { return q_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return dout_ring() + 16 * stages; }
+};
+
+ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
+  return {.kv = {.rows = config.block_n, .columns = config.head_dim},
+          .q = {.rows = config.block_m, .columns = config.head_dim},
+          .ds = {.rows = config.block_m, .columns = config.block_n},
+          .stages = config.stages,
+          .dq_bytes = config.dq_bytes(),
+          .block_m = config.block_m};
+}
+
+// What the backward's kernels share in device memory. A tile of rows has the number
+// (slice * m_blocks + m_block).
+struct BackwardWorkspace {
+  // Of each tile of rows block_m times lse in units of log2, then block_m times delta. Where P of a
+  // row shall be 0, because it sees nothing or does not exist, the former is +inf.
+  float* statistics = nullptr;
+  float* dq_sums = nullptr;         // of each tile of rows block_m * head_dim, see dq_sums.cuh
+  i32* beyond_lse = nullptr;        // of each tile of rows: 1 where lse does not hold all logits
+  OnlineSoftmax* states = nullptr;  // (batch, num_heads_q, seqlen_q), of rows beyond lse
+  TileEntry* entries = nullptr;     // (batch, n_blocks, m_blocks); null: no block pattern
+};
+
+// What the kernels get of a launch, in structs of their own as with the forward.
+struct BackwardSizes {
+  Params params;
+  WorkGrid rows;  // tiles of rows of the query heads
+  WorkGrid keys;  // tiles of keys of the K/V heads
+  BackwardWorkspace workspace;
+};
+
+struct BackwardMaps {
+  TensorMap q, k, v, dout;
+};
+
+template <class T>
+struct BackwardPointers {
+  const T *gQ, *gK, *gV, *gO, *gDO;
+  const float* gLse;
+  T *gDQ, *gDK, *gDV;
 };
 
 }  // namespace attnlab::v3

@@ -172,13 +172,29 @@ void Block::start(const Product& product) {  // by the last thread of its warpgr
 }
 
 void Block::start(const TensorBox& box, u32 to, u32 barrier) {
-  const int agent = races_.agent(Races::Engine::boxes, static_cast<int>(barrier / 8 % 8));
-  const Box under_way = {box, from_shared(to, box.bytes, 128, Touch::nothing), barrier, agent,
-                         races_.start(warp(), agent)};
+  Box under_way;
+  under_way.box = box;
+  under_way.bytes = box.bytes;
+  under_way.barrier = barrier;
+  start_box(std::move(under_way), to, 128);
+}
+
+void Block::start(const u8* from, u32 bytes, u32 to, u32 barrier) {
+  Box under_way;
+  under_way.from = from;
+  under_way.bytes = bytes;
+  under_way.barrier = barrier;
+  start_box(std::move(under_way), to, 16);
+}
+
+void Block::start_box(Box box, u32 to, u32 alignment) {
+  box.to = from_shared(to, box.bytes, alignment, Touch::nothing);
+  box.agent = races_.agent(Races::Engine::boxes, static_cast<int>(box.barrier / 8 % 8));
+  box.clock = races_.start(warp(), box.agent);
   if (coin(2) == 0) {
-    deliver(under_way);
+    deliver(box);
   } else {
-    boxes_.push_back(under_way);
+    boxes_.push_back(std::move(box));
   }
 }
 
@@ -258,8 +274,12 @@ void Block::make(const Copy& copy, const VectorClock& clock) {
 
 void Block::make(const Store& store, const VectorClock& clock) {
   const int agent = races_.agent(Races::Engine::stores, warp());
-  report(races_.access(agent, clock, store.from, store.box.bytes, Access::read));
-  store_box(store.box, store.from);
+  report(races_.access(agent, clock, store.from, store.bytes, Access::read));
+  if (store.sums == nullptr) {
+    store_box(store.box, store.from);
+  } else {
+    add_line(store.sums, store.from, store.bytes);
+  }
 }
 
 void Block::make(const Product& product, const VectorClock& clock) {
@@ -286,11 +306,15 @@ void Block::resume(Thread& thread) {
 }
 
 void Block::deliver(const Box& box) {
-  report(races_.access(box.agent, box.clock, box.to, box.box.bytes, Access::write));
-  copy_box(box.box, box.to);
+  report(races_.access(box.agent, box.clock, box.to, box.bytes, Access::write));
+  if (box.from == nullptr) {
+    copy_box(box.box, box.to);
+  } else {
+    copy_line(box.from, box.to, box.bytes);
+  }
   ++events_;
   Races::join(mbarriers_[box.barrier].open, box.clock);
-  change_mbarrier(box.barrier, 0, 0, static_cast<i32>(box.box.bytes));
+  change_mbarrier(box.barrier, 0, 0, static_cast<i32>(box.bytes));
 }
 
 void Block::deliver_one() {

@@ -20,10 +20,12 @@ namespace attnlab::emulator {
 constexpr int kBarriers = 16;
 constexpr int kLargestGroup = 128;
 
-// A bulk copy from shared memory to a tensor.
+// A bulk copy from shared memory to a tensor, or an addition to numbers that lie side by side.
 struct Store {
   TensorBox box;
-  const u8* from;
+  float* sums = nullptr;  // null: a copy to the box
+  const u8* from = nullptr;
+  u32 bytes = 0;
 };
 
 // What has been started and not yet been waited for: groups, and what no group has yet.
@@ -75,10 +77,12 @@ struct Barrier {
 
 struct Box {  // a bulk copy under way
   TensorBox box;
-  u8* to;
-  u32 barrier;
-  int agent;
-  VectorClock clock;
+  const u8* from = nullptr;  // null: of the box
+  u32 bytes = 0;
+  u8* to = nullptr;
+  u32 barrier = 0;
+  int agent = 0;
+  VectorClock clock = {};
 };
 
 // What those know who have arrived at an mbarrier, and who did in its phases before.
@@ -121,6 +125,7 @@ class Block {
   void start(Late<Store>& late, const Store& store);
   void start(const Product& product);
   void start(const TensorBox& box, u32 to, u32 barrier);
+  void start(const u8* from, u32 bytes, u32 to, u32 barrier);
 
   // Until at most `pending` groups are left.
   template <class Work>
@@ -174,6 +179,9 @@ class Block {
   void make(const Copy& copy, const VectorClock& clock);
   void make(const Store& store, const VectorClock& clock);
   void make(const Product& product, const VectorClock& clock);
+
+  // `to` is aligned to `alignment`.
+  void start_box(Box box, u32 to, u32 alignment);
 
   void change_mbarrier(u32 address, u32 arrivals, i32 expected, i32 arrived_bytes);
 

@@ -9,7 +9,7 @@ namespace attnlab::emulator {
 // Everything is counted since the last attnlab_emulator_take_counts().
 struct Counts {
   u64 product_flops = 0;    // of wgmma and mma.sync
-  u64 box_read_bytes = 0;   // of global memory, by bulk tensor copies
+  u64 box_read_bytes = 0;   // of global memory, by bulk copies
   u64 box_write_bytes = 0;  // the same way back
 };
 

@@ -10,6 +10,16 @@
 #include "tests/emulator/trace.h"
 
 namespace attnlab::emulator {
+namespace {
+
+// Bulk copies without a tensor map take whole chunks of 16 bytes.
+void expect_chunks(const void* global, u32 bytes) {
+  if (reinterpret_cast<u64>(global) % 16 != 0 || bytes % 16 != 0 || bytes == 0) {
+    fail("a bulk copy of %u bytes at %p: both must be multiples of 16", bytes, global);
+  }
+}
+
+}  // namespace
 
 const Place& place() { return block().current().place; }
 
@@ -93,7 +103,25 @@ void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, 
 void start_store(const void* map, const i32* coordinates, int dimensions, u32 from) {
   const TensorBox box = box_of(map, coordinates, dimensions);
   if (!box.error.empty()) fail("%s", box.error.c_str());
-  block().start(block().current().stores, Store{box, from_shared(from, box.bytes, 128)});
+  Store store;
+  store.box = box;
+  store.from = from_shared(from, box.bytes, 128);
+  store.bytes = box.bytes;
+  block().start(block().current().stores, store);
+}
+
+void start_bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier) {
+  expect_chunks(from, bytes);
+  block().start(static_cast<const u8*>(from), bytes, to, barrier);
+}
+
+void start_bulk_addition(float* to, u32 from, u32 bytes) {
+  expect_chunks(to, bytes);
+  Store store;
+  store.sums = to;
+  store.from = from_shared(from, bytes, 16);
+  store.bytes = bytes;
+  block().start(block().current().stores, store);
 }
 void commit_stores() { block().current().stores.commit(); }
 void wait_for_stores(int pending) { block().finish(block().current().stores, pending); }

@@ -71,6 +71,10 @@ void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, 
 
 // The same way back; by whom, in groups, as with copies.
 void start_store(const void* map, const i32* coordinates, int dimensions, u32 from);
+// Neighbouring bytes of global memory, by a bulk copy without a map; and the addition of fp32
+// numbers to those there, atomically, which is one of the thread's bulk stores.
+void start_bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier);
+void start_bulk_addition(float* to, u32 from, u32 bytes);
 void commit_stores();
 void wait_for_stores(int pending);
 

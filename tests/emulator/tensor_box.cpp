@@ -1,5 +1,6 @@
 #include "tests/emulator/tensor_box.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "kernels/shared/tile.h"
@@ -79,6 +80,20 @@ void store_box(const TensorBox& box, const u8* from) {
     inside += box.map.element_bytes;
   });
   count_box_write(inside);
+}
+
+void copy_line(const u8* from, u8* to, u32 bytes) {
+  std::memcpy(to, from, bytes);
+  count_box_read(bytes);
+}
+
+void add_line(float* to, const u8* from, u32 bytes) {
+  for (u32 i = 0; i < bytes / sizeof(float); ++i) {
+    float value;
+    std::memcpy(&value, from + i * sizeof(float), sizeof value);
+    std::atomic_ref<float>(to[i]).fetch_add(value, std::memory_order_relaxed);
+  }
+  count_box_write(bytes);
 }
 
 }  // namespace attnlab::emulator

@@ -25,7 +25,7 @@ static_assert(sizeof(TensorMapBits) <= 128, "a tensor map has 128 bytes");
 constexpr u64 kTensorMapMagic = 0x70616d726f736e65;
 
 struct TensorBox {
-  TensorMapBits map;
+  TensorMapBits map = {};
   std::array<i32, kMostDimensions> first{};  // element
   u32 bytes = 0;                             // in shared memory
   std::string error;                         // why there is none
@@ -38,5 +38,9 @@ TensorBox box_of(const void* map, const i32* coordinates, int dimensions);
 void copy_box(const TensorBox& box, u8* to);
 // Shared to global: what lies outside is left out.
 void store_box(const TensorBox& box, const u8* from);
+
+// The same of bytes that lie side by side, and the sum of fp32 numbers, each added atomically.
+void copy_line(const u8* from, u8* to, u32 bytes);
+void add_line(float* to, const u8* from, u32 bytes);
 
 }  // namespace attnlab::emulator

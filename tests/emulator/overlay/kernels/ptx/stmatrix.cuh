@@ -10,21 +10,39 @@ struct StmatrixLane {
   const u32* from;
 };
 
+// value(matrix, row, column) of what all lanes hold goes to row `row` in memory.
+template <class Value>
+void store_matrices(void* const* lanes, const Value& value) {
+  for (i32 i = 0; i < 4; ++i) {
+    for (i32 row = 0; row < 8; ++row) {
+      u16 values[8];
+      for (i32 column = 0; column < 8; ++column) values[column] = value(i, row, column);
+      const u32 address = static_cast<const StmatrixLane*>(lanes[8 * i + row])->address;
+      __builtin_memcpy(emulator::from_shared(address, 16, 16, emulator::Touch::writes), values, 16);
+    }
+  }
+}
+
+inline u16 stmatrix_value(void* const* lanes, i32 matrix, i32 row, i32 column) {
+  const u32 pair = static_cast<const StmatrixLane*>(lanes[4 * row + column / 2])->from[matrix];
+  return static_cast<u16>(pair >> 16 * (column % 2));
+}
+
 inline void stmatrix_x4(u32 address, const u32 (&from)[4]) {
   StmatrixLane lane = {address, from};
   emulator::together(32, "stmatrix", &lane, [](void* const* lanes) {
-    const auto lane = [&](i32 l) -> const StmatrixLane& {
-      return *static_cast<const StmatrixLane*>(lanes[l]);
-    };
-    for (i32 i = 0; i < 4; ++i) {
-      for (i32 row = 0; row < 8; ++row) {
-        u32 pairs[4];
-        for (i32 t = 0; t < 4; ++t) pairs[t] = lane(4 * row + t).from[i];
-        __builtin_memcpy(
-            emulator::from_shared(lane(8 * i + row).address, 16, 16, emulator::Touch::writes),
-            pairs, 16);
-      }
-    }
+    store_matrices(lanes, [&](i32 matrix, i32 row, i32 column) {
+      return stmatrix_value(lanes, matrix, row, column);
+    });
+  });
+}
+
+inline void stmatrix_x4_trans(u32 address, const u32 (&from)[4]) {
+  StmatrixLane lane = {address, from};
+  emulator::together(32, "stmatrix.trans", &lane, [](void* const* lanes) {
+    store_matrices(lanes, [&](i32 matrix, i32 row, i32 column) {
+      return stmatrix_value(lanes, matrix, column, row);
+    });
   });
 }
 

@@ -24,6 +24,14 @@ inline void cp_async_bulk_tensor_4d_store(const TensorMap& map, i32 c0, i32 c1, 
   emulator::start_store(&map, first, 4, from);
 }
 
+inline void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+  emulator::start_bulk_copy(to, from, bytes, barrier);
+}
+
+inline void cp_reduce_async_bulk_add_f32(float* to, u32 from, u32 bytes) {
+  emulator::start_bulk_addition(to, from, bytes);
+}
+
 inline void cp_async_bulk_commit_group() { emulator::commit_stores(); }
 
 template <i32 kPending>

@@ -1,0 +1,63 @@
+// The sums of dQ of v3's backward in device memory, to which every tile of keys adds.
+//
+// They lie as wgmma leaves them, four values of a lane side by side. So a warp's part of a tile is
+// 4 KiB in a line, which it stores to shared memory without bank conflicts, and one bulk copy adds
+// it. finish_rows (backward_rows.cuh) is the only other one who must know.
+#pragma once
+
+#include "kernels/device/warpgroup_product.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+constexpr i32 kDqWarpBytes = 16 * 64 * 4;
+
+// A warp's part of a tile of dQ: 16 rows of it and 64 columns. Consumers, of four warps each, share
+// the rows where there are 64 for each, else the columns.
+template <BackwardConfig kConfig>
+struct DqPart {
+  static_assert(kConfig.dq_bytes() == 4 * kConfig.consumers() * kDqWarpBytes,
+                "the consumers' warps have 16 rows and 64 columns each");
+  static constexpr bool kDividesRows = kConfig.block_m == 64 * kConfig.consumers();
+  using Accumulator = device::Accumulator<1, 8>;
+
+  // `warp` counts those of all consumers.
+  static __device__ i32 row(i32 warp) { return 16 * (kDividesRows ? warp : warp % 4); }
+  static __device__ i32 column(i32 warp) { return kDividesRows ? 0 : warp / 4 * 64; }
+  // Where an element of the tile lies among its sums.
+  static __device__ i32 place(i32 row, i32 column) {
+    const i32 warp = kDividesRows ? row / 16 : row / 16 + column / 64 * 4;
+    const i32 block = column % 64 / 8, lane = row % 8 * 4 + column % 8 / 2;
+    return ((warp * 8 + block) * device::kWarp + lane) * 4 + row % 16 / 8 * 2 + column % 2;
+  }
+};
+
+// The sums of a tile of rows.
+template <BackwardConfig kConfig>
+__device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
+  return workspace.dq_sums + tile * (kConfig.block_m * kConfig.head_dim);
+}
+
+// Adds a warp's part to the sums of a tile, by way of the warp's own 4 KiB at `staged` in shared
+// memory. It returns before they are added; the next call waits until they have been read.
+__device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, u32 address,
+                              float* gSums) {
+  const i32 lane = device::opaque_lane();
+  if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  __syncwarp();
+#pragma unroll
+  for (i32 c = 0; c < 8; ++c) {
+    const float(&dq)[4] = rDQ.at[0][c];
+    reinterpret_cast<float4*>(staged)[c * device::kWarp + lane] = {dq[0], dq[1], dq[2], dq[3]};
+  }
+  ptx::fence_proxy_async_shared();
+  __syncwarp();
+  if (lane == 0) {
+    ptx::cp_reduce_async_bulk_add_f32(gSums, address, kDqWarpBytes);
+    ptx::cp_async_bulk_commit_group();
+  }
+}
+
+}  // namespace attnlab::v3

@@ -1,0 +1,279 @@
+// What v3's backward is made of, one tile of rows by one of keys: its five products, each with its
+// operands where the kernel has them, dS on its way through shared memory, and the sums of dQ in
+// device memory. Results are compared element by element. All are small integers, so every sum is
+// exact.
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <random>
+
+#include "harness/tensors/arena.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/shared/convert.h"
+#include "kernels/v3/schedule.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+struct Tile {
+  Dtype dtype;
+  i32 head_dim, block_m;
+  v3::BackwardConfig config() const { return {.head_dim = head_dim, .block_m = block_m}; }
+  std::string name() const {
+    return std::string(to_string(dtype)) + "_d" + std::to_string(head_dim) + "_" +
+           std::to_string(block_m) + "x128";
+  }
+};
+
+void PrintTo(const Tile& tile, std::ostream* stream) { *stream << tile.name(); }
+
+// S^T = K Q^T and dV = P^T Q (whose operand stands for dO, and dK's dS^T for P^T) of both
+// consumers' 64 keys; dS^T, from `factors`, goes to shared memory as dS, and dQ = dS K is added
+// `times` times. `rows` is what a bulk copy without a map brings.
+KernelUnit unit(const Tile& tile) {
+  const v3::BackwardTiles tiles = v3::backward_tiles(tile.config());
+  return {.name = "backward-products-" + tile.name(),
+          .source = "constexpr int kHeadDim = " + std::to_string(tile.head_dim) +
+                    ", kRows = " + std::to_string(tile.block_m) + ";\n" + "#define TYPE " +
+                    (tile.dtype == Dtype::f16 ? "F16" : "Bf16") + R"(
+#include "kernels/device/ring.cuh"
+#include "kernels/device/warp_uniform.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/v3/dq_sums.cuh"
+using namespace attnlab;
+using namespace attnlab::device;
+using T = TYPE;
+
+struct Maps {
+  TensorMap q, k;
+};
+
+// Calls visit(key, row, value) for each of a lane's sums, which are keys x rows or columns.
+template <i32 kColumns, class Do>
+__device__ void for_own(Accumulator<1, kColumns>& sums, i32 warp, const Do& visit) {
+  const i32 lane = threadIdx.x % 32;
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
+    }
+  }
+}
+
+constexpr v3::BackwardConfig kConfig = {.head_dim = kHeadDim, .block_m = kRows};
+
+extern "C" __global__ void __launch_bounds__(256)
+products(const __grid_constant__ Maps maps, const float* factors, const float* rows, i32 times,
+         float* s, float* dv, float* sums, float* copied) {
+  extern __shared__ __align__(1024) u8 memory[];
+  constexpr v3::BackwardTiles kTiles = v3::backward_tiles(kConfig);
+  using Part = v3::DqPart<kConfig>;
+  const u32 shared = ptx::cvta_to_shared(memory);
+  const u32 sK = shared + kTiles.k(), sQ = shared + kTiles.q_of(0), sDS = shared + kTiles.ds_of(0);
+  const Ring<1> ring{shared + kTiles.kv_ring()};
+  if (threadIdx.x == 0) {
+    ring.init(1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(ring.full(0), kTiles.kv.bytes() + kTiles.q.bytes() + 4 * kRows);
+    for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
+      ptx::cp_async_bulk_tensor_4d(sQ + slab * kTiles.q.slab_bytes(), maps.q, 64 * slab, 0, 0, 0,
+                                   ring.full(0));
+      ptx::cp_async_bulk_tensor_4d(sK + slab * kTiles.kv.slab_bytes(), maps.k, 64 * slab, 0, 0, 0,
+                                   ring.full(0));
+    }
+    ptx::cp_async_bulk(shared + kTiles.lse_of(0), rows, 4 * kRows, ring.full(0));
+  }
+  ring.wait_full(consumer_start());
+  if (threadIdx.x < kRows) {
+    copied[threadIdx.x] = reinterpret_cast<const float*>(memory + kTiles.lse_of(0))[threadIdx.x];
+  }
+
+  const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x / 32)), consumer = warp / 4;
+  Accumulator<1, kRows / 8> rS;
+  ptx::wgmma_fence();
+  start_product<T, kHeadDim / 16>(rS, KMajor<kTiles.kv>(sK, 64 * consumer), KMajor<kTiles.q>(sQ, 0));
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rS);
+  for_own(rS, warp, [&](i32 key, i32 row, float& value) { s[key * kRows + row] = value; });
+
+  for_own(rS, warp, [&](i32 key, i32 row, float& value) { value = factors[key * kRows + row]; });
+  FragmentsA<kRows / 16> rP;
+  round_to<T>(rP, rS);
+  store_transposed_of_warp<kTiles.ds>(rP, sDS, 16 * warp);
+  ptx::fence_proxy_async_shared();
+  Accumulator<1, kHeadDim / 8> rDV;
+  rDV.clear();
+  fence_operand(rDV);
+  fence_operand(rP);
+  ptx::wgmma_fence();
+  start_product<T>(rDV, rP, MnMajor<kTiles.q>(sQ), ScaleD::one);
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rDV);
+  fence_operand(rP);
+  for_own(rDV, warp, [&](i32 key, i32 x, float& value) { dv[key * kHeadDim + x] = value; });
+
+  ptx::barrier_sync(1, 256);
+  for (i32 time = 0; time < times; ++time) {
+    typename Part::Accumulator rDQ;
+    const i32 first = 4 * consumer;  // warp
+    ptx::wgmma_fence();
+    start_product<T, 128 / 16>(
+        rDQ, KMajor<kTiles.ds>(sDS, Part::row(first)),
+        MnMajor<kTiles.kv>(sK + Part::column(first) / 64 * kTiles.kv.slab_bytes()));
+    ptx::wgmma_wait_group<0>();
+    fence_operand(rDQ);
+    const i32 part = warp * v3::kDqWarpBytes;
+    v3::add_dq(rDQ, memory + kTiles.dq() + part, shared + kTiles.dq() + part, sums + part / 4);
+  }
+  if (threadIdx.x % 32 == 0) ptx::cp_async_bulk_wait_group<0>();
+}
+)",
+          .entries = {{.name = "products",
+                       .threads = 256,
+                       .dynamic_shared_bytes = static_cast<u64>(tiles.bytes())}}};
+}
+
+struct Maps {
+  TensorMap q, k;
+};
+
+class BackwardProduct : public GpuTest, public testing::WithParamInterface<Tile> {
+ protected:
+  static constexpr i64 kKeys = 128;
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+    arena_.emplace(runtime());
+  }
+
+  // Integers from -4 to 4.
+  std::vector<int> integers(i64 count) {
+    std::vector<int> values(static_cast<std::size_t>(count));
+    for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
+    return values;
+  }
+  template <class T>
+  Arena::Buffer upload(const std::vector<T>& values) {
+    Arena::Buffer buffer = arena_->allocate("operand", values.size() * sizeof(T));
+    runtime().write(buffer.get(), values.data(), values.size() * sizeof(T));
+    return buffer;
+  }
+  Arena::Buffer upload_rounded(const std::vector<int>& values) {
+    std::vector<std::uint16_t> bits;
+    for (const int value : values) {
+      const auto number = static_cast<float>(value);
+      bits.push_back(GetParam().dtype == Dtype::f16 ? f16_from_f32(number) : bf16_from_f32(number));
+    }
+    return upload(bits);
+  }
+  Arena::Buffer floats(i64 count) {
+    return arena_->allocate("result", static_cast<u64>(count) * sizeof(float));
+  }
+  std::vector<float> download(const Arena::Buffer& buffer, i64 count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    runtime().read(values.data(), buffer.get(), values.size() * sizeof(float));
+    return values;
+  }
+  static TensorMap map(const Arena::Buffer& data, i64 rows, i64 columns) {
+    return cuda::make_tensor_map(cuda::slab_of({.dtype = GetParam().dtype,
+                                                .data = data.get(),
+                                                .strides = {.row = columns},
+                                                .rows = rows,
+                                                .head_dim = columns,
+                                                .tile_rows = rows}));
+  }
+
+  std::mt19937 generator_{3};
+  std::optional<Arena> arena_;
+};
+
+// A matrix of integers as some of its products see it.
+struct Matrix {
+  const std::vector<int>& values;
+  i64 stride;
+  bool transposed = false;
+  int at(i64 row, i64 column) const {
+    const i64 place = transposed ? column * stride + row : row * stride + column;
+    return values[static_cast<std::size_t>(place)];
+  }
+};
+
+std::vector<float> product(const Matrix& left, const Matrix& right, i64 rows, i64 columns, i64 k) {
+  std::vector<float> sums;
+  for (i64 row = 0; row < rows; ++row) {
+    for (i64 column = 0; column < columns; ++column) {
+      int sum = 0;
+      for (i64 i = 0; i < k; ++i) sum += left.at(row, i) * right.at(i, column);
+      sums.push_back(static_cast<float>(sum));
+    }
+  }
+  return sums;
+}
+
+// Sums of dQ, one after the other as they lie, from rows x columns: a warp has 16 x 64 of them, in
+// blocks of 8 columns, of which a lane has two columns of two rows.
+std::vector<float> as_sums_lie(const std::vector<float>& dq, const Tile& tile) {
+  std::vector<float> sums;
+  for (i64 warp = 0; warp < 8; ++warp) {
+    const i64 first_row = tile.block_m == 128 ? 16 * warp : 16 * (warp % 4);
+    const i64 first_column = tile.block_m == 128 ? 0 : warp / 4 * 64;
+    for (i64 i = 0; i < 16 * 64; ++i) {
+      const i64 block = i / 128, lane = i / 4 % 32, which = i % 4;
+      const i64 row = first_row + lane / 4 + which / 2 * 8;
+      const i64 column = first_column + 8 * block + lane % 4 * 2 + which % 2;
+      sums.push_back(dq[static_cast<std::size_t>(row * tile.head_dim + column)]);
+    }
+  }
+  return sums;
+}
+
+TEST_P(BackwardProduct, IsExactForSmallIntegers) {
+  const Tile& tile = GetParam();
+  const i64 rows = tile.block_m, head_dim = tile.head_dim;
+  constexpr i32 kTimes = 3;
+  const std::vector<int> q = integers(rows * head_dim), k = integers(kKeys * head_dim);
+  const std::vector<int> factors = integers(kKeys * rows);  // keys x rows
+  std::vector<float> begun, statistics;
+  for (const int value : integers(rows * head_dim)) begun.push_back(static_cast<float>(value));
+  for (const int value : integers(rows)) statistics.push_back(static_cast<float>(value));
+  const Arena::Buffer gQ = upload_rounded(q), gK = upload_rounded(k);
+  const Arena::Buffer gFactors = upload(std::vector<float>(factors.begin(), factors.end()));
+  const Arena::Buffer gStatistics = upload(statistics), gSums = upload(begun);
+  const Arena::Buffer gS = floats(kKeys * rows), gDV = floats(kKeys * head_dim);
+  const Arena::Buffer gCopied = floats(rows);
+
+  const KernelUnit needed = unit(tile);
+  const auto module = cuda::load(needed, gpu());
+  const cuda::Kernel<Maps, void*, void*, i32, void*, void*, void*, void*> kernel(
+      *module, needed.entries.at(0));
+  kernel(cuda::as_stream(runtime().queue()), 1,
+         Maps{.q = map(gQ, rows, head_dim), .k = map(gK, kKeys, head_dim)}, gFactors.get(),
+         gStatistics.get(), kTimes, gS.get(), gDV.get(), gSums.get(), gCopied.get());
+  runtime().synchronize();
+
+  EXPECT_EQ(download(gCopied, rows), statistics);
+  const Matrix of_k = {k, head_dim}, of_q = {q, head_dim}, of_p = {factors, rows};
+  EXPECT_EQ(download(gS, kKeys * rows), product(of_k, {q, head_dim, true}, kKeys, rows, head_dim));
+  EXPECT_EQ(download(gDV, kKeys * head_dim), product(of_p, of_q, kKeys, head_dim, rows));
+  const std::vector<float> dq = product({factors, rows, true}, of_k, rows, head_dim, kKeys);
+  std::vector<float> sums = as_sums_lie(dq, tile);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = kTimes * sums[i] + begun[i];
+  EXPECT_EQ(download(gSums, rows * head_dim), sums);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, BackwardProduct,
+                         testing::Values(Tile{Dtype::f16, 64, 128}, Tile{Dtype::bf16, 64, 128},
+                                         Tile{Dtype::f16, 128, 64}, Tile{Dtype::bf16, 128, 64}),
+                         [](const auto& instance) { return instance.param.name(); });
+
+}  // namespace
+}  // namespace attnlab
