@@ -15,7 +15,7 @@ namespace attnlab::device {
 
 // How a row's S is computed once more. By mma.sync it is equal to the bit to what a backward finds
 // that multiplies with the same instruction, as it must be: the distance of fp32 numbers is large
-// here. A plain sum needs fewer registers; v3 has no such backward.
+// here. A plain sum needs fewer registers; v3's backward finds states of its own.
 enum class Scores { by_mma_sync, by_plain_sums };
 
 // S of one row with the `exist` next keys, 32 at the most, by a warp: each lane gets that of a key
@@ -58,11 +58,11 @@ __device__ float score_by_plain_sum(const T* gRow, const T* gKey, i32 head_dim) 
   return sum;
 }
 
-// O of one row, by a warp: lanes share the keys for S, and the chunks of a head for O. Returns the
-// row's state, in all lanes.
-template <Scores kScores, class T>
+// O of one row, by a warp: lanes share the keys for S, and the chunks of a head for O, which
+// store(chunk, offset) gets, of where it belongs. Returns the row's state, in all lanes.
+template <Scores kScores, class T, class Store>
 __device__ OnlineSoftmax attend_row(const Params& params, i64 batch, i64 head, i64 row, const T* gQ,
-                                    const T* gK, const T* gV, T* gO) {
+                                    const T* gK, const T* gV, const Store& store) {
   const Shape& shape = params.shape;
   const float scale = shape.softmax_scale_log2;
   const BatchEntry entry = batch_entry(params, batch);
@@ -116,7 +116,7 @@ __device__ OnlineSoftmax attend_row(const Params& params, i64 batch, i64 head, i
   const float factor = final_scale(state) * params.dropout.keep_scale;
 #pragma unroll
   for (i32 j = 0; j < kChunk; ++j) o.at[j] *= factor;
-  if (has_chunk) store_chunk(encode<T>(o), gO + offset + lane * kChunk);
+  if (has_chunk) store(encode<T>(o), offset + lane * kChunk);
   return state;
 }
 
@@ -130,7 +130,9 @@ __device__ void attend_again(const Params& params, i64 batch, i64 head, Range ro
     float* const to = gLse + params.shape.row_statistic_offset(batch, head, row);
     const float mark = *to;
     if (mark == mark) continue;
-    const OnlineSoftmax state = attend_row<kScores>(params, batch, head, row, gQ, gK, gV, gO);
+    const OnlineSoftmax state = attend_row<kScores>(
+        params, batch, head, row, gQ, gK, gV,
+        [&](const Chunk<T>& chunk, i64 offset) { store_chunk(chunk, gO + offset); });
     __syncwarp();  // all lanes have read the mark
     if (opaque_lane() == 0) {
       *to = attnlab::lse(state, params.shape);

@@ -1,6 +1,7 @@
-// What a block of v2's backward has to do: its tile of keys, and the steps of its main loop.
+// What a block of v2's backward has to do: its tile of keys.
 #pragma once
 
+#include "kernels/device/backward_step.cuh"
 #include "kernels/device/team.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/work_grid.h"
@@ -34,24 +35,6 @@ __device__ inline BackwardBlock backward_block(const Params& params, const WorkG
       .row_offset = shape.q.offset(item.batch, item.head * heads, entry.first_row),
       .key_offset = shape.k.offset(item.batch, item.head, entry.first_key + keys.begin)};
 }
-
-// What a step of the main loop works on: a tile of rows of one of the query heads that share the
-// block's K and V.
-struct BackwardStep {
-  i32 m_block = 0;
-  i32 head = 0;
-
-  static __device__ BackwardStep first(const BackwardBlock& block) {
-    return {block.tiles.begin, block.tiles.begin < block.tiles.end ? 0 : block.heads};
-  }
-  __device__ bool exists(const BackwardBlock& block) const { return head < block.heads; }
-  __device__ void advance(const BackwardBlock& block) {
-    m_block = block.tiles.not_empty(m_block + 1);
-    if (m_block < block.tiles.end) return;
-    m_block = block.tiles.begin;
-    ++head;
-  }
-};
 
 // The number of a block's next tile of keys. Where dQ is summed in a fixed order, tiles are
 // numbered as they are begun, so that nobody waits for one that has not been.

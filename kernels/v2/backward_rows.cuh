@@ -2,7 +2,7 @@
 // tile of rows.
 #pragma once
 
-#include "kernels/device/storage.cuh"
+#include "kernels/device/backward_rows.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/softmax.h"
 #include "kernels/v2/backward_parts.cuh"
@@ -11,8 +11,7 @@
 namespace attnlab::v2 {
 
 // delta of a tile of rows, and whether lse holds the logits of all of them; its sums of dQ become
-// zero, and their semaphore the last tile of keys that the rows see, which adds first. Eight lanes
-// a row.
+// zero, and their semaphore the last tile of keys that the rows see, which adds first.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   const Params& params = arguments.params;
@@ -20,7 +19,6 @@ __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   const BackwardWorkspace& workspace = arguments.workspace;
   const auto [gO, gDO, gLse] = arguments.tensors;
   using namespace device;
-  constexpr i32 kLanes = 8;
   constexpr i32 kThreads = kConfig.warps * kWarp;
   const Shape& shape = params.shape;
   const i32 thread = static_cast<i32>(threadIdx.x);
@@ -35,31 +33,10 @@ __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
     return;
   }
 
-  const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
-  for (i64 first = rows.begin; first < rows.end; first += kThreads / kLanes) {
-    const i64 row = first + thread / kLanes;
-    const bool exists = row < rows.end;
-    const i64 offset = shape.q.offset(item.batch, item.head, entry.first_row + row);
-    float sum = 0.0f;
-    for (i32 chunk = thread % kLanes; exists && chunk < chunks; chunk += kLanes) {
-      const Values o = decode(load_chunk(gO + offset + chunk * kChunk));
-      const Values dO = decode(load_chunk(gDO + offset + chunk * kChunk));
-#pragma unroll
-      for (i32 i = 0; i < kChunk; ++i) sum += o.at[i] * dO.at[i];
-    }
-#pragma unroll
-    for (i32 distance = kLanes / 2; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
-    }
-    if (exists && thread % kLanes == 0) {
-      workspace.delta[shape.row_statistic_offset(item.batch, item.head, row)] = sum;
-    }
-  }
-
-  auto* const sums = reinterpret_cast<float4*>(dq_sums_of<kConfig>(workspace, tile));
-  for (i32 i = thread; i < kConfig.block_m * kConfig.head_dim / 4; i += kThreads) {
-    sums[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-  }
+  for_deltas<kThreads>(shape, item, entry, rows, gO, gDO, [&](i64 row, float delta) {
+    workspace.delta[shape.row_statistic_offset(item.batch, item.head, row)] = delta;
+  });
+  clear_sums<kThreads, kConfig.block_m * kConfig.head_dim>(dq_sums_of<kConfig>(workspace, tile));
   const float* const gTile = gLse + shape.row_statistic_offset(item.batch, item.head, rows.begin);
   bool beyond_lse = false;
   for (i32 row = thread; row < static_cast<i32>(rows.size()); row += kThreads) {
@@ -101,14 +78,8 @@ __device__ void finish_rows(const FinishArguments<T>& arguments) {
     dq[2] = sum.z * shape.softmax_scale;
     dq[3] = sum.w * shape.softmax_scale;
   });
-  store_accumulator<T, kTile>(rDQ, ptx::cvta_to_shared(shared_memory), Part::row(), Part::column());
-  __syncthreads();
-  constexpr i32 kWarpRows = kConfig.block_m / kConfig.warps;
-  const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
-  const i32 exist = static_cast<i32>(min<i64>(kWarpRows, rows.size() - own));
-  const i64 offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin + own);
-  store_rows<kTile, kWarpRows>(shared_memory, own, exist, gDQ + offset, shape.q.row,
-                               static_cast<i32>(shape.head_dim));
+  store_dq_tile<T, kTile, kConfig.warps>(shape, item, entry, rows, rDQ, Part::row(), Part::column(),
+                                         shared_memory, gDQ);
 }
 
 }  // namespace attnlab::v2

@@ -44,7 +44,7 @@ struct BackwardWork {
   }
 
   // Starts the copies of a step's Q, dO, lse and delta.
-  __device__ void load_rows(const BackwardStep& step, i32 stage) const {
+  __device__ void load_rows(const device::BackwardStep& step, i32 stage) const {
     const Shape& shape = params.shape;
     const i32 first = step.m_block * kConfig.block_m;
     const i32 exist = static_cast<i32>(sBlock.mask.seqlen_q) - first;
@@ -64,7 +64,7 @@ struct BackwardWork {
   }
 
   // Adds the warp's part of dQ to the sums of the step's rows.
-  __device__ void add_to_sums(const BackwardStep& step,
+  __device__ void add_to_sums(const device::BackwardStep& step,
                               const typename Rows::Accumulator& rDQ) const {
     const i64 m_blocks = ceil_div<i64>(params.shape.seqlen_q, kConfig.block_m);
     const i64 tile = (sBlock.first_head + step.head) * m_blocks + step.m_block;

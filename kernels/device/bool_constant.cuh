@@ -1,0 +1,11 @@
+// A truth value as a type, for functions with auto parameters.
+#pragma once
+
+namespace attnlab::device {
+
+template <bool kValue>
+struct BoolConstant {
+  static constexpr bool value = kValue;
+};
+
+}  // namespace attnlab::device
