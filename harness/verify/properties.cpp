@@ -43,8 +43,10 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
     return plan.skip(kernel, Part::properties, rest, "has no tiles to choose");
   }
   if (!plan.wants(Plan::name_of(kernel, Part::properties, rest))) return;
-  setup = in_fixed_order(block_m != 0 ? with_blocks(setup, block_m, block_n)
-                                      : small_tiles(setup, property.subjects.front()->problem()));
+  const Setup any_order = block_m != 0 ? with_blocks(setup, block_m, block_n)
+                                       : small_tiles(setup, property.subjects.front()->problem());
+  setup = in_fixed_order(any_order);
+  if (!reason_of(setup).empty()) setup = any_order;  // a kernel may have no other
   if (const std::string reason = reason_of(setup); !reason.empty()) {
     return plan.skip(kernel, Part::properties, rest, reason);
   }

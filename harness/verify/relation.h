@@ -77,7 +77,7 @@ struct Property {
   // Tiles of this size instead of small ones; 0: small ones. Kernels without tiles are skipped.
   std::pair<std::int64_t, std::int64_t> tiles = {0, 0};
   // Throws Failure where the kernel has not got the property. The setup has small tiles, and sums
-  // in a fixed order.
+  // in a fixed order where the kernel has one.
   std::function<void(const Setup& setup, const Relation& relation)> check;
 };
 

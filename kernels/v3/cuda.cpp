@@ -1,5 +1,5 @@
-// v3 on a GPU: one kernel forward; under a block pattern one before it, which finds the classes of
-// its tiles.
+// v3 on a GPU: one kernel forward, four backward (backward.cuh names them); under a block pattern
+// one more before each pass, which finds the classes of its tiles.
 #include "kernels/v3/cuda.h"
 
 #include <iterator>
@@ -39,32 +39,81 @@ constexpr ConfigAxis kAxes[] = {
      "1: consumers start products in a fixed order, so that the softmax of one overlaps with "
      "products of another; -1: the kernel's own choice",
      -1, -1, 1, kTriedPingPong},
+    {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
 Tiling tiling_of(const ForwardConfig& config) {
   return {.block_m = config.block_m(), .block_n = config.block_n};
 }
 
-// The parts of the workspace, in order; bytes of each, whole multiples of 256.
+// The parts of the workspace, in order; bytes of each, whole multiples of 256. The forward uses the
+// first two alone.
 struct Parts {
-  u64 entries = 0;
+  u64 entries = 0;  // of the pass with more tiles
   u64 next_item = 0;
-  u64 total() const { return entries + next_item; }
+  u64 statistics = 0;
+  u64 dq_sums = 0;
+  u64 beyond_lse = 0;
+  u64 states = 0;
+  u64 total() const { return entries + next_item + statistics + dq_sums + beyond_lse + states; }
 };
 
 Parts parts_of(const Problem& problem, const Config& config) {
+  const auto bytes = [](i64 elements, u64 size) {
+    return round_up<u64>(static_cast<u64>(elements) * size, 256);
+  };
   Parts parts;
-  if (problem.has_pattern()) {
-    const i64 tiles = cuda::num_tiles(problem, tiling_of(forward_config_of(problem, config)));
-    parts.entries = round_up<u64>(static_cast<u64>(tiles) * sizeof(TileEntry), 256);
+  const auto add_entries = [&](const Tiling& tiling) {
+    if (!problem.has_pattern()) return;
+    const u64 needed = bytes(cuda::num_tiles(problem, tiling), sizeof(TileEntry));
+    parts.entries = max(parts.entries, needed);
+  };
+  if (problem.runs_forward()) {
+    add_entries(tiling_of(forward_config_of(problem, config)));
+    if (is_uneven(problem)) parts.next_item = 256;
   }
-  if (is_uneven(problem)) parts.next_item = 256;
+  if (!problem.runs_backward()) return parts;
+  const BackwardConfig kernel = backward_config_of(problem, config);
+  const Tiling tiling = cuda::tiling_of(kernel);
+  add_entries(tiling);
+  const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
+  parts.statistics = bytes(row_tiles * 2 * kernel.block_m, sizeof(float));
+  parts.dq_sums = bytes(row_tiles * kernel.block_m * kernel.head_dim, sizeof(float));
+  parts.beyond_lse = bytes(row_tiles, sizeof(i32));
+  parts.states = bytes(problem.elements_lse(), sizeof(OnlineSoftmax));
   return parts;
+}
+
+// The reason why the forward does not run so, or empty.
+std::string unsupported_forward(const Problem& problem, const Config& config,
+                                const Device& device) {
+  const ForwardConfig kernel = forward_config_of(problem, config);
+  if (const i64 block_m = config.get("block_m"); block_m != 0 && block_m != kernel.block_m()) {
+    return "block_m = " + std::to_string(block_m) +
+           ": it must be 64 for each consumer, 64, 128 or 192";
+  }
+  return unfit(kernel, device);
+}
+
+std::string unsupported_backward(const Problem& problem, const Config& config,
+                                 const Device& device) {
+  if (problem.pass == Pass::bwd) {
+    for (const char* axis : {"producer", "overlap", "ping_pong"}) {
+      if (config.get(axis) >= 0) {
+        return std::string(axis) +
+               " is an axis of the forward: a backward has a producer and one "
+               "order of its products";
+      }
+    }
+  }
+  if (config.get("deterministic") != 0) {
+    return "deterministic = 1: v3's backward on a GPU adds its parts of dQ in any order (take v2)";
+  }
+  return unfit(backward_config_of(problem, config), device);
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
   if (std::string reason = invalid(config, kCuda); !reason.empty()) return reason;
-  if (problem.runs_backward()) return "v3 has no backward pass on a GPU yet";
   if (device.compute_capability != 90) {
     return "it needs wgmma and bulk copies, which compute capability 9.0 has; this device has " +
            std::to_string(device.compute_capability / 10) + "." +
@@ -73,12 +122,12 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
     return reason;
   }
-  const ForwardConfig kernel = forward_config_of(problem, config);
-  if (const i64 block_m = config.get("block_m"); block_m != 0 && block_m != kernel.block_m()) {
-    return "block_m = " + std::to_string(block_m) +
-           ": it must be 64 for each consumer, 64, 128 or 192";
+  std::string reason;
+  if (problem.runs_forward()) reason = unsupported_forward(problem, config, device);
+  if (reason.empty() && problem.runs_backward()) {
+    reason = unsupported_backward(problem, config, device);
   }
-  return unfit(kernel, device);
+  return reason;
 }
 
 std::uint64_t workspace_bytes(const Problem& problem, const Config& config,
@@ -90,8 +139,13 @@ std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) 
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& config,
                               const Device& /*device*/) {
-  std::vector<KernelUnit> needed = {
-      forward_unit(problem.dtype, forward_config_of(problem, config))};
+  std::vector<KernelUnit> needed;
+  if (problem.runs_forward()) {
+    needed.push_back(forward_unit(problem.dtype, forward_config_of(problem, config)));
+  }
+  if (problem.runs_backward()) {
+    needed.push_back(backward_unit(problem.dtype, backward_config_of(problem, config)));
+  }
   if (problem.has_pattern()) needed.push_back(cuda::tile_classes_unit());
   return needed;
 }
@@ -102,20 +156,36 @@ class Prepared : public PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device)
       : problem_(problem),
         parts_(parts_of(problem, config)),
-        config_(forward_config_of(problem, config)),
-        resident_blocks_(static_cast<u64>(device.multiprocessors * config_.blocks)) {
-    const KernelUnit unit = forward_unit(problem.dtype, config_);
-    module_ = cuda::load(unit, device);
-    forward_ = {*module_, unit.entries[0]};
+        multiprocessors_(static_cast<u64>(max(1, device.multiprocessors))) {
+    if (problem.runs_forward()) {
+      forward_config_ = forward_config_of(problem, config);
+      const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
+      forward_module_ = cuda::load(unit, device);
+      forward_ = {*forward_module_, unit.entries[0]};
+    }
+    if (problem.runs_backward()) {
+      backward_config_ = backward_config_of(problem, config);
+      const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
+      backward_module_ = cuda::load(unit, device);
+      prepare_rows_ = {*backward_module_, unit.entries[0]};
+      backward_ = {*backward_module_, unit.entries[1]};
+      backward_again_ = {*backward_module_, unit.entries[2]};
+      finish_rows_ = {*backward_module_, unit.entries[3]};
+    }
     if (problem.has_pattern()) classify_tiles_.emplace(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) const {
     const Params params = cuda::make_params(problem_, tensors);
-    auto* const entries =
-        parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
+    if (problem_.runs_forward()) forward(params, tensors, stream);
+    if (problem_.runs_backward()) backward(params, tensors, stream);
+  }
+
+ private:
+  void forward(const Params& params, const Tensors& tensors, CUstream stream) const {
+    TileEntry* const entries = entries_of(tensors);
     if (classify_tiles_) {
-      (*classify_tiles_)(stream, params, tiling_of(config_), TileOrder::rows_first, entries,
+      (*classify_tiles_)(stream, params, tiling_of(forward_config_), TileOrder::rows_first, entries,
                          nullptr);
     }
     u32* next_item = nullptr;
@@ -123,9 +193,14 @@ class Prepared : public PreparedKernel {
       next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
       cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
-    const WorkGrid grid = forward_grid(problem_, config_);
-    const u64 blocks = min(static_cast<u64>(work_items(grid)), resident_blocks_);
-    forward_(stream, blocks, {.params = params, .grid = grid}, maps_of(params, tensors),
+    const WorkGrid grid = forward_grid(problem_, forward_config_);
+    const u64 resident = multiprocessors_ * static_cast<u64>(forward_config_.blocks);
+    const i64 rows = forward_config_.block_m(), keys = forward_config_.block_n;
+    forward_(stream, min(blocks_of(grid), resident), {.params = params, .grid = grid},
+             {.q = map_of_rows(params, tensors.q, rows),
+              .k = map_of_keys(params, tensors.k, keys),
+              .v = map_of_keys(params, tensors.v, keys),
+              .o = map_of_rows(params, tensors.o, 16)},  // of a warp
              {.entries = entries,
               .next_item = next_item,
               .tensors = {.gQ = tensors.q,
@@ -135,51 +210,113 @@ class Prepared : public PreparedKernel {
                           .gLse = tensors.lse}});
   }
 
- private:
-  ForwardMaps maps_of(const Params& params, const Tensors& tensors) const {
+  void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
+    const BackwardSizes sizes = {.params = params,
+                                 .rows = row_grid(problem_, backward_config_),
+                                 .keys = key_grid(problem_, backward_config_),
+                                 .workspace = workspace_of(tensors)};
+    const BackwardPointers<void> pointers = {.gQ = tensors.q,
+                                             .gK = tensors.k,
+                                             .gV = tensors.v,
+                                             .gO = tensors.o,
+                                             .gDO = tensors.dout,
+                                             .gLse = tensors.lse,
+                                             .gDQ = tensors.dq,
+                                             .gDK = tensors.dk,
+                                             .gDV = tensors.dv};
+    if (classify_tiles_) {
+      (*classify_tiles_)(stream, params, cuda::tiling_of(backward_config_), TileOrder::keys_first,
+                         sizes.workspace.entries, nullptr);
+    }
+    const i64 rows = backward_config_.block_m, keys = backward_config_.block_n;
+    prepare_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
+    backward_(stream, blocks_of(sizes.keys), sizes,
+              {.q = map_of_rows(params, tensors.q, rows),
+               .k = map_of_keys(params, tensors.k, keys),
+               .v = map_of_keys(params, tensors.v, keys),
+               .dout = map_of_rows(params, tensors.dout, rows)},
+              pointers);
+    backward_again_(stream, min(blocks_of(sizes.keys), multiprocessors_), sizes, pointers);
+    finish_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
+  }
+
+  static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
+
+  TileEntry* entries_of(const Tensors& tensors) const {
+    return parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
+  }
+
+  BackwardWorkspace workspace_of(const Tensors& tensors) const {
+    void* const statistics = cuda::behind(tensors.workspace, parts_.entries + parts_.next_item);
+    void* const dq_sums = cuda::behind(statistics, parts_.statistics);
+    void* const beyond_lse = cuda::behind(dq_sums, parts_.dq_sums);
+    void* const states = cuda::behind(beyond_lse, parts_.beyond_lse);
+    return {.statistics = static_cast<float*>(statistics),
+            .dq_sums = static_cast<float*>(dq_sums),
+            .beyond_lse = static_cast<i32*>(beyond_lse),
+            .states = static_cast<OnlineSoftmax*>(states),
+            .entries = entries_of(tensors)};
+  }
+
+  // How bulk copies see a tensor, in tiles of so many rows.
+  TensorMap map_of(const Params& params, const void* data, const Strides& strides, i64 heads,
+                   i64 rows, i64 elements, i64 tile_rows) const {
     const Shape& shape = params.shape;
     const bool packed = problem_.layout == Layout::packed;
-    const auto map = [&](const void* data, const Strides& strides, i64 heads, i64 rows,
-                         i64 elements, i64 tile_rows) {
-      return cuda::make_tensor_map(
-          cuda::slab_of({.dtype = problem_.dtype,
-                         .data = data,
-                         .strides = strides,
-                         .batch = packed ? 1 : shape.batch,
-                         .heads = heads,
-                         .rows = packed ? elements / (heads * shape.head_dim) : rows,
-                         .head_dim = shape.head_dim,
-                         .tile_rows = tile_rows}));
-    };
-    const auto of_rows = [&](const void* data, i64 tile_rows) {
-      return map(data, shape.q, shape.num_heads_q, shape.seqlen_q, problem_.elements_q(),
-                 tile_rows);
-    };
-    const auto of_keys = [&](const void* data) {
-      return map(data, shape.k, shape.num_heads_kv, shape.seqlen_k, problem_.elements_k(),
-                 config_.block_n);
-    };
-    return {.q = of_rows(tensors.q, config_.block_m()),
-            .k = of_keys(tensors.k),
-            .v = of_keys(tensors.v),
-            .o = of_rows(tensors.o, 16)};  // of a warp
+    return cuda::make_tensor_map(
+        cuda::slab_of({.dtype = problem_.dtype,
+                       .data = data,
+                       .strides = strides,
+                       .batch = packed ? 1 : shape.batch,
+                       .heads = heads,
+                       .rows = packed ? elements / (heads * shape.head_dim) : rows,
+                       .head_dim = shape.head_dim,
+                       .tile_rows = tile_rows}));
+  }
+  TensorMap map_of_rows(const Params& params, const void* data, i64 tile_rows) const {
+    const Shape& shape = params.shape;
+    return map_of(params, data, shape.q, shape.num_heads_q, shape.seqlen_q, problem_.elements_q(),
+                  tile_rows);
+  }
+  TensorMap map_of_keys(const Params& params, const void* data, i64 tile_rows) const {
+    const Shape& shape = params.shape;
+    return map_of(params, data, shape.k, shape.num_heads_kv, shape.seqlen_k, problem_.elements_k(),
+                  tile_rows);
   }
 
   Problem problem_;
   Parts parts_;
-  ForwardConfig config_;
-  u64 resident_blocks_;  // that the device holds at once
-  std::shared_ptr<const cuda::Module> module_;
+  u64 multiprocessors_;
+  ForwardConfig forward_config_;
+  BackwardConfig backward_config_;
+  std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
   cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>> forward_;
+  cuda::Kernel<BackwardSizes, BackwardPointers<void>> prepare_rows_, backward_again_, finish_rows_;
+  cuda::Kernel<BackwardSizes, BackwardMaps, BackwardPointers<void>> backward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
+// Where both passes run, the config stays open: each has a tile of its own.
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
-  return cuda::with_fields(config, fields_of(forward_config_of(problem, config)));
+  switch (problem.pass) {
+    case Pass::fwd: return cuda::with_fields(config, fields_of(forward_config_of(problem, config)));
+    case Pass::bwd:
+      return cuda::with_fields(config, fields_of(backward_config_of(problem, config)));
+    case Pass::fwdbwd: break;
+  }
+  return config;
 }
 
+// A tile of the backward is none of its forward.
+Config forward_config(const Config& /*config*/) { return default_config(kCuda); }
+
 Traffic traffic(const Problem& problem, const Config& config) {
-  return forward_traffic(problem, forward_config_of(problem, config));
+  Traffic all;
+  if (problem.runs_forward()) all += forward_traffic(problem, forward_config_of(problem, config));
+  if (problem.runs_backward()) {
+    all += backward_traffic(problem, backward_config_of(problem, config));
+  }
+  return all;
 }
 
 }  // namespace
@@ -188,8 +325,7 @@ constexpr Implementation kCuda = {
     .api_version = kApiVersion,
     .name = "v3",
     .backend = Backend::cuda,
-    .summary =
-        "FlashAttention-3's forward: producer and consumer warpgroups, wgmma and bulk copies",
+    .summary = "FlashAttention-3: producer and consumer warpgroups, wgmma and bulk copies",
     .axes = kAxes,
     .num_axes = static_cast<int>(std::size(kAxes)),
     .unsupported = unsupported,
@@ -201,6 +337,7 @@ constexpr Implementation kCuda = {
     .release = cuda::release<Prepared>,
     .traffic = traffic,
     .resolved = resolved,
+    .forward_config = forward_config,
     .configs_to_verify = configs_to_verify,
 };
 

@@ -20,4 +20,25 @@ WorkGrid forward_grid(const Problem& problem, const ForwardConfig& config) {
   return grid;
 }
 
+WorkGrid row_grid(const Problem& problem, const BackwardConfig& config) {
+  const Shape shape = make_shape(problem);
+  return {.batch = shape.batch,
+          .heads = shape.num_heads_q,
+          .blocks = ceil_div<i64>(shape.seqlen_q, config.block_m)};
+}
+
+WorkGrid key_grid(const Problem& problem, const BackwardConfig& config) {
+  constexpr i64 kCacheBytes = i64{40} << 20;
+  const Shape shape = make_shape(problem);
+  WorkGrid grid = {.batch = shape.batch,
+                   .heads = shape.num_heads_kv,
+                   .blocks = ceil_div<i64>(shape.seqlen_k, config.block_n)};
+  if (problem.mask.right() >= 0) {
+    const i64 row_bytes = shape.head_dim * (2 + 2 + 4) * shape.sharing();
+    grid.section =
+        min(grid.batch * grid.heads, section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1));
+  }
+  return grid;
+}
+
 }  // namespace attnlab::v3

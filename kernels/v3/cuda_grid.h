@@ -13,4 +13,12 @@ bool is_uneven(const Problem& problem);
 
 WorkGrid forward_grid(const Problem& problem, const ForwardConfig& config);
 
+// Tiles of query rows of the query heads: before and behind the backward.
+WorkGrid row_grid(const Problem& problem, const BackwardConfig& config);
+
+// Tiles of keys of the K/V heads: backward. Under a causal mask the first ones, which the most rows
+// see, go first; those of as many heads are interleaved as keep Q, dO and the sums of dQ, which all
+// tiles of a head pass over, in an L2 of 50 MB.
+WorkGrid key_grid(const Problem& problem, const BackwardConfig& config);
+
 }  // namespace attnlab::v3

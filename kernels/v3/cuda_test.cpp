@@ -16,7 +16,9 @@ namespace {
 
 using cuda::hopper;
 
-Problem make_problem(i64 head_dim) { return cuda::problem_of_300(Pass::fwd, head_dim); }
+Problem make_problem(i64 head_dim, Pass pass = Pass::fwd) {
+  return cuda::problem_of_300(pass, head_dim);
+}
 
 class V3Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {};
 
@@ -30,6 +32,52 @@ TEST_F(V3Cuda, RunsEveryHeadDimOfWholeChunks) {
   }
 }
 
+TEST_F(V3Cuda, BackwardRunsHeadDimsUpTo128) {
+  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
+    for (i64 head_dim = 8; head_dim <= 128; head_dim += 8) {
+      for (const double dropout : {0.0, 0.1}) {
+        Problem problem = make_problem(head_dim, pass);
+        problem.dropout = dropout;
+        EXPECT_EQ(reason(problem, default_config(kCuda)), "") << problem.id();
+      }
+    }
+  }
+}
+
+TEST_F(V3Cuda, SaysWhyABackwardsTileDoesNotFit) {
+  const Problem problem = make_problem(128, Pass::bwd);
+  EXPECT_EQ(reason(problem, config_of({{"block_m", 64}, {"block_n", 128}, {"stages", 2}})), "");
+  expect_reason(problem, config_of({{"block_m", 128}}), "64 rows a tile");
+  expect_reason(problem, config_of({{"block_n", 64}}), "two consumers");
+  expect_reason(problem, config_of({{"consumers", 3}}), "two consumers");
+  expect_reason(problem, config_of({{"stages", 3}}), "no more and no fewer");
+  expect_reason(problem, config_of({{"overlap", 1}}), "axis of the forward");
+  EXPECT_EQ(reason(make_problem(128, Pass::fwdbwd), config_of({{"ping_pong", 0}})), "");
+}
+
+// The tile of a pass is what it runs with; of two passes none is said.
+TEST_F(V3Cuda, ResolvesTheTileOfItsPass) {
+  const Config open = default_config(kCuda);
+  const Config backward = kCuda.resolved(make_problem(64, Pass::bwd), open, hopper());
+  EXPECT_EQ(backward.get("block_m"), 128);
+  EXPECT_EQ(backward.get("block_n"), 128);
+  EXPECT_EQ(backward.get("consumers"), 2);
+  EXPECT_EQ(kCuda.resolved(make_problem(64, Pass::bwd), backward, hopper()), backward);
+  EXPECT_EQ(kCuda.resolved(make_problem(64, Pass::fwdbwd), open, hopper()), open);
+  EXPECT_EQ(kCuda.forward_config(backward), open);
+}
+
+TEST_F(V3Cuda, BackwardNeedsSumsStatisticsAndStates) {
+  Problem problem = make_problem(64, Pass::bwd);
+  problem.seqlen_q = problem.seqlen_k = 256;
+  problem.batch = 3;
+  problem.num_heads_q = problem.num_heads_kv = 2;
+  const u64 rows = 3 * 2 * 256;
+  // Of a row: fp32 sums of 64 columns, two statistics, a state; of a tile of rows a flag.
+  EXPECT_EQ(kCuda.workspace_bytes(problem, default_config(kCuda), hopper()),
+            rows * (64 * 4 + 2 * 4 + 8) + 256);
+}
+
 TEST_F(V3Cuda, RefusesWithAReason) {
   const Config open = default_config(kCuda);
   Problem problem = make_problem(64);
@@ -41,9 +89,9 @@ TEST_F(V3Cuda, RefusesWithAReason) {
   problem.dtype = Dtype::f32;
   expect_reason(problem, open, "f16 or bf16");
   for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
-    problem = make_problem(64);
+    problem = make_problem(136);
     problem.pass = pass;
-    expect_reason(problem, open, "no backward");
+    expect_reason(problem, open, "head dims up to 128");
   }
 }
 

@@ -142,6 +142,47 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
   return "";
 }
 
+BackwardConfig backward_config_of(const Problem& problem, const Config& config) {
+  BackwardConfig kernel = {.head_dim = padded_head_dim(problem)};
+  kernel.block_m = kernel.head_dim == 64 ? 128 : 64;
+  kernel.pattern = problem.mask.blocks.has_value();
+  kernel.dropout = problem.drops();
+  const auto take = [&config](const char* name, i32& value) {
+    if (config.get(name) != 0) value = static_cast<i32>(config.get(name));
+  };
+  take("block_m", kernel.block_m);
+  if (config.get("consumers") != 0) kernel.block_n = 64 * static_cast<i32>(config.get("consumers"));
+  take("block_n", kernel.block_n);
+  take("stages", kernel.stages);
+  return kernel;
+}
+
+std::string unfit(const BackwardConfig& config, const Device& device) {
+  if (config.head_dim > 128) {
+    return "v3's backward has head dims up to 128: registers do not hold dK and dV of more columns "
+           "beside S and dP (take v2)";
+  }
+  if (config.block_n != 128) {
+    return "block_n = " + number(config.block_n) +
+           ": a backward has two consumers of 64 keys each, so it must be 128";
+  }
+  if (config.stages != 2) {
+    return "stages = " + number(config.stages) + ": a backward has 2, no more and no fewer";
+  }
+  if (const i32 rows = config.head_dim == 64 ? 128 : 64; config.block_m != rows) {
+    return "block_m = " + number(config.block_m) + ": a backward at head_dim " +
+           number(config.head_dim) + " has " + number(rows) + " rows a tile";
+  }
+  if (const i32 bytes = backward_tiles(config).bytes();
+      static_cast<u64>(bytes) > device.shared_memory_per_block_bytes) {
+    return "a backward's tile of " + number(config.block_m) + "x" + number(config.block_n) +
+           " at head_dim " + number(config.head_dim) + " with stages = " + number(config.stages) +
+           " needs " + number(bytes) + " bytes of shared memory, a block has at most " +
+           std::to_string(device.shared_memory_per_block_bytes);
+  }
+  return "";
+}
+
 std::vector<ConfigsToVerify> configs_to_verify() {
   struct Roles {
     bool overlap, ping_pong;

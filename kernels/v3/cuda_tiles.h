@@ -16,6 +16,10 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config);
 // Why such a kernel cannot run on this device, in one sentence; empty: it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 
+// The same of the backward.
+BackwardConfig backward_config_of(const Problem& problem, const Config& config);
+std::string unfit(const BackwardConfig& config, const Device& device);
+
 // One to three consumers, with and without overlap, ping-pong and a producer.
 std::vector<ConfigsToVerify> configs_to_verify();
 

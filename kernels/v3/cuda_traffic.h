@@ -1,4 +1,4 @@
-// Counts what v3's kernel on a GPU moves and multiplies, item by item as its blocks do it.
+// Counts what v3's kernels on a GPU move and multiply, item by item as their blocks do it.
 #pragma once
 
 #include "kernels/api/problem.h"
@@ -13,5 +13,12 @@ namespace attnlab::v3 {
 // tile that lies inside the tensor. Rows that are attended to again (attend_again.cuh) are not
 // counted.
 Traffic forward_traffic(const Problem& problem, const ForwardConfig& config);
+
+// Counts the backward pass with the kernels before and behind it. What a bulk copy adds to the sums
+// of dQ is written and not read: the addition takes place beyond the multiprocessors. The copies of
+// lse and delta that one of the kernels leaves for another count as delta's where they are written
+// and each as its own where they are read. Heads that are worked on again (backward_again.cuh) are
+// not counted.
+Traffic backward_traffic(const Problem& problem, const BackwardConfig& config);
 
 }  // namespace attnlab::v3

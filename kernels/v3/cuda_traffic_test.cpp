@@ -114,5 +114,64 @@ TEST(V3CudaTraffic, APatternsTilesAreThoseThatAnyRowSees) {
   EXPECT_EQ(traffic.executed_flops, 4 * 4 * i64{128} * 64 * 64);
 }
 
+BackwardConfig backward_of(i32 head_dim) {
+  return {.head_dim = head_dim, .block_m = head_dim == 64 ? 128 : 64};
+}
+
+// Tiles of 128 x 128, two of rows by two of keys, one of which nobody sees.
+TEST(V3CudaTraffic, ABackwardAddsToSumsAndReadsStatisticsOfWholeTiles) {
+  const Traffic traffic = backward_traffic(problem_of(250, 64, "causal"), backward_of(64));
+  constexpr i64 kRowBytes = 64 * 2, kSums = 128 * 64 * 4, kStatistic = 128 * 4;
+  EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 1, .partial = 3}));
+  EXPECT_EQ(traffic.executed_flops, 3 * 10 * i64{128} * 128 * 64);
+  EXPECT_EQ(traffic[Operand::k], reads(250 * kRowBytes));
+  EXPECT_EQ(traffic[Operand::v], reads(250 * kRowBytes));
+  EXPECT_EQ(traffic[Operand::q], reads((250 + 122) * kRowBytes));
+  EXPECT_EQ(traffic[Operand::dout], reads((250 + 250 + 122) * kRowBytes));  // and once for delta
+  EXPECT_EQ(traffic[Operand::o], reads(250 * kRowBytes));
+  EXPECT_EQ(traffic[Operand::lse], reads(250 * 4 + 3 * kStatistic));
+  EXPECT_EQ(traffic[Operand::delta], (OperandTraffic{3 * kStatistic, 2 * 2 * kStatistic}));
+  EXPECT_EQ(traffic[Operand::dq], (OperandTraffic{2 * kSums, 5 * kSums + 250 * kRowBytes}));
+  EXPECT_EQ(traffic[Operand::dk], writes(250 * kRowBytes));
+  EXPECT_EQ(traffic[Operand::dv], writes(250 * kRowBytes));
+}
+
+TEST(V3CudaTraffic, ABackwardReadsTheKeysOfItsHeadsOnce) {
+  Problem problem = problem_of(128, 128, "none");
+  problem.num_heads_q = 6;
+  problem.num_heads_kv = 2;
+  const Traffic traffic = backward_traffic(problem, backward_of(128));
+  EXPECT_EQ(traffic[Operand::k], reads(2 * 128 * 128 * 2));
+  EXPECT_EQ(traffic[Operand::q], reads(6 * 128 * 128 * 2));
+  EXPECT_EQ(traffic[Operand::dk], writes(2 * 128 * 128 * 2));
+  EXPECT_EQ(traffic.tiles, (TileCounts{.full = 6 * 2}));
+}
+
+TEST(V3CudaTraffic, KeysThatNobodySeesGetZeros) {
+  Problem problem = problem_of(256, 64, "padding");
+  problem.lengths = {.kind = LengthsKind::padding, .keys = {100}};
+  const Traffic traffic = backward_traffic(problem, backward_of(64));
+  EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 2, .partial = 2}));
+  EXPECT_EQ(traffic[Operand::k], reads(128 * 64 * 2));
+  EXPECT_EQ(traffic[Operand::dk], writes(256 * 64 * 2));
+}
+
+// As with the forward: each consumer starts one of each product for a tile, dQ of half its columns
+// or rows.
+TEST(V3CudaTraffic, TheProductsOfABackwardsUnitAreTheFlopsOfATile) {
+  for (const i32 head_dim : {64, 128}) {
+    const BackwardConfig config = backward_of(head_dim);
+    const Traffic tile = backward_traffic(problem_of(1, head_dim, "none"), config);
+    const KernelUnit unit = backward_unit(Dtype::f16, config);
+    i64 flops = 0, instructions = 0;
+    for (const WarpgroupProduct& product : unit.entries.at(1).products) {
+      flops += i64{2} * 64 * product.columns * 16 * product.steps * config.consumers();
+      instructions += product.steps;
+    }
+    EXPECT_EQ(flops, tile.executed_flops) << head_dim;
+    EXPECT_EQ(instructions, 32) << head_dim;
+  }
+}
+
 }  // namespace
 }  // namespace attnlab::v3

@@ -23,6 +23,26 @@ std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
            .places = config.overlap ? kLaterSteps + 1 : kSteps}};
 }
 
+// A step of consume() of backward.cuh, masked or not.
+std::vector<WarpgroupProduct> products_of(const BackwardConfig& config) {
+  constexpr int kSteps = 2;
+  const auto of_scores = [&](const char* name) {
+    return WarpgroupProduct{
+        .name = name, .columns = config.block_m, .steps = config.head_dim / 16, .places = kSteps};
+  };
+  const auto of_keys = [&](const char* name) {
+    return WarpgroupProduct{.name = name,
+                            .a_in_registers = true,
+                            .columns = config.head_dim,
+                            .steps = config.block_m / 16,
+                            .places = kSteps};
+  };
+  return {of_scores("S^T = K Q^T"), of_scores("dP^T = V dO^T"), of_keys("dV += P^T dO"),
+          of_keys("dK += dS^T Q"),
+          WarpgroupProduct{
+              .name = "dQ = dS K", .columns = 64, .steps = config.block_n / 16, .places = kSteps}};
+}
+
 }  // namespace
 
 cuda::ConfigFields fields_of(const ForwardConfig& config) {
@@ -61,6 +81,50 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
       // Beside what attends to lost rows the compiler then waits early for some products, at
       // head_dim 128: slower, not wrong.
       .must_be_clean = config.producer || !config.overlap || !config.dropout};
+}
+
+cuda::ConfigFields fields_of(const BackwardConfig& config) {
+  return {count("head_dim", config.head_dim, "-d"),
+          count("block_m", config.block_m, "-"),
+          count("block_n", config.block_n, "x"),
+          cuda::derived("consumers", config.consumers(), ""),
+          count("stages", config.stages, "-s"),
+          flag("pattern", config.pattern, "-pattern"),
+          flag("dropout", config.dropout, "-dropout")};
+}
+
+KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
+  constexpr int kWarp = 32, kRowThreads = 256;
+  const i32 warps_again = config.block_n / kWarp;  // a key a lane, with fp32 sums of dK and dV
+  const KernelEntry prepare = {.name = "prepare_rows", .threads = kRowThreads};
+  const KernelEntry backward = {
+      .name = "backward",
+      .threads = config.threads(),
+      .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes()),
+      .products = products_of(config)};
+  const KernelEntry again = {
+      .name = "backward_again",
+      .threads = warps_again * kWarp,
+      .dynamic_shared_bytes = u64{2} * static_cast<u64>(config.block_n * config.head_dim) * 4};
+  const KernelEntry finish = {
+      .name = "finish_rows",
+      .threads = kRowThreads,
+      .dynamic_shared_bytes = static_cast<u64>(config.block_m * config.head_dim * 2)};
+  const cuda::ConfigFields fields = fields_of(config);
+  const std::vector<std::string> rows = {"v3::BackwardSizes", "v3::BackwardPointers<T>"};
+  constexpr i32 kBlocks = 6;  // 48 warps wait for memory side by side
+  return {.name = unit_name("v3-backward", dtype, fields),
+          .source =
+              cuda::unit_header("kernels/v3/backward.cuh", dtype) +
+              config_text("v3::BackwardConfig", fields) +
+              cuda::kernel_text(prepare, kBlocks, rows, "v3::prepare_rows<T, kConfig>") +
+              cuda::kernel_text(
+                  backward, 1, {"v3::BackwardSizes", "v3::BackwardMaps", "v3::BackwardPointers<T>"},
+                  "v3::backward<T, kConfig>") +
+              cuda::kernel_text(again, 1, rows, "v3::backward_again<T, kConfig>") +
+              cuda::kernel_text(finish, kBlocks, rows, "v3::finish_rows<T, kConfig>"),
+          .entries = {prepare, backward, again, finish},
+          .options = {"--device-as-default-execution-space"}};  // of lambdas with auto parameters
 }
 
 }  // namespace attnlab::v3

@@ -12,4 +12,9 @@ cuda::ConfigFields fields_of(const ForwardConfig& config);
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);
 
+cuda::ConfigFields fields_of(const BackwardConfig& config);
+
+// Entries: prepare_rows, backward, backward_again, finish_rows.
+KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config);
+
 }  // namespace attnlab::v3

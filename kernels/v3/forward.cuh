@@ -22,6 +22,7 @@
 #pragma once
 
 #include "kernels/device/attend_again.cuh"
+#include "kernels/device/bool_constant.cuh"
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_uniform.cuh"
@@ -38,11 +39,6 @@
 #include "kernels/v3/producer.cuh"
 
 namespace attnlab::v3 {
-
-template <bool kValue>
-struct BoolConstant {
-  static constexpr bool value = kValue;
-};
 
 // The consumers' work, of one warpgroup each: Algorithm 2 of the paper for one work item after the
 // other. Without a producer one thread calls help() now and then, to load.

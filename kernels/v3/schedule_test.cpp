@@ -1,4 +1,4 @@
-// What v3's kernel on a GPU takes from the schedule: its map of shared memory.
+// What v3's kernels on a GPU take from the schedule: their maps of shared memory.
 #include "kernels/v3/schedule.h"
 
 #include <gtest/gtest.h>
@@ -44,6 +44,38 @@ TEST(V3SharedMemory, PartsOfTheForwardAreApart) {
         for (i32 stage = 0; stage < kWorkTileStages; ++stage) {
           parts.push_back({"work tile" + std::to_string(stage), tiles.work_tile(stage),
                            sizeof(ForwardWorkTile), alignof(ForwardWorkTile)});
+        }
+        cuda::expect_apart(parts, tiles.bytes());
+      });
+  EXPECT_GT(checked, 0);
+}
+
+TEST(V3SharedMemory, PartsOfTheBackwardAreApart) {
+  const int checked = cuda::for_each_config(
+      kCuda, Pass::bwd, [](const Problem& problem, const Config& asked, const Device& /*device*/) {
+        const BackwardConfig config = backward_config_of(problem, asked);
+        const BackwardTiles tiles = backward_tiles(config);
+        const i64 of_keys = i64{2} * config.block_n * config.head_dim;
+        const i64 of_rows = i64{2} * config.block_m * config.head_dim;
+        const i64 of_scores = i64{2} * config.block_m * config.block_n;
+        const i64 of_statistic = i64{4} * config.block_m;
+        constexpr i64 kBulk = 16;  // bulk copies without a tensor map
+        const i64 ring = 2 * kBarrierBytes;
+        std::vector<cuda::SharedPart> parts = {
+            {"K", tiles.k(), of_keys, kSwizzleBytes},
+            {"V", tiles.v(), of_keys, kSwizzleBytes},
+            {"dQ", tiles.dq(), i64{4} * config.block_m * config.head_dim, kBulk},
+            {"work tile", tiles.work_tile(), sizeof(BackwardWorkTile), alignof(BackwardWorkTile)},
+            {"ring of K and V", tiles.kv_ring(), ring, kBarrierBytes},
+            {"ring of Q", tiles.q_ring(), ring * config.stages, kBarrierBytes},
+            {"ring of dO", tiles.dout_ring(), ring * config.stages, kBarrierBytes}};
+        for (i32 stage = 0; stage < config.stages; ++stage) {
+          const std::string number = std::to_string(stage);
+          parts.push_back({"Q" + number, tiles.q_of(stage), of_rows, kSwizzleBytes});
+          parts.push_back({"dO" + number, tiles.dout_of(stage), of_rows, kSwizzleBytes});
+          parts.push_back({"dS" + number, tiles.ds_of(stage), of_scores, kSwizzleBytes});
+          parts.push_back({"lse" + number, tiles.lse_of(stage), of_statistic, kBulk});
+          parts.push_back({"delta" + number, tiles.delta_of(stage), of_statistic, kBulk});
         }
         cuda::expect_apart(parts, tiles.bytes());
       });

@@ -1,0 +1,201 @@
+// Heads whose logits are so large that lse does not hold them all (lse_holds of shared/softmax.h).
+// P of theirs takes a row's maximum and sum, which v3's forward does not leave, and scores that are
+// equal to the bit to those which the maximum is of. So a warp finds both once more, row by row, by
+// mma.sync, as attend_again.cuh does; tensor cores then multiply nothing else. That takes long, and
+// is rare. All heads that share a K/V head go this way if one must, since their dK is one.
+#pragma once
+
+#include "kernels/device/attend_again.cuh"
+#include "kernels/shared/softmax.h"
+#include "kernels/v3/dq_sums.cuh"
+
+namespace attnlab::v3 {
+
+// Whether this thread knows of logits that lse does not hold, of the heads of a work item.
+__device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, const WorkItem& item) {
+  const i64 tiles = sizes.params.shape.sharing() * sizes.rows.blocks;
+  const i32* const of_group =
+      sizes.workspace.beyond_lse + (item.batch * sizes.keys.heads + item.head) * tiles;
+  bool beyond_lse = false;
+  for (i64 i = threadIdx.x; i < tiles; i += blockDim.x) beyond_lse |= of_group[i] != 0;
+  return beyond_lse;
+}
+
+// The states of rows beyond lse: of those of the item's group, which its tiles of keys share.
+template <BackwardConfig kConfig, class T>
+__device__ void find_states(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
+                            const BackwardWorkTile& sWorkTile) {
+  using namespace device;
+  const Shape& shape = sizes.params.shape;
+  const WorkItem item = work_item(sizes.keys, blockIdx.x);
+  const i64 warps = sizes.keys.blocks * (kConfig.threads() / kWarp);  // of the group's blocks
+  const i64 own = item.block * (kConfig.threads() / kWarp) + threadIdx.x / kWarp;
+  const i64 rows = sWorkTile.mask.seqlen_q;
+  for (i64 i = own; i < sWorkTile.heads * rows; i += warps) {
+    const i64 head = sWorkTile.head + i / rows, row = i % rows;
+    const i64 place = shape.row_statistic_offset(item.batch, head, row);
+    if (lse_holds(pointers.gLse[place])) continue;
+    const OnlineSoftmax state =
+        attend_row<Scores::by_mma_sync>(sizes.params, item.batch, head, row, pointers.gQ,
+                                        pointers.gK, pointers.gV, [](const Chunk<T>&, i64) {});
+    if (opaque_lane() == 0) sizes.workspace.states[place] = state;
+  }
+}
+
+// A warp's 32 keys, one a lane. Their dK and dV are sums in shared memory, columns x keys.
+template <class T, BackwardConfig kConfig>
+class KeysAgain {
+ public:
+  static constexpr i32 kSums = kConfig.head_dim * device::kWarp;  // of dK and of dV
+
+  __device__ KeysAgain(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
+                       const WorkItem& item, i64 first_key, float* sums)
+      : sizes_(sizes),
+        pointers_(pointers),
+        shape_(sizes.params.shape),
+        item_(item),
+        entry_(batch_entry(sizes.params, item.batch)),
+        first_(first_key),
+        lane_(device::opaque_lane()),
+        head_dim_(static_cast<i32>(shape_.head_dim)),
+        sDK_(sums),
+        sDV_(sums + kSums) {
+    const i64 offset = shape_.k.offset(item.batch, item.head, entry_.first_key + first_);
+    key_offset_ = offset + lane_ * shape_.k.row;
+    gKeys_ = pointers.gK + offset;
+    for (i32 i = lane_; i < 2 * kSums; i += device::kWarp) sums[i] = 0.0f;
+    __syncwarp();
+  }
+
+  __device__ void add_row(i64 head, i64 row) const {
+    const Mask& mask = entry_.mask;
+    const i64 key = first_ + lane_;
+    const bool sees = key < mask.seqlen_k && is_visible(mask, row, key);
+    if (!__any_sync(0xFFFFFFFFu, sees)) return;
+    const Params& params = sizes_.params;
+    const i64 offset = shape_.q.offset(item_.batch, head, entry_.first_row + row);
+    const T* const gRow = pointers_.gQ + offset;
+    const T* const gDORow = pointers_.gDO + offset;
+    const i64 place = shape_.row_statistic_offset(item_.batch, head, row);
+    const OnlineSoftmax state =
+        softmax_of_row(pointers_.gLse[place], sizes_.workspace.states + place);
+    const float score =
+        device::scores_by_mma_sync(gRow, gKeys_, shape_.k.row, mask.seqlen_k - first_, head_dim_);
+    float p = 0.0f, ds = 0.0f;
+    if (sees) {
+      const i64 slice = item_.batch * shape_.num_heads_q + head;
+      p = exp2_f32(exponent(score, state.max, shape_.softmax_scale_log2)) * final_scale(state);
+      const float dp = device::score_by_plain_sum(gDORow, pointers_.gV + key_offset_, head_dim_);
+      const bool is_kept =
+          params.dropout.threshold == 0 || attnlab::is_kept(params.dropout, slice, row, key);
+      ds = p * ((is_kept ? dp * params.dropout.keep_scale : 0.0f) - delta(head, row));
+      if (!is_kept) p = 0.0f;
+    }
+    add_to_keys(gRow, gDORow, p, ds);
+    add_to_dq(head, row, ds);
+  }
+
+  __device__ void store() const {
+    if (first_ + lane_ >= entry_.mask.seqlen_k) return;
+    store_sums(sDK_, shape_.softmax_scale, pointers_.gDK + key_offset_);
+    store_sums(sDV_, sizes_.params.dropout.keep_scale, pointers_.gDV + key_offset_);
+  }
+
+ private:
+  __device__ i64 tile_of(i64 head, i64 row) const {
+    return (item_.batch * shape_.num_heads_q + head) * sizes_.rows.blocks + row / kConfig.block_m;
+  }
+  __device__ float delta(i64 head, i64 row) const {
+    return sizes_.workspace
+        .statistics[(2 * tile_of(head, row) + 1) * kConfig.block_m + row % kConfig.block_m];
+  }
+
+  // dV += P^T dO and dK += dS^T Q, of one row.
+  __device__ void add_to_keys(const T* gRow, const T* gDORow, float p, float ds) const {
+    using namespace device;
+#pragma unroll 1
+    for (i32 x = 0; x < head_dim_; x += kChunk) {
+      const Values q = decode(load_chunk(gRow + x)), dO = decode(load_chunk(gDORow + x));
+#pragma unroll
+      for (i32 j = 0; j < kChunk; ++j) {
+        float& dk = sDK_[(x + j) * kWarp + lane_];
+        float& dv = sDV_[(x + j) * kWarp + lane_];
+        dk = fmaf(ds, q.at[j], dk);
+        dv = fmaf(p, dO.at[j], dv);
+      }
+    }
+  }
+
+  // dQ += dS K, of one row: a lane has a chunk of it.
+  __device__ void add_to_dq(i64 head, i64 row, float own_ds) const {
+    using namespace device;
+    const bool has_chunk = lane_ * kChunk < head_dim_;
+    Values dq = {};
+    for (i32 i = 0; i < kWarp; ++i) {
+      const float ds = __shfl_sync(0xFFFFFFFFu, own_ds, i);
+      if (ds == 0.0f || !has_chunk) continue;
+      const Values k = decode(load_chunk(gKeys_ + i * shape_.k.row + lane_ * kChunk));
+#pragma unroll
+      for (i32 j = 0; j < kChunk; ++j) dq.at[j] = fmaf(ds, k.at[j], dq.at[j]);
+    }
+    if (!has_chunk) return;
+    float* const gSums = dq_sums_of<kConfig>(sizes_.workspace, tile_of(head, row));
+    const i32 own_row = static_cast<i32>(row % kConfig.block_m);
+#pragma unroll
+    for (i32 j = 0; j < kChunk; ++j) {
+      atomicAdd(gSums + DqPart<kConfig>::place(own_row, lane_ * kChunk + j), dq.at[j]);
+    }
+  }
+
+  __device__ void store_sums(const float* sums, float factor, T* gKey) const {
+    using namespace device;
+    for (i32 x = 0; x < head_dim_; x += kChunk) {
+      Values values;
+#pragma unroll
+      for (i32 j = 0; j < kChunk; ++j) values.at[j] = sums[(x + j) * kWarp + lane_] * factor;
+      store_chunk(encode<T>(values), gKey + x);
+    }
+  }
+
+  const BackwardSizes& sizes_;
+  const BackwardPointers<T>& pointers_;
+  const Shape& shape_;
+  const WorkItem& item_;
+  const BatchEntry entry_;
+  i64 first_;  // key
+  i32 lane_;
+  i32 head_dim_;
+  float *sDK_, *sDV_;
+  i64 key_offset_;  // of the lane's
+  const T* gKeys_;  // from the first on
+};
+
+// A block has one tile of keys after another, a warp 32 of its keys.
+template <class T, BackwardConfig kConfig>
+__device__ void backward_again(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
+  using Keys = KeysAgain<T, kConfig>;
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const i64 row_tiles = work_items(sizes.rows);
+  bool beyond_lse = false;
+  for (i64 i = threadIdx.x; i < row_tiles; i += blockDim.x) {
+    beyond_lse |= sizes.workspace.beyond_lse[i] != 0;
+  }
+  if (!device::any_of_block(beyond_lse)) return;
+  const i32 warp = static_cast<i32>(threadIdx.x) / device::kWarp;
+  float* const sums = reinterpret_cast<float*>(shared_memory) + warp * (2 * Keys::kSums);
+  for (i64 index = blockIdx.x; index < work_items(sizes.keys); index += gridDim.x) {
+    const WorkItem item = work_item(sizes.keys, index);
+    if (!device::any_of_block(is_group_beyond_lse(sizes, item))) continue;
+    const Mask mask = batch_entry(sizes.params, item.batch).mask;
+    const i64 first_key = item.block * kConfig.block_n + warp * device::kWarp;
+    if (first_key >= mask.seqlen_k) continue;
+    const Keys keys(sizes, pointers, item, first_key, sums);
+    const i64 heads = sizes.params.shape.sharing();
+    for (i64 head = item.head * heads; head < (item.head + 1) * heads; ++head) {
+      for (i64 row = 0; row < mask.seqlen_q; ++row) keys.add_row(head, row);
+    }
+    keys.store();
+  }
+}
+
+}  // namespace attnlab::v3

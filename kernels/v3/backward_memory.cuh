@@ -1,0 +1,53 @@
+// Shared memory of v3's backward, and the rings through which the loader hands tiles to consumers.
+//
+//   ring       stages  filled by                                released by          arrivals
+//   ---------  ------  ---------------------------------------  -------------------  -------------
+//   kv_ring    1       loader: copies of K and V                nobody               -
+//   q_ring     stages  loader: copies of Q and its log2_lse     each consumer warp   4 * consumers
+//   dout_ring  stages  loader: copies of dO and its delta       each consumer warp   4 * consumers
+//
+// Every warp releases a stage for itself, since its threads read log2_lse and delta by plain loads:
+// dO behind the wait for dV, Q behind the wait for dK. Q and dO of a step have the same stage.
+#pragma once
+
+#include "kernels/device/ring.cuh"
+#include "kernels/ptx/cvta.cuh"
+#include "kernels/v3/schedule.h"
+
+namespace attnlab::v3 {
+
+// The shared memory of a block, as all roles see it.
+template <BackwardConfig kConfig>
+struct BackwardMemory {
+  static constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  u8* memory;
+  u32 shared;  // its address
+  device::Ring<1> kv_ring;
+  device::Ring<kConfig.stages> q_ring, dout_ring;
+
+  __device__ explicit BackwardMemory(u8* place)
+      : memory(place),
+        shared(ptx::cvta_to_shared(place)),
+        kv_ring{at(kTiles.kv_ring())},
+        q_ring{at(kTiles.q_ring())},
+        dout_ring{at(kTiles.dout_ring())} {}
+
+  __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
+  // The statistics at `offset`, of two rows each.
+  __device__ const float2* pairs(i32 offset) const {
+    return reinterpret_cast<const float2*>(memory + offset);
+  }
+  __device__ BackwardWorkTile& work_tile() const {
+    return *reinterpret_cast<BackwardWorkTile*>(memory + kTiles.work_tile());
+  }
+
+  // One thread calls it, before a barrier of the block.
+  __device__ void init_rings() const {
+    kv_ring.init(1);
+    q_ring.init(4 * kConfig.consumers());
+    dout_ring.init(4 * kConfig.consumers());
+    ptx::fence_mbarrier_init();
+  }
+};
+
+}  // namespace attnlab::v3

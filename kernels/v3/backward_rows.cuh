@@ -1,0 +1,81 @@
+// What v3's backward does for rows before and behind the tiles of keys: kernels of a block for each
+// tile of rows, as in v2.
+#pragma once
+
+#include "kernels/device/backward_rows.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/shared/softmax.h"
+#include "kernels/v3/dq_sums.cuh"
+
+namespace attnlab::v3 {
+
+constexpr i32 kRowWarps = 8;  // of these kernels, those of two consumers
+
+// log2_lse and delta of a tile of rows, and whether lse holds the logits of all of them; its sums
+// of dQ become zero.
+template <class T, BackwardConfig kConfig>
+__device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
+  using namespace device;
+  constexpr i32 kThreads = kRowWarps * kWarp;
+  const Shape& shape = sizes.params.shape;
+  const BackwardWorkspace& workspace = sizes.workspace;
+  const i32 thread = static_cast<i32>(threadIdx.x);
+  const WorkItem item = work_item(sizes.rows, blockIdx.x);
+  const BatchEntry entry = batch_entry(sizes.params, item.batch);
+  const Range rows = tile_range(item.block, kConfig.block_m, entry.mask.seqlen_q);
+  const i64 tile = (item.batch * shape.num_heads_q + item.head) * sizes.rows.blocks + item.block;
+  if (rows.empty()) {
+    if (thread == 0) workspace.beyond_lse[tile] = 0;
+    return;
+  }
+
+  float* const gLog2Lse = workspace.statistics + tile * (2 * kConfig.block_m);
+  float* const gDelta = gLog2Lse + kConfig.block_m;
+  for_deltas<kThreads>(shape, item, entry, rows, pointers.gO, pointers.gDO,
+                       [&](i64 row, float delta) { gDelta[row - rows.begin] = delta; });
+  clear_sums<kThreads, kConfig.block_m * kConfig.head_dim>(dq_sums_of<kConfig>(workspace, tile));
+  const float* const gLse =
+      pointers.gLse + shape.row_statistic_offset(item.batch, item.head, rows.begin);
+  bool beyond_lse = false;
+  if (thread < kConfig.block_m) {
+    const bool exists = thread < rows.size();
+    const float lse = exists ? gLse[thread] : -kInfinity;
+    beyond_lse = !lse_holds(lse);
+    gLog2Lse[thread] = lse == -kInfinity ? kInfinity : lse * kLog2E;
+    if (!exists) gDelta[thread] = 0.0f;
+  }
+  beyond_lse = any_of_block(beyond_lse);
+  if (thread == 0) workspace.beyond_lse[tile] = beyond_lse ? 1 : 0;
+}
+
+// dQ = softmax_scale * sum, of a tile of rows.
+template <class T, BackwardConfig kConfig>
+__device__ void finish_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
+  using namespace device;
+  using Part = DqPart<kConfig>;
+  constexpr TileShape kTile = {.rows = kConfig.block_m, .columns = kConfig.head_dim};
+  extern __shared__ __align__(128) u8 shared_memory[];
+  const Shape& shape = sizes.params.shape;
+  const WorkItem item = work_item(sizes.rows, blockIdx.x);
+  const BatchEntry entry = batch_entry(sizes.params, item.batch);
+  const Range rows = tile_range(item.block, kConfig.block_m, entry.mask.seqlen_q);
+  if (rows.empty()) return;
+
+  const i64 tile = (item.batch * shape.num_heads_q + item.head) * sizes.rows.blocks + item.block;
+  const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
+  const auto* const gSums = reinterpret_cast<const float4*>(
+      dq_sums_of<kConfig>(sizes.workspace, tile) + warp * (kDqWarpBytes / 4));
+  typename Part::Accumulator rDQ;
+#pragma unroll
+  for (i32 c = 0; c < 8; ++c) {
+    const float4 sum = gSums[c * kWarp + static_cast<i32>(threadIdx.x) % kWarp];
+    rDQ.at[0][c][0] = sum.x * shape.softmax_scale;
+    rDQ.at[0][c][1] = sum.y * shape.softmax_scale;
+    rDQ.at[0][c][2] = sum.z * shape.softmax_scale;
+    rDQ.at[0][c][3] = sum.w * shape.softmax_scale;
+  }
+  store_dq_tile<T, kTile, kRowWarps>(shape, item, entry, rows, rDQ, Part::row(warp),
+                                     Part::column(warp), shared_memory, pointers.gDQ);
+}
+
+}  // namespace attnlab::v3

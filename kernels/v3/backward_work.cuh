@@ -1,0 +1,100 @@
+// Which work item a block of v3's backward has, and its loader.
+#pragma once
+
+#include "kernels/device/backward_step.cuh"
+#include "kernels/ptx/tma.cuh"
+#include "kernels/shared/params.h"
+#include "kernels/shared/work_grid.h"
+#include "kernels/v3/backward_memory.cuh"
+
+namespace attnlab::v3 {
+
+// Describes work item `index`.
+__device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes,
+                                                      const BackwardConfig& config, i64 index) {
+  // Of the tile's first key, as far as 32 bits go; no sequence is so long.
+  constexpr i64 kFar = i64{1} << 30;
+  const Params& params = sizes.params;
+  const Shape& shape = params.shape;
+  const WorkItem item = work_item(sizes.keys, index);
+  const BatchEntry entry = batch_entry(params, item.batch);
+  const Mask& mask = entry.mask;
+  const Range keys = tile_range(item.block, config.block_n, mask.seqlen_k);
+  const i64 valid = min<i64>(config.block_n, mask.valid_k - item.block * config.block_n);
+  const i64 heads = shape.sharing();
+  const TileEntry* const entries = sizes.workspace.entries;
+  const i64 first_entry = (item.batch * sizes.keys.blocks + item.block) * sizes.rows.blocks;
+  const i64 diagonal = keys.begin - (mask.seqlen_k - mask.seqlen_q);
+  return {
+      .mask = mask,
+      .keys = keys,
+      .tiles = make_span(
+          m_block_range(mask, keys, config.block_m),
+          valid == config.block_n ? full_m_block_range(mask, keys, config.block_m) : Range{},
+          entries == nullptr ? nullptr : entries + first_entry),
+      .band_begin =
+          static_cast<i32>(mask.right < 0 ? -kFar : max<i64>(-kFar, diagonal - mask.right)),
+      .band_end = static_cast<i32>(mask.left < 0 ? kFar : min<i64>(kFar, diagonal + mask.left + 1)),
+      .valid_keys = static_cast<i32>(max<i64>(0, valid)),
+      .heads = static_cast<i32>(heads),
+      .first_head = item.batch * shape.num_heads_q + item.head * heads,
+      .key_offset = shape.k.offset(item.batch, item.head, entry.first_key + keys.begin),
+      .map_batch = params.cu_seqlens_q != nullptr ? 0 : static_cast<i32>(item.batch),
+      .head = static_cast<i32>(item.head * heads),
+      .kv_head = static_cast<i32>(item.head),
+      .first_row = static_cast<i32>(entry.first_row),
+      .first_key = static_cast<i32>(entry.first_key + keys.begin)};
+}
+
+// The number of a step's tile of rows, in the workspace.
+__device__ inline i64 row_tile(const BackwardSizes& sizes, const BackwardWorkTile& work_tile,
+                               const device::BackwardStep& step) {
+  return (work_tile.first_head + step.head) * sizes.rows.blocks + step.m_block;
+}
+
+// The loader, the work of one thread: it starts the bulk copies of all tiles, in the order in which
+// consumers need them.
+template <BackwardConfig kConfig>
+__device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
+                     const BackwardMemory<kConfig>& memory) {
+  using device::BackwardStep;
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const auto copy = [&](const SlabTile& tile, const TensorMap& map, i32 to, i32 row, i32 head,
+                        u32 barrier) {
+    for (i32 slab = 0; slab < tile.slabs(); ++slab) {
+      ptx::cp_async_bulk_tensor_4d(memory.at(to + slab * tile.slab_bytes()), map,
+                                   slab * SlabTile::kColumns, row, head, sWorkTile.map_batch,
+                                   barrier);
+    }
+  };
+  BackwardStep step = BackwardStep::first(sWorkTile);
+  if (!step.exists(sWorkTile)) return;
+  const u32 kv = memory.kv_ring.full(0);
+  ptx::mbarrier_arrive_expect_tx(kv, static_cast<u32>(2 * kTiles.kv.bytes()));
+  copy(kTiles.kv, maps.k, kTiles.k(), sWorkTile.first_key, sWorkTile.kv_head, kv);
+  copy(kTiles.kv, maps.v, kTiles.v(), sWorkTile.first_key, sWorkTile.kv_head, kv);
+
+  constexpr u32 kStatisticBytes = static_cast<u32>(kTiles.statistic_bytes());
+  constexpr u32 kBytes = static_cast<u32>(kTiles.q.bytes()) + kStatisticBytes;
+  PipelineState stage = producer_start();
+  for (; step.exists(sWorkTile); step.advance(sWorkTile), stage.advance(kConfig.stages)) {
+    const float* const gStatistics =
+        sizes.workspace.statistics + row_tile(sizes, sWorkTile, step) * (2 * kConfig.block_m);
+    const i32 row = sWorkTile.first_row + step.m_block * kConfig.block_m;
+    const i32 head = sWorkTile.head + step.head;
+    memory.q_ring.wait_empty(stage);
+    const u32 q = memory.q_ring.full(stage.stage);
+    ptx::mbarrier_arrive_expect_tx(q, kBytes);
+    copy(kTiles.q, maps.q, kTiles.q_of(stage.stage), row, head, q);
+    ptx::cp_async_bulk(memory.at(kTiles.lse_of(stage.stage)), gStatistics, kStatisticBytes, q);
+    memory.dout_ring.wait_empty(stage);
+    const u32 dout = memory.dout_ring.full(stage.stage);
+    ptx::mbarrier_arrive_expect_tx(dout, kBytes);
+    copy(kTiles.q, maps.dout, kTiles.dout_of(stage.stage), row, head, dout);
+    ptx::cp_async_bulk(memory.at(kTiles.delta_of(stage.stage)), gStatistics + kConfig.block_m,
+                       kStatisticBytes, dout);
+  }
+}
+
+}  // namespace attnlab::v3
