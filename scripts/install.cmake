@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 install(TARGETS attnlab RUNTIME)
 install(DIRECTORY sweeps DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab)
 install(DIRECTORY scripts/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scripts
-  FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.txt" PATTERN __pycache__ EXCLUDE)
 install(PROGRAMS scripts/check_saved.py DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab/scripts)
 install(FILES README.md HACKING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)

@@ -43,10 +43,10 @@ expect 'a saved point' "$saved" "python3 $data/scripts/check_saved.py r.st"
 [[ -f $data/scripts/check_saved.py ]] || fail "no check_saved.py"
 attnlab run --peer torch:eager --kernel naive $small --out p.jsonl >/dev/null || true
 [[ $(<p.jsonl) != *'is not there'* ]] || fail "the peer's script is not found: $(<p.jsonl)"
-chmod o+w "$data/scripts/peers/torch_sdpa.py"
+chmod o+w "$data/scripts/peers/peer.py"
 attnlab run --peer torch:eager --kernel naive $small --out o.jsonl >/dev/null || true
 expect 'a script that others can write' "$(<o.jsonl)" 'can be written by others (mode 0646)'
-chmod o-w "$data/scripts/peers/torch_sdpa.py"
+chmod o-w "$data/scripts/peers/peer.py"
 
 for page in README.md HACKING.md docs/tour.md kernels/v1/TUNING.md results/nvidia-h200/dram.md; do
   [[ -f $prefix/share/doc/attnlab/$page ]] || fail "no $page among the documents"
@@ -55,7 +55,7 @@ done
 # What lies above the program is somebody else's, and is not run.
 mkdir -p deep/er scripts/peers
 cp "$prefix/bin/attnlab" deep/er/
-echo 'open("ran", "w")' >scripts/peers/torch_sdpa.py
+echo 'open("ran", "w")' >scripts/peers/peer.py
 deep/er/attnlab doctor >/dev/null || true
 deep/er/attnlab run --peer torch:eager --kernel naive $small --out d.jsonl >/dev/null || true
 [[ ! -e ran ]] || fail "a stranger's script was run"

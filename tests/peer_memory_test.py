@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/peers/torch_peer.py reports as the peak of its memory, with a torch that is only an
+"""What scripts/peers/peer_calls.py reports as the peak of its memory, with a torch that is only an
 allocator's counters: no GPU and no PyTorch are needed, and no number of theirs is tested."""
 import contextlib
 import pathlib
@@ -41,41 +41,51 @@ class Allocator:
 class Attention:
     """Keeps what a forward leaves for a backward, and takes more while it runs."""
 
-    def __init__(self, point, _backend, dropout, copy=False):
-        self.allocator = point.allocator
-        is_timed = dropout == point.dropout  # the others' outputs are verified, and gone
-        self.size = LAUNCH if is_timed else 5 * LAUNCH
-        if is_timed:
+    plan = None
+
+    def __init__(self, point, dropout):
+        self.allocator, self.is_timed = point.allocator, dropout == point.dropout
+        self.size = LAUNCH if self.is_timed else 5 * LAUNCH
+
+    def begin(self):
+        if self.is_timed:  # the others' outputs are verified, and gone
             self.allocator.allocate(KEPT)
 
     def launch(self):
         self.allocator.allocate(self.size)
         self.allocator.allocate(-self.size)
+        return {}
+
+
+class Library:
+    def attention(self, point, _backend, dropout, _lse, _copy=False):
+        return Attention(point, dropout)
 
 
 @contextlib.contextmanager
-def torch_peer(allocator):
-    attention = types.SimpleNamespace(
-        BACKENDS=(), CPU_BACKENDS=(), Attention=Attention, CpuClock=object, CudaClock=object,
-        check_backend=None, profiled=None, reason_of_refusal=None, synchronize=lambda _device: None)
-    modules = {"torch": allocator.module(), "torch_attention": attention,
-               "torch_memory": types.SimpleNamespace(NoAccess=RuntimeError, hand_over=None),
-               "torch_point": types.SimpleNamespace(Point=None, Unsupported=RuntimeError,
-                                                    write_safetensors=lambda *_: None)}
+def peer_calls(allocator):
+    modules = {"torch": allocator.module(),
+               "peer_clock": types.SimpleNamespace(CpuClock=object, CudaClock=object),
+               "peer_profile": types.SimpleNamespace(executed=None, profiled=None,
+                                                     synchronize=lambda _device: None),
+               "peer_memory": types.SimpleNamespace(NoAccess=RuntimeError, hand_over=None),
+               "peer_point": types.SimpleNamespace(Point=None, Unsupported=RuntimeError,
+                                                   Failure=RuntimeError,
+                                                   write_safetensors=lambda *_: None)}
     with mock.patch.dict(sys.modules, modules), mock.patch.object(sys, "path", [str(PEERS)]):
-        sys.modules.pop("torch_peer", None)
-        import torch_peer as peer
-        with mock.patch.object(peer.Prepared, "profile", lambda *_: []):
-            yield peer
+        sys.modules.pop("peer_calls", None)
+        import peer_calls as calls
+        with mock.patch.object(calls.Prepared, "profile", lambda *_: []):
+            yield calls
 
 
 class Peak(unittest.TestCase):
     def peak_on(self, device):
         allocator = Allocator()
         point = types.SimpleNamespace(device=device, dropout=0.1, passes="bwd", allocator=allocator)
-        with torch_peer(allocator) as peer:
+        with peer_calls(allocator) as calls:
             request = {"backend": "flash", "output": "nowhere"}
-            return peer.Prepared(point, request).peak_bytes
+            return calls.Prepared(Library(), point, request).peak_bytes
 
     def test_is_of_a_launch_and_what_its_forward_left(self):
         """Not of inputs and others, which were there, nor of a workspace that is cleared first."""

@@ -1,4 +1,4 @@
-// scripts/peers/torch_sdpa.py with real PyTorch, on the CPU: what it hands back is judged by our
+// scripts/peers/peer.py with real PyTorch, on the CPU: what it hands back is judged by our
 // oracle, as in a run. Skipped where there is no PyTorch ($ATTNLAB_PYTHON names one that has it).
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 const Device kCpu = {.threads = 2};
 
-PeerOptions real_peer() { return {.script = in_tree("scripts/peers/torch_sdpa.py")}; }
+PeerOptions real_peer() { return {.script = in_tree("scripts/peers/peer.py")}; }
 
 // Why the tests cannot run, "" if they can.
 std::string no_torch() {
@@ -91,12 +91,17 @@ std::vector<Problem> problems() {
   return all;
 }
 
-void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs) {
+// `lse`: whether it must be among the outputs.
+void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs,
+                 bool lse = false) {
   constexpr std::int64_t kEverything = std::int64_t{1} << 40;
   const auto samples = reference::choose_samples(problem, kEverything, 1);
   const auto references = reference::make_references(problem, inputs.tensors(), samples, 1);
   const auto verdicts = reference::judge(problem, outputs.attach(inputs.tensors()), references);
-  const std::size_t tensors = problem.pass == Pass::fwd ? 1 : problem.pass == Pass::bwd ? 3 : 4;
+  const std::size_t with_o = lse ? 2 : 1;
+  const std::size_t tensors = problem.pass == Pass::fwd   ? with_o
+                              : problem.pass == Pass::bwd ? 3
+                                                          : 3 + with_o;
   EXPECT_EQ(verdicts.size(), tensors);
   for (const reference::Verdict& verdict : verdicts) {
     EXPECT_TRUE(verdict.pass) << verdict.tensor << ": " << verdict.message;
@@ -113,7 +118,7 @@ class TorchPeerOnCpu : public testing::TestWithParam<const char*> {
 
 TEST_P(TorchPeerOnCpu, AgreesWithTheOracle) {
   PeerProcess process(real_peer());
-  TorchPeer peer(process, GetParam(), kCpu);
+  LibraryPeer peer(process, GetParam(), kCpu);
   for (const Problem& problem : problems()) {
     SCOPED_TRACE(problem.id());
     ASSERT_EQ(unsupported_by_peer(GetParam(), problem, kCpu), "");
@@ -132,6 +137,29 @@ INSTANTIATE_TEST_SUITE_P(Backends, TorchPeerOnCpu,
                          testing::Values("torch:eager", "torch:flash", "torch:math"),
                          [](const auto& backend) { return std::string(backend.param).substr(6); });
 
+// The example of docs/peers.md.
+TEST_F(TorchPeerOnCpu, AFunctionAgreesWithTheOracle) {
+  const std::string library = "py:" + in_tree("scripts/peers/example.py");
+  PeerOptions options = real_peer();
+  options.library = library;
+  PeerProcess process(options);
+  LibraryPeer peer(process, library + ":attend", kCpu);
+  for (const Problem& problem : problems()) {
+    SCOPED_TRACE(problem.id());
+    const HostInputs host(problem);
+    PeerInputs inputs(problem, host.tensors());
+    if (problem.mask.padding || problem.mask.window || problem.mask.blocks) {
+      EXPECT_THROW(peer.prepare(inputs), PeerError);
+      continue;
+    }
+    expect_good(problem, host, peer.prepare(inputs, {.input_sets = 2}), true);
+    EXPECT_FALSE(peer.kernels().empty());
+    EXPECT_GT(peer.seconds_of(3), 0.0);
+    expect_good(problem, host, peer.outputs(), true);
+  }
+  EXPECT_EQ(process.generation(), 1);
+}
+
 // PyTorch's dropout is its own: what is verified has none, what is timed has it.
 TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
   Problem problem = problem_of(Pass::fwdbwd, Dtype::f32, Layout::bshd, "none", 2);
@@ -140,7 +168,7 @@ TEST_F(TorchPeerOnCpu, DropoutIsTimedAndNotVerified) {
   PeerInputs inputs(problem, host.tensors());
   problem.dropout = 0.0;
   PeerProcess process(real_peer());
-  TorchPeer peer(process, "torch:eager", kCpu);
+  LibraryPeer peer(process, "torch:eager", kCpu);
   expect_good(problem, host, peer.prepare(inputs));
   const auto ran = [&](const char* kernel) {
     return std::ranges::find(peer.kernels(), kernel, &ExecutedKernel::symbol) !=
@@ -156,7 +184,7 @@ TEST_F(TorchPeerOnCpu, SaysWhatPyTorchCannotDo) {
   const HostInputs host(problem);
   PeerInputs inputs(problem, host.tensors());
   PeerProcess process(real_peer());
-  TorchPeer cudnn(process, "torch:cudnn", kCpu);
+  LibraryPeer cudnn(process, "torch:cudnn", kCpu);
   try {
     cudnn.prepare(inputs);
     FAIL() << "it ran";
@@ -164,7 +192,7 @@ TEST_F(TorchPeerOnCpu, SaysWhatPyTorchCannotDo) {
     EXPECT_EQ(error.kind(), PeerError::Kind::unsupported) << error.what();
   }
   // The next one is not harmed.
-  TorchPeer math(process, "torch:math", kCpu);
+  LibraryPeer math(process, "torch:math", kCpu);
   expect_good(problem, host, math.prepare(inputs));
   EXPECT_EQ(math.version().rfind("torch ", 0), 0u) << math.version();
 }

@@ -288,6 +288,8 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "remove", "path": "/evidence/executed/0/registers"}])",
            R"([{"op": "remove", "path": "/evidence/requested/config"}])",
            R"([{"op": "replace", "path": "/kernel", "value": "naive"}])",
+           R"([{"op": "replace", "path": "/kernel", "value": "fa45"}])",
+           R"([{"op": "replace", "path": "/peer/plan", "value": ""}])",
            R"([{"op": "replace", "path": "/roof/binds", "value": "cache"}])",
            R"([{"op": "replace", "path": "/roof/peaks", "value": null}])",
            R"([{"op": "replace", "path": "/roof/reason", "value": "why"}])",
@@ -296,6 +298,12 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/roof/intensity_flop_per_byte", "value": -1}])",
        }) {
     EXPECT_NE(record_schema().violation(peer.patch(Json::parse(patch))), "") << patch;
+  }
+  for (const char* name : {"cudnn", "fa4", "py:a/b.py:f"}) {
+    Json other = peer;
+    other["kernel"] = name;
+    other["peer"]["plan"] = "its own";
+    EXPECT_EQ(record_schema().violation(other), "") << name;
   }
 }
 

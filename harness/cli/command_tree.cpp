@@ -5,6 +5,7 @@
 
 #include "harness/plan/axes.h"
 #include "harness/plan/gpus.h"
+#include "harness/plan/peer_names.h"
 #include "harness/report/fields.h"
 #include "harness/report/table.h"
 
@@ -38,7 +39,7 @@ const std::map<std::string, Words>& known_words() {
       {"--backend", {"auto", "cpu", "cuda"}},
       {"--format", {"table", "markdown", "csv", "json"}},
       {"--counters", {"auto", "off", "require"}},
-      {"--peer", {"torch:eager", "torch:flash", "torch:math", "torch:efficient", "torch:cudnn"}},
+      {"--peer", known_peers()},
       {"--gpu", gpu_names()},
       {"--tool", {"ncu", "nsys"}},
       {"--rows", field_names()},

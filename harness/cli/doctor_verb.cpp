@@ -40,7 +40,7 @@ struct DoctorFlags {
 int run(const DoctorFlags& flags) {
   const BackendChoice asked = parse_backend(flags.backend, "--backend");
   apply_compiler_flags(*flags.compiler);
-  PeerProcess peers;
+  PeerProcesses peers;
   const Checkup checkup = check_up(asked, peers);
   if (flags.json) {
     print_to(stdout, "{}\n", to_json(checkup).dump(1));

@@ -70,8 +70,9 @@ is drawn where it has none. --save writes q, k, v, o, lse, and of a backward do,
 were verified; scripts/check_saved.py compares them with NumPy.
 
 On a GPU kernels are compiled before anything is timed, and kept on disk. A launch that takes longer
-than --timeout is recorded and a fresh process goes on. --peer starts PyTorch ($ATTNLAB_PYTHON, else
-python3) as a competitor in a process of its own; without it those points say how to get it.
+than --timeout is recorded and a fresh process goes on. --peer starts other
+libraries ($ATTNLAB_PYTHON, else python3) as competitors, each in a process of its own; where one is
+missing its points say how to get it, and docs/peers.md has the rest.
 Clocks, power, temperature and what throttles are read between samples; --energy then launches each
 kernel for a second more and records joules a launch and picojoules a useful FLOP (table fields
 energy_j, pj_per_flop; idle power is part of them).
@@ -201,6 +202,7 @@ Sweep make_sweep(const RunFlags& flags) {
     set_protocol(sweep, flags.protocol, "--protocol");
   }
   set_rounds(sweep.protocol, flags, alone.protocol);
+  check_peer_files(sweep.peers, flags.peer.empty() ? "peers" : "--peer");
   return sweep;
 }
 
@@ -353,7 +355,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   // that came from a call, as peaks would, twice.
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
-  PeerProcess peers;
+  PeerProcesses peers;
   std::optional<GivenTurns> turns;
   if (flags.turns) turns.emplace(stdout, stdin);
   SweepRun work{.typed = command_line.typed,
@@ -409,8 +411,9 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   add_tensor_flags(*command, flags->sweep, flags->save);
   add_list(
       *command, "--peer", flags->peer,
-      "Compete with PyTorch: torch:eager, flash or math on a CPU or GPU, efficient or cudnn on "
-      "a GPU")
+      "Compete with other libraries: torch:eager, flash or math on a CPU or GPU, efficient or "
+      "cudnn, FlashAttention-4 (fa4) or cuDNN itself (cudnn) on a GPU, a Python function of yours "
+      "(py:FILE.py:FUNCTION)")
       ->type_name("NAME,...")
       ->group("What");
   command->add_option("--threads", flags->threads, "CPU threads (default: all)")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
@@ -13,9 +14,13 @@
 namespace attnlab {
 namespace {
 
-constexpr std::string_view kPrefix = "torch:";
+constexpr std::string_view kTorch = "torch:";
+constexpr std::string_view kCudnn = "cudnn";
+constexpr std::string_view kFa4 = "fa4";
+constexpr std::string_view kPython = "py:";
+
 struct Peer {
-  std::string_view backend;
+  std::string_view name;
   std::string_view computes;
   // Its operation needs kernels (on a CPU operators) whose names hold one of these parts.
   std::vector<std::string_view> needed;
@@ -31,34 +36,65 @@ const std::vector<std::string_view> kOfMatrices = {
     "matmul",       "bmm",          "aten::mul",         "aten::div",
     "aten::sum",    "sum_functor",  "scaled_dot_product"};
 
-const std::array<Peer, 5> kPeers = {{
-    {"eager",
+// It clears a counter of its own, as v3 does.
+const std::vector<std::string_view> kOfCudnn = {
+    "cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq", "Memset"};
+
+const std::array<Peer, 7> kPeers = {{
+    {"torch:eager",
      "matmul, scale, masked_fill, softmax, dropout, matmul in the tensors' type, S and P in "
      "memory; no lse",
      kOfMatrices},
-    {"flash",
+    {"torch:flash",
      "FlashAttention-2: o and lse in every forward; dQ by atomic sums, in no fixed order",
      {"flash_fwd_", "flash_bwd_", "scaled_dot_product"}},
+    {"torch:math", "16-bit tensors cast to f32, S and P in memory; no lse", kOfMatrices},
     // Its delta, the sums of dO * O, is a product and a sum of PyTorch's where heads are of f32.
-    {"efficient",
+    {"torch:efficient",
      "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
      "not promise",
      {"fmha_cutlass", "MulFunctor", "sum_functor"}},
-    // It clears a counter of its own, as v3 does.
-    {"cudnn",
+    {"torch:cudnn",
      "o, and lse only with gradients, not in a forward timed alone; dQ in an order that it does "
      "not promise",
-     {"cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq",
-      "Memset"}},
-    {"math", "16-bit tensors cast to f32, S and P in memory; no lse", kOfMatrices},
+     kOfCudnn},
+    {kCudnn,
+     "o, and lse where it is verified and with gradients, not in a forward timed alone; dQ in an "
+     "order that it does not promise",
+     kOfCudnn},
+    {kFa4,
+     "o, and lse where it is verified and with gradients, not in a forward timed alone; dQ by "
+     "atomic sums, in no fixed order",
+     {"FlashAttention", "flash_attn"}},
 }};
+
+// What a function needs nobody knows; these parts of names are of what it could do without.
+constexpr std::array<std::string_view, 9> kOfMoves = {
+    "copy_kernel", "CatArrayBatchedCopy", "FillFunctor", "Memcpy",     "Memset",
+    "aten::copy_", "aten::cat",           "aten::fill_", "aten::zero_"};
+
+constexpr std::string_view kOfFunctions =
+    "a Python function; o, lse where it returns one, gradients by PyTorch's autograd";
+
+bool holds_one_of(std::string_view symbol, const auto& parts) {
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return symbol.find(part) != std::string_view::npos; });
+}
 
 // Returns the peer of this name. Of one that only another version of this program has, which
 // records may name, nothing is known.
 const Peer& find_peer(std::string_view name) {
-  static const Peer kUnknown = {.backend = "", .computes = "not known", .needed = {}};
-  const auto found = std::ranges::find(kPeers, peer_backend(name), &Peer::backend);
+  static const Peer kUnknown = {.name = "", .computes = "not known", .needed = {}};
+  const auto found = std::ranges::find(kPeers, name, &Peer::name);
   return found == kPeers.end() ? kUnknown : *found;
+}
+
+bool is_function(std::string_view peer) { return peer.starts_with(kPython); }
+
+// Whether it is py:FILE:FUNCTION.
+bool names_a_function(std::string_view name) {
+  const PeerName parts = split_peer(name);
+  return is_function(name) && parts.library.size() > kPython.size() && !parts.backend.empty();
 }
 
 // visible_keys() > 0, without a look at the blocks behind the first that is visible: of 64k keys
@@ -91,19 +127,38 @@ std::string blind_row(const Problem& problem) {
 
 }  // namespace
 
+std::vector<std::string> known_peers() {
+  std::vector<std::string> names;
+  for (const Peer& peer : kPeers) names.emplace_back(peer.name);
+  return names;
+}
+
 std::vector<std::string> parse_peers(std::string_view text, const std::string& where) {
-  std::vector<std::string> known;
-  for (const Peer& peer : kPeers) known.push_back(fmt::format("torch:{}", peer.backend));
+  const std::vector<std::string> known = known_peers();
   std::vector<std::string> peers;
   std::string prefix;
   for (const std::string_view item : split(text, ',')) {
     std::string name(trim(item));
-    if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
+    if (is_function(name)) {
+      if (!names_a_function(name)) {
+        throw UsageError(fmt::format("{}: '{}' is no peer: say py:FILE.py:FUNCTION", where, name));
+      }
+      prefix.clear();
+    } else if (const std::size_t colon = name.find(':'); colon != std::string::npos) {
       prefix = name.substr(0, colon + 1);
+    } else if (std::ranges::find(known, prefix + name) != known.end()) {
+      if (!prefix.empty() && std::ranges::find(known, name) != known.end()) {
+        throw UsageError(fmt::format(
+            "{0}: behind {1}... '{2}' may be {1}{2} or {2}: say {1}{2}, or say {2} first", where,
+            prefix, name));
+      }
+      name.insert(0, prefix);
+    } else if (std::ranges::find(known, name) != known.end()) {
+      prefix.clear();
     } else {
       name.insert(0, prefix);
     }
-    if (std::ranges::find(known, name) == known.end()) {
+    if (!is_function(name) && std::ranges::find(known, name) == known.end()) {
       throw UsageError(
           fmt::format("{}: there is no peer '{}'{}", where, name, suggestion(name, known)));
     }
@@ -112,15 +167,39 @@ std::vector<std::string> parse_peers(std::string_view text, const std::string& w
   return peers;
 }
 
-bool is_peer(std::string_view kernel) { return kernel.starts_with(kPrefix); }
-
-std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
-                                const Device& device) {
-  const std::string_view backend = peer_backend(peer);
-  const bool is_cuda = device.backend == Backend::cuda;
-  if (problem.layout == Layout::packed) {
-    return "PyTorch's scaled_dot_product_attention takes no packed sequences";
+void check_peer_files(const std::vector<std::string>& peers, const std::string& where) {
+  for (const std::string& peer : peers) {
+    if (!is_function(peer)) continue;
+    const std::string file = split_peer(peer).library.substr(kPython.size());
+    if (std::error_code error; !std::filesystem::is_regular_file(file, error)) {
+      throw UsageError(fmt::format("{}: there is no file '{}' (of {})", where, file, peer));
+    }
   }
+}
+
+PeerName split_peer(std::string_view peer) {
+  const std::size_t first = peer.find(':');
+  if (first == std::string_view::npos) return {.library = std::string(peer), .backend = ""};
+  const std::size_t last = peer.rfind(':');
+  if (!is_function(peer) || last == first) {
+    return {.library = std::string(peer.substr(0, first)),
+            .backend = std::string(peer.substr(first + 1))};
+  }
+  return {.library = std::string(peer.substr(0, last)),
+          .backend = std::string(peer.substr(last + 1))};
+}
+
+std::vector<std::pair<std::string, std::string>> peer_libraries() {
+  return {{"torch", "PyTorch"}, {"cudnn", "cuDNN"}, {"fa4", "FlashAttention-4"}};
+}
+
+bool is_peer(std::string_view kernel) {
+  return kernel.starts_with(kTorch) || kernel == kCudnn || kernel == kFa4 || is_function(kernel);
+}
+
+namespace {
+
+std::string unsupported_by_torch(const std::string& backend, const Problem& problem, bool is_cuda) {
   if (!is_cuda && (backend == "efficient" || backend == "cudnn")) {
     return fmt::format("PyTorch has no {} backend on a CPU", backend);
   }
@@ -137,14 +216,33 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
   return "";
 }
 
-bool needed_by_peer(std::string_view peer, std::string_view symbol) {
-  return std::ranges::any_of(find_peer(peer).needed, [&](std::string_view part) {
-    return symbol.find(part) != std::string_view::npos;
-  });
+// cuDNN by its frontend, FlashAttention-4.
+std::string unsupported_by_library(const std::string& name, const Problem& problem, bool is_cuda) {
+  if (!is_cuda) return name + " runs on a GPU only";
+  if (problem.dtype == Dtype::f32) return name + " takes f16 and bf16 only";
+  if (problem.mask.blocks) return name + " is asked for no block pattern";
+  if (problem.dropout > 0.0) return name + " is asked for no dropout";
+  return "";
 }
 
-std::string_view computed_by_peer(std::string_view peer) { return find_peer(peer).computes; }
+}  // namespace
 
-std::string_view peer_backend(std::string_view peer) { return peer.substr(kPrefix.size()); }
+std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
+                                const Device& device) {
+  if (problem.layout == Layout::packed) return "peers get no packed sequences";
+  if (is_function(peer)) return "";
+  const bool is_cuda = device.backend == Backend::cuda;
+  if (!peer.starts_with(kTorch)) return unsupported_by_library(peer, problem, is_cuda);
+  return unsupported_by_torch(split_peer(peer).backend, problem, is_cuda);
+}
+
+bool needed_by_peer(std::string_view peer, std::string_view symbol) {
+  if (is_function(peer)) return !holds_one_of(symbol, kOfMoves);
+  return holds_one_of(symbol, find_peer(peer).needed);
+}
+
+std::string_view computed_by_peer(std::string_view peer) {
+  return is_function(peer) ? kOfFunctions : find_peer(peer).computes;
+}
 
 }  // namespace attnlab

@@ -1,9 +1,15 @@
-// PyTorch competes under these names; here is also known what it cannot run, and which kernels its
-// backends need.
+// Attention of other libraries competes under these names; here is also known what it cannot run,
+// and which kernels it needs:
+//
+//   torch:eager, torch:flash, torch:math, torch:efficient, torch:cudnn    PyTorch's
+//   cudnn                                                                 cuDNN's, by its frontend
+//   fa4                                                                   FlashAttention-4
+//   py:FILE.py:FUNCTION                                                   anybody's
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/api/device.h"
@@ -11,9 +17,13 @@
 
 namespace attnlab {
 
-// "torch:eager,flash" -> torch:eager, torch:flash, each once. An item without a prefix has that of
-// the item before. Throws UsageError, led by `where`, for a name that is none.
+// "torch:eager,flash,fa4" -> torch:eager, torch:flash, fa4, each once. An item without a prefix has
+// that of the item before, or is a name itself. Throws UsageError, led by `where`, for a name that
+// is none, and for one that could be either.
 std::vector<std::string> parse_peers(std::string_view text, const std::string& where);
+
+// Throws UsageError, led by `where`, where a peer's Python file is not there.
+void check_peer_files(const std::vector<std::string>& peers, const std::string& where);
 
 // Whether a kernel's name is a peer's.
 bool is_peer(std::string_view kernel);
@@ -32,7 +42,17 @@ bool needed_by_peer(std::string_view peer, std::string_view symbol);
 // lse, in which order it sums dQ, in which types.
 std::string_view computed_by_peer(std::string_view peer);
 
-// Returns "flash" of "torch:flash".
-std::string_view peer_backend(std::string_view peer);
+// The names that are known before anybody says a file.
+std::vector<std::string> known_peers();
+
+// A peer's name in parts: those of one library share a process.
+struct PeerName {
+  std::string library;  // torch, cudnn, fa4, or py:FILE.py
+  std::string backend;  // flash, or FUNCTION; "": the library has one
+};
+PeerName split_peer(std::string_view peer);
+
+// Libraries that are known before anybody says a file, with what people call them.
+std::vector<std::pair<std::string, std::string>> peer_libraries();
 
 }  // namespace attnlab

@@ -55,6 +55,7 @@ struct Timing {
 // What a peer says of itself.
 struct PeerEvidence {
   std::string version;
+  std::string plan;               // which of its ways it chose; "": it does not say
   double verified_dropout = 0.0;  // of what was verified: it draws dropout masks of its own
   std::optional<std::uint64_t> peak_bytes;  // beside the inputs
   std::optional<bool> launch_cost_hidden;   // from all timed launches; empty: not timed

@@ -231,6 +231,7 @@ Json symbols_json(const std::optional<Evidence>& evidence) {
 
 Json peer_json(const PeerEvidence& peer, const std::optional<Evidence>& evidence) {
   return {{"version", peer.version},
+          {"plan", peer.plan.empty() ? Json() : Json(peer.plan)},
           {"kernels", symbols_json(evidence)},
           {"verified_dropout", number(peer.verified_dropout)},
           {"peak_bytes", optional(peer.peak_bytes, [](std::uint64_t b) { return Json(b); })},

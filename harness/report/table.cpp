@@ -248,19 +248,23 @@ std::string several_runs(const Records& records) {
 std::string what_peers_compute(const Records& records, const TableOptions& options) {
   std::set<std::string> said;
   std::string text;
+  bool of_torch = false;
   for (const RecordJson& record : records) {
     const std::string computes = computed_by_peer_of(record);
     const std::string kernel = exact(at(record, {"kernel"}));
     if (computes.empty() || status_of(record) != "ok" || !said.insert(kernel).second) continue;
     text += wrap(fmt::format("{}: {}.", kernel, computes), 2);
+    of_torch = of_torch || kernel.starts_with("torch:");
   }
   if (text.empty()) return "";
   const bool shows_peaks = std::ranges::find(options.values, "peak_mib") != options.values.end();
+  const std::string inputs =
+      of_torch ? "PyTorch gets tensors in the point's type and layout (bshd as transposed views), "
+                 "and draws dropout masks of its own."
+               : "Peers get tensors in the point's type and layout, as transposed views where they "
+                 "want dimensions in another order.";
   return text +
-         wrap(
-             "PyTorch gets tensors in the point's type and layout (bshd as transposed views), and "
-             "draws dropout masks of its own." +
-             std::string(shows_peaks ? " Its peak MiB is its allocator's, and its inputs." : ""));
+         wrap(inputs + (shows_peaks ? " Its peak MiB is its allocator's, and its inputs." : ""));
 }
 
 std::string render_text(const Records& records, const TableOptions& options) {

@@ -22,7 +22,7 @@ struct CompetitorRun {
   const Competitor* competitor;
   Record record;
   bool finished = false;
-  std::unique_ptr<TorchPeer> peer;  // in place of all that follows
+  std::unique_ptr<LibraryPeer> peer;  // in place of all that follows
   Prepared prepared{nullptr, {nullptr}};
   std::optional<Outputs> forward;  // Pass::bwd: o, lse and what else its own forward left
   std::optional<Outputs> outputs;  // of the timed launches

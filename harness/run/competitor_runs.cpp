@@ -40,7 +40,8 @@ void CompetitorRuns::enter(const Case& work, const Competitor& competitor) {
   } else if (!competitor.unsupported.empty()) {
     finish(run, {Status::unsupported, competitor.unsupported});
   } else if (is_peer(competitor.kernel)) {
-    run.peer = std::make_unique<TorchPeer>(*context_.peers, competitor.kernel, *context_.device);
+    PeerProcess& process = context_.peers->of(split_peer(competitor.kernel).library);
+    run.peer = std::make_unique<LibraryPeer>(process, competitor.kernel, *context_.device);
   } else if (competitor.implementation == nullptr) {
     finish(run, {Status::unsupported, fmt::format("no kernel '{}' on backend {}", competitor.kernel,
                                                   to_string(competitor.backend))});

@@ -24,7 +24,7 @@ struct RunContext {
   std::optional<ShardPart> shard;  // empty: the cases are the whole sweep
   std::string command_line;
   const Observers* observers = nullptr;  // null: nobody looks at what was timed
-  PeerProcess* peers = nullptr;          // where a case has some
+  PeerProcesses* peers = nullptr;        // where a case has some
   int profile_launches = 0;  // above 0: each kernel is launched so often for a profiler, not timed
   Telemetry* telemetry = nullptr;  // of the device; null: clocks and energy are not recorded
   bool measures_energy = false;

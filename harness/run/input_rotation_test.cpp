@@ -233,7 +233,7 @@ TEST_F(Rotation, APeerWritesAsManyBytesBeforeASample) {
   const Inputs host(arena_, problem_, InputKind::normal, 3, 1);
   PeerInputs inputs(problem_, host.host());
   run_.record.point.problem = problem_;
-  run_.peer = std::make_unique<TorchPeer>(process, "torch:flash", Device{.threads = 1});
+  run_.peer = std::make_unique<LibraryPeer>(process, "torch:flash", Device{.threads = 1});
   run_.peer->prepare(inputs);
   const WaysToTime ways = ways_to_time({&run_}, *rotation_, device_, [] {});
   const TimedLaunches& timed = ways.launches.at(0);

@@ -51,7 +51,10 @@ Tensors inputs_of(const Tensors& tensors) {
 // The outputs of the pass among `tensors`.
 Tensors outputs_of(const Problem& problem, const Tensors& tensors) {
   Tensors outputs;
-  if (problem.pass != Pass::bwd) outputs.o = tensors.o;
+  if (problem.pass != Pass::bwd) {
+    outputs.o = tensors.o;
+    outputs.lse = tensors.lse;
+  }
   if (problem.pass == Pass::fwd) return outputs;
   outputs.dq = tensors.dq;
   outputs.dk = tensors.dk;
@@ -72,6 +75,7 @@ Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& in
     if (nlohmann::json shared = share_tensors(outputs.views(), *runtime); !shared.is_null()) {
       request["outputs"] = std::move(shared);
       nlohmann::json answer = process.call(std::move(request));
+      if (!get<bool>(answer, "lse")) outputs.drop_lse();
       return {std::move(answer), std::move(outputs)};
     }
   }
@@ -133,11 +137,18 @@ PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& fi
     return view == file_.tensors.end() ? nullptr
                                        : const_cast<std::byte*>(view->second.bytes.data());
   };
-  tensors_ = {.o = data("o"), .dq = data("dq"), .dk = data("dk"), .dv = data("dv")};
-  // What should be there, as views of nothing.
-  std::byte nothing{};
-  const Tensors wanted =
-      outputs_of(problem, {.o = &nothing, .dq = &nothing, .dk = &nothing, .dv = &nothing});
+  tensors_ = {.o = data("o"),
+              .lse = static_cast<float*>(data("lse")),
+              .dq = data("dq"),
+              .dk = data("dk"),
+              .dv = data("dv")};
+  // What should be there, as views of nothing; lse may be missing.
+  float nothing{};
+  const Tensors wanted = outputs_of(problem, {.o = &nothing,
+                                              .lse = tensors_.lse == nullptr ? nullptr : &nothing,
+                                              .dq = &nothing,
+                                              .dk = &nothing,
+                                              .dv = &nothing});
   for (const auto& [name, want] : view_tensors(problem, wanted)) {
     const auto got = file_.tensors.find(name);
     if (got == file_.tensors.end() || got->second.dtype != want.dtype ||
@@ -157,7 +168,10 @@ PeerOutputs::PeerOutputs(const Problem& problem, Runtime& runtime)
     runtime.fill(array.get(), Arena::kFill, bytes);
     return array.get();
   };
-  if (problem.pass != Pass::bwd) tensors_.o = make(bytes_like_q(problem));
+  if (problem.pass != Pass::bwd) {
+    tensors_.o = make(bytes_like_q(problem));
+    tensors_.lse = static_cast<float*>(make(bytes_of_lse(problem)));
+  }
   if (problem.pass == Pass::fwd) return;
   tensors_.dq = make(bytes_like_q(problem));
   tensors_.dk = make(bytes_like_k(problem));
@@ -166,19 +180,19 @@ PeerOutputs::PeerOutputs(const Problem& problem, Runtime& runtime)
 
 Tensors PeerOutputs::attach(Tensors tensors) const {
   tensors.o = tensors_.o;
-  tensors.lse = nullptr;
+  tensors.lse = tensors_.lse;
   tensors.dq = tensors_.dq;
   tensors.dk = tensors_.dk;
   tensors.dv = tensors_.dv;
   return tensors;
 }
 
-TorchPeer::TorchPeer(PeerProcess& process, std::string name, Device device)
+LibraryPeer::LibraryPeer(PeerProcess& process, std::string name, Device device)
     : process_(process), name_(std::move(name)), device_(std::move(device)) {}
 
-TorchPeer::~TorchPeer() { release(); }
+LibraryPeer::~LibraryPeer() { release(); }
 
-PeerOutputs TorchPeer::prepare(PeerInputs& inputs, const PeerSettings& settings) {
+PeerOutputs LibraryPeer::prepare(PeerInputs& inputs, const PeerSettings& settings) {
   release();
   try {
     return try_to_prepare(inputs, settings);
@@ -189,11 +203,11 @@ PeerOutputs TorchPeer::prepare(PeerInputs& inputs, const PeerSettings& settings)
   }
 }
 
-PeerOutputs TorchPeer::try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings) {
+PeerOutputs LibraryPeer::try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings) {
   const bool is_cuda = device_.backend == Backend::cuda;
   nlohmann::json request = {
       {"call", "prepare"},
-      {"backend", std::string(peer_backend(name_))},
+      {"backend", split_peer(name_).backend},
       {"device", is_cuda ? fmt::format("cuda:{}", device_.ordinal) : std::string("cpu")},
       {"threads", device_.threads},
       {"tf32", settings.tf32},
@@ -213,22 +227,27 @@ PeerOutputs TorchPeer::try_to_prepare(const PeerInputs& inputs, const PeerSettin
   if (answer.contains("peak_bytes") && !answer["peak_bytes"].is_null()) {
     peak_bytes_ = get<std::uint64_t>(answer, "peak_bytes");
   }
+  version_ = get<std::string>(answer, "version");
+  plan_.clear();
+  if (answer.contains("plan") && !answer["plan"].is_null()) {
+    plan_ = get<std::string>(answer, "plan");
+  }
   return std::move(outputs);
 }
 
-void TorchPeer::warm_up(std::uint64_t bytes) { call({{"call", "warm_up"}, {"bytes", bytes}}); }
+void LibraryPeer::warm_up(std::uint64_t bytes) { call({{"call", "warm_up"}, {"bytes", bytes}}); }
 
-double TorchPeer::seconds_of(int launches) {
+double LibraryPeer::seconds_of(int launches) {
   const auto answer = call({{"call", "time"}, {"launches", launches}});
   if (!get<bool>(answer, "launch_cost_hidden")) launch_cost_was_hidden_ = false;
   return get<double>(answer, "seconds");
 }
 
-PeerOutputs TorchPeer::outputs() {
+PeerOutputs LibraryPeer::outputs() {
   return fetch(process_, addressed({{"call", "outputs"}}), *inputs_).outputs;
 }
 
-void TorchPeer::release() noexcept {
+void LibraryPeer::release() noexcept {
   if (inputs_ == nullptr) return;
   inputs_ = nullptr;
   if (!process_.runs(generation_)) return;  // gone with its process
@@ -238,11 +257,7 @@ void TorchPeer::release() noexcept {
   }
 }
 
-std::string TorchPeer::version() {
-  return fmt::format("torch {}", get<std::string>(process_.hello(), "torch"));
-}
-
-nlohmann::json TorchPeer::addressed(nlohmann::json request) const {
+nlohmann::json LibraryPeer::addressed(nlohmann::json request) const {
   if (inputs_ == nullptr || !process_.runs(generation_)) {
     throw PeerError(Kind::lost, name_ + " is not prepared, or its process ended since");
   }
@@ -250,7 +265,7 @@ nlohmann::json TorchPeer::addressed(nlohmann::json request) const {
   return request;
 }
 
-nlohmann::json TorchPeer::call(nlohmann::json request) {
+nlohmann::json LibraryPeer::call(nlohmann::json request) {
   return process_.call(addressed(std::move(request)));
 }
 

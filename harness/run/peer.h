@@ -1,8 +1,8 @@
-// PyTorch's attention as a competitor of our kernels, in a process of its own.
+// The attention of another library as a competitor of our kernels, in a process of its own.
 //
-//   PeerProcess process;                               // one for a run
+//   PeerProcess process;                               // one for a library in a run
 //   PeerInputs inputs(problem, host_tensors);          // one for a case
-//   TorchPeer peer(process, "torch:flash", device);    // one for a competitor
+//   LibraryPeer peer(process, "torch:flash", device);  // one for a competitor
 //   PeerOutputs first = peer.prepare(inputs);          // to be judged
 //   peer.seconds_of(20) ...                            // in turns with ours
 //   PeerOutputs last = peer.outputs();                 // to be judged again
@@ -70,15 +70,18 @@ class PeerInputs {
 nlohmann::json share_tensors(const TensorViews& tensors, Runtime& runtime);
 
 // This holds what a pass writes, in the problem's layout and dtype: o of fwd; dq, dk, dv of bwd;
-// all four of fwdbwd. A peer gives no lse.
+// all four of fwdbwd; with o also lse, of a peer that gives it.
 class PeerOutputs {
  public:
   // Reads them from a file. Throws PeerError where it lacks one or has it in another shape or
   // dtype.
   PeerOutputs(const Problem& problem, const std::filesystem::path& file);
-  // Takes memory of `runtime` for them and fills it with NaN, which a peer must overwrite. Throws
-  // std::bad_alloc.
+  // Takes memory of `runtime` for them, lse among them, and fills it with NaN, which a peer must
+  // overwrite. Throws std::bad_alloc.
   PeerOutputs(const Problem& problem, Runtime& runtime);
+
+  // Leaves lse out, of a peer that gave none.
+  void drop_lse() { tensors_.lse = nullptr; }
 
   // Returns the runtime whose memory holds them.
   Runtime& runtime() const { return *runtime_; }
@@ -100,15 +103,15 @@ struct PeerSettings {
   int input_sets = 1;  // copies of the inputs that launches rotate through, for cold caches
 };
 
-class TorchPeer {
+class LibraryPeer {
  public:
   // `name`: of parse_peers(). The process must outlive the object.
-  TorchPeer(PeerProcess& process, std::string name, Device device);
-  ~TorchPeer();
-  TorchPeer(const TorchPeer&) = delete;
-  TorchPeer& operator=(const TorchPeer&) = delete;
+  LibraryPeer(PeerProcess& process, std::string name, Device device);
+  ~LibraryPeer();
+  LibraryPeer(const LibraryPeer&) = delete;
+  LibraryPeer& operator=(const LibraryPeer&) = delete;
 
-  // Runs the pass once; what it returns has no dropout, since PyTorch draws masks of its own.
+  // Runs the pass once; what it returns has no dropout, since libraries draw masks of their own.
   // `inputs` must live until release(); they are not shared any more where the peer cannot open
   // them. Prepares anew if it was prepared.
   PeerOutputs prepare(PeerInputs& inputs, const PeerSettings& settings = {});
@@ -122,20 +125,24 @@ class TorchPeer {
   // Whether every seconds_of() since prepare() could leave out all of it; true on the CPU.
   bool launch_cost_was_hidden() const { return launch_cost_was_hidden_; }
 
-  // Of the last timed launch; with dropout, of another one without it.
+  // Of the last timed launch, which may have no lse where prepare() has one: a forward that is
+  // timed leaves it out if it can. With dropout, of another launch without it.
   PeerOutputs outputs();
 
   // Gives the peer's memory back. Nothing if it is not prepared.
   void release() noexcept;
 
-  // Of a prepared one: what the pass ran. On the CPU PyTorch's operators, which have no shape: grid
+  // Of a prepared one: what the pass ran. On a CPU PyTorch's operators, which have no shape: grid
   // and block are 0.
   const std::vector<ExecutedKernel>& kernels() const { return kernels_; }
   // Above the inputs, while it ran: what its forward left, outputs, masks apart. Not on the CPU.
   std::optional<std::uint64_t> peak_bytes() const { return peak_bytes_; }
 
-  // "torch 2.11.0+cu130"
-  std::string version();
+  // Which of its ways the library chose, in its words; "": it does not say.
+  const std::string& plan() const { return plan_; }
+
+  // Of a prepared one: "torch 2.11.0+cu130".
+  const std::string& version() const { return version_; }
 
  private:
   // Prepares, and does not fall back to files.
@@ -153,6 +160,7 @@ class TorchPeer {
   bool launch_cost_was_hidden_ = true;
   std::vector<ExecutedKernel> kernels_;
   std::optional<std::uint64_t> peak_bytes_;
+  std::string plan_, version_;
 };
 
 }  // namespace attnlab

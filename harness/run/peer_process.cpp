@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
@@ -13,8 +15,8 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-constexpr int kProtocol = 4;
-constexpr const char* kScript = "torch_sdpa.py";
+constexpr int kProtocol = 5;
+constexpr const char* kScript = "peer.py";
 constexpr double kGraceSeconds = 2.0;
 
 std::string environment(const char* name) {
@@ -27,6 +29,16 @@ Shipped find_script() {
     return {.path = std::filesystem::path(folder) / kScript};
   }
   return find_shipped(std::filesystem::path("scripts/peers") / kScript);
+}
+
+// "py:FILE" -> $ATTNLAB_PYTHON_PY, else $ATTNLAB_PYTHON.
+std::string find_python(const std::string& library) {
+  std::string own = "ATTNLAB_PYTHON_" + library.substr(0, library.find(':'));
+  std::ranges::transform(own, own.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const std::string& name : {own, std::string("ATTNLAB_PYTHON")}) {
+    if (std::string python = environment(name.c_str()); !python.empty()) return python;
+  }
+  return "python3";
 }
 
 // Indented, so that it is told apart from our own words.
@@ -54,8 +66,7 @@ void check(const nlohmann::json& answer, const std::string& call) {
 }  // namespace
 
 PeerProcess::PeerProcess(PeerOptions options) : options_(std::move(options)) {
-  if (options_.python.empty()) options_.python = environment("ATTNLAB_PYTHON");
-  if (options_.python.empty()) options_.python = "python3";
+  if (options_.python.empty()) options_.python = find_python(options_.library);
   if (!options_.script.empty()) return;
   const Shipped found = find_script();
   options_.script = found.path;
@@ -100,7 +111,7 @@ void PeerProcess::start() {
     }
     try {
       child_ = std::make_unique<ChildProcess>(
-          std::vector<std::string>{options_.python, options_.script.string()});
+          std::vector<std::string>{options_.python, options_.script.string(), options_.library});
     } catch (const std::system_error& error) {
       throw PeerError(Kind::unsupported,
                       fmt::format("cannot start {}: {}; install Python 3 with PyTorch (pip install "
@@ -156,9 +167,16 @@ void PeerProcess::lose(const std::string& call, const std::string& what) {
   const std::string said = what.empty() ? "died (" + ending + ")" : what;
   const std::string words = last_words(child_->errors());
   child_.reset();
-  throw PeerError(Kind::lost,
-                  fmt::format("the peer {} {} {}{}", options_.script.filename().string(), said,
-                              "in its call '" + call + "'", words));
+  throw PeerError(Kind::lost, fmt::format("the peer {} {} {}{}", options_.library, said,
+                                          "in its call '" + call + "'", words));
+}
+
+PeerProcess& PeerProcesses::of(const std::string& library) {
+  const auto found = processes_.find(library);
+  if (found != processes_.end()) return found->second;
+  PeerOptions options = options_;
+  options.library = library;
+  return processes_.try_emplace(library, std::move(options)).first->second;
 }
 
 }  // namespace attnlab

@@ -1,14 +1,16 @@
-// The process that a peer lives in, and the protocol that is spoken with it: a line of JSON there,
-// a line back (scripts/peers/torch_sdpa.py documents the calls). One process serves all backends
-// and points of a run.
+// The process that a library of peers lives in, and the protocol that is spoken with it: a line of
+// JSON there, a line back (scripts/peers/peer.py documents the calls). One process serves all
+// backends and points of a run.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "harness/base/child_process.h"
 
@@ -31,8 +33,9 @@ class PeerError : public std::runtime_error {
 };
 
 struct PeerOptions {
-  std::string python;            // "": $ATTNLAB_PYTHON, else python3 from PATH
-  std::filesystem::path script;  // "": torch_sdpa.py in $ATTNLAB_PEER_DIR, else beside the sources
+  std::string library = "torch";  // as split_peer() has it: the script's argument
+  std::string python;  // "": $ATTNLAB_PYTHON_LIBRARY, else $ATTNLAB_PYTHON, else python3 from PATH
+  std::filesystem::path script;    // "": peer.py in $ATTNLAB_PEER_DIR, else beside the sources
   double start_timeout_s = 180.0;  // importing PyTorch from a cold disk takes a minute
   double call_timeout_s = 300.0;
 };
@@ -44,9 +47,9 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // What the peer says of itself: torch, cuda, cudnn (texts or null), devices, backends. Starts it
-  // if it does not run. Throws PeerError: `unsupported` with the remedy where it cannot be started
-  // at all, then ever again without trying.
+  // What the peer says of itself: version (of its library), devices. Starts it if it does not run.
+  // Throws PeerError: `unsupported` with the remedy where it cannot be started at all, then ever
+  // again without trying.
   const nlohmann::json& hello();
 
   // The answer to a request, which names its "call". Starts the process if it does not run. Throws
@@ -74,6 +77,20 @@ class PeerProcess {
   std::string unusable_;  // why it cannot be started; "": nothing known
   std::int64_t last_id_ = 0;
   int generation_ = 0;
+};
+
+// The processes of a run, one a library.
+class PeerProcesses {
+ public:
+  // `options`: of all of them, but for the library.
+  explicit PeerProcesses(PeerOptions options = {}) : options_(std::move(options)) {}
+
+  // Returns the process of a library, as split_peer() has it. It lives as long as this object.
+  PeerProcess& of(const std::string& library);
+
+ private:
+  PeerOptions options_;
+  std::map<std::string, PeerProcess> processes_;
 };
 
 }  // namespace attnlab

@@ -56,7 +56,10 @@ class Peer : public testing::Test {
                 .seqlen_k = 5,
                 .head_dim = 4};
   }
-  void TearDown() override { unsetenv("FAKE_PEER"); }
+  void TearDown() override {
+    unsetenv("FAKE_PEER");
+    unsetenv("FAKE_PEER_LSE");
+  }
 
   static void misbehave(const char* how) { setenv("FAKE_PEER", how, 1); }
 
@@ -84,10 +87,11 @@ bool same(const void* data, const std::vector<float>& want) {
 TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors());
-  TorchPeer peer(process, "torch:flash", kCuda);
-  EXPECT_EQ(peer.version(), "torch 9.9.9+fake");
+  LibraryPeer peer(process, "torch:flash", kCuda);
 
   const PeerOutputs first = peer.prepare(inputs);
+  EXPECT_EQ(peer.version(), "torch 9.9.9+fake");
+  EXPECT_EQ(peer.plan(), "tiles of 9");
   const Tensors outputs = first.attach(tensors());
   EXPECT_TRUE(same(outputs.o, q_));
   EXPECT_TRUE(same(outputs.dq, q_));
@@ -192,7 +196,7 @@ TEST_F(PeerWithMemory, TensorsAreCopiedFromAndToMemoryOfTheDevice) {
   PeerInputs inputs(problem_, tensors(), there_, device_);
   ASSERT_EQ(inputs.shared_runtime(), &device_);
   EXPECT_TRUE(read_safetensors(inputs.file()).tensors.empty());
-  TorchPeer peer(process, "torch:flash", kCuda);
+  LibraryPeer peer(process, "torch:flash", kCuda);
   device_.reads = 0;
   for (const PeerOutputs& outputs : {peer.prepare(inputs), peer.outputs()}) {
     EXPECT_EQ(&outputs.runtime(), &device_);
@@ -205,11 +209,36 @@ TEST_F(PeerWithMemory, TensorsAreCopiedFromAndToMemoryOfTheDevice) {
   EXPECT_EQ(device_.reads, 8) << "the test's own";
 }
 
+// A forward that is timed makes no lse where a library can leave it out; the first one has it.
+TEST_F(Peer, LseIsThereWhereThePeerGivesIt) {
+  setenv("FAKE_PEER_LSE", "prepare", 1);
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors());
+  LibraryPeer peer(process, "fa4", kCuda);
+  const std::vector<float> lse(2 * 2 * 3, 1.5F);
+  EXPECT_TRUE(same(peer.prepare(inputs).attach({}).lse, lse));
+  const PeerOutputs timed = peer.outputs();
+  EXPECT_EQ(timed.attach({}).lse, nullptr);
+  EXPECT_TRUE(same(timed.attach({}).o, q_));
+}
+
+TEST_F(PeerWithMemory, LseInMemoryOfTheDevice) {
+  setenv("FAKE_PEER_LSE", "prepare", 1);
+  PeerProcess process(options());
+  PeerInputs inputs(problem_, tensors(), there_, device_);
+  LibraryPeer peer(process, "fa4", kCuda);
+  EXPECT_TRUE(has(peer.prepare(inputs).attach({}).lse, std::vector<float>(2 * 2 * 3, 1.5F)));
+  EXPECT_EQ(peer.outputs().attach({}).lse, nullptr);
+  problem_.pass = Pass::bwd;
+  PeerInputs of_backward(problem_, tensors(), there_, device_);
+  EXPECT_EQ(peer.prepare(of_backward).attach({}).lse, nullptr);
+}
+
 TEST_F(PeerWithMemory, WhatThePeerDoesNotWriteIsNan) {
   misbehave("outputs:lazy");
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors(), there_, device_);
-  TorchPeer peer(process, "torch:flash", kCuda);
+  LibraryPeer peer(process, "torch:flash", kCuda);
   static_cast<void>(peer.prepare(inputs));
   const PeerOutputs outputs = peer.outputs();
   std::vector<float> o(q_.size());
@@ -221,7 +250,7 @@ TEST_F(PeerWithMemory, WhereItCannotBeOpenedFilesServe) {
   misbehave("prepare:no_access");
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors(), there_, device_);
-  TorchPeer peer(process, "torch:flash", kCuda);
+  LibraryPeer peer(process, "torch:flash", kCuda);
   const PeerOutputs outputs = peer.prepare(inputs);
   EXPECT_EQ(inputs.shared_runtime(), nullptr);
   EXPECT_TRUE(outputs.runtime().is_host());
@@ -233,8 +262,8 @@ TEST_F(PeerWithMemory, OutputsThatCannotBeSharedComeInAFile) {
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors(), there_, device_);
   ASSERT_EQ(inputs.shared_runtime(), &device_);
-  device_.shares = 2;  // the third of the four outputs is refused
-  TorchPeer peer(process, "torch:flash", kCuda);
+  device_.shares = 2;  // the third of the five outputs is refused
+  LibraryPeer peer(process, "torch:flash", kCuda);
   const PeerOutputs outputs = peer.prepare(inputs);
   EXPECT_TRUE(outputs.runtime().is_host());
   EXPECT_TRUE(same(outputs.attach({}).dk, k_));
@@ -246,15 +275,15 @@ TEST_F(PeerWithMemory, MemoryThatCannotBeSharedIsNotOffered) {
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors(), there_, apart);
   EXPECT_EQ(inputs.shared_runtime(), nullptr);
-  TorchPeer peer(process, "torch:flash", kCuda);
+  LibraryPeer peer(process, "torch:flash", kCuda);
   EXPECT_TRUE(same(peer.prepare(inputs).attach({}).dv, k_));
 }
 
 TEST_F(Peer, SeveralShareOneProcess) {
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors());
-  TorchPeer eager(process, "torch:eager", kCpu);
-  TorchPeer math(process, "torch:math", kCpu);
+  LibraryPeer eager(process, "torch:eager", kCpu);
+  LibraryPeer math(process, "torch:math", kCpu);
   eager.prepare(inputs);
   math.prepare(inputs);
   EXPECT_EQ(eager.kernels()[0].symbol, "eager_kernel");
@@ -268,7 +297,7 @@ TEST_F(Peer, AnotherIdeaOfAKernelIsAnError) {
   misbehave("prepare:flat");
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors());
-  TorchPeer peer(process, "torch:flash", kCuda);
+  LibraryPeer peer(process, "torch:flash", kCuda);
   EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }), "no proper 'grid'");
 }
 
@@ -277,7 +306,7 @@ TEST_F(Peer, FilesAreGoneWithTheInputs) {
   {
     PeerProcess process(options());
     PeerInputs inputs(problem_, tensors());
-    TorchPeer peer(process, "torch:eager", kCpu);
+    LibraryPeer peer(process, "torch:eager", kCpu);
     peer.prepare(inputs);
     folder = inputs.file().parent_path();
     EXPECT_TRUE(std::filesystem::exists(inputs.file()));
@@ -290,7 +319,7 @@ TEST_F(Peer, WhatItCannotDoIsToldApart) {
     misbehave((std::string("prepare:") + kind).c_str());
     PeerProcess process(options());
     PeerInputs inputs(problem_, tensors());
-    TorchPeer peer(process, "torch:eager", kCpu);
+    LibraryPeer peer(process, "torch:eager", kCpu);
     const std::string said = peer_error([&] { peer.prepare(inputs); });
     EXPECT_PRED2(starts_with, said, std::string(kind) + ": ");
     EXPECT_PRED2(contains, said, std::string("it is an ") + kind);
@@ -321,8 +350,8 @@ TEST_F(Peer, ALostOneIsExplainedAndStartedAnew) {
     if (std::string_view(loss.misdeed).ends_with("hang")) impatient.call_timeout_s = 2.0;
     PeerProcess process(impatient);
     PeerInputs inputs(problem_, tensors());
-    TorchPeer peer(process, "torch:eager", kCpu);
-    TorchPeer other(process, "torch:math", kCpu);
+    LibraryPeer peer(process, "torch:eager", kCpu);
+    LibraryPeer other(process, "torch:math", kCpu);
     process.hello();
     peer.prepare(inputs);
     other.prepare(inputs);
@@ -345,7 +374,7 @@ TEST_F(Peer, ItsChatterOnStandardErrorStopsNobody) {
   misbehave("time:chatter");
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors());
-  TorchPeer peer(process, "torch:eager", kCpu);
+  LibraryPeer peer(process, "torch:eager", kCpu);
   peer.prepare(inputs);
   for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(peer.seconds_of(1), 0.001);
 }
@@ -354,7 +383,7 @@ TEST_F(Peer, OutputsOfAnotherShapeAreRefused) {
   misbehave("prepare:other_shape");
   PeerProcess process(options());
   PeerInputs inputs(problem_, tensors());
-  TorchPeer peer(process, "torch:eager", kCpu);
+  LibraryPeer peer(process, "torch:eager", kCpu);
   EXPECT_PRED2(contains, peer_error([&] { peer.prepare(inputs); }),
                "error: the peer's outputs have no o of F32 [2, 3, 2, 4]");
 }
@@ -375,8 +404,8 @@ TEST_F(Peer, OneThatCannotBeStartedSaysTheRemedy) {
   how.python = "no-such-python";
   expect_unusable(how, {"cannot start no-such-python", "pip install torch", "ATTNLAB_PYTHON"});
   how = options();
-  how.script = "nowhere/torch_sdpa.py";
-  expect_unusable(how, {"nowhere/torch_sdpa.py is not there", "ATTNLAB_PEER_DIR"});
+  how.script = "nowhere/peer.py";
+  expect_unusable(how, {"nowhere/peer.py is not there", "ATTNLAB_PEER_DIR"});
   misbehave("hello:die");
   expect_unusable(options(), {"died (exit status 3)", "the ground shakes"});
   misbehave("hello:old");
@@ -393,7 +422,7 @@ TEST_F(Peer, TheScriptWithoutPyTorchSaysTheRemedy) {
   std::filesystem::permissions(python.path(), std::filesystem::perms::owner_all);
   PeerOptions how = options();
   how.python = python.path().string();
-  how.script = in_tree("scripts/peers/torch_sdpa.py");
+  how.script = in_tree("scripts/peers/peer.py");
   expect_unusable(how, {"PyTorch cannot be imported", "pip install torch", "ATTNLAB_PYTHON"});
 }
 
@@ -408,10 +437,62 @@ TEST_F(Peer, FindsPythonAndScriptByTheEnvironment) {
   unsetenv("ATTNLAB_PYTHON");
 }
 
+TEST_F(Peer, EachLibraryHasAProcessAndMayHaveAPython) {
+  setenv("ATTNLAB_PYTHON", "no-such-python", 1);
+  setenv("ATTNLAB_PYTHON_FA4", "/nowhere/python-of-fa4", 1);
+  setenv("ATTNLAB_PYTHON_PY", "/nowhere/python-of-files", 1);
+  PeerProcesses processes;
+  EXPECT_NE(&processes.of("torch"), &processes.of("cudnn"));
+  EXPECT_EQ(&processes.of("torch"), &processes.of("torch"));
+  const auto said = [&](const char* library) {
+    return peer_error([&] { processes.of(library).hello(); });
+  };
+  EXPECT_PRED2(contains, said("cudnn"), "cannot start no-such-python");
+  EXPECT_PRED2(contains, said("fa4"), "cannot start /nowhere/python-of-fa4");
+  EXPECT_PRED2(contains, said("py:a.py"), "cannot start /nowhere/python-of-files");
+  for (const char* name : {"ATTNLAB_PYTHON", "ATTNLAB_PYTHON_FA4", "ATTNLAB_PYTHON_PY"}) {
+    unsetenv(name);
+  }
+}
+
 TEST(ParsePeers, NamesInheritTheirPrefix) {
-  EXPECT_EQ(parse_peers("torch:eager,flash,efficient,cudnn", ""),
+  EXPECT_EQ(parse_peers("torch:eager,flash,efficient,torch:cudnn", ""),
             (Texts{"torch:eager", "torch:flash", "torch:efficient", "torch:cudnn"}));
   EXPECT_EQ(parse_peers("torch:math,torch:eager,math", ""), (Texts{"torch:math", "torch:eager"}));
+}
+
+TEST(ParsePeers, LibrariesAndFilesHaveNamesOfTheirOwn) {
+  EXPECT_EQ(parse_peers("cudnn,torch:cudnn,flash,fa4,cudnn", ""),
+            (Texts{"cudnn", "torch:cudnn", "torch:flash", "fa4"}));
+  EXPECT_EQ(parse_peers("py:a/b.py:f, py:a/b.py:g,fa4", ""),
+            (Texts{"py:a/b.py:f", "py:a/b.py:g", "fa4"}));
+  for (const std::string& peer : known_peers()) EXPECT_TRUE(is_peer(peer)) << peer;
+  EXPECT_TRUE(is_peer("py:a.py:f"));
+  EXPECT_FALSE(is_peer("v2"));
+}
+
+TEST(ParsePeers, WhatCouldBeEitherIsRefused) {
+  EXPECT_PRED2(contains, usage_error([] { parse_peers("torch:flash,cudnn", "--peer"); }),
+               "'cudnn' may be torch:cudnn or cudnn: say torch:cudnn, or say cudnn first");
+}
+
+TEST(ParsePeers, SplitsIntoLibraryAndBackend) {
+  const auto parts = [](const char* name) {
+    const PeerName split = split_peer(name);
+    return Texts{split.library, split.backend};
+  };
+  EXPECT_EQ(parts("torch:flash"), (Texts{"torch", "flash"}));
+  EXPECT_EQ(parts("cudnn"), (Texts{"cudnn", ""}));
+  EXPECT_EQ(parts("py:c:/d.py:f"), (Texts{"py:c:/d.py", "f"}));
+}
+
+TEST(ParsePeers, AFileThatIsNotThereIsAnError) {
+  EXPECT_PRED2(contains, usage_error([] {
+                 check_peer_files({"fa4", "py:no.py:f"}, "--peer");
+               }),
+               "--peer: there is no file 'no.py' (of py:no.py:f)");
+  const TestFile file("", "");
+  check_peer_files({"torch:eager", "py:" + file.path().string() + ":f"}, "--peer");
 }
 
 TEST(ParsePeers, RefusesAndSuggests) {
@@ -421,8 +502,11 @@ TEST(ParsePeers, RefusesAndSuggests) {
   EXPECT_PRED2(contains, said("torch:eger"), "'torch:eger'; did you mean 'torch:eager'?");
   EXPECT_PRED2(contains, said("torch:eager,falsh"), "'torch:falsh'; did you mean 'torch:flash'?");
   for (const char* text :
-       {"", "eager", "torch:", "torch:eager,", "torch:eager,,math", "jax:flash"}) {
+       {"", "eager", "torch:", "torch:eager,", "torch:eager,,math", "jax:flash", "cudnn:a"}) {
     EXPECT_PRED2(starts_with, said(text), "--peer: there is no peer") << text;
+  }
+  for (const char* text : {"py:", "py:a.py", "py::f", "py:a.py:"}) {
+    EXPECT_PRED2(contains, said(text), "is no peer: say py:FILE.py:FUNCTION") << text;
   }
 }
 
@@ -446,6 +530,8 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
   packed.lengths = {.kind = LengthsKind::packed, .queries = {8}, .keys = {8}};
   Problem f32 = with_mask("none");
   f32.dtype = Dtype::f32;
+  Problem with_dropout = with_mask("none");
+  with_dropout.dropout = 0.1;
   const std::vector<Refusal> refusals = {
       {"torch:eager", &kCpu, packed, "packed"},
       {"torch:cudnn", &kCpu, with_mask("none"), "no cudnn backend on a CPU"},
@@ -462,6 +548,15 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
       {"torch:cudnn", &kCuda, with_mask("blocks:butterfly:4x4"), ""},
       {"torch:eager", &kCuda, with_mask("causal", 9), "row 0 of batch entry 0 sees no key"},
       {"torch:eager", &kCuda, with_mask("window:2:0+padding"), "row 5 of batch entry 0 sees no"},
+      {"cudnn", &kCpu, with_mask("none"), "runs on a GPU only"},
+      {"fa4", &kCpu, with_mask("none"), "runs on a GPU only"},
+      {"fa4", &kCuda, f32, "f16 and bf16 only"},
+      {"cudnn", &kCuda, with_mask("blocks:butterfly:4x4"), "no block pattern"},
+      {"cudnn", &kCuda, with_dropout, "no dropout"},
+      {"fa4", &kCuda, packed, "packed"},
+      {"fa4", &kCuda, with_mask("window:2:0"), ""},
+      {"py:a.py:f", &kCpu, packed, "packed"},
+      {"py:a.py:f", &kCpu, with_mask("causal", 9), ""},
   };
   for (const Refusal& refusal : refusals) {
     const std::string why = unsupported_by_peer(refusal.peer, refusal.problem, *refusal.device);
@@ -469,6 +564,23 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
         << refusal.peer << " " << refusal.problem.id() << ": " << why;
     EXPECT_PRED2(contains, why, refusal.why) << refusal.peer << " " << refusal.problem.id();
   }
+}
+
+TEST(NeededByPeer, CopiesCastsAndFillsAreBeyond) {
+  const char* const copy =
+      "void at::native::elementwise_kernel<at::native::direct_copy_kernel_cuda(...)>";
+  const char* const fill = "void at::native::vectorized_elementwise_kernel<FillFunctor<float> >";
+  for (const char* peer : {"cudnn", "fa4", "py:a.py:f"}) {
+    EXPECT_FALSE(needed_by_peer(peer, copy)) << peer;
+    EXPECT_FALSE(needed_by_peer(peer, fill)) << peer;
+    EXPECT_NE(computed_by_peer(peer), computed_by_peer("jax")) << peer;
+  }
+  EXPECT_TRUE(needed_by_peer("cudnn", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop"));
+  EXPECT_TRUE(needed_by_peer(
+      "fa4", "kernel_cutlass_kernel_flash_attncuteflash_fwd_sm90FlashAttentionForwardSm90"));
+  EXPECT_FALSE(needed_by_peer("fa4", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop"));
+  EXPECT_TRUE(needed_by_peer("py:a.py:f", "flash_fwd_kernel"));
+  EXPECT_FALSE(needed_by_peer("py:a.py:f", "Memset (Device)"));
 }
 
 }  // namespace

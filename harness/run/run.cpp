@@ -166,8 +166,9 @@ class GroupRun {
     }
     const int sets = InputRotation::count(problem, *context_.device, context_.protocol);
     const PeerOutputs outputs = run.peer->prepare(*lane.peer_inputs, {.input_sets = sets});
-    run.record.peer =
-        PeerEvidence{.version = run.peer->version(), .peak_bytes = run.peer->peak_bytes()};
+    run.record.peer = PeerEvidence{.version = run.peer->version(),
+                                   .plan = run.peer->plan(),
+                                   .peak_bytes = run.peer->peak_bytes()};
     // It has checked itself that the backend that was asked for ran.
     run.record.evidence = Evidence{.executed = run.peer->kernels(), .as_asked = true};
     lane.judge->judge_peer(run, outputs, run.record.verify);

@@ -127,6 +127,7 @@ std::vector<reference::Verdict> WholeReference::judge_host(const Problem& proble
     return copy.get();
   };
   outputs.o = send(host.o, bytes_like_q(problem));
+  outputs.lse = static_cast<float*>(send(host.lse, bytes_of_lse(problem)));
   outputs.dq = send(host.dq, bytes_like_q(problem));
   outputs.dk = send(host.dk, bytes_like_k(problem));
   outputs.dv = send(host.dv, bytes_like_k(problem));

@@ -36,7 +36,7 @@ class WholeReference {
   // but for its layout, which is that of the outputs.
   std::vector<reference::Verdict> judge(const Problem& problem, reference::Products products,
                                         JudgedDropout dropout, const Tensors& outputs);
-  // Outputs that lie in memory of this process; an lse is not judged.
+  // Outputs that lie in memory of this process.
   std::vector<reference::Verdict> judge_host(const Problem& problem, reference::Products products,
                                              JudgedDropout dropout, const Tensors& host);
 

@@ -12,6 +12,7 @@
 #include "harness/base/text_table.h"
 #include "harness/measure/noise.h"
 #include "harness/plan/device_choice.h"
+#include "harness/plan/peer_names.h"
 #include "kernels/api/counters.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
@@ -138,11 +139,11 @@ Diagnosis diagnose_build() {
   return line;
 }
 
-Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu) {
-  Diagnosis line{.what = "PyTorch peer"};
+Diagnosis diagnose_peer(PeerProcess& peer, const std::string& what, bool wants_gpu) {
+  Diagnosis line{.what = what};
   try {
-    const nlohmann::json& hello = peers.hello();
-    line.finding = "torch " + hello.value("torch", "?");
+    const nlohmann::json& hello = peer.hello();
+    line.finding = hello.value("version", "?");
     const auto devices = hello.value("devices", nlohmann::json::array());
     for (const auto& device : devices) line.finding += ", " + device.get<std::string>();
     if (devices.empty() && wants_gpu) {
@@ -155,7 +156,9 @@ Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu) {
   } catch (const std::exception& error) {
     line.health = Health::degraded;
     line.finding = error.what();
-    line.remedy = "only --peer needs it: pip install torch, and set ATTNLAB_PYTHON to that Python";
+    line.remedy =
+        "only --peer needs it: docs/peers.md says how to install it; set ATTNLAB_PYTHON "
+        "to the Python that has it";
   }
   return line;
 }
@@ -174,7 +177,7 @@ std::vector<Diagnosis> diagnose_instruments(const Device& device) {
           diagnose_case(builtin_registry(), device, gpu + " kernels")};
 }
 
-Checkup check_up(BackendChoice asked, PeerProcess& peers) {
+Checkup check_up(BackendChoice asked, PeerProcesses& peers) {
   Checkup checkup{.asked = asked};
   const std::vector<Device> devices = available_devices();
   const bool has_gpu = devices.front().backend == Backend::cuda;
@@ -187,8 +190,11 @@ Checkup check_up(BackendChoice asked, PeerProcess& peers) {
       for (Diagnosis& line : diagnose_instruments(device)) checkup.cuda.push_back(line);
     }
   }
-  checkup.common = {diagnose_build(), diagnose_locks(try_locks(".")),
-                    diagnose_peer(peers, has_gpu && asked != BackendChoice::cpu)};
+  checkup.common = {diagnose_build(), diagnose_locks(try_locks("."))};
+  for (const auto& [library, what] : peer_libraries()) {
+    checkup.common.push_back(
+        diagnose_peer(peers.of(library), what + " peer", has_gpu && asked != BackendChoice::cpu));
+  }
   return checkup;
 }
 

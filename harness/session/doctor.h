@@ -20,18 +20,18 @@ inline constexpr const char* kDoctorSchema = "attnlab.doctor/1";
 struct Checkup {
   BackendChoice asked = BackendChoice::automatic;
   bool expects_gpu = false;       // the machine seems to have one
-  std::vector<Diagnosis> common;  // of the program and of PyTorch
+  std::vector<Diagnosis> common;  // of the program and of peers
   std::vector<Diagnosis> cpu;
   std::vector<Diagnosis> cuda;
 };
 
 // Looks at the machine, and puts timers and counters to tests of known size. Takes seconds, longer
 // where PyTorch is imported from a cold disk. What throws is a line.
-Checkup check_up(BackendChoice asked, PeerProcess& peers);
+Checkup check_up(BackendChoice asked, PeerProcesses& peers);
 
 // The parts of it. `device`: one of available_devices().
 Diagnosis diagnose_build();
-Diagnosis diagnose_peer(PeerProcess& peers, bool wants_gpu);
+Diagnosis diagnose_peer(PeerProcess& peer, const std::string& what, bool wants_gpu);
 std::vector<Diagnosis> diagnose_cpu(const Device& device);
 std::vector<Diagnosis> diagnose_instruments(const Device& device);
 

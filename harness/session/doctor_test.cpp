@@ -208,7 +208,7 @@ TEST(Doctor, TriesLocksInTheFolderItself) {
 
 TEST(Doctor, WithoutPyTorchThePeerIsDegraded) {
   PeerProcess peers({.python = "/nowhere/python3"});
-  const Diagnosis line = diagnose_peer(peers, false);
+  const Diagnosis line = diagnose_peer(peers, "PyTorch peer", false);
   EXPECT_EQ(line.health, Health::degraded);
   EXPECT_PRED2(contains, line.finding, "/nowhere/python3");
   EXPECT_PRED2(contains, line.remedy, "ATTNLAB_PYTHON");
@@ -217,8 +217,8 @@ TEST(Doctor, WithoutPyTorchThePeerIsDegraded) {
 
 TEST(Doctor, APeerThatSeesNoGpuIsDegradedWhereThereIsOne) {
   PeerProcess peers({.python = "python3", .script = in_tree("tests/data/fake_peer.py")});
-  EXPECT_EQ(diagnose_peer(peers, false).health, Health::ok);
-  const Diagnosis line = diagnose_peer(peers, true);
+  EXPECT_EQ(diagnose_peer(peers, "PyTorch peer", false).health, Health::ok);
+  const Diagnosis line = diagnose_peer(peers, "PyTorch peer", true);
   EXPECT_EQ(line.health, Health::degraded);
   EXPECT_PRED2(contains, line.finding, "torch 9.9.9+fake");
   EXPECT_NE(line.remedy, "");

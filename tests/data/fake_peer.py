@@ -1,6 +1,7 @@
-"""A peer without PyTorch, for tests: answers every call of scripts/peers/torch_sdpa.py at once, and
+"""A peer without PyTorch, for tests: answers every call of scripts/peers/peer.py at once, and
 does what FAKE_PEER=CALL:MISDEED says instead of one of them. Its outputs are its inputs: o and dq
-are q, dk is k, dv is v. A launch takes 1 ms."""
+are q, dk is k, dv is v. In calls whose names FAKE_PEER_LSE lists an lse of 1.5 is among them. A
+launch takes 1 ms."""
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 
 CALL, _, MISDEED = os.environ.get("FAKE_PEER", ":").partition(":")
+CALLS_WITH_LSE = os.environ.get("FAKE_PEER_LSE", "").split(",")
 handles = {}
 
 
@@ -43,11 +45,23 @@ def read_inputs(request):
     return header | request["inputs"], parts
 
 
+def gives_lse(request, inputs):
+    return request["call"] in CALLS_WITH_LSE and "o" in NAMES[inputs[0]["__metadata__"]["pass"]]
+
+
 def write_outputs(request, inputs):
     header, parts = inputs
     names = NAMES[header["__metadata__"]["pass"]]
+    if gives_lse(request, inputs):
+        batch, rows, heads, _ = header["q"]["shape"]
+        lse = {"dtype": "F32", "shape": [batch, heads, rows]}
+        header, parts = header | {"lse": lse}, dict(parts)
+        parts["lse"] = struct.pack("<f", 1.5) * (batch * heads * rows)
+        names = {"lse": "lse"} | names
     if "outputs" in request:
         for name, entry in request["outputs"].items():
+            if name not in names:
+                continue
             with open(file_of(entry), "r+b") as file:
                 file.seek(entry["offset"])
                 file.write(parts[names[name]])
@@ -103,7 +117,7 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory", "no_access"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 4, "torch": "9.9.9+fake"} | result
+        return {"protocol": 5, "version": "torch 9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = read_inputs(request)
@@ -111,7 +125,8 @@ def answer(request):
         kernels = [{"symbol": request["backend"] + "_kernel", "grid": [4, 2, 1],
                     "block": [128, 1, 1], "registers": 40, "shared_bytes": 2048, "launches": 2},
                    {"symbol": request["device"], "launches": 1}]
-        return {"handle": handle, "kernels": kernels, "peak_bytes": 4096} | result
+        return {"handle": handle, "kernels": kernels, "peak_bytes": 4096, "plan": "tiles of 9",
+                "version": "torch 9.9.9+fake", "lse": gives_lse(request, handles[handle])} | result
     if request["handle"] not in handles:
         return {"error": f"there is no handle {request['handle']}"}
     if call == "time":
@@ -121,7 +136,7 @@ def answer(request):
     if call == "outputs":
         if (CALL, MISDEED) != (call, "lazy"):
             write_outputs(request, handles[request["handle"]])
-        return result
+        return {"lse": gives_lse(request, handles[request["handle"]])} | result
     handles.pop(request["handle"])
     return result
 

@@ -7,11 +7,15 @@ import struct
 
 import torch
 
-from torch_memory import opened
+from peer_memory import opened
 
 
 class Unsupported(Exception):
-    """The backend cannot do this; the message says why."""
+    """The library cannot do this; the message says why."""
+
+
+class Failure(Exception):
+    """The library did it wrong; the message says all that there is to say."""
 
 
 def read_safetensors(path):
@@ -34,8 +38,10 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, tensors):
-    """All of one dtype, from any device and with any strides, rows in the order of their shape."""
+    """From any device and with any strides, rows in the order of their shape."""
     names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    # The widest first: each then lies at a multiple of its size.
+    tensors = dict(sorted(tensors.items(), key=lambda entry: -entry[1].element_size()))
     header, size = {}, 0
     for name, tensor in tensors.items():
         end = size + tensor.numel() * tensor.element_size()
@@ -60,7 +66,7 @@ class Point:
     """The inputs of one point on a device, and what its metadata say."""
 
     def __init__(self, path, device, shared=None):
-        """`shared`: where q, k, v and do lie in memory of attnlab's (torch_memory.py); None: they
+        """`shared`: where q, k, v and do lie in memory of attnlab's (peer_memory.py); None: they
         are in the file too."""
         tensors, metadata = read_safetensors(path)
         if shared is not None:
@@ -69,7 +75,7 @@ class Point:
         self.layout, self.passes = metadata["layout"], metadata["pass"]
         self.scale, self.dropout = float(metadata["softmax_scale"]), float(metadata["dropout"])
         if self.layout not in ("bshd", "bhsd"):
-            raise Unsupported("packed sequences: scaled_dot_product_attention takes dense tensors")
+            raise Unsupported("packed sequences: peers get dense tensors")
         row = 1 if self.layout == "bshd" else 2
         self.rows, self.columns = tensors["q"].shape[row], tensors["k"].shape[row]
         head = 3 - row
@@ -141,9 +147,13 @@ class Point:
         for part in parts[1:]:
             visible = visible & part
         if not visible.any(dim=-1).all():
-            raise Unsupported("a row sees no key: PyTorch gives NaN there, attnlab 0")
+            raise Unsupported("a row sees no key: a softmax over a mask gives NaN there, attnlab 0")
         return visible
 
     def heads_first(self, tensor):
         """(batch, heads, rows, head_dim) and back."""
         return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
+
+    def rows_first(self, tensor):
+        """(batch, rows, heads, head_dim) and back."""
+        return tensor.transpose(1, 2) if self.layout == "bhsd" else tensor

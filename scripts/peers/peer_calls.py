@@ -1,4 +1,4 @@
-"""What the peer holds, and its calls (torch_sdpa.py documents them)."""
+"""What the peer holds, and its calls (peer.py documents them)."""
 import gc
 import os
 import sys
@@ -7,25 +7,26 @@ import weakref
 
 import torch
 
-from torch_attention import (BACKENDS, CPU_BACKENDS, Attention, CpuClock, CudaClock, check_backend,
-                             profiled, reason_of_refusal, synchronize)
-from torch_memory import NoAccess, hand_over
-from torch_point import Point, Unsupported, write_safetensors
+from peer_clock import CpuClock, CudaClock
+from peer_memory import NoAccess, hand_over
+from peer_point import Failure, Point, Unsupported, write_safetensors
+from peer_profile import executed, profiled, synchronize
 
 
 class Prepared:
-    """A backend at a point, ready to be timed."""
+    """A backend of a library at a point, ready to be timed."""
 
-    def __init__(self, point, request):
-        self.point, self.backend = point, request["backend"]
+    def __init__(self, library, point, request):
+        self.library, self.point, self.backend = library, point, request["backend"]
         self.tf32 = bool(request.get("tf32", False))
         self.device, self.last = point.device, None
         self.scratch = None  # of warm_up()
         self.set_precision()
-        self.write(request, self.verified())
+        self.has_lse = self.write(request, self.verified())
         base = self.base()
-        launchers = [Attention(point, self.backend, point.dropout)]
+        launchers = [self.timed()]
         launchers[0].launch()
+        self.plan = launchers[0].plan
         self.kernels = self.profile(launchers[0])
         synchronize(self.device)
         self.peak_bytes = None
@@ -35,9 +36,22 @@ class Prepared:
             synchronize(self.device)
             self.peak_bytes = torch.cuda.max_memory_allocated(self.device) - base
         for _ in range(int(request.get("sets", 1)) - 1):
-            launchers.append(Attention(point, self.backend, point.dropout, copy=True))
+            launchers.append(self.timed(copy=True))
         self.launchers, self.turn = launchers, 0
         self.clock = CpuClock() if self.device == "cpu" else CudaClock()
+
+    def make(self, dropout, lse, copy=False):
+        attention = self.library.attention(self.point, self.backend, dropout, lse, copy)
+        attention.begin()
+        return attention
+
+    def timed(self, copy=False):
+        """With dropout, and without an lse that nothing needs."""
+        return self.make(self.point.dropout, False, copy)
+
+    def verified(self):
+        """Outputs of a launch without dropout, and with lse."""
+        return self.make(0.0, True).launch()
 
     def base(self):
         """Bytes of the inputs, their masks, and what other prepared ones hold; cuBLAS's workspace
@@ -51,18 +65,18 @@ class Prepared:
     def set_precision(self):
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
 
-    def verified(self):
-        """Outputs of a launch without dropout."""
-        return Attention(self.point, self.backend, 0.0).launch()
-
     def profile(self, attention):
         """What the pass runs; checks the forward of each."""
-        with torch.set_grad_enabled(self.point.passes != "fwd"):
-            forward, operators = profiled(attention.forward, self.device)
-        check_backend(self.backend, operators)
-        if self.point.passes == "fwd":
-            return forward
-        return profiled(attention.launch, self.device)[0]
+        forward = self.ran(attention.forward_of_pass, is_checked=True)
+        return forward if self.point.passes == "fwd" else self.ran(attention.launch)
+
+    def ran(self, action, is_checked=False):
+        kernels, operators = profiled(action, self.device)
+        if is_checked:
+            self.library.check_ran(self.backend, operators)
+        if self.device != "cpu":
+            return kernels
+        return executed(self.library.operators_of(operators))
 
     def launch(self):
         self.last = None  # its memory serves the next
@@ -83,18 +97,20 @@ class Prepared:
 
     def outputs(self, request):
         is_last = self.point.dropout == 0 and self.last is not None
-        self.write(request, self.last if is_last else self.verified())
-        return {}
+        return {"lse": self.write(request, self.last if is_last else self.verified())}
 
     def write(self, request, tensors):
+        """Whether an lse is among them."""
         if "outputs" in request:
             hand_over(tensors, request["outputs"], self.device)
         else:
             write_safetensors(request["output"], tensors)
+        return "lse" in tensors
 
 
 class Peer:
-    def __init__(self):
+    def __init__(self, library):
+        self.library = library
         self.prepared, self.points = {}, weakref.WeakValueDictionary()
         self.last_handle, self.uses_cuda = 0, False
         torch.manual_seed(0)
@@ -103,16 +119,12 @@ class Peer:
 
     def prepare(self, request):
         backend, device = request["backend"], request["device"]
-        if backend not in BACKENDS:
-            raise Unsupported(f"there is no backend '{backend}': take {', '.join(BACKENDS)}")
         if device == "cpu":
-            if backend not in CPU_BACKENDS:
-                raise Unsupported(f"PyTorch has no {backend} backend on a CPU")
             torch.set_num_threads(int(request.get("threads", 1)))
         elif not torch.cuda.is_available():
-            raise Unsupported(f"torch {torch.__version__} finds no GPU that it can use: install one "
-                              "built for CUDA and this driver, or set ATTNLAB_PYTHON to a Python "
-                              f"that has it (this one is {sys.executable})")
+            raise Unsupported(f"torch {torch.__version__} finds no GPU that it can use: install "
+                              "one built for CUDA and this driver, or set ATTNLAB_PYTHON to a "
+                              f"Python that has it (this one is {sys.executable})")
         else:
             torch.cuda.set_device(device)
             self.uses_cuda = True
@@ -120,19 +132,21 @@ class Peer:
         point = self.points.get(key)
         if point is None:
             point = self.points[key] = Point(request["input"], device, request.get("inputs"))
+        self.library.check(point, backend)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                prepared = Prepared(point, request)
+                prepared = Prepared(self.library, point, request)
             except RuntimeError as refusal:
-                if not any(sign in str(refusal) for sign in ("No available kernel",
-                                                             "No viable backend")):
+                reason = self.library.reason_of(backend, refusal, caught)
+                if not reason:
                     raise
-                raise Unsupported(reason_of_refusal(backend, refusal, caught)) from refusal
+                raise Unsupported(reason) from refusal
         self.last_handle += 1
         self.prepared[self.last_handle] = prepared
         answer = {"handle": self.last_handle, "kernels": prepared.kernels,
-                  "peak_bytes": prepared.peak_bytes}
+                  "peak_bytes": prepared.peak_bytes, "plan": prepared.plan,
+                  "version": self.library.version_of(backend), "lse": prepared.has_lse}
         if point.dropout > 0:
             answer["verified_dropout"] = 0.0
         return answer
@@ -178,7 +192,8 @@ class Peer:
             answer = {"out_of_memory": "the host has no memory left"}
         except Exception as error:  # the other side decides what to make of it
             text = str(error).splitlines()[0] if str(error) else ""
-            answer = {"error": f"{type(error).__name__}: {text}"}
+            named = text if isinstance(error, Failure) else f"{type(error).__name__}: {text}"
+            answer = {"error": named}
             if "out of memory" in text or "can't allocate memory" in text:
                 answer = {"out_of_memory": text}
             elif "CUDA error" in text:  # nothing of this process can be trusted any more

@@ -1,0 +1,15 @@
+"""A function of yours as a peer: attnlab run --peer py:scripts/peers/example.py:attend ..."""
+import torch
+
+
+def attend(q, k, v, *, causal, softmax_scale):
+    """(batch, seqlen, heads, head_dim) each; v's type is that of the results."""
+    q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))  # heads before rows
+    groups = q.shape[1] // k.shape[1]  # query heads that share a head of K and V
+    k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+    s = softmax_scale * q.float() @ k.float().mT
+    if causal:  # aligned at the bottom right
+        seen = torch.ones_like(s, dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        s = s.masked_fill(~seen, float("-inf"))
+    lse = s.logsumexp(dim=-1)
+    return ((s - lse[..., None]).exp().to(v.dtype) @ v).transpose(1, 2), lse
