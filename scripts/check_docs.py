@@ -12,7 +12,7 @@ Prints "file:line: what" for everything wrong and then exits with 1. What is che
   - Commands that only read run, where they are in a block and name no placeholder (FILE): help,
     list, table, model, and run with --dry-run, which all other commands of run get as well, for
     the values of their flags. They must end within 60 s, for tests may run beside them. They see
-    a copy of the tree's sweeps and results, and no GPU.
+    a copy of the tree's sweeps, results and peers, and no GPU.
   - An output that is pasted behind a command that ran is compared word by word. Numbers, hashes and
     the machine's name may differ, lines may break elsewhere; a line "..." stands for any number of
     lines. Tables come from records of the tree alone, so there numbers count, too.
@@ -133,7 +133,7 @@ class Checker:
         self.limit_s = limit_s
         self.ran = self.parsed = self.compared = 0
         self.folder = tempfile.TemporaryDirectory()
-        for name in ("sweeps", "results"):
+        for name in ("sweeps", "results", "scripts/peers"):
             shutil.copytree(ROOT / name, pathlib.Path(self.folder.name) / name)
         self.environment = {
             **os.environ, "HOME": self.folder.name, "XDG_CACHE_HOME": self.folder.name,

@@ -411,8 +411,8 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   add_tensor_flags(*command, flags->sweep, flags->save);
   add_list(
       *command, "--peer", flags->peer,
-      "Compete with other libraries: torch:eager, flash or math on a CPU or GPU, efficient or "
-      "cudnn, FlashAttention-4 (fa4) or cuDNN itself (cudnn) on a GPU, a Python function of yours "
+      "Compete with others: torch:eager, flash or math on a CPU or GPU, efficient or cudnn, cuDNN "
+      "itself (cudnn) or FlashAttention-4 (fa4) on a GPU, a Python function of yours "
       "(py:FILE.py:FUNCTION)")
       ->type_name("NAME,...")
       ->group("What");
