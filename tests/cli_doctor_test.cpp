@@ -21,7 +21,9 @@ TEST_F(DoctorCli, WithoutAGpuTheCpuBackendWorksAndCudaDoesNot) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_PRED2(contains, result.out, "\nok        CPU ");
   EXPECT_PRED2(contains, result.out, "of 256 tokens: verified and timed\n");
-  EXPECT_PRED2(contains, result.out, "\ndegraded  PyTorch peer ");
+  for (const char* library : {"PyTorch", "cuDNN", "FlashAttention-4"}) {
+    EXPECT_PRED2(contains, result.out, std::string("\ndegraded  ") + library + " peer ");
+  }
   EXPECT_PRED2(contains, result.out, "The CPU backend works. The CUDA backend does not work: ");
   EXPECT_LE(width(result.out), kPageWidth) << result.out;
 }

@@ -284,6 +284,28 @@ TEST_F(Cli, APeerIsAPointLikeAnyOther) {
   EXPECT_PRED2(contains, unknown.err, "did you mean");
 }
 
+// Its file and the peers' names are looked at before anything runs; also those of a sweep's file.
+TEST_F(Cli, AFunctionOfYoursIsAPeer) {
+  write("mine.py", "");
+  const Result plan =
+      run("run --backend cpu --kernel v2 --peer fa4,py:mine.py:attend --seqlen 64 --dry-run "
+          "--format json");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const Json points = Json::parse(plan.out);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[1].at("status"), "unsupported");
+  EXPECT_EQ(points[2].at("kernel"), "py:mine.py:attend");
+  EXPECT_EQ(points[2].at("status"), "runs");
+  write("sweep.json",
+        R"({"schema": "attnlab.sweep/1", "name": "s", "peers": ["py:lost.py:attend"],)"
+        R"( "axes": {"kernel": "v2", "seqlen": 64}})");
+  for (const char* arguments : {"run --peer py:lost.py:attend --seqlen 64", "run sweep.json"}) {
+    const Result lost = run(arguments);
+    EXPECT_EQ(lost.code, 2) << arguments;
+    EXPECT_PRED2(contains, lost.err, "there is no file 'lost.py' (of py:lost.py:attend)");
+  }
+}
+
 // Without PyTorch the point is recorded with the remedy, and our kernels run.
 TEST_F(Cli, AMissingPeerIsARecordWithTheRemedy) {
   setenv("ATTNLAB_PYTHON", "/nowhere/python3", 1);

@@ -10,7 +10,7 @@ VIEWS = ("as_strided", "empty", "empty_like", "empty_strided", "detach", "alias"
          "_unsafe_view", "_reshape_alias", "reshape", "expand", "permute", "transpose", "t",
          "unsqueeze", "squeeze", "slice", "select", "split", "narrow", "unfold", "flatten",
          "unflatten", "mT", "result_type", "resize_", "lift_fresh", "resolve_conj", "resolve_neg",
-         "real", "item", "_local_scalar_dense")
+         "real", "to", "contiguous", "item", "_local_scalar_dense")
 
 
 def synchronize(device):
