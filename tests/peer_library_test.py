@@ -136,6 +136,14 @@ class PythonFiles(Libraries):
                             self.Failure)
         self.assertEqual(said, "mine.py, line 2: ValueError: too odd")
 
+    def test_the_line_is_the_innermost_of_the_file(self):
+        library = self.load("def f(q, k, v, causal, softmax_scale):\n    return g()\n\n\n"
+                            "def g():\n    return int('two')\n")
+        attention = library.attention(self.point(), "f", 0.0, True)
+        self.assertEqual(self.refusal(attention.launch, self.Failure),
+                         "mine.py, line 6: ValueError: invalid literal for int() with base 10: "
+                         "'two'")
+
     def test_not_implemented_is_what_it_cannot_do(self):
         said = self.refusal(lambda: self.launch("raise NotImplementedError('no rows of 3')"))
         self.assertEqual(said, "mine.py: no rows of 3")
@@ -274,15 +282,27 @@ class CudnnGraphs(Libraries):
 
     def test_lse_is_asked_for_where_something_needs_it(self):
         asked = []
+
+        def sdpa(generate_stats, **_keywords):
+            asked.append(generate_stats)
+            return "o", "stats" if generate_stats else None
+
+        graph = types.SimpleNamespace(sdpa=sdpa, sdpa_backward=lambda **_keywords: "qkv")
+
+        def run(name, define, inputs, outputs):
+            asked.append(name)
+            self.assertEqual(set(define(graph, inputs)), set(outputs))
+
         for passes, lse in (("fwd", False), ("fwd", True), ("bwd", False), ("fwdbwd", False)):
             attention = self.module.CudnnAttention(self.library, self.point(passes), lse)
-            attention.run = lambda name, *_: asked.append(name)
+            attention.run = run
             attention.begin()
             outputs = attention.launch()
             self.assertEqual("lse" in outputs, lse or passes == "fwdbwd")
             self.assertEqual("dq" in outputs, passes != "fwd")
-        self.assertEqual(asked, ["forward", "forward with lse", "forward with lse", "backward",
-                                 "forward with lse", "backward"])
+        self.assertEqual(asked, ["forward", False, "forward with lse", True,
+                                 "forward with lse", True, "backward",
+                                 "forward with lse", True, "backward"])
 
     def test_the_fastest_plan_is_taken(self):
         class Refused(Exception):
