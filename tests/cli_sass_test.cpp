@@ -73,6 +73,22 @@ TEST_F(CliSass, TheWgmmasOfV3AreThoseOfItsSchedule) {
   EXPECT_PRED2(contains, text.out, "The wgmmas are those of the schedule.");
 }
 
+TEST_F(CliSass, TheWgmmasOfV3sBackwardAreThoseOfItsSchedule) {
+  for (const int head_dim : {64, 128}) {
+    const Json all =
+        json_of("v3-backward --dtype f16 --pass bwd --head-dim " + std::to_string(head_dim));
+    const Json& kernel = all["kernels"][1];
+    EXPECT_EQ(kernel["kernel"], "backward");
+    EXPECT_EQ(kernel["kinds"]["wgmma"], 2 * 32) << head_dim;
+    EXPECT_EQ(kernel["kinds"]["local"], 0) << head_dim;
+    EXPECT_EQ(kernel["products"]["of_schedule"].size(), 5U);
+    for (const Json& product : kernel["products"]["of_schedule"]) {
+      EXPECT_EQ(product["found"], product["scheduled"]) << product;
+    }
+    EXPECT_EQ(kernel["products"]["other_wgmmas"], 0) << head_dim;
+  }
+}
+
 // Without overlap a P V follows each S.
 TEST_F(CliSass, OtherSchedulesHaveOtherProducts) {
   const Json all = json_of("v3-forward --dtype f16 --head-dim 64 --overlap 0 --pass fwd");

@@ -144,6 +144,24 @@ TEST(SassUnits, WgmmasAreTakenForTheProductOfTheirForm) {
                "The wgmmas are those of the schedule.");
 }
 
+TEST(SassUnits, ProductsOfOneFormShareItsWgmmas) {
+  const std::string qk = "HGMMA.64x128x16.F32 R88, gdesc[UR8], RZ, !UPT ;";
+  const std::string again = "        /*21d0*/                   " + qk + "\n";
+  SassUnit two =
+      unit_of(std::string(kText).insert(std::string(kText).find("        /*15180"), again));
+  std::vector<WarpgroupProduct>& products = two.unit.entries[0].products;
+  products.insert(products.begin() + 1, products[0]);
+  products[1].name = "dP = dO V^T";
+  EXPECT_TRUE(has_complete_products(two));
+
+  SassUnit one = unit_of(kText);
+  one.unit.entries[0].products = products;
+  const ProductChecks checks = check_products(one.kernels[0], products);
+  EXPECT_EQ(checks.products[0].found, 1U);
+  EXPECT_EQ(checks.products[1].found, 0U);
+  EXPECT_FALSE(has_complete_products(one));
+}
+
 // Lines are broken by the width of the page.
 std::string words_of(const SassUnit& unit) {
   std::string text = render_sass(unit, {}, TableFormat::table);

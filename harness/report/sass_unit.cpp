@@ -109,9 +109,15 @@ ProductChecks check_products(const SassKernel& kernel,
   for (const WarpgroupProduct& product : products) checks.products.push_back({product});
   for (const SassInstruction& instruction : kernel.instructions) {
     if (kind_of(operation_of(instruction)) != SassKind::wgmma) continue;
-    const auto check = std::ranges::find_if(checks.products, [&](const ProductCheck& candidate) {
+    // Products of one form get its wgmmas in turn, and the first what is more than all have.
+    const auto lacks = [&](const ProductCheck& candidate) {
+      return has_form(instruction, candidate.product) && candidate.found < candidate.scheduled();
+    };
+    const auto fits = [&](const ProductCheck& candidate) {
       return has_form(instruction, candidate.product);
-    });
+    };
+    auto check = std::ranges::find_if(checks.products, lacks);
+    if (check == checks.products.end()) check = std::ranges::find_if(checks.products, fits);
     ++(check == checks.products.end() ? checks.strangers : check->found);
   }
   return checks;

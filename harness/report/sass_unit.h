@@ -55,7 +55,8 @@ class SassText {
 };
 
 // Compares a product of the schedule with the wgmmas of a kernel that have its form: 64 x columns x
-// 16 with A in registers or not.
+// 16 with A in registers or not. Products of one form share its wgmmas: the last of them lacks what
+// is missing.
 struct ProductCheck {
   WarpgroupProduct product;
   std::size_t found = 0;
