@@ -214,10 +214,20 @@ std::string next_text(const std::optional<Advice>& next) {
   return text + command_text(next->command);
 }
 
+// Puts blanks behind the commas of a config, so that a line of it can break.
+std::string breakable(const std::string& config) {
+  std::string text;
+  for (const char c : config) {
+    text += c;
+    if (c == ',') text += ' ';
+  }
+  return text;
+}
+
 std::string screen(const Explanation& explanation) {
   std::string text = wrap(explanation.id, 2);
-  text += wrap(fmt::format("{}{} on {}; {}", explanation.kernel,
-                           explanation.config.empty() ? "" : " " + explanation.config,
+  const std::string config = breakable(explanation.config);
+  text += wrap(fmt::format("{}{} on {}; {}", explanation.kernel, config.empty() ? "" : " " + config,
                            explanation.device, explanation.state),
                2);
   text += time_text(explanation);
