@@ -52,6 +52,8 @@ TEST_F(V3Cuda, SaysWhyABackwardsTileDoesNotFit) {
   expect_reason(problem, config_of({{"consumers", 3}}), "two consumers");
   expect_reason(problem, config_of({{"stages", 3}}), "no more and no fewer");
   expect_reason(problem, config_of({{"overlap", 1}}), "axis of the forward");
+  expect_reason(problem, config_of({{"deterministic", 1}}), "in any order");
+  EXPECT_EQ(reason(make_problem(128), config_of({{"deterministic", 1}})), "");
   EXPECT_EQ(reason(make_problem(128, Pass::fwdbwd), config_of({{"ping_pong", 0}})), "");
 }
 
