@@ -73,6 +73,16 @@ void enlarge(Problem& problem, const Config& config) {
   problem.lengths = make_lengths(problem);
 }
 
+// Rows of all query heads that exist, and the bytes of theirs in q, o and their like.
+std::int64_t existing_rows(const Problem& problem) {
+  std::int64_t rows = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) rows += problem.queries(b);
+  return rows * problem.num_heads_q;
+}
+std::int64_t bytes_of_rows(const Problem& problem) {
+  return existing_rows(problem) * problem.head_dim * 2;
+}
+
 TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
   const TrafficCase& what = GetParam();
   const bool is_real = take_counts_ == nullptr;
@@ -119,6 +129,83 @@ INSTANTIATE_TEST_SUITE_P(V3, GpuTraffic,
                                          TrafficCase{"d128_pattern", 128, 2,
                                                      "blocks:local:1:64x64"},
                                          TrafficCase{"d256_causal", 256, 2, "causal"}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+class GpuBackwardTraffic : public GpuTraffic {};
+
+// A forward and its backward. Of the backward's bytes the emulated GPU sees those of bulk copies:
+// not the rows of O, dO and lse that come before, nor dQ's sums on their way to dQ.
+TEST_P(GpuBackwardTraffic, IsWhatTheScheduleCounts) {
+  const TrafficCase& what = GetParam();
+  const bool is_real = take_counts_ == nullptr;
+  Problem problem = {.pass = Pass::fwdbwd,
+                     .dtype = Dtype::f16,
+                     .batch = 2,
+                     .num_heads_q = 2,
+                     .num_heads_kv = 1,
+                     .seqlen_q = 330,
+                     .seqlen_k = 330,
+                     .head_dim = what.head_dim,
+                     .mask = parse_mask(what.mask),
+                     .layout = what.layout};
+  problem.lengths = make_lengths(problem);
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Config config = default_config(v3);
+  if (const std::string why = v3.unsupported(problem, config, gpu()); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+  Config all_tiles = config;  // of both passes
+  all_tiles.set("block_m", 1920);
+  all_tiles.set("block_n", 128);
+  if (is_real) enlarge(problem, all_tiles);
+
+  Arena arena(runtime());
+  const Inputs inputs(arena, problem, InputKind::normal, 7, 4);
+  Tensors tensors = inputs.tensors();
+  const Arena::Buffer o = arena.allocate("o", bytes_like_q(problem));
+  const Arena::Buffer lse = arena.allocate("lse", bytes_of_lse(problem));
+  const Arena::Buffer dq = arena.allocate("dq", bytes_like_q(problem));
+  const Arena::Buffer dk = arena.allocate("dk", bytes_like_k(problem));
+  const Arena::Buffer dv = arena.allocate("dv", bytes_like_k(problem));
+  tensors.workspace_bytes = v3.workspace_bytes(problem, config, gpu());
+  const Arena::Buffer workspace = arena.allocate("workspace", tensors.workspace_bytes);
+  tensors.o = o.get();
+  tensors.lse = static_cast<float*>(lse.get());
+  tensors.dq = dq.get();
+  tensors.dk = dk.get();
+  tensors.dv = dv.get();
+  tensors.workspace = workspace.get();
+  PreparedKernel* const prepared = v3.prepare(problem, config, gpu());
+  const Done done = count([&] { v3.launch(prepared, tensors, runtime().queue()); });
+  v3.release(prepared);
+
+  const Traffic counted = v3.traffic(problem, config);
+  EXPECT_EQ(done.flops, static_cast<double>(counted.executed_flops));
+  if (is_real) {
+    const auto bytes = static_cast<double>(counted.read_bytes());
+    RecordProperty("read", std::to_string(done.read_bytes / bytes));
+    EXPECT_NEAR(done.read_bytes, bytes, 0.02 * bytes);
+    return;
+  }
+  const std::int64_t before = bytes_of_rows(problem);
+  const std::int64_t by_loads = counted[Operand::o].read_bytes + before +
+                                counted[Operand::dq].read_bytes + existing_rows(problem) * 4;
+  EXPECT_EQ(done.read_bytes, static_cast<double>(counted.read_bytes() - by_loads));
+  const std::int64_t o_by_copies =
+      what.layout == Layout::packed ? 0 : counted[Operand::o].write_bytes;
+  // Sums of dQ are cleared and rounded by stores.
+  const std::int64_t added =
+      counted[Operand::dq].write_bytes - counted[Operand::dq].read_bytes - before;
+  EXPECT_EQ(*done.stored_bytes, static_cast<double>(o_by_copies + added));
+}
+
+INSTANTIATE_TEST_SUITE_P(V3, GpuBackwardTraffic,
+                         testing::Values(TrafficCase{"d64_none", 64, 0, "none"},
+                                         TrafficCase{"d64_padding", 64, 0, "padding"},
+                                         TrafficCase{"d64_packed", 64, 0, "causal", Layout::packed},
+                                         TrafficCase{"d128_causal", 128, 0, "causal"},
+                                         TrafficCase{"d128_pattern", 128, 0,
+                                                     "blocks:local:1:64x64"}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
