@@ -16,6 +16,9 @@ MODULES = ("peer_attention", "peer_calls", "peer_clock", "peer_memory", "peer_po
            "peer_profile", "py_library", "fa4_library", "cudnn_library", "torch")
 
 
+PACKED = {"cu_seqlens_q": "rows", "cu_seqlens_k": "keys", "max_seqlen_q": 3, "max_seqlen_k": 3}
+
+
 class Tensor:
     def __init__(self, shape, dtype="f16", requires_grad=False):
         self.shape, self.dtype, self.requires_grad = tuple(shape), dtype, requires_grad
@@ -76,7 +79,7 @@ class Libraries(unittest.TestCase):
         point.dropout, point.causal, point.padded, point.window, point.pattern = (0.0, False, False,
                                                                                   None, None)
         point.rows = point.columns = 3
-        point.masks, point.keys = {"visible": "all that is seen"}, None
+        point.masks, point.keys, point.packed = {"visible": "all that is seen"}, None, None
         shape = (2, 3, 4, 8) if layout == "bshd" else (2, 4, 3, 8)
         point.inputs = {name: Tensor(shape, dtype) for name in ("q", "k", "v", "do")}
         for name, value in mask.items():
@@ -192,8 +195,17 @@ class Keywords(Libraries):
                          {"causal": False, "softmax_scale": 0.5, "window_size": (-1, -1),
                           "visible": "all that is seen"})
 
+    def test_packed_sequences_are_those_of_flash_attn_varlen_func(self):
+        packed = {"cu_seqlens_q": "starts", "cu_seqlens_k": "others", "max_seqlen_q": 3,
+                  "max_seqlen_k": 5}
+        self.assertEqual(self.keywords(tuple(packed), packed=packed),
+                         {"causal": False, "softmax_scale": 0.5, **packed})
+        self.assertEqual(self.keywords(tuple(packed)),
+                         {"causal": False, "softmax_scale": 0.5, **dict.fromkeys(packed)})
+
     def test_what_it_lacks_is_said(self):
         for parameters, mask, name in (((), {"window": [5, 0]}, "window_size"),
+                                       (("cu_seqlens_q",), {"packed": PACKED}, "cu_seqlens_k"),
                                        ((), {"padded": True}, "visible"),
                                        (("window_size",), {"pattern": "any"}, "visible"),
                                        ((), {"dropout": 0.1}, "dropout_p")):
@@ -241,6 +253,11 @@ class FlashAttention4(Libraries):
         self.launch("fwd", True, causal=True, window=[5, -1])
         self.assertEqual(self.calls[0][2], {"softmax_scale": 0.5, "causal": True,
                                             "window_size_left": 5, "window_size_right": None})
+
+    def test_packed_entries_are_told_and_their_lse_is_not_handed_on(self):
+        self.assertEqual(set(self.launch("fwdbwd", True, packed=PACKED)), {"o", "dq", "dk", "dv"})
+        for _, _, options in self.calls:
+            self.assertEqual({name: options[name] for name in PACKED}, PACKED)
 
     def test_what_it_is_not_asked_for(self):
         library = self.module.FlashAttention4.__new__(self.module.FlashAttention4)
@@ -342,6 +359,7 @@ class CudnnGraphs(Libraries):
     def test_what_it_is_not_asked_for(self):
         self.library.check(self.point(causal=True, padded=True), "")
         for mask, part in (({"pattern": "any"}, "no block pattern"), ({"dropout": 0.1}, "dropout"),
+                           ({"packed": PACKED}, "no packed sequences"),
                            ({"causal": True, "padded": True, "rows": 2}, "aligns a band"),
                            ({"dtype": "f32"}, "f16 and bf16"), ({"device": "cpu"}, "on a GPU")):
             self.assertIn(part, self.refusal(lambda: self.library.check(self.point(**mask), "")))

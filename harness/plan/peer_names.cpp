@@ -229,8 +229,10 @@ std::string unsupported_by_library(const std::string& name, const Problem& probl
 
 std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device) {
-  if (problem.layout == Layout::packed) return "peers get no packed sequences";
   if (is_function(peer)) return "";
+  if (problem.layout == Layout::packed && peer != kFa4) {
+    return peer + " is given no packed sequences";
+  }
   const bool is_cuda = device.backend == Backend::cuda;
   if (!peer.starts_with(kTorch)) return unsupported_by_library(peer, problem, is_cuda);
   return unsupported_by_torch(split_peer(peer).backend, problem, is_cuda);

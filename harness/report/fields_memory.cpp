@@ -24,15 +24,25 @@ auto in_mib(Read read) {
   };
 }
 
+// Returns the rows of q, or of k, of all entries together.
+double tokens_of(const RecordJson& problem, const char* seqlen, const char* lengths) {
+  if (problem.at("layout") != "packed") {
+    return problem.at("batch").get<double>() * problem.at(seqlen).get<double>();
+  }
+  double sum = 0.0;
+  for (const RecordJson& length : problem.at("lengths").at(lengths)) sum += length.get<double>();
+  return sum;
+}
+
 // Returns the bytes of q, k, v, and dO of a backward, which a peer's record does not count: it has
-// what the peer allocated itself. Peers take no packed tensors.
+// what the peer allocated itself.
 double bytes_of_inputs(const RecordJson& problem) {
   const auto number = [&](const char* key) { return problem.at(key).get<double>(); };
-  const double rows = number("num_heads_q") * number("seqlen_q");
-  const double keys = number("num_heads_kv") * number("seqlen_k");
+  const double rows = number("num_heads_q") * tokens_of(problem, "seqlen_q", "queries");
+  const double keys = number("num_heads_kv") * tokens_of(problem, "seqlen_k", "keys");
   const double rows_read = problem.at("pass") == "fwd" ? rows : 2.0 * rows;
   const double element = problem.at("dtype") == "f32" ? 4.0 : 2.0;
-  return number("batch") * number("head_dim") * element * (rows_read + 2.0 * keys);
+  return number("head_dim") * element * (rows_read + 2.0 * keys);
 }
 
 // Returns the peak with the inputs, of peers too, so that all count the same.

@@ -208,6 +208,13 @@ TEST(Fields, APeersPeakHasTheInputsToo) {
   EXPECT_EQ(peak(), 2176.0 + 32.0);
   peer["problem"]["num_heads_kv"] = 2;
   EXPECT_EQ(peak(), 2176.0 + 32.0 - 48.0);
+  // Packed, of two entries: an eighth of the rows of q and dO, a quarter of those of k and v.
+  const double tokens = peer["problem"]["batch"].get<double>() * 2048.0;
+  peer["problem"]["layout"] = "packed";
+  peer["problem"]["lengths"]["queries"] = {tokens / 16, tokens / 16};
+  peer["problem"]["lengths"]["keys"] = {tokens / 8, tokens / 8};
+  const double dense = 2 * 32.0 + 2 * 8.0;
+  EXPECT_EQ(peak(), 2176.0 + 32.0 - 48.0 - dense + 2 * 32.0 / 8 + 2 * 8.0 / 4);
   peer["peer"]["peak_bytes"] = nullptr;
   EXPECT_TRUE(peak().is_null());
 }

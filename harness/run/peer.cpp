@@ -45,6 +45,15 @@ Tensors inputs_of(const Tensors& tensors) {
           .k = tensors.k,
           .v = tensors.v,
           .dout = tensors.dout,
+          .cu_seqlens_q = tensors.cu_seqlens_q,
+          .cu_seqlens_k = tensors.cu_seqlens_k,
+          .block_pattern = tensors.block_pattern};
+}
+
+// Those that are small, and that a peer wants on the host.
+Tensors lists_of(const Tensors& tensors) {
+  return {.cu_seqlens_q = tensors.cu_seqlens_q,
+          .cu_seqlens_k = tensors.cu_seqlens_k,
           .block_pattern = tensors.block_pattern};
 }
 
@@ -100,10 +109,11 @@ PeerInputs::PeerInputs(const Problem& problem, const Tensors& host, const Tensor
       host_(inputs_of(host)),
       folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
   Tensors offered = inputs_of(tensors);
-  offered.block_pattern = nullptr;  // small, and no peer wants it on a device as it is here
+  offered.cu_seqlens_q = offered.cu_seqlens_k = nullptr;
+  offered.block_pattern = nullptr;
   shared_ = share_tensors(view_tensors(problem, offered), runtime);
   if (!shared_.is_null()) runtime_ = &runtime;
-  write(shared_.is_null() ? host_ : Tensors{.block_pattern = host.block_pattern});
+  write(shared_.is_null() ? host_ : lists_of(host));
 }
 
 void PeerInputs::stop_sharing() {

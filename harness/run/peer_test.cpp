@@ -234,6 +234,26 @@ TEST_F(PeerWithMemory, LseInMemoryOfTheDevice) {
   EXPECT_EQ(peer.prepare(of_backward).attach({}).lse, nullptr);
 }
 
+// They are small, and lie in the file whether the other tensors do or not.
+TEST_F(PeerWithMemory, WherePackedEntriesBeginIsInTheFile) {
+  problem_.layout = Layout::packed;
+  problem_.lengths = {.kind = LengthsKind::packed, .queries = {3, 3}, .keys = {5, 5}};
+  const std::int32_t starts_q[] = {0, 3, 6}, starts_k[] = {0, 5, 10};
+  Tensors host = tensors();
+  host.cu_seqlens_q = starts_q;
+  host.cu_seqlens_k = starts_k;
+  const auto names = [](const PeerInputs& inputs) {
+    Texts found;
+    for (const auto& [name, view] : read_safetensors(inputs.file()).tensors) found.push_back(name);
+    return found;
+  };
+  const PeerInputs shared(problem_, host, there_, device_);
+  ASSERT_EQ(shared.shared_runtime(), &device_);
+  EXPECT_EQ(names(shared), (Texts{"cu_seqlens_k", "cu_seqlens_q"}));
+  EXPECT_EQ(names(PeerInputs(problem_, host)),
+            (Texts{"cu_seqlens_k", "cu_seqlens_q", "do", "k", "q", "v"}));
+}
+
 TEST_F(PeerWithMemory, WhatThePeerDoesNotWriteIsNan) {
   misbehave("outputs:lazy");
   PeerProcess process(options());
@@ -530,6 +550,9 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
   packed.lengths = {.kind = LengthsKind::packed, .queries = {8}, .keys = {8}};
   Problem f32 = with_mask("none");
   f32.dtype = Dtype::f32;
+  Problem packed_f16 = packed;
+  packed_f16.dtype = Dtype::f16;
+  packed.dtype = Dtype::f32;
   Problem with_dropout = with_mask("none");
   with_dropout.dropout = 0.1;
   const std::vector<Refusal> refusals = {
@@ -553,9 +576,11 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
       {"fa4", &kCuda, f32, "f16 and bf16 only"},
       {"cudnn", &kCuda, with_mask("blocks:butterfly:4x4"), "no block pattern"},
       {"cudnn", &kCuda, with_dropout, "no dropout"},
-      {"fa4", &kCuda, packed, "packed"},
+      {"fa4", &kCuda, packed, "f16 and bf16 only"},
+      {"fa4", &kCuda, packed_f16, ""},
+      {"cudnn", &kCuda, packed_f16, "no packed sequences"},
       {"fa4", &kCuda, with_mask("window:2:0"), ""},
-      {"py:a.py:f", &kCpu, packed, "packed"},
+      {"py:a.py:f", &kCpu, packed, ""},
       {"py:a.py:f", &kCpu, with_mask("causal", 9), ""},
   };
   for (const Refusal& refusal : refusals) {

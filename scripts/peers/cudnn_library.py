@@ -48,6 +48,7 @@ class Cudnn(Library):
         self.graphs = weakref.WeakKeyDictionary()  # of points that somebody has prepared
 
     def check(self, point, backend):
+        point.refuse_packed("cuDNN")
         if point.device == "cpu":
             raise Unsupported("cuDNN runs on a GPU only")
         if point.inputs["q"].dtype not in (torch.float16, torch.bfloat16):

@@ -1,5 +1,5 @@
 """FlashAttention-4 (flash-attn-4, kernels in CuTe DSL) as a peer. f16 and bf16; causal masks and
-windows, aligned at the bottom right; no dropout.
+windows, aligned at the bottom right; packed sequences; no dropout.
 
 Its functions take (batch, seqlen, heads, head_dim): bhsd tensors are given as transposed views,
 which it copies only where their addresses are no multiples of 16 bytes; what it writes lies as what
@@ -66,6 +66,7 @@ class FlashAttention4OnPoint(Attention):
         left, right = (None if bound < 0 else bound for bound in point.window or (-1, -1))
         self.options = {"softmax_scale": point.scale, "causal": point.causal,
                         "window_size_left": left, "window_size_right": right}
+        self.options |= point.packed or {}
 
     def forward(self, lse):
         o, sums, *_ = self.interface._flash_attn_fwd(

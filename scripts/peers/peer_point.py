@@ -74,13 +74,14 @@ class Point:
                 tensors |= {name: tensor.clone() for name, tensor in there.items()}
         self.layout, self.passes = metadata["layout"], metadata["pass"]
         self.scale, self.dropout = float(metadata["softmax_scale"]), float(metadata["dropout"])
-        if self.layout not in ("bshd", "bhsd"):
-            raise Unsupported("packed sequences: peers get dense tensors")
-        row = 1 if self.layout == "bshd" else 2
-        self.rows, self.columns = tensors["q"].shape[row], tensors["k"].shape[row]
-        head = 3 - row
-        self.groups = tensors["q"].shape[head] // tensors["k"].shape[head]  # that share K and V
         self.device = device
+        row = {"bshd": 1, "bhsd": 2, "packed": 0}[self.layout]
+        self.rows, self.columns = tensors["q"].shape[row], tensors["k"].shape[row]
+        self.packed = None
+        if self.layout == "packed":
+            self.read_packed(tensors["cu_seqlens_q"], tensors["cu_seqlens_k"])
+        head = 1 if self.packed else 3 - row
+        self.groups = tensors["q"].shape[head] // tensors["k"].shape[head]  # that share K and V
         self.read_mask(metadata["mask"], tensors.get("block_pattern"))
         self.keys = [int(n) for n in metadata["lengths"].split("+") if n] if self.padded else None
         self.inputs = {name: tensors[name].to(device, copy=shared is None)
@@ -89,6 +90,14 @@ class Point:
             for name in ("k", "v"):
                 self.inputs[name][b].narrow(row - 1, length, self.columns - length).zero_()
         self.masks = {}
+
+    def read_packed(self, starts_q, starts_k):
+        """Where packed entries begin, and rows and columns of the longest, by the names that
+        flash_attn_varlen_func has for them."""
+        self.rows, self.columns = (int(starts.diff().max()) for starts in (starts_q, starts_k))
+        self.packed = {"cu_seqlens_q": starts_q.to(self.device, copy=True),
+                       "cu_seqlens_k": starts_k.to(self.device, copy=True),
+                       "max_seqlen_q": self.rows, "max_seqlen_k": self.columns}
 
     def read_mask(self, text, pattern):
         self.causal, self.padded, self.window, self.pattern = False, False, None, None
@@ -122,6 +131,10 @@ class Point:
             self.masks["hidden"] = None if visible is None else ~visible
         return self.masks["hidden"]
 
+    def refuse_packed(self, library):
+        if self.packed:
+            raise Unsupported(f"{library} is given no packed sequences")
+
     def make_visible(self):
         parts = []
         c = torch.arange(self.columns, device=self.device)
@@ -151,9 +164,9 @@ class Point:
         return visible
 
     def heads_first(self, tensor):
-        """(batch, heads, rows, head_dim) and back."""
+        """(batch, heads, rows, head_dim) and back; of dense tensors."""
         return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
 
     def rows_first(self, tensor):
-        """(batch, rows, heads, head_dim) and back."""
+        """(batch, rows, heads, head_dim), packed (all rows, heads, head_dim), and back."""
         return tensor.transpose(1, 2) if self.layout == "bhsd" else tensor

@@ -14,6 +14,9 @@ More is passed to who names it among the parameters (the names are those of flas
   dropout_p     the probability; outputs to verify come from a launch with 0
   visible       a boolean tensor that broadcasts to (batch, heads, seqlen_q, seqlen_k), or None: of
                 masks that no other parameter can say, which are then not said by them either
+  cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
+                of packed sequences, whose tensors are (all rows, heads, head_dim): where entries
+                begin, int32, (batch + 1), and the longest; None of others. An lse is not looked at
 
 A point that needs a parameter that is not there is `unsupported`; so is one on which the function
 raises NotImplementedError, whose message is the reason. Whatever else it raises is an error.
@@ -31,6 +34,9 @@ import torch
 from peer_attention import AutogradAttention, Library
 from peer_point import Failure, Unsupported
 from peer_profile import working_operators
+
+
+PACKED = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
 
 
 class PythonFile(Library):
@@ -88,6 +94,12 @@ def keywords_of(point, dropout, parameters, name):
         masks |= {"causal": False, "visible": point.visible()}
         if "window_size" in masks:
             masks["window_size"] = (-1, -1)
+    for keyword in PACKED:
+        if keyword in parameters:
+            masks[keyword] = point.packed and point.packed[keyword]
+        elif point.packed:
+            raise Unsupported(f"packed sequences need a parameter '{keyword}' of {name}, which it "
+                              "lacks")
     if "dropout_p" in parameters:
         masks["dropout_p"] = dropout
     elif point.dropout > 0:
@@ -123,7 +135,7 @@ class FunctionAttention(AutogradAttention):
         has_lse = isinstance(returned, tuple) and len(returned) == 2
         o, lse = returned if has_lse else (returned, None)
         self.check("o", o, q.shape, q.dtype)
-        if lse is not None:
+        if lse is not None and not self.point.packed:
             rows_and_heads = (q.shape[0], q.shape[2], q.shape[1])
             self.check("lse", lse, torch.Size(rows_and_heads), torch.float32)
         if self.point.passes != "fwd" and not o.requires_grad:

@@ -34,6 +34,7 @@ class Torch(Library):
         return f"{self.version}, cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def check(self, point, backend):
+        point.refuse_packed("PyTorch")
         if backend not in BACKENDS:
             raise Unsupported(f"there is no backend '{backend}': take {', '.join(BACKENDS)}")
         if point.device == "cpu" and backend not in CPU_BACKENDS:
