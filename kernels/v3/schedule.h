@@ -1,8 +1,9 @@
-// v3's forward on a GPU: what its kernel is compiled for, what all roles of a thread block know of
-// a work item, and where tiles lie in shared memory. A work item is a tile of query rows of one
-// (batch, head), 64 rows for each consumer; all consumers multiply all tiles of keys that any row
-// of the item sees, from the first to the last. A GPU's modelled traffic is of this schedule,
-// counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024), Algorithms 1 and 2.
+// v3 on a GPU: what its kernels are compiled for, what all roles of a thread block know of a work
+// item, and where tiles lie in shared memory. The forward first: a work item is a tile of query
+// rows of one (batch, head), 64 rows for each consumer; all consumers multiply all tiles of keys
+// that any row of the item sees, from the first to the last. A GPU's modelled traffic is of these
+// schedules, counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024), Algorithms
+// 1 to 3.
 #pragma once
 
 #include "kernels/shared/mask.h"
