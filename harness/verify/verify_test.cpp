@@ -468,6 +468,33 @@ TEST(Verifier, ATileThatIsRefusedIsSkippedWithTheReason) {
   }
 }
 
+// As v3's backward on a GPU: it refuses to sum in a fixed order.
+template <Fault kFault>
+Implementation unordered_kernel() {
+  Implementation kernel = kFake<kFault>;
+  kernel.unsupported = [](const Problem& problem, const Config& config, const Device&) {
+    if (problem.dtype != Dtype::f32) return std::string("f32 only");
+    const bool is_refused = problem.runs_backward() && config.get("deterministic") != 0;
+    return std::string(is_refused ? "no fixed order" : "");
+  };
+  return kernel;
+}
+
+TEST(Verifier, AKernelWithoutAFixedOrderHasPropertiesAllTheSame) {
+  const std::vector<Result> of_masks = run(unordered_kernel<Fault::none>(), "*/hidden-keys/*/f32");
+  EXPECT_GE(of_masks.size(), 3U);
+  for (const Result& result : of_masks) {
+    EXPECT_EQ(result.outcome, Outcome::passed) << result.name << ": " << result.message;
+  }
+  const char* const hidden = "*/hidden-keys/padding/f32";
+  const std::vector<Result> wandering = run(unordered_kernel<Fault::gradients_wander>(), hidden);
+  ASSERT_EQ(wandering.size(), 1U);
+  EXPECT_EQ(wandering[0].outcome, Outcome::passed) << wandering[0].message;
+  const std::vector<Result> feeling = run(unordered_kernel<Fault::feels_hidden_keys>(), hidden);
+  ASSERT_EQ(feeling.size(), 1U);
+  EXPECT_EQ(feeling[0].check, "property: hidden-keys") << feeling[0].message;
+}
+
 // It has f32 alone, a third of the problems: others are drawn in place of what it does not take.
 TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
   const Device cpu = device();
