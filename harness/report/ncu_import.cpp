@@ -270,7 +270,8 @@ std::vector<RecordJson> import_ncu_report(const std::string& text, const std::st
                                           std::vector<RecordJson> records) {
   std::size_t used = 0, launches_there = 0;
   bool has_some = false;
-  for (RecordJson& record : records) {
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    RecordJson& record = records[i];
     if (!has_launches(record)) continue;
     require_evidence(record, file);
     has_some = true;
@@ -286,7 +287,7 @@ std::vector<RecordJson> import_ncu_report(const std::string& text, const std::st
           file, used + 1, words(counts_of(own)), key_of(record), words(wanted)));
     }
     check_ranges(record, own, file);
-    refuse_twins(own, record, std::span(records).subspan(&record - records.data() + 1), file);
+    refuse_twins(own, record, std::span(records).subspan(i + 1), file);
     check_device(record, own, file);
     record["profile"] = profile_json(record, own);
     record["profile"]["report"] = path_from_here(file).string();
