@@ -68,7 +68,7 @@ const std::array<Peer, 7> kPeers = {{
      {"FlashAttention", "flash_attn"}},
 }};
 
-// What a function needs nobody knows; these parts of names are of what it could do without.
+// Nobody knows what a function needs; these parts of names are of what it could do without.
 constexpr std::array<std::string_view, 9> kOfMoves = {
     "copy_kernel", "CatArrayBatchedCopy", "FillFunctor", "Memcpy",     "Memset",
     "aten::copy_", "aten::cat",           "aten::fill_", "aten::zero_"};

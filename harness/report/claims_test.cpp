@@ -90,7 +90,7 @@ TEST(Claims, AValueStandsAlone) {
   expect_sharp(claim, two_kernels(), 16.0);
 }
 
-// Of a time it is wrong (NanNeverPasses), as it is where a mean or a ratio is formed.
+// A time of zero is wrong (NanNeverPasses), as is a zero in a mean or a ratio.
 TEST(Claims, NoBytesAreAValue) {
   Records records = two_kernels();
   for (RecordJson& record : records) record["memory"]["workspace_bytes"] = 0;

@@ -152,7 +152,7 @@ PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& fi
               .dq = data("dq"),
               .dk = data("dk"),
               .dv = data("dv")};
-  // What should be there, as views of nothing; lse may be missing.
+  // Views of nothing stand for what should be there; lse may be missing.
   float nothing{};
   const Tensors wanted = outputs_of(problem, {.o = &nothing,
                                               .lse = tensors_.lse == nullptr ? nullptr : &nothing,
