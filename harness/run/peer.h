@@ -125,23 +125,23 @@ class LibraryPeer {
   // Whether every seconds_of() since prepare() could leave out all of it; true on the CPU.
   bool launch_cost_was_hidden() const { return launch_cost_was_hidden_; }
 
-  // Of the last timed launch, which may have no lse where prepare() has one: a forward that is
-  // timed leaves it out if it can. With dropout, of another launch without it.
+  // Returns those of the last timed launch. It may have no lse where prepare() has one, since a
+  // forward that is timed leaves it out if it can. With dropout they are of another launch.
   PeerOutputs outputs();
 
   // Gives the peer's memory back. Nothing if it is not prepared.
   void release() noexcept;
 
-  // Of a prepared one: what the pass ran. On a CPU PyTorch's operators, which have no shape: grid
-  // and block are 0.
+  // Lists what the pass ran, once it is prepared. On a CPU these are PyTorch's operators, which
+  // have no shape: grid and block are 0.
   const std::vector<ExecutedKernel>& kernels() const { return kernels_; }
   // Above the inputs, while it ran: what its forward left, outputs, masks apart. Not on the CPU.
   std::optional<std::uint64_t> peak_bytes() const { return peak_bytes_; }
 
-  // Which of its ways the library chose, in its words; "": it does not say.
+  // Says which of its ways the library chose, in its words; "": it does not say.
   const std::string& plan() const { return plan_; }
 
-  // Of a prepared one: "torch 2.11.0+cu130".
+  // Names the library's version once it is prepared: "torch 2.11.0+cu130".
   const std::string& version() const { return version_; }
 
  private:

@@ -47,7 +47,7 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // What the peer says of itself: version (of its library), devices. Starts it if it does not run.
+  // Returns what the peer says of itself: version (of its library), devices. Starts it if needed.
   // Throws PeerError: `unsupported` with the remedy where it cannot be started at all, then ever
   // again without trying.
   const nlohmann::json& hello();

@@ -294,7 +294,7 @@ Answer make_answer(const Problem& problem, const Inputs& inputs) {
   return answer;
 }
 
-// What one property is of.
+// Says what one property is about.
 struct Scores {
   Pass pass = Pass::fwdbwd;
   std::string mask = "none";

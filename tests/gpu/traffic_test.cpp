@@ -83,10 +83,9 @@ std::int64_t bytes_of_rows(const Problem& problem) {
   return existing_rows(problem) * problem.head_dim * 2;
 }
 
-TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
-  const TrafficCase& what = GetParam();
-  const bool is_real = take_counts_ == nullptr;
-  Problem problem = {.dtype = Dtype::f16,
+Problem problem_of(const TrafficCase& what, Pass pass) {
+  Problem problem = {.pass = pass,
+                     .dtype = Dtype::f16,
                      .batch = 2,
                      .num_heads_q = 2,
                      .num_heads_kv = 1,
@@ -96,6 +95,13 @@ TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
                      .mask = parse_mask(what.mask),
                      .layout = what.layout};
   problem.lengths = make_lengths(problem);
+  return problem;
+}
+
+TEST_P(GpuTraffic, IsWhatTheScheduleCounts) {
+  const TrafficCase& what = GetParam();
+  const bool is_real = take_counts_ == nullptr;
+  Problem problem = problem_of(what, Pass::fwd);
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   Config config = default_config(v3);
   config.set("consumers", what.consumers);
@@ -138,17 +144,7 @@ class GpuBackwardTraffic : public GpuTraffic {};
 TEST_P(GpuBackwardTraffic, IsWhatTheScheduleCounts) {
   const TrafficCase& what = GetParam();
   const bool is_real = take_counts_ == nullptr;
-  Problem problem = {.pass = Pass::fwdbwd,
-                     .dtype = Dtype::f16,
-                     .batch = 2,
-                     .num_heads_q = 2,
-                     .num_heads_kv = 1,
-                     .seqlen_q = 330,
-                     .seqlen_k = 330,
-                     .head_dim = what.head_dim,
-                     .mask = parse_mask(what.mask),
-                     .layout = what.layout};
-  problem.lengths = make_lengths(problem);
+  Problem problem = problem_of(what, Pass::fwdbwd);
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const Config config = default_config(v3);
   if (const std::string why = v3.unsupported(problem, config, gpu()); !why.empty()) {
