@@ -74,12 +74,13 @@ TEST_F(CliSass, TheWgmmasOfV3AreThoseOfItsSchedule) {
 }
 
 TEST_F(CliSass, TheWgmmasOfV3sBackwardAreThoseOfItsSchedule) {
-  for (const int head_dim : {64, 128}) {
+  constexpr std::pair<int, int> kOfAStep[] = {{64, 32}, {128, 32}, {192, 38}, {256, 58}};
+  for (const auto& [head_dim, wgmmas] : kOfAStep) {
     const Json all =
         json_of("v3-backward --dtype f16 --pass bwd --head-dim " + std::to_string(head_dim));
     const Json& kernel = all["kernels"][1];
     EXPECT_EQ(kernel["kernel"], "backward");
-    EXPECT_EQ(kernel["kinds"]["wgmma"], 2 * 32) << head_dim;
+    EXPECT_EQ(kernel["kinds"]["wgmma"], 2 * wgmmas) << head_dim;
     EXPECT_EQ(kernel["kinds"]["local"], 0) << head_dim;
     EXPECT_EQ(kernel["products"]["of_schedule"].size(), 5U);
     for (const Json& product : kernel["products"]["of_schedule"]) {
@@ -105,9 +106,9 @@ TEST_F(CliSass, AProductThatIsLeftOutIsSeen) {
   const std::string tree =
       make_tree("kernels/device/warpgroup_product.cuh",
                 "  for (i32 k = 0; k < kSteps; ++k) {\n"
-                "    wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k]",
+                "    wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k]",
                 "  for (i32 k = 0; k < kSteps - 1; ++k) {\n"
-                "    wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k]");
+                "    wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k]");
   const Result alone = sass(kUnit + " --kernel-sources '" + tree + "'");
   EXPECT_EQ(alone.code, 1) << alone.err;
   EXPECT_PRED2(contains, alone.out,

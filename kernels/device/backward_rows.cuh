@@ -44,19 +44,26 @@ __device__ void clear_sums(float* gSums) {
   }
 }
 
+// Stores a tile of dQ that lies in shared memory, whose rows the warps share.
+template <class T, TileShape kTile, i32 kWarps>
+__device__ void store_dq_rows(const Shape& shape, const WorkItem& item, const BatchEntry& entry,
+                              Range rows, const u8* shared_memory, T* gDQ) {
+  __syncthreads();
+  constexpr i32 kWarpRows = ceil_div(kTile.rows, kWarps);
+  const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
+  const i32 exist = static_cast<i32>(min<i64>(kWarpRows, rows.size() - own));
+  const i64 offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin + own);
+  store_rows<kTile, kWarpRows>(shared_memory, own, exist, gDQ + offset, shape.q.row,
+                               static_cast<i32>(shape.head_dim));
+}
+
 // Stores a tile of dQ, of which this warp has rDQ at (row, column), by way of shared memory.
 template <class T, TileShape kTile, i32 kWarps, i32 kRows, i32 kColumns>
 __device__ void store_dq_tile(const Shape& shape, const WorkItem& item, const BatchEntry& entry,
                               Range rows, const Accumulator<kRows, kColumns>& rDQ, i32 row,
                               i32 column, u8* shared_memory, T* gDQ) {
   store_accumulator<T, kTile>(rDQ, ptx::cvta_to_shared(shared_memory), row, column);
-  __syncthreads();
-  constexpr i32 kWarpRows = kTile.rows / kWarps;
-  const i32 own = static_cast<i32>(threadIdx.x) / kWarp * kWarpRows;
-  const i32 exist = static_cast<i32>(min<i64>(kWarpRows, rows.size() - own));
-  const i64 offset = shape.q.offset(item.batch, item.head, entry.first_row + rows.begin + own);
-  store_rows<kTile, kWarpRows>(shared_memory, own, exist, gDQ + offset, shape.q.row,
-                               static_cast<i32>(shape.head_dim));
+  store_dq_rows<T, kTile, kWarps>(shape, item, entry, rows, shared_memory, gDQ);
 }
 
 }  // namespace attnlab::device

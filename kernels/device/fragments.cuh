@@ -9,7 +9,9 @@
 namespace attnlab::device {
 
 // Columns are taken in words of bits, as many as divide them.
-ATTNLAB_HD constexpr i32 bits_of_word(i32 columns) { return columns % 32 == 0 ? 32 : 16; }
+ATTNLAB_HD constexpr i32 bits_of_word(i32 columns) {
+  return columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
+}
 
 // What a lane holds of a block of 16 columns (h = 4 * (column / 8) + 2 * (row / 8) + column % 2, as
 // dropout.h counts them), bit h of `kept`.
@@ -94,6 +96,20 @@ __device__ inline u32 kept_bits(const Dropout& dropout, i64 slice, i64 row, i64 
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const PhiloxCounter counter = dropout_counter(slice, row + lane / 4, key + 2 * (lane % 4));
   return kept_of_call(dropout, philox(counter, dropout.key));
+}
+
+// The same of 16 rows and 8 * kColumns keys, four bits for each 8 keys. An even number of these
+// begins with a block of 16; an odd one may begin or end amid one, whose other bits are lost.
+template <i32 kColumns>
+__device__ u32 kept_bits_of_columns(const Dropout& dropout, i64 slice, i64 row, i64 key) {
+  static_assert(kColumns <= 8, "their bits are those of a word");
+  const i32 before = static_cast<i32>(key % 16);
+  u32 bits = 0;
+#pragma unroll
+  for (i32 block = 0; block < ceil_div(kColumns, 2); ++block) {
+    bits |= kept_bits(dropout, slice, row, key - before + 16 * block) << 8 * block;
+  }
+  return bits >> before / 2;
 }
 
 // The same of a block of keys x rows. A lane's key is one of a pair, of which its neighbour four

@@ -1,5 +1,6 @@
-// The backward of a warp's softmax, of scores that are keys x rows (warp_product.cuh): S^T becomes
-// P^T once more, and dP^T becomes dS^T. Of 8 rows c a lane has 8c + 2t and 8c + 2t + 1.
+// The backward of a warp's softmax: S becomes P once more, and dP becomes dS. Unless a function
+// says otherwise scores are keys x rows (warp_product.cuh), S^T, and of 8 rows c a lane has 8c + 2t
+// and 8c + 2t + 1.
 //
 // recompute_p_of_lse and softmax_backward take a block at a time, and their callers loop: with the
 // loops in here NVRTC 13.0 orders the callers' accumulators differently, and ptxas allocates other
@@ -13,8 +14,9 @@
 
 namespace attnlab::device {
 
-// P = exp(S - lse) of the 8 rows c: log2_lse(0) and log2_lse(1) are those of the lane's two rows,
-// in units of log2.
+// P = exp(S - lse) of block c of 8 columns, either way round: log2_lse(i) is, in units of log2,
+// that of the row of the lane's element i of four. Of keys x rows it has row i % 2, of rows x keys
+// i / 2.
 template <i32 kKeys, i32 kRows, class Log2Lse>
 __device__ void recompute_p_of_lse(Accumulator<kKeys, kRows>& scores, i32 c, float scale_log2,
                                    const Log2Lse& log2_lse) {
@@ -23,7 +25,7 @@ __device__ void recompute_p_of_lse(Accumulator<kKeys, kRows>& scores, i32 c, flo
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) {
       float& score = scores.at[r][c][i];
-      score = ptx::ex2_approx_ftz_f32(fmaf(score, scale_log2, -log2_lse(i % 2)));
+      score = ptx::ex2_approx_ftz_f32(fmaf(score, scale_log2, -log2_lse(i)));
     }
   }
 }
@@ -54,6 +56,18 @@ __device__ void recompute_p_of_states(Accumulator<kKeys, kRows>& scores, float s
   }
 }
 
+// dS = P (Z dP - delta) of an element: `ds` is dP before, and `p` becomes Z P but for keep_scale.
+template <bool kDropout>
+__device__ void softmax_backward_of(float& p, float& ds, float delta, bool is_kept,
+                                    float keep_scale) {
+  if constexpr (kDropout) {
+    ds = p * ((is_kept ? ds * keep_scale : 0.0f) - delta);
+    p = is_kept ? p : 0.0f;
+  } else {
+    ds = p * (ds - delta);
+  }
+}
+
 // dS = P (Z dP - delta) of the 16 keys r and the 16 rows c: rDS has dP and becomes dS, rP becomes
 // Z P but for keep_scale. deltas are those of the lane's rows; bit h of `kept`, as dropout.h counts
 // them, is what dropout keeps.
@@ -66,12 +80,21 @@ __device__ void softmax_backward(Accumulator<kKeys, kRows>& rP, Accumulator<kKey
     float& p = rP.at[r][2 * c + h / 4][h % 4];
     float& ds = rDS.at[r][2 * c + h / 4][h % 4];
     const float delta = h % 2 == 0 ? deltas[h / 4].x : deltas[h / 4].y;
-    if constexpr (kDropout) {
-      const bool is_kept = (kept >> h & 1) != 0;
-      ds = p * ((is_kept ? ds * keep_scale : 0.0f) - delta);
-      p = is_kept ? p : 0.0f;
-    } else {
-      ds = p * (ds - delta);
+    softmax_backward_of<kDropout>(p, ds, delta, (kept >> h & 1) != 0, keep_scale);
+  }
+}
+
+// The same of scores that are rows x keys: deltas are those of a lane's two rows, and `kept` has
+// four bits for each 8 keys.
+template <bool kDropout, i32 kKeys>
+__device__ void softmax_backward_of_rows(Accumulator<1, kKeys>& rP, Accumulator<1, kKeys>& rDS,
+                                         const float (&deltas)[2], u32 kept, float keep_scale) {
+#pragma unroll
+  for (i32 c = 0; c < kKeys; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      softmax_backward_of<kDropout>(rP.at[0][c][i], rDS.at[0][c][i], deltas[i / 2],
+                                    (kept >> (4 * c + i) & 1) != 0, keep_scale);
     }
   }
 }

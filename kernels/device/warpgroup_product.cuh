@@ -47,8 +47,9 @@ struct KMajor {
   static __device__ constexpr i32 offset(i32 k) { return k / 4 * kTile.slab_bytes() + k % 4 * 32; }
 };
 
-// A tile in MN-major, of B: rows k, along which n runs (imm-trans-b). Steps of 16 rows. `tile` is
-// the address of the first of its slabs of 64 columns that n takes.
+// A tile in MN-major: rows k, along which m (of A) or n (of B) runs (imm-trans-a, imm-trans-b).
+// Steps of 16 rows. `tile` is the address of the first of its slabs of 64 columns that m or n
+// takes.
 template <SlabTile kTile>
 struct MnMajor {
   static constexpr bool kTransposed = true;
@@ -76,13 +77,23 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
-template <bool kTransposed, i32 kColumns, class Left>
-__device__ void wgmma(F16, float (&d)[kColumns][4], const Left& a, u64 b, bool adds) {
-  ptx::wgmma_m64k16_f32_f16<kTransposed>(d, a, b, adds);
+// Both factors in shared memory.
+template <bool kTransposedA, bool kTransposedB, i32 kColumns>
+__device__ void wgmma_ss(F16, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
+  ptx::wgmma_m64k16_f32_f16<kTransposedA, kTransposedB>(d, a, b, adds);
 }
-template <bool kTransposed, i32 kColumns, class Left>
-__device__ void wgmma(Bf16, float (&d)[kColumns][4], const Left& a, u64 b, bool adds) {
-  ptx::wgmma_m64k16_f32_bf16<kTransposed>(d, a, b, adds);
+template <bool kTransposedA, bool kTransposedB, i32 kColumns>
+__device__ void wgmma_ss(Bf16, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
+  ptx::wgmma_m64k16_f32_bf16<kTransposedA, kTransposedB>(d, a, b, adds);
+}
+// A in registers.
+template <bool kTransposedB, i32 kColumns>
+__device__ void wgmma_rs(F16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
+  ptx::wgmma_m64k16_f32_f16<kTransposedB>(d, a, b, adds);
+}
+template <bool kTransposedB, i32 kColumns>
+__device__ void wgmma_rs(Bf16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
+  ptx::wgmma_m64k16_f32_bf16<kTransposedB>(d, a, b, adds);
 }
 
 // PTX's scale-d: whether a product adds to its accumulator (one) or replaces it (zero).
@@ -95,8 +106,9 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, 
   const Descriptor a = left.first.opaque(), b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    wgmma<Right::kTransposed>(T{}, sums.at[0], a.behind(Left::offset(k)),
-                              b.behind(Right::offset(k)), k > 0 || scale_d == ScaleD::one);
+    wgmma_ss<Left::kTransposed, Right::kTransposed>(T{}, sums.at[0], a.behind(Left::offset(k)),
+                                                    b.behind(Right::offset(k)),
+                                                    k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();
 }
@@ -108,8 +120,8 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<k
   const Descriptor b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    wgmma<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)),
-                              k > 0 || scale_d == ScaleD::one);
+    wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)),
+                                 k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();
 }
@@ -148,6 +160,22 @@ __device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 
   for (i32 k = 0; k < kSteps; ++k) {
     const i32 place = kTile.offset(16 * k + lane % 8 + lane / 16 * 8, chunk);
     ptx::stmatrix_x4_trans(tile + static_cast<u32>(place), rounded.pairs[k]);
+  }
+}
+
+// The same of an accumulator, rounded: a warp's 16 rows become columns of the tile, from `column`
+// on, its columns rows of the tile, from `row` on, multiples of 8.
+template <class T, auto kTile, i32 kColumns>
+__device__ void store_transposed_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row,
+                                         i32 column) {
+  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+  const i32 chunk = column / kChunk + lane / 8 % 2;
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+    const float(&own)[4] = sums.at[0][c];
+    const i32 place = tile_offset(kTile, row + 8 * c + lane % 8, chunk);
+    ptx::stmatrix_x2_trans(tile + static_cast<u32>(place),
+                           {T::pair(own[0], own[1]), T::pair(own[2], own[3])});
   }
 }
 

@@ -14,11 +14,18 @@ __device__ inline void stmatrix_x4(u32 address, const u32 (&from)[4]) {
 }
 
 // The same with each matrix transposed on its way: row r in memory is column r of what lanes hold.
+// x2: two matrices, whose rows' addresses lanes 0 to 15 give.
 __device__ inline void stmatrix_x4_trans(u32 address, const u32 (&from)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
       "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
       : "memory");
+}
+
+__device__ inline void stmatrix_x2_trans(u32 address, const u32 (&from)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
+               "r"(from[0]), "r"(from[1])
+               : "memory");
 }
 
 }  // namespace attnlab::ptx

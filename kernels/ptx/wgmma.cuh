@@ -5,8 +5,8 @@
 //
 // Of its warp's 16 rows a thread holds what it holds of mma.m16n8k16 (mma.cuh): d[c] are its four
 // sums of columns 8c and on, a its pairs of A. Factors in shared memory are named by
-// descriptors, the right one as it is read along the sum (K-major: rows of it are columns of the
-// product) or, kTransposedB, across it.
+// descriptors, as they are read along the sum (K-major: rows of the left one are rows of the
+// product, rows of the right one its columns) or, kTransposedA and kTransposedB, across it.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -66,9 +66,13 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
       "+f"(d[2 * (c) + 1][0]), "+f"(d[2 * (c) + 1][1]), "+f"(d[2 * (c) + 1][2]),      \
       "+f"(d[2 * (c) + 1][3])
 
-#define ATTNLAB_NAMES_OF_64 \
-  ATTNLAB_NAMES_0 ", " ATTNLAB_NAMES_1 ", " ATTNLAB_NAMES_2 ", " ATTNLAB_NAMES_3
-#define ATTNLAB_SUMS_OF_64 ATTNLAB_SUMS(0), ATTNLAB_SUMS(1), ATTNLAB_SUMS(2), ATTNLAB_SUMS(3)
+#define ATTNLAB_NAMES_OF_32 ATTNLAB_NAMES_0 ", " ATTNLAB_NAMES_1
+#define ATTNLAB_SUMS_OF_32 ATTNLAB_SUMS(0), ATTNLAB_SUMS(1)
+#define ATTNLAB_NAMES_OF_40 ATTNLAB_NAMES_OF_32 ", %16, %17, %18, %19"
+#define ATTNLAB_SUMS_OF_40 \
+  ATTNLAB_SUMS_OF_32, "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3])
+#define ATTNLAB_NAMES_OF_64 ATTNLAB_NAMES_OF_32 ", " ATTNLAB_NAMES_2 ", " ATTNLAB_NAMES_3
+#define ATTNLAB_SUMS_OF_64 ATTNLAB_SUMS_OF_32, ATTNLAB_SUMS(2), ATTNLAB_SUMS(3)
 #define ATTNLAB_NAMES_OF_80 ATTNLAB_NAMES_OF_64 ", " ATTNLAB_NAMES_4
 #define ATTNLAB_SUMS_OF_80 ATTNLAB_SUMS_OF_64, ATTNLAB_SUMS(4)
 #define ATTNLAB_NAMES_OF_96 ATTNLAB_NAMES_OF_80 ", " ATTNLAB_NAMES_5
@@ -93,16 +97,17 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
 
 // Both factors in shared memory; sums are added to, or set where `adds` is false. a, b, ... are the
 // numbers of the operands behind the sums.
-#define ATTNLAB_WGMMA_SS(type, n, a0, b0, adds0, transposed0)                                     \
-  template <bool kTransposedB>                                                                    \
-  __device__ void wgmma_m64k16_f32_##type(float(&d)[n / 8][4], u64 a, u64 b, bool adds) {         \
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                                \
-                 ", 0;\n"                                                                         \
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type                \
-                 " {" ATTNLAB_NAMES_OF_##n "}, %" #a0 ", %" #b0 ", adds, 1, 1, 0, %" #transposed0 \
-                                           ";\n}"                                                 \
-                 : ATTNLAB_SUMS_OF_##n                                                            \
-                 : "l"(a), "l"(b), "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));       \
+#define ATTNLAB_WGMMA_SS(type, n, a0, b0, adds0, transposed_a0, transposed_b0)                   \
+  template <bool kTransposedA, bool kTransposedB>                                                \
+  __device__ void wgmma_m64k16_f32_##type(float(&d)[n / 8][4], u64 a, u64 b, bool adds) {        \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                               \
+                 ", 0;\n"                                                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type               \
+                 " {" ATTNLAB_NAMES_OF_##n "}, %" #a0 ", %" #b0 ", adds, 1, 1, %" #transposed_a0 \
+                                           ", %" #transposed_b0 ";\n}"                           \
+                 : ATTNLAB_SUMS_OF_##n                                                           \
+                 : "l"(a), "l"(b), "r"(static_cast<i32>(adds)), "n"(kTransposedA ? 1 : 0),       \
+                   "n"(kTransposedB ? 1 : 0));                                                   \
   }
 
 // A in registers.
@@ -120,16 +125,18 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
                    "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));                     \
   }
 
-ATTNLAB_WGMMA_SS(f16, 64, 32, 33, 34, 35)
-ATTNLAB_WGMMA_SS(f16, 80, 40, 41, 42, 43)
-ATTNLAB_WGMMA_SS(f16, 96, 48, 49, 50, 51)
-ATTNLAB_WGMMA_SS(f16, 112, 56, 57, 58, 59)
-ATTNLAB_WGMMA_SS(f16, 128, 64, 65, 66, 67)
-ATTNLAB_WGMMA_SS(f16, 144, 72, 73, 74, 75)
-ATTNLAB_WGMMA_SS(f16, 160, 80, 81, 82, 83)
-ATTNLAB_WGMMA_SS(f16, 176, 88, 89, 90, 91)
-ATTNLAB_WGMMA_SS(f16, 192, 96, 97, 98, 99)
-ATTNLAB_WGMMA_SS(f16, 256, 128, 129, 130, 131)
+ATTNLAB_WGMMA_SS(f16, 32, 16, 17, 18, 19, 20)
+ATTNLAB_WGMMA_SS(f16, 40, 20, 21, 22, 23, 24)
+ATTNLAB_WGMMA_SS(f16, 64, 32, 33, 34, 35, 36)
+ATTNLAB_WGMMA_SS(f16, 80, 40, 41, 42, 43, 44)
+ATTNLAB_WGMMA_SS(f16, 96, 48, 49, 50, 51, 52)
+ATTNLAB_WGMMA_SS(f16, 112, 56, 57, 58, 59, 60)
+ATTNLAB_WGMMA_SS(f16, 128, 64, 65, 66, 67, 68)
+ATTNLAB_WGMMA_SS(f16, 144, 72, 73, 74, 75, 76)
+ATTNLAB_WGMMA_SS(f16, 160, 80, 81, 82, 83, 84)
+ATTNLAB_WGMMA_SS(f16, 176, 88, 89, 90, 91, 92)
+ATTNLAB_WGMMA_SS(f16, 192, 96, 97, 98, 99, 100)
+ATTNLAB_WGMMA_SS(f16, 256, 128, 129, 130, 131, 132)
 ATTNLAB_WGMMA_RS(f16, 64, 32, 33, 34, 35, 36, 37, 38)
 ATTNLAB_WGMMA_RS(f16, 80, 40, 41, 42, 43, 44, 45, 46)
 ATTNLAB_WGMMA_RS(f16, 96, 48, 49, 50, 51, 52, 53, 54)
@@ -140,16 +147,18 @@ ATTNLAB_WGMMA_RS(f16, 160, 80, 81, 82, 83, 84, 85, 86)
 ATTNLAB_WGMMA_RS(f16, 176, 88, 89, 90, 91, 92, 93, 94)
 ATTNLAB_WGMMA_RS(f16, 192, 96, 97, 98, 99, 100, 101, 102)
 ATTNLAB_WGMMA_RS(f16, 256, 128, 129, 130, 131, 132, 133, 134)
-ATTNLAB_WGMMA_SS(bf16, 64, 32, 33, 34, 35)
-ATTNLAB_WGMMA_SS(bf16, 80, 40, 41, 42, 43)
-ATTNLAB_WGMMA_SS(bf16, 96, 48, 49, 50, 51)
-ATTNLAB_WGMMA_SS(bf16, 112, 56, 57, 58, 59)
-ATTNLAB_WGMMA_SS(bf16, 128, 64, 65, 66, 67)
-ATTNLAB_WGMMA_SS(bf16, 144, 72, 73, 74, 75)
-ATTNLAB_WGMMA_SS(bf16, 160, 80, 81, 82, 83)
-ATTNLAB_WGMMA_SS(bf16, 176, 88, 89, 90, 91)
-ATTNLAB_WGMMA_SS(bf16, 192, 96, 97, 98, 99)
-ATTNLAB_WGMMA_SS(bf16, 256, 128, 129, 130, 131)
+ATTNLAB_WGMMA_SS(bf16, 32, 16, 17, 18, 19, 20)
+ATTNLAB_WGMMA_SS(bf16, 40, 20, 21, 22, 23, 24)
+ATTNLAB_WGMMA_SS(bf16, 64, 32, 33, 34, 35, 36)
+ATTNLAB_WGMMA_SS(bf16, 80, 40, 41, 42, 43, 44)
+ATTNLAB_WGMMA_SS(bf16, 96, 48, 49, 50, 51, 52)
+ATTNLAB_WGMMA_SS(bf16, 112, 56, 57, 58, 59, 60)
+ATTNLAB_WGMMA_SS(bf16, 128, 64, 65, 66, 67, 68)
+ATTNLAB_WGMMA_SS(bf16, 144, 72, 73, 74, 75, 76)
+ATTNLAB_WGMMA_SS(bf16, 160, 80, 81, 82, 83, 84)
+ATTNLAB_WGMMA_SS(bf16, 176, 88, 89, 90, 91, 92)
+ATTNLAB_WGMMA_SS(bf16, 192, 96, 97, 98, 99, 100)
+ATTNLAB_WGMMA_SS(bf16, 256, 128, 129, 130, 131, 132)
 ATTNLAB_WGMMA_RS(bf16, 64, 32, 33, 34, 35, 36, 37, 38)
 ATTNLAB_WGMMA_RS(bf16, 80, 40, 41, 42, 43, 44, 45, 46)
 ATTNLAB_WGMMA_RS(bf16, 96, 48, 49, 50, 51, 52, 53, 54)
@@ -177,6 +186,10 @@ ATTNLAB_WGMMA_RS(bf16, 256, 128, 129, 130, 131, 132, 133, 134)
 #undef ATTNLAB_NAMES_13
 #undef ATTNLAB_NAMES_14
 #undef ATTNLAB_NAMES_15
+#undef ATTNLAB_NAMES_OF_32
+#undef ATTNLAB_SUMS_OF_32
+#undef ATTNLAB_NAMES_OF_40
+#undef ATTNLAB_SUMS_OF_40
 #undef ATTNLAB_NAMES_OF_64
 #undef ATTNLAB_SUMS_OF_64
 #undef ATTNLAB_NAMES_OF_80

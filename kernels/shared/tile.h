@@ -52,4 +52,8 @@ struct SlabTile {
   ATTNLAB_HD friend constexpr bool operator==(const SlabTile&, const SlabTile&) = default;
 };
 
+ATTNLAB_HD constexpr i32 tile_offset(const SlabTile& tile, i32 row, i32 chunk) {
+  return tile.offset(row, chunk);
+}
+
 }  // namespace attnlab

@@ -163,7 +163,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
           for (i32 c = 0; c < kSlice / 8; ++c) {  // P^T = exp(S^T - lse)
             const float2 lse = of_rows(kTiles.lse(), 8 * c);
             recompute_p_of_lse(rP, c, shape.softmax_scale_log2,
-                               [&](i32 odd) { return odd ? lse.y : lse.x; });
+                               [&](i32 i) { return i % 2 ? lse.y : lse.x; });
           }
         }
         if (sKeys.tiles.is_partial(step.m_block)) {

@@ -115,7 +115,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
           const float2 lse = memory.pair(kTiles.lse_of(stage), lane_row + 8 * c);
           const float log2_lse[2] = {lse.x * kLog2E, lse.y * kLog2E};
           recompute_p_of_lse(rP, c, shape.softmax_scale_log2,
-                             [&](i32 odd) { return log2_lse[odd]; });
+                             [&](i32 i) { return log2_lse[i % 2]; });
         }
       }
       // In a row that sees nothing lse is -inf, and P of it is +inf so far. The mask clears it: a

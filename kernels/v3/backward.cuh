@@ -17,44 +17,20 @@
 // Scores are transposed, keys x rows, so that P^T and dS^T, rounded, have the layout of fragment A
 // and never leave registers. Only dS passes through shared memory, where both consumers' parts of
 // it meet for dQ, of which each has half (dq_sums.cuh). A warp adds what it has of dQ by one bulk
-// copy.
+// copy. At head dims above 128 dK and dV of 64 keys leave no registers for S and dP, and consumers
+// share columns of dK and dV instead of keys (backward_columns.cuh).
 //
 // Four kernels: prepare_rows (delta, sums of zeros), backward, backward_again, which has something
 // to do only where logits are so large that lse, one fp32 number, does not hold them, and
 // finish_rows (sums to dQ). Source: Shah et al., FlashAttention-3 (2024), Algorithm 3.
 #pragma once
 
-#include "kernels/device/bool_constant.cuh"
-#include "kernels/device/fragments.cuh"
-#include "kernels/device/softmax_backward.cuh"
-#include "kernels/device/warp_uniform.cuh"
-#include "kernels/ptx/barrier.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/v3/backward_again.cuh"
+#include "kernels/v3/backward_columns.cuh"
 #include "kernels/v3/backward_rows.cuh"
-#include "kernels/v3/backward_work.cuh"
-#include "kernels/v3/band_mask.cuh"
 
 namespace attnlab::v3 {
-
-// The named barrier of all consumers.
-template <BackwardConfig kConfig>
-__device__ void sync_consumers() {
-  ptx::barrier_sync(1, kConfig.consumers() * device::kWarpgroup);
-}
-
-// Zeroes the rows of a tile from `valid` on, by all consumers: in packed tensors, and of padded
-// keys, they may hold anything, and 0 times that must be 0. (Bulk copies fill with zeros what lies
-// outside of the tensor.)
-template <BackwardConfig kConfig>
-__device__ void clear_rows(const SlabTile& tile, u8* sTile, i32 valid) {
-  const i32 chunks = tile.columns / device::kChunk;
-  const i32 thread = static_cast<i32>(threadIdx.x) - device::kWarpgroup;
-  for (i32 i = valid * chunks + thread; i < tile.rows * chunks;
-       i += kConfig.consumers() * device::kWarpgroup) {
-    *reinterpret_cast<uint4*>(sTile + tile.offset(i / chunks, i % chunks)) = {0, 0, 0, 0};
-  }
-}
 
 // Stores a warp's 16 rows of dK or dV, by way of its rows of the tile at `offset`, which nobody
 // reads any more.
@@ -64,18 +40,9 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
                            T* gKeys) {
   using namespace device;
   constexpr SlabTile kTile = backward_tiles(kConfig).kv;
-  const BackwardWorkTile& sWorkTile = memory.work_tile();
   store_accumulator_of_warp<T, kTile>(sums, memory.at(offset), first_key);
   __syncwarp();
-  const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
-  const i32 exist = min(16, static_cast<i32>(sWorkTile.keys.size()) - first_key);
-  T* const gRows = gKeys + sWorkTile.key_offset + first_key * shape.k.row;
-  for (i32 i = opaque_lane(); i < exist * chunks; i += kWarp) {
-    const i32 row = i / chunks, chunk = i % chunks;
-    *reinterpret_cast<uint4*>(gRows + row * shape.k.row + chunk * kChunk) =
-        *reinterpret_cast<const uint4*>(memory.memory + offset +
-                                        kTile.offset(first_key + row, chunk));
-  }
+  copy_keys(shape, memory, offset, first_key, 16, gKeys);
 }
 
 // The consumers' work, of one warpgroup each: dK and dV of 64 keys, and half of the tile's dQ.
@@ -93,25 +60,10 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
   const i32 first_key = 64 * (warp / 4), warp_key = 16 * warp;               // of the tile
-  const bool is_packed = params.cu_seqlens_q != nullptr;
 
   Accumulator<1, 2 * kColumns> rDK, rDV;
   rDK.clear();
   rDV.clear();
-  PipelineState stage = consumer_start();
-
-  const auto exist_below = [&](i32 m_block) {  // rows from the tile's first on
-    return static_cast<i32>(sWorkTile.mask.seqlen_q) - m_block * kConfig.block_m;
-  };
-  const auto clear_rows_past_end = [&](i32 valid) {
-    clear_rows<kConfig>(kTiles.q, memory.memory + kTiles.q_of(stage.stage), valid);
-    clear_rows<kConfig>(kTiles.q, memory.memory + kTiles.dout_of(stage.stage), valid);
-    ptx::fence_proxy_async_shared();
-    sync_consumers<kConfig>();
-  };
-  const auto release = [&](const Ring<kConfig.stages>& ring) {  // by the warp
-    if (opaque_lane() == 0) ring.release(stage);
-  };
 
   // Works on one tile of rows, in the order of FlashAttention-3. A step
   //   1. waits for Q and dO, starts S^T and dP^T,     5. starts dQ, waits for dV, releases dO,
@@ -120,17 +72,17 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   //   4. starts dV, meets the other consumer,         8. waits for dK, releases Q.
   // One meeting a step is enough: who stores dS of the step after next has been at the next one's,
   // to which all come behind their product of this dS.
-  const auto work_on = [&](auto is_masked, const BackwardStep& step) {
+  const auto work_on = [&](auto is_masked, const BackwardStep& step,
+                           const BackwardStages<kConfig>& stages) {
     const i32 row = step.m_block * kConfig.block_m;
-    memory.q_ring.wait_full(stage);
-    memory.dout_ring.wait_full(stage);
+    memory.q_ring.wait_full(stages.q);
+    memory.dout_ring.wait_full(stages.dout);
     if constexpr (is_masked.value) {
-      const i32 exist = exist_below(step.m_block);
-      if (is_packed && exist < kConfig.block_m) clear_rows_past_end(exist);
+      if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
     }
-    const u32 sQ = memory.at(kTiles.q_of(stage.stage));
-    const u32 sDO = memory.at(kTiles.dout_of(stage.stage));
-    const u32 sDS = memory.at(kTiles.ds_of(stage.stage));
+    const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
+    const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
+    const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
     FragmentsA<kRows> rPRounded, rDSRounded;
     {
       Accumulator<1, 2 * kRows> rP, rDS;
@@ -143,13 +95,13 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
       fence_operand(rP);
       // Of every eight rows a lane has a pair.
       const i32 pair = static_cast<i32>(threadIdx.x) % 4;
-      const float2* const sLse = memory.pairs(kTiles.lse_of(stage.stage)) + pair;
-      const float2* const sDelta = memory.pairs(kTiles.delta_of(stage.stage)) + pair;
+      const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
+      const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
 #pragma unroll
       for (i32 c = 0; c < 2 * kRows; ++c) {  // P^T = exp(S^T - lse)
         const float2 lse = sLse[4 * c];
         recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
-                           [&](i32 odd) { return odd == 0 ? lse.x : lse.y; });
+                           [&](i32 i) { return i % 2 == 0 ? lse.x : lse.y; });
       }
       ptx::wgmma_wait_group<0>();
       fence_operand(rDS);
@@ -190,7 +142,7 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
     ptx::wgmma_wait_group<1>();
     fence_operand(rDV);
     fence_operand(rPRounded);
-    release(memory.dout_ring);
+    release_by_warp(memory.dout_ring, stages.dout);
     fence_operand(rDK);
     fence_operand(rDSRounded);
     ptx::wgmma_fence();
@@ -204,29 +156,10 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
     ptx::wgmma_wait_group<0>();
     fence_operand(rDK);
     fence_operand(rDSRounded);
-    release(memory.q_ring);
+    release_by_warp(memory.q_ring, stages.q);
   };
 
-  BackwardStep step = BackwardStep::first(sWorkTile);
-  if (step.exists(sWorkTile)) {
-    memory.kv_ring.wait_full(consumer_start());
-    if (sWorkTile.valid_keys < kConfig.block_n &&
-        (params.keys != nullptr || params.cu_seqlens_k != nullptr)) {
-      clear_rows<kConfig>(kTiles.kv, memory.memory + kTiles.k(), sWorkTile.valid_keys);
-      clear_rows<kConfig>(kTiles.kv, memory.memory + kTiles.v(), sWorkTile.valid_keys);
-      ptx::fence_proxy_async_shared();
-      sync_consumers<kConfig>();
-    }
-  }
-  for (; step.exists(sWorkTile); step.advance(sWorkTile)) {
-    const bool reaches_over = is_packed && exist_below(step.m_block) < kConfig.block_m;
-    if (warp_uniform(sWorkTile.tiles.is_partial<kConfig.pattern>(step.m_block) || reaches_over)) {
-      work_on(BoolConstant<true>{}, step);
-    } else {
-      work_on(BoolConstant<false>{}, step);
-    }
-    stage.advance(kConfig.stages);
-  }
+  for_steps<kConfig>(params, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more
   rDV.scale(params.dropout.keep_scale);
@@ -259,7 +192,11 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
     if (threadIdx.x == 0) load<kConfig>(sizes, maps, memory);
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
-    consume<T, kConfig>(sizes, pointers, memory);
+    if constexpr (kConfig.shares_columns()) {
+      consume_columns<T, kConfig>(sizes, pointers, memory);
+    } else {
+      consume<T, kConfig>(sizes, pointers, memory);
+    }
   }
 }
 

@@ -56,6 +56,7 @@ class KeysAgain {
         item_(item),
         entry_(batch_entry(sizes.params, item.batch)),
         first_(first_key),
+        end_(tile_range(item.block, kConfig.block_n, entry_.mask.seqlen_k).end),
         lane_(device::opaque_lane()),
         head_dim_(static_cast<i32>(shape_.head_dim)),
         sDK_(sums),
@@ -70,7 +71,7 @@ class KeysAgain {
   __device__ void add_row(i64 head, i64 row) const {
     const Mask& mask = entry_.mask;
     const i64 key = first_ + lane_;
-    const bool sees = key < mask.seqlen_k && is_visible(mask, row, key);
+    const bool sees = key < end_ && is_visible(mask, row, key);
     if (!__any_sync(0xFFFFFFFFu, sees)) return;
     const Params& params = sizes_.params;
     const i64 offset = shape_.q.offset(item_.batch, head, entry_.first_row + row);
@@ -96,7 +97,7 @@ class KeysAgain {
   }
 
   __device__ void store() const {
-    if (first_ + lane_ >= entry_.mask.seqlen_k) return;
+    if (first_ + lane_ >= end_) return;
     store_sums(sDK_, shape_.softmax_scale, pointers_.gDK + key_offset_);
     store_sums(sDV_, sizes_.params.dropout.keep_scale, pointers_.gDV + key_offset_);
   }
@@ -163,6 +164,7 @@ class KeysAgain {
   const WorkItem& item_;
   const BatchEntry entry_;
   i64 first_;  // key
+  i64 end_;    // of the tile's
   i32 lane_;
   i32 head_dim_;
   float *sDK_, *sDV_;

@@ -1,13 +1,13 @@
 // Shared memory of v3's backward, and the rings through which the loader hands tiles to consumers.
 //
-//   ring       stages  filled by                                released by          arrivals
-//   ---------  ------  ---------------------------------------  -------------------  -------------
-//   kv_ring    1       loader: copies of K and V                nobody               -
-//   q_ring     stages  loader: copies of Q and its log2_lse     each consumer warp   4 * consumers
-//   dout_ring  stages  loader: copies of dO and its delta       each consumer warp   4 * consumers
+//   ring       stages       filled by                            released by         arrivals
+//   ---------  -----------  -----------------------------------  ------------------  -------------
+//   kv_ring    1            loader: copies of K and V            nobody              -
+//   q_ring     stages       loader: copies of Q and its log2_lse each consumer warp  4 * consumers
+//   dout_ring  dout_stages  loader: copies of dO and its delta   each consumer warp  4 * consumers
 //
 // Every warp releases a stage for itself, since its threads read log2_lse and delta by plain loads:
-// dO behind the wait for dV, Q behind the wait for dK. Q and dO of a step have the same stage.
+// dO behind the wait for dV, Q behind the wait for dK.
 #pragma once
 
 #include "kernels/device/ring.cuh"
@@ -16,6 +16,18 @@
 
 namespace attnlab::v3 {
 
+// Where a role stands in the rings of Q and dO. The stage of Q is also that of P and dS.
+template <BackwardConfig kConfig>
+struct BackwardStages {
+  PipelineState q, dout;
+
+  __device__ explicit BackwardStages(const PipelineState& start) : q(start), dout(start) {}
+  __device__ void advance() {
+    q.advance(kConfig.stages);
+    dout.advance(kConfig.dout_stages());
+  }
+};
+
 // The shared memory of a block, as all roles see it.
 template <BackwardConfig kConfig>
 struct BackwardMemory {
@@ -23,7 +35,8 @@ struct BackwardMemory {
   u8* memory;
   u32 shared;  // its address
   device::Ring<1> kv_ring;
-  device::Ring<kConfig.stages> q_ring, dout_ring;
+  device::Ring<kConfig.stages> q_ring;
+  device::Ring<kConfig.dout_stages()> dout_ring;
 
   __device__ explicit BackwardMemory(u8* place)
       : memory(place),
@@ -33,7 +46,10 @@ struct BackwardMemory {
         dout_ring{at(kTiles.dout_ring())} {}
 
   __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
-  // The statistics at `offset`, of two rows each.
+  // The statistics at `offset`, of a row or of two rows each.
+  __device__ const float* statistics(i32 offset) const {
+    return reinterpret_cast<const float*>(memory + offset);
+  }
   __device__ const float2* pairs(i32 offset) const {
     return reinterpret_cast<const float2*>(memory + offset);
   }

@@ -9,14 +9,12 @@
 
 namespace attnlab::v3 {
 
-constexpr i32 kRowWarps = 8;  // of these kernels, those of two consumers
-
 // log2_lse and delta of a tile of rows, and whether lse holds the logits of all of them; its sums
 // of dQ become zero.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using namespace device;
-  constexpr i32 kThreads = kRowWarps * kWarp;
+  constexpr i32 kThreads = kConfig.row_threads();
   const Shape& shape = sizes.params.shape;
   const BackwardWorkspace& workspace = sizes.workspace;
   const i32 thread = static_cast<i32>(threadIdx.x);
@@ -63,19 +61,29 @@ __device__ void finish_rows(const BackwardSizes& sizes, const BackwardPointers<T
 
   const i64 tile = (item.batch * shape.num_heads_q + item.head) * sizes.rows.blocks + item.block;
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
-  const auto* const gSums = reinterpret_cast<const float4*>(
-      dq_sums_of<kConfig>(sizes.workspace, tile) + warp * (kDqWarpBytes / 4));
-  typename Part::Accumulator rDQ;
 #pragma unroll
-  for (i32 c = 0; c < 8; ++c) {
-    const float4 sum = gSums[c * kWarp + static_cast<i32>(threadIdx.x) % kWarp];
-    rDQ.at[0][c][0] = sum.x * shape.softmax_scale;
-    rDQ.at[0][c][1] = sum.y * shape.softmax_scale;
-    rDQ.at[0][c][2] = sum.z * shape.softmax_scale;
-    rDQ.at[0][c][3] = sum.w * shape.softmax_scale;
+  for (i32 i = 0; i < Part::kCount; ++i) {
+    const i32 part = Part::number(warp, i);
+    const auto* const gSums = reinterpret_cast<const float4*>(
+        dq_sums_of<kConfig>(sizes.workspace, tile) + part * (kDqWarpBytes / 4));
+    typename Part::Accumulator rDQ;
+#pragma unroll
+    for (i32 c = 0; c < 8; ++c) {
+      const float4 sum = gSums[c * kWarp + static_cast<i32>(threadIdx.x) % kWarp];
+      rDQ.at[0][c][0] = sum.x * shape.softmax_scale;
+      rDQ.at[0][c][1] = sum.y * shape.softmax_scale;
+      rDQ.at[0][c][2] = sum.z * shape.softmax_scale;
+      rDQ.at[0][c][3] = sum.w * shape.softmax_scale;
+    }
+    const u32 sTile = ptx::cvta_to_shared(shared_memory);
+    if constexpr (Part::kIsTransposed) {
+      store_transposed_of_warp<T, kTile>(rDQ, sTile, 0, 16 * part);
+    } else {
+      store_accumulator<T, kTile>(rDQ, sTile, Part::row(warp), Part::column(warp));
+    }
   }
-  store_dq_tile<T, kTile, kRowWarps>(shape, item, entry, rows, rDQ, Part::row(warp),
-                                     Part::column(warp), shared_memory, pointers.gDQ);
+  store_dq_rows<T, kTile, kConfig.row_threads() / kWarp>(shape, item, entry, rows, shared_memory,
+                                                         pointers.gDQ);
 }
 
 }  // namespace attnlab::v3

@@ -77,22 +77,23 @@ __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
 
   constexpr u32 kStatisticBytes = static_cast<u32>(kTiles.statistic_bytes());
   constexpr u32 kBytes = static_cast<u32>(kTiles.q.bytes()) + kStatisticBytes;
-  PipelineState stage = producer_start();
-  for (; step.exists(sWorkTile); step.advance(sWorkTile), stage.advance(kConfig.stages)) {
+  BackwardStages<kConfig> stages(producer_start());
+  for (; step.exists(sWorkTile); step.advance(sWorkTile), stages.advance()) {
     const float* const gStatistics =
         sizes.workspace.statistics + row_tile(sizes, sWorkTile, step) * (2 * kConfig.block_m);
     const i32 row = sWorkTile.first_row + step.m_block * kConfig.block_m;
     const i32 head = sWorkTile.head + step.head;
-    memory.q_ring.wait_empty(stage);
-    const u32 q = memory.q_ring.full(stage.stage);
+    const i32 q_stage = stages.q.stage, dout_stage = stages.dout.stage;
+    memory.q_ring.wait_empty(stages.q);
+    const u32 q = memory.q_ring.full(q_stage);
     ptx::mbarrier_arrive_expect_tx(q, kBytes);
-    copy(kTiles.q, maps.q, kTiles.q_of(stage.stage), row, head, q);
-    ptx::cp_async_bulk(memory.at(kTiles.lse_of(stage.stage)), gStatistics, kStatisticBytes, q);
-    memory.dout_ring.wait_empty(stage);
-    const u32 dout = memory.dout_ring.full(stage.stage);
+    copy(kTiles.q, maps.q, kTiles.q_of(q_stage), row, head, q);
+    ptx::cp_async_bulk(memory.at(kTiles.lse_of(q_stage)), gStatistics, kStatisticBytes, q);
+    memory.dout_ring.wait_empty(stages.dout);
+    const u32 dout = memory.dout_ring.full(dout_stage);
     ptx::mbarrier_arrive_expect_tx(dout, kBytes);
-    copy(kTiles.q, maps.dout, kTiles.dout_of(stage.stage), row, head, dout);
-    ptx::cp_async_bulk(memory.at(kTiles.delta_of(stage.stage)), gStatistics + kConfig.block_m,
+    copy(kTiles.q, maps.dout, kTiles.dout_of(dout_stage), row, head, dout);
+    ptx::cp_async_bulk(memory.at(kTiles.delta_of(dout_stage)), gStatistics + kConfig.block_m,
                        kStatisticBytes, dout);
   }
 }

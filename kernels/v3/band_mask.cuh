@@ -58,6 +58,23 @@ __device__ void apply_band_mask(const ForwardWorkTile& sWorkTile, i32 row, i32 k
   }
 }
 
+// The same to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows past
+// the last one have P 0 already.
+template <i32 kColumns>
+__device__ void apply_band_mask(const BackwardWorkTile& sWorkTile, i32 row, i32 key,
+                                device::Accumulator<1, kColumns>& rP) {
+  const i32 lane = device::opaque_lane();
+  const i32 first = key + 2 * (lane % 4);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    const i32 own_row = row + 8 * half + lane / 4;
+    const i32 begin = columns_before<kColumns>(own_row - sWorkTile.band_end + 1 - first);
+    const i32 end = columns_before<kColumns>(
+        min(own_row - sWorkTile.band_begin + 1, sWorkTile.valid_keys) - first);
+    hide_columns<true>(rP, half, begin, end, 0.0f);
+  }
+}
+
 // Applies the mask to P^T, which is keys x rows. The warp's are of keys from `key` of the work item
 // on and of rows from `row` on. P of rows past the last one is 0 already.
 template <i32 kColumns>

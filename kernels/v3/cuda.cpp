@@ -109,7 +109,13 @@ std::string unsupported_backward(const Problem& problem, const Config& config,
   if (config.get("deterministic") != 0) {
     return "deterministic = 1: v3's backward on a GPU adds its parts of dQ in any order (take v2)";
   }
-  return unfit(backward_config_of(problem, config), device);
+  const BackwardConfig kernel = backward_config_of(problem, config);
+  if (const i64 consumers = config.get("consumers");
+      consumers != 0 && consumers != kernel.consumers()) {
+    return "consumers = " + std::to_string(consumers) + ": a backward at head_dim " +
+           std::to_string(kernel.head_dim) + " has " + std::to_string(kernel.consumers());
+  }
+  return unfit(kernel, device);
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {

@@ -23,18 +23,8 @@ Problem make_problem(i64 head_dim, Pass pass = Pass::fwd) {
 class V3Cuda : public testing::Test, public cuda::TestedKernel<kCuda> {};
 
 TEST_F(V3Cuda, RunsEveryHeadDimOfWholeChunks) {
-  for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
-    for (const double dropout : {0.0, 0.1}) {
-      Problem problem = make_problem(head_dim);
-      problem.dropout = dropout;
-      EXPECT_EQ(reason(problem, default_config(kCuda)), "") << problem.id();
-    }
-  }
-}
-
-TEST_F(V3Cuda, BackwardRunsHeadDimsUpTo128) {
-  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
-    for (i64 head_dim = 8; head_dim <= 128; head_dim += 8) {
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    for (i64 head_dim = 8; head_dim <= 256; head_dim += 8) {
       for (const double dropout : {0.0, 0.1}) {
         Problem problem = make_problem(head_dim, pass);
         problem.dropout = dropout;
@@ -48,8 +38,12 @@ TEST_F(V3Cuda, SaysWhyABackwardsTileDoesNotFit) {
   const Problem problem = make_problem(128, Pass::bwd);
   EXPECT_EQ(reason(problem, config_of({{"block_m", 64}, {"block_n", 128}, {"stages", 2}})), "");
   expect_reason(problem, config_of({{"block_m", 128}}), "64 rows a tile");
-  expect_reason(problem, config_of({{"block_n", 64}}), "two consumers");
-  expect_reason(problem, config_of({{"consumers", 3}}), "two consumers");
+  expect_reason(problem, config_of({{"block_n", 64}}), "128 keys a tile");
+  expect_reason(problem, config_of({{"consumers", 3}}), "at head_dim 128 has 2");
+  EXPECT_EQ(reason(make_problem(136, Pass::bwd), config_of({{"consumers", 3}})), "");
+  expect_reason(make_problem(192, Pass::bwd), config_of({{"block_n", 80}}), "96 keys a tile");
+  EXPECT_EQ(reason(make_problem(200, Pass::bwd), config_of({{"block_n", 64}})), "");
+  expect_reason(make_problem(256, Pass::bwd), config_of({{"block_n", 96}}), "80 or 64 keys a tile");
   expect_reason(problem, config_of({{"stages", 3}}), "no more and no fewer");
   expect_reason(problem, config_of({{"overlap", 1}}), "axis of the forward");
   expect_reason(problem, config_of({{"deterministic", 1}}), "in any order");
@@ -90,11 +84,6 @@ TEST_F(V3Cuda, RefusesWithAReason) {
   expect_reason(make_problem(264), open, "above 256");
   problem.dtype = Dtype::f32;
   expect_reason(problem, open, "f16 or bf16");
-  for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
-    problem = make_problem(136);
-    problem.pass = pass;
-    expect_reason(problem, open, "head dims up to 128");
-  }
 }
 
 TEST_F(V3Cuda, SaysWhyATileDoesNotFit) {

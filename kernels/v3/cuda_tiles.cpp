@@ -58,6 +58,9 @@ ForwardConfig fastest_forward(const Problem& problem) {
   return config;
 }
 
+// The keys of a backward's tile: as many as registers and shared memory hold dK and dV of.
+i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
+
 // Estimates the registers that a consumer's thread needs.
 i32 registers(const ForwardConfig& config) {
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
@@ -145,33 +148,31 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
 BackwardConfig backward_config_of(const Problem& problem, const Config& config) {
   BackwardConfig kernel = {.head_dim = padded_head_dim(problem)};
   kernel.block_m = kernel.head_dim == 64 ? 128 : 64;
+  kernel.block_n = most_keys(kernel.head_dim);
   kernel.pattern = problem.mask.blocks.has_value();
   kernel.dropout = problem.drops();
   const auto take = [&config](const char* name, i32& value) {
     if (config.get(name) != 0) value = static_cast<i32>(config.get(name));
   };
   take("block_m", kernel.block_m);
-  if (config.get("consumers") != 0) kernel.block_n = 64 * static_cast<i32>(config.get("consumers"));
   take("block_n", kernel.block_n);
   take("stages", kernel.stages);
   return kernel;
 }
 
 std::string unfit(const BackwardConfig& config, const Device& device) {
-  if (config.head_dim > 128) {
-    return "v3's backward has head dims up to 128: registers do not hold dK and dV of more columns "
-           "beside S and dP (take v2)";
-  }
-  if (config.block_n != 128) {
-    return "block_n = " + number(config.block_n) +
-           ": a backward has two consumers of 64 keys each, so it must be 128";
+  const std::string at_head_dim = ": a backward at head_dim " + number(config.head_dim) + " has ";
+  const i32 keys = most_keys(config.head_dim);
+  const bool fewer = config.head_dim == 256 && config.block_n == 64;
+  if (config.block_n != keys && !fewer) {
+    return "block_n = " + number(config.block_n) + at_head_dim + number(keys) +
+           (config.head_dim == 256 ? " or 64" : "") + " keys a tile";
   }
   if (config.stages != 2) {
     return "stages = " + number(config.stages) + ": a backward has 2, no more and no fewer";
   }
   if (const i32 rows = config.head_dim == 64 ? 128 : 64; config.block_m != rows) {
-    return "block_m = " + number(config.block_m) + ": a backward at head_dim " +
-           number(config.head_dim) + " has " + number(rows) + " rows a tile";
+    return "block_m = " + number(config.block_m) + at_head_dim + number(rows) + " rows a tile";
   }
   if (const i32 bytes = backward_tiles(config).bytes();
       static_cast<u64>(bytes) > device.shared_memory_per_block_bytes) {

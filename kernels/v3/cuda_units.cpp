@@ -23,8 +23,30 @@ std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
            .places = config.overlap ? kLaterSteps + 1 : kSteps}};
 }
 
+// A step of consume_columns() of backward_columns.cuh, masked or not.
+std::vector<WarpgroupProduct> products_of_columns(const BackwardConfig& config) {
+  constexpr int kSteps = 2;
+  const auto of_scores = [&](const char* name) {
+    return WarpgroupProduct{.name = name,
+                            .columns = config.block_n / config.consumers(),
+                            .steps = config.head_dim / 16,
+                            .places = kSteps};
+  };
+  const auto of_slabs = [&](const char* name, int columns, int sum_over) {
+    return WarpgroupProduct{.name = name,
+                            .columns = columns,
+                            .steps = config.own_slabs() * sum_over / 16,
+                            .places = kSteps};
+  };
+  return {of_scores("S = Q K^T"), of_scores("dP = dO V^T"),
+          of_slabs("dV^T += dO^T P", config.block_n, config.block_m),
+          of_slabs("dK^T += Q^T dS", config.block_n, config.block_m),
+          of_slabs("dQ^T = K^T dS^T", config.block_m, config.block_n)};
+}
+
 // A step of consume() of backward.cuh, masked or not.
 std::vector<WarpgroupProduct> products_of(const BackwardConfig& config) {
+  if (config.shares_columns()) return products_of_columns(config);
   constexpr int kSteps = 2;
   const auto of_scores = [&](const char* name) {
     return WarpgroupProduct{
@@ -94,9 +116,10 @@ cuda::ConfigFields fields_of(const BackwardConfig& config) {
 }
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
-  constexpr int kWarp = 32, kRowThreads = 256;
-  const i32 warps_again = config.block_n / kWarp;  // a key a lane, with fp32 sums of dK and dV
-  const KernelEntry prepare = {.name = "prepare_rows", .threads = kRowThreads};
+  constexpr i32 kWarp = 32;
+  // A key a lane, with fp32 sums of dK and dV.
+  const i32 warps_again = ceil_div(config.block_n, kWarp);
+  const KernelEntry prepare = {.name = "prepare_rows", .threads = config.row_threads()};
   const KernelEntry backward = {
       .name = "backward",
       .threads = config.threads(),
@@ -105,24 +128,24 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   const KernelEntry again = {
       .name = "backward_again",
       .threads = warps_again * kWarp,
-      .dynamic_shared_bytes = u64{2} * static_cast<u64>(config.block_n * config.head_dim) * 4};
+      .dynamic_shared_bytes = u64{2} * static_cast<u64>(warps_again * kWarp * config.head_dim) * 4};
   const KernelEntry finish = {
       .name = "finish_rows",
-      .threads = kRowThreads,
+      .threads = config.row_threads(),
       .dynamic_shared_bytes = static_cast<u64>(config.block_m * config.head_dim * 2)};
   const cuda::ConfigFields fields = fields_of(config);
   const std::vector<std::string> rows = {"v3::BackwardSizes", "v3::BackwardPointers<T>"};
-  constexpr i32 kBlocks = 6;  // 48 warps wait for memory side by side
+  const i32 blocks = 48 * kWarp / config.row_threads();  // 48 warps wait for memory side by side
   return {.name = unit_name("v3-backward", dtype, fields),
           .source =
               cuda::unit_header("kernels/v3/backward.cuh", dtype) +
               config_text("v3::BackwardConfig", fields) +
-              cuda::kernel_text(prepare, kBlocks, rows, "v3::prepare_rows<T, kConfig>") +
+              cuda::kernel_text(prepare, blocks, rows, "v3::prepare_rows<T, kConfig>") +
               cuda::kernel_text(
                   backward, 1, {"v3::BackwardSizes", "v3::BackwardMaps", "v3::BackwardPointers<T>"},
                   "v3::backward<T, kConfig>") +
               cuda::kernel_text(again, 1, rows, "v3::backward_again<T, kConfig>") +
-              cuda::kernel_text(finish, kBlocks, rows, "v3::finish_rows<T, kConfig>"),
+              cuda::kernel_text(finish, blocks, rows, "v3::finish_rows<T, kConfig>"),
           .entries = {prepare, backward, again, finish},
           .options = {"--device-as-default-execution-space"}};  // of lambdas with auto parameters
 }

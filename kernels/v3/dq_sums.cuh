@@ -2,11 +2,13 @@
 //
 // They lie as wgmma leaves them, four values of a lane side by side. So a warp's part of a tile is
 // 4 KiB in a line, which it stores to shared memory without bank conflicts, and one bulk copy adds
-// it. finish_rows (backward_rows.cuh) is the only other one who must know.
+// it; or its lanes add four values each, 512 bytes in a line. finish_rows (backward_rows.cuh) is
+// the only other one who must know.
 #pragma once
 
 #include "kernels/device/warpgroup_product.cuh"
 #include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/red.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/v3/schedule.h"
 
@@ -15,22 +17,36 @@ namespace attnlab::v3 {
 constexpr i32 kDqWarpBytes = 16 * 64 * 4;
 
 // A warp's part of a tile of dQ: 16 rows of it and 64 columns. Consumers, of four warps each, share
-// the rows where there are 64 for each, else the columns.
+// the rows where there are 64 for each, else the columns. Where they share the columns of dK and dV
+// parts are transposed, 16 columns by 64 rows, one or two of a warp.
 template <BackwardConfig kConfig>
 struct DqPart {
-  static_assert(kConfig.dq_bytes() == 4 * kConfig.consumers() * kDqWarpBytes,
-                "the consumers' warps have 16 rows and 64 columns each");
+  static constexpr i32 kCount = kConfig.dq_bytes() / (4 * kConfig.consumers() * kDqWarpBytes);
+  static_assert(kConfig.dq_bytes() == 4 * kConfig.consumers() * kCount * kDqWarpBytes,
+                "the consumers' warps have 16 rows and 64 columns each, or columns and rows");
+  static constexpr bool kIsTransposed = kConfig.shares_columns();
   static constexpr bool kDividesRows = kConfig.block_m == 64 * kConfig.consumers();
   using Accumulator = device::Accumulator<1, 8>;
 
-  // `warp` counts those of all consumers.
+  // The number of a warp's part `i` among those of the tile; `warp` counts those of all consumers.
+  static __device__ i32 number(i32 warp, i32 i) { return 4 * (kCount * (warp / 4) + i) + warp % 4; }
+  // Of parts that are not transposed.
   static __device__ i32 row(i32 warp) { return 16 * (kDividesRows ? warp : warp % 4); }
   static __device__ i32 column(i32 warp) { return kDividesRows ? 0 : warp / 4 * 64; }
   // Where an element of the tile lies among its sums.
   static __device__ i32 place(i32 row, i32 column) {
-    const i32 warp = kDividesRows ? row / 16 : row / 16 + column / 64 * 4;
-    const i32 block = column % 64 / 8, lane = row % 8 * 4 + column % 8 / 2;
-    return ((warp * 8 + block) * device::kWarp + lane) * 4 + row % 16 / 8 * 2 + column % 2;
+    if constexpr (kIsTransposed) {
+      return place_in(column / 16, column % 16, row);
+    } else {
+      return place_in(kDividesRows ? row / 16 : row / 16 + column / 64 * 4, row % 16, column % 64);
+    }
+  }
+
+ private:
+  // The same of row m and column n of a part's product.
+  static __device__ i32 place_in(i32 part, i32 m, i32 n) {
+    const i32 lane = m % 8 * 4 + n % 8 / 2;
+    return ((part * 8 + n / 8) * device::kWarp + lane) * 4 + m / 8 * 2 + n % 2;
   }
 };
 
@@ -58,6 +74,13 @@ __device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, 
     ptx::cp_reduce_async_bulk_add_f32(gSums, address, kDqWarpBytes);
     ptx::cp_async_bulk_commit_group();
   }
+}
+
+// The same without shared memory: each lane adds its values.
+__device__ inline void add_dq_of_lanes(const device::Accumulator<1, 8>& rDQ, float* gSums) {
+  float* const gOwn = gSums + 4 * device::opaque_lane();
+#pragma unroll
+  for (i32 c = 0; c < 8; ++c) ptx::red_add_v4_f32(gOwn + c * 4 * device::kWarp, rDQ.at[0][c]);
 }
 
 }  // namespace attnlab::v3

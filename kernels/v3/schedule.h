@@ -142,24 +142,31 @@ struct ForwardPointers {
 };
 
 // What the backward kernels are compiled for. A work item is a tile of keys of one (batch, K/V
-// head), 64 keys for each of two consumers; all its rows of scores pass by them, of each query head
-// that shares the K/V head one tile after the other. Source: Shah et al., FlashAttention-3 (2024),
-// Algorithm 3.
+// head); all its rows of scores pass by its consumers, of each query head that shares the K/V head
+// one tile after the other. Registers hold dK and dV of 64 keys up to head_dim 128: then each of
+// two consumers has half of the keys (backward.cuh). Beyond, each has slabs of 64 columns of dK and
+// dV of all keys (backward_columns.cuh). Source: Shah et al., FlashAttention-3 (2024), Algorithm 3.
 struct BackwardConfig {
-  i32 head_dim = 128;  // of the tiles, 64 or 128: that of the problem, and columns of zeros
+  i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
   i32 block_m = 64;    // 64, or 128 at head_dim 64
   i32 block_n = 128;
-  i32 stages = 2;  // of Q, dO and dS; with two or more of dS one barrier a step is enough
+  i32 stages = 2;  // of Q, P and dS; with two or more of dS one barrier a step is enough
   bool pattern = false;
   bool dropout = false;
 
-  ATTNLAB_HD constexpr i32 consumers() const { return block_n / 64; }
+  ATTNLAB_HD constexpr bool shares_columns() const { return head_dim > 128; }
+  ATTNLAB_HD constexpr i32 consumers() const { return head_dim == 192 ? 3 : 2; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers()); }
-  // Registers of a thread after setmaxnreg: the kernel is launched with 168 of them.
-  ATTNLAB_HD constexpr i32 producer_registers() const { return 24; }
-  ATTNLAB_HD constexpr i32 consumer_registers() const { return 240; }
+  ATTNLAB_HD constexpr i32 dout_stages() const { return head_dim == 256 ? 1 : stages; }
+  // Slabs of 64 columns that a consumer has where they share columns.
+  ATTNLAB_HD constexpr i32 own_slabs() const { return head_dim / 64 / consumers(); }
+  // Registers of a thread after setmaxnreg: the kernel is launched with 168 of them, or 128.
+  ATTNLAB_HD constexpr i32 producer_registers() const { return consumers() == 3 ? 32 : 24; }
+  ATTNLAB_HD constexpr i32 consumer_registers() const { return consumers() == 3 ? 160 : 240; }
+  // Of the kernels for a tile of rows: in finish_rows as many warps as have added to its dQ.
+  ATTNLAB_HD constexpr i32 row_threads() const { return 128 * consumers(); }
   // A tile's sums of dQ lie as the registers of the consumers' warps have them: 16 rows and 64
-  // columns a warp.
+  // columns a warp, or columns and rows.
   ATTNLAB_HD constexpr i32 dq_bytes() const {
     return block_m * head_dim * static_cast<i32>(sizeof(float));
   }
@@ -190,16 +197,21 @@ struct BackwardWorkTile {
 struct BackwardTiles {
   SlabTile kv;  // K and V each; dK and dV on their way out
   SlabTile q;   // of a stage, Q and dO each
-  SlabTile ds;  // of a stage: rows x keys
+  SlabTile p;   // of a stage: keys x rows; nothing where P stays in registers
+  SlabTile ds;  // of a stage: rows x keys, beside P keys x rows
   i32 stages = 0;
-  i32 dq_bytes = 0;
+  i32 dout_stages = 0;
+  i32 dq_bytes = 0;  // that wait to be added
   i32 block_m = 0;
 
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
   ATTNLAB_HD constexpr i32 q_of(i32 stage) const { return 2 * kv.bytes() + stage * q.bytes(); }
   ATTNLAB_HD constexpr i32 dout_of(i32 stage) const { return q_of(stages) + stage * q.bytes(); }
-  ATTNLAB_HD constexpr i32 ds_of(i32 stage) const { return dout_of(stages) + stage * ds.bytes(); }
+  ATTNLAB_HD constexpr i32 p_of(i32 stage) const {
+    return dout_of(dout_stages) + stage * p.bytes();
+  }
+  ATTNLAB_HD constexpr i32 ds_of(i32 stage) const { return p_of(stages) + stage * ds.bytes(); }
   ATTNLAB_HD constexpr i32 dq() const { return ds_of(stages); }
   // log2_lse and delta of the rows of a stage of Q and of dO.
   ATTNLAB_HD constexpr i32 statistic_bytes() const { return block_m * 4; }
@@ -209,22 +221,27 @@ struct BackwardTiles {
   ATTNLAB_HD constexpr i32 delta_of(i32 stage) const {
     return lse_of(stages) + stage * statistic_bytes();
   }
-  ATTNLAB_HD constexpr i32 work_tile() const { return delta_of(stages); }  // BackwardWorkTile
+  ATTNLAB_HD constexpr i32 work_tile() const { return delta_of(dout_stages); }  // BackwardWorkTile
   // Each ring has two mbarriers of 8 bytes a stage.
   ATTNLAB_HD constexpr i32 kv_ring() const {
     return round_up(work_tile() + static_cast<i32>(sizeof(BackwardWorkTile)), 8);
   }
   ATTNLAB_HD constexpr i32 q_ring() const { return kv_ring() + 16; }
   ATTNLAB_HD constexpr i32 dout_ring() const { return q_ring() + 16 * stages; }
-  ATTNLAB_HD constexpr i32 bytes() const { return dout_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return dout_ring() + 16 * dout_stages; }
 };
 
 ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
+  const SlabTile by_keys = {.rows = config.block_n, .columns = config.block_m};
+  const SlabTile by_rows = {.rows = config.block_m, .columns = config.block_n};
+  const bool shares_columns = config.shares_columns();
   return {.kv = {.rows = config.block_n, .columns = config.head_dim},
           .q = {.rows = config.block_m, .columns = config.head_dim},
-          .ds = {.rows = config.block_m, .columns = config.block_n},
+          .p = shares_columns ? by_keys : SlabTile{},
+          .ds = shares_columns ? by_keys : by_rows,
           .stages = config.stages,
-          .dq_bytes = config.dq_bytes(),
+          .dout_stages = config.dout_stages(),
+          .dq_bytes = shares_columns ? 0 : config.dq_bytes(),
           .block_m = config.block_m};
 }
 

@@ -95,7 +95,7 @@ struct WarpgroupProduct {
   const u32* a;  // null: in shared memory
   u64 descriptor_a, descriptor_b;
   i32 columns;
-  bool transposed_b, adds;
+  bool transposed_a, transposed_b, adds;
 };
 void start_product(Half type, const WarpgroupProduct& own);
 void commit_products();

@@ -23,8 +23,9 @@ float value_of(Half type, u32 bits) {
 // PTX ISA, matrix descriptor and the canonical layouts of wgmma.
 class Factor {
  public:
-  explicit Factor(u64 descriptor)
-      : start_(static_cast<u32>(descriptor & 0x3FFF) << 4),
+  Factor(u64 descriptor, bool transposed)
+      : transposed_(transposed),
+        start_(static_cast<u32>(descriptor & 0x3FFF) << 4),
         leading_(static_cast<u32>(descriptor >> 16 & 0x3FFF) << 4),
         stride_(static_cast<u32>(descriptor >> 32 & 0x3FFF) << 4) {
     if (descriptor >> 62 != 1) fail("a descriptor with another swizzle than that of 128 bytes");
@@ -34,13 +35,13 @@ class Factor {
     start_ = base + ((start_ - base) & 0x3FFFF);
   }
 
-  // Along the sum one behind the other: row of the left factor, column of the right one.
-  u32 k_major(int row, int k) const {
-    return at(static_cast<u32>(row / 8) * stride_ + static_cast<u32>(row % 8 * 128 + k * 2));
-  }
-  u32 mn_major(int column, int k) const {
-    return at(static_cast<u32>(column / 64) * leading_ + static_cast<u32>(k / 8) * stride_ +
-              static_cast<u32>(k % 8 * 128 + column % 64 * 2));
+  // Element k of the sum; mn: row of the left factor, column of the right one.
+  u32 bits(int mn, int k) const {
+    if (!transposed_) {  // K-major
+      return at(static_cast<u32>(mn / 8) * stride_ + static_cast<u32>(mn % 8 * 128 + k * 2));
+    }
+    return at(static_cast<u32>(mn / 64) * leading_ + static_cast<u32>(k / 8) * stride_ +
+              static_cast<u32>(k % 8 * 128 + mn % 64 * 2));
   }
 
  private:
@@ -52,6 +53,7 @@ class Factor {
     return u32{*reinterpret_cast<const u16*>(element)};
   }
 
+  bool transposed_;
   u32 start_, leading_, stride_;
 };
 
@@ -92,15 +94,14 @@ void multiply(const Product& product) {
   const WarpgroupProduct& first = product.threads[0];
   const auto columns = static_cast<std::size_t>(first.columns);
   count_product(2 * 64 * columns * 16);
-  const Factor right(first.descriptor_b);
-  const std::optional<Factor> left =
-      first.a == nullptr ? std::optional<Factor>(first.descriptor_a) : std::nullopt;
+  const Factor right(first.descriptor_b, first.transposed_b);
+  std::optional<Factor> left;
+  if (first.a == nullptr) left.emplace(first.descriptor_a, first.transposed_a);
   std::vector<float> b(16 * columns);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < first.columns; ++n) {
-      const u32 bits = first.transposed_b ? right.mn_major(n, k) : right.k_major(n, k);
       b[static_cast<std::size_t>(k) * columns + static_cast<std::size_t>(n)] =
-          value_of(product.type, bits);
+          value_of(product.type, right.bits(n, k));
     }
   }
   for (int row = 0; row < 64; ++row) {
@@ -110,7 +111,7 @@ void multiply(const Product& product) {
     for (int k = 0; k < 16; ++k) {
       u32 bits = 0;
       if (left) {
-        bits = left->k_major(row, k);
+        bits = left->bits(row, k);
       } else {
         const auto thread = static_cast<std::size_t>(first_thread + k % 8 / 2);
         bits = product.threads[thread].a[half + k / 8 * 2] >> (k % 2 * 16);

@@ -140,14 +140,108 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
                        .dynamic_shared_bytes = static_cast<u64>(tiles.bytes())}}};
 }
 
+// The products of head dims above 128 (backward_columns.cuh), of one consumer with all keys and the
+// first slab: S = Q K^T, whose columns are those of `keys` keys; P, from `factors`, goes to shared
+// memory transposed; dV^T = Q^T P, with Q in MN-major and P^T in K-major; dQ^T = K^T P^T, with both
+// in MN-major, is added `times` times.
+KernelUnit unit_of_columns(i32 head_dim, i32 keys) {
+  const v3::BackwardConfig config = {.head_dim = head_dim, .block_m = 64, .block_n = keys};
+  return {
+      .name = "backward-columns-" + std::to_string(head_dim) + "x" + std::to_string(keys),
+      .source = "constexpr int kHeadDim = " + std::to_string(head_dim) +
+                ", kKeys = " + std::to_string(keys) + ";\n" + R"(
+#include "kernels/device/ring.cuh"
+#include "kernels/v3/dq_sums.cuh"
+using namespace attnlab;
+using namespace attnlab::device;
+
 struct Maps {
   TensorMap q, k;
 };
 
-class BackwardProduct : public GpuTest, public testing::WithParamInterface<Tile> {
- protected:
-  static constexpr i64 kKeys = 128;
+constexpr v3::BackwardConfig kConfig = {.head_dim = kHeadDim, .block_m = 64, .block_n = kKeys};
 
+// Calls visit(row, column, value) for each of a lane's sums.
+template <i32 kColumns, class Do>
+__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
+  const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+products(const __grid_constant__ Maps maps, const float* factors, i32 times, float* s, float* dv,
+         float* sums) {
+  extern __shared__ __align__(1024) u8 memory[];
+  constexpr v3::BackwardTiles kTiles = v3::backward_tiles(kConfig);
+  constexpr i32 kOwnKeys = kKeys / kConfig.consumers();
+  const u32 shared = ptx::cvta_to_shared(memory);
+  const u32 sK = shared + kTiles.k(), sQ = shared + kTiles.q_of(0), sP = shared + kTiles.p_of(0);
+  const Ring<1> ring{shared + kTiles.kv_ring()};
+  if (threadIdx.x == 0) {
+    ring.init(1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(ring.full(0), kTiles.kv.bytes() + kTiles.q.bytes());
+    for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
+      ptx::cp_async_bulk_tensor_4d(sQ + slab * kTiles.q.slab_bytes(), maps.q, 64 * slab, 0, 0, 0,
+                                   ring.full(0));
+      ptx::cp_async_bulk_tensor_4d(sK + slab * kTiles.kv.slab_bytes(), maps.k, 64 * slab, 0, 0, 0,
+                                   ring.full(0));
+    }
+  }
+  ring.wait_full(consumer_start());
+
+  const i32 warp = static_cast<i32>(threadIdx.x) / 32;
+  for (i32 key = 0; key < kKeys; key += kOwnKeys) {
+    Accumulator<1, kOwnKeys / 8> rS;
+    ptx::wgmma_fence();
+    start_product<F16, kHeadDim / 16>(rS, KMajor<kTiles.q>(sQ, 0), KMajor<kTiles.kv>(sK, key));
+    ptx::wgmma_wait_group<0>();
+    fence_operand(rS);
+    for_own(rS, [&](i32 row, i32 i, float& value) { s[row * kKeys + key + i] = value; });
+    for_own(rS, [&](i32 row, i32 i, float& value) { value = factors[row * kKeys + key + i]; });
+    store_transposed_of_warp<F16, kTiles.p>(rS, sP, key, 16 * warp);
+  }
+  ptx::fence_proxy_async_shared();
+  __syncthreads();
+  Accumulator<1, kKeys / 8> rDV;
+  ptx::wgmma_fence();
+  start_product<F16, 4>(rDV, MnMajor<kTiles.q>(sQ + kTiles.q.slab_bytes()),
+                        KMajor<kTiles.p>(sP, 0));
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rDV);
+  for_own(rDV, [&](i32 x, i32 key, float& value) { dv[key * 64 + x] = value; });
+  for (i32 time = 0; time < times; ++time) {
+    Accumulator<1, 8> rDQ;
+    ptx::wgmma_fence();
+    start_product<F16, kKeys / 16>(rDQ, MnMajor<kTiles.kv>(sK + kTiles.kv.slab_bytes()),
+                                   MnMajor<kTiles.p>(sP));
+    ptx::wgmma_wait_group<0>();
+    fence_operand(rDQ);
+    v3::add_dq_of_lanes(rDQ, sums + warp * (v3::kDqWarpBytes / 4));
+  }
+}
+)",
+      .entries = {{.name = "products",
+                   .threads = 128,
+                   .dynamic_shared_bytes = static_cast<u64>(v3::backward_tiles(config).bytes())}},
+      .options = {"--device-as-default-execution-space"}};
+}
+
+struct Maps {
+  TensorMap q, k;
+};
+
+class ProductTest : public GpuTest {
+ protected:
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
@@ -167,11 +261,11 @@ class BackwardProduct : public GpuTest, public testing::WithParamInterface<Tile>
     runtime().write(buffer.get(), values.data(), values.size() * sizeof(T));
     return buffer;
   }
-  Arena::Buffer upload_rounded(const std::vector<int>& values) {
+  Arena::Buffer upload_rounded(const std::vector<int>& values, Dtype dtype) {
     std::vector<std::uint16_t> bits;
     for (const int value : values) {
       const auto number = static_cast<float>(value);
-      bits.push_back(GetParam().dtype == Dtype::f16 ? f16_from_f32(number) : bf16_from_f32(number));
+      bits.push_back(dtype == Dtype::f16 ? f16_from_f32(number) : bf16_from_f32(number));
     }
     return upload(bits);
   }
@@ -183,8 +277,8 @@ class BackwardProduct : public GpuTest, public testing::WithParamInterface<Tile>
     runtime().read(values.data(), buffer.get(), values.size() * sizeof(float));
     return values;
   }
-  static TensorMap map(const Arena::Buffer& data, i64 rows, i64 columns) {
-    return cuda::make_tensor_map(cuda::slab_of({.dtype = GetParam().dtype,
+  static TensorMap map(const Arena::Buffer& data, Dtype dtype, i64 rows, i64 columns) {
+    return cuda::make_tensor_map(cuda::slab_of({.dtype = dtype,
                                                 .data = data.get(),
                                                 .strides = {.row = columns},
                                                 .rows = rows,
@@ -194,6 +288,11 @@ class BackwardProduct : public GpuTest, public testing::WithParamInterface<Tile>
 
   std::mt19937 generator_{3};
   std::optional<Arena> arena_;
+};
+
+class BackwardProduct : public ProductTest, public testing::WithParamInterface<Tile> {
+ protected:
+  static constexpr i64 kKeys = 128;
 };
 
 // A matrix of integers as some of its products see it.
@@ -245,7 +344,7 @@ TEST_P(BackwardProduct, IsExactForSmallIntegers) {
   std::vector<float> begun, statistics;
   for (const int value : integers(rows * head_dim)) begun.push_back(static_cast<float>(value));
   for (const int value : integers(rows)) statistics.push_back(static_cast<float>(value));
-  const Arena::Buffer gQ = upload_rounded(q), gK = upload_rounded(k);
+  const Arena::Buffer gQ = upload_rounded(q, tile.dtype), gK = upload_rounded(k, tile.dtype);
   const Arena::Buffer gFactors = upload(std::vector<float>(factors.begin(), factors.end()));
   const Arena::Buffer gStatistics = upload(statistics), gSums = upload(begun);
   const Arena::Buffer gS = floats(kKeys * rows), gDV = floats(kKeys * head_dim);
@@ -256,8 +355,9 @@ TEST_P(BackwardProduct, IsExactForSmallIntegers) {
   const cuda::Kernel<Maps, void*, void*, i32, void*, void*, void*, void*> kernel(
       *module, needed.entries.at(0));
   kernel(cuda::as_stream(runtime().queue()), 1,
-         Maps{.q = map(gQ, rows, head_dim), .k = map(gK, kKeys, head_dim)}, gFactors.get(),
-         gStatistics.get(), kTimes, gS.get(), gDV.get(), gSums.get(), gCopied.get());
+         Maps{.q = map(gQ, tile.dtype, rows, head_dim), .k = map(gK, tile.dtype, kKeys, head_dim)},
+         gFactors.get(), gStatistics.get(), kTimes, gS.get(), gDV.get(), gSums.get(),
+         gCopied.get());
   runtime().synchronize();
 
   EXPECT_EQ(download(gCopied, rows), statistics);
@@ -273,6 +373,67 @@ TEST_P(BackwardProduct, IsExactForSmallIntegers) {
 INSTANTIATE_TEST_SUITE_P(Tiles, BackwardProduct,
                          testing::Values(Tile{Dtype::f16, 64, 128}, Tile{Dtype::bf16, 64, 128},
                                          Tile{Dtype::f16, 128, 64}, Tile{Dtype::bf16, 128, 64}),
+                         [](const auto& instance) { return instance.param.name(); });
+
+struct ColumnTile {
+  i32 head_dim, keys;
+  std::string name() const { return "d" + std::to_string(head_dim) + "_" + std::to_string(keys); }
+};
+
+void PrintTo(const ColumnTile& tile, std::ostream* stream) { *stream << tile.name(); }
+
+class BackwardColumnProduct : public ProductTest, public testing::WithParamInterface<ColumnTile> {};
+
+// Returns the 64 columns of the second slab.
+std::vector<int> second_slab(const std::vector<int>& values, i64 head_dim) {
+  std::vector<int> slab;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (static_cast<i64>(i) % head_dim / 64 == 1) slab.push_back(values[i]);
+  }
+  return slab;
+}
+
+TEST_P(BackwardColumnProduct, IsExactForSmallIntegers) {
+  const auto [head_dim, keys] = GetParam();
+  constexpr i64 kRows = 64;
+  constexpr i32 kTimes = 3;
+  const std::vector<int> q = integers(kRows * head_dim), k = integers(keys * head_dim);
+  const std::vector<int> factors = integers(kRows * keys);  // rows x keys
+  std::vector<float> begun;
+  for (const int value : integers(kRows * 64)) begun.push_back(static_cast<float>(value));
+  const Arena::Buffer gQ = upload_rounded(q, Dtype::f16), gK = upload_rounded(k, Dtype::f16);
+  const Arena::Buffer gFactors = upload(std::vector<float>(factors.begin(), factors.end()));
+  const Arena::Buffer gSums = upload(begun);
+  const Arena::Buffer gS = floats(kRows * keys), gDV = floats(i64{keys} * 64);
+
+  const KernelUnit needed = unit_of_columns(head_dim, keys);
+  const auto module = cuda::load(needed, gpu());
+  const cuda::Kernel<Maps, void*, i32, void*, void*, void*> kernel(*module, needed.entries.at(0));
+  kernel(cuda::as_stream(runtime().queue()), 1,
+         Maps{.q = map(gQ, Dtype::f16, kRows, head_dim), .k = map(gK, Dtype::f16, keys, head_dim)},
+         gFactors.get(), kTimes, gS.get(), gDV.get(), gSums.get());
+  runtime().synchronize();
+
+  const std::vector<int> of_q = second_slab(q, head_dim), of_k = second_slab(k, head_dim);
+  EXPECT_EQ(download(gS, kRows * keys),
+            product({q, head_dim}, {k, head_dim, true}, kRows, keys, head_dim));
+  EXPECT_EQ(download(gDV, i64{keys} * 64),
+            product({factors, keys, true}, {of_q, 64}, keys, 64, kRows));
+  const std::vector<float> dq = product({factors, keys}, {of_k, 64}, kRows, 64, keys);
+  std::vector<float> sums;  // of a warp 16 columns x 64 rows, as its registers have them
+  for (i64 i = 0; i < 64 * 64; ++i) {
+    const i64 block = i / 128 % 8, lane = i / 4 % 32, which = i % 4;
+    const i64 column = i / 1024 * 16 + lane / 4 + which / 2 * 8;
+    const i64 row = 8 * block + lane % 4 * 2 + which % 2;
+    const auto at = static_cast<std::size_t>(i);
+    sums.push_back(kTimes * dq[static_cast<std::size_t>(row * 64 + column)] + begun[at]);
+  }
+  EXPECT_EQ(download(gSums, 64 * 64), sums);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, BackwardColumnProduct,
+                         testing::Values(ColumnTile{192, 96}, ColumnTile{256, 80},
+                                         ColumnTile{256, 64}),
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace

@@ -1,0 +1,213 @@
+// The consumers of v3's backward at head dims above 128, where registers do not hold dK and dV of
+// 64 keys beside S and dP: each has one or two slabs of 64 columns of dK and dV, of all keys.
+//
+//   product         of a consumer      A                             B
+//   --------------  -----------------  ----------------------------  -----------------------------
+//   S = Q K^T       its share of keys  Q, K-major                    K, K-major
+//   dP = dO V^T     its share of keys  dO, K-major                   V, K-major
+//   dV^T += dO^T P  its slabs          dO, MN-major                  P^T, K-major
+//   dK^T += Q^T dS  its slabs          Q, MN-major                   dS^T, K-major
+//   dQ^T = K^T dS^T its slabs          K, MN-major                   dS^T, MN-major
+//
+// Both P and dS must pass through shared memory, where all consumers' keys of them meet. They are
+// stored transposed, keys x rows: 64 rows are one slab, of which the swizzle of 128 bytes serves
+// all three products. dQ goes from registers to its sums, since no memory is left to stage it: of
+// two slabs one after the other, through the same registers.
+#pragma once
+
+#include "kernels/device/fragments.cuh"
+#include "kernels/device/softmax_backward.cuh"
+#include "kernels/v3/backward_consumer.cuh"
+#include "kernels/v3/band_mask.cuh"
+#include "kernels/v3/dq_sums.cuh"
+
+namespace attnlab::v3 {
+
+// What a lane's rows see under a block pattern, four bits for each 8 keys: found before products
+// start, since it branches, and while their sums take no registers yet.
+template <i32 kKeys>
+__device__ u32 visible_bits_of_columns(const Mask& mask, i64 row, i64 key) {
+  u32 bits = ~0u;
+  device::for_hidden<1, kKeys>(mask, row, key,
+                               [&](i32, i32 c, i32 i) { bits &= ~(1u << (4 * c + i)); });
+  return bits;
+}
+
+// P and dS of a warp's 16 rows and its consumer's keys, from `row` of the tile of rows and `key` of
+// the tile of keys on. rP has S and rDS has dP, which may still be on its way.
+template <BackwardConfig kConfig, bool kIsMasked, i32 kKeys>
+__device__ void backward_of_softmax(const BackwardSizes& sizes,
+                                    const BackwardMemory<kConfig>& memory,
+                                    const device::BackwardStep& step,
+                                    const BackwardStages<kConfig>& stages, i32 row, i32 key,
+                                    u32 visible, device::Accumulator<1, kKeys>& rP,
+                                    device::Accumulator<1, kKeys>& rDS) {
+  using namespace device;
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  const Params& params = sizes.params;
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const i32 lane_row = row + static_cast<i32>(threadIdx.x) % kWarp / 4;  // and 8 rows further on
+  const float* const sLse = memory.statistics(kTiles.lse_of(stages.q.stage)) + lane_row;
+  const float* const sDelta = memory.statistics(kTiles.delta_of(stages.dout.stage)) + lane_row;
+  const float log2_lse[2] = {sLse[0], sLse[8]};
+#pragma unroll
+  for (i32 c = 0; c < kKeys; ++c) {  // P = exp(S - lse)
+    recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
+                       [&](i32 i) { return log2_lse[i / 2]; });
+  }
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rDS);
+  const i32 first_row = step.m_block * kConfig.block_m + row;
+  if constexpr (kIsMasked && !kConfig.pattern) {
+    apply_band_mask(sWorkTile, first_row, key, rP);
+  }
+  if constexpr (kIsMasked && kConfig.pattern) {
+#pragma unroll
+    for (i32 c = 0; c < kKeys; ++c) {
+#pragma unroll
+      for (i32 i = 0; i < 4; ++i) {
+        rP.at[0][c][i] = (visible >> (4 * c + i) & 1) != 0 ? rP.at[0][c][i] : 0.0f;
+      }
+    }
+  }
+  u32 kept = 0;
+  if constexpr (kConfig.dropout) {
+    kept = kept_bits_of_columns<kKeys>(params.dropout, sWorkTile.first_head + step.head, first_row,
+                                       sWorkTile.keys.begin + key);
+  }
+  const float deltas[2] = {sDelta[0], sDelta[8]};
+  softmax_backward_of_rows<kConfig.dropout>(rP, rDS, deltas, kept, params.dropout.keep_scale);
+}
+
+// The consumers' work, of one warpgroup each.
+template <class T, BackwardConfig kConfig>
+__device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
+                                const BackwardMemory<kConfig>& memory) {
+  using namespace device;
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  constexpr i32 kSlabs = kConfig.own_slabs();
+  constexpr i32 kOwnKeys = kConfig.block_n / kConfig.consumers();  // of S and dP
+  constexpr i32 kBlocks = kOwnKeys / 8;
+  using Part = DqPart<kConfig>;
+  using Scores = Accumulator<1, kBlocks>;
+  constexpr i32 kRows = kConfig.block_m / 16;      // steps of 16 rows: k of dV and dK
+  constexpr i32 kKeys = kConfig.block_n / 16;      // steps of 16 keys: k of dQ
+  constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
+  const Params& params = sizes.params;
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
+  const i32 own_row = 16 * (warp % 4), own_key = kOwnKeys * (warp / 4);
+  const i32 own_slab = kSlabs * (warp / 4);
+
+  // Transposed, 64 columns x keys of each slab.
+  Accumulator<1, 2 * kKeys> rDK[kSlabs], rDV[kSlabs];
+  const auto for_slabs = [&](const auto& use) {
+#pragma unroll
+    for (i32 slab = 0; slab < kSlabs; ++slab) use(slab);
+  };
+  for_slabs([&](i32 slab) {
+    rDK[slab].clear();
+    rDV[slab].clear();
+  });
+  const auto fence_sums = [&](Accumulator<1, 2 * kKeys>(&sums)[kSlabs]) {
+    for_slabs([&](i32 slab) { fence_operand(sums[slab]); });
+  };
+  const auto q_slab = [&](u32 tile, i32 slab) {  // of Q or dO
+    return MnMajor<kTiles.q>(tile + static_cast<u32>((own_slab + slab) * kTiles.q.slab_bytes()));
+  };
+
+  // Works on one tile of rows. A step
+  //   1. waits for Q and dO, starts S and dP,       5. starts dQ of all slabs but the last, and dV,
+  //   2. waits for S, makes P of it,                6. waits for that dQ, adds it beside dV,
+  //   3. waits for dP, makes dS, stores both,       7. starts the last dQ, waits for dV, releases
+  //   dO,
+  //   4. meets the other consumers,                 8. starts dK, waits for dQ, adds it beside dK,
+  //                                                 9. waits for dK, releases Q.
+  // One meeting a step is enough, as in consume().
+  const auto work_on = [&](auto is_masked, const BackwardStep& step,
+                           const BackwardStages<kConfig>& stages) {
+    memory.q_ring.wait_full(stages.q);
+    memory.dout_ring.wait_full(stages.dout);
+    if constexpr (is_masked.value) {
+      if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
+    }
+    const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
+    const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
+    const u32 sP = memory.at(kTiles.p_of(stages.q.stage));
+    const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
+    {
+      u32 visible = ~0u;
+      if constexpr (is_masked.value && kConfig.pattern) {
+        visible = visible_bits_of_columns<kBlocks>(sWorkTile.mask,
+                                                   step.m_block * kConfig.block_m + own_row,
+                                                   sWorkTile.keys.begin + own_key);
+      }
+      Scores rP, rDS;
+      ptx::wgmma_fence();
+      start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
+                                 KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key));  // S = Q K^T
+      start_product<T, kColumns>(rDS, KMajor<kTiles.q>(sDO, 0),
+                                 KMajor<kTiles.kv>(memory.at(kTiles.v()), own_key));  // dP = dO V^T
+      ptx::wgmma_wait_group<1>();
+      fence_operand(rP);
+      backward_of_softmax<kConfig, is_masked.value>(sizes, memory, step, stages, own_row, own_key,
+                                                    visible, rP, rDS);
+      store_transposed_of_warp<T, kTiles.p>(rP, sP, own_key, own_row);
+      store_transposed_of_warp<T, kTiles.ds>(rDS, sDS, own_key, own_row);
+    }
+    ptx::fence_proxy_async_shared();
+    sync_consumers<kConfig>();
+
+    typename Part::Accumulator rDQ;
+    float* const gSums = dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step));
+    const auto start_dq = [&](i32 slab) {  // dQ^T = K^T dS^T
+      const i32 offset = kTiles.k() + (own_slab + slab) * kTiles.kv.slab_bytes();
+      ptx::wgmma_fence();
+      start_product<T, kKeys>(rDQ, MnMajor<kTiles.kv>(memory.at(offset)), MnMajor<kTiles.ds>(sDS));
+    };
+    const auto add_dq = [&](i32 slab) {
+      fence_operand(rDQ);
+      add_dq_of_lanes(rDQ, gSums + Part::number(warp, slab) * (kDqWarpBytes / 4));
+    };
+    if constexpr (kSlabs == 2) start_dq(0);
+    fence_sums(rDV);
+    ptx::wgmma_fence();
+    for_slabs([&](i32 slab) {  // dV^T += dO^T P
+      start_product<T, kRows>(rDV[slab], q_slab(sDO, slab), KMajor<kTiles.p>(sP, 0), ScaleD::one);
+    });
+    if constexpr (kSlabs == 2) {
+      ptx::wgmma_wait_group<kSlabs>();
+      add_dq(0);
+    }
+    start_dq(kSlabs - 1);
+    ptx::wgmma_wait_group<1>();
+    fence_sums(rDV);
+    release_by_warp(memory.dout_ring, stages.dout);
+    fence_sums(rDK);
+    ptx::wgmma_fence();
+    for_slabs([&](i32 slab) {  // dK^T += Q^T dS
+      start_product<T, kRows>(rDK[slab], q_slab(sQ, slab), KMajor<kTiles.ds>(sDS, 0), ScaleD::one);
+    });
+    ptx::wgmma_wait_group<kSlabs>();
+    add_dq(kSlabs - 1);
+    ptx::wgmma_wait_group<0>();
+    fence_sums(rDK);
+    release_by_warp(memory.q_ring, stages.q);
+  };
+  for_steps<kConfig>(params, memory, work_on);
+
+  sync_consumers<kConfig>();  // nobody reads K and V any more
+  for_slabs([&](i32 slab) {
+    const i32 column = 64 * (own_slab + slab) + own_row;
+    rDV[slab].scale(params.dropout.keep_scale);
+    rDK[slab].scale(params.shape.softmax_scale);
+    store_transposed_of_warp<T, kTiles.kv>(rDV[slab], memory.at(kTiles.v()), 0, column);
+    store_transposed_of_warp<T, kTiles.kv>(rDK[slab], memory.at(kTiles.k()), 0, column);
+  });
+  sync_consumers<kConfig>();
+  constexpr i32 kCopied = kConfig.block_n / (4 * kConfig.consumers());  // keys, by a warp
+  copy_keys<T>(params.shape, memory, kTiles.v(), kCopied * warp, kCopied, pointers.gDV);
+  copy_keys<T>(params.shape, memory, kTiles.k(), kCopied * warp, kCopied, pointers.gDK);
+}
+
+}  // namespace attnlab::v3

@@ -1,0 +1,107 @@
+// What the consumers of v3's backward do alike, whichever part of dK and dV each of them has: how
+// they meet, their walk through an item's steps, rows that do not exist, and the store of dK and
+// dV.
+#pragma once
+
+#include "kernels/device/bool_constant.cuh"
+#include "kernels/device/warp_uniform.cuh"
+#include "kernels/device/warpgroup_product.cuh"
+#include "kernels/ptx/barrier.cuh"
+#include "kernels/v3/backward_work.cuh"
+
+namespace attnlab::v3 {
+
+// The named barrier of all consumers.
+template <BackwardConfig kConfig>
+__device__ void sync_consumers() {
+  ptx::barrier_sync(1, kConfig.consumers() * device::kWarpgroup);
+}
+
+// A warp gives a stage back.
+template <i32 kStages>
+__device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {
+  if (device::opaque_lane() == 0) ring.release(stage);
+}
+
+// Zeroes the rows of a tile from `valid` on, by all consumers: in packed tensors, and of padded
+// keys, they may hold anything, and 0 times that must be 0. (Bulk copies fill with zeros what lies
+// outside of the tensor.)
+template <BackwardConfig kConfig>
+__device__ void clear_rows(const SlabTile& tile, u8* sTile, i32 valid) {
+  const i32 chunks = tile.columns / device::kChunk;
+  const i32 thread = static_cast<i32>(threadIdx.x) - device::kWarpgroup;
+  for (i32 i = valid * chunks + thread; i < tile.rows * chunks;
+       i += kConfig.consumers() * device::kWarpgroup) {
+    *reinterpret_cast<uint4*>(sTile + tile.offset(i / chunks, i % chunks)) = {0, 0, 0, 0};
+  }
+}
+
+// Zeroes the rows of Q and dO behind the last one of a packed entry, which are the next one's.
+template <BackwardConfig kConfig>
+__device__ void clear_rows_past_end(const BackwardMemory<kConfig>& memory, i32 m_block,
+                                    const BackwardStages<kConfig>& stages) {
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  const i32 exist = static_cast<i32>(memory.work_tile().mask.seqlen_q) - m_block * kConfig.block_m;
+  if (exist >= kConfig.block_m) return;
+  clear_rows<kConfig>(kTiles.q, memory.memory + kTiles.q_of(stages.q.stage), exist);
+  clear_rows<kConfig>(kTiles.q, memory.memory + kTiles.dout_of(stages.dout.stage), exist);
+  ptx::fence_proxy_async_shared();
+  sync_consumers<kConfig>();
+}
+
+// Waits for K and V, and zeroes their rows that do not exist.
+template <BackwardConfig kConfig>
+__device__ void wait_for_keys(const Params& params, const BackwardMemory<kConfig>& memory) {
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  memory.kv_ring.wait_full(consumer_start());
+  const i32 valid = memory.work_tile().valid_keys;
+  if (valid < kConfig.block_n && (params.keys != nullptr || params.cu_seqlens_k != nullptr)) {
+    clear_rows<kConfig>(kTiles.kv, memory.memory + kTiles.k(), valid);
+    clear_rows<kConfig>(kTiles.kv, memory.memory + kTiles.v(), valid);
+    ptx::fence_proxy_async_shared();
+    sync_consumers<kConfig>();
+  }
+}
+
+// Calls work_on(is_masked, step, stages) for each step of the block's item.
+template <BackwardConfig kConfig, class WorkOn>
+__device__ void for_steps(const Params& params, const BackwardMemory<kConfig>& memory,
+                          const WorkOn& work_on) {
+  using namespace device;
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const bool is_packed = params.cu_seqlens_q != nullptr;
+  BackwardStep step = BackwardStep::first(sWorkTile);
+  if (step.exists(sWorkTile)) wait_for_keys<kConfig>(params, memory);
+  BackwardStages<kConfig> stages(consumer_start());
+  for (; step.exists(sWorkTile); step.advance(sWorkTile)) {
+    const i32 exist = static_cast<i32>(sWorkTile.mask.seqlen_q) - step.m_block * kConfig.block_m;
+    const bool reaches_over = is_packed && exist < kConfig.block_m;
+    if (warp_uniform(sWorkTile.tiles.is_partial<kConfig.pattern>(step.m_block) || reaches_over)) {
+      work_on(BoolConstant<true>{}, step, stages);
+    } else {
+      work_on(BoolConstant<false>{}, step, stages);
+    }
+    stages.advance();
+  }
+}
+
+// A warp copies at most `count` keys of dK or dV, as the tile at `offset` has them, from
+// `first_key` on.
+template <class T, BackwardConfig kConfig>
+__device__ void copy_keys(const Shape& shape, const BackwardMemory<kConfig>& memory, i32 offset,
+                          i32 first_key, i32 count, T* gKeys) {
+  using namespace device;
+  constexpr SlabTile kTile = backward_tiles(kConfig).kv;
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
+  const i32 exist = min(count, static_cast<i32>(sWorkTile.keys.size()) - first_key);
+  T* const gRows = gKeys + sWorkTile.key_offset + first_key * shape.k.row;
+  for (i32 i = opaque_lane(); i < exist * chunks; i += kWarp) {
+    const i32 row = i / chunks, chunk = i % chunks;
+    *reinterpret_cast<uint4*>(gRows + row * shape.k.row + chunk * kChunk) =
+        *reinterpret_cast<const uint4*>(memory.memory + offset +
+                                        kTile.offset(first_key + row, chunk));
+  }
+}
+
+}  // namespace attnlab::v3
