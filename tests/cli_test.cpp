@@ -97,6 +97,7 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --seqlen 4 --rounds 2.5", "--rounds: '2.5' is not a whole number"},
       {"run --seqlen 4 --rounds 99999999999999999999", "--rounds: 99999999999999999999 is outside"},
       {"run --seqlen 4 --max-seconds nan", "--max-seconds: 'nan' is not a number"},
+      {"run --seqlen 4 --backend cpu --timeline t.json", "--timeline: this run is on a CPU"},
       {"run --seqlen 4 --timeout inf", "--timeout: inf is outside [0.001, 86400]"},
       {"run --seqlen 4 --max-seconds -1", "--max-seconds: -1 is outside"},
       {"run --seqlen 4 --memory-limit many", "--memory-limit: 'many'"},

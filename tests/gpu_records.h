@@ -38,6 +38,7 @@ inline void count(Record& record) {
                                         .l2_write_bytes = 150.0,
                                         .tensor_active_cycles = 250.0,
                                         .active_cycles = 1000.0,
+                                        .elapsed_cycles = 1250.0,
                                         .wgmma_flops = 1.0,
                                         .mma_sync_flops = 0.0,
                                         .atomic_bytes = 0.0,

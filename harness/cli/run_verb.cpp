@@ -7,18 +7,21 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/base/interrupt.h"
 #include "harness/base/output.h"
 #include "harness/base/suggest.h"
+#include "harness/base/text_file.h"
 #include "harness/base/text_table.h"
 #include "harness/cli/compiler_flags.h"
 #include "harness/cli/flag_values.h"
 #include "harness/cli/sweep_flags.h"
 #include "harness/cli/tensor_flags.h"
 #include "harness/cli/verbs.h"
+#include "harness/measure/timeline.h"
 #include "harness/plan/device_choice.h"
 #include "harness/plan/expand.h"
 #include "harness/plan/peer_names.h"
@@ -104,6 +107,11 @@ FILE of --out or --resume gets the records of all when they have ended; those of
 said, lie beside it (of fa3.jsonl in fa3.1of2.jsonl and fa3.1of2.log), and --resume goes on with
 them.
 
+--timeline FILE shows when each work item of a launch was claimed, begun and stored, of one point of
+a kernel that can write it down (v3's forward on a GPU). Launches that do so take turns with those
+that are timed; where their median is more than 1 % off, the timeline is void, which is said. FILE
+is a trace for ui.perfetto.dev or chrome://tracing; the record's timeline has what it amounts to.
+
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
 first: on a CPU with the bytes that its schedule asks for and its workspace, on a GPU with
@@ -130,6 +138,7 @@ Examples:
   attnlab run --backend cuda --kernel naive --seqlen 1k:4k:x2 --protocol regime=settled --energy
   attnlab run --kernel v2 --head-dim 64 --seqlen 1k --tune
   attnlab run --backend cuda --kernel v3 --dtype f16 --head-dim 128 --seqlen 4k --tune
+  attnlab run --backend cuda --kernel v3 --dtype f16 --mask causal --timeline v3.trace.json
   attnlab run sweeps/quick.json --resume results/quick-20250101T000000Z.jsonl
   attnlab run sweeps/quick.json --shard 2/8 --resume quick.2.jsonl
   attnlab run sweeps/fa3.json --devices 0,2 --out fa3.jsonl
@@ -145,7 +154,7 @@ struct RunFlags {
   SaveFlags save;
   std::string out, resume, shard, devices, isa, memory_limit, protocol, peer;
   std::string format = "table";
-  std::string speedup_over;
+  std::string speedup_over, timeline;
   std::string counters = "auto";
   bool further_counters = false;
   std::optional<int> threads, rounds;
@@ -275,6 +284,38 @@ void refuse_beside_profile(const RunFlags& flags) {
   }
 }
 
+// A file holds one launch, of a kernel that can write it.
+void check_timeline(const RunFlags& flags, const std::vector<Case>& cases, const Device& device) {
+  if (flags.timeline.empty()) return;
+  if (device.backend != Backend::cuda) {
+    throw UsageError(
+        "--timeline: this run is on a CPU: kernels on a GPU alone have one, ask for "
+        "--backend cuda");
+  }
+  const std::pair<const char*, bool> others[] = {{"--profile", flags.profile > 0},
+                                                 {"--tune", flags.tune},
+                                                 {"--devices", !flags.devices.empty()}};
+  for (const auto& [name, is_given] : others) {
+    if (is_given) throw UsageError(fmt::format("--timeline: leave {} out", name));
+  }
+  std::size_t points = 0;
+  for (const Case& work : cases) {
+    points += work.competitors.size();
+    for (const Competitor& competitor : work.competitors) {
+      const bool has_one = competitor.implementation != nullptr &&
+                           competitor.implementation->prepare_timeline != nullptr &&
+                           work.problem.pass == Pass::fwd;
+      if (has_one) continue;
+      throw UsageError(fmt::format("--timeline: {} has none for {}: take --kernel v3 --pass fwd",
+                                   competitor.kernel, to_string(work.problem.pass)));
+    }
+  }
+  if (points != 1) {
+    throw UsageError(fmt::format(
+        "--timeline: FILE holds one launch, but there are {} points: leave one", points));
+  }
+}
+
 void check_speedup_over(const RunFlags& flags, const std::vector<Case>& cases) {
   if (flags.speedup_over.empty()) return;
   if (flags.tune) {
@@ -344,6 +385,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   }
   const std::optional<ShardPart> shard = choose_shard(flags, protocol, cases);
   check_speedup_over(flags, cases);
+  check_timeline(flags, cases, device);
   const std::uint64_t limit = memory_limit(flags, device);
   refuse_same_file({"--save", flags.save.save}, {"--input", flags.sweep.input});
   std::optional<TensorSaver> saver = make_saver(flags.save, cases, limit);
@@ -397,8 +439,19 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
       saver->save(record, tensors);
     };
   }
+  std::string why_void;
+  if (!flags.timeline.empty()) {
+    work.context.timeline = [&](const Record& record, std::span<const TimelineItem> items) {
+      why_void = record.timeline->reason;
+      replace_text(flags.timeline, timeline_trace(items, record));
+    };
+  }
   records = out;
-  return run_sweep(work);
+  const int code = run_sweep(work);
+  if (!why_void.empty()) {
+    print_to(stderr, "attnlab run: --timeline: {} is void: {}\n", flags.timeline, why_void);
+  }
+  return code;
 }
 
 }  // namespace
@@ -458,6 +511,11 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command
       ->add_flag("--further-counters", flags->further_counters,
                  "Also FLOPs by mma.sync, atomics, shared memory: three passes")
+      ->group("Measurement");
+  command
+      ->add_option("--timeline", flags->timeline,
+                   "When each work item of a launch was worked on, as a trace for Perfetto")
+      ->type_name("FILE")
       ->group("Measurement");
   command
       ->add_flag("--tune", flags->tune,

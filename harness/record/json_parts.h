@@ -31,6 +31,7 @@ std::optional<double> tensor_active_percent(const HardwareCounts& counts);
 
 nlohmann::ordered_json telemetry_json(const BlockTelemetry& telemetry);
 nlohmann::ordered_json energy_json(const EnergyRecord& energy);
+nlohmann::ordered_json timeline_json(const TimelineRecord& timeline);
 nlohmann::ordered_json executed_json(const ExecutedKernel& kernel);
 nlohmann::ordered_json evidence_json(const Record& record);  // which has one
 // What was counted, but for the bytes, which stand in `traffic`. Null where nothing was.

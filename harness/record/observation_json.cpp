@@ -69,6 +69,8 @@ Json counters_json(const std::optional<Counted>& counted) {
           {"seconds", number(counted->seconds)},
           {"sm_read_bytes", optional_number(counts.sm_read_bytes)},
           {"tensor_active_percent", optional_number(tensor_active_percent(counts))},
+          {"active_cycles", optional_number(counts.active_cycles)},
+          {"elapsed_cycles", optional_number(counts.elapsed_cycles)},
           {"wgmma_flops", optional_number(counts.wgmma_flops)},
           {"mma_sync_flops", optional_number(counts.mma_sync_flops)},
           {"tensor_flops_of_executed", optional_number(counted->tensor_flops_of_executed)},
@@ -79,6 +81,17 @@ Json counters_json(const std::optional<Counted>& counted) {
           {"shared_store_conflicts", optional_number(counts.shared_store_conflicts)},
           {"multiprocessor_clock_hz", optional_number(counts.multiprocessor_clock_hz)},
           {"metrics", counts.metrics}};
+}
+
+Json timeline_json(const TimelineRecord& timeline) {
+  return {{"items", timeline.items},
+          {"median_s", number(timeline.median_s)},
+          {"timed_median_s", number(timeline.timed_median_s)},
+          {"void", !timeline.reason.empty()},
+          {"reason", timeline.reason},
+          {"idle_share_at_end", optional_number(timeline.idle_share_at_end)},
+          {"claim_to_begin_s", optional_number(timeline.claim_to_begin_s)},
+          {"describe_cycles", optional_number(timeline.describe_cycles)}};
 }
 
 Json cache_claim_json(const CacheClaim& claim) {

@@ -90,6 +90,20 @@ struct CacheClaim {
   std::string reason;                              // of every verdict but proved
 };
 
+// What a launch that wrote a timeline showed (kernels/shared/timeline.h). Such launches took turns
+// with those that were timed.
+struct TimelineRecord {
+  std::int64_t items = 0;       // work items of a launch
+  double median_s = 0.0;        // of launches with a timeline
+  double timed_median_s = 0.0;  // of those without
+  std::string reason;           // why it is void; empty: it holds
+  // Of the last launch. The share of the launch in which a multiprocessor had done all its items,
+  // the mean of those that had some.
+  std::optional<double> idle_share_at_end;
+  std::optional<double> claim_to_begin_s;  // from an item's claim to its first product, median
+  std::optional<double> describe_cycles;   // that the scheduler takes to describe an item, median
+};
+
 // Which part of a sweep a point belongs to.
 struct ShardOfPoint {
   ShardPart part;
@@ -105,7 +119,8 @@ struct Record {
   std::vector<reference::Verdict> verify;        // before timing
   std::vector<reference::Verdict> verify_timed;  // of the outputs that were timed
   std::optional<Timing> time;
-  std::optional<EnergyRecord> energy;  // empty: nobody asked for it
+  std::optional<EnergyRecord> energy;      // empty: nobody asked for it
+  std::optional<TimelineRecord> timeline;  // likewise
   std::optional<Flops> flops;
   std::optional<Memory> memory;
   std::optional<Traffic> requested;

@@ -327,6 +327,7 @@ Json to_json(const Record& record) {
     return time_json(time, record.order, record.protocol.cache);
   });
   json["energy"] = optional(record.energy, energy_json);
+  if (record.timeline) json["timeline"] = timeline_json(*record.timeline);
   json["flops"] = optional(record.flops, flops_json);
   json["memory"] = optional(record.memory, memory_json);
   json["traffic"] = record.requested ? traffic_json(record) : Json();

@@ -198,6 +198,17 @@ TEST(Record, SaysWhyNothingWasCounted) {
   EXPECT_EQ(reason(), "no permission");
 }
 
+TEST(Record, ATimelineIsThereWhereItWasAskedFor) {
+  Record record = full_record();
+  EXPECT_FALSE(to_json(record).contains("timeline"));
+  record.timeline = TimelineRecord{
+      .items = 64, .median_s = 1.0e-3, .timed_median_s = 1.25e-3, .reason = "too slow"};
+  EXPECT_EQ(to_json(record)["timeline"].dump(),
+            R"({"items":64,"median_s":0.001,"timed_median_s":0.00125,"void":true,)"
+            R"("reason":"too slow","idle_share_at_end":null,"claim_to_begin_s":null,)"
+            R"("describe_cycles":null})");
+}
+
 TEST(Record, CountsAreALaunchsMean) {
   Record record = full_record();
   record.device.backend = Backend::cuda;
@@ -208,6 +219,7 @@ TEST(Record, CountsAreALaunchsMean) {
                                         .l2_write_bytes = 150.0,
                                         .tensor_active_cycles = 250.0,
                                         .active_cycles = 1000.0,
+                                        .elapsed_cycles = 1250.0,
                                         .wgmma_flops = 1.0,
                                         .mma_sync_flops = 2.0,
                                         .atomic_bytes = 32.0,
@@ -229,7 +241,7 @@ TEST(Record, CountsAreALaunchsMean) {
   EXPECT_EQ(json["traffic"]["reason"], "");
   EXPECT_EQ(json["counters"].dump(),
             R"({"launches":7,"l2":"swept","seconds":0.5,"sm_read_bytes":400.0,)"
-            R"("tensor_active_percent":25.0,)"
+            R"("tensor_active_percent":25.0,"active_cycles":1000.0,"elapsed_cycles":1250.0,)"
             R"("wgmma_flops":1.0,"mma_sync_flops":2.0,"tensor_flops_of_executed":0.5,)"
             R"("atomic_bytes":32.0,)"
             R"("reduction_bytes":64.0,"shared_wavefronts":900.0,"shared_load_conflicts":8.0,)"

@@ -85,6 +85,12 @@ void set_heads(RecordJson& record, int heads) {
 void make_too_few_tiles(RecordJson& record) { set_heads(record, 4); }
 void make_idle_tail(RecordJson& record) { set_heads(record, 20); }
 
+// Items of unequal length, of which a timeline alone tells how the launch ended.
+void make_seen_tail(RecordJson& record) {
+  record["problem"]["mask"] = "causal";
+  record["timeline"] = {{"void", false}, {"idle_share_at_end", 0.25}};
+}
+
 // 40 % of 132 multiprocessors' cycles.
 void make_conflicts(RecordJson& record) {
   const double cycles = 132 * 1.98e9 * 400e-6;
@@ -124,6 +130,7 @@ const Planted kPlanted[] = {
     {"too few tiles", make_too_few_tiles, Limiter::few_tiles, 1.0 - 32.0 / 132},
     {"spilling", make_spilling, Limiter::spills, std::nullopt},
     {"idle tail", make_idle_tail, Limiter::tail, 1.0 - 160.0 / 264},
+    {"tail of a timeline", make_seen_tail, Limiter::tail, 0.25},
     {"bank conflicts", make_conflicts, Limiter::shared_memory, 0.4},
     {"unsettled", make_unsettled, Limiter::unsettled, std::nullopt},
     {"launch", make_launch_bound, Limiter::launch, 0.5},
@@ -192,6 +199,7 @@ TEST(Explanations, WhatIsMissingOrNoNumberBindsNothing) {
       for (const Planted& fault : kPlanted) {
         if (fault.limiter == damage.limiter) fault.plant(record);
       }
+      record.erase("timeline");  // it needs none of these
       record[RecordJson::json_pointer(damage.path)] = value;
       const LimiterShare finding = finding_of(explained(record), damage.limiter);
       EXPECT_FALSE(finding.binds()) << damage.path;
@@ -203,6 +211,15 @@ TEST(Explanations, WhatIsMissingOrNoNumberBindsNothing) {
   make_memory_bound(counts_that_failed);
   counts_that_failed["traffic"]["valid"] = false;
   EXPECT_FALSE(finding_of(explained(counts_that_failed), Limiter::dram).share);
+}
+
+TEST(Explanations, AVoidTimelineSaysNothingOfTheTail) {
+  RecordJson record = balanced();
+  make_seen_tail(record);
+  record["timeline"]["void"] = true;
+  EXPECT_FALSE(finding_of(explained(record), Limiter::tail).share);
+  record["timeline"] = {{"void", false}, {"idle_share_at_end", "nan"}};
+  EXPECT_FALSE(finding_of(explained(record), Limiter::tail).share);
 }
 
 // Collects every number of a record, an explanation or both.
@@ -280,6 +297,7 @@ TEST(NextStep, IsWhatTheLimiterAsksFor) {
       {"too few tiles", "64x128: 64 work items on 132 multiprocessors, where this one has 32"},
       {"spilling", "384 bytes do not fit"},
       {"idle tail", "where this one has 160"},
+      {"tail of a timeline", "idle there for 25 % of its time"},
       {"bank conflicts", "loaded from shared"},
       {"unsettled", "1 of 1 blocks were off"}};
   for (const auto& [name, words] : sentences) {

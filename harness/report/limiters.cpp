@@ -338,7 +338,17 @@ LimiterShare few_tiles_finding(const Waves& waves) {
                "grid, schedule");
 }
 
-LimiterShare tail_finding(const Waves& waves) {
+// Returns what a timeline saw of the launch's end, if there is one that holds.
+std::optional<double> seen_idle_at_end(const RecordJson& record) {
+  if (at(record, {"timeline", "void"}) != false) return std::nullopt;
+  return finite(number_at(record, {"timeline", "idle_share_at_end"}));
+}
+
+LimiterShare tail_finding(const RecordJson& record, const Waves& waves) {
+  if (const std::optional<double> idle = seen_idle_at_end(record)) {
+    return found(Limiter::tail, *idle, kLostToTail,
+                 fmt::format("{:.1f} % idle at the end", 100.0 * *idle), "timeline");
+  }
   if (!waves.items || !waves.places) return missing(Limiter::tail, waves.reason);
   if (!waves.equal) return missing(Limiter::tail, "its work items are not equally long");
   if (*waves.items < waves.multiprocessors) {
@@ -471,7 +481,7 @@ std::vector<LimiterShare> as_measured(const Point& point, const std::vector<Busy
   findings.push_back(clock_finding(point, dram_binds));
   findings.push_back(launch_finding(point));
   findings.push_back(few_tiles_finding(waves));
-  findings.push_back(tail_finding(waves));
+  findings.push_back(tail_finding(point.record, waves));
   findings.push_back(spill_finding(point.record));
   findings.push_back(conflict_finding(point));
   return findings;

@@ -183,8 +183,14 @@ std::optional<Advice> launch_less(const RecordJson& record) {
 }
 
 // Names the neighbour whose work items leave the fewest multiprocessors idle.
-std::optional<Advice> other_items(const Explanation& point) {
+std::optional<Advice> other_items(const Explanation& point, const LimiterShare& finding) {
   const std::optional<double> own = point.waves.items;
+  // Numbers of items say nothing where they differ in length.
+  if (finding.limiter == Limiter::tail && (!own || !point.waves.equal)) {
+    return by_share(finding,
+                    "Give the launch's end smaller work items, or more of them: multiprocessors "
+                    "idle there for {} % of its time.");
+  }
   const double places = point.waves.places && *own > *point.waves.places
                             ? *point.waves.places
                             : point.waves.multiprocessors;
@@ -251,7 +257,7 @@ std::optional<Advice> for_limiter(const Explanation& point, const LimiterShare& 
                       "the time.");
     case Limiter::launch: return launch_less(record);
     case Limiter::few_tiles:
-    case Limiter::tail: return other_items(point);
+    case Limiter::tail: return other_items(point, finding);
     case Limiter::spills: return spill_less(point);
     case Limiter::shared_memory: break;
   }

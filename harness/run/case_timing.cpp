@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <utility>
 
+#include "harness/base/statistics.h"
 #include "harness/measure/bench.h"
 #include "harness/measure/possible_time.h"
+#include "harness/measure/timeline.h"
 #include "harness/measure/timing.h"
 #include "harness/plan/protocol.h"
 #include "harness/run/ways_to_time.h"
@@ -26,7 +29,14 @@ class CaseTiming {
     const WaysToTime ways = ways_to_time(
         timed_, rotation, arena_.runtime(), [this] { steps_.stop_if_interrupted(); },
         context_.planted_share);
-    record(take_turns(ways.launches));
+    std::vector<TimedLaunches> launches = ways.launches;
+    launches.insert(launches.end(), ways.timelines.begin(), ways.timelines.end());
+    std::vector<Samples> measured = take_turns(launches);
+    const auto behind = measured.begin() + static_cast<std::ptrdiff_t>(timed_.size());
+    const std::vector<Samples> of_timelines(behind, measured.end());
+    measured.erase(behind, measured.end());
+    record(std::move(measured));
+    record_timelines(of_timelines);
     if (context_.device->backend == Backend::cuda && context_.protocol.cache == CacheState::hot) {
       time_graphs(ways.graphs);
     }
@@ -75,6 +85,26 @@ class CaseTiming {
         run.record.order = measured[i].order;
         run.record.time = summarize(std::move(measured[i]), arena_.runtime().timer());
         run.record.time->contenders = static_cast<int>(timed_.size());
+      });
+    }
+  }
+
+  // One a competitor that has a timeline, in their order.
+  void record_timelines(const std::vector<Samples>& measured) {
+    auto samples = measured.begin();
+    for (CompetitorRun* run : timed_) {
+      if (!run->timeline) continue;
+      const Samples& own = *samples++;
+      if (run->finished) continue;
+      runs_.attempt(*run, [&] {
+        if (own.error) std::rethrow_exception(own.error);
+        const TimelineRun& timeline = *run->timeline;
+        std::vector<TimelineItem> items(static_cast<std::size_t>(timeline.count));
+        arena_.runtime().read(items.data(), timeline.items.get(),
+                              items.size() * sizeof(TimelineItem));
+        run->record.timeline =
+            summarize_timeline(items, median(own.seconds), run->record.time->median_s);
+        context_.timeline(run->record, items);
       });
     }
   }

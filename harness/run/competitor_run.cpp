@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 
 #include "harness/plan/accounting.h"
 #include "harness/plan/compile_jobs.h"
 #include "harness/plan/peer_names.h"
+#include "kernels/api/timeline.h"
 
 namespace attnlab {
 
@@ -26,6 +28,18 @@ void CompetitorRun::compile(const Problem& problem, const Device& device) {
 
 Prepared CompetitorRun::prepare(const Problem& problem, const Device& device) const {
   return {kernel().prepare(problem, competitor->config, device), {competitor->implementation}};
+}
+
+TimelineRun CompetitorRun::prepare_timeline(Arena& arena, const Device& device) const {
+  const Config& config = competitor->config;
+  const std::int64_t count = kernel().timeline_items(problem(), config);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * sizeof(TimelineItem);
+  Arena::Buffer items = arena.allocate("timeline", bytes);
+  arena.runtime().fill(items.get(), 0, bytes);
+  auto* const gItems = static_cast<TimelineItem*>(items.get());
+  Prepared writes{kernel().prepare_timeline(problem(), config, device, gItems),
+                  {competitor->implementation}};
+  return {.items = std::move(items), .count = count, .prepared = std::move(writes)};
 }
 
 std::string CompetitorRun::run_forward(Arena& arena, const Problem& problem, const Device& device,

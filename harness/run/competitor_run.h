@@ -18,6 +18,13 @@ struct ReleasePrepared {
 };
 using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
 
+// The same kernel where it writes a timeline, too.
+struct TimelineRun {
+  Arena::Buffer items;  // TimelineItem, `count` of them
+  std::int64_t count = 0;
+  Prepared prepared;
+};
+
 struct CompetitorRun {
   const Competitor* competitor;
   Record record;
@@ -29,7 +36,8 @@ struct CompetitorRun {
   std::optional<Outputs> spare;    // of launches between samples, as large
   std::string why_no_spare;
   OutputChecks checks;  // what was seen of the outputs while it was timed
-  Tensors tensors;      // what the timed launches get
+  std::optional<TimelineRun> timeline;
+  Tensors tensors;  // what the timed launches get
   // Queues a launch as they are timed, on the next of its sets of inputs.
   std::function<void()> launch_next;
 
@@ -49,6 +57,9 @@ struct CompetitorRun {
   // tensors, "" if nowhere.
   std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
                           const Tensors& inputs);
+
+  // Throws std::bad_alloc, and std::runtime_error with the compiler's words.
+  TimelineRun prepare_timeline(Arena& arena, const Device& device) const;
 
   // Queues one launch of the prepared kernel.
   void launch(const Tensors& given, Runtime& runtime) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "harness/measure/peaks.h"
@@ -14,6 +15,7 @@
 #include "harness/run/spending.h"
 #include "kernels/api/telemetry.h"
 #include "kernels/api/tensors.h"
+#include "kernels/api/timeline.h"
 
 namespace attnlab {
 
@@ -35,6 +37,9 @@ struct RunContext {
   Spending* spending = nullptr;  // gets the seconds of all cases; null: nobody asks
   // Asked between two steps of a case, launches among them; true ends it.
   std::function<bool()> interrupted = [] { return false; };
+  // Where set, the competitors of a case, all of which have one, write a timeline beside what is
+  // timed: called with the items of a last launch.
+  std::function<void(const Record&, std::span<const TimelineItem>)> timeline;
   // Called, if set, with the tensors of every verification, passed or not: before timing and after.
   std::function<void(const Record&, const Tensors&)> verified;
 };

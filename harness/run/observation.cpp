@@ -92,9 +92,9 @@ HardwareCounts per_launch(HardwareCounts counts, int launches) {
   for (std::optional<double>* sum :
        {&counts.dram_read_bytes, &counts.dram_write_bytes, &counts.sm_read_bytes,
         &counts.l2_read_bytes, &counts.l2_write_bytes, &counts.tensor_active_cycles,
-        &counts.active_cycles, &counts.wgmma_flops, &counts.mma_sync_flops, &counts.atomic_bytes,
-        &counts.reduction_bytes, &counts.shared_wavefronts, &counts.shared_load_conflicts,
-        &counts.shared_store_conflicts}) {
+        &counts.active_cycles, &counts.elapsed_cycles, &counts.wgmma_flops, &counts.mma_sync_flops,
+        &counts.atomic_bytes, &counts.reduction_bytes, &counts.shared_wavefronts,
+        &counts.shared_load_conflicts, &counts.shared_store_conflicts}) {
     divide(*sum, launches);
   }
   return counts;

@@ -84,6 +84,7 @@ TEST_F(Observe, CountsAreDividedByTheLaunches) {
                       .l2_write_bytes = 30.0,
                       .tensor_active_cycles = 40.0,
                       .active_cycles = 50.0,
+                      .elapsed_cycles = 60.0,
                       .wgmma_flops = 60.0,
                       .mma_sync_flops = 70.0,
                       .atomic_bytes = 80.0,
@@ -114,6 +115,7 @@ TEST_F(Observe, CountsAreDividedByTheLaunches) {
   EXPECT_EQ(one.l2_write_bytes, 6.0);
   EXPECT_EQ(one.tensor_active_cycles, 8.0);
   EXPECT_EQ(one.active_cycles, 10.0);
+  EXPECT_EQ(one.elapsed_cycles, 12.0);
   EXPECT_EQ(one.wgmma_flops, 12.0);
   EXPECT_EQ(one.mma_sync_flops, 14.0);
   EXPECT_EQ(one.atomic_bytes, 16.0);

@@ -190,6 +190,11 @@ class GroupRun {
     for (CompetitorRun* run : running()) {
       if (!run->peer && admission_.admit_spare(*run)) make_spare(*run);
     }
+    if (context_.timeline) {
+      for (CompetitorRun* run : running()) {
+        attempt(*run, [&] { run->timeline = run->prepare_timeline(*arena_, *context_.device); });
+      }
+    }
     time_case(runs_, *rotation_, *arena_, context_, steps_);
   }
 

@@ -62,6 +62,20 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
   ways.graphs.push_back(timed);
 }
 
+// Launches of a competitor that write its timeline, too; `timed` as with the other ways.
+TimedLaunches timeline_launches(TimedLaunches timed, const CompetitorRun& run,
+                                const std::vector<Tensors>& sets, Runtime& runtime) {
+  timed.name += " with a timeline";
+  timed.time = [&run, &runtime, sets, next = std::size_t{0}](int n) mutable {
+    const auto launch = [&](int) {
+      run.kernel().launch(run.timeline->prepared.get(), sets[next], runtime.queue());
+      next = (next + 1) % sets.size();
+    };
+    return runtime.seconds_of(n, launch, {});
+  };
+  return timed;
+}
+
 // Launches on the host, each made longer by a share of its own time.
 Runtime::Launch slow_launch(const std::shared_ptr<RotatingLaunches>& launches, double share) {
   return [launches, share](int) {
@@ -76,6 +90,7 @@ Runtime::Launch slow_launch(const std::shared_ptr<RotatingLaunches>& launches, d
 
 void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
                 std::vector<Tensors> sets, Runtime& runtime, double planted_share) {
+  if (run.timeline) ways.timelines.push_back(timeline_launches(timed, run, sets, runtime));
   const auto launches = std::make_shared<RotatingLaunches>(run, std::move(sets), runtime);
   const auto watch = std::make_shared<OutputWatch>(run, [&runtime, launches](int n) {
     for (int i = 0; i < n; ++i) launches->launch_spare();

@@ -17,6 +17,8 @@ struct WaysToTime {
   // The same launches with nothing between them: queued while the device works, so that it never
   // waits. What they take is no time of theirs. Of a peer: as above.
   std::vector<TimedLaunches> queued;
+  // As `launches`, unwatched, of the competitors that have a timeline.
+  std::vector<TimedLaunches> timelines;
 };
 
 // Our kernels launch on `runtime`, each time on the next of their sets of inputs; peers time

@@ -37,6 +37,7 @@ std::vector<CounterMetric> counter_metrics(Dtype dtype, bool further) {
       {&C::l2_write_bytes, "lts__t_sectors_srcunit_tex_op_write.sum", kSectorBytes},
       {&C::tensor_active_cycles, "sm__pipe_tensor_cycles_active.avg"},
       {&C::active_cycles, "sm__cycles_active.avg"},
+      {&C::elapsed_cycles, "sm__cycles_elapsed.max"},
       {&C::wgmma_flops, tensor_operations("hgmma", dtype)},
       {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
   };

@@ -23,6 +23,9 @@ struct HardwareCounts {
   // Cycles of a multiprocessor, their mean: with a tensor pipe at work (of mma.sync, as it seems,
   // the sum over its four pipes); with any warp on it.
   std::optional<double> tensor_active_cycles, active_cycles;
+  // Cycles from the beginning to the end, by the multiprocessor that counted most: what active
+  // ones lack of them, a multiprocessor had no warp.
+  std::optional<double> elapsed_cycles;
   std::optional<double> wgmma_flops;  // in the storage type (f32: TF32)
   // Where CounterRequest::further.
   std::optional<double> mma_sync_flops;                 // in the storage type (f32: TF32)

@@ -13,6 +13,7 @@
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
+#include "kernels/api/timeline.h"
 #include "kernels/api/traffic.h"
 
 namespace attnlab {
@@ -88,6 +89,13 @@ struct Implementation {
   // Of the forward whose o, lse and `saved` a Pass::bwd of this config takes; null: the same. That
   // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
+
+  // Of a kernel that can write down when it works on each of its work items, a forward's; null: it
+  // cannot. As prepare(), but each launch writes `items` too, device memory that is cleared: as
+  // many as `timeline_items` says.
+  PreparedKernel* (*prepare_timeline)(const Problem& problem, const Config& config,
+                                      const Device& device, TimelineItem* items) = nullptr;
+  std::int64_t (*timeline_items)(const Problem& problem, const Config& config) = nullptr;
 
   // Verification runs these few beside the defaults where a kernel is compiled for its config
   // (`units`) and each config costs seconds; of all other kernels it draws any config. Some may be

@@ -11,6 +11,7 @@
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_classes.h"
+#include "kernels/shared/timeline.h"
 #include "kernels/v3/cuda_grid.h"
 #include "kernels/v3/cuda_tiles.h"
 #include "kernels/v3/cuda_traffic.h"
@@ -159,15 +160,21 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config,
 // Everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
-  Prepared(const Problem& problem, const Config& config, const Device& device)
+  // With `timeline` each forward writes it, too: of all its work items.
+  Prepared(const Problem& problem, const Config& config, const Device& device,
+           TimelineItem* timeline = nullptr)
       : problem_(problem),
         parts_(parts_of(problem, config)),
-        multiprocessors_(static_cast<u64>(max(1, device.multiprocessors))) {
+        multiprocessors_(static_cast<u64>(max(1, device.multiprocessors))),
+        timeline_(timeline) {
     if (problem.runs_forward()) {
       forward_config_ = forward_config_of(problem, config);
-      const KernelUnit unit = forward_unit(problem.dtype, forward_config_);
+      const KernelUnit unit = timeline == nullptr
+                                  ? forward_unit(problem.dtype, forward_config_)
+                                  : forward_unit_with_timeline(problem.dtype, forward_config_);
       forward_module_ = cuda::load(unit, device);
       forward_ = {*forward_module_, unit.entries[0]};
+      forward_with_timeline_ = {*forward_module_, unit.entries[0]};
     }
     if (problem.runs_backward()) {
       backward_config_ = backward_config_of(problem, config);
@@ -202,18 +209,24 @@ class Prepared : public PreparedKernel {
     const WorkGrid grid = forward_grid(problem_, forward_config_);
     const u64 resident = multiprocessors_ * static_cast<u64>(forward_config_.blocks);
     const i64 rows = forward_config_.block_m(), keys = forward_config_.block_n;
-    forward_(stream, min(blocks_of(grid), resident), {.params = params, .grid = grid},
-             {.q = map_of_rows(params, tensors.q, rows),
-              .k = map_of_keys(params, tensors.k, keys),
-              .v = map_of_keys(params, tensors.v, keys),
-              .o = map_of_rows(params, tensors.o, 16)},  // of a warp
-             {.entries = entries,
-              .next_item = next_item,
-              .tensors = {.gQ = tensors.q,
-                          .gK = tensors.k,
-                          .gV = tensors.v,
-                          .gO = tensors.o,
-                          .gLse = tensors.lse}});
+    const u64 blocks = min(blocks_of(grid), resident);
+    const ForwardSizes sizes = {.params = params, .grid = grid};
+    const ForwardMaps maps = {.q = map_of_rows(params, tensors.q, rows),
+                              .k = map_of_keys(params, tensors.k, keys),
+                              .v = map_of_keys(params, tensors.v, keys),
+                              .o = map_of_rows(params, tensors.o, 16)};  // of a warp
+    const ForwardPointers<void> pointers = {.entries = entries,
+                                            .next_item = next_item,
+                                            .tensors = {.gQ = tensors.q,
+                                                        .gK = tensors.k,
+                                                        .gV = tensors.v,
+                                                        .gO = tensors.o,
+                                                        .gLse = tensors.lse}};
+    if (timeline_ == nullptr) {
+      forward_(stream, blocks, sizes, maps, pointers);
+    } else {
+      forward_with_timeline_(stream, blocks, sizes, maps, pointers, timeline_);
+    }
   }
 
   void backward(const Params& params, const Tensors& tensors, CUstream stream) const {
@@ -293,10 +306,13 @@ class Prepared : public PreparedKernel {
   Problem problem_;
   Parts parts_;
   u64 multiprocessors_;
+  TimelineItem* timeline_;  // of the forward; null: it writes none
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
   cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>> forward_;
+  cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>, TimelineItem*>
+      forward_with_timeline_;  // in place of forward_
   cuda::Kernel<BackwardSizes, BackwardPointers<void>> prepare_rows_, backward_again_, finish_rows_;
   cuda::Kernel<BackwardSizes, BackwardMaps, BackwardPointers<void>> backward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
@@ -315,6 +331,15 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
 
 // A tile of the backward is none of its forward.
 Config forward_config(const Config& /*config*/) { return default_config(kCuda); }
+
+PreparedKernel* prepare_timeline(const Problem& problem, const Config& config, const Device& device,
+                                 TimelineItem* items) {
+  return new Prepared(problem, config, device, items);
+}
+
+i64 timeline_items(const Problem& problem, const Config& config) {
+  return work_items(forward_grid(problem, forward_config_of(problem, config)));
+}
 
 Traffic traffic(const Problem& problem, const Config& config) {
   Traffic all;
@@ -344,6 +369,8 @@ constexpr Implementation kCuda = {
     .traffic = traffic,
     .resolved = resolved,
     .forward_config = forward_config,
+    .prepare_timeline = prepare_timeline,
+    .timeline_items = timeline_items,
     .configs_to_verify = configs_to_verify,
 };
 

@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
 #include "kernels/cuda/test_kernel.h"
 #include "kernels/v3/cuda_tiles.h"
+#include "kernels/v3/cuda_units.h"
 
 namespace attnlab::v3 {
 namespace {
@@ -130,6 +133,52 @@ TEST_F(V3Cuda, OnlyUnevenWorkAndPatternsNeedAWorkspace) {
   EXPECT_EQ(bytes("causal"), 256U);
   EXPECT_GT(bytes("blocks:butterfly:64x64"), 0U);
   EXPECT_EQ(kCuda.saved_bytes(problem, default_config(kCuda)), 0U);
+}
+
+// Returns a text without what it says in ATTNLAB_NOTE(...), without comments and includes.
+std::string without_notes(const std::string& text) {
+  std::string rest;
+  const std::string note = "ATTNLAB_NOTE(";
+  for (std::size_t place = 0; place < text.size();) {
+    if (text.compare(place, 2, "//") == 0 || text[place] == '#') {
+      place = std::min(text.find('\n', place), text.size());
+    } else if (text.compare(place, note.size(), note) == 0) {
+      place += note.size();
+      for (int open = 1; open > 0 && place < text.size(); ++place) {
+        open += text[place] == '(' ? 1 : text[place] == ')' ? -1 : 0;
+      }
+    } else {
+      rest += text[place++];
+    }
+  }
+  return rest;
+}
+
+// A unit without a timeline is the text that it would be if there were no timelines: whatever they
+// need stands in ATTNLAB_NOTE(...), which is nothing there.
+TEST_F(V3Cuda, ATimelineChangesNoOtherUnit) {
+  const std::map<std::string, std::string> texts = kernel_texts();
+  int notes = 0;
+  for (const auto& [path, text] : texts) {
+    if (!path.starts_with("kernels/v3/") || !path.ends_with(".cuh")) continue;
+    if (path == "kernels/v3/timeline.cuh") continue;
+    const std::string rest = without_notes(text);
+    notes += text.find("ATTNLAB_NOTE(") == std::string::npos ? 0 : 1;
+    for (const char* word : {"imeline", "claim(", "globaltimer", "smid", "clock64"}) {
+      EXPECT_EQ(rest.find(word), std::string::npos) << path << ": " << word;
+    }
+  }
+  EXPECT_EQ(notes, 3) << "forward, loader, scheduler";
+  EXPECT_TRUE(texts.at("kernels/v3/timeline.cuh")
+                  .find("#ifndef ATTNLAB_TIMELINE\n#define ATTNLAB_NOTE(...)\n#else\n") !=
+              std::string::npos);
+
+  const ForwardConfig config;
+  const KernelUnit own = forward_unit(Dtype::f16, config);
+  const KernelUnit timed = forward_unit_with_timeline(Dtype::f16, config);
+  EXPECT_EQ(own.source.find("TIMELINE"), std::string::npos);
+  EXPECT_TRUE(timed.source.starts_with("#define ATTNLAB_TIMELINE\n"));
+  EXPECT_NE(own.name, timed.name);
 }
 
 TEST_F(V3Cuda, FewUnitsServeAllProblems) {

@@ -65,6 +65,32 @@ std::vector<WarpgroupProduct> products_of(const BackwardConfig& config) {
               .name = "dQ = dS K", .columns = 64, .steps = config.block_n / 16, .places = kSteps}};
 }
 
+KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timeline) {
+  KernelEntry entry = {.name = "forward",
+                       .threads = config.threads(),
+                       .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes()),
+                       .products = products_of(config)};
+  std::vector<std::string> parameters = {"v3::ForwardSizes", "v3::ForwardMaps",
+                                         "v3::ForwardPointers<T>"};
+  if (has_timeline) {
+    // SharedTimeline of timeline.cuh: a pointer, and an item a stage.
+    entry.dynamic_shared_bytes += sizeof(void*) + kWorkTileStages * sizeof(u32);
+    parameters.emplace_back("v3::TimelinePointer");
+  }
+  const cuda::ConfigFields fields = fields_of(config);
+  return {
+      .name = unit_name(has_timeline ? "v3-forward-timeline" : "v3-forward", dtype, fields),
+      .source = (has_timeline ? "#define ATTNLAB_TIMELINE\n" : "") +
+                cuda::unit_header("kernels/v3/forward.cuh", dtype) +
+                config_text("v3::ForwardConfig", fields) +
+                cuda::kernel_text(entry, config.blocks, parameters, "v3::forward<T, kConfig>"),
+      .entries = {entry},
+      .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
+      // Beside what attends to lost rows the compiler then waits early for some products, at
+      // head_dim 128: slower, not wrong. A launch with a timeline counts only where it is as fast.
+      .must_be_clean = !has_timeline && (config.producer || !config.overlap || !config.dropout)};
+}
+
 }  // namespace
 
 cuda::ConfigFields fields_of(const ForwardConfig& config) {
@@ -85,24 +111,11 @@ cuda::ConfigFields fields_of(const ForwardConfig& config) {
 }
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {
-  const KernelEntry entry = {
-      .name = "forward",
-      .threads = config.threads(),
-      .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes()),
-      .products = products_of(config)};
-  const cuda::ConfigFields fields = fields_of(config);
-  return {
-      .name = unit_name("v3-forward", dtype, fields),
-      .source = cuda::unit_header("kernels/v3/forward.cuh", dtype) +
-                config_text("v3::ForwardConfig", fields) +
-                cuda::kernel_text(entry, config.blocks,
-                                  {"v3::ForwardSizes", "v3::ForwardMaps", "v3::ForwardPointers<T>"},
-                                  "v3::forward<T, kConfig>"),
-      .entries = {entry},
-      .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
-      // Beside what attends to lost rows the compiler then waits early for some products, at
-      // head_dim 128: slower, not wrong.
-      .must_be_clean = config.producer || !config.overlap || !config.dropout};
+  return forward_unit(dtype, config, false);
+}
+
+KernelUnit forward_unit_with_timeline(Dtype dtype, const ForwardConfig& config) {
+  return forward_unit(dtype, config, true);
 }
 
 cuda::ConfigFields fields_of(const BackwardConfig& config) {

@@ -12,6 +12,10 @@ cuda::ConfigFields fields_of(const ForwardConfig& config);
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);
 
+// The same with a fourth parameter, a TimelineItem*: it writes down when each work item was worked
+// on.
+KernelUnit forward_unit_with_timeline(Dtype dtype, const ForwardConfig& config);
+
 cuda::ConfigFields fields_of(const BackwardConfig& config);
 
 // Entries: prepare_rows, backward, backward_again, finish_rows.

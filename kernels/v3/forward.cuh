@@ -37,6 +37,7 @@
 #include "kernels/v3/named_barriers.cuh"
 #include "kernels/v3/online_softmax.cuh"
 #include "kernels/v3/producer.cuh"
+#include "kernels/v3/timeline.cuh"
 
 namespace attnlab::v3 {
 
@@ -110,10 +111,12 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
       const i32 row = warp_row + opaque_lane();
       if (row < min(warp_row + 16, num_rows)) gLse[sWorkTile.lse_offset + row] = -kInfinity;
+      ATTNLAB_NOTE(if (opaque_lane() == 0) Timeline(memory).store(stage.stage);)
       release_work_tile();
       continue;
     }
 
+    ATTNLAB_NOTE(bool starts_item = true;)
     OnlineSoftmax rows[2];
     ScaleD scale_d = ScaleD::zero;  // of the item's next P V
     wait(memory.q_ring.when_full(q));
@@ -162,6 +165,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
       start_product<T, kColumns>(rS, sQ, KMajor<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));
+      ATTNLAB_NOTE(if (starts_item && is_first_thread) Timeline(memory).start_product(stage.stage);)
+      ATTNLAB_NOTE(starts_item = false;)
       if constexpr (starts_pv.value) start_pv();
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
@@ -312,6 +317,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
                                           {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
                                           gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }
+    ATTNLAB_NOTE(if (lane == 0) Timeline(memory).store(stage.stage);)
     release_work_tile();
     if constexpr (!kConfig.separate_o) {
       if (opaque_lane() == 0) memory.q_ring.release(q);
@@ -324,10 +330,12 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
 
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const ForwardSizes& sizes, const ForwardMaps& maps,
-                        const ForwardPointers<T>& pointers) {
+                        const ForwardPointers<T>& pointers
+                            ATTNLAB_NOTE(, const TimelinePointer& timeline)) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const ForwardMemory<kConfig> memory(shared_memory);
   if (threadIdx.x == 0) memory.init_rings();
+  ATTNLAB_NOTE(if (threadIdx.x == 0) Timeline(memory).begin(timeline);)
   __syncthreads();
   if constexpr (!kConfig.producer) {
     Scheduler<kConfig> scheduler(sizes.params, sizes.grid, pointers.entries, pointers.next_item,

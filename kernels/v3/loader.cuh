@@ -3,6 +3,7 @@
 
 #include "kernels/ptx/tma.cuh"
 #include "kernels/v3/shared_memory.cuh"
+#include "kernels/v3/timeline.cuh"
 
 namespace attnlab::v3 {
 
@@ -35,6 +36,7 @@ class Loader {
       }
     } else if (next_ == Next::k) {
       load_keys(sWorkTile, maps_.k, tile_, kTiles.k_tile(k_.stage), memory_.k_ring.full(k_.stage));
+      ATTNLAB_NOTE(if (tile_ == sWorkTile.tiles.begin) Timeline(memory_).start_keys(stage_.stage);)
       k_.advance(kConfig.stages);
       next_ = tile_ == sWorkTile.tiles.begin ? Next::q : Next::v;
     } else if (next_ == Next::q) {

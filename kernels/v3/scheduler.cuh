@@ -4,6 +4,7 @@
 #include "kernels/shared/params.h"
 #include "kernels/shared/work_grid.h"
 #include "kernels/v3/shared_memory.cuh"
+#include "kernels/v3/timeline.cuh"
 
 namespace attnlab::v3 {
 
@@ -92,20 +93,28 @@ class Scheduler {
   __device__ void step() {
     if (item_ == kUnclaimed) {
       item_ = gridDim.x + atomicAdd(next_item_, 1u);
+      ATTNLAB_NOTE(note_claim();)
       return;
     }
     ForwardWorkTile& sWorkTile = memory_.work_tile(stage_.stage);
     is_done_ = item_ >= static_cast<u32>(work_items(grid_));
     sWorkTile.ends = is_done_;
+    ATTNLAB_NOTE(const u32 begin = Timeline::cycles();)
     if (!is_done_) find_work_tile(params_, grid_, kConfig, entries_, item_, sWorkTile);
+    ATTNLAB_NOTE(if (!is_done_) Timeline(memory_).publish(stage_.stage, item_, begin);)
     ptx::mbarrier_arrive(memory_.work_tile_ring.full(stage_.stage));
     if (is_done_) return;
     item_ = next_item_ == nullptr ? item_ + gridDim.x : kUnclaimed;
+    ATTNLAB_NOTE(if (item_ != kUnclaimed) note_claim();)
     stage_.advance(kWorkTileStages);
   }
 
  private:
   static constexpr u32 kUnclaimed = ~0u;  // no item: a launch has less than 2^31
+
+  ATTNLAB_NOTE(__device__ void note_claim() const {
+    if (item_ < static_cast<u32>(work_items(grid_))) Timeline(memory_).claim(item_);
+  })
 
   const Params& params_;
   const WorkGrid& grid_;

@@ -9,6 +9,8 @@
 
 namespace attnlab::emulator {
 
+constexpr u32 kMultiprocessors = 4;  // of the device
+
 struct Index {
   unsigned x = 0, y = 0, z = 0;
 };

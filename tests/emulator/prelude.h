@@ -125,6 +125,25 @@ inline float atomicAdd(float* to, float value) {
     }
   }
 }
+inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long expected,
+                                    unsigned long long value) {
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  return expected;
+}
+inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
+  unsigned long long before = *at;
+  while (value < before && !__atomic_compare_exchange_n(at, &before, value, false, __ATOMIC_ACQ_REL,
+                                                        __ATOMIC_RELAXED)) {
+  }
+  return before;
+}
+inline unsigned long long atomicMax(unsigned long long* at, unsigned long long value) {
+  unsigned long long before = *at;
+  while (value > before && !__atomic_compare_exchange_n(at, &before, value, false, __ATOMIC_ACQ_REL,
+                                                        __ATOMIC_RELAXED)) {
+  }
+  return before;
+}
 template <class T>
 T __ldcg(const T* from) {
   return *from;

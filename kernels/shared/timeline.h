@@ -1,0 +1,29 @@
+// What a kernel with a timeline writes of each of its work items, and who reads it.
+#pragma once
+
+#include "kernels/shared/base.h"
+
+namespace attnlab {
+
+// When something happened: nanoseconds of the GPU's timer, which is one for all multiprocessors,
+// and cycles of the multiprocessor's own clock, which are finer.
+struct Moment {
+  u64 nanoseconds = 0;
+  u64 cycles = 0;
+};
+
+// A work item on its way through a thread block. An item without tiles has no first_k and no
+// first_product: those moments are zero.
+struct TimelineItem {
+  u32 times = 0;  // that blocks have claimed it, over all launches since it was cleared
+  u32 multiprocessor = 0;
+  u32 block = 0;
+  u32 describe_cycles = 0;  // that the scheduler took to find out what the item is
+  Moment claimed;           // a block has taken it
+  Moment published;         // it is described, and all roles of the block know of it
+  Moment first_k;           // the copy of its first tile of K has been issued
+  Moment first_product;     // a warpgroup has started its first product
+  Moment last_store;        // the last warp has issued its last store
+};
+
+}  // namespace attnlab

@@ -1,0 +1,97 @@
+// When v3's forward works on which item. Roles say so in ATTNLAB_NOTE(...), which is nothing in a
+// unit that does not define ATTNLAB_TIMELINE: to the compiler its text is as if there were none of
+// this. Empty functions in its place give ptxas another order of instructions.
+#pragma once
+
+#ifndef ATTNLAB_TIMELINE
+#define ATTNLAB_NOTE(...)
+#else
+#define ATTNLAB_NOTE(...) __VA_ARGS__
+
+#include "kernels/ptx/globaltimer.cuh"
+#include "kernels/ptx/smid.cuh"
+#include "kernels/shared/timeline.h"
+#include "kernels/v3/shared_memory.cuh"
+
+namespace attnlab::v3 {
+
+// The kernel's fourth parameter; to the host it is the pointer alone.
+struct TimelinePointer {
+  TimelineItem* gItems;
+};
+
+// What the roles of a block know of the timeline: it lies in shared memory behind all else.
+struct SharedTimeline {
+  TimelineItem* gItems;        // of all work items, cleared before the first launch
+  u32 items[kWorkTileStages];  // whose work tiles the stages of their ring hold
+};
+
+// A role's view of it.
+class Timeline {
+ public:
+  template <ForwardConfig kConfig>
+  __device__ explicit Timeline(const ForwardMemory<kConfig>& memory)
+      : shared_(
+            *reinterpret_cast<SharedTimeline*>(memory.memory + forward_tiles(kConfig).bytes())) {}
+
+  // One thread calls it, before __syncthreads(): a block's first item is its own.
+  __device__ void begin(const TimelinePointer& timeline) const {
+    shared_.gItems = timeline.gItems;
+    claim(blockIdx.x);
+  }
+  // The block has taken an item.
+  __device__ void claim(u32 item) const {
+    TimelineItem& gItem = shared_.gItems[item];
+    atomicAdd(&gItem.times, 1u);
+    gItem.multiprocessor = ptx::smid();
+    gItem.block = blockIdx.x;
+    gItem.first_k = {0, 0};
+    gItem.first_product = {0, 0};
+    gItem.last_store = {0, 0};
+    gItem.claimed = now();
+  }
+  // The low bits of the multiprocessor's clock.
+  __device__ static u32 cycles() { return static_cast<u32>(clock64()); }
+  // The scheduler has described an item, which it began at `begin`, and is about to say so.
+  __device__ void publish(i32 stage, u32 item, u32 begin) const {
+    const u32 end = cycles();
+    shared_.items[stage] = item;
+    TimelineItem& gItem = shared_.gItems[item];
+    gItem.describe_cycles = end - begin;
+    gItem.published = now();
+  }
+  // The loader has issued the copy of the item's first K.
+  __device__ void start_keys(i32 stage) const { item_of(stage).first_k = now(); }
+  // One thread of each consumer calls it: the item's first product is under way.
+  __device__ void start_product(i32 stage) const {
+    Moment& gFirst = item_of(stage).first_product;
+    const Moment moment = now();
+    keep_first(gFirst.nanoseconds, moment.nanoseconds);
+    keep_first(gFirst.cycles, moment.cycles);
+  }
+  // One thread of each warp calls it, which has issued its stores.
+  __device__ void store(i32 stage) const {
+    Moment& gLast = item_of(stage).last_store;
+    const Moment moment = now();
+    atomicMax(as_word(gLast.nanoseconds), Word{moment.nanoseconds});
+    atomicMax(as_word(gLast.cycles), Word{moment.cycles});
+  }
+
+ private:
+  using Word = unsigned long long;  // of atomics
+
+  __device__ TimelineItem& item_of(i32 stage) const { return shared_.gItems[shared_.items[stage]]; }
+  __device__ static Word* as_word(u64& value) { return reinterpret_cast<Word*>(&value); }
+  __device__ static Moment now() { return {ptx::globaltimer(), static_cast<u64>(clock64())}; }
+  // Of the consumers' moments the first; 0 is none yet.
+  __device__ static void keep_first(u64& gFirst, u64 moment) {
+    const Word before = atomicCAS(as_word(gFirst), Word{0}, Word{moment});
+    if (before != 0) atomicMin(as_word(gFirst), Word{moment});
+  }
+
+  SharedTimeline& shared_;
+};
+
+}  // namespace attnlab::v3
+
+#endif
