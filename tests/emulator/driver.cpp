@@ -18,6 +18,7 @@
 
 #include "kernels/shared/base.h"
 #include "tests/emulator/launch.h"
+#include "tests/emulator/machine.h"
 #include "tests/emulator/tensor_box.h"
 
 namespace {
