@@ -19,6 +19,7 @@
 
 #include "harness/base/progress.h"
 #include "harness/plan/case.h"
+#include "harness/plan/cost.h"
 #include "harness/record/record.h"
 #include "harness/run/context.h"
 #include "harness/run/run.h"
