@@ -151,7 +151,12 @@ void add_head_dims(std::vector<Shape>& shapes) {
   add(256, make_problem(65, 129, "none", 256));
   for (const std::int64_t head_dim : {192, 256}) {  // several tiles, also of the largest kind
     add(head_dim, make_problem(200, 450, "window:300:9", head_dim));
+    add(head_dim, make_problem(200, 200, "causal+blocks:random:40:32x24", head_dim));
   }
+  Problem packed = make_packed({70, 0, 129, 1, 31}, {55, 70, 200, 0, 31}, "causal");
+  packed.head_dim = 200;
+  packed.dropout = 0.2;
+  shapes.push_back({.name = "head_dim/200/packed/dropout0.2", .problem = packed});
 }
 
 // More work items than a GPU has places for blocks, up to four a multiprocessor: who is done takes

@@ -117,12 +117,15 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   };
 
   // Works on one tile of rows. A step
-  //   1. waits for Q and dO, starts S and dP,       5. starts dQ of all slabs but the last, and dV,
-  //   2. waits for S, makes P of it,                6. waits for that dQ, adds it beside dV,
-  //   3. waits for dP, makes dS, stores both,       7. starts the last dQ, waits for dV, releases
-  //   dO,
-  //   4. meets the other consumers,                 8. starts dK, waits for dQ, adds it beside dK,
-  //                                                 9. waits for dK, releases Q.
+  //   1. waits for Q and dO, starts S and dP,
+  //   2. waits for S, makes P of it,
+  //   3. waits for dP, makes dS, stores both,
+  //   4. meets the other consumers,
+  //   5. starts dQ of all slabs but the last, and dV,
+  //   6. waits for that dQ, adds it beside dV,
+  //   7. starts the last dQ, waits for dV, releases dO,
+  //   8. starts dK, waits for dQ, adds it beside dK,
+  //   9. waits for dK, releases Q.
   // One meeting a step is enough, as in consume().
   const auto work_on = [&](auto is_masked, const BackwardStep& step,
                            const BackwardStages<kConfig>& stages) {
