@@ -131,6 +131,12 @@ inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   ours.protocol.regime = Regime::settled;
   ours.time = Timing{.samples_s = {1e-5}, .rounds_asked = 1, .timer = "events"};
   Record peer = ours;
+  ours.timeline = TimelineRecord{.items = 64,
+                                 .median_s = 1e-5,
+                                 .timed_median_s = 1e-5,
+                                 .idle_share_at_end = 0.04,
+                                 .claim_to_begin_s = 2e-6,
+                                 .describe_cycles = 500.0};
   ours.time->telemetry = judge_blocks(
       {{.samples = 1,
         .reading = {.multiprocessor_clock_hz = 1.5e9, .throttle_reasons = {"power cap"}}}},

@@ -170,6 +170,7 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
     EXPECT_EQ(record_schema().violation(record), "") << record.dump(1);
     record_schema().add_used(record, used);
     for (const auto& item : record_schema().json().at("properties").items()) {
+      if (item.key() == "timeline") continue;  // only those of --timeline have one
       EXPECT_TRUE(record.contains(item.key())) << item.key();
     }
   }

@@ -35,10 +35,10 @@ TEST_F(CounterMetrics, AreAPassOrTwoOnHopperAndThreeWithTheFurtherOnes) {
   for (const Dtype dtype : kDtypes) {
     SCOPED_TRACE(to_string(dtype));
     const MetricNames usual = of_hopper(counted_metrics(dtype, false));
-    EXPECT_EQ(usual.size(), 9U);
+    EXPECT_EQ(usual.size(), 10U);
     EXPECT_EQ(passes_on_chip("GH100", usual), dtype == Dtype::f16 ? 1 : 2);
     const MetricNames all = of_hopper(counted_metrics(dtype, true));
-    EXPECT_EQ(all.size(), 15U);
+    EXPECT_EQ(all.size(), 16U);
     EXPECT_EQ(passes_on_chip("GH100", all), 3);
   }
 }

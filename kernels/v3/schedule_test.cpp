@@ -59,22 +59,29 @@ TEST(V3SharedMemory, PartsOfTheBackwardAreApart) {
         const i64 of_rows = i64{2} * config.block_m * config.head_dim;
         const i64 of_scores = i64{2} * config.block_m * config.block_n;
         const i64 of_statistic = i64{4} * config.block_m;
+        // Consumers that share columns add dQ from registers, and pass P on, too.
+        const i64 of_dq = config.shares_columns() ? 0 : i64{4} * config.block_m * config.head_dim;
+        const i64 of_p = config.shares_columns() ? of_scores : 0;
         constexpr i64 kBulk = 16;  // bulk copies without a tensor map
         const i64 ring = 2 * kBarrierBytes;
         std::vector<cuda::SharedPart> parts = {
             {"K", tiles.k(), of_keys, kSwizzleBytes},
             {"V", tiles.v(), of_keys, kSwizzleBytes},
-            {"dQ", tiles.dq(), i64{4} * config.block_m * config.head_dim, kBulk},
+            {"dQ", tiles.dq(), of_dq, kBulk},
             {"work tile", tiles.work_tile(), sizeof(BackwardWorkTile), alignof(BackwardWorkTile)},
             {"ring of K and V", tiles.kv_ring(), ring, kBarrierBytes},
             {"ring of Q", tiles.q_ring(), ring * config.stages, kBarrierBytes},
-            {"ring of dO", tiles.dout_ring(), ring * config.stages, kBarrierBytes}};
+            {"ring of dO", tiles.dout_ring(), ring * config.dout_stages(), kBarrierBytes}};
         for (i32 stage = 0; stage < config.stages; ++stage) {
           const std::string number = std::to_string(stage);
           parts.push_back({"Q" + number, tiles.q_of(stage), of_rows, kSwizzleBytes});
-          parts.push_back({"dO" + number, tiles.dout_of(stage), of_rows, kSwizzleBytes});
+          parts.push_back({"P" + number, tiles.p_of(stage), of_p, kSwizzleBytes});
           parts.push_back({"dS" + number, tiles.ds_of(stage), of_scores, kSwizzleBytes});
           parts.push_back({"lse" + number, tiles.lse_of(stage), of_statistic, kBulk});
+        }
+        for (i32 stage = 0; stage < config.dout_stages(); ++stage) {
+          const std::string number = std::to_string(stage);
+          parts.push_back({"dO" + number, tiles.dout_of(stage), of_rows, kSwizzleBytes});
           parts.push_back({"delta" + number, tiles.delta_of(stage), of_statistic, kBulk});
         }
         cuda::expect_apart(parts, tiles.bytes());
