@@ -24,7 +24,11 @@ struct BackwardStages {
   __device__ explicit BackwardStages(const PipelineState& start) : q(start), dout(start) {}
   __device__ void advance() {
     q.advance(kConfig.stages);
-    dout.advance(kConfig.dout_stages());
+    if constexpr (kConfig.dout_stages() == kConfig.stages) {
+      dout = q;  // one state for both: two of them spilled at head_dim 64 under a block pattern
+    } else {
+      dout.advance(kConfig.dout_stages());
+    }
   }
 };
 
