@@ -90,15 +90,15 @@ struct CacheClaim {
   std::string reason;                              // of every verdict but proved
 };
 
-// What a launch that wrote a timeline showed (kernels/shared/timeline.h). Such launches took turns
-// with those that were timed.
+// This says what a launch showed that wrote a timeline (kernels/shared/timeline.h). Such launches
+// took turns with those that were timed.
 struct TimelineRecord {
   std::int64_t items = 0;       // work items of a launch
   double median_s = 0.0;        // of launches with a timeline
   double timed_median_s = 0.0;  // of those without
   std::string reason;           // why it is void; empty: it holds
-  // Of the last launch. The share of the launch in which a multiprocessor had done all its items,
-  // the mean of those that had some.
+  // The last launch gave the rest. In this share of it a multiprocessor had done all its items: it
+  // is the mean of those that had some.
   std::optional<double> idle_share_at_end;
   std::optional<double> claim_to_begin_s;  // from an item's claim to its first product, median
   std::optional<double> describe_cycles;   // that the scheduler takes to describe an item, median

@@ -90,9 +90,9 @@ struct Implementation {
   // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
 
-  // Of a kernel that can write down when it works on each of its work items, a forward's; null: it
-  // cannot. As prepare(), but each launch writes `items` too, device memory that is cleared: as
-  // many as `timeline_items` says.
+  // A forward that can write down when it works on each of its work items has both; others have
+  // null. It prepares as prepare() does, but each launch writes `items` too, which are cleared
+  // device memory: as many as `timeline_items` says.
   PreparedKernel* (*prepare_timeline)(const Problem& problem, const Config& config,
                                       const Device& device, TimelineItem* items) = nullptr;
   std::int64_t (*timeline_items)(const Problem& problem, const Config& config) = nullptr;

@@ -1,4 +1,4 @@
-// What a kernel with a timeline writes of each of its work items, and who reads it.
+// This header says what a kernel with a timeline writes of each of its work items.
 #pragma once
 
 #include "kernels/shared/base.h"

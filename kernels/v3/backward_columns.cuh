@@ -23,8 +23,8 @@
 
 namespace attnlab::v3 {
 
-// What a lane's rows see under a block pattern, four bits for each 8 keys: found before products
-// start, since it branches, and while their sums take no registers yet.
+// Returns what a lane's rows see under a block pattern, four bits for each 8 keys. Callers ask
+// before products start, since it branches, and while their sums take no registers yet.
 template <i32 kKeys>
 __device__ u32 visible_bits_of_columns(const Mask& mask, i64 row, i64 key) {
   u32 bits = ~0u;
