@@ -26,6 +26,8 @@ constexpr double kRowRestF16 = 0x1p-14;
 constexpr double kNoise = 0x1p-40;
 // Slope that fp32 itself may have.
 constexpr double kScaleFloor = 0x1p-20;
+// Of O of e4m3, promoted, up to 4096 keys.
+constexpr double kLean = 1.5e-3;
 // What a tensor core may cut off a sum, relative to it, for each 8 products.
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
@@ -33,7 +35,15 @@ constexpr double kProductsOfOneStep = 8.0;
 // What a row may be off by whatever its size.
 double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : kRowRest; }
 
+// What O of e4m3 may lean: promoted every tile 1.5e-3, and 3e-3 at 16384 keys; else what each sum
+// of 32 products cuts off.
+double lean_of_e4m3(const Precision& precision) {
+  if (precision.products == Products::unpromoted) return 0x1p-14 * precision.length / 32.0 + kLean;
+  return kLean * std::sqrt(std::max(1.0, precision.length / 4096.0));
+}
+
 double cut_off(const Precision& precision) {
+  if (precision.dtype == Dtype::e4m3) return lean_of_e4m3(precision);
   const bool rounds = precision.dtype == Dtype::f32 && precision.products == Products::storage;
   return rounds ? 0.0 : kCutOff * precision.length / kProductsOfOneStep;
 }

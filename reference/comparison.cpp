@@ -47,10 +47,12 @@ RowComparison compare_row(const Problem& problem, const ComparedRow& row, const 
     if (expected.delta_error.size() > 0) statistics.delta.add(expected.delta_error(row.index, d));
     statistics.kernel_along += (element.got - element.want) * element.want;
     statistics.twin_along += twin_error * element.want;
-    const float rounded = round_to_storage(problem.dtype, static_cast<float>(element.want));
+    const float rounded =
+        round_to_storage(problem.output_dtype(), static_cast<float>(element.want));
     statistics.rounded_along += (static_cast<double>(rounded) - element.want) * element.want;
     statistics.sum_of_squares += element.want * element.want;
-    statistics.unit = std::max(statistics.unit, rounding_unit(problem.dtype, element.want));
+    statistics.unit =
+        std::max(statistics.unit, rounding_unit(problem.output_dtype(), element.want));
   }
   statistics.end_row(static_cast<double>(expected.sizes(row.index)),
                      static_cast<double>(problem.head_dim), row.alike);
@@ -125,7 +127,7 @@ Comparison compare(const Problem& problem, const Precision& precision, const voi
   std::vector<float> got(static_cast<std::size_t>(problem.head_dim));
   for (const ComparedRow& row : rows) {
     read_elements(
-        problem.dtype, tensor,
+        problem.output_dtype(), tensor,
         row_offset(problem, row.place.side, row.place.batch, row.place.head, row.place.row),
         problem.head_dim, got.data());
     const RowComparison compared = compare_row(problem, row, got.data());

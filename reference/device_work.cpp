@@ -33,7 +33,8 @@ std::int64_t most_keys(const Problem& problem) {
 
 device::Stored stored_as(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: break;
+    case Dtype::f32:
+    case Dtype::e4m3: break;
     case Dtype::f16: return device::Stored::f16;
     case Dtype::bf16: return device::Stored::bf16;
   }

@@ -69,8 +69,8 @@ std::string find_nan(const Problem& problem, const std::string& name, Side side,
     const std::int64_t rows = query ? rows_in_memory(problem, b) : keys_in_memory(problem, b);
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t r = 0; r < rows; ++r) {
-        scan.add(problem.dtype, tensor, row_offset(problem, side, b, h, r), problem.head_dim, b, h,
-                 r);
+        scan.add(problem.output_dtype(), tensor, row_offset(problem, side, b, h, r),
+                 problem.head_dim, b, h, r);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "reference/judged_inputs.h"
 #include "reference/rounding.h"
 #include "reference/storage.h"
 #include "reference/twin.h"
@@ -32,9 +33,9 @@ constexpr std::size_t kTasksOfColumn = 16;
 class Plan {
  public:
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
-      : problem_(problem), tensors_(tensors), visibility_(problem) {
+      : problem_(problem), inputs_(problem, tensors), visibility_(problem) {
     references_.products = products;
-    references_.score_step = score_step(problem, tensors.q, tensors.k);
+    references_.score_step = score_step(problem, inputs_.tensors().q, inputs_.tensors().k);
     references_.seed = samples.seed;
     for (const Sample& sample : samples.rows) add_reference(sample);
     for (const ColumnSample& sample : samples.columns) add_reference(sample);
@@ -123,7 +124,7 @@ class Plan {
       std::iota(rows.begin(), rows.end(), 0);
       RowReference* all_rows = reference_with_columns(sample.batch, head);
       if (all_rows == nullptr) {  // rows that see none of the keys give nothing
-        const Slice slice(problem_, tensors_, visibility_, sample.batch, head, 1);
+        const Slice slice(problem_, inputs_.tensors(), visibility_, sample.batch, head, 1);
         std::erase_if(rows, [&](auto row) { return !slice.sees_any(row, sample.keys); });
       }
       for (Chunk& chunk : chunks_of(sample.batch, head, rows, all_rows)) {
@@ -144,7 +145,8 @@ class Plan {
   std::vector<Chunk> chunks_of(std::int64_t batch, std::int64_t head,
                                const std::vector<std::int64_t>& rows, RowReference* reference) {
     const auto wanted = static_cast<std::int64_t>(rows.size());
-    const Slice& slice = slices_.emplace_back(problem_, tensors_, visibility_, batch, head, wanted);
+    const Slice& slice =
+        slices_.emplace_back(problem_, inputs_.tensors(), visibility_, batch, head, wanted);
     std::vector<Chunk> chunks;
     const auto height = static_cast<std::ptrdiff_t>(slice.chunk_rows());
     const auto count = static_cast<std::ptrdiff_t>(rows.size());
@@ -187,7 +189,7 @@ class Plan {
   }
 
   const Problem& problem_;
-  const Tensors& tensors_;
+  const JudgedInputs inputs_;
   Visibility visibility_;
   References references_;
   std::deque<Slice> slices_;

@@ -45,8 +45,8 @@ Eigen::VectorXf largest_visible(const Matrix<float>& elements, const Matrix<Fate
 }  // namespace
 
 double score_step(const Problem& problem, const void* q, const void* k) {
-  return problem.scale() * step_of(problem.dtype, q, problem.elements_q()) *
-         step_of(problem.dtype, k, problem.elements_k());
+  return problem.scale() * step_of(problem.input_dtype(), q, problem.elements_q()) *
+         step_of(problem.input_dtype(), k, problem.elements_k());
 }
 
 Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q,

@@ -58,8 +58,9 @@ bool Slice::sees_any(std::int64_t row, Indices keys) const {
 Matrix<float> Slice::read_rows(const void* tensor, Indices rows) const {
   Matrix<float> values = Matrix<float>::Zero(chunk_rows_, problem_.head_dim);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    read_elements(problem_.dtype, tensor, row_offset(problem_, Side::query, batch_, head_, rows[i]),
-                  problem_.head_dim, values.row(static_cast<Eigen::Index>(i)).data());
+    read_elements(problem_.input_dtype(), tensor,
+                  row_offset(problem_, Side::query, batch_, head_, rows[i]), problem_.head_dim,
+                  values.row(static_cast<Eigen::Index>(i)).data());
   }
   return values;
 }
@@ -70,8 +71,9 @@ Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factor
   Matrix<float> values(static_cast<Eigen::Index>(keys.size()), problem_.head_dim);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::int64_t head_kv = kv_head(problem_, head_);
-    read_elements(problem_.dtype, tensor, row_offset(problem_, Side::key, batch_, head_kv, keys[i]),
-                  problem_.head_dim, values.row(static_cast<Eigen::Index>(i)).data());
+    read_elements(problem_.input_dtype(), tensor,
+                  row_offset(problem_, Side::key, batch_, head_kv, keys[i]), problem_.head_dim,
+                  values.row(static_cast<Eigen::Index>(i)).data());
   }
   switch (factors) {
     case Factors::as_they_are: break;

@@ -54,6 +54,7 @@ float round_to_storage(Dtype dtype, float value) {
     case Dtype::f32: return value;
     case Dtype::f16: return f32_from_f16(f16_from_f32(value));
     case Dtype::bf16: return f32_from_bf16(bf16_from_f32(value));
+    case Dtype::e4m3: return f32_from_e4m3(e4m3_from_f32(value));
   }
   return value;
 }
@@ -71,6 +72,7 @@ double unit_roundoff(Dtype dtype) {
     case Dtype::f32: return 0x1p-24;
     case Dtype::f16: return 0x1p-11;
     case Dtype::bf16: return 0x1p-8;
+    case Dtype::e4m3: return 0x1p-4;
   }
   return 0.0;
 }
@@ -80,12 +82,14 @@ double unit_roundoff(Dtype dtype, Products products) {
 }
 
 double rounding_error(Dtype dtype, Products products, double size) {
-  if (products == Products::storage) return rounding_error(dtype, size);
+  if (products != Products::tf32) return rounding_error(dtype, size);
   return unit_roundoff(dtype, products) * size;
 }
 
 double rounding_error(Dtype dtype, double size) {
-  const double half_subnormal = dtype == Dtype::f16 ? 0x1p-25 : 0x1p-134;  // f32 has less
+  double half_subnormal = 0x1p-134;  // f32 has less
+  if (dtype == Dtype::f16) half_subnormal = 0x1p-25;
+  if (dtype == Dtype::e4m3) half_subnormal = 0x1p-18;  // of P, which is shifted by 2^8
   return std::min(size, std::max(unit_roundoff(dtype) * size, half_subnormal));
 }
 

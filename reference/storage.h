@@ -28,8 +28,9 @@ void read_elements(Dtype dtype, const void* tensor, std::int64_t offset, std::in
                    float* out);
 
 // What matrix products make of their factors before they multiply them: nothing, which are values
-// of the storage type, or TF32, fp32 with 10 explicit bits of mantissa. Sums are in fp32.
-enum class Products : std::uint8_t { storage, tf32 };
+// of the storage type, or TF32, fp32 with 10 explicit bits of mantissa. Sums are in fp32, but those
+// of e4m3 where they stay in the tensor cores (unpromoted), which keep 13 bits of them.
+enum class Products : std::uint8_t { storage, tf32, unpromoted };
 
 // The nearest value of the storage type.
 float round_to_storage(Dtype dtype, float value);

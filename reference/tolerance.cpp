@@ -26,6 +26,9 @@ constexpr double kMeanFactor = 1.5;
 constexpr double kRoundings = 2.0;
 // What rounds a subnormal number of f16.
 constexpr double kHalfStepF16 = 0x1p-25;
+constexpr double kHalfStepE4m3 = 0x1p-18;  // of a P that is shifted by 2^8
+// What a tensor core keeps of the sum of so many products of e4m3.
+constexpr double kCutOffOfE4m3 = 0x1p-13, kProductsOfE4m3 = 32.0;
 // How many times its size an error of delta may be in the largest of many elements.
 constexpr double kDeltaFactor = 3.0;
 // Of an lse, relative to 1 + score_bound.
@@ -50,6 +53,7 @@ void set_coverage(Verdict& verdict, const Problem& problem, Side side, std::size
 
 // What one subnormal P may be off by, times what dropout makes of it.
 double subnormal_error(const Problem& problem) {
+  if (problem.is_e4m3()) return kHalfStepE4m3;
   return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : kUnderflow;
 }
 
@@ -227,7 +231,9 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
           .row = sample.rows[i],
           .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
           .want = reference.lse(at),
-          .bound = lse_bound(static_cast<double>(reference.score_bound(at)), share)};
+          .bound = problem.is_e4m3()
+                       ? lse_bound_of_e4m3(problem, static_cast<double>(reference.score_bound(at)))
+                       : lse_bound(static_cast<double>(reference.score_bound(at)), share)};
       errors.add(element.error());
       if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
       if (!largest.exists() || element.error() > largest.error()) largest = element;
@@ -256,7 +262,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 }
 
 double lse_share(const References& references) {
-  if (references.products == Products::storage) return 0.0;
+  if (references.products != Products::tf32) return 0.0;
   double largest = 0.0, rows = 0.0;
   for (const RowReference& reference : references.rows) {
     for (Eigen::Index i = 0; i < reference.lse.size(); ++i) {
@@ -269,6 +275,11 @@ double lse_share(const References& references) {
   }
   const double of_the_twin = kLseFactor * largest + kWorstScoreError / std::max(1.0, rows);
   return std::min(kWorstScoreError, of_the_twin);
+}
+
+double lse_bound_of_e4m3(const Problem& problem, double score_bound) {
+  const double sums = static_cast<double>(problem.head_dim) / kProductsOfE4m3 + 1.0;
+  return sums * kCutOffOfE4m3 * (1.0 + score_bound);
 }
 
 double lse_bound(double score_bound, double share) {

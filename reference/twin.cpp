@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "reference/dropout.h"
 
@@ -21,6 +22,32 @@ float sum_in_lanes(Eigen::Index count, const Value& value) {
   float sum = 0.0f;
   for (const float lane : lanes) sum += lane;
   return sum;
+}
+
+// The same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8 and rounded to
+// e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
+float softmax_row_e4m3(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
+                       Matrix<float>& p) {
+  constexpr double kShift = 0x1p8;
+  double largest = -std::numeric_limits<double>::infinity();
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    if (fates(i, j) == Fate::masked) continue;
+    largest = std::max(largest, problem.scale() * static_cast<double>(p(i, j)));
+  }
+  double sum = 0.0;
+  std::vector<double> shifted(static_cast<std::size_t>(p.cols()), 0.0);
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    if (fates(i, j) == Fate::masked) continue;
+    double& value = shifted[static_cast<std::size_t>(j)];
+    value = kShift * std::exp(problem.scale() * static_cast<double>(p(i, j)) - largest);
+    sum += value;
+  }
+  for (Eigen::Index j = 0; j < p.cols(); ++j) {
+    const auto value = static_cast<float>(shifted[static_cast<std::size_t>(j)]);
+    const double rounded = static_cast<double>(round_to_storage(Dtype::e4m3, value));
+    p(i, j) = sum == 0.0 ? 0.0f : static_cast<float>(rounded / sum);
+  }
+  return static_cast<float>(sum == 0.0 ? largest : largest + std::log(sum / kShift));
 }
 
 // Scores of row i to probabilities, in place; masked ones become exactly 0, whatever their score.
@@ -59,7 +86,8 @@ void drop(const Problem& problem, const Matrix<Fate>& fates, Matrix<float>& valu
 
 Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<float>& sums) {
   const float factor = static_cast<float>(scale);
-  return sums.unaryExpr([&](float sum) { return round_to_storage(problem.dtype, factor * sum); });
+  return sums.unaryExpr(
+      [&](float sum) { return round_to_storage(problem.output_dtype(), factor * sum); });
 }
 
 Factors twin_factors(Products products) {
@@ -67,7 +95,7 @@ Factors twin_factors(Products products) {
 }
 
 Matrix<float> twin_factors(Products products, const Matrix<float>& values) {
-  if (products == Products::storage) return values;
+  if (products != Products::tf32) return values;
   return values.unaryExpr(&round_to_tf32);
 }
 
@@ -78,7 +106,9 @@ TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<fl
                                             twin_factors(products));
   attention.lse.resize(attention.p.rows());
   for (Eigen::Index i = 0; i < attention.p.rows(); ++i) {
-    attention.lse(i) = softmax_row(slice.problem(), fates, i, attention.p);
+    const bool is_e4m3 = slice.problem().is_e4m3();
+    attention.lse(i) = is_e4m3 ? softmax_row_e4m3(slice.problem(), fates, i, attention.p)
+                               : softmax_row(slice.problem(), fates, i, attention.p);
   }
   attention.pz = attention.p;
   if (slice.problem().dropout > 0.0) drop(slice.problem(), fates, attention.pz);

@@ -3,7 +3,9 @@
 //
 // S, P, dP, dS and the outputs are computed in fp32, each rounded to the storage type. With
 // products in TF32 the factors of every product, P and dS among them, are rounded to TF32 before
-// it; sums, softmax and dS itself stay in fp32.
+// it; sums, softmax and dS itself stay in fp32. Of e4m3 it rounds where kernels do: inputs are
+// quantised (reference/judged_inputs.h), P is shifted by 2^8 and rounded to e4m3, O to f16; scores
+// and sums are not rounded.
 #pragma once
 
 #include "reference/oracle_backward.h"

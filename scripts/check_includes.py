@@ -93,7 +93,7 @@ RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/pl
 
 # Functions that reach reference through api headers and share the kernels' idea of a mask.
 SHARED_MASK_LOGIC = re.compile(
-    r"\b(make_mask|make_block_pattern|view_block_pattern|visible_blocks|visible_pairs)\s*\("
+    r"\b(make_mask|make_block_pattern|view_block_pattern|visible_blocks|visible_pairs|quantise)\s*\("
 )
 
 

@@ -30,11 +30,14 @@ Words gpu_names() {
 const std::map<std::string, Words>& known_words() {
   static const std::map<std::string, Words> kWords = {
       {"--pass", {"fwd", "bwd", "fwdbwd"}},
-      {"--dtype", {"f32", "f16", "bf16"}},
+      {"--dtype", {"f32", "f16", "bf16", "e4m3"}},
+      {"--quant", {"tensor", "head", "block"}},
+      {"--quant-v", {"tensor", "head", "block", "channel"}},
       {"--layout", {"bshd", "bhsd", "packed"}},
       {"--mask", {"none", "causal", "window:", "padding", "blocks:"}},
       {"--input-kind",
-       {"normal", "uniform", "integers", "large_logits", "outlier", "outlier_channel"}},
+       {"normal", "uniform", "integers", "large_logits", "outlier", "outlier_channel", "v_one",
+        "v_mean_one", "sink"}},
       {"--kernel", kernel_names(builtin_registry())},
       {"--backend", {"auto", "cpu", "cuda"}},
       {"--format", {"table", "markdown", "csv", "json"}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/api/hash.h"
+#include "kernels/api/quantise.h"
 
 namespace attnlab {
 
@@ -43,6 +44,14 @@ std::int64_t paper_flops(const Problem& problem) {
   return of_pass(problem.pass, factor * pairs * problem.num_heads_q * problem.head_dim);
 }
 
+namespace {
+
+std::int64_t elements_of_scales(const Problem& problem) {
+  return elements_scale_q(problem) + elements_scale_k(problem) + elements_scale_v(problem);
+}
+
+}  // namespace
+
 std::int64_t compulsory_bytes(const Problem& problem) {
   std::int64_t keys = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) keys += problem.keys(b);
@@ -53,14 +62,23 @@ std::int64_t compulsory_bytes(const Problem& problem) {
                                 (backward ? 2 : 0) * problem.elements_k();
   const std::int64_t statistics =
       problem.elements_q() / problem.head_dim;  // rows of lse that exist
+  if (problem.is_e4m3()) {                      // codes in, f16 out, and scales
+    return problem.elements_q() * (size_bytes(Dtype::e4m3) + size_bytes(problem.output_dtype())) +
+           2 * existing_k * size_bytes(Dtype::e4m3) +
+           (statistics + elements_of_scales(problem)) * static_cast<std::int64_t>(sizeof(float));
+  }
   return elements * size_bytes(problem.dtype) +
          statistics * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::uint64_t bytes_of_inputs(const Problem& problem) {
   const std::int64_t like_q = problem.pass == Pass::fwd ? 1 : 2;  // q, dO
-  std::int64_t total =
-      (like_q * problem.elements_q() + 2 * problem.elements_k()) * size_bytes(problem.dtype);
+  std::int64_t total = (like_q * problem.elements_q() + 2 * problem.elements_k()) *
+                       size_bytes(problem.input_dtype());
+  if (problem.is_e4m3()) {
+    total += problem.elements_q() + 2 * problem.elements_k() + elements_v_transposed(problem) +
+             elements_of_scales(problem) * static_cast<std::int64_t>(sizeof(float));
+  }
   constexpr std::int64_t kIndexBytes = sizeof(std::int32_t);
   if (problem.lengths.kind == LengthsKind::padding) total += problem.batch * kIndexBytes;
   if (problem.lengths.kind == LengthsKind::packed) total += 2 * (problem.batch + 1) * kIndexBytes;
@@ -72,11 +90,15 @@ std::uint64_t bytes_of_inputs(const Problem& problem) {
 }
 
 std::uint64_t bytes_like_q(const Problem& problem) {
-  return static_cast<std::uint64_t>(problem.elements_q() * size_bytes(problem.dtype));
+  return static_cast<std::uint64_t>(problem.elements_q() * size_bytes(problem.input_dtype()));
 }
 
 std::uint64_t bytes_like_k(const Problem& problem) {
-  return static_cast<std::uint64_t>(problem.elements_k() * size_bytes(problem.dtype));
+  return static_cast<std::uint64_t>(problem.elements_k() * size_bytes(problem.input_dtype()));
+}
+
+std::uint64_t bytes_of_o(const Problem& problem) {
+  return static_cast<std::uint64_t>(problem.elements_q() * size_bytes(problem.output_dtype()));
 }
 
 std::uint64_t bytes_of_lse(const Problem& problem) {

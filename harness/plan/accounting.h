@@ -78,9 +78,10 @@ std::uint64_t most_bytes_timed(const Problem& problem, const Competitor& competi
 // Counts q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
 std::uint64_t bytes_of_inputs(const Problem& problem);
 
-// Bytes of a tensor like q (also o, dO, dQ), like k (also v, dK, dV), and of lse.
+// Bytes of a tensor like q (also dO, dQ), like k (also v, dK, dV), of o, and of lse.
 std::uint64_t bytes_like_q(const Problem& problem);
 std::uint64_t bytes_like_k(const Problem& problem);
+std::uint64_t bytes_of_o(const Problem& problem);
 std::uint64_t bytes_of_lse(const Problem& problem);
 
 // The blocks of the problem's pattern; nullopt if it has none or none can be formed.

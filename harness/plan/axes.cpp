@@ -85,6 +85,11 @@ AxisGrammar config_grammar(const SharedAxis& axis) {
   return row;
 }
 
+// A part of the quantisation, which other dtypes do not have.
+std::string of_e4m3(const Problem& problem, const char* text) {
+  return problem.is_e4m3() ? text : "";
+}
+
 std::vector<AxisGrammar> problem_grammars() {
   using C = const Case&;
   using K = const Competitor&;
@@ -92,12 +97,25 @@ std::vector<AxisGrammar> problem_grammars() {
       grammar({"pass", "fwd,bwd,fwdbwd", "what is computed: forward, backward or both"},
               &Axes::pass, parse_name<Pass, Pass::fwd, Pass::bwd, Pass::fwdbwd>,
               [](C c, K) { return c.problem.pass; }),
-      grammar({"dtype", "f32,f16,bf16", "storage type of q, k, v and o"}, &Axes::dtype,
-              parse_name<Dtype, Dtype::f32, Dtype::f16, Dtype::bf16>,
+      grammar({"dtype", "f32,f16,bf16,e4m3", "storage type of q, k, v and o (of e4m3: f16)"},
+              &Axes::dtype, parse_name<Dtype, Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::e4m3>,
               [](C c, K) { return c.problem.dtype; }),
       grammar({"layout", "bshd,bhsd,packed", "order of the dimensions of q, k, v and o in memory"},
               &Axes::layout, parse_name<Layout, Layout::bshd, Layout::bhsd, Layout::packed>,
               [](C c, K) { return c.problem.layout; }),
+      grammar(
+          {"quant", "tensor,head,block", "of e4m3: what shares a scale of q and k (default block)"},
+          &Axes::quant, parse_name<ScaleOf, ScaleOf::tensor, ScaleOf::head, ScaleOf::block>,
+          [](C c, K) { return of_e4m3(c.problem, to_string(c.problem.quantisation.qk)); }),
+      grammar(
+          {"quant_v", "head,block,channel", "of e4m3: what shares a scale of v (default channel)"},
+          &Axes::quant_v,
+          parse_name<ScaleOf, ScaleOf::tensor, ScaleOf::head, ScaleOf::block, ScaleOf::channel>,
+          [](C c, K) { return of_e4m3(c.problem, to_string(c.problem.quantisation.v)); }),
+      grammar(
+          {"rotate", "0,1", "of e4m3: 1: random signs and Walsh-Hadamard on q and k (default)"},
+          &Axes::rotate, [](std::string_view item) { return parse_whole(item, 0, 1); },
+          [](C c, K) { return of_e4m3(c.problem, c.problem.quantisation.rotate ? "1" : "0"); }),
       grammar({"batch", "1,4", "batch entries"}, &Axes::batch, parse_sizes,
               [](C c, K) { return c.problem.batch; }),
       grammar({"heads", "8", "query heads"}, &Axes::heads, parse_sizes,
@@ -125,12 +143,13 @@ std::vector<AxisGrammar> problem_grammars() {
               parse_sizes, [](C c, K) { return c.problem.seqlen_q; }),
       grammar({"seqlen_k", "1k:16k:x2", "keys of an entry (default: seqlen)"}, &Axes::seqlen_k,
               parse_sizes, [](C c, K) { return c.problem.seqlen_k; }),
-      grammar(
-          {"input_kind", "normal", "normal, uniform, integers, large_logits, outlier[_channel]"},
-          &Axes::input_kind,
-          parse_name<InputKind, InputKind::normal, InputKind::uniform, InputKind::integers,
-                     InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel>,
-          [](C c, K) { return c.input_kind; }),
+      grammar({"input_kind", "normal",
+               "normal, uniform, integers, large_logits, outlier[_channel], v_one, ..."},
+              &Axes::input_kind,
+              parse_name<InputKind, InputKind::normal, InputKind::uniform, InputKind::integers,
+                         InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel,
+                         InputKind::v_one, InputKind::v_mean_one, InputKind::sink>,
+              [](C c, K) { return c.input_kind; }),
       grammar({"seed", "7", "of the inputs, the dropout mask and drawn lengths"}, &Axes::seed,
               parse_seeds, [](C c, K) { return c.seed; }),
       grammar({"kernel", "naive,v2", "what competes (default: every kernel of the backend)"},

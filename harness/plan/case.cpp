@@ -14,6 +14,9 @@ const char* to_string(InputKind kind) {
     case InputKind::large_logits: return "large_logits";
     case InputKind::outlier: return "outlier";
     case InputKind::outlier_channel: return "outlier_channel";
+    case InputKind::v_one: return "v_one";
+    case InputKind::v_mean_one: return "v_mean_one";
+    case InputKind::sink: return "sink";
     case InputKind::file: return "file";
   }
   return "?";
@@ -40,8 +43,11 @@ reference::Products products_of(const Problem& problem, const Implementation* ke
   const ConfigAxis* const axis =
       kernel == nullptr ? nullptr : find_axis(*kernel, AxisRole::tf32_products);
   const bool tf32 = axis != nullptr && config.get(axis->name) != 0;
-  return tf32 && problem.dtype == Dtype::f32 ? reference::Products::tf32
-                                             : reference::Products::storage;
+  if (tf32 && problem.dtype == Dtype::f32) return reference::Products::tf32;
+  if (!problem.is_e4m3() || kernel == nullptr) return reference::Products::storage;
+  const ConfigAxis* const promotes = find_axis(*kernel, AxisRole::promotes);
+  return promotes == nullptr || config.get(promotes->name) != 0 ? reference::Products::storage
+                                                                : reference::Products::unpromoted;
 }
 
 bool has_fixed_order(const Implementation& kernel, const Config& config, Pass pass) {

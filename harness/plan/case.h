@@ -22,6 +22,9 @@ enum class InputKind : std::uint8_t {
   large_logits,
   outlier,
   outlier_channel,
+  v_one,
+  v_mean_one,
+  sink,
   file
 };
 const char* to_string(InputKind kind);
@@ -56,8 +59,9 @@ using CaseGroup = std::vector<Case>;
 // lengths are their own, and the tensors of a file, which has one layout.
 std::vector<CaseGroup> group_layouts(const std::vector<Case>& cases);
 
-// The precision of a kernel's products, which its twin has to share: TF32 of f32 alone, where the
-// config's axis of this role says so. A peer (null) has no such axis.
+// The precision of a kernel's products, which its twin has to share: TF32 of f32 alone, and sums of
+// e4m3 that are not promoted, where the config's axis of these roles says so. A peer (null) has no
+// such axis.
 reference::Products products_of(const Problem& problem, const Implementation* kernel,
                                 const Config& config);
 

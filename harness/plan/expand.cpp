@@ -38,12 +38,32 @@ void multiply(std::vector<Case>& cases, const std::vector<T>& values, Member mem
   cases = std::move(product);
 }
 
+// The same for what is of e4m3 alone: all other cases stay as they are.
+template <class T, class Set>
+void multiply_e4m3(std::vector<Case>& cases, const std::vector<T>& values, Set set) {
+  if (values.empty()) return;
+  std::vector<Case> product;
+  for (const Case& base : cases) {
+    if (!base.problem.is_e4m3()) product.push_back(base);
+    if (!base.problem.is_e4m3()) continue;
+    for (const T& value : values) {
+      product.push_back(base);
+      set(product.back().problem.quantisation, value);
+    }
+  }
+  cases = std::move(product);
+}
+
 // The problems in the order of the axes, without lengths and competitors.
 std::vector<Case> multiply_axes(const Axes& axes) {
   std::vector<Case> cases(1);
   multiply(cases, axes.pass, [](Case& c) -> Pass& { return c.problem.pass; });
   multiply(cases, axes.dtype, [](Case& c) -> Dtype& { return c.problem.dtype; });
   multiply(cases, axes.layout, [](Case& c) -> Layout& { return c.problem.layout; });
+  multiply_e4m3(cases, axes.quant, [](Quantisation& how, ScaleOf value) { how.qk = value; });
+  multiply_e4m3(cases, axes.quant_v, [](Quantisation& how, ScaleOf value) { how.v = value; });
+  multiply_e4m3(cases, axes.rotate,
+                [](Quantisation& how, std::int64_t value) { how.rotate = value != 0; });
   multiply(
       cases, axes.batch, [](Case & c) -> auto& { return c.problem.batch; });
   multiply(

@@ -135,6 +135,7 @@ std::optional<double> peak_flops_per_s(const Gpu& gpu, Dtype dtype) {
     case Dtype::f32: return gpu.flops_per_s.f32;
     case Dtype::f16: return gpu.flops_per_s.f16;
     case Dtype::bf16: return gpu.flops_per_s.bf16;
+    case Dtype::e4m3: break;
   }
   return std::nullopt;
 }

@@ -229,6 +229,7 @@ std::string unsupported_by_library(const std::string& name, const Problem& probl
 
 std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device) {
+  if (problem.is_e4m3()) return peer + " is given no e4m3";
   if (is_function(peer)) return "";
   if (problem.layout == Layout::packed && peer != kFa4) {
     return peer + " is given no packed sequences";

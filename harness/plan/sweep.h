@@ -27,6 +27,10 @@ struct Axes {
   std::vector<Pass> pass = {Pass::fwd};
   std::vector<Dtype> dtype = {Dtype::f32};
   std::vector<Layout> layout = {Layout::bshd};
+  // These three are of e4m3 alone; empty: as Quantisation has them.
+  std::vector<ScaleOf> quant;
+  std::vector<ScaleOf> quant_v;
+  std::vector<std::int64_t> rotate;
   std::vector<std::int64_t> batch = {1};
   std::vector<std::int64_t> heads = {8};
   std::vector<std::int64_t> heads_kv;  // empty: as heads

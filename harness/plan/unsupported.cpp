@@ -11,6 +11,21 @@ std::string no_device(Backend backend) {
                      why_no_device(backend));
 }
 
+namespace {
+
+std::string unsupported_e4m3(const Implementation& implementation, const Problem& problem) {
+  if (!implementation.has_e4m3) {
+    return fmt::format("{} has no e4m3 on this backend", implementation.name);
+  }
+  if (problem.runs_backward()) {
+    return "there is no backward in e4m3: three bits of mantissa do not carry gradients";
+  }
+  if (problem.dropout > 0.0) return "there is no dropout in e4m3, a format of inference";
+  return "";
+}
+
+}  // namespace
+
 std::string why_unsupported(const Implementation& implementation, const Config& config,
                             const Problem& problem, const Device& device) {
   if (device.name.empty()) {
@@ -20,6 +35,11 @@ std::string why_unsupported(const Implementation& implementation, const Config& 
     const std::string reason =
         unsupported_pattern(*problem.mask.blocks, problem.seqlen_q, problem.seqlen_k);
     if (!reason.empty()) return reason;
+  }
+  if (problem.is_e4m3()) {
+    if (std::string reason = unsupported_e4m3(implementation, problem); !reason.empty()) {
+      return reason;
+    }
   }
   const std::string reason = invalid(config, implementation);
   return reason.empty() ? implementation.unsupported(problem, config, device) : reason;

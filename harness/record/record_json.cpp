@@ -41,20 +41,27 @@ Json problem_json(const Problem& problem, const std::optional<PatternSummary>& p
   Json lengths = {{"kind", to_string(problem.lengths.kind)}, {"given", problem.lengths.given}};
   if (!problem.lengths.queries.empty()) lengths["queries"] = problem.lengths.queries;
   if (!problem.lengths.keys.empty()) lengths["keys"] = problem.lengths.keys;
-  return {{"pass", to_string(problem.pass)},
-          {"dtype", to_string(problem.dtype)},
-          {"layout", to_string(problem.layout)},
-          {"batch", problem.batch},
-          {"num_heads_q", problem.num_heads_q},
-          {"num_heads_kv", problem.num_heads_kv},
-          {"seqlen_q", problem.seqlen_q},
-          {"seqlen_k", problem.seqlen_k},
-          {"head_dim", problem.head_dim},
-          {"mask", to_string(problem.mask)},
-          {"blocks", optional(pattern, pattern_json)},
-          {"lengths", lengths},
-          {"dropout", problem.dropout},
-          {"softmax_scale", problem.scale()}};
+  Json json = {{"pass", to_string(problem.pass)},
+               {"dtype", to_string(problem.dtype)},
+               {"layout", to_string(problem.layout)},
+               {"batch", problem.batch},
+               {"num_heads_q", problem.num_heads_q},
+               {"num_heads_kv", problem.num_heads_kv},
+               {"seqlen_q", problem.seqlen_q},
+               {"seqlen_k", problem.seqlen_k},
+               {"head_dim", problem.head_dim},
+               {"mask", to_string(problem.mask)},
+               {"blocks", optional(pattern, pattern_json)},
+               {"lengths", lengths},
+               {"dropout", problem.dropout},
+               {"softmax_scale", problem.scale()}};
+  if (problem.is_e4m3()) {
+    json["quantisation"] = {{"quant", to_string(problem.quantisation.qk)},
+                            {"quant_v", to_string(problem.quantisation.v)},
+                            {"rotate", problem.quantisation.rotate},
+                            {"output", to_string(problem.output_dtype())}};
+  }
+  return json;
 }
 
 // Where q, k, v come from.
@@ -395,7 +402,7 @@ std::string way_of_measuring(const Json& record) {
 
 Dtype dtype_of(const Json& record) {
   const Json dtype = record.at("problem").at("dtype");
-  for (const Dtype known : {Dtype::f16, Dtype::bf16}) {
+  for (const Dtype known : {Dtype::f16, Dtype::bf16, Dtype::e4m3}) {
     if (dtype == to_string(known)) return known;
   }
   return Dtype::f32;

@@ -59,6 +59,11 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
         problem.head_dim, text_of(problem.lengths), problem.seqlen_q, problem.seqlen_k,
         to_string(work.input_kind));
   }
+  if (problem.is_e4m3()) {
+    command +=
+        fmt::format(" --quant {} --quant-v {} --rotate {}", to_string(problem.quantisation.qk),
+                    to_string(problem.quantisation.v), problem.quantisation.rotate ? 1 : 0);
+  }
   const Config& config = competitor.config;
   const auto block = [&](const char* axis) {  // one that the kernel lacks may be anything
     return config.contains(axis) ? config.get(axis) : 0;

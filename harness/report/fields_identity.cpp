@@ -72,6 +72,12 @@ void add_problem_fields(FieldList& list) {
   add("pass", "pass", "what was computed: fwd, bwd or fwdbwd");
   add("dtype", "dtype", "storage type of q, k, v and o");
   add("layout", "layout", "order of the dimensions in memory");
+  const auto add_e4m3 = [&list](const char* name, const char* summary) {
+    list.add_axis(name, summary, value_at({"problem", "quantisation", name}));
+  };
+  add_e4m3("quant", "of e4m3: what shares a scale of q and k");
+  add_e4m3("quant_v", "of e4m3: what shares a scale of v");
+  add_e4m3("rotate", "of e4m3: whether q and k are rotated");
   add("batch", "batch", "batch entries");
   add("heads", "num_heads_q", "query heads");
   add("heads_kv", "num_heads_kv", "key/value heads");

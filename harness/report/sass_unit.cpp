@@ -29,7 +29,7 @@ std::string folder_of(const std::string& source) {
 }
 
 bool has_form(const SassInstruction& instruction, const WarpgroupProduct& product) {
-  const std::string shape = fmt::format(".64x{}x16.", product.columns);
+  const std::string shape = fmt::format(".64x{}x{}.", product.columns, product.depth);
   const std::string_view operands = operands_of(instruction);
   const std::size_t comma = operands.find(", ");
   const bool a_in_memory =

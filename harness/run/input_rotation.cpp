@@ -47,7 +47,7 @@ std::vector<Tensors> InputRotation::sets_of(const CompetitorRun& run) {
     set.v = input.v;
     set.dout = input.dout;
     if (!run.forward || sets.size() == 1) continue;
-    set.o = copy(set.o, "o", bytes_like_q(problem));
+    set.o = copy(set.o, "o", bytes_of_o(problem));
     set.lse = static_cast<float*>(copy(set.lse, "lse", bytes_of_lse(problem)));
     set.saved = copy(set.saved, "saved", kernel_saved_bytes(problem, *run.competitor));
   }

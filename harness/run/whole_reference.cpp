@@ -72,6 +72,10 @@ std::vector<reference::Group> choose_groups(const Problem& problem, const Device
 WholeReference::WholeReference(const Problem& problem, const Tensors& inputs, const Device& device,
                                std::uint64_t seed)
     : problem_(problem), inputs_(inputs), runtime_(&runtime_of(device)) {
+  if (problem.is_e4m3()) {
+    why_not_ = "references of the device know no e4m3";
+    return;
+  }
   if (!std::isfinite(seconds_of_group(problem, 0, device))) {
     why_not_ = "the device multiplies doubles too slowly for references of its own";
     return;
@@ -126,7 +130,7 @@ std::vector<reference::Verdict> WholeReference::judge_host(const Problem& proble
     runtime_->write(copy.get(), data, bytes);
     return copy.get();
   };
-  outputs.o = send(host.o, bytes_like_q(problem));
+  outputs.o = send(host.o, bytes_of_o(problem));
   outputs.lse = static_cast<float*>(send(host.lse, bytes_of_lse(problem)));
   outputs.dq = send(host.dq, bytes_like_q(problem));
   outputs.dk = send(host.dk, bytes_like_k(problem));

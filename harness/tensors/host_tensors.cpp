@@ -15,7 +15,7 @@ HostTensors::HostTensors(const Problem& problem, const Tensors& tensors, const T
   };
   const std::uint64_t like_q = bytes_like_q(problem);
   const std::uint64_t like_k = bytes_like_k(problem);
-  tensors_.o = fetch(static_cast<std::byte*>(tensors.o), like_q);
+  tensors_.o = fetch(static_cast<std::byte*>(tensors.o), bytes_of_o(problem));
   tensors_.lse = fetch(tensors.lse, bytes_of_lse(problem));
   tensors_.dq = fetch(static_cast<std::byte*>(tensors.dq), like_q);
   tensors_.dk = fetch(static_cast<std::byte*>(tensors.dk), like_k);

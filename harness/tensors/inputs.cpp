@@ -11,6 +11,7 @@
 
 #include "harness/plan/accounting.h"
 #include "harness/tensors/safetensors.h"
+#include "kernels/api/quantise.h"
 #include "kernels/shared/convert.h"
 #include "kernels/shared/philox.h"
 
@@ -100,6 +101,9 @@ Four draw(InputKind kind, const RowSource& source, std::int64_t group) {
   switch (kind) {
     case InputKind::normal:
     case InputKind::outlier_channel:
+    case InputKind::v_one:
+    case InputKind::v_mean_one:
+    case InputKind::sink:
     case InputKind::file: break;
     case InputKind::uniform: return uniform(source.words(group, RowSource::Purpose::values));
     case InputKind::integers:
@@ -124,6 +128,15 @@ void draw_row(InputKind kind, const RowSource& source, std::vector<float>& row) 
   }
   const bool has_channel = kind == InputKind::outlier_channel && source.tensor != InputTensor::dout;
   if (has_channel) row[0] *= 10.0f;
+  if (kind == InputKind::sink && source.tensor == InputTensor::q) row[0] = 4.0f;
+  if (kind == InputKind::sink && source.tensor == InputTensor::k && source.row == 0) {
+    row[0] += 2.0f * std::sqrt(static_cast<float>(row.size()));
+  }
+  if (source.tensor != InputTensor::v) return;
+  if (kind == InputKind::v_one) std::ranges::fill(row, 1.0f);
+  if (kind == InputKind::v_mean_one) {
+    for (float& value : row) value += 1.0f;
+  }
 }
 
 void padding_row(std::int64_t row_index, std::vector<float>& row) {
@@ -187,7 +200,7 @@ void in_shares(int threads, const std::function<void(std::int64_t)>& share) {
 void copy_rows(InputTensor tensor, const Problem& from, const void* source, const Problem& to,
                int threads, void* data) {
   const Extent there = extent(tensor, from), here = extent(tensor, to);
-  const auto element_bytes = static_cast<std::int64_t>(size_bytes(to.dtype));
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(to.input_dtype()));
   const auto row_bytes = static_cast<std::size_t>(to.head_dim * element_bytes);
   in_shares(threads, [&](std::int64_t share) {
     for (std::int64_t b = 0; b < to.batch; ++b) {
@@ -232,8 +245,8 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
           } else {
             padding_row(r, row);
           }
-          store_row(problem.dtype, row, where.strides.offset(b, h, where.first_row[entry] + r),
-                    data);
+          store_row(problem.input_dtype(), row,
+                    where.strides.offset(b, h, where.first_row[entry] + r), data);
         }
       }
     }
@@ -260,7 +273,7 @@ Inputs::Inputs(Arena& arena, const Problem& problem, const Inputs& other, int th
 
 Inputs::Inputs(Arena& arena, const Problem& problem, const Fill& fill)
     : problem_(problem), runtime_(arena.runtime()) {
-  const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.dtype));
+  const auto element_bytes = static_cast<std::uint64_t>(size_bytes(problem.input_dtype()));
   // Allocates a buffer, has it filled where this process can write, and brings it to the device.
   const auto make = [&]<class T>(const char* name, std::uint64_t bytes, const T*& on_device,
                                  const T*& here, const std::function<void(void*)>& write) {
@@ -304,6 +317,54 @@ Inputs::Inputs(Arena& arena, const Problem& problem, const Fill& fill)
   if (problem.mask.blocks) {
     list("block_pattern", make_block_pattern(problem), &Tensors::block_pattern);
   }
+  if (!problem.is_e4m3()) return;
+  const auto codes = [&](const char* name, std::int64_t elements, const std::uint8_t*& place) {
+    void* const data = buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements));
+    codes_and_scales_.push_back(data);
+    place = static_cast<const std::uint8_t*>(data);
+  };
+  const auto scales = [&](const char* name, std::int64_t elements, const float*& place) {
+    void* const data =
+        buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements) * sizeof(float));
+    codes_and_scales_.push_back(data);
+    place = static_cast<const float*>(data);
+  };
+  codes("e4m3 q", like_q, tensors_.e4m3.q);
+  codes("e4m3 k", like_k, tensors_.e4m3.k);
+  codes("e4m3 v", like_k, tensors_.e4m3.v);
+  codes("e4m3 v_transposed", elements_v_transposed(problem), tensors_.e4m3.v_transposed);
+  scales("scale_q", elements_scale_q(problem), tensors_.e4m3.scale_q);
+  scales("scale_k", elements_scale_k(problem), tensors_.e4m3.scale_k);
+  scales("scale_v", elements_scale_v(problem), tensors_.e4m3.scale_v);
+  quantise_inputs();
+}
+
+void Inputs::quantise_inputs() {
+  const auto like_q = static_cast<std::size_t>(problem_.elements_q());
+  const auto like_k = static_cast<std::size_t>(problem_.elements_k());
+  const auto all = [](std::int64_t elements) { return static_cast<std::size_t>(elements); };
+  std::vector<std::uint8_t> q(like_q), k(like_k), v(like_k);
+  std::vector<std::uint8_t> v_transposed(all(elements_v_transposed(problem_)));
+  std::vector<float> scale_q(all(elements_scale_q(problem_)));
+  std::vector<float> scale_k(all(elements_scale_k(problem_)));
+  std::vector<float> scale_v(all(elements_scale_v(problem_)));
+  quantise(problem_, static_cast<const float*>(host_.q), static_cast<const float*>(host_.k),
+           static_cast<const float*>(host_.v),
+           static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+           {.q = q.data(),
+            .k = k.data(),
+            .v = v.data(),
+            .v_transposed = v_transposed.data(),
+            .scale_q = scale_q.data(),
+            .scale_k = scale_k.data(),
+            .scale_v = scale_v.data()});
+  std::size_t next = 0;
+  const auto write = [&](const auto& values) {
+    runtime_.write(codes_and_scales_[next++], values.data(),
+                   values.size() * sizeof(values.front()));
+  };
+  for (const auto* codes : {&q, &k, &v, &v_transposed}) write(*codes);
+  for (const auto* scales : {&scale_q, &scale_k, &scale_v}) write(*scales);
 }
 
 void Inputs::fill(InputTensor tensor, const Value& value) {
@@ -323,7 +384,7 @@ void Inputs::fill(InputTensor tensor, const Value& value) {
           elements[col] = value(b, h, row, static_cast<std::int64_t>(col));
         }
         // The buffer is this object's own; kernels may only read it.
-        store_row(problem_.dtype, elements,
+        store_row(problem_.input_dtype(), elements,
                   where.strides.offset(b, h, where.first_row[entry] + row),
                   const_cast<void*>(data));
       }
@@ -334,6 +395,7 @@ void Inputs::fill(InputTensor tensor, const Value& value) {
     runtime_.write(const_cast<void*>(tensors_.*member), data,
                    like_q ? bytes_like_q(problem_) : bytes_like_k(problem_));
   }
+  if (problem_.is_e4m3()) quantise_inputs();
 }
 
 Tensors Inputs::copy(Arena& arena, NamedBuffers& buffers) const {

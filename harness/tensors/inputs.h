@@ -18,7 +18,7 @@ namespace attnlab {
 
 enum class InputTensor : std::uint8_t { q, k, v, dout };
 
-// Fills one tensor in the problem's layout, rounded to its dtype:
+// Fills one tensor in the problem's layout, rounded to its input_dtype():
 //   normal        N(0, 1)
 //   uniform       [-1, 1]
 //   integers      80 % zero, else one of -3, -2, -1, 1, 2, 3
@@ -26,6 +26,10 @@ enum class InputTensor : std::uint8_t { q, k, v, dout };
 //   outlier       N(0, 1) + N(0, 100) * Bernoulli(0.001); 100 is the variance. Source:
 //                 FlashAttention-3, section 4.3.
 //   outlier_channel  N(0, 1); column 0 of q, k and v times 10, as trained models have channels
+//   v_one         N(0, 1), but v is 1 everywhere: so is o
+//   v_mean_one    N(0, 1), and 1 more in v: what a tensor core cuts off its sums shows in o
+//   sink          N(0, 1), but column 0 of q is 4, and that of the first key 2 sqrt(head_dim) more:
+//                 with the default softmax_scale its scores are 8 larger
 //   file          N(0, 1): a dO that the user's file does not have
 // Keys and values past an entry's length under padding are +-1e4: large, so that a kernel that
 // reads them is caught, and finite, because a kernel may multiply them by a P of zero.
@@ -52,7 +56,8 @@ class Inputs {
 
   const Problem& problem() const { return problem_; }
 
-  // Writes a tensor anew, element by element, rounded to its dtype; also what padding hides.
+  // Writes a tensor anew, element by element, rounded to its dtype; also what padding hides. Of
+  // e4m3 all codes and scales follow.
   using Value =
       std::function<float(std::int64_t b, std::int64_t head, std::int64_t row, std::int64_t col)>;
   void fill(InputTensor tensor, const Value& value);
@@ -66,6 +71,8 @@ class Inputs {
   // Writes a tensor of this process, in the problem's layout.
   using Fill = std::function<void(InputTensor tensor, const void* Tensors::*member, void* data)>;
   Inputs(Arena& arena, const Problem& problem, const Fill& fill);
+  // Makes the codes and scales of e4m3 of q, k and v.
+  void quantise_inputs();
 
   Problem problem_;
   Runtime& runtime_;
@@ -74,6 +81,8 @@ class Inputs {
   // host_ views them, unless the device is the host; the threads that fill them touch them first.
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   Tensors host_;
+  // Of e4m3, else empty: where quantise_inputs() writes on the device, as in E4m3Inputs.
+  std::vector<void*> codes_and_scales_;
 };
 
 }  // namespace attnlab

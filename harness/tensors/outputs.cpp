@@ -14,11 +14,11 @@ Outputs::Outputs(Arena& arena, const std::string& owner, const Problem& problem,
   };
   const auto like_an_input = [&](const char* name, std::uint64_t bytes) {
     void* const data = allocate(name, bytes);
-    written_.push_back({name, data, bytes, static_cast<int>(size_bytes(problem.dtype))});
+    written_.push_back({name, data, bytes, static_cast<int>(size_bytes(problem.output_dtype()))});
     return data;
   };
   if (problem.pass != Pass::bwd) {
-    tensors_.o = like_an_input("o", bytes_like_q(problem));
+    tensors_.o = like_an_input("o", bytes_of_o(problem));
     if (writes_lse(kernel, problem)) {
       const std::uint64_t bytes = bytes_of_lse(problem);
       tensors_.lse = static_cast<float*>(allocate("lse", bytes));

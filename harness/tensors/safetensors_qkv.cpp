@@ -52,7 +52,8 @@ std::size_t first_not_finite(const TensorView& tensor, Bits infinity) {
 
 std::size_t first_not_finite(const TensorView& tensor, Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: break;
+    case Dtype::f32:
+    case Dtype::e4m3: break;
     case Dtype::f16: return first_not_finite<std::uint16_t>(tensor, 0x7C00);
     case Dtype::bf16: return first_not_finite<std::uint16_t>(tensor, 0x7F80);
   }
@@ -273,6 +274,7 @@ const char* safetensors_dtype(Dtype dtype) {
     case Dtype::f32: return "F32";
     case Dtype::f16: return "F16";
     case Dtype::bf16: return "BF16";
+    case Dtype::e4m3: return "F8_E4M3";
   }
   return "?";
 }
@@ -298,7 +300,8 @@ TensorViews view_tensors(const Problem& problem, const Tensors& tensors) {
         .shape = shape,
         .bytes = {static_cast<const std::byte*>(data), tensor_bytes(dtype, shape, name)}};
   };
-  const char* dtype = safetensors_dtype(problem.dtype);
+  const char* const dtype = safetensors_dtype(problem.input_dtype());
+  const char* const output = safetensors_dtype(problem.output_dtype());
   const auto like_q =
       shape_of(problem, problem.seqlen_q, problem.num_heads_q, problem.elements_q());
   const auto like_k =
@@ -307,7 +310,7 @@ TensorViews view_tensors(const Problem& problem, const Tensors& tensors) {
   add("k", dtype, like_k, tensors.k);
   add("v", dtype, like_k, tensors.v);
   add("do", dtype, like_q, tensors.dout);
-  add("o", dtype, like_q, tensors.o);
+  add("o", output, like_q, tensors.o);
   add("dq", dtype, like_q, tensors.dq);
   add("dk", dtype, like_k, tensors.dk);
   add("dv", dtype, like_k, tensors.dv);

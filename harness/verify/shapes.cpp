@@ -467,6 +467,57 @@ void plan_every_isa(Plan& plan) {
   }
 }
 
+// e4m3: every kind of scale with every mask, lengths that fill no block of scales, and inputs in
+// which sums lean.
+void add_quantised(std::vector<Shape>& shapes) {
+  const auto add = [&](const std::string& name, const Problem& problem, const Quantisation& how,
+                       InputKind kind = InputKind::normal) {
+    shapes.push_back({.name = "e4m3/" + name, .problem = problem, .kind = kind});
+    shapes.back().problem.dtype = Dtype::e4m3;
+    shapes.back().problem.quantisation = how;
+  };
+  for (const ScaleOf qk : {ScaleOf::tensor, ScaleOf::head, ScaleOf::block}) {
+    for (const ScaleOf v : {ScaleOf::tensor, ScaleOf::head, ScaleOf::block, ScaleOf::channel}) {
+      const Problem problem = make_problem(150, 270, "causal", 64);
+      add(fmt::format("scales/{}-{}", to_string(qk), to_string(v)), problem, {qk, v, true});
+    }
+  }
+  for (const std::int64_t head_dim : {16, 48, 80, 96, 128, 256}) {
+    for (const bool rotate : {false, true}) {
+      add(fmt::format("head_dim/{}/rotate-{}", head_dim, rotate ? 1 : 0),
+          make_problem(65, 130, "none", head_dim), {ScaleOf::block, ScaleOf::block, rotate});
+    }
+  }
+  for (const char* mask :
+       {"causal", "window:40:7", "padding", "padding+causal", "blocks:local:1:64x64"}) {
+    add(fmt::format("mask/{}", mask), make_problem(300, 300, mask, 32), {});
+  }
+  for (const InputKind kind :
+       {InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel, InputKind::v_one,
+        InputKind::v_mean_one, InputKind::sink}) {
+    add(fmt::format("inputs/{}", to_string(kind)), make_problem(65, 400, "none", 64), {}, kind);
+  }
+  Problem grouped = make_problem(70, 140, "causal", 32);
+  grouped.num_heads_q = 6;
+  grouped.num_heads_kv = 2;
+  add("grouped-heads", grouped, {});
+}
+
+void plan_quantised(Plan& plan) {
+  std::vector<Shape> shapes;
+  add_quantised(shapes);
+  for (const Shape& shape : shapes) {
+    const auto subject = make_subject(plan, shape, Dtype::e4m3);
+    for (const Implementation* kernel : plan.kernels()) {
+      if (!kernel->has_e4m3) continue;
+      const Setup forward = default_setup(*kernel, plan.device(), Pass::fwd);
+      for (const auto& [suffix, setup] : variants(forward, shape.launches)) {
+        plan.add_judged(setup, Part::shapes, shape.name + suffix, subject);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void plan_shapes(Plan& plan) {
@@ -505,6 +556,7 @@ void plan_shapes(Plan& plan) {
       plan_compiled_configs(plan, *kernel, group);
     }
   }
+  plan_quantised(plan);
   plan_many_tiles(plan);
   plan_every_isa(plan);
   plan_beyond_32_bits(plan);

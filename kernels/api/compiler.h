@@ -13,13 +13,14 @@
 namespace attnlab {
 
 // Describes a product of tiles by wgmma, as the schedule of a kernel has it: `steps` instructions
-// of 64 x columns x 16, all unrolled.
+// of 64 x columns x `depth`, all unrolled.
 struct WarpgroupProduct {
   std::string name;             // "S = Q K^T"
   bool a_in_registers = false;  // else both factors are in shared memory
   int columns = 0;
   int steps = 0;
   int places = 0;  // of the text that start one, each instance of a template counted
+  int depth = 16;  // 32 of e4m3
 };
 
 // One entry point of a unit, and how it is launched (which decides how many blocks fit a

@@ -17,6 +17,7 @@ namespace attnlab {
 enum class AxisRole : std::uint8_t {
   none,
   tf32_products,  // 1: products of f32 round their factors to TF32
+  promotes,       // 0: products of e4m3 stay in the tensor cores' sums, of 13 bits
   fixed_order,    // 1: a backward sums in a fixed order; 0: in another one at every launch
 };
 

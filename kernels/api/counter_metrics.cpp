@@ -13,6 +13,7 @@ std::string tensor_operations(const std::string& instruction, Dtype dtype) {
     case Dtype::f32: return name + "tf32_dst_fp32.sum";
     case Dtype::f16: return name + (instruction == "hgmma" ? "fp16.sum" : "fp16_dst_fp32.sum");
     case Dtype::bf16: return name + "bf16_dst_fp32.sum";
+    case Dtype::e4m3: return name + "fp8_dst_fp32.sum";
   }
   return name;
 }

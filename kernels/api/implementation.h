@@ -19,7 +19,7 @@
 namespace attnlab {
 
 // Raised whenever a field of Implementation or of the types it names changes its meaning.
-inline constexpr int kApiVersion = 4;
+inline constexpr int kApiVersion = 5;
 
 // What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
 // from it and casts back; the caller owns it and hands it to release().
@@ -101,6 +101,9 @@ struct Implementation {
   // (`units`) and each config costs seconds; of all other kernels it draws any config. Some may be
   // unsupported; null: none.
   std::vector<ConfigsToVerify> (*configs_to_verify)() = nullptr;
+
+  // Whether the kernel reads Tensors::e4m3. One that does not is never asked about dtype e4m3.
+  bool has_e4m3 = false;
 };
 
 std::span<const ConfigAxis> axes_of(const Implementation& implementation);

@@ -24,6 +24,7 @@ const char* to_string(Dtype dtype) {
     case Dtype::f32: return "f32";
     case Dtype::f16: return "f16";
     case Dtype::bf16: return "bf16";
+    case Dtype::e4m3: return "e4m3";
   }
   return "?";
 }
@@ -46,6 +47,16 @@ const char* to_string(LengthsKind kind) {
   return "?";
 }
 
+const char* to_string(ScaleOf scale) {
+  switch (scale) {
+    case ScaleOf::tensor: return "tensor";
+    case ScaleOf::head: return "head";
+    case ScaleOf::block: return "block";
+    case ScaleOf::channel: return "channel";
+  }
+  return "?";
+}
+
 std::string to_string(const Lengths& lengths) {
   std::string text;
   for (std::size_t b = 0; b < lengths.keys.size(); ++b) {
@@ -58,7 +69,10 @@ std::string to_string(const Lengths& lengths) {
   return text;
 }
 
-std::int64_t size_bytes(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
+std::int64_t size_bytes(Dtype dtype) {
+  if (dtype == Dtype::e4m3) return 1;
+  return dtype == Dtype::f32 ? 4 : 2;
+}
 
 bool Problem::drops() const { return make_dropout(dropout, seed).threshold > 0; }
 
@@ -116,6 +130,10 @@ std::string Problem::id() const {
         "/scale" + std::string(digits, std::to_chars(digits, std::end(digits), softmax_scale).ptr);
   }
   if (lengths.given) text += "/len" + to_string(lengths);
+  if (is_e4m3()) {
+    text += std::string("/") + to_string(quantisation.qk) + "-" + to_string(quantisation.v);
+    if (quantisation.rotate) text += "-rotate";
+  }
   return text;
 }
 
@@ -148,6 +166,16 @@ std::string invalid_lengths(const Problem& problem) {
     return "lengths: queries needs one value in [0, seqlen_q] for each packed entry, else none";
   }
   return "";
+}
+
+std::string invalid_quantisation(const Problem& problem) {
+  if (problem.is_e4m3()) {
+    return problem.quantisation.qk != ScaleOf::channel
+               ? ""
+               : "quant must be tensor, head or block: columns of q and k meet in sums";
+  }
+  return problem.quantisation == Quantisation{} ? ""
+                                                : "quant, quant_v and rotate are of dtype e4m3";
 }
 
 }  // namespace
@@ -183,6 +211,7 @@ std::string invalid(const Problem& problem) {
   if (!(scale == 0.0 || (scale >= 1e-37 && scale <= 1e38))) {
     return "softmax_scale must lie in [1e-37, 1e38] (or be 0: 1 / sqrt(head_dim))";
   }
+  if (std::string why = invalid_quantisation(problem); !why.empty()) return why;
   return invalid_lengths(problem);
 }
 

@@ -11,14 +11,20 @@
 namespace attnlab {
 
 enum class Pass : std::uint8_t { fwd, bwd, fwdbwd };
-enum class Dtype : std::uint8_t { f32, f16, bf16 };
+// e4m3: inputs are drawn in fp32 and quantised by the laboratory, as Problem::quantisation says;
+// outputs are f16.
+enum class Dtype : std::uint8_t { f32, f16, bf16, e4m3 };
 enum class Layout : std::uint8_t { bshd, bhsd, packed };
 enum class LengthsKind : std::uint8_t { dense, padding, packed };
+// What shares one scale of e4m3: a whole tensor, a head of an entry, kScaleRows of its rows, or one
+// of its columns.
+enum class ScaleOf : std::uint8_t { tensor, head, block, channel };
 
 const char* to_string(Pass pass);
 const char* to_string(Dtype dtype);
 const char* to_string(Layout layout);
 const char* to_string(LengthsKind kind);
+const char* to_string(ScaleOf scale);
 std::int64_t size_bytes(Dtype dtype);
 
 // The lengths of the batch entries. dense: the lists are empty. padding: keys[b] of the seqlen_k
@@ -29,6 +35,15 @@ struct Lengths {
   std::vector<std::int64_t> queries;
   std::vector<std::int64_t> keys;
   bool operator==(const Lengths&) const = default;
+};
+
+// How q, k and v of an e4m3 problem become e4m3. It is a part of the problem, as the layout is: all
+// kernels get the same codes and scales.
+struct Quantisation {
+  ScaleOf qk = ScaleOf::block;   // of q and k: tensor, head or block
+  ScaleOf v = ScaleOf::channel;  // tensor, head, block or channel
+  bool rotate = true;            // q and k: random signs of Problem::seed, then Walsh-Hadamard
+  bool operator==(const Quantisation&) const = default;
 };
 
 // O = dropout(softmax(mask(softmax_scale * Q K^T))) V, and lse of the masked scaled scores.
@@ -47,14 +62,18 @@ struct Problem {
   MaskSpec mask;
   Lengths lengths;
   double dropout = 0.0;        // in [0, 1)
-  std::uint64_t seed = 0;      // of the dropout mask, and of lengths that are drawn
+  std::uint64_t seed = 0;      // of the dropout mask, of lengths that are drawn, of signs
   double softmax_scale = 0.0;  // 0: 1 / sqrt(head_dim)
   Layout layout = Layout::bshd;
+  Quantisation quantisation;  // of e4m3, else the default
 
   bool operator==(const Problem&) const = default;
 
   bool runs_forward() const { return pass != Pass::bwd; }
   bool runs_backward() const { return pass != Pass::fwd; }
+  bool is_e4m3() const { return dtype == Dtype::e4m3; }
+  Dtype input_dtype() const { return is_e4m3() ? Dtype::f32 : dtype; }   // of q, k, v, dO
+  Dtype output_dtype() const { return is_e4m3() ? Dtype::f16 : dtype; }  // of o, dQ, dK, dV
   bool has_pattern() const { return mask.blocks.has_value(); }
   bool drops() const;  // whether dropout drops anything; a tiny p rounds to nothing
 
@@ -73,7 +92,8 @@ struct Problem {
 
   // A name for people, filters and profilers, like
   // "fwd/f32/b1/hq8/hkv8/sq4096/sk4096/d64/causal/p0/bshd", with "/scale0.3" and, for lengths that
-  // were given, "/len5+7" (keys) or "/len5x6+7x7" (queries x keys) at the end.
+  // were given, "/len5+7" (keys) or "/len5x6+7x7" (queries x keys) at the end. Of e4m3 it ends with
+  // "/block-channel-rotate": the scales of q and k, of v, and the rotation.
   std::string id() const;
 };
 

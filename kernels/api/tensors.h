@@ -8,19 +8,33 @@
 
 namespace attnlab {
 
+// q, k and v of an e4m3 problem as Problem::quantisation makes them of Tensors::q, k and v; null in
+// all other problems. value = code * scale. What is coarser than a block repeats its scale, so that
+// kernels know one form; rows past the end of an entry have the scale 1.
+struct E4m3Inputs {
+  const std::uint8_t* q = nullptr;             // like Tensors::q, rotated
+  const std::uint8_t* k = nullptr;             // like Tensors::k, rotated
+  const std::uint8_t* v = nullptr;             // like Tensors::v: the drop-in form
+  const std::uint8_t* v_transposed = nullptr;  // the same codes, see kernels/shared/quantise.h
+  const float* scale_q = nullptr;              // (batch, num_heads_q, ceil(seqlen_q / kScaleRows))
+  const float* scale_k = nullptr;              // (batch, num_heads_kv, ceil(seqlen_k / kScaleRows))
+  const float* scale_v = nullptr;              // like scale_k; of channels: (.., num_heads_kv, d)
+};
+
 // Device pointers; null where the pass does not use one. q, k, v, dout are inputs; o, lse, dq, dk,
 // dv are outputs (o, lse and `saved` are inputs of Pass::bwd: those that the same
 // implementation's forward left).
 struct Tensors {
-  const void* q = nullptr;     // (batch, num_heads_q, seqlen_q, head_dim), Problem::dtype
+  const void* q = nullptr;     // (batch, num_heads_q, seqlen_q, head_dim), input_dtype()
   const void* k = nullptr;     // (batch, num_heads_kv, seqlen_k, head_dim)
   const void* v = nullptr;     // like k
-  void* o = nullptr;           // like q
+  void* o = nullptr;           // like q, output_dtype()
   float* lse = nullptr;        // (batch, num_heads_q, seqlen_q); null if it is not written
   const void* dout = nullptr;  // like q
-  void* dq = nullptr;          // like q
-  void* dk = nullptr;          // like k
-  void* dv = nullptr;          // like k
+  void* dq = nullptr;          // like o
+  void* dk = nullptr;          // like k, output_dtype()
+  void* dv = nullptr;          // like k, output_dtype()
+  E4m3Inputs e4m3;
 
   // Implementation::saved_bytes(): what a forward leaves for its own backward beside o and lse.
   // Pass::fwd writes it unless it is null, Pass::bwd reads it, Pass::fwdbwd does both.

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "kernels/shared/quantise.h"
+
 namespace attnlab::cpu {
 namespace {
 
@@ -82,14 +84,56 @@ SliceTensors::SliceTensors(const Problem& problem, const Shape& shape, const Bat
     : shape_(shape),
       entry_(entry),
       tensors_(tensors),
-      dtype_(problem.dtype),
+      problem_(problem),
       batch_(batch),
       head_(head) {}
+
+namespace {
+
+// Null stays null: then nothing is read, only counted.
+const float* from(const float* scales, i64 first) {
+  return scales == nullptr ? nullptr : scales + first;
+}
+
+}  // namespace
+
+GlobalRows SliceTensors::q(Range rows) const {
+  if (!problem_.is_e4m3()) return query_rows(Operand::q, tensors_.q, rows);
+  GlobalRows codes = query_rows(Operand::q, tensors_.e4m3.q, rows);
+  codes.dtype = Dtype::e4m3;
+  const i64 blocks = ceil_div(shape_.seqlen_q, kScaleRows);
+  codes.scales = {.data = from(tensors_.e4m3.scale_q, index() * blocks), .first_row = rows.begin};
+  return codes;
+}
+
+GlobalRows SliceTensors::k(Range keys) const {
+  if (!problem_.is_e4m3()) return key_rows(Operand::k, tensors_.k, keys);
+  return key_codes(Operand::k, tensors_.e4m3.k, tensors_.e4m3.scale_k, problem_.quantisation.qk,
+                   keys);
+}
+
+GlobalRows SliceTensors::v(Range keys) const {
+  if (!problem_.is_e4m3()) return key_rows(Operand::v, tensors_.v, keys);
+  return key_codes(Operand::v, tensors_.e4m3.v, tensors_.e4m3.scale_v, problem_.quantisation.v,
+                   keys);
+}
+
+GlobalRows SliceTensors::key_codes(Operand operand, const std::uint8_t* data, const float* scales,
+                                   ScaleOf scale_of, Range keys) const {
+  GlobalRows codes = key_rows(operand, data, keys);
+  codes.dtype = Dtype::e4m3;
+  const bool of_columns = scale_of == ScaleOf::channel;
+  const i64 head = batch_ * shape_.num_heads_kv + shape_.kv_head(head_);
+  const i64 each = of_columns ? shape_.head_dim : ceil_div(shape_.seqlen_k, kScaleRows);
+  codes.scales = {
+      .data = from(scales, head * each), .of_columns = of_columns, .first_row = keys.begin};
+  return codes;
+}
 
 // Tensors are handed over as inputs and outputs alike; store() is only given outputs.
 GlobalRows SliceTensors::query_rows(Operand operand, const void* data, Range rows) const {
   return {.operand = operand,
-          .dtype = dtype_,
+          .dtype = problem_.output_dtype(),
           .data = const_cast<void*>(data),
           .offset = shape_.q.offset(batch_, head_, entry_.first_row + rows.begin),
           .row_stride = shape_.q.row,
@@ -99,7 +143,7 @@ GlobalRows SliceTensors::query_rows(Operand operand, const void* data, Range row
 
 GlobalRows SliceTensors::key_rows(Operand operand, const void* data, Range keys) const {
   return {.operand = operand,
-          .dtype = dtype_,
+          .dtype = problem_.output_dtype(),
           .data = const_cast<void*>(data),
           .offset = shape_.k.offset(batch_, shape_.kv_head(head_), entry_.first_key + keys.begin),
           .row_stride = shape_.k.row,

@@ -35,12 +35,13 @@ class SliceTensors {
   SliceTensors(const Problem& problem, const Shape& shape, const BatchEntry& entry,
                const Tensors& tensors, i64 batch, i64 head);
 
-  GlobalRows q(Range rows) const { return query_rows(Operand::q, tensors_.q, rows); }
+  // q, k and v of e4m3 are codes with their scales.
+  GlobalRows q(Range rows) const;
   GlobalRows o(Range rows) const { return query_rows(Operand::o, tensors_.o, rows); }
   GlobalRows dout(Range rows) const { return query_rows(Operand::dout, tensors_.dout, rows); }
   GlobalRows dq(Range rows) const { return query_rows(Operand::dq, tensors_.dq, rows); }
-  GlobalRows k(Range keys) const { return key_rows(Operand::k, tensors_.k, keys); }
-  GlobalRows v(Range keys) const { return key_rows(Operand::v, tensors_.v, keys); }
+  GlobalRows k(Range keys) const;
+  GlobalRows v(Range keys) const;
   GlobalRows dk(Range keys) const { return key_rows(Operand::dk, tensors_.dk, keys); }
   GlobalRows dv(Range keys) const { return key_rows(Operand::dv, tensors_.dv, keys); }
   GlobalRows lse(Range rows) const { return statistic(Operand::lse, tensors_.lse, rows); }
@@ -59,11 +60,13 @@ class SliceTensors {
  private:
   GlobalRows query_rows(Operand operand, const void* data, Range rows) const;
   GlobalRows key_rows(Operand operand, const void* data, Range keys) const;
+  GlobalRows key_codes(Operand operand, const std::uint8_t* data, const float* scales,
+                       ScaleOf scale_of, Range keys) const;
 
   const Shape& shape_;
   const BatchEntry& entry_;
   const Tensors& tensors_;
-  Dtype dtype_;
+  const Problem& problem_;
   i64 batch_, head_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/softmax.h"
 
 namespace attnlab::cpu {
@@ -14,6 +15,21 @@ float* f32_row(const GlobalRows& rows, i64 r) {
 
 u16* half_row(const GlobalRows& rows, i64 r) {
   return static_cast<u16*>(rows.data) + rows.offset + r * rows.row_stride;
+}
+
+// code * scale, in fp32.
+void decode_e4m3(const GlobalRows& rows, i64 r, float* to) {
+  const u8* const codes = static_cast<const u8*>(rows.data) + rows.offset + r * rows.row_stride;
+  const Scales& scales = rows.scales;
+  const i64 block = (scales.first_row + r) / kScaleRows;
+  for (i64 c = 0; c < rows.columns; ++c) {
+    to[c] = f32_from_e4m3(codes[c]) * scales.data[scales.of_columns ? c : block];
+  }
+}
+
+void round_p_to_e4m3(float* p, i64 count) {
+  constexpr float kShift = 1 << static_cast<int>(kShiftOfP);
+  for (i64 c = 0; c < count; ++c) p[c] = f32_from_e4m3(e4m3_from_f32(p[c] * kShift)) / kShift;
 }
 
 const HalfOps& half_ops(const TileOps& ops, Dtype dtype) {
@@ -47,6 +63,8 @@ void Executor::load(const GlobalRows& source, const Tile& tile) {
     float* to = tile.data + r * tile.ld;
     if (source.dtype == Dtype::f32) {
       std::copy_n(f32_row(source, r), source.columns, to);
+    } else if (source.dtype == Dtype::e4m3) {
+      decode_e4m3(source, r, to);
     } else {
       half_ops(*ops_, source.dtype).decode(half_row(source, r), source.columns, to);
     }
@@ -230,7 +248,13 @@ void Executor::fill(const Tile& tile, float value) const {
 void Executor::round(const Tile& tile, Dtype dtype) const {
   if (counts_only() || dtype == Dtype::f32) return;
   for (i64 r = 0; r < tile.rows; ++r) {
-    half_ops(*ops_, dtype).round(tile.data + r * tile.ld, round_up(tile.columns, kTileColumns));
+    float* const row = tile.data + r * tile.ld;
+    const i64 columns = round_up(tile.columns, kTileColumns);
+    if (dtype == Dtype::e4m3) {
+      round_p_to_e4m3(row, columns);
+    } else {
+      half_ops(*ops_, dtype).round(row, columns);
+    }
   }
 }
 

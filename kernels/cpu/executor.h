@@ -51,6 +51,13 @@ struct ScoreTile {
   Orientation orientation = Orientation::rows_by_keys;
 };
 
+// The scales of codes in e4m3: of kScaleRows rows each, or of columns. Null: there are none.
+struct Scales {
+  const float* data = nullptr;
+  bool of_columns = false;
+  i64 first_row = 0;  // that the rows of a load begin with, within the head's
+};
+
 // Rows of a tensor in HBM; columns are contiguous.
 struct GlobalRows {
   Operand operand;
@@ -60,6 +67,7 @@ struct GlobalRows {
   i64 row_stride = 0;
   i64 rows = 0;
   i64 columns = 0;
+  Scales scales;
 };
 
 // Lays tiles out one after the other, each aligned to 64 bytes. With a null base it only adds up:
@@ -85,7 +93,8 @@ class Executor {
   Executor uncounted() const { return Executor(ops_); }
   const Traffic& traffic() const { return traffic_; }
 
-  // HBM -> tile, widened to fp32; the rest of the tile (missing rows, padding columns) becomes 0.
+  // HBM -> tile, widened to fp32 (codes of e4m3 times their scale); the rest of the tile (missing
+  // rows, padding columns) becomes 0.
   void load(const GlobalRows& source, const Tile& tile);
   // tile -> HBM, rounded to the destination's type: the destination's rows and columns.
   void store(const Tile& tile, const GlobalRows& destination);
@@ -115,7 +124,8 @@ class Executor {
   void transpose(const Tile& source, const Tile& destination) const;
   void scale(const Tile& tile, float factor) const;
   void fill(const Tile& tile, float value) const;
-  // Rounds to a storage type and back: what a product that takes this type as its operand sees.
+  // Rounds to a storage type and back: what a product that takes this type as its operand sees. To
+  // e4m3 only P is rounded, shifted by 2^kShiftOfP and back.
   void round(const Tile& tile, Dtype dtype) const;
 
   // S = -inf where the mask hides.

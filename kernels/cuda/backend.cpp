@@ -26,6 +26,7 @@ Params make_params(const Problem& problem, const Tensors& tensors) {
 const char* storage_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: break;
+    case Dtype::e4m3: return "device::E4m3";
     case Dtype::f16: return "device::F16";
     case Dtype::bf16: return "device::Bf16";
   }

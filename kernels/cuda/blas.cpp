@@ -52,6 +52,7 @@ void check(cublasStatus_t status, const std::string& what) {
 cudaDataType_t data_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: break;
+    case Dtype::e4m3: return CUDA_R_8F_E4M3;
     case Dtype::f16: return CUDA_R_16F;
     case Dtype::bf16: return CUDA_R_16BF;
   }

@@ -75,6 +75,7 @@ u64 PeakKernels::results_bytes() const { return threads() * sizeof(u32); }
 void PeakKernels::fill_normal(CUstream stream, Dtype dtype, void* to, u64 values) const {
   const u64 pairs = values / 2;
   switch (dtype) {
+    case Dtype::e4m3: break;  // no peak is measured in it
     case Dtype::f32: return fill_f32_(stream, blocks_, to, pairs, kSeed);
     case Dtype::f16: return fill_f16_(stream, blocks_, to, pairs, kSeed);
     case Dtype::bf16: return fill_bf16_(stream, blocks_, to, pairs, kSeed);

@@ -59,6 +59,7 @@ std::string invalid_box(const TensorMapSpec& spec) {
 CUtensorMapDataType type_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: break;
+    case Dtype::e4m3: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case Dtype::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case Dtype::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   }

@@ -25,6 +25,11 @@ struct Bf16 {
   static __device__ u32 pair(float low, float high) { return ptx::cvt_rn_bf16x2_f32(low, high); }
 };
 
+// Floating point in a byte: no infinity, 448 at the most. Alone it names the type of a product.
+struct E4m3 {
+  u8 bits;
+};
+
 // Eight consecutive values in registers, as they are stored.
 template <class T>
 struct alignas(16) Chunk {

@@ -1,6 +1,6 @@
 // Products of a warpgroup on tensor cores (wgmma): 64 rows, the accumulator in fp32 in the layout
 // of warp_product.cuh for each of its four warps. A and B lie in shared memory as SlabTile says, or
-// A in registers.
+// A in registers. A step of k takes 32 bytes: 16 columns of 16-bit values, 32 of e4m3.
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
@@ -19,49 +19,57 @@ struct Descriptor {
   u32 low;
 
   static __device__ constexpr u32 field_of(u32 bytes) { return (bytes & 0x3FFFF) >> 4; }
-  // Under the swizzle of 128 bytes, groups of eight rows follow one another.
+  // Groups of eight rows, which are as long as the swizzle is wide, follow one another.
+  template <i32 kRowBytes>
   static __device__ constexpr u64 with_upper(u32 low) {
-    constexpr u32 kSwizzle128 = 1u << 30;
-    return static_cast<u64>(kSwizzle128 | field_of(8 * SlabTile::kRowBytes)) << 32 | low;
+    static_assert(kRowBytes == 128 || kRowBytes == 64, "these two swizzles are in use");
+    constexpr u32 kSwizzle = kRowBytes == 128 ? 1u << 30 : 2u << 30;
+    return static_cast<u64>(kSwizzle | field_of(8 * kRowBytes)) << 32 | low;
   }
   __device__ Descriptor opaque() const {
     Descriptor same = *this;
     asm volatile("" : "+r"(same.low));
     return same;
   }
+  template <i32 kRowBytes>
   __device__ u64 behind(i32 bytes) const {
-    return with_upper(low + field_of(static_cast<u32>(bytes)));
+    return with_upper<kRowBytes>(low + field_of(static_cast<u32>(bytes)));
   }
 };
 
-// A tile in K-major: rows m (of A) or n (of B), along which k runs. Steps of 16 columns.
+// A tile in K-major: rows m (of A) or n (of B), along which k runs.
 template <SlabTile kTile>
 struct KMajor {
   static constexpr bool kTransposed = false;
+  static constexpr i32 kRowBytes = kTile.row_bytes();
   Descriptor first;
 
   // From `row`, a multiple of 8, of the tile at address `tile` on.
   __device__ KMajor(u32 tile, i32 row)
-      : first{Descriptor::field_of(tile + static_cast<u32>(row * SlabTile::kRowBytes)) | 1u << 16} {
+      : first{Descriptor::field_of(tile + static_cast<u32>(row * kRowBytes)) | 1u << 16} {}
+  static __device__ constexpr i32 offset(i32 k) {
+    constexpr i32 kSteps = kRowBytes / 32;  // of a slab
+    return k / kSteps * kTile.slab_bytes() + k % kSteps * 32;
   }
-  static __device__ constexpr i32 offset(i32 k) { return k / 4 * kTile.slab_bytes() + k % 4 * 32; }
 };
 
-// A tile in MN-major: rows k, along which m (of A) or n (of B) runs (imm-trans-a, imm-trans-b).
-// Steps of 16 rows. `tile` is the address of the first of its slabs of 64 columns that m or n
-// takes.
+// A tile of 16-bit values in MN-major: rows k, along which m (of A) or n (of B) runs (imm-trans-a,
+// imm-trans-b). Steps of 16 rows. `tile` is the address of the first of its slabs of 64 columns
+// that m or n takes.
 template <SlabTile kTile>
 struct MnMajor {
+  static_assert(kTile.element_bytes == 2, "only 16-bit types have imm-trans");
   static constexpr bool kTransposed = true;
+  static constexpr i32 kRowBytes = SlabTile::kRowBytes;
   Descriptor first;
 
   __device__ explicit MnMajor(u32 tile)
       : first{Descriptor::field_of(tile) |
               Descriptor::field_of(static_cast<u32>(kTile.slab_bytes())) << 16} {}
-  static __device__ constexpr i32 offset(i32 k) { return k * 16 * SlabTile::kRowBytes; }
+  static __device__ constexpr i32 offset(i32 k) { return k * 16 * kRowBytes; }
 };
 
-// A in registers: kSteps fragments of 16 columns, rounded.
+// A in registers: kSteps fragments of a step each, rounded.
 template <i32 kSteps>
 struct FragmentsA {
   u32 pairs[kSteps][4];
@@ -77,6 +85,26 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
+// The same of e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t + 8
+// and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
+// key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
+template <i32 kSteps>
+__device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4 * kSteps>& sums) {
+#pragma unroll
+  for (i32 k = 0; k < kSteps; ++k) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      const i32 half = i % 2, block = 4 * k + i / 2 * 2;
+      const float(&left)[4] = sums.at[0][block];
+      const float(&right)[4] = sums.at[0][block + 1];
+      factor.pairs[k][i] =
+          ptx::cvt_rn_satfinite_e4m3x2_f32(left[2 * half], left[2 * half + 1]) |
+          static_cast<u32>(ptx::cvt_rn_satfinite_e4m3x2_f32(right[2 * half], right[2 * half + 1]))
+              << 16;
+    }
+  }
+}
+
 // Both factors in shared memory.
 template <bool kTransposedA, bool kTransposedB, i32 kColumns>
 __device__ void wgmma_ss(F16, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
@@ -86,6 +114,11 @@ template <bool kTransposedA, bool kTransposedB, i32 kColumns>
 __device__ void wgmma_ss(Bf16, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
   ptx::wgmma_m64k16_f32_bf16<kTransposedA, kTransposedB>(d, a, b, adds);
 }
+template <bool kTransposedA, bool kTransposedB, i32 kColumns>
+__device__ void wgmma_ss(E4m3, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
+  static_assert(!kTransposedA && !kTransposedB, "factors of e4m3 are K-major");
+  ptx::wgmma_m64k32_f32_e4m3(d, a, b, adds);
+}
 // A in registers.
 template <bool kTransposedB, i32 kColumns>
 __device__ void wgmma_rs(F16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
@@ -94,21 +127,25 @@ __device__ void wgmma_rs(F16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b,
 template <bool kTransposedB, i32 kColumns>
 __device__ void wgmma_rs(Bf16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
   ptx::wgmma_m64k16_f32_bf16<kTransposedB>(d, a, b, adds);
+}template <bool kTransposedB, i32 kColumns>
+__device__ void wgmma_rs(E4m3, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
+  static_assert(!kTransposedB, "factors of e4m3 are K-major");
+  ptx::wgmma_m64k32_f32_e4m3(d, a, b, adds);
 }
 
 // PTX's scale-d: whether a product adds to its accumulator (one) or replaces it (zero).
 enum class ScaleD : u8 { zero, one };
 
-// Starts sums = A B, or sums += A B, over kSteps steps of 16, and commits the group.
+// Starts sums = A B, or sums += A B, over kSteps steps, and commits the group.
 template <class T, i32 kSteps, i32 kColumns, class Left, class Right>
 __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, const Right& right,
                               ScaleD scale_d = ScaleD::zero) {
   const Descriptor a = left.first.opaque(), b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    wgmma_ss<Left::kTransposed, Right::kTransposed>(T{}, sums.at[0], a.behind(Left::offset(k)),
-                                                    b.behind(Right::offset(k)),
-                                                    k > 0 || scale_d == ScaleD::one);
+    wgmma_ss<Left::kTransposed, Right::kTransposed>(
+        T{}, sums.at[0], a.template behind<Left::kRowBytes>(Left::offset(k)),
+        b.template behind<Right::kRowBytes>(Right::offset(k)), k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();
 }
@@ -120,7 +157,8 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<k
   const Descriptor b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
-    wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k], b.behind(Right::offset(k)),
+    wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k],
+                                 b.template behind<Right::kRowBytes>(Right::offset(k)),
                                  k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();

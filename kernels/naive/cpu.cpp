@@ -101,7 +101,8 @@ void backward(const Work& work, cpu::Runner& runner) {
 }
 
 u64 matrix_bytes(const Problem& problem) {
-  return static_cast<u64>(matrix_elements(make_shape(problem)) * size_bytes(problem.dtype));
+  return static_cast<u64>(matrix_elements(make_shape(problem)) *
+                          size_bytes(problem.output_dtype()));
 }
 
 u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
@@ -194,6 +195,7 @@ constexpr Implementation kCpu = {
     .launch = cpu::launch<run_all, worker_bytes>,
     .release = cpu::release,
     .traffic = cpu::traffic<run_all>,
+    .has_e4m3 = true,  // S and P in f16, products in fp32
 };
 
 }  // namespace attnlab::naive

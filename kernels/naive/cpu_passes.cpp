@@ -24,7 +24,7 @@ FastMemory carve(cpu::TileCarver& carver, const Shape& shape) {
 GlobalRows Slice::block(const Matrix& matrix, Range rows, Range keys) const {
   const Strides strides = matrix_strides(work_.shape);
   return {.operand = matrix.operand,
-          .dtype = work_.problem.dtype,
+          .dtype = work_.problem.output_dtype(),
           .data = matrix.data,
           .offset = strides.offset(tensors_.batch(), tensors_.head(), rows.begin) + keys.begin,
           .row_stride = strides.row,

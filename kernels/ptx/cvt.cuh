@@ -1,4 +1,4 @@
-// sm_75 (bf16x2 and f16x2 from f32: sm_80). PTX ISA: cvt. Pairs of 16-bit values lie in one
+// sm_75 (bf16x2 and f16x2 from f32: sm_80; e4m3x2: sm_90). PTX ISA: cvt. Pairs of values lie in one
 // register, the first in its low half.
 #pragma once
 
@@ -41,6 +41,17 @@ __device__ inline u32 cvt_rn_f16x2_f32(float low, float high) {
 
 __device__ inline u32 cvt_rn_bf16x2_f32(float low, float high) {
   return bf16_from_f32(low) | static_cast<u32>(bf16_from_f32(high)) << 16;
+}
+
+#endif
+
+#if __CUDA_ARCH__ >= 900
+
+// Beyond 448 in size it gives 448 (satfinite), of NaN 0x7F.
+__device__ inline u16 cvt_rn_satfinite_e4m3x2_f32(float low, float high) {
+  u16 result;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));
+  return result;
 }
 
 #endif

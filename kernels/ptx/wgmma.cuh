@@ -1,12 +1,16 @@
 // sm_90a. PTX ISA: wgmma. A warpgroup (four warps, the first of a number that four divides)
-// multiplies 64x16 by 16xN and adds to 64xN in fp32, while its threads go on: until
-// wgmma_wait_group() says so they touch neither the sums nor the registers of A. N is
+// multiplies 64x16 by 16xN, or of e4m3 64x32 by 32xN, and adds to 64xN in fp32, while its threads
+// go on: until wgmma_wait_group() says so they touch neither the sums nor the registers of A. N is
 // 8 * kColumns.
 //
 // Of its warp's 16 rows a thread holds what it holds of mma.m16n8k16 (mma.cuh): d[c] are its four
 // sums of columns 8c and on, a its pairs of A. Factors in shared memory are named by
 // descriptors, as they are read along the sum (K-major: rows of the left one are rows of the
 // product, rows of the right one its columns) or, kTransposedA and kTransposedB, across it.
+//
+// Of e4m3 both are K-major, and a thread's four registers of A hold rows g, g + 8, g and g + 8,
+// columns 4t to 4t + 3 and in the last two 4t + 16 to 4t + 19. Sums of it keep 13 bits behind their
+// leading one, within an instruction and from one to the next, and lose what is below.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -125,6 +129,31 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
                    "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));                     \
   }
 
+// The same of e4m3.
+#define ATTNLAB_WGMMA_SS_E4M3(n, a0, b0, adds0)                                                \
+  __device__ inline void wgmma_m64k32_f32_e4m3(float(&d)[n / 8][4], u64 a, u64 b, bool adds) { \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                             \
+                 ", 0;\n"                                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" #n                                        \
+                 "k32.f32.e4m3.e4m3"                                                           \
+                 " {" ATTNLAB_NAMES_OF_##n "}, %" #a0 ", %" #b0 ", adds, 1, 1;\n}"             \
+                 : ATTNLAB_SUMS_OF_##n                                                         \
+                 : "l"(a), "l"(b), "r"(static_cast<i32>(adds)));                               \
+  }
+#define ATTNLAB_WGMMA_RS_E4M3(n, a0, a1, a2, a3, b0, adds0)                                     \
+  __device__ inline void wgmma_m64k32_f32_e4m3(float(&d)[n / 8][4], const u32(&a)[4], u64 b,    \
+                                               bool adds) {                                     \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                              \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #n                                         \
+                 "k32.f32.e4m3.e4m3"                                                            \
+                 " {" ATTNLAB_NAMES_OF_##n "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 \
+                                           ", adds, 1, 1;\n}"                                   \
+                 : ATTNLAB_SUMS_OF_##n                                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                          \
+                   "r"(static_cast<i32>(adds)));                                                \
+  }
+
 ATTNLAB_WGMMA_SS(f16, 32, 16, 17, 18, 19, 20)
 ATTNLAB_WGMMA_SS(f16, 40, 20, 21, 22, 23, 24)
 ATTNLAB_WGMMA_SS(f16, 64, 32, 33, 34, 35, 36)
@@ -170,6 +199,13 @@ ATTNLAB_WGMMA_RS(bf16, 176, 88, 89, 90, 91, 92, 93, 94)
 ATTNLAB_WGMMA_RS(bf16, 192, 96, 97, 98, 99, 100, 101, 102)
 ATTNLAB_WGMMA_RS(bf16, 256, 128, 129, 130, 131, 132, 133, 134)
 
+ATTNLAB_WGMMA_SS_E4M3(64, 32, 33, 34)
+ATTNLAB_WGMMA_SS_E4M3(128, 64, 65, 66)
+ATTNLAB_WGMMA_RS_E4M3(64, 32, 33, 34, 35, 36, 37)
+ATTNLAB_WGMMA_RS_E4M3(128, 64, 65, 66, 67, 68, 69)
+ATTNLAB_WGMMA_RS_E4M3(192, 96, 97, 98, 99, 100, 101)
+ATTNLAB_WGMMA_RS_E4M3(256, 128, 129, 130, 131, 132, 133)
+
 #undef ATTNLAB_NAMES_0
 #undef ATTNLAB_NAMES_1
 #undef ATTNLAB_NAMES_2
@@ -213,5 +249,7 @@ ATTNLAB_WGMMA_RS(bf16, 256, 128, 129, 130, 131, 132, 133, 134)
 #undef ATTNLAB_SUMS
 #undef ATTNLAB_WGMMA_SS
 #undef ATTNLAB_WGMMA_RS
+#undef ATTNLAB_WGMMA_SS_E4M3
+#undef ATTNLAB_WGMMA_RS_E4M3
 
 }  // namespace attnlab::ptx

@@ -1,14 +1,15 @@
-// How a tile of 16-bit values lies in shared memory: rows follow one another, and within a row the
-// 16-byte chunks are permuted by the row, so that eight rows of one chunk column touch all banks.
+// How a tile lies in shared memory: rows follow one another, and within a row the 16-byte chunks
+// are permuted by the row, so that eight rows of one chunk column touch all banks.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-constexpr i32 kChunkBytes = 16;  // eight values: the widest load
+constexpr i32 kChunkBytes = 16;  // eight 16-bit values: the widest load
 constexpr i32 kLineBytes = 128;  // of shared memory: all banks once
 
+// Of 16-bit values.
 struct TileShape {
   i32 rows = 0;
   i32 columns = 0;  // a multiple of 16
@@ -34,20 +35,30 @@ ATTNLAB_HD constexpr i32 tile_offset(const TileShape& tile, i32 row, i32 chunk) 
   return row * tile.row_bytes() + (chunk ^ tile.swizzle(row)) * kChunkBytes;
 }
 
-// A tile as bulk copies with the swizzle of 128 bytes bring it and wgmma reads it: slabs of 64
-// columns one behind the other, within a slab 128 bytes a row. Aligned to 1024 bytes.
+// A tile as bulk copies with a swizzle bring it and wgmma reads it: slabs of columns one behind the
+// other. A row of a slab has as many bytes as the swizzle is wide: 128, which are 64 columns of
+// 16-bit values or 128 of 8-bit ones, or 64 where 8-bit columns are no whole number of 128. Aligned
+// to 1024 bytes.
 struct SlabTile {
   i32 rows = 0;     // a multiple of 8
   i32 columns = 0;  // a multiple of 64
+  i32 element_bytes = 2;
 
-  static constexpr i32 kColumns = 64;  // of a slab
-  static constexpr i32 kRowBytes = 128;
-  ATTNLAB_HD constexpr i32 slabs() const { return columns / kColumns; }
-  ATTNLAB_HD constexpr i32 slab_bytes() const { return rows * kRowBytes; }
+  static constexpr i32 kColumns = 64;    // of a slab of 16-bit values
+  static constexpr i32 kRowBytes = 128;  // of such a slab
+  ATTNLAB_HD constexpr i32 row_bytes() const {
+    return columns * element_bytes % 128 == 0 ? 128 : 64;
+  }
+  ATTNLAB_HD constexpr i32 slab_columns() const { return row_bytes() / element_bytes; }
+  ATTNLAB_HD constexpr i32 slabs() const { return columns / slab_columns(); }
+  ATTNLAB_HD constexpr i32 slab_bytes() const { return rows * row_bytes(); }
   ATTNLAB_HD constexpr i32 bytes() const { return slabs() * slab_bytes(); }
-  // Bytes from the tile's begin to a chunk.
+  // Bytes from the tile's begin to a chunk. The swizzle goes by lines of 128 bytes.
   ATTNLAB_HD constexpr i32 offset(i32 row, i32 chunk) const {
-    return chunk / 8 * slab_bytes() + row * kRowBytes + (chunk % 8 ^ row % 8) * kChunkBytes;
+    const i32 chunks = row_bytes() / kChunkBytes;  // of a row of a slab
+    const i32 line = row * row_bytes() / kLineBytes;
+    return chunk / chunks * slab_bytes() + row * row_bytes() +
+           (chunk % chunks ^ line % chunks) * kChunkBytes;
   }
   ATTNLAB_HD friend constexpr bool operator==(const SlabTile&, const SlabTile&) = default;
 };

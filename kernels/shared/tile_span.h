@@ -43,6 +43,26 @@ struct TileSpan {
     }
     return block;
   }
+  // The last tile at or before `block` that is not empty; less than `begin`: there is none.
+  ATTNLAB_HD constexpr i32 not_empty_before(i32 block) const {
+    if (entries == nullptr) return block;
+    while (block >= begin && entries[block].to_seen() != 0) --block;
+    return block;
+  }
+  // The walk over all tiles that are not empty, up or down (kDown): `begin` and `end` - 1 are such
+  // tiles then, where there are any.
+  template <bool kDown>
+  ATTNLAB_HD constexpr i32 first() const {
+    return kDown ? end - 1 : begin;
+  }
+  template <bool kDown>
+  ATTNLAB_HD constexpr i32 next(i32 block) const {
+    return kDown ? not_empty_before(block - 1) : not_empty(block + 1);
+  }
+  template <bool kDown>
+  ATTNLAB_HD constexpr bool is_past(i32 block) const {
+    return kDown ? block < begin : block >= end;
+  }
   // Returns the end of the run of tiles from `block` on, which is not empty, that surely have its
   // class. Without kPattern the caller knows that there is no pattern, and no entry is read.
   template <bool kPattern = true>
@@ -50,6 +70,13 @@ struct TileSpan {
     if (kPattern && entries != nullptr) return block + 1;
     if (block < full_begin) return min(full_begin, end);
     return block < full_end ? min(full_end, end) : end;
+  }
+  // The first tile of the run that ends with `block`, in the same sense.
+  template <bool kPattern = true>
+  ATTNLAB_HD constexpr i32 run_begin(i32 block) const {
+    if (kPattern && entries != nullptr) return block;
+    if (block >= full_end) return max(full_end, begin);
+    return block >= full_begin ? max(full_begin, begin) : begin;
   }
   template <bool kPattern = true>
   ATTNLAB_HD constexpr bool is_partial(i32 block) const {

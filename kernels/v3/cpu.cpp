@@ -164,6 +164,7 @@ constexpr Implementation kCpu = {
     .launch = cpu::launch<run_passes, worker_bytes>,
     .release = cpu::release,
     .traffic = cpu::traffic<run_passes>,
+    .has_e4m3 = true,  // promoted: sums are in fp32
 };
 
 }  // namespace attnlab::v3

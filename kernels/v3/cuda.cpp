@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/api/quantise.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma_sync.h"
@@ -40,6 +41,14 @@ constexpr ConfigAxis kAxes[] = {
      "1: consumers start products in a fixed order, so that the softmax of one overlaps with "
      "products of another; -1: the kernel's own choice",
      -1, -1, 1, kTriedPingPong},
+    {"promote",
+     "1: products of e4m3 are added up in fp32, 0: in the tensor cores' sums, of 13 bits; -1: the "
+     "kernel's own choice",
+     -1,
+     -1,
+     1,
+     {},
+     AxisRole::promotes},
     {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
 };
 
@@ -93,6 +102,19 @@ std::string unsupported_forward(const Problem& problem, const Config& config,
     return "block_m = " + std::to_string(block_m) +
            ": it must be 64 for each consumer, 64, 128 or 192";
   }
+  if (problem.is_e4m3()) {
+    if (problem.drops()) return "there is no dropout in e4m3, a format of inference";
+    if (problem.head_dim % 16 != 0) {
+      return "head_dim must be a multiple of 16 in e4m3: rows of 16 bytes";
+    }
+    if (problem.quantisation.v == ScaleOf::block && !kernel.promote) {
+      return "quant_v = block takes promote = 1, which there is up to head_dim 128: sums that are "
+             "not promoted have one scale (take quant_v = channel or head)";
+    }
+  } else if (config.get("promote") == 1) {
+    return "promote = 1: products of " + std::string(to_string(problem.dtype)) +
+           " are added up in fp32 already";
+  }
   return unfit(kernel, device);
 }
 
@@ -128,6 +150,9 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   }
   if (std::string reason = cuda::unsupported_by_mma_sync(problem, device); !reason.empty()) {
     return reason;
+  }
+  if (problem.is_e4m3() && problem.runs_backward()) {
+    return "there is no backward in e4m3: three bits of mantissa do not carry gradients";
   }
   std::string reason;
   if (problem.runs_forward()) reason = unsupported_forward(problem, config, device);
@@ -173,8 +198,12 @@ class Prepared : public PreparedKernel {
                                   ? forward_unit(problem.dtype, forward_config_)
                                   : forward_unit_with_timeline(problem.dtype, forward_config_);
       forward_module_ = cuda::load(unit, device);
-      forward_ = {*forward_module_, unit.entries[0]};
-      forward_with_timeline_ = {*forward_module_, unit.entries[0]};
+      if (problem.is_e4m3()) {
+        forward_e4m3_ = {*forward_module_, unit.entries[0]};
+      } else {
+        forward_ = {*forward_module_, unit.entries[0]};
+        forward_with_timeline_ = {*forward_module_, unit.entries[0]};
+      }
     }
     if (problem.runs_backward()) {
       backward_config_ = backward_config_of(problem, config);
@@ -209,12 +238,23 @@ class Prepared : public PreparedKernel {
     const WorkGrid grid = forward_grid(problem_, forward_config_);
     const u64 resident = multiprocessors_ * static_cast<u64>(forward_config_.blocks);
     const i64 rows = forward_config_.block_m(), keys = forward_config_.block_n;
+    const ForwardTiles tiles = forward_tiles(forward_config_);
     const u64 blocks = min(blocks_of(grid), resident);
     const ForwardSizes sizes = {.params = params, .grid = grid};
-    const ForwardMaps maps = {.q = map_of_rows(params, tensors.q, rows),
-                              .k = map_of_keys(params, tensors.k, keys),
-                              .v = map_of_keys(params, tensors.v, keys),
-                              .o = map_of_rows(params, tensors.o, 16)};  // of a warp
+    if (problem_.is_e4m3()) {
+      const E4m3Inputs& inputs = tensors.e4m3;
+      forward_e4m3_(stream, blocks, sizes, e4m3_maps(params, tensors),
+                    {.entries = entries,
+                     .next_item = next_item,
+                     .scales = {.q = inputs.scale_q, .k = inputs.scale_k, .v = inputs.scale_v},
+                     .gO = tensors.o,
+                     .gLse = tensors.lse});
+      return;
+    }
+    const ForwardMaps maps = {.q = map_of_rows(params, tensors.q, tiles.q, rows),
+                              .k = map_of_keys(params, tensors.k, tiles.k, keys),
+                              .v = map_of_keys(params, tensors.v, tiles.v, keys),
+                              .o = map_of_rows(params, tensors.o, tiles.o, 16)};  // of a warp
     const ForwardPointers<void> pointers = {.entries = entries,
                                             .next_item = next_item,
                                             .tensors = {.gQ = tensors.q,
@@ -248,12 +288,13 @@ class Prepared : public PreparedKernel {
                          sizes.workspace.entries, nullptr);
     }
     const i64 rows = backward_config_.block_m, keys = backward_config_.block_n;
+    const BackwardTiles tiles = backward_tiles(backward_config_);
     prepare_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
     backward_(stream, blocks_of(sizes.keys), sizes,
-              {.q = map_of_rows(params, tensors.q, rows),
-               .k = map_of_keys(params, tensors.k, keys),
-               .v = map_of_keys(params, tensors.v, keys),
-               .dout = map_of_rows(params, tensors.dout, rows)},
+              {.q = map_of_rows(params, tensors.q, tiles.q, rows),
+               .k = map_of_keys(params, tensors.k, tiles.kv, keys),
+               .v = map_of_keys(params, tensors.v, tiles.kv, keys),
+               .dout = map_of_rows(params, tensors.dout, tiles.q, rows)},
               pointers);
     backward_again_(stream, min(blocks_of(sizes.keys), multiprocessors_), sizes, pointers);
     finish_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
@@ -277,30 +318,61 @@ class Prepared : public PreparedKernel {
             .entries = entries_of(tensors)};
   }
 
-  // How bulk copies see a tensor, in tiles of so many rows.
+  // How bulk copies see the tensors of e4m3. V^T has keys for columns.
+  ForwardMaps e4m3_maps(const Params& params, const Tensors& tensors) const {
+    const Shape& shape = params.shape;
+    const ForwardTiles tiles = forward_tiles(forward_config_);
+    const bool packed = problem_.layout == Layout::packed;
+    const i64 entries = packed ? 1 : shape.batch;
+    const i64 head = elements_v_transposed(problem_) / (entries * shape.num_heads_kv);
+    const i64 keys = head / shape.head_dim;
+    const TensorMap v = cuda::make_tensor_map(
+        cuda::slab_of({.dtype = Dtype::e4m3,
+                       .data = tensors.e4m3.v_transposed,
+                       .strides = {.batch = head * shape.num_heads_kv, .head = head, .row = keys},
+                       .batch = entries,
+                       .heads = shape.num_heads_kv,
+                       .rows = shape.head_dim,
+                       .head_dim = keys,
+                       .tile_rows = tiles.v.rows,
+                       .swizzle = swizzle_of(tiles.v)}));
+    return {.q = map_of_rows(params, tensors.e4m3.q, tiles.q, tiles.q.rows),
+            .k = map_of_keys(params, tensors.e4m3.k, tiles.k, tiles.k.rows),
+            .v = v,
+            .o = map_of_rows(params, tensors.o, tiles.o, 16)};  // of a warp
+  }
+
+  static cuda::Swizzle swizzle_of(const SlabTile& tile) {
+    return static_cast<cuda::Swizzle>(tile.row_bytes());
+  }
+
+  // How bulk copies see a tensor, so many rows of a tile at a time.
   TensorMap map_of(const Params& params, const void* data, const Strides& strides, i64 heads,
-                   i64 rows, i64 elements, i64 tile_rows) const {
+                   i64 rows, i64 elements, const SlabTile& tile, i64 tile_rows) const {
     const Shape& shape = params.shape;
     const bool packed = problem_.layout == Layout::packed;
     return cuda::make_tensor_map(
-        cuda::slab_of({.dtype = problem_.dtype,
+        cuda::slab_of({.dtype = tile.element_bytes == 1 ? Dtype::e4m3 : problem_.output_dtype(),
                        .data = data,
                        .strides = strides,
                        .batch = packed ? 1 : shape.batch,
                        .heads = heads,
                        .rows = packed ? elements / (heads * shape.head_dim) : rows,
                        .head_dim = shape.head_dim,
-                       .tile_rows = tile_rows}));
+                       .tile_rows = tile_rows,
+                       .swizzle = swizzle_of(tile)}));
   }
-  TensorMap map_of_rows(const Params& params, const void* data, i64 tile_rows) const {
+  TensorMap map_of_rows(const Params& params, const void* data, const SlabTile& tile,
+                        i64 tile_rows) const {
     const Shape& shape = params.shape;
     return map_of(params, data, shape.q, shape.num_heads_q, shape.seqlen_q, problem_.elements_q(),
-                  tile_rows);
+                  tile, tile_rows);
   }
-  TensorMap map_of_keys(const Params& params, const void* data, i64 tile_rows) const {
+  TensorMap map_of_keys(const Params& params, const void* data, const SlabTile& tile,
+                        i64 tile_rows) const {
     const Shape& shape = params.shape;
     return map_of(params, data, shape.k, shape.num_heads_kv, shape.seqlen_k, problem_.elements_k(),
-                  tile_rows);
+                  tile, tile_rows);
   }
 
   Problem problem_;
@@ -313,6 +385,7 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>> forward_;
   cuda::Kernel<ForwardSizes, ForwardMaps, ForwardPointers<void>, TimelineItem*>
       forward_with_timeline_;  // in place of forward_
+  cuda::Kernel<ForwardSizes, ForwardMaps, E4m3Pointers<void>> forward_e4m3_;
   cuda::Kernel<BackwardSizes, BackwardPointers<void>> prepare_rows_, backward_again_, finish_rows_;
   cuda::Kernel<BackwardSizes, BackwardMaps, BackwardPointers<void>> backward_;
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
@@ -372,6 +445,7 @@ constexpr Implementation kCuda = {
     .prepare_timeline = prepare_timeline,
     .timeline_items = timeline_items,
     .configs_to_verify = configs_to_verify,
+    .has_e4m3 = true,
 };
 
 }  // namespace attnlab::v3

@@ -1,5 +1,6 @@
 #include "kernels/v3/cuda_tiles.h"
 
+#include <algorithm>
 #include <array>
 
 #include "kernels/cuda/mma_sync.h"
@@ -10,6 +11,8 @@ namespace {
 
 // The values of n for which there is a wgmma (kernels/ptx/wgmma.cuh).
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
+// And on e4m3, whose V^T has keys in whole slabs.
+constexpr std::array kE4m3BlockN = {64, 128};
 constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
 constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
 // What a consumer's thread needs beside accumulators and P: addresses, the softmax's state, what is
@@ -61,8 +64,29 @@ ForwardConfig fastest_forward(const Problem& problem) {
 // The keys of a backward's tile: as many as registers and shared memory hold dK and dV of.
 i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
 
+// Products of a tile's P V fit beside O up to head_dim 128. Beside O of 256 columns ptxas spills
+// with 128 keys.
+ForwardConfig fastest_e4m3_forward(const Problem& problem) {
+  ForwardConfig config = {.head_dim = padded_head_dim(problem)};
+  config.e4m3 = true;
+  config.promote = config.head_dim <= 128;
+  config.v_columns = problem.quantisation.v == ScaleOf::channel;
+  config.block_n = config.head_dim <= 192 ? 128 : 64;
+  if (!problem.has_pattern()) return config;
+  for (const Tiling& tile : {Tiling{128, config.block_n}, Tiling{128, 64}, Tiling{64, 64}}) {
+    config.consumers = tile.block_m / 64;
+    config.block_n = tile.block_n;
+    if (cuda::suits_pattern(problem, tile)) break;
+  }
+  return config;
+}
+
 // Estimates the registers that a consumer's thread needs.
 i32 registers(const ForwardConfig& config) {
+  if (config.e4m3) {
+    const i32 sums = config.block_n / 2 + config.head_dim / 2 * (config.promote ? 2 : 1);
+    return sums + config.block_n / 8 + kOtherRegisters;
+  }
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
          (config.dropout ? kDropoutRegisters : 0);
 }
@@ -74,8 +98,13 @@ bool fits(const ForwardConfig& config) {
 }
 
 // As many thread blocks of one consumer share a multiprocessor as fit, three at most. Where they
-// cost a block, the memory of O's own goes first, then the second stage of Q.
+// cost a block, the memory of O's own goes first, then the second stage of Q. On e4m3 a block has
+// a multiprocessor to itself, and O, twice as large as Q, a place of its own.
 ForwardConfig share_multiprocessor(ForwardConfig config) {
+  if (config.e4m3) {
+    config.q_stages = config.head_dim <= 192 ? 2 : 1;
+    return config;
+  }
   for (config.blocks = config.consumers == 1 ? 3 : 1;; --config.blocks) {
     for (const i32 tiles_of_rows : {3, 2, 1}) {  // of Q and O
       config.separate_o = tiles_of_rows == 3;
@@ -86,10 +115,23 @@ ForwardConfig share_multiprocessor(ForwardConfig config) {
   }
 }
 
+// The reason why the kernel on e4m3 is not built so, or empty.
+std::string unfit_e4m3(const ForwardConfig& config) {
+  if (std::ranges::find(kE4m3BlockN, config.block_n) == kE4m3BlockN.end()) {
+    return "block_n = " + number(config.block_n) + ": on e4m3 it must be 64 or 128";
+  }
+  if (config.consumers > 2) {
+    return "consumers = 3: on e4m3 there are 1 or 2, three spill";
+  }
+  if (!config.producer) return "producer = 0: on e4m3 a warpgroup loads";
+  return "";
+}
+
 }  // namespace
 
 ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
-  ForwardConfig kernel = fastest_forward(problem);
+  ForwardConfig kernel =
+      problem.is_e4m3() ? fastest_e4m3_forward(problem) : fastest_forward(problem);
   const auto take = [&config](const char* name, i32& value) {
     if (config.get(name) != 0) value = static_cast<i32>(config.get(name));
   };
@@ -108,7 +150,9 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   // Ping-pong pays for two and three, but not beside dropout's numbers at head_dim 64.
   kernel.ping_pong =
       kernel.consumers > 1 && kernel.producer && !(kernel.dropout && kernel.head_dim == 64);
+  if (kernel.e4m3) kernel.ping_pong = kernel.consumers > 1 && kernel.head_dim >= 128;
   take_truth("ping_pong", kernel.ping_pong);
+  if (kernel.e4m3) take_truth("promote", kernel.promote);
   return kernel.consumers < 1 ? kernel : share_multiprocessor(kernel);  // unfit() says so
 }
 
@@ -124,6 +168,9 @@ std::string unfit(const ForwardConfig& config, const Device& device) {
   }
   if (!config.producer && !config.overlap) {
     return "overlap = 0 with producer = 0: ptxas would let no product run beside its threads";
+  }
+  if (config.e4m3) {
+    if (std::string reason = unfit_e4m3(config); !reason.empty()) return reason;
   }
   bool exists = false;
   for (const i32 block_n : kBlockN) exists = exists || block_n == config.block_n;

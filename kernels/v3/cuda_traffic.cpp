@@ -31,13 +31,14 @@ std::vector<Entry> entries_of(const Problem& problem, const BlockPattern& blocks
   return entries;
 }
 
-// Adds up the work items of one head.
+// Adds up the work items of one head. The scales of e4m3, 8 bytes a tile, are left out.
 class ForwardCounter {
  public:
   ForwardCounter(const Problem& problem, const ForwardConfig& config)
       : config_(config),
         has_pattern_(problem.has_pattern()),
-        row_bytes_(problem.head_dim * size_bytes(problem.dtype)) {}
+        row_bytes_(problem.head_dim * size_bytes(problem.dtype)),
+        o_row_bytes_(problem.head_dim * size_bytes(problem.output_dtype())) {}
 
   void add_item(const Entry& entry, i64 m_block) {
     const Range rows = tile_range(m_block, config_.block_m(), entry.mask.seqlen_q);
@@ -57,7 +58,7 @@ class ForwardCounter {
       const i64 there = entry.rows_behind - m_block * config_.block_m();
       traffic_[Operand::q].read_bytes += min<i64>(config_.block_m(), there) * row_bytes_;
     }
-    traffic_[Operand::o].write_bytes += rows.size() * row_bytes_;
+    traffic_[Operand::o].write_bytes += rows.size() * o_row_bytes_;
     traffic_[Operand::lse].write_bytes += rows.size() * i64{sizeof(float)};
   }
 
@@ -76,7 +77,8 @@ class ForwardCounter {
     const i64 there = entry.keys_behind - n_block * config_.block_n;
     const i64 bytes = min<i64>(config_.block_n, there) * row_bytes_;
     traffic_[Operand::k].read_bytes += bytes;
-    traffic_[Operand::v].read_bytes += bytes;
+    // V^T has its padding in memory.
+    traffic_[Operand::v].read_bytes += config_.e4m3 ? config_.block_n * row_bytes_ : bytes;
     // S = Q K^T and O += P V, two FLOPs for each product.
     traffic_.executed_flops += i64{4} * config_.block_m() * config_.block_n * config_.head_dim;
   }
@@ -84,6 +86,7 @@ class ForwardCounter {
   const ForwardConfig& config_;
   bool has_pattern_;
   i64 row_bytes_;
+  i64 o_row_bytes_;
   Traffic traffic_;
 };
 

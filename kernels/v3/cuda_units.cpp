@@ -9,18 +9,21 @@ namespace {
 
 // consume() of forward.cuh has a step for each of: an item's first tile or a later one, masked or
 // not. All start S = Q K^T. With `overlap` the later ones start O += P V of the tile before, and
-// one more follows an item's last step.
+// one more follows an item's last step. So it is in consume_e4m3() of forward_e4m3.cuh.
 std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
   constexpr int kSteps = 4, kLaterSteps = 2;
+  const int depth = config.e4m3 ? 32 : 16;
   return {{.name = "S = Q K^T",
            .columns = config.block_n,
-           .steps = config.head_dim / 16,
-           .places = kSteps},
+           .steps = config.head_dim / depth,
+           .places = kSteps,
+           .depth = depth},
           {.name = "O += P V",
            .a_in_registers = true,
            .columns = config.head_dim,
-           .steps = config.block_n / 16,
-           .places = config.overlap ? kLaterSteps + 1 : kSteps}};
+           .steps = config.block_n / depth,
+           .places = config.overlap ? kLaterSteps + 1 : kSteps,
+           .depth = depth}};
 }
 
 // A step of consume_columns() of backward_columns.cuh, masked or not.
@@ -70,8 +73,12 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
                        .threads = config.threads(),
                        .dynamic_shared_bytes = static_cast<u64>(forward_tiles(config).bytes()),
                        .products = products_of(config)};
-  std::vector<std::string> parameters = {"v3::ForwardSizes", "v3::ForwardMaps",
-                                         "v3::ForwardPointers<T>"};
+  const std::string header = config.e4m3 ? "kernels/v3/forward_e4m3.cuh" : "kernels/v3/forward.cuh";
+  const std::string function =
+      config.e4m3 ? "v3::forward_e4m3<T, kConfig>" : "v3::forward<T, kConfig>";
+  std::vector<std::string> parameters = {
+      "v3::ForwardSizes", "v3::ForwardMaps",
+      config.e4m3 ? "v3::E4m3Pointers<T>" : "v3::ForwardPointers<T>"};
   if (has_timeline) {
     // SharedTimeline of timeline.cuh: a pointer, and an item a stage.
     entry.dynamic_shared_bytes += sizeof(void*) + kWorkTileStages * sizeof(u32);
@@ -81,9 +88,9 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
   return {
       .name = unit_name(has_timeline ? "v3-forward-timeline" : "v3-forward", dtype, fields),
       .source = (has_timeline ? "#define ATTNLAB_TIMELINE\n" : "") +
-                cuda::unit_header("kernels/v3/forward.cuh", dtype) +
+                cuda::unit_header(header, config.e4m3 ? Dtype::f16 : dtype) +
                 config_text("v3::ForwardConfig", fields) +
-                cuda::kernel_text(entry, config.blocks, parameters, "v3::forward<T, kConfig>"),
+                cuda::kernel_text(entry, config.blocks, parameters, function),
       .entries = {entry},
       .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
       // Beside what attends to lost rows the compiler then waits early for some products, at
@@ -107,7 +114,10 @@ cuda::ConfigFields fields_of(const ForwardConfig& config) {
           flag("ping_pong", config.ping_pong, "-pingpong"),
           flag("left", config.left, "-left"),
           flag("pattern", config.pattern, "-pattern"),
-          flag("dropout", config.dropout, "-dropout")};
+          flag("dropout", config.dropout, "-dropout"),
+          flag("e4m3", config.e4m3),
+          flag("promote", config.promote, "-promote"),
+          flag("v_columns", config.v_columns, "-vcolumns")};
 }
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {

@@ -127,7 +127,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       fence_operand(rO);
       fence_operand(rP);
       ptx::wgmma_fence();
-      start_product<T>(rO, rP, MnMajor<kTiles.kv>(memory.at(kTiles.v_tile(v.stage))), scale_d);
+      start_product<T>(rO, rP, MnMajor<kTiles.v>(memory.at(kTiles.v_tile(v.stage))), scale_d);
       scale_d = ScaleD::one;
     };
     const auto end_pv = [&] {
@@ -150,7 +150,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       const i32 thread = static_cast<i32>(threadIdx.x) - (kConfig.producer ? kWarpgroup : 0);
       for (i32 i = static_cast<i32>(valid) * kChunks + thread; i < kConfig.block_n * kChunks;
            i += kThreads) {
-        *reinterpret_cast<uint4*>(sV + kTiles.kv.offset(i / kChunks, i % kChunks)) = {0, 0, 0, 0};
+        *reinterpret_cast<uint4*>(sV + kTiles.v.offset(i / kChunks, i % kChunks)) = {0, 0, 0, 0};
       }
       ptx::fence_proxy_async_shared();
       ptx::barrier_sync(Named::of_all_consumers(), kThreads);
@@ -164,7 +164,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
-      start_product<T, kColumns>(rS, sQ, KMajor<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));
+      start_product<T, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
       ATTNLAB_NOTE(if (starts_item && is_first_thread) Timeline(memory).start_product(stage.stage);)
       ATTNLAB_NOTE(starts_item = false;)
       if constexpr (starts_pv.value) start_pv();
@@ -291,20 +291,20 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
     } else {
       ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all warps are done with Q
     }
-    store_accumulator_of_warp<T, kTiles.q>(rO, memory.at(o_tile), warp_row);
+    store_accumulator_of_warp<T, kTiles.o>(rO, memory.at(o_tile), warp_row);
     ptx::fence_proxy_async_shared();  // bulk copies read it now, or overwrite it later
     __syncwarp();
     if (params.cu_seqlens_q != nullptr) {  // the next rows are those of another batch entry
       const u8* const sO = memory.memory + o_tile;
       store_chunks([&](i32 row, i32 chunk) {
-        return *reinterpret_cast<const uint4*>(sO + kTiles.q.offset(warp_row + row, chunk));
+        return *reinterpret_cast<const uint4*>(sO + kTiles.o.offset(warp_row + row, chunk));
       });
     } else if (lane == 0) {
-      for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
+      for (i32 slab = 0; slab < kTiles.o.slabs(); ++slab) {
         ptx::cp_async_bulk_tensor_4d_store(
             maps.o, slab * SlabTile::kColumns, sWorkTile.first_row + warp_row, sWorkTile.head,
             sWorkTile.map_batch,
-            memory.at(o_tile + slab * kTiles.q.slab_bytes() + warp_row * SlabTile::kRowBytes));
+            memory.at(o_tile + slab * kTiles.o.slab_bytes() + warp_row * SlabTile::kRowBytes));
       }
       ptx::cp_async_bulk_commit_group();
       if constexpr (!kConfig.separate_o) ptx::cp_async_bulk_wait_group_read<0>();

@@ -8,18 +8,21 @@
 
 namespace attnlab::v3 {
 
-// Turns scores into exp2(softmax_scale_log2 * score - reference). Returns whether the reference of
-// any row of the warp was raised: O must then be rescaled by `factors`. It takes no branch, since
+// Turns scores into exp2(scale * score - reference + kShift). Returns whether the reference of any
+// row of the warp was raised: O must then be rescaled by `factors`. It takes no branch, since
 // products are in flight. The maximum of a row is the same in its four lanes, the sum is over the
-// lane's own columns until the end. kIsMasked: rows may see nothing of the tile.
-template <bool kIsMasked, i32 kColumns>
+// lane's own columns until the end. kIsMasked: rows may see nothing of the tile. What P is shifted
+// by is no slack of the maximum any more: P is 2^kSlack at the most. Maxima are compared in scaled
+// units, so `scale` may differ from tile to tile.
+template <bool kIsMasked, i32 kShift = 0, i32 kColumns>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
                              device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
+  constexpr float kOwnSlack = device::kSlack - kShift;
   float tile_max[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
-  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + device::kSlack ||
-                                          tile_max[1] > rows[1].max + device::kSlack);
+  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + kOwnSlack ||
+                                          tile_max[1] > rows[1].max + kOwnSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
@@ -27,7 +30,8 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
     row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
     const float reference = kIsMasked ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
+    row.sum = row.sum * factors[half] +
+              device::exponentiate_row(rS, 0, half, scale, reference - static_cast<float>(kShift));
   }
   return raises;
 }

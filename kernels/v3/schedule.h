@@ -32,6 +32,10 @@ struct ForwardConfig {
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
+  // Factors of e4m3 (forward_e4m3.cuh): tiles of keys then go from the last to the first.
+  bool e4m3 = false;
+  bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
+  bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys
 
   // Whether a block asks for its next work item behind the last K but one of an item, not behind
   // the last: of the small tiles of three blocks too little is left then to claim and describe it.
@@ -80,22 +84,38 @@ struct ForwardWorkTile {
 
 constexpr i32 kWorkTileStages = 2;  // work items known at once
 
+// What the roles know beside it of a work item on e4m3.
+struct E4m3WorkTile {
+  float scales_log2[2];   // softmax_scale_log2 times Q's scale, of each consumer's rows
+  i32 first_key = 0;      // of the batch entry in V^T
+  const float* scales_k;  // of the K/V head's blocks of keys
+  const float* scales_v;  // the same, or of its columns
+};
+
+// The scales of a tile of keys, which come with K.
+struct TileScales {
+  float k, v;
+};
+
 // The shared memory of a block, byte offsets.
 struct ForwardTiles {
-  SlabTile q;   // and O, in a place of its own or in that of Q
-  SlabTile kv;  // of a stage, K and V each
+  SlabTile q;
+  SlabTile k;  // of a stage
+  SlabTile v;  // of a stage; of e4m3 V^T, head_dim x keys
+  SlabTile o;  // in a place of its own, or like Q in that of Q
+  bool e4m3 = false;
   i32 stages = 0;
   i32 q_stages = 0;
   bool separate_o = false;
 
   ATTNLAB_HD constexpr i32 q_tile(i32 stage) const { return stage * q.bytes(); }
-  ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q_tile(q_stages) + stage * kv.bytes(); }
-  ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stages) + stage * kv.bytes(); }
+  ATTNLAB_HD constexpr i32 k_tile(i32 stage) const { return q_tile(q_stages) + stage * k.bytes(); }
+  ATTNLAB_HD constexpr i32 v_tile(i32 stage) const { return k_tile(stages) + stage * v.bytes(); }
   ATTNLAB_HD constexpr i32 o_tile(i32 q_stage) const {
     return separate_o ? v_tile(stages) : q_tile(q_stage);
   }
   ATTNLAB_HD constexpr i32 work_tile(i32 stage) const {  // ForwardWorkTile
-    return v_tile(stages) + (separate_o ? q.bytes() : 0) +
+    return v_tile(stages) + (separate_o ? o.bytes() : 0) +
            stage * static_cast<i32>(sizeof(ForwardWorkTile));
   }
   // Each ring has two mbarriers of 8 bytes a stage; `asked` is one.
@@ -104,12 +124,28 @@ struct ForwardTiles {
   ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
   ATTNLAB_HD constexpr i32 work_tile_ring() const { return v_ring() + 16 * stages; }
   ATTNLAB_HD constexpr i32 asked() const { return work_tile_ring() + 16 * kWorkTileStages; }
-  ATTNLAB_HD constexpr i32 bytes() const { return asked() + 8; }
+  // Of e4m3 alone: an E4m3WorkTile beside each work tile, and TileScales beside each K.
+  ATTNLAB_HD constexpr i32 e4m3_work_tile(i32 stage) const {
+    return asked() + 8 + stage * static_cast<i32>(sizeof(E4m3WorkTile));
+  }
+  ATTNLAB_HD constexpr i32 scales(i32 stage) const {
+    return e4m3_work_tile(kWorkTileStages) + stage * static_cast<i32>(sizeof(TileScales));
+  }
+  ATTNLAB_HD constexpr i32 bytes() const { return e4m3 ? scales(stages) : asked() + 8; }
 };
 
 ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
-  return {.q = {.rows = config.block_m(), .columns = config.head_dim},
-          .kv = {.rows = config.block_n, .columns = config.head_dim},
+  const i32 bytes = config.e4m3 ? 1 : 2;  // of an element
+  const SlabTile rows = {.rows = config.block_m(), .columns = config.head_dim};
+  const SlabTile keys = {
+      .rows = config.block_n, .columns = config.head_dim, .element_bytes = bytes};
+  const SlabTile transposed = {
+      .rows = config.head_dim, .columns = config.block_n, .element_bytes = bytes};
+  return {.q = {.rows = rows.rows, .columns = rows.columns, .element_bytes = bytes},
+          .k = keys,
+          .v = config.e4m3 ? transposed : keys,
+          .o = rows,
+          .e4m3 = config.e4m3,
           .stages = config.stages,
           .q_stages = config.q_stages,
           .separate_o = config.separate_o};
@@ -125,7 +161,7 @@ struct ForwardSizes {
   WorkGrid grid;
 };
 
-// How bulk copies see the tensors: 4-D, slabs of 64 columns; of o 16 rows at a time.
+// How bulk copies see the tensors: 4-D, a slab of a tile at a time; of o 16 rows.
 struct ForwardMaps {
   TensorMap q, k, v, o;
 };
@@ -139,6 +175,23 @@ struct ForwardPointers {
     T* gO;
     float* gLse;
   } tensors;
+};
+
+// The scales of an e4m3 problem (E4m3Inputs of kernels/api/tensors.h).
+struct E4m3Scales {
+  const float* q = nullptr;  // (batch, num_heads_q, blocks of kScaleRows rows)
+  const float* k = nullptr;  // (batch, num_heads_kv, blocks of keys)
+  const float* v = nullptr;  // the same, or (batch, num_heads_kv, head_dim)
+};
+
+// What the e4m3 kernel gets in place of ForwardPointers.
+template <class T>
+struct E4m3Pointers {
+  const TileEntry* entries;
+  u32* next_item;
+  E4m3Scales scales;
+  T* gO;
+  float* gLse;
 };
 
 // What the backward kernels are compiled for. A work item is a tile of keys of one (batch, K/V

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/shared/params.h"
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/work_grid.h"
 #include "kernels/v3/shared_memory.cuh"
 #include "kernels/v3/timeline.cuh"
@@ -73,6 +74,29 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   sWorkTile.map_batch = params.cu_seqlens_q != nullptr ? 0 : batch;
 }
 
+// Describes the same work item for factors of e4m3; `config` is a kernel's that reads them.
+__device__ inline void find_e4m3_work_tile(const Params& params, const ForwardConfig& config,
+                                           const E4m3Scales& scales, ForwardWorkTile& sWorkTile,
+                                           E4m3WorkTile& sE4m3) {
+  const Shape& shape = params.shape;
+  const i64 kv_slice = sWorkTile.batch * shape.num_heads_kv + sWorkTile.kv_head;
+  const i64 blocks_k = ceil_div(shape.seqlen_k, kScaleRows);
+  const i64 blocks_q = ceil_div(shape.seqlen_q, kScaleRows);
+  sWorkTile.tiles.end = sWorkTile.tiles.not_empty_before(sWorkTile.tiles.end - 1) + 1;
+  sE4m3.scales_k = scales.k + kv_slice * blocks_k;
+  sE4m3.scales_v = scales.v + kv_slice * (config.v_columns ? shape.head_dim : blocks_k);
+  const i64 first_key = sWorkTile.first_key;
+  sE4m3.first_key = params.cu_seqlens_k == nullptr
+                        ? 0
+                        : static_cast<i32>(first_transposed_key(first_key, sWorkTile.batch));
+  for (i32 consumer = 0; consumer < config.consumers; ++consumer) {
+    const i64 row = sWorkTile.rows.begin + 64 * consumer;
+    if (row >= sWorkTile.rows.end) break;
+    sE4m3.scales_log2[consumer] =
+        shape.softmax_scale_log2 * scales.q[sWorkTile.slice * blocks_q + row / kScaleRows];
+  }
+}
+
 // Hands the thread block its work tiles, ahead of the roles that work on them. A step is one, or
 // the claim of the next item.
 template <ForwardConfig kConfig>
@@ -81,8 +105,14 @@ class Scheduler {
   // next_item counts the items that blocks have taken beyond their first ones; null: static
   // round-robin with stride gridDim.x.
   __device__ Scheduler(const Params& params, const WorkGrid& grid, const TileEntry* entries,
-                       u32* next_item, const ForwardMemory<kConfig>& memory)
-      : params_(params), grid_(grid), entries_(entries), next_item_(next_item), memory_(memory) {}
+                       u32* next_item, const ForwardMemory<kConfig>& memory,
+                       const E4m3Scales& scales = {})
+      : params_(params),
+        grid_(grid),
+        entries_(entries),
+        next_item_(next_item),
+        memory_(memory),
+        scales_(scales) {}
 
   __device__ bool is_done() const { return is_done_; }
   // Returns what a step must wait for.
@@ -101,6 +131,12 @@ class Scheduler {
     sWorkTile.ends = is_done_;
     ATTNLAB_NOTE(const u32 begin = Timeline::cycles();)
     if (!is_done_) find_work_tile(params_, grid_, kConfig, entries_, item_, sWorkTile);
+    if constexpr (kConfig.e4m3) {
+      if (!is_done_) {
+        find_e4m3_work_tile(params_, kConfig, scales_, sWorkTile,
+                            memory_.e4m3_work_tile(stage_.stage));
+      }
+    }
     ATTNLAB_NOTE(if (!is_done_) Timeline(memory_).publish(stage_.stage, item_, begin);)
     ptx::mbarrier_arrive(memory_.work_tile_ring.full(stage_.stage));
     if (is_done_) return;
@@ -121,6 +157,7 @@ class Scheduler {
   const TileEntry* entries_;
   u32* next_item_;
   const ForwardMemory<kConfig>& memory_;
+  E4m3Scales scales_;
   u32 item_ = blockIdx.x;
   PipelineState stage_ = producer_start();
   bool is_done_ = false;

@@ -10,7 +10,8 @@
 //
 // Each stage has two mbarriers (kernels/device/ring.cuh). On `full` arrive the thread that fills
 // the stage and the bytes of its copy; work_tile_ring gets no bytes, as the scheduler writes a
-// ForwardWorkTile with plain stores. On `empty` arrive those who release the stage, once they do
+// ForwardWorkTile with plain stores. (Of e4m3 it writes an E4m3WorkTile, too, and the loader writes
+// TileScales before it arrives for K.) On `empty` arrive those who release the stage, once they do
 // not read it any more:
 //
 //   q_ring          when the warp's rows of O, which go out by way of Q's place, have left it; with
@@ -57,6 +58,14 @@ struct ForwardMemory {
   __device__ ForwardWorkTile& work_tile(i32 stage) const {
     constexpr ForwardTiles kTiles = forward_tiles(kConfig);
     return *reinterpret_cast<ForwardWorkTile*>(memory + kTiles.work_tile(stage));
+  }
+  __device__ E4m3WorkTile& e4m3_work_tile(i32 stage) const {
+    constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+    return *reinterpret_cast<E4m3WorkTile*>(memory + kTiles.e4m3_work_tile(stage));
+  }
+  __device__ TileScales& scales(i32 stage) const {
+    constexpr ForwardTiles kTiles = forward_tiles(kConfig);
+    return *reinterpret_cast<TileScales*>(memory + kTiles.scales(stage));
   }
 
   // Returns the phase of `asked` that ends when the item before that of `state` has asked for it.

@@ -57,7 +57,7 @@ struct Thread {
 
 // A product of a warpgroup on its way: what each thread holds.
 struct Product {
-  Half type;
+  Factors type;
   std::array<WarpgroupProduct, 128> threads;
 };
 

@@ -340,7 +340,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   bits.magic = emulator::kTensorMapMagic;
   bits.data = reinterpret_cast<u64>(data);
   bits.dimensions = dimensions;
-  bits.element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;
+  bits.element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4
+                       : type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1
+                                                               : 2;
   bits.swizzle_bytes = swizzle_bytes(swizzle);
   for (cuuint32_t i = 0; i < dimensions; ++i) {
     bits.extents[i] = static_cast<u32>(extents[i]);

@@ -126,9 +126,9 @@ void start_bulk_addition(float* to, u32 from, u32 bytes) {
 void commit_stores() { block().current().stores.commit(); }
 void wait_for_stores(int pending) { block().finish(block().current().stores, pending); }
 
-void start_product(Half type, const WarpgroupProduct& own) {
+void start_product(Factors type, const WarpgroupProduct& own) {
   struct Argument {
-    Half type;
+    Factors type;
     WarpgroupProduct own;
   } argument = {type, own};
   block().together(128, "wgmma", &argument, [](void* const* arguments) {

@@ -80,7 +80,7 @@ void start_bulk_addition(float* to, u32 from, u32 bytes);
 void commit_stores();
 void wait_for_stores(int pending);
 
-enum class Half : u8 { f16, bf16 };
+enum class Factors : u8 { f16, bf16, e4m3 };
 
 // mma.m16n8k16: what a lane holds.
 struct WarpProduct {
@@ -88,10 +88,10 @@ struct WarpProduct {
   const u32* a;
   u32 b0, b1;
 };
-void multiply_m16n8k16(Half type, void* const* products);  // WarpProduct of 32 lanes
+void multiply_m16n8k16(Factors type, void* const* products);  // WarpProduct of 32 lanes
 
-// wgmma.m64nNk16: what a thread of a warpgroup holds. The product takes place, like a copy, at once
-// or as late as it may, and reads and writes where these point to then.
+// wgmma.m64nNk16, or of e4m3 m64nNk32: what a thread of a warpgroup holds. The product takes place,
+// like a copy, at once or as late as it may, and reads and writes where these point to then.
 struct WarpgroupProduct {
   float* d;      // columns / 2 sums
   const u32* a;  // null: in shared memory
@@ -99,7 +99,7 @@ struct WarpgroupProduct {
   i32 columns;
   bool transposed_a, transposed_b, adds;
 };
-void start_product(Half type, const WarpgroupProduct& own);
+void start_product(Factors type, const WarpgroupProduct& own);
 void commit_products();
 void wait_for_products(int pending);
 

@@ -1,5 +1,7 @@
 #include "tests/emulator/tensor_cores.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -10,17 +12,17 @@ namespace attnlab::emulator {
 namespace {
 
 // The low 16 bits.
-float value_of(Half type, u32 bits) {
+float value_of(Factors type, u32 bits) {
   static const std::vector<float> f16 = [] {
     std::vector<float> values(1 << 16);
     for (u32 i = 0; i < values.size(); ++i) values[i] = f32_from_f16(static_cast<u16>(i));
     return values;
   }();
-  return type == Half::f16 ? f16[bits & 0xFFFF] : f32_from_bf16(static_cast<u16>(bits));
+  return type == Factors::f16 ? f16[bits & 0xFFFF] : f32_from_bf16(static_cast<u16>(bits));
 }
 
-// Where descriptors of wgmma say that 16-bit elements lie, under the swizzle of 128 bytes. Source:
-// PTX ISA, matrix descriptor and the canonical layouts of wgmma.
+// Where descriptors of wgmma say that elements lie, under the swizzle of 128 bytes or, K-major, of
+// 64. Source: PTX ISA, matrix descriptor and the canonical layouts of wgmma.
 class Factor {
  public:
   Factor(u64 descriptor, bool transposed)
@@ -28,7 +30,9 @@ class Factor {
         start_(static_cast<u32>(descriptor & 0x3FFF) << 4),
         leading_(static_cast<u32>(descriptor >> 16 & 0x3FFF) << 4),
         stride_(static_cast<u32>(descriptor >> 32 & 0x3FFF) << 4) {
-    if (descriptor >> 62 != 1) fail("a descriptor with another swizzle than that of 128 bytes");
+    const u64 swizzle = descriptor >> 62;
+    if (swizzle != 1 && swizzle != 2) fail("a descriptor without the swizzle of 128 or 64 bytes");
+    row_bytes_ = swizzle == 1 ? 128 : 64;
     if ((descriptor >> 49 & 7) != 0) fail("a descriptor with a base offset");
     // Of the address it has 18 bits, which are enough for a block's shared memory.
     const auto base = static_cast<u32>(reinterpret_cast<u64>(dynamic_shared()));
@@ -37,29 +41,102 @@ class Factor {
 
   // Element k of the sum; mn: row of the left factor, column of the right one.
   u32 bits(int mn, int k) const {
-    if (!transposed_) {  // K-major
-      return at(static_cast<u32>(mn / 8) * stride_ + static_cast<u32>(mn % 8 * 128 + k * 2));
-    }
-    return at(static_cast<u32>(mn / 64) * leading_ + static_cast<u32>(k / 8) * stride_ +
-              static_cast<u32>(k % 8 * 128 + mn % 64 * 2));
+    if (!transposed_) return bits_of<u16>(k_major_offset(mn, k * 2));
+    if (row_bytes_ != 128) fail("a factor that is not K-major under the swizzle of 64 bytes");
+    return bits_of<u16>(static_cast<u32>(mn / 64) * leading_ + static_cast<u32>(k / 8) * stride_ +
+                        static_cast<u32>(k % 8 * 128 + mn % 64 * 2));
+  }
+  u8 k_major_byte(int row, int k) const {
+    if (transposed_) fail("a factor of e4m3 that is not K-major");
+    return bits_of<u8>(k_major_offset(row, k));
   }
 
  private:
-  u32 at(u32 offset) const {
+  u32 k_major_offset(int row, int byte) const {
+    return static_cast<u32>(row / 8) * stride_ + static_cast<u32>(row % 8) * row_bytes_ +
+           static_cast<u32>(byte);
+  }
+  template <class T>
+  T bits_of(u32 offset) const {
     const u32 address = start_ + offset;
-    const u32 place = address ^ (address >> 7 & 7) << 4;
-    const u8* const element = from_shared(place, 2, 2);
+    const u32 place = address ^ (address >> 7 & (row_bytes_ / 16 - 1)) << 4;
+    const u8* const element = from_shared(place, sizeof(T), sizeof(T));
     if (place % 16 == 0) block().touch_by_product(element, 16);  // for its neighbours, too
-    return u32{*reinterpret_cast<const u16*>(element)};
+    return *reinterpret_cast<const T*>(element);
   }
 
   bool transposed_;
-  u32 start_, leading_, stride_;
+  u32 start_, leading_, stride_, row_bytes_;
 };
+
+// The thread that holds column n of a row of D, and where: of four threads the first is given.
+float& sum_at(const Product& product, int row, int n) {
+  const auto thread = static_cast<std::size_t>(row / 16 * 32 + row % 8 * 4 + n % 8 / 2);
+  return product.threads[thread].d[n / 8 * 4 + row / 8 % 2 * 2 + n % 2];
+}
+
+std::optional<Factor> left_in_memory(const WarpgroupProduct& first) {
+  if (first.a != nullptr) return std::nullopt;
+  return Factor(first.descriptor_a, first.transposed_a);
+}
+
+constexpr int kE4m3Steps = 32;  // k of one wgmma
+
+// Adds products to a sum as the tensor cores of sm_90 do for e4m3: all addends are aligned to the
+// largest and lose, towards zero, what lies below the 13th bit behind its leading one; so does
+// their sum. That 13 bits are kept was measured; that the rest is cut off and not rounded is what
+// others report.
+float add_e4m3(const float (&products)[kE4m3Steps], float sum) {
+  float largest = std::fabs(sum), plain = sum;
+  for (const float product : products) {
+    largest = std::max(largest, std::fabs(product));
+    plain += product;
+  }
+  if (!std::isfinite(plain) || largest == 0.0f) return plain;
+  const u32 exponent = std::max(bit_cast<u32>(largest) & 0x7F800000u, 14u << 23);
+  const auto unit = bit_cast<float>(exponent - (13u << 23));
+  const auto per_unit = bit_cast<float>((254u << 23) - bit_cast<u32>(unit));
+  i32 units = static_cast<i32>(sum * per_unit);
+  for (const float product : products) units += static_cast<i32>(product * per_unit);
+  const float all = static_cast<float>(units) * unit;
+  return bit_cast<float>(bit_cast<u32>(all) & ~((1u << (23 - 13)) - 1));
+}
+
+void multiply_e4m3(const Product& product) {
+  static const std::vector<float> values = [] {
+    std::vector<float> all(256);
+    for (u32 i = 0; i < all.size(); ++i) all[i] = f32_from_e4m3(static_cast<u8>(i));
+    return all;
+  }();
+  const WarpgroupProduct& first = product.threads[0];
+  count_product(2 * 64 * static_cast<u64>(first.columns) * kE4m3Steps);
+  const Factor right(first.descriptor_b, first.transposed_b);
+  const std::optional<Factor> left = left_in_memory(first);
+  std::vector<float> b;  // columns x k
+  for (int n = 0; n < first.columns; ++n) {
+    for (int k = 0; k < kE4m3Steps; ++k) b.push_back(values[right.k_major_byte(n, k)]);
+  }
+  for (int row = 0; row < 64; ++row) {
+    float a[kE4m3Steps];
+    for (int k = 0; k < kE4m3Steps; ++k) {
+      const auto thread = static_cast<std::size_t>(row / 16 * 32 + row % 8 * 4 + k % 16 / 4);
+      a[k] = values[left ? left->k_major_byte(row, k)
+                         : product.threads[thread].a[row / 8 % 2 + k / 16 * 2] >> k % 4 * 8 & 0xFF];
+    }
+    for (int n = 0; n < first.columns; ++n) {
+      float products[kE4m3Steps];
+      for (int k = 0; k < kE4m3Steps; ++k) {
+        products[k] = a[k] * b[static_cast<std::size_t>(n * kE4m3Steps + k)];
+      }
+      float& sum = sum_at(product, row, n);
+      sum = add_e4m3(products, first.adds ? sum : 0.0f);
+    }
+  }
+}
 
 }  // namespace
 
-void multiply_m16n8k16(Half type, void* const* products) {
+void multiply_m16n8k16(Factors type, void* const* products) {
   count_product(2 * 16 * 8 * 16);
   const auto decode = [type](u32 bits) { return value_of(type, bits); };
   float a[16][16], b[16][8], d[16][8];
@@ -91,12 +168,12 @@ void multiply_m16n8k16(Half type, void* const* products) {
 }
 
 void multiply(const Product& product) {
+  if (product.type == Factors::e4m3) return multiply_e4m3(product);
   const WarpgroupProduct& first = product.threads[0];
   const auto columns = static_cast<std::size_t>(first.columns);
   count_product(2 * 64 * columns * 16);
   const Factor right(first.descriptor_b, first.transposed_b);
-  std::optional<Factor> left;
-  if (first.a == nullptr) left.emplace(first.descriptor_a, first.transposed_a);
+  const std::optional<Factor> left = left_in_memory(first);
   std::vector<float> b(16 * columns);
   for (int k = 0; k < 16; ++k) {
     for (int n = 0; n < first.columns; ++n) {
@@ -119,17 +196,14 @@ void multiply(const Product& product) {
       a[k] = value_of(product.type, bits);
     }
     std::vector<float> d(columns);  // of this step alone, as in mma.sync
-    const auto place = [&](int n) -> float& {
-      const auto thread = static_cast<std::size_t>(first_thread + n % 8 / 2);
-      return product.threads[thread].d[n / 8 * 4 + half * 2 + n % 2];
-    };
     for (int k = 0; k < 16; ++k) {
       for (std::size_t n = 0; n < columns; ++n) {
         d[n] += a[k] * b[static_cast<std::size_t>(k) * columns + n];
       }
     }
     for (int n = 0; n < first.columns; ++n) {
-      place(n) = d[static_cast<std::size_t>(n)] + (first.adds ? place(n) : 0.0f);
+      float& sum = sum_at(product, row, n);
+      sum = d[static_cast<std::size_t>(n)] + (first.adds ? sum : 0.0f);
     }
   }
 }

@@ -21,23 +21,34 @@ void wgmma_fence_operand(u32 (&)[kSteps][4]) {}
 
 template <bool kTransposedA, bool kTransposedB, i32 kColumns>
 void wgmma_m64k16_f32_f16(float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
-  emulator::start_product(emulator::Half::f16,
+  emulator::start_product(emulator::Factors::f16,
                           {d[0], nullptr, a, b, 8 * kColumns, kTransposedA, kTransposedB, adds});
 }
 template <bool kTransposedB, i32 kColumns>
 void wgmma_m64k16_f32_f16(float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
-  emulator::start_product(emulator::Half::f16,
+  emulator::start_product(emulator::Factors::f16,
                           {d[0], a, 0, b, 8 * kColumns, false, kTransposedB, adds});
 }
 template <bool kTransposedA, bool kTransposedB, i32 kColumns>
 void wgmma_m64k16_f32_bf16(float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
-  emulator::start_product(emulator::Half::bf16,
+  emulator::start_product(emulator::Factors::bf16,
                           {d[0], nullptr, a, b, 8 * kColumns, kTransposedA, kTransposedB, adds});
 }
 template <bool kTransposedB, i32 kColumns>
 void wgmma_m64k16_f32_bf16(float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
-  emulator::start_product(emulator::Half::bf16,
+  emulator::start_product(emulator::Factors::bf16,
                           {d[0], a, 0, b, 8 * kColumns, false, kTransposedB, adds});
+}
+
+template <i32 kColumns>
+void wgmma_m64k32_f32_e4m3(float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
+  emulator::start_product(emulator::Factors::e4m3,
+                          {d[0], nullptr, a, b, 8 * kColumns, false, false, adds});
+}
+template <i32 kColumns>
+void wgmma_m64k32_f32_e4m3(float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
+  emulator::start_product(emulator::Factors::e4m3,
+                          {d[0], a, 0, b, 8 * kColumns, false, false, adds});
 }
 
 }  // namespace attnlab::ptx

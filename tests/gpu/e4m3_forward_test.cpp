@@ -1,0 +1,332 @@
+// v3's forward on e4m3 against the same computation in double: codes times scales, P rounded to
+// e4m3 relative to the maximum of the tiles so far, from the last to the first, as the kernel
+// rounds it. What is left is what fp32 and 13 bits of the accumulator's sums lose.
+#include <cmath>
+#include <cstdint>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/tensors/arena.h"
+#include "kernels/api/quantise.h"
+#include "kernels/shared/convert.h"
+#include "kernels/shared/mask.h"
+#include "kernels/shared/quantise.h"
+#include "kernels/v3/cuda_tiles.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+constexpr double kTolerance = 0.008;  // of O, relative, in the norm of all elements
+
+// Of the mean of O, at 4096 keys and a V of mean 1: what 13 bits of sums over all keys would lose
+// shows there alone.
+constexpr double kBias = 1.5e-3;
+
+struct E4m3Case {
+  const char* name;
+  Problem problem;
+  Config config;
+  double v_mean = 0.0;
+};
+
+void PrintTo(const E4m3Case& what, std::ostream* stream) { *stream << what.name; }
+
+Problem problem_of(i64 head_dim, i64 seqlen_q, i64 seqlen_k, const char* mask, ScaleOf v,
+                   i64 heads_kv = 1) {
+  return {.dtype = Dtype::e4m3,
+          .num_heads_q = 2,
+          .num_heads_kv = heads_kv,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k,
+          .head_dim = head_dim,
+          .mask = parse_mask(mask),
+          .seed = 11,
+          .quantisation = {.v = v}};
+}
+
+// q, k, v, and what the laboratory makes of them.
+struct HostInputs {
+  std::vector<float> q, k, v;
+  std::vector<std::uint8_t> q_codes, k_codes, v_codes, v_transposed;
+  std::vector<float> scale_q, scale_k, scale_v;
+
+  HostInputs(const Problem& problem, double v_mean) {
+    std::mt19937 generator(5);
+    std::normal_distribution<float> normal;
+    const auto draw = [&](i64 elements, float mean) {
+      std::vector<float> values(static_cast<std::size_t>(elements));
+      for (float& value : values) value = normal(generator) + mean;
+      return values;
+    };
+    q = draw(problem.elements_q(), 0.0f);
+    k = draw(problem.elements_k(), 0.0f);
+    v = draw(problem.elements_k(), static_cast<float>(v_mean));
+    const auto resize = [](auto& values, i64 elements) {
+      values.resize(static_cast<std::size_t>(elements));
+    };
+    resize(q_codes, problem.elements_q());
+    resize(k_codes, problem.elements_k());
+    resize(v_codes, problem.elements_k());
+    resize(v_transposed, elements_v_transposed(problem));
+    resize(scale_q, elements_scale_q(problem));
+    resize(scale_k, elements_scale_k(problem));
+    resize(scale_v, elements_scale_v(problem));
+    quantise(problem, q.data(), k.data(), v.data(), 1,
+             {.q = q_codes.data(),
+              .k = k_codes.data(),
+              .v = v_codes.data(),
+              .v_transposed = v_transposed.data(),
+              .scale_q = scale_q.data(),
+              .scale_k = scale_k.data(),
+              .scale_v = scale_v.data()});
+  }
+};
+
+struct Outputs {
+  std::vector<float> o, lse;
+};
+
+// One row of one head, in double.
+class Twin {
+ public:
+  Twin(const Problem& problem, const HostInputs& inputs, i32 block_n)
+      : problem_(problem), shape_(make_shape(problem)), inputs_(inputs), block_n_(block_n) {}
+
+  // `offset_q` is of the row, `offset_k` of the entry's key 0, both of the head.
+  struct Row {
+    double lse = 0.0, lse_bound = 0.0;
+    std::vector<double> o;
+  };
+  Row row(const Mask& mask, i64 b, i64 h, i64 r, i64 offset_q, i64 offset_k) const {
+    const i64 d = problem_.head_dim, kv = b * shape_.num_heads_kv + shape_.kv_head(h);
+    const i64 blocks_k = ceil_div(problem_.seqlen_k, kScaleRows);
+    const i64 blocks_q = ceil_div(problem_.seqlen_q, kScaleRows);
+    const float scale_q =
+        at(inputs_.scale_q, (b * shape_.num_heads_q + h) * blocks_q + r / kScaleRows);
+    double max = -HUGE_VAL, sum = 0.0, largest = 0.0;
+    std::vector<double> o(static_cast<std::size_t>(d));
+    for (i64 tile = ceil_div<i64>(mask.seqlen_k, block_n_) - 1; tile >= 0; --tile) {
+      std::vector<double> scores;
+      double tile_max = -HUGE_VAL;
+      const Range keys = tile_range(tile, block_n_, mask.seqlen_k);
+      for (i64 key = keys.begin; key < keys.end; ++key) {
+        double score = 0.0, size = 0.0;
+        for (i64 c = 0; c < d; ++c) {
+          const double term = code(inputs_.q_codes, offset_q + c) *
+                              code(inputs_.k_codes, offset_k + key * shape_.k.row + c);
+          score += term;
+          size += std::fabs(term);
+        }
+        const double scale = double{scale_q} *
+                             at(inputs_.scale_k, kv * blocks_k + key / kScaleRows) *
+                             shape_.softmax_scale;
+        largest = std::max(largest, scale * size);
+        scores.push_back(is_visible(mask, r, key) ? scale * score : -HUGE_VAL);
+        tile_max = std::max(tile_max, scores.back());
+      }
+      if (tile_max == -HUGE_VAL) continue;
+      const double raised = std::max(max, tile_max), factor = std::exp(max - raised);
+      max = raised;
+      sum *= factor;
+      for (double& value : o) value *= factor;
+      for (i64 key = keys.begin; key < keys.end; ++key) {
+        const double p = std::exp(scores[static_cast<std::size_t>(key - keys.begin)] - max);
+        sum += p;
+        const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(256.0 * p))) / 256.0;
+        for (i64 c = 0; c < d; ++c) {
+          o[static_cast<std::size_t>(c)] +=
+              rounded * code(inputs_.v_codes, offset_k + key * shape_.k.row + c) *
+              scale_v(kv, key, c, blocks_k);
+        }
+      }
+    }
+    for (double& value : o) value = sum == 0.0 ? 0.0 : value / sum;
+    return {.lse = sum == 0.0 ? -HUGE_VAL : max + std::log(sum),
+            .lse_bound = (static_cast<double>(d) / 32.0 + 1.0) * 0x1p-13 * (1.0 + largest),
+            .o = o};
+  }
+
+ private:
+  static double code(const std::vector<std::uint8_t>& codes, i64 index) {
+    return f32_from_e4m3(codes[static_cast<std::size_t>(index)]);
+  }
+  static float at(const std::vector<float>& values, i64 index) {
+    return values[static_cast<std::size_t>(index)];
+  }
+  double scale_v(i64 kv, i64 key, i64 column, i64 blocks_k) const {
+    return problem_.quantisation.v == ScaleOf::channel
+               ? at(inputs_.scale_v, kv * problem_.head_dim + column)
+               : at(inputs_.scale_v, kv * blocks_k + key / kScaleRows);
+  }
+
+  const Problem& problem_;
+  const Shape shape_;
+  const HostInputs& inputs_;
+  i32 block_n_;
+};
+
+class E4m3Forward : public GpuTest, public testing::WithParamInterface<E4m3Case> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped() && gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+  }
+
+  static std::vector<i32> running_sum(const std::vector<i64>& lengths) {
+    std::vector<i32> sums = {0};
+    for (const i64 length : lengths) sums.push_back(sums.back() + static_cast<i32>(length));
+    return sums;
+  }
+
+  static Outputs run(const Problem& problem, const Config& config, const HostInputs& inputs) {
+    const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+    Arena arena(runtime());
+    std::vector<Arena::Buffer> buffers;
+    const auto upload = [&](const auto& values) {
+      const std::size_t bytes = values.size() * sizeof values[0];
+      buffers.push_back(arena.allocate("input", bytes));
+      runtime().write(buffers.back().get(), values.data(), bytes);
+      return buffers.back().get();
+    };
+    const auto codes = [&](const auto& values) {
+      return static_cast<const std::uint8_t*>(upload(values));
+    };
+    const auto scales = [&](const auto& values) {
+      return static_cast<const float*>(upload(values));
+    };
+    const auto room = [&](u64 bytes) {
+      buffers.push_back(arena.allocate("output", bytes));
+      return buffers.back().get();
+    };
+    Tensors tensors;
+    tensors.e4m3 = {.q = codes(inputs.q_codes),
+                    .k = codes(inputs.k_codes),
+                    .v_transposed = codes(inputs.v_transposed),
+                    .scale_q = scales(inputs.scale_q),
+                    .scale_k = scales(inputs.scale_k),
+                    .scale_v = scales(inputs.scale_v)};
+    std::vector<std::uint16_t> halves(static_cast<std::size_t>(problem.elements_q()));
+    Outputs outputs;
+    outputs.lse.resize(static_cast<std::size_t>(problem.elements_lse()));
+    tensors.o = room(halves.size() * 2);
+    tensors.lse = static_cast<float*>(room(outputs.lse.size() * sizeof(float)));
+    if (problem.layout == Layout::packed) {
+      tensors.cu_seqlens_q = static_cast<const i32*>(upload(running_sum(problem.lengths.queries)));
+      tensors.cu_seqlens_k = static_cast<const i32*>(upload(running_sum(problem.lengths.keys)));
+    } else if (!problem.lengths.keys.empty()) {
+      const std::vector<i32> keys(problem.lengths.keys.begin(), problem.lengths.keys.end());
+      tensors.keys = static_cast<const i32*>(upload(keys));
+    }
+    if (problem.has_pattern()) {
+      tensors.block_pattern = static_cast<const u8*>(upload(make_block_pattern(problem)));
+    }
+    tensors.workspace_bytes = v3.workspace_bytes(problem, config, gpu());
+    tensors.workspace = room(tensors.workspace_bytes);
+    PreparedKernel* const prepared = v3.prepare(problem, config, gpu());
+    v3.launch(prepared, tensors, runtime().queue());
+    runtime().synchronize();
+    v3.release(prepared);
+    runtime().read(halves.data(), tensors.o, halves.size() * 2);
+    runtime().read(outputs.lse.data(), tensors.lse, outputs.lse.size() * sizeof(float));
+    for (const std::uint16_t half : halves) outputs.o.push_back(f32_from_f16(half));
+    return outputs;
+  }
+};
+
+// Whoever rounds P where the kernel does differs from it where fp32 brings P to another side of a
+// rounding border: the error of O is small beside what e4m3 itself loses (2 to 3 % of P's noise).
+TEST_P(E4m3Forward, IsThatOfTheTwin) {
+  const Problem& problem = GetParam().problem;
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  Config config = default_config(v3);
+  config.set_all(GetParam().config);
+  ASSERT_EQ(invalid(problem), "");
+  ASSERT_EQ(v3.unsupported(problem, config, gpu()), "");
+  const HostInputs inputs(problem, GetParam().v_mean);
+  const Outputs outputs = run(problem, config, inputs);
+  const Shape shape = make_shape(problem);
+  const std::vector<u8> pattern = make_block_pattern(problem);
+  const Twin twin(problem, inputs, v3::forward_config_of(problem, config).block_n);
+  double difference = 0.0, size = 0.0;       // squares
+  double mean_difference = 0.0, mean = 0.0;  // sums
+  i64 first_row = 0, first_key = 0;
+  for (i64 b = 0; b < problem.batch; ++b) {
+    const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
+    for (i64 h = 0; h < problem.num_heads_q; ++h) {
+      for (i64 r = 0; r < mask.seqlen_q; r += r % 64 < 2 ? 1 : 13) {
+        const i64 offset = shape.q.offset(b, h, first_row + r);
+        const Twin::Row row =
+            twin.row(mask, b, h, r, offset, shape.k.offset(b, shape.kv_head(h), first_key));
+        const float lse =
+            outputs.lse[static_cast<std::size_t>(shape.row_statistic_offset(b, h, r))];
+        if (row.lse == -HUGE_VAL) {
+          EXPECT_EQ(lse, -kInfinity) << b << " " << h << " " << r;
+        } else {
+          EXPECT_LE(std::fabs(lse - row.lse), row.lse_bound) << b << " " << h << " " << r;
+        }
+        for (i64 c = 0; c < problem.head_dim; ++c) {
+          const double expected = row.o[static_cast<std::size_t>(c)];
+          const double error = outputs.o[static_cast<std::size_t>(offset + c)] - expected;
+          difference += error * error;
+          size += expected * expected;
+          mean_difference += error;
+          mean += std::fabs(expected);
+        }
+      }
+    }
+    if (problem.layout == Layout::packed) {
+      first_row += mask.seqlen_q;
+      first_key += mask.seqlen_k;
+    }
+  }
+  RecordProperty("relative_error", std::to_string(std::sqrt(difference / size)));
+  EXPECT_LE(std::sqrt(difference / size), kTolerance);
+  if (GetParam().v_mean != 0.0) {
+    RecordProperty("bias", std::to_string(std::fabs(mean_difference) / mean));
+    EXPECT_LE(std::fabs(mean_difference) / mean, kBias);
+  }
+}
+
+Problem packed(Problem problem) {
+  problem.batch = 3;
+  problem.layout = Layout::packed;
+  problem.lengths = {
+      .kind = LengthsKind::packed, .given = true, .queries = {70, 129, 1}, .keys = {200, 31, 150}};
+  problem.seqlen_q = 129;
+  problem.seqlen_k = 200;
+  return problem;
+}
+
+Problem padded(Problem problem) {
+  problem.batch = 2;
+  problem.lengths = {.kind = LengthsKind::padding, .given = true, .keys = {130, 257}};
+  return problem;
+}
+
+const E4m3Case kCases[] = {
+    {"d128", problem_of(128, 130, 300, "none", ScaleOf::block), {}},
+    {"d128_channel", problem_of(128, 70, 300, "none", ScaleOf::channel, 2), {}},
+    {"d128_not_promoted", problem_of(128, 70, 300, "none", ScaleOf::channel), {{"promote", 0}}},
+    {"d128_n64", problem_of(128, 130, 300, "causal", ScaleOf::block), {{"block_n", 64}}},
+    {"d128_no_overlap", problem_of(128, 70, 300, "causal", ScaleOf::block), {{"overlap", 0}}},
+    {"d64_causal", problem_of(64, 200, 400, "causal", ScaleOf::block), {}},
+    {"d64_window", problem_of(64, 300, 500, "window:200:20", ScaleOf::block), {{"block_n", 64}}},
+    {"d128_one_scale", problem_of(128, 70, 300, "none", ScaleOf::tensor), {{"promote", 0}}},
+    {"d64_one_consumer", problem_of(64, 200, 300, "causal", ScaleOf::head), {{"consumers", 1}}},
+    {"d80", problem_of(80, 130, 200, "causal", ScaleOf::block), {}},
+    {"d192", problem_of(192, 70, 200, "none", ScaleOf::channel), {}},
+    {"d256", problem_of(256, 70, 200, "causal", ScaleOf::channel), {}},
+    {"blocks", problem_of(64, 512, 512, "blocks:butterfly:64x64", ScaleOf::block), {}},
+    {"rows_without_keys", problem_of(64, 200, 70, "causal", ScaleOf::block), {}},
+    {"packed", packed(problem_of(64, 1, 1, "causal", ScaleOf::block)), {}},
+    {"padded", padded(problem_of(128, 70, 257, "padding", ScaleOf::block)), {}},
+    {"v_mean_one", problem_of(128, 70, 4096, "none", ScaleOf::block), {}, 1.0}};
+
+INSTANTIATE_TEST_SUITE_P(Problems, E4m3Forward, testing::ValuesIn(kCases),
+                         [](const auto& what) { return std::string(what.param.name); });
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,311 @@
+// Products of a warpgroup on e4m3, tile by tile: operands arrive by bulk copies as they do in a
+// kernel, P is rounded in registers, V^T stands in the order that this leaves. Small integers make
+// every sum exact; sums of very different sizes show what the accumulator keeps.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ostream>
+#include <random>
+
+#include "harness/tensors/arena.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/shared/convert.h"
+#include "kernels/shared/quantise.h"
+#include "kernels/shared/tile.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace attnlab {
+namespace {
+
+constexpr i64 kRows = 64;
+
+// Tiles of Q (64, head_dim), K (keys, head_dim) and V^T (head_dim, keys).
+struct Tiles {
+  SlabTile q, k, v;
+  Tiles(i64 keys, i64 head_dim)
+      : q{.rows = 64, .columns = static_cast<i32>(head_dim), .element_bytes = 1},
+        k{.rows = static_cast<i32>(keys), .columns = q.columns, .element_bytes = 1},
+        v{.rows = q.columns, .columns = k.rows, .element_bytes = 1} {}
+};
+
+// S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P in
+// registers.
+KernelUnit unit(i64 keys, i64 head_dim) {
+  const Tiles tiles(keys, head_dim);
+  const auto bytes = static_cast<u64>(tiles.q.bytes() + tiles.k.bytes() + tiles.v.bytes() + 64);
+  return {.name = "e4m3-products-" + std::to_string(keys) + "x" + std::to_string(head_dim),
+          .source = "constexpr int kKeys = " + std::to_string(keys) +
+                    ", kHeadDim = " + std::to_string(head_dim) + ";" + R"(
+#include "kernels/device/ring.cuh"
+#include "kernels/device/warpgroup_product.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/tma.cuh"
+using namespace attnlab;
+using namespace attnlab::device;
+
+struct Maps {
+  TensorMap q, k, v;
+};
+
+template <i32 kColumns, class Do>
+__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
+  const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) {
+  extern __shared__ __align__(1024) u8 memory[];
+  constexpr SlabTile kQ = {.rows = 64, .columns = kHeadDim, .element_bytes = 1};
+  constexpr SlabTile kK = {.rows = kKeys, .columns = kHeadDim, .element_bytes = 1};
+  constexpr SlabTile kV = {.rows = kHeadDim, .columns = kKeys, .element_bytes = 1};
+  const u32 sQ = ptx::cvta_to_shared(memory);
+  const u32 sK = sQ + kQ.bytes(), sV = sK + kK.bytes();
+  const Ring<1> ring{sV + kV.bytes()};
+  if (threadIdx.x == 0) {
+    ring.init(1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  const auto load = [&](const SlabTile& tile, const TensorMap& map, u32 to) {
+    for (i32 slab = 0; slab < tile.slabs(); ++slab) {
+      ptx::cp_async_bulk_tensor_4d(to + slab * tile.slab_bytes(), map, slab * tile.slab_columns(),
+                                   0, 0, 0, ring.full(0));
+    }
+  };
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(ring.full(0), kQ.bytes() + kK.bytes() + kV.bytes());
+    load(kQ, maps.q, sQ);
+    load(kK, maps.k, sK);
+    load(kV, maps.v, sV);
+  }
+  ring.wait_full(consumer_start());
+
+  Accumulator<1, kKeys / 8> rS;
+  ptx::wgmma_fence();
+  start_product<E4m3, kHeadDim / 32>(rS, KMajor<kQ>(sQ, 0), KMajor<kK>(sK, 0));
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rS);
+  for_own(rS, [&](i32 row, i32 column, float& value) { s[row * kKeys + column] = value; });
+
+  FragmentsA<kKeys / 32> rP;
+  for_own(rS, [&](i32 row, i32 column, float& value) { value = p[row * kKeys + column]; });
+  round_to_e4m3(rP, rS);
+  Accumulator<1, kHeadDim / 8> rO;
+  fence_operand(rP);
+  ptx::wgmma_fence();
+  start_product<E4m3>(rO, rP, KMajor<kV>(sV, 0), ScaleD::zero);
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rO);
+  fence_operand(rP);
+  for_own(rO, [&](i32 row, i32 column, float& value) { o[row * kHeadDim + column] = value; });
+}
+)",
+          .entries = {{.name = "products", .threads = 128, .dynamic_shared_bytes = bytes}},
+          .options = {"--device-as-default-execution-space"},
+          .must_be_clean = false};  // sums of 256 columns beside P, in one warpgroup of all roles
+}
+
+struct Maps {
+  TensorMap q, k, v;
+};
+
+struct Size {
+  i64 keys, head_dim;
+};
+
+void PrintTo(const Size& size, std::ostream* stream) {
+  *stream << size.keys << "x" << size.head_dim;
+}
+
+using Matrix = std::vector<float>;  // row by row
+
+Matrix matrix(i64 rows, i64 columns, const std::function<float(i64, i64)>& element) {
+  Matrix values;
+  for (i64 row = 0; row < rows; ++row) {
+    for (i64 column = 0; column < columns; ++column) values.push_back(element(row, column));
+  }
+  return values;
+}
+
+struct Results {
+  Matrix s, o;
+};
+
+class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+    arena_.emplace(runtime());
+  }
+
+  // Integers from -4 to 4.
+  Matrix integers(i64 rows, i64 columns) {
+    return matrix(rows, columns, [&](i64, i64) {
+      return static_cast<float>(static_cast<int>(generator_() % 9) - 4);
+    });
+  }
+  Arena::Buffer upload(const void* data, std::size_t bytes) {
+    Arena::Buffer buffer = arena_->allocate("operand", bytes);
+    runtime().write(buffer.get(), data, bytes);
+    return buffer;
+  }
+  Arena::Buffer upload_e4m3(const Matrix& values) {
+    std::vector<std::uint8_t> bits;
+    for (const float value : values) bits.push_back(e4m3_from_f32(value));
+    return upload(bits.data(), bits.size());
+  }
+  static TensorMap map(const Arena::Buffer& data, const SlabTile& tile) {
+    return cuda::make_tensor_map(cuda::slab_of(
+        {.dtype = Dtype::e4m3,
+         .data = data.get(),
+         .strides = {.row = tile.columns},
+         .rows = tile.rows,
+         .head_dim = tile.columns,
+         .tile_rows = tile.rows,
+         .swizzle = tile.row_bytes() == 128 ? cuda::Swizzle::bytes_128 : cuda::Swizzle::bytes_64}));
+  }
+  Matrix download(const Arena::Buffer& buffer, i64 count) {
+    Matrix values(static_cast<std::size_t>(count));
+    runtime().read(values.data(), buffer.get(), values.size() * sizeof(float));
+    return values;
+  }
+
+  // q (64, head_dim), k (keys, head_dim), p (64, keys), v (keys, head_dim).
+  Results multiply(const Size& size, const Matrix& q, const Matrix& k, const Matrix& p,
+                   const Matrix& v) {
+    const auto [keys, head_dim] = size;
+    const Tiles tiles(keys, head_dim);
+    const Matrix v_transposed = matrix(head_dim, keys, [&](i64 column, i64 slot) {
+      const i64 key = slot / 16 * 16 + key_of_slot(slot % 16);
+      return v[static_cast<std::size_t>(key * head_dim + column)];
+    });
+    const Arena::Buffer gQ = upload_e4m3(q), gK = upload_e4m3(k), gV = upload_e4m3(v_transposed);
+    const Arena::Buffer gP = upload(p.data(), p.size() * sizeof(float));
+    const auto room = [&](i64 columns) {
+      return arena_->allocate("sums", static_cast<u64>(kRows * columns) * sizeof(float));
+    };
+    const Arena::Buffer gS = room(keys), gO = room(head_dim);
+    const auto module = cuda::load(unit(keys, head_dim), gpu());
+    const cuda::Kernel<Maps, void*, void*, void*> kernel(*module,
+                                                         unit(keys, head_dim).entries.at(0));
+    kernel(cuda::as_stream(runtime().queue()), 1,
+           Maps{.q = map(gQ, tiles.q), .k = map(gK, tiles.k), .v = map(gV, tiles.v)}, gP.get(),
+           gS.get(), gO.get());
+    runtime().synchronize();
+    return {download(gS, kRows * keys), download(gO, kRows * head_dim)};
+  }
+
+  std::mt19937 generator_{3};
+  std::optional<Arena> arena_;
+};
+
+TEST_P(E4m3Product, IsExactForSmallIntegers) {
+  const auto [keys, head_dim] = GetParam();
+  const Matrix q = integers(kRows, head_dim), k = integers(keys, head_dim);
+  const Matrix p = integers(kRows, keys), v = integers(keys, head_dim);
+  const Results results = multiply(GetParam(), q, k, p, v);
+  const auto sum = [](i64 terms, const std::function<float(i64)>& term) {
+    float all = 0.0f;
+    for (i64 i = 0; i < terms; ++i) all += term(i);
+    return all;
+  };
+  const auto at = [](const Matrix& values, i64 index) {
+    return values[static_cast<std::size_t>(index)];
+  };
+  const i64 columns = head_dim, num_keys = keys;
+  EXPECT_EQ(results.s, matrix(kRows, keys, [&](i64 row, i64 key) {
+              return sum(columns, [&](i64 i) {
+                return at(q, row * columns + i) * at(k, key * columns + i);
+              });
+            }));
+  EXPECT_EQ(results.o, matrix(kRows, head_dim, [&](i64 row, i64 column) {
+              return sum(num_keys, [&](i64 i) {
+                return at(p, row * num_keys + i) * at(v, i * columns + column);
+              });
+            }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, E4m3Product,
+                         testing::Values(Size{64, 64}, Size{128, 64}, Size{128, 128}, Size{64, 192},
+                                         Size{128, 256}),
+                         [](const auto& size) {
+                           return std::to_string(size.param.keys) + "x" +
+                                  std::to_string(size.param.head_dim);
+                         });
+
+using E4m3Accumulator = E4m3Product;
+
+// One row of Q for each sum: 1 or -1 in the first of 64 columns and small * 2^-7 in others, against
+// a K of 1 and 2^-7. All other keys and rows are 0.
+struct Sum {
+  float one, small;
+  std::vector<i64> columns;  // of `small`
+  float expected;
+};
+
+TEST_F(E4m3Accumulator, Keeps13BitsAndCutsOffTheRest) {
+  constexpr i64 kColumns = 64, kKeys = 64;
+  constexpr float kLast = 0x1p-13f;  // the last bit behind 1
+  std::vector<i64> many;
+  for (i64 column = 32; column < 64; ++column) many.push_back(column);
+  const std::vector<Sum> sums = {{1.0f, 0x1p-6f, {1}, 1.0f + kLast},
+                                 {1.0f, 0x1p-6f, {33}, 1.0f + kLast},
+                                 {1.0f, 0x1p-7f, {1}, 1.0f},
+                                 {1.0f, 0x1p-7f, {33}, 1.0f},
+                                 {1.0f, 0x1.Cp-6f, {1}, 1.0f + kLast},
+                                 {1.0f, 0x1.Cp-6f, {33}, 1.0f + kLast},
+                                 {-1.0f, -0x1.Cp-6f, {33}, -1.0f - kLast},
+                                 {1.0f, -0x1p-7f, {33}, 1.0f},
+                                 {1.0f, 0x1p-7f, many, 1.0f},
+                                 {0.0f, 0x1p-7f, many, 0x1p-9f}};
+  const auto zero = [](i64, i64) { return 0.0f; };
+  const Matrix q = matrix(kRows, kColumns, [&](i64 row, i64 column) {
+    if (row >= static_cast<i64>(sums.size())) return 0.0f;
+    const Sum& sum = sums[static_cast<std::size_t>(row)];
+    if (column == 0) return sum.one;
+    for (const i64 own : sum.columns) {
+      if (own == column) return sum.small;
+    }
+    return 0.0f;
+  });
+  const Matrix k = matrix(kKeys, kColumns, [](i64 key, i64 column) {
+    return key > 0 ? 0.0f : column == 0 ? 1.0f : 0x1p-7f;
+  });
+  const Results results =
+      multiply({kKeys, kColumns}, q, k, matrix(kRows, kKeys, zero), matrix(kKeys, kColumns, zero));
+  for (std::size_t row = 0; row < sums.size(); ++row) {
+    EXPECT_EQ(results.s[row * kKeys], sums[row].expected) << "sum " << row;
+  }
+}
+
+// What satfinite says: 448 at the most, NaN stays.
+TEST_F(E4m3Accumulator, GetsLargePAs448AndNaNAsNaN) {
+  constexpr i64 kColumns = 64, kKeys = 64;
+  const auto zero = [](i64, i64) { return 0.0f; };
+  const Matrix p = matrix(kRows, kKeys, [](i64 row, i64 key) {
+    if (key > 0) return 0.0f;
+    return row == 0 ? 1000.0f : row == 1 ? -1e9f : row == 2 ? std::nanf("") : 1.0f;
+  });
+  const Matrix v = matrix(kKeys, kColumns, [](i64 key, i64) { return key == 0 ? 1.0f : 0.0f; });
+  const Results results = multiply({kKeys, kColumns}, matrix(kRows, kColumns, zero),
+                                   matrix(kKeys, kColumns, zero), p, v);
+  EXPECT_EQ(results.o[0], 448.0f);
+  EXPECT_EQ(results.o[kColumns], -448.0f);
+  EXPECT_TRUE(std::isnan(results.o[2 * kColumns]));
+  EXPECT_EQ(results.o[3 * kColumns], 1.0f);
+}
+
+}  // namespace
+}  // namespace attnlab
