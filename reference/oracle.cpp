@@ -33,7 +33,7 @@ constexpr std::size_t kTasksOfColumn = 16;
 class Plan {
  public:
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
-      : problem_(problem), inputs_(problem, tensors), visibility_(problem) {
+      : problem_(problem), given_(tensors), inputs_(problem, tensors), visibility_(problem) {
     references_.products = products;
     references_.score_step = score_step(problem, inputs_.tensors().q, inputs_.tensors().k);
     references_.seed = samples.seed;
@@ -72,6 +72,7 @@ class Plan {
     reference.lse_twin.resize(rows);
     reference.score_bound.resize(rows);
     resize(reference.o, rows, problem_.head_dim);
+    if (problem_.is_e4m3()) reference.unquantised.resize(rows, problem_.head_dim);
     if (problem_.pass == Pass::fwd) return;
     resize(reference.dq, rows, problem_.head_dim);
     // Stays 0 in rows of an entry without keys.
@@ -147,12 +148,17 @@ class Plan {
     const auto wanted = static_cast<std::int64_t>(rows.size());
     const Slice& slice =
         slices_.emplace_back(problem_, inputs_.tensors(), visibility_, batch, head, wanted);
+    const bool is_e4m3 = problem_.is_e4m3() && reference != nullptr;
+    const Slice* const unquantised =
+        is_e4m3 ? &slices_.emplace_back(problem_, given_, visibility_, batch, head, wanted)
+                : nullptr;
     std::vector<Chunk> chunks;
     const auto height = static_cast<std::ptrdiff_t>(slice.chunk_rows());
     const auto count = static_cast<std::ptrdiff_t>(rows.size());
     for (std::ptrdiff_t first = 0; first < count; first += height) {
       const auto last = std::min(first + height, count);
       chunks.push_back({.slice = &slice,
+                        .unquantised = unquantised,
                         .rows = {rows.begin() + first, rows.begin() + last},
                         .reference = reference,
                         .first = first});
@@ -189,6 +195,7 @@ class Plan {
   }
 
   const Problem& problem_;
+  const Tensors& given_;
   const JudgedInputs inputs_;
   Visibility visibility_;
   References references_;

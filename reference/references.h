@@ -47,6 +47,8 @@ struct RowReference {
   Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
   Expected o;
   Expected dq;  // empty for Pass::fwd
+  Matrix<double>
+      unquantised;  // (rows, head_dim), o of the inputs before they became e4m3; or empty
 };
 
 struct ColumnReference {

@@ -170,6 +170,29 @@ Verdict judge_output(const Problem& problem, const References& references, const
   return verdict;
 }
 
+// Of o of e4m3, beside o of the inputs before they were quantised.
+std::optional<double> rmse_unquantised(const Problem& problem, const References& references,
+                                       const void* o) {
+  if (!problem.is_e4m3()) return std::nullopt;
+  double sum = 0.0, elements = 0.0;
+  std::vector<float> got(static_cast<std::size_t>(problem.head_dim));
+  for (const RowReference& reference : references.rows) {
+    const Sample& sample = reference.sample;
+    for (std::size_t i = 0; i < sample.rows.size(); ++i) {
+      read_elements(problem.output_dtype(), o,
+                    row_offset(problem, Side::query, sample.batch, sample.head, sample.rows[i]),
+                    problem.head_dim, got.data());
+      for (Eigen::Index d = 0; d < problem.head_dim; ++d) {
+        const double error = static_cast<double>(got[static_cast<std::size_t>(d)]) -
+                             reference.unquantised(static_cast<Eigen::Index>(i), d);
+        sum += error * error;
+        elements += 1.0;
+      }
+    }
+  }
+  return std::sqrt(sum / std::max(1.0, elements));
+}
+
 // o or dq.
 Verdict judge_rows(const Problem& problem, const References& references, const Output& output,
                    Expected RowReference::*tensor) {
@@ -292,6 +315,7 @@ std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
   if (problem.pass != Pass::bwd) {
     verdicts.push_back(
         judge_rows(problem, references, {.name = "o", .data = tensors.o}, &RowReference::o));
+    verdicts.back().rmse_unquantised = rmse_unquantised(problem, references, tensors.o);
     if (tensors.lse != nullptr) verdicts.push_back(judge_lse(problem, tensors.lse, references));
   }
   if (problem.pass == Pass::fwd) return verdicts;

@@ -15,6 +15,9 @@ struct Verdict {
                                // twin's is smaller; lse: the largest |error| / bound
   // Root mean square of x - ref over the twin's; lse: none, it has a rule of its own.
   std::optional<double> rms_to_twin;
+  // Of o of e4m3: root mean square of x - exact, where exact is attention of the inputs before they
+  // were quantised. It is no part of a bound: it says what e4m3 costs, not how right the kernel is.
+  std::optional<double> rmse_unquantised;
   double bound = 0.0;         // what max_abs is held to (lse: of the row that has max_abs)
   std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices
   std::int64_t rows = 0;      // that the tensor has

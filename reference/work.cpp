@@ -35,6 +35,11 @@ class Worker {
       set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, products_, twin),
                output_sizes(slice, attention, factors));
     }
+    if (chunk.unquantised != nullptr) {
+      const auto count = static_cast<Eigen::Index>(chunk.rows.size());
+      chunk.reference->unquantised.middleRows(chunk.first, count) =
+          attend(*chunk.unquantised, chunk.rows).o.topRows(count);
+    }
     if (problem_.pass == Pass::fwd) return;
 
     // A row needs dS of all keys for its dQ, a column that of its own keys only.

@@ -12,6 +12,7 @@ namespace attnlab::reference {
 // Rows of one slice that are worked on together.
 struct Chunk {
   const Slice* slice = nullptr;
+  const Slice* unquantised = nullptr;  // of e4m3: the same rows of the inputs as they were
   std::vector<std::int64_t> rows;
   RowReference* reference = nullptr;  // null: the rows are only part of columns
   Eigen::Index first = 0;             // in the reference

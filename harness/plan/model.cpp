@@ -82,7 +82,7 @@ std::int64_t visible_pairs(const Problem& problem) {
 }
 
 std::int64_t score_bytes(const Problem& problem) {
-  return score_elements(problem) * size_bytes(problem.dtype);
+  return score_elements(problem) * size_bytes(problem.output_dtype());
 }
 
 std::int64_t lse_bytes(const Problem& problem) {
@@ -93,6 +93,7 @@ Traffic compulsory_traffic(const Problem& problem) {
   const std::int64_t size = size_bytes(problem.dtype);
   const std::int64_t q_bytes = problem.elements_q() * size;
   const std::int64_t k_bytes = keys_of(problem) * problem.num_heads_kv * problem.head_dim * size;
+  const std::int64_t o_bytes = problem.elements_q() * size_bytes(problem.output_dtype());
   const std::int64_t dk_bytes = problem.elements_k() * size;
   Traffic traffic;
   traffic[Operand::q].read_bytes = q_bytes;
@@ -100,7 +101,7 @@ Traffic compulsory_traffic(const Problem& problem) {
   traffic[Operand::v].read_bytes = k_bytes;
   auto& o = traffic[Operand::o];
   auto& lse = traffic[Operand::lse];
-  (problem.pass == Pass::bwd ? o.read_bytes : o.write_bytes) = q_bytes;
+  (problem.pass == Pass::bwd ? o.read_bytes : o.write_bytes) = o_bytes;
   (problem.pass == Pass::bwd ? lse.read_bytes : lse.write_bytes) = lse_bytes(problem);
   if (problem.pass == Pass::fwd) return traffic;
   traffic[Operand::dout].read_bytes = q_bytes;

@@ -58,7 +58,7 @@ Json problem_json(const Problem& problem, const std::optional<PatternSummary>& p
   if (problem.is_e4m3()) {
     json["quantisation"] = {{"quant", to_string(problem.quantisation.qk)},
                             {"quant_v", to_string(problem.quantisation.v)},
-                            {"rotate", problem.quantisation.rotate},
+                            {"rotate", problem.quantisation.rotate ? 1 : 0},
                             {"output", to_string(problem.output_dtype())}};
   }
   return json;
@@ -91,6 +91,7 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
     const auto add_share = [&](const char* key, const std::optional<double>& share) {
       if (share) entry[key] = number(*share);
     };
+    add_share("rmse_unquantised", verdict.rmse_unquantised);
     add_share("row_share", verdict.row_share);
     add_share("slope_share", verdict.slope_share);
     add_share("slice_slope_share", verdict.slice_slope_share);

@@ -48,6 +48,9 @@ void add_error_fields(FieldList& list) {
   list.add_measure("rms_to_twin", "rms/twin", "", NumberFormat::ratio,
                    "root mean square of errors / that of a materialized computation",
                    worst_verdict("rms_to_twin"));
+  list.add_measure("rmse_unquantised", "rmse unquantised", "", NumberFormat::scientific,
+                   "of e4m3: root mean square of o - o of the inputs before they were quantised",
+                   worst_verdict("rmse_unquantised"));
   list.add_measure("worst_tensor", "worst", "", NumberFormat::plain,
                    "the tensor with the largest err/twin", read_worst_tensor);
   list.add_measure("max_abs", "max abs err", "", NumberFormat::scientific, "largest absolute error",

@@ -77,7 +77,7 @@ void add_problem_fields(FieldList& list) {
   };
   add_e4m3("quant", "of e4m3: what shares a scale of q and k");
   add_e4m3("quant_v", "of e4m3: what shares a scale of v");
-  add_e4m3("rotate", "of e4m3: whether q and k are rotated");
+  add_e4m3("rotate", "of e4m3: 1: q and k are rotated");
   add("batch", "batch", "batch entries");
   add("heads", "num_heads_q", "query heads");
   add("heads_kv", "num_heads_kv", "key/value heads");

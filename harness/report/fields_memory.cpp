@@ -41,6 +41,9 @@ double bytes_of_inputs(const RecordJson& problem) {
   const double rows = number("num_heads_q") * tokens_of(problem, "seqlen_q", "queries");
   const double keys = number("num_heads_kv") * tokens_of(problem, "seqlen_k", "keys");
   const double rows_read = problem.at("pass") == "fwd" ? rows : 2.0 * rows;
+  if (problem.at("dtype") == "e4m3") {  // fp32, and codes: of v also transposed
+    return number("head_dim") * (5.0 * rows_read + 11.0 * keys);
+  }
   const double element = problem.at("dtype") == "f32" ? 4.0 : 2.0;
   return number("head_dim") * element * (rows_read + 2.0 * keys);
 }

@@ -114,6 +114,9 @@ TEST(Fields, EveryOneIsReadableAndShown) {
                              {"shared_wavefronts", 900.0},
                              {"shared_load_conflicts", 8.0},
                              {"shared_store_conflicts", 0.0}};
+    ok.back()["problem"]["quantisation"] = {
+        {"quant", "block"}, {"quant_v", "channel"}, {"rotate", 1}, {"output", "f16"}};
+    ok.back()["verify"][0]["rmse_unquantised"] = 0.25;
     ok.back()["verify"][0]["rms_to_twin"] = 0.5;
     ok.back()["verify"][0]["coverage"] = 0.5;
     ok.back()["cache_claim"] = {{"verdict", "proved"}};

@@ -88,7 +88,8 @@ struct QkvTensors {
 QkvTensors load_qkv(const std::filesystem::path& path, Layout layout);
 
 // Views of all tensors that are set, on the host, as a run saves them:
-//   q, k, v, do, o, dq, dk, dv  in the problem's dtype, shaped like the inputs above
+//   q, k, v, do, o, dq, dk, dv  in the problem's dtype (of e4m3: F32, and o F16), shaped like the
+//                               inputs above
 //   lse                         F32 [batch, num_heads_q, seqlen_q]; packed: rows past an entry's
 //                               end hold nothing
 //   cu_seqlens_q, cu_seqlens_k  I32 [batch + 1], packed
