@@ -127,7 +127,8 @@ __device__ void wgmma_rs(F16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b,
 template <bool kTransposedB, i32 kColumns>
 __device__ void wgmma_rs(Bf16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
   ptx::wgmma_m64k16_f32_bf16<kTransposedB>(d, a, b, adds);
-}template <bool kTransposedB, i32 kColumns>
+}
+template <bool kTransposedB, i32 kColumns>
 __device__ void wgmma_rs(E4m3, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
   static_assert(!kTransposedB, "factors of e4m3 are K-major");
   ptx::wgmma_m64k32_f32_e4m3(d, a, b, adds);
