@@ -306,11 +306,10 @@ void check_timeline(const RunFlags& flags, const std::vector<Case>& cases, const
                            competitor.implementation->prepare_timeline != nullptr &&
                            work.problem.pass == Pass::fwd && !work.problem.is_e4m3();
       if (has_one) continue;
-      throw UsageError(
-          fmt::format("--timeline: {} has none for {} in {}: take --kernel v3 --pass fwd, and f16 "
-                      "or bf16",
-                      competitor.kernel, to_string(work.problem.pass),
-                      to_string(work.problem.dtype)));
+      throw UsageError(fmt::format(
+          "--timeline: {} has none for {} in {}: take --kernel v3 --pass fwd, and f16 "
+          "or bf16",
+          competitor.kernel, to_string(work.problem.pass), to_string(work.problem.dtype)));
     }
   }
   if (points != 1) {
