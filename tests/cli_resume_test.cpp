@@ -195,8 +195,12 @@ std::string command_after(const std::string& text, const std::string& marker) {
 class CliInterrupted : public CliResume, public testing::WithParamInterface<int> {};
 
 TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
-  // Long enough for the three processes below.
-  const std::string slow = kSweep + timed(std::max(0.03, startup_seconds()));
+  // Takes eight times as long as a run of one point, for the three processes below: where a GPU is
+  // looked for a run needs seconds to begin.
+  const auto start = Clock::now();
+  ASSERT_EQ(run(kOnePoint + timed(0.0) + "--out one.jsonl").code, 0);
+  const double one_run = Seconds(Clock::now() - start).count();
+  const std::string slow = kSweep + timed(std::max(0.03, one_run * 8 / kPoints));
   Child child(command(slow + "--out 'r 1.jsonl'"));
   while (size("r 1.jsonl") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
   // Meanwhile nobody else writes to the file, and all can read it.

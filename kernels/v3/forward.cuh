@@ -116,6 +116,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       continue;
     }
 
+    ATTNLAB_NOTE(const bool is_consumer_0 = consumer == 0 && is_first_thread;)
     ATTNLAB_NOTE(bool starts_item = true;)
     OnlineSoftmax rows[2];
     ScaleD scale_d = ScaleD::zero;  // of the item's next P V
@@ -163,10 +164,13 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       // V is waited for here so that nobody stalls between the two products while others wait.
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
+      // A branch or a store between products in flight would make the compiler wait for them.
+      ATTNLAB_NOTE(if constexpr (!starts_pv.value) {
+        if (starts_item && is_consumer_0) Timeline(memory).start_product(stage.stage);
+        starts_item = false;
+      })
       ptx::wgmma_fence();
       start_product<T, kColumns>(rS, sQ, KMajor<kTiles.kv>(memory.at(kTiles.k_tile(k.stage)), 0));
-      ATTNLAB_NOTE(if (starts_item && is_first_thread) Timeline(memory).start_product(stage.stage);)
-      ATTNLAB_NOTE(starts_item = false;)
       if constexpr (starts_pv.value) start_pv();
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),

@@ -62,13 +62,8 @@ class Timeline {
   }
   // The loader has issued the copy of the item's first K.
   __device__ void start_keys(i32 stage) const { item_of(stage).first_k = now(); }
-  // One thread of each consumer calls it: the item's first product is under way.
-  __device__ void start_product(i32 stage) const {
-    Moment& gFirst = item_of(stage).first_product;
-    const Moment moment = now();
-    keep_first(gFirst.nanoseconds, moment.nanoseconds);
-    keep_first(gFirst.cycles, moment.cycles);
-  }
+  // One thread of consumer 0 calls it, which starts the item's first product next.
+  __device__ void start_product(i32 stage) const { item_of(stage).first_product = now(); }
   // One thread of each warp calls it, which has issued its stores.
   __device__ void store(i32 stage) const {
     Moment& gLast = item_of(stage).last_store;
@@ -83,11 +78,6 @@ class Timeline {
   __device__ TimelineItem& item_of(i32 stage) const { return shared_.gItems[shared_.items[stage]]; }
   __device__ static Word* as_word(u64& value) { return reinterpret_cast<Word*>(&value); }
   __device__ static Moment now() { return {ptx::globaltimer(), static_cast<u64>(clock64())}; }
-  // Of the consumers' moments the first; 0 is none yet.
-  __device__ static void keep_first(u64& gFirst, u64 moment) {
-    const Word before = atomicCAS(as_word(gFirst), Word{0}, Word{moment});
-    if (before != 0) atomicMin(as_word(gFirst), Word{moment});
-  }
 
   SharedTimeline& shared_;
 };
