@@ -111,7 +111,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
       const i32 row = warp_row + opaque_lane();
       if (row < min(warp_row + 16, num_rows)) gLse[sWorkTile.lse_offset + row] = -kInfinity;
-      ATTNLAB_NOTE(if (opaque_lane() == 0) Timeline(memory).store(stage.stage);)
+      ATTNLAB_NOTE(Timeline(memory).store(stage.stage, opaque_lane() == 0);)
       release_work_tile();
       continue;
     }
@@ -164,9 +164,8 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       // V is waited for here so that nobody stalls between the two products while others wait.
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
-      // A branch or a store between products in flight would make the compiler wait for them.
       ATTNLAB_NOTE(if constexpr (!starts_pv.value) {
-        if (starts_item && is_consumer_0) Timeline(memory).start_product(stage.stage);
+        Timeline(memory).start_product(stage.stage, starts_item && is_consumer_0);
         starts_item = false;
       })
       ptx::wgmma_fence();
@@ -321,7 +320,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
                                           {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
                                           gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }
-    ATTNLAB_NOTE(if (lane == 0) Timeline(memory).store(stage.stage);)
+    ATTNLAB_NOTE(Timeline(memory).store(stage.stage, lane == 0);)
     release_work_tile();
     if constexpr (!kConfig.separate_o) {
       if (opaque_lane() == 0) memory.q_ring.release(q);
