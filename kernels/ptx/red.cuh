@@ -1,5 +1,5 @@
-// sm_80 (sm_90: four values in one instruction). PTX ISA: red. Additions in global memory whose
-// result nobody asks for.
+// sm_80 (sm_90: four values in one instruction). PTX ISA: red. Sums and maxima in global memory
+// whose result nobody asks for.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -18,6 +18,19 @@ __device__ inline void red_add_v4_f32(float* to, const float (&values)[4]) {
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to + i), "f"(values[i]) : "memory");
   }
 #endif
+}
+
+// to = max(to, value) where `condition` holds, without a branch.
+__device__ inline void red_max_u64_if(bool condition, u64& to, u64 value) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p red.global.max.u64 [%1], %2;\n"
+      "}"
+      :
+      : "r"(static_cast<u32>(condition)), "l"(&to), "l"(value)
+      : "memory");
 }
 
 }  // namespace attnlab::ptx

@@ -22,7 +22,7 @@ struct TimelineItem {
   Moment claimed;           // a block has taken it
   Moment published;         // it is described, and all roles of the block know of it
   Moment first_k;           // the copy of its first tile of K has been issued
-  Moment first_product;     // a warpgroup has started its first product
+  Moment first_product;     // the first warpgroup that computes starts its first product next
   Moment last_store;        // the last warp has issued its last store
 };
 

@@ -111,11 +111,12 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
       const i32 row = warp_row + opaque_lane();
       if (row < min(warp_row + 16, num_rows)) gLse[sWorkTile.lse_offset + row] = -kInfinity;
-      ATTNLAB_NOTE(if (opaque_lane() == 0) Timeline(memory).store(stage.stage);)
+      ATTNLAB_NOTE(Timeline(memory).store(stage.stage, opaque_lane() == 0);)
       release_work_tile();
       continue;
     }
 
+    ATTNLAB_NOTE(const bool is_consumer_0 = consumer == 0 && is_first_thread;)
     ATTNLAB_NOTE(bool starts_item = true;)
     OnlineSoftmax rows[2];
     ScaleD scale_d = ScaleD::zero;  // of the item's next P V
@@ -163,10 +164,12 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       // V is waited for here so that nobody stalls between the two products while others wait.
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
+      ATTNLAB_NOTE(if constexpr (!starts_pv.value) {
+        Timeline(memory).start_product(stage.stage, starts_item && is_consumer_0);
+        starts_item = false;
+      })
       ptx::wgmma_fence();
       start_product<T, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
-      ATTNLAB_NOTE(if (starts_item && is_first_thread) Timeline(memory).start_product(stage.stage);)
-      ATTNLAB_NOTE(starts_item = false;)
       if constexpr (starts_pv.value) start_pv();
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
@@ -317,7 +320,7 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
                                           {first, min(first + 16, sWorkTile.rows.end)}, 1, gQ, gK,
                                           gV, gO, gLse, [](i64, const OnlineSoftmax&) {});
     }
-    ATTNLAB_NOTE(if (lane == 0) Timeline(memory).store(stage.stage);)
+    ATTNLAB_NOTE(Timeline(memory).store(stage.stage, lane == 0);)
     release_work_tile();
     if constexpr (!kConfig.separate_o) {
       if (opaque_lane() == 0) memory.q_ring.release(q);

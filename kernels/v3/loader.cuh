@@ -42,7 +42,8 @@ class Loader {
     } else if (next_ == Next::k) {
       if constexpr (kConfig.e4m3) memory_.scales(k_.stage) = scales_;
       load_keys(sWorkTile, maps_.k, tile_, kTiles.k_tile(k_.stage), memory_.k_ring.full(k_.stage));
-      ATTNLAB_NOTE(if (tile_ == sWorkTile.tiles.begin) Timeline(memory_).start_keys(stage_.stage);)
+      ATTNLAB_NOTE(const bool is_first = tile_ == sWorkTile.tiles.begin;)
+      ATTNLAB_NOTE(Timeline(memory_).start_keys(stage_.stage, is_first);)
       k_.advance(kConfig.stages);
       next_ = tile_ == sWorkTile.tiles.template first<kConfig.e4m3>() ? Next::q : Next::v;
     } else if (next_ == Next::q) {

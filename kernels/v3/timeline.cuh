@@ -9,6 +9,7 @@
 #define ATTNLAB_NOTE(...) __VA_ARGS__
 
 #include "kernels/ptx/globaltimer.cuh"
+#include "kernels/ptx/red.cuh"
 #include "kernels/ptx/smid.cuh"
 #include "kernels/shared/timeline.h"
 #include "kernels/v3/shared_memory.cuh"
@@ -60,33 +61,30 @@ class Timeline {
     gItem.describe_cycles = end - begin;
     gItem.published = now();
   }
+  // What follows is noted where `condition` holds, without a branch: behind one the compiler keeps
+  // wgmma's descriptors in registers that are not uniform, in the loops, too.
+
   // The loader has issued the copy of the item's first K.
-  __device__ void start_keys(i32 stage) const { item_of(stage).first_k = now(); }
-  // One thread of each consumer calls it: the item's first product is under way.
-  __device__ void start_product(i32 stage) const {
-    Moment& gFirst = item_of(stage).first_product;
-    const Moment moment = now();
-    keep_first(gFirst.nanoseconds, moment.nanoseconds);
-    keep_first(gFirst.cycles, moment.cycles);
+  __device__ void start_keys(i32 stage, bool condition) const {
+    note(item_of(stage).first_k, condition);
   }
-  // One thread of each warp calls it, which has issued its stores.
-  __device__ void store(i32 stage) const {
-    Moment& gLast = item_of(stage).last_store;
-    const Moment moment = now();
-    atomicMax(as_word(gLast.nanoseconds), Word{moment.nanoseconds});
-    atomicMax(as_word(gLast.cycles), Word{moment.cycles});
+  // One thread of consumer 0 notes it, which starts the item's first product next.
+  __device__ void start_product(i32 stage, bool condition) const {
+    note(item_of(stage).first_product, condition);
+  }
+  // One thread of each warp notes it, which has issued its stores; the last of them stays.
+  __device__ void store(i32 stage, bool condition) const {
+    note(item_of(stage).last_store, condition);
   }
 
  private:
-  using Word = unsigned long long;  // of atomics
-
   __device__ TimelineItem& item_of(i32 stage) const { return shared_.gItems[shared_.items[stage]]; }
-  __device__ static Word* as_word(u64& value) { return reinterpret_cast<Word*>(&value); }
   __device__ static Moment now() { return {ptx::globaltimer(), static_cast<u64>(clock64())}; }
-  // Of the consumers' moments the first; 0 is none yet.
-  __device__ static void keep_first(u64& gFirst, u64 moment) {
-    const Word before = atomicCAS(as_word(gFirst), Word{0}, Word{moment});
-    if (before != 0) atomicMin(as_word(gFirst), Word{moment});
+  // A claim cleared the moment, so that the latest one that is noted stays.
+  __device__ static void note(Moment& gMoment, bool condition) {
+    const Moment moment = now();
+    ptx::red_max_u64_if(condition, gMoment.nanoseconds, moment.nanoseconds);
+    ptx::red_max_u64_if(condition, gMoment.cycles, moment.cycles);
   }
 
   SharedTimeline& shared_;
