@@ -133,6 +133,15 @@ class CliResume : public Cli {
     return Seconds(Clock::now() - start).count();
   }
 
+  // Returns the flags of a sweep that takes eight times as long as a run of one point, so that
+  // other runs fit beside it: where a run looks for a GPU it needs seconds to begin.
+  std::string slow_sweep() const {
+    const auto start = Clock::now();
+    EXPECT_EQ(run(kOnePoint + timed(0.0) + "--out one.jsonl").code, 0);
+    const double one_run = Seconds(Clock::now() - start).count();
+    return kSweep + timed(std::max(0.03, one_run * 8 / kPoints));
+  }
+
   std::size_t size(const std::string& name) const {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(folder_ / name, error);
@@ -195,12 +204,7 @@ std::string command_after(const std::string& text, const std::string& marker) {
 class CliInterrupted : public CliResume, public testing::WithParamInterface<int> {};
 
 TEST_P(CliInterrupted, WhatIsThereIsShownAndTheRestCanBeRun) {
-  // Takes eight times as long as a run of one point, for the three processes below: where a GPU is
-  // looked for a run needs seconds to begin.
-  const auto start = Clock::now();
-  ASSERT_EQ(run(kOnePoint + timed(0.0) + "--out one.jsonl").code, 0);
-  const double one_run = Seconds(Clock::now() - start).count();
-  const std::string slow = kSweep + timed(std::max(0.03, one_run * 8 / kPoints));
+  const std::string slow = slow_sweep();
   Child child(command(slow + "--out 'r 1.jsonl'"));
   while (size("r 1.jsonl") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
   // Meanwhile nobody else writes to the file, and all can read it.
@@ -295,7 +299,7 @@ class CliWithoutLocks : public CliResume {
 };
 
 TEST_F(CliWithoutLocks, AFileHasOneWriterAndGoesOnAfterAKill) {
-  const std::string slow = kSweep + timed(std::max(0.03, startup_seconds())) + words_;
+  const std::string slow = slow_sweep() + words_;
   Child child(command(slow));
   wait_for_records(child);
   const std::string before = read(folder_ / "r.jsonl");
@@ -317,7 +321,7 @@ TEST_F(CliWithoutLocks, AFileHasOneWriterAndGoesOnAfterAKill) {
 // This happens where Slurm takes a machine that it cannot reach for dead, and runs its task
 // elsewhere.
 TEST_F(CliWithoutLocks, WhoeverWasTakenForDeadEndsWithThree) {
-  Child child(command(kSweep + timed(std::max(0.03, startup_seconds())) + words_));
+  Child child(command(slow_sweep() + words_));
   wait_for_records(child);
   const std::size_t there = keys("r.jsonl").size();
   write("r.jsonl.writer", R"({"host":"n7","boot":"b","processes":"p","process":7,"start":1,)"

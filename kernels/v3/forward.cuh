@@ -164,7 +164,6 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
       // V is waited for here so that nobody stalls between the two products while others wait.
       if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
-      // A branch or a store between products in flight would make the compiler wait for them.
       ATTNLAB_NOTE(if constexpr (!starts_pv.value) {
         if (starts_item && is_consumer_0) Timeline(memory).start_product(stage.stage);
         starts_item = false;
