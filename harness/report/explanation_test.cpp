@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "harness/base/page.h"
 #include "harness/base/text_file.h"
@@ -400,6 +401,18 @@ class CommittedRecords : public testing::TestWithParam<std::size_t> {
   void TearDown() override { set_page_width(std::nullopt); }
 };
 
+// Returns the text without lines of one word. A page never breaks a word, since it may be an
+// address that somebody follows, as in PyTorch's message on a memory that is full.
+std::string lines_of_words(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, rest;
+  while (std::getline(lines, line)) {
+    if (line.find(' ', line.find_first_not_of(' ')) == std::string::npos) continue;
+    rest += line + "\n";
+  }
+  return rest;
+}
+
 TEST_P(CommittedRecords, AreExplainedInAScreenful) {
   int count = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(in_tree("results"))) {
@@ -414,7 +427,7 @@ TEST_P(CommittedRecords, AreExplainedInAScreenful) {
           explain(record, tile_facts(point, builtin_registry(), record, records), nullptr);
       const std::string text = render_explanation(explanation, TableFormat::table);
       EXPECT_LE(std::ranges::count(text, '\n'), 45) << text;
-      EXPECT_LE(width(text), GetParam()) << text;
+      EXPECT_LE(width(lines_of_words(text)), GetParam()) << text;
       if (explanation.status == "ok" && explanation.next) {
         expect_cited(explanation, record, explanation.id);
       }
