@@ -133,8 +133,8 @@ class CliResume : public Cli {
     return Seconds(Clock::now() - start).count();
   }
 
-  // Takes eight times as long as a run of one point, for the runs beside it: where a GPU is looked
-  // for, a run needs seconds to begin.
+  // Returns the flags of a sweep that takes eight times as long as a run of one point, so that
+  // other runs fit beside it: where a run looks for a GPU it needs seconds to begin.
   std::string slow_sweep() const {
     const auto start = Clock::now();
     EXPECT_EQ(run(kOnePoint + timed(0.0) + "--out one.jsonl").code, 0);

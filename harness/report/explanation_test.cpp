@@ -401,8 +401,8 @@ class CommittedRecords : public testing::TestWithParam<std::size_t> {
   void TearDown() override { set_page_width(std::nullopt); }
 };
 
-// Returns the text without lines of one word. It is never broken, since it may be an address to be
-// followed, as in PyTorch's message on a memory that is full.
+// Returns the text without lines of one word. A page never breaks a word, since it may be an
+// address that somebody follows, as in PyTorch's message on a memory that is full.
 std::string lines_of_words(const std::string& text) {
   std::istringstream lines(text);
   std::string line, rest;
