@@ -178,8 +178,8 @@ __device__ void fence_operand(FragmentsA<kSteps>& factor) {
 
 // Writes a warp's 16 rows of an accumulator, rounded, to a tile, from `row` on.
 template <class T, SlabTile kTile, i32 kColumns>
-__device__ void store_accumulator_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row) {
-  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
+__device__ void store_accumulator_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row,
+                                          i32 lane = static_cast<i32>(threadIdx.x) % kWarp) {
 #pragma unroll
   for (i32 k = 0; k < kColumns / 2; ++k) {
     const FragmentA piece = fragment_a<T>(sums, 0, k);

@@ -111,7 +111,7 @@ std::string unsupported_forward(const Problem& problem, const Config& config,
       return "quant_v = block takes promote = 1, which there is up to head_dim 128: sums that are "
              "not promoted have one scale (take quant_v = channel or head)";
     }
-  } else if (config.get("promote") == 1) {
+  } else if (config.contains("promote") && config.get("promote") == 1) {
     return "promote = 1: products of " + std::string(to_string(problem.dtype)) +
            " are added up in fp32 already";
   }
@@ -392,14 +392,19 @@ class Prepared : public PreparedKernel {
 };
 
 // Where both passes run, the config stays open: each has a tile of its own.
+// Names `promote` for e4m3 alone, as it is no part of what other dtypes are computed with: their
+// keys are those of records from before there was e4m3.
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
+  Config own;
+  for (const auto& [name, value] : config.values()) {
+    if (problem.is_e4m3() || name != "promote") own.set(name, value);
+  }
   switch (problem.pass) {
-    case Pass::fwd: return cuda::with_fields(config, fields_of(forward_config_of(problem, config)));
-    case Pass::bwd:
-      return cuda::with_fields(config, fields_of(backward_config_of(problem, config)));
+    case Pass::fwd: return cuda::with_fields(own, fields_of(forward_config_of(problem, config)));
+    case Pass::bwd: return cuda::with_fields(own, fields_of(backward_config_of(problem, config)));
     case Pass::fwdbwd: break;
   }
-  return config;
+  return own;
 }
 
 // A tile of the backward is none of its forward.

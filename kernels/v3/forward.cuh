@@ -46,11 +46,12 @@ namespace attnlab::v3 {
 //
 // It is one function on purpose. State in a struct, or the epilogue's parts as functions or
 // lambdas, give ptxas another order of instructions in every unit; the parts that are lambdas here
-// do not.
+// do not. It is inlined without fail, and so is forward(): where a thread of a consumer loads, the
+// compiler else calls it, and lets no product run beside what crosses a call (C7510).
 template <class T, ForwardConfig kConfig, class Help>
-__device__ void consume(const Params& params, const ForwardMaps& maps,
-                        const ForwardPointers<T>& pointers, const ForwardMemory<kConfig>& memory,
-                        const Help& help) {
+__device__ __forceinline__ void consume(const Params& params, const ForwardMaps& maps,
+                                        const ForwardPointers<T>& pointers,
+                                        const ForwardMemory<kConfig>& memory, const Help& help) {
   using namespace device;
   const auto [gQ, gK, gV, gO, gLse] = pointers.tensors;
   using Named = NamedBarriers<kConfig>;
@@ -332,9 +333,9 @@ __device__ void consume(const Params& params, const ForwardMaps& maps,
 }
 
 template <class T, ForwardConfig kConfig>
-__device__ void forward(const ForwardSizes& sizes, const ForwardMaps& maps,
-                        const ForwardPointers<T>& pointers
-                            ATTNLAB_NOTE(, const TimelinePointer& timeline)) {
+__device__ __forceinline__ void forward(const ForwardSizes& sizes, const ForwardMaps& maps,
+                                        const ForwardPointers<T>& pointers
+                                            ATTNLAB_NOTE(, const TimelinePointer& timeline)) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const ForwardMemory<kConfig> memory(shared_memory);
   if (threadIdx.x == 0) memory.init_rings();

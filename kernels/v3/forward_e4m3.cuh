@@ -88,10 +88,11 @@ __device__ void store_o(const ForwardMemory<kConfig>& memory, const ForwardWorkT
                         const device::Accumulator<1, kConfig.head_dim / 8>& rO) {
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   const i32 o_tile = kTiles.o_tile(0);
-  asm volatile("" : "+r"(warp_row));  // else addresses stay in registers throughout
   if (device::opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();  // the last O has left
   __syncwarp();
-  device::store_accumulator_of_warp<T, kTiles.o>(rO, memory.at(o_tile), warp_row);
+  // The lane is opaque: else the compiler works out all addresses once, and they take registers.
+  device::store_accumulator_of_warp<T, kTiles.o>(rO, memory.at(o_tile), warp_row,
+                                                 device::opaque_lane());
   ptx::fence_proxy_async_shared();  // bulk copies read it now, or overwrite it later
   __syncwarp();
   if (is_packed) {
