@@ -497,6 +497,14 @@ void add_quantised(std::vector<Shape>& shapes) {
         InputKind::v_mean_one, InputKind::sink}) {
     add(fmt::format("inputs/{}", to_string(kind)), make_problem(65, 400, "none", 64), {}, kind);
   }
+  // Rotated they are none any more.
+  add("inputs/outlier/rotate-0", make_problem(300, 400, "none", 64),
+      {ScaleOf::tensor, ScaleOf::tensor, false}, InputKind::outlier);
+  // Scores of N(0, 9): a thirtieth of the sum of P is of keys whose P e4m3 holds only where it is
+  // shifted.
+  Problem spread = make_problem(65, 2000, "none", 64);
+  spread.softmax_scale = 0.375;
+  add("small-weights", spread, {}, InputKind::v_mean_one);
   Problem grouped = make_problem(70, 140, "causal", 32);
   grouped.num_heads_q = 6;
   grouped.num_heads_kv = 2;

@@ -14,6 +14,7 @@
 #define __global__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __forceinline__ inline
 #define __noinline__
 #define __align__(bytes) alignas(bytes)
 #define __shared__ static thread_local  // a thread of the host runs one block at a time
