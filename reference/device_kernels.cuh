@@ -186,6 +186,35 @@ __device__ inline void twin_softmax(const TwinSoftmaxArguments& of) {
   }
 }
 
+// A block a row. The same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8
+// and rounded to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
+__device__ inline void twin_softmax_e4m3(const TwinSoftmaxArguments& of) {
+  constexpr double kShift = 0x1p8;
+  const i64 row = blockIdx.x;
+  float* const p = of.p + row * of.rows.keys;
+  const double scale = static_cast<double>(of.scale);
+  double largest = -infinity();
+  for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) {
+    const double score = scale * static_cast<double>(p[key]);
+    if (sees(of.rows, row, key) && score > largest) largest = score;
+  }
+  largest = max_of_block(largest);
+  double sum = 0.0;
+  for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) {
+    const double score = scale * static_cast<double>(p[key]);
+    const double shifted = sees(of.rows, row, key) ? kShift * exp(score - largest) : 0.0;
+    sum += shifted;
+    p[key] = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shifted)));
+  }
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0) {
+    of.lse[row] = static_cast<float>(sum == 0.0 ? largest : largest + log(sum / kShift));
+  }
+  for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) {
+    p[key] = sum == 0.0 ? 0.0f : static_cast<float>(static_cast<double>(p[key]) / sum);
+  }
+}
+
 // A block a row.
 __device__ inline void bound_scores(const ScoreBoundArguments& of) {
   const i64 row = blockIdx.x;

@@ -1,6 +1,7 @@
 #include "reference/device_reference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "reference/comparison.h"
+#include "reference/judged_inputs.h"
 #include "reference/mask.h"
 #include "reference/nan_scan.h"
 #include "reference/rounding.h"
@@ -85,8 +87,10 @@ std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<G
   const std::int64_t scores =
       std::max(most_keys, std::min(kChunkElements, most_keys * problem.seqlen_q));
   const std::int64_t factors = 4 * problem.head_dim * (most_keys + problem.seqlen_q);
-  return static_cast<std::uint64_t>(kElementBytes * (outputs + factors) +
-                                    kRowBytes * (rows + keys) + kScoreBytes * scores);
+  const auto bytes = static_cast<std::uint64_t>(kElementBytes * (outputs + factors) +
+                                                kRowBytes * (rows + keys) + kScoreBytes * scores);
+  // Of e4m3 there are those of the inputs as they were drawn, too.
+  return problem.is_e4m3() ? 2 * bytes : bytes;
 }
 
 DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, Products products,
@@ -97,10 +101,12 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
     throw std::invalid_argument(std::string("products in TF32 are of f32, and the problem is of ") +
                                 to_string(problem.dtype));
   }
+  const Tensors judged_inputs = judged(inputs);
+  const Dtype dtype = problem.input_dtype();
   rows_.products = products;
   rows_.score_step = score_step(
-      problem, first_elements(runtime, problem.dtype, inputs.q, problem.elements_q()).data(),
-      first_elements(runtime, problem.dtype, inputs.k, problem.elements_k()).data());
+      problem, first_elements(runtime, dtype, judged_inputs.q, problem.elements_q()).data(),
+      first_elements(runtime, dtype, judged_inputs.k, problem.elements_k()).data());
   make_places(groups);
   expected_.lse = {runtime, num_rows_};
   expected_.lse.write(std::vector<double>(static_cast<std::size_t>(num_rows_),
@@ -108,6 +114,8 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
   expected_.lse_twin = {runtime, num_rows_};
   expected_.score_bounds = {runtime, num_rows_};
   expected_.score_bounds.clear();
+  expected_.score_squares = {runtime, num_rows_};
+  expected_.score_squares.clear();
   const std::int64_t head_dim = problem.head_dim;
   expected_.o = {runtime, num_rows_, head_dim, false};
   if (problem.pass != Pass::fwd) {
@@ -117,13 +125,43 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
     expected_.dk = {runtime, num_keys_, head_dim, true};
     expected_.dv = {runtime, num_keys_, head_dim, false};
   }
-  DeviceWork work(problem_, inputs, products, runtime, calculator, chunk_elements);
+  DeviceWork work(problem_, judged_inputs, products, runtime, calculator, chunk_elements);
   for (const HeadPlace& place : places_) {
     if (rows_in_memory(problem_, place.batch) * keys_in_memory(problem_, place.batch) > 0) {
       work.queue(place, expected_);
     }
   }
   read_rows();
+  if (!problem.is_e4m3()) return;
+  Problem plain = problem;
+  plain.dtype = dtype;
+  unquantised_ = std::make_unique<DeviceReference>(plain, inputs, products, groups, runtime,
+                                                   calculator, chunk_elements);
+}
+
+// Returns the inputs that outputs are judged by. Of e4m3 the host makes them of q, k and v, as for
+// the oracle, and the device gets them.
+Tensors DeviceReference::judged(const Tensors& inputs) {
+  if (!problem_.is_e4m3()) return inputs;
+  std::vector<float> q(static_cast<std::size_t>(problem_.elements_q()));
+  std::vector<float> k(static_cast<std::size_t>(problem_.elements_k()));
+  std::vector<float> v(k.size());
+  const auto read = [&](std::vector<float>& to, const void* from) {
+    runtime_.read(to.data(), from, to.size() * sizeof(float));
+    return to.data();
+  };
+  const Tensors drawn = {.q = read(q, inputs.q), .k = read(k, inputs.k), .v = read(v, inputs.v)};
+  const JudgedInputs judged(problem_, drawn);
+  const auto send = [&](const void* from, std::size_t count) {
+    const auto* const values = static_cast<const float*>(from);
+    DeviceArray<float> array(runtime_, static_cast<std::int64_t>(count));
+    array.write(std::vector<float>(values, values + count));
+    return array;
+  };
+  q_ = send(judged.tensors().q, q.size());
+  k_ = send(judged.tensors().k, k.size());
+  v_ = send(judged.tensors().v, v.size());
+  return {.q = q_.get(), .k = k_.get(), .v = v_.get()};
 }
 
 void DeviceReference::make_places(const std::vector<Group>& groups) {
@@ -146,6 +184,7 @@ void DeviceReference::read_rows() {
   const std::vector<double> lse = expected_.lse.read();
   const std::vector<float> twin = expected_.lse_twin.read();
   const std::vector<float> bounds = expected_.score_bounds.read();
+  const std::vector<float> squares = expected_.score_squares.read();
   for (const HeadPlace& place : places_) {
     const std::int64_t rows = rows_in_memory(problem_, place.batch);
     RowReference& reference = rows_.rows.emplace_back();
@@ -156,6 +195,8 @@ void DeviceReference::read_rows() {
     reference.lse_twin = Eigen::Map<const Eigen::VectorXf>(twin.data() + place.first_row, rows);
     reference.score_bound =
         Eigen::Map<const Eigen::VectorXf>(bounds.data() + place.first_row, rows);
+    reference.score_norm =
+        Eigen::Map<const Eigen::VectorXf>(squares.data() + place.first_row, rows).cwiseSqrt();
   }
 }
 
@@ -171,6 +212,9 @@ std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensor
   const double scale = problem.scale();
   if (problem.pass != Pass::bwd) {
     judge_one({.name = "o", .data = outputs.o}, expected_.o, DeltaForm::none, 1.0);
+    if (unquantised_) {
+      verdicts.back().rmse_unquantised = unquantised_->rmse_of_o(problem, outputs.o);
+    }
     if (outputs.lse != nullptr) {
       std::vector<float> lse(static_cast<std::size_t>(problem.elements_lse()));
       runtime_.read(lse.data(), outputs.lse, lse.size() * sizeof(float));
@@ -186,6 +230,16 @@ std::vector<Verdict> DeviceReference::judge(const Problem& problem, const Tensor
   return verdicts;
 }
 
+// Returns the root mean square of o less what is expected here; `problem` is that of the output.
+double DeviceReference::rmse_of_o(const Problem& problem, const void* o) {
+  double sum = 0.0;
+  for (const device::RowStatistics& row :
+       compare(problem, Side::query, expected_.o, DeltaForm::none, 1.0, o)) {
+    sum += row.kernel.sum_of_squares;
+  }
+  return std::sqrt(sum / static_cast<double>(num_rows_ * problem.head_dim));
+}
+
 // Looks at all of the output, whatever the groups, and reads it only to say where they are.
 std::string DeviceReference::find_nan(const Problem& problem, const Output& output) {
   const std::int64_t elements =
@@ -194,14 +248,15 @@ std::string DeviceReference::find_nan(const Problem& problem, const Output& outp
       std::clamp<std::int64_t>(elements / (kWarpsOfBlock * kElementsOfNanWarp), 1, kMostNanBlocks);
   const DeviceArray<i64> found(runtime_, blocks * kWarpsOfBlock);
   const device::NanArguments arguments = {.tensor = output.data,
-                                          .stored = stored_as(problem.dtype),
+                                          .stored = stored_as(problem.output_dtype()),
                                           .elements = elements,
                                           .found = found.get()};
   calculator_.launch("count_nan", static_cast<std::uint64_t>(blocks), &arguments);
   if (std::ranges::all_of(found.read(), [](i64 of_warp) { return of_warp == 0; })) {
     return "";
   }
-  std::vector<std::byte> copy(static_cast<std::size_t>(elements * size_bytes(problem.dtype)));
+  std::vector<std::byte> copy(
+      static_cast<std::size_t>(elements * size_bytes(problem.output_dtype())));
   runtime_.read(copy.data(), output.data, copy.size());
   return reference::find_nan(problem, output.name, output.side, copy.data());
 }
@@ -222,8 +277,9 @@ std::vector<device::RowStatistics> DeviceReference::compare(const Problem& probl
     const std::int64_t first = of_rows ? place.first_row : place.first_key;
     const std::int64_t at = first * problem_.head_dim;
     const device::CompareArguments arguments = {
-        .got = element(output, problem_.dtype, row_offset(problem, side, place.batch, head, 0)),
-        .stored = stored_as(problem_.dtype),
+        .got = element(output, problem.output_dtype(),
+                       row_offset(problem, side, place.batch, head, 0)),
+        .stored = stored_as(problem.output_dtype()),
         .delta_form = delta_form,
         .stride = row_stride(problem, side),
         .rows = count,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class DeviceReference {
   Comparison join(Side side, const DeviceExpected& expected,
                   const std::vector<device::RowStatistics>& statistics) const;
   std::string find_nan(const Problem& problem, const Output& output);
+  Tensors judged(const Tensors& inputs);
+  double rmse_of_o(const Problem& problem, const void* o);
   void make_places(const std::vector<Group>& groups);
   void read_rows();
 
@@ -68,6 +71,9 @@ class DeviceReference {
   std::int64_t num_rows_ = 0, num_keys_ = 0;
   DeviceOutputs expected_;
   References rows_;
+  // Of e4m3: what the codes stand for, and the references of the inputs before they were quantised.
+  DeviceArray<float> q_, k_, v_;
+  std::unique_ptr<DeviceReference> unquantised_;
 };
 
 }  // namespace attnlab::reference

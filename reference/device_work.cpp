@@ -89,7 +89,6 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
   twin_p_ = {runtime, scores};
   sizes_p_ = {runtime, scores};
   largest_scores_ = {runtime, chunk_rows_};
-  score_squares_ = {runtime, chunk_rows_};
   if (has_pz_) pz_ = {runtime, scores};
   if (has_pz_ || tf32_) twin_pz_ = {runtime, scores};
   if (problem.mask.blocks) draw_blocks(runtime);
@@ -142,8 +141,9 @@ void DeviceWork::gather(const void* tensor, Side side, const HeadPlace& place, s
                         std::int64_t rows, Factor& factor) {
   const std::int64_t head = side == Side::query ? place.head : kv_head(problem_, place.head);
   const device::GatherArguments arguments = {
-      .from = element(tensor, problem_.dtype, row_offset(problem_, side, place.batch, head, first)),
-      .stored = stored_as(problem_.dtype),
+      .from = element(tensor, problem_.input_dtype(),
+                      row_offset(problem_, side, place.batch, head, first)),
+      .stored = stored_as(problem_.input_dtype()),
       .rounds_to_tf32 = tf32_,
       .stride = row_stride(problem_, side),
       .rows = rows,
@@ -190,7 +190,7 @@ device::ScoreSizes DeviceWork::score_sizes(const Chunk& chunk) const {
   return {.head_dim = problem_.head_dim,
           .largest = largest_scores_.get(),
           .bounds = chunk.outputs.score_bounds.get() + chunk.first_row,
-          .squares = score_squares_.get()};
+          .squares = chunk.outputs.score_squares.get() + chunk.first_row};
 }
 
 // P, lse and O.
@@ -210,7 +210,7 @@ void DeviceWork::attend(const Chunk& chunk) {
                                   .lse = to.lse.get() + chunk.first_row,
                                   .largest = largest_scores_.get()});
   calculator_.multiply(scores, q_.twin.get(), k_.twin.get(), twin_p_.get());
-  launch("twin_softmax", rows.count,
+  launch(problem_.is_e4m3() ? "twin_softmax_e4m3" : "twin_softmax", rows.count,
          device::TwinSoftmaxArguments{.rows = rows,
                                       .stored = stored_as(problem_.dtype),
                                       .rounds_to_tf32 = tf32_,
@@ -224,7 +224,7 @@ void DeviceWork::attend(const Chunk& chunk) {
                .rows = rows, .scale = factor, .sums = sizes_p_.get(), .bounds = bounds});
   };
   calculator_.multiply(scores, q_.squares.get(), k_.squares.get(), sizes_p_.get());
-  bound_scores(scale * scale, score_squares_.get());
+  bound_scores(scale * scale, to.score_squares.get() + chunk.first_row);
   calculator_.multiply(scores, q_.sizes.get(), k_.sizes.get(), sizes_p_.get());
   bound_scores(scale, to.score_bounds.get() + chunk.first_row);
   launch("weigh", blocks_for(rows.count * rows.keys),
@@ -337,6 +337,7 @@ KernelUnit device_reference_unit() {
   add("gather", "GatherArguments");
   add("softmax", "SoftmaxArguments");
   add("twin_softmax", "TwinSoftmaxArguments");
+  add("twin_softmax_e4m3", "TwinSoftmaxArguments");
   add("bound_scores", "ScoreBoundArguments");
   add("weigh", "WeightArguments");
   add("find_subnormal", "SubnormalArguments");

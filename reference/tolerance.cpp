@@ -307,8 +307,8 @@ double lse_share(const References& references) {
 double lse_bound_of_e4m3(const Problem& problem, double score_bound, double score_norm) {
   const auto products = static_cast<double>(problem.head_dim);
   const double sums = products / kProductsOfE4m3 + 1.0;
-  return kCutOffOfE4m3 *
-         (sums * (1.0 + score_bound) + kProductFactor * std::sqrt(products) * score_norm);
+  return kCutOffOfE4m3 * (sums * (1.0 + score_bound) +
+                          kProductFactor * std::sqrt(products) * std::min(score_norm, score_bound));
 }
 
 double lse_bound(double score_bound, double share) {

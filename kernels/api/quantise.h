@@ -1,4 +1,4 @@
-// The laboratory's quantisation of a whole problem, on the CPU: the same bits as the one on a GPU.
+// The laboratory's quantisation of a whole problem, on the CPU.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// How inputs become e4m3, as far as one row, one scale or one place goes: what the laboratory's
-// quantisation on the CPU (kernels/api/quantise.h) and the one on a GPU share, bit for bit. Every
-// operation is one fp32 operation rounded to nearest, in the order that is written here; none may
-// be contracted.
+// How inputs become e4m3, as far as one row, one scale or one place goes, for the laboratory's
+// quantisation (kernels/api/quantise.h). Every operation is one fp32 operation rounded to nearest,
+// in the order that is written here; none may be contracted.
 //
 // Sources: FlashAttention-3 (arXiv 2407.08608), section 3.3, of block scales and the rotation; the
 // order of V^T's keys is that of wgmma's accumulators and A fragments (PTX ISA, wgmma).

@@ -112,7 +112,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
     const auto make = [&](const char* name, Dtype dtype, std::uint64_t bytes) {
       return std::make_unique<OutputPair>(*arena_, dtype, name, bytes);
     };
-    o_ = make("o", problem_.dtype, bytes_like_q(problem_));
+    o_ = make("o", problem_.output_dtype(), bytes_of_o(problem_));
     lse_ = make("lse", Dtype::f32, bytes_of_lse(problem_));
     dq_ = make("dq", problem_.dtype, bytes_like_q(problem_));
     dk_ = make("dk", problem_.dtype, bytes_like_k(problem_));
@@ -211,6 +211,7 @@ void DeviceReferenceTest::expect_the_rows() {
       }
       EXPECT_NEAR(rows[i].lse(row), want.lse(row), 1e-13 * size) << row;
       EXPECT_NEAR(rows[i].score_bound(row), want.score_bound(row), 1e-5 * size) << row;
+      EXPECT_NEAR(rows[i].score_norm(row), want.score_norm(row), 1e-5 * size) << row;
     }
   }
 }
@@ -246,6 +247,10 @@ void DeviceReferenceTest::expect_the_weights() {
     if (!is_rounded) {
       const double rest = beside_the_twin(want[i]);
       EXPECT_NEAR(beside_the_twin(got[i]), rest, 1e-3 * rest);
+    }
+    ASSERT_EQ(got[i].rmse_unquantised.has_value(), want[i].rmse_unquantised.has_value());
+    if (want[i].rmse_unquantised) {
+      EXPECT_NEAR(*got[i].rmse_unquantised, *want[i].rmse_unquantised, 1e-9);
     }
     if (want[i].rms_to_twin && is_rounded) {
       EXPECT_NEAR(*got[i].rms_to_twin, *want[i].rms_to_twin, 0.05 * *want[i].rms_to_twin);
@@ -358,6 +363,14 @@ Problem wide_problem(Dtype dtype) {
   return problem;
 }
 
+// Outliers whose scores and P e4m3 holds badly: neither is rotated, and all share a scale.
+Problem outlier_problem() {
+  Problem problem = wide_problem(Dtype::e4m3);
+  problem.pass = Pass::fwd;
+  problem.quantisation = {ScaleOf::tensor, ScaleOf::tensor, false};
+  return problem;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Every, DeviceReferenceTest,
     testing::Values(
@@ -375,6 +388,11 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"fwdbwd_f16_pattern",
                       problem_of(Pass::fwdbwd, Dtype::f16, "blocks:local:1:16x16")},
         ReferenceCase{"fwdbwd_bf16_wide", wide_problem(Dtype::bf16)},
+        ReferenceCase{"fwd_e4m3_causal", problem_of(Pass::fwd, Dtype::e4m3, "causal")},
+        ReferenceCase{"fwd_e4m3_packed",
+                      problem_of(Pass::fwd, Dtype::e4m3, "none", Layout::packed)},
+        ReferenceCase{"fwd_e4m3_outlier", outlier_problem(), Products::unpromoted,
+                      InputKind::outlier},
         ReferenceCase{"fwdbwd_tf32", problem_of(Pass::fwdbwd, Dtype::f32, "causal"),
                       Products::tf32},
         ReferenceCase{"fwdbwd_bf16_integers", problem_of(Pass::fwdbwd, Dtype::bf16, "none"),
