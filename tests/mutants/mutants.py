@@ -7,9 +7,9 @@ stands for lines). On a CPU the build makes of each a program of its own: the ve
 library in which that kernel is wrong. On a GPU one program serves all: it hands the compiler a copy
 of the kernels' texts with the edit. One that is a `race` may come to nothing on a real GPU, which
 is in time; the emulated one (tests/emulator) must catch it. Some are judged by a test of gpu_test in
-the verifier's place: those of `device_reference`, which are wrong judges themselves, and those of
-`v3_claims`, which leave results right. `run` lets every one be judged and prints who was caught by
-what.
+the verifier's place: those of `device_reference`, which are wrong judges themselves, those of
+`v3_claims`, which leave results right, and those of `v3_e4m3`, for which the verifier would compile
+all that v3 has. `run` lets every one be judged and prints who was caught by what.
 
   mutants.py plan                       the CMake calls that build the programs
   mutants.py apply NAME --output DIR    the mutant's sources, under DIR; with --backend cuda a tree
@@ -60,6 +60,7 @@ class Test:
 TESTS = {
     DEVICE_REFERENCE: Test("*DeviceReferenceTest.*", "agreement with the oracle"),
     "v3_claims": Test("*V3Claims.*", "moments of claims", kernel="v3", emulated=True),
+    "v3_e4m3": Test("*E4m3Forward.*", "agreement with the twin", kernel="v3"),
 }
 JUDGED = (*KERNELS, *TESTS)
 BACKENDS = ("cpu", "cuda")
@@ -398,7 +399,7 @@ def judge(program, kernel, backend, every_step, environment=None):
 
 # What a test of GoogleTest says of an expectation that it found wrong.
 EXPECTATION = re.compile(
-    r": Failure\n(?:The difference between |Expected equality of these values:\s+|Value of: )"
+    r": Failure\n(?:The difference between |Expected equality of these values:\s+|Expected: \(|Value of: )"
     r"\*?(?:\w+(?:\[i\])?\.)?(?P<what>\w+).*?(?=\n\n|: Failure\n|\Z)",
     flags=re.DOTALL,
 )
