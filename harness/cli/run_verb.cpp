@@ -110,7 +110,8 @@ them.
 --timeline FILE shows when each work item of a launch was claimed, begun and stored, of one point of
 a kernel that can write it down (v3's forward in f16 or bf16 on a GPU). Launches that do so take
 turns with those that are timed; where their median is more than 1 % off, the timeline is void,
-which is said. FILE is a trace for ui.perfetto.dev or chrome://tracing; the record's timeline has what it amounts to.
+which is said. FILE is a trace for ui.perfetto.dev or chrome://tracing; the record's timeline has
+what it amounts to.
 
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
