@@ -131,7 +131,8 @@ __device__ inline void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i3
 }
 
 // The consumers' work, of one warpgroup each: for one work item after the other what consume() of
-// forward.cuh does.
+// forward.cuh does. Like that it is one function on purpose: its parts share all that registers
+// hold.
 template <class T, ForwardConfig kConfig>
 __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
                              const E4m3Pointers<T>& pointers,
