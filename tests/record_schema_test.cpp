@@ -152,8 +152,8 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
         "--kernel v2 --seqlen 40 --input-kind uniform,integers,large_logits",
         "--kernel v2 --seqlen 40 --input-kind outlier,outlier_channel",
         "--kernel v2 --seqlen 40 --input-kind v_one,v_mean_one,sink",
-        "--kernel v3 --dtype e4m3 --seqlen 40 --quant tensor,head,block --quant-v "
-        "tensor,head,block,channel --rotate 0,1",
+        "--kernel v3 --dtype e4m3 --seqlen 40 --quant tensor,head,block --rotate 0,1",
+        "--kernel v3 --dtype e4m3 --seqlen 40 --quant-v tensor,head,block,channel",
         "--kernel v3 --pass fwd,bwd --layout packed --batch 2 --seqlen 20 --lengths drawn,20+7",
         "--kernel v2 --batch 2 --seqlen 40 --mask padding:8,blocks:butterfly:16x16",
         "--kernel minimal --pass bwd --seqlen 8", "--kernel v2 --backend cuda --seqlen 8",
