@@ -186,8 +186,8 @@ __device__ inline void twin_softmax(const TwinSoftmaxArguments& of) {
   }
 }
 
-// A block a row. The same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8
-// and rounded to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
+// A block works on a row as kernels on e4m3 do: it rounds no score, shifts P by 2^8, rounds it to
+// e4m3 and sums what was not rounded. P keeps the factor 1 / sum.
 __device__ inline void twin_softmax_e4m3(const TwinSoftmaxArguments& of) {
   constexpr double kShift = 0x1p8;
   const i64 row = blockIdx.x;

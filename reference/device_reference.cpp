@@ -89,7 +89,7 @@ std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<G
   const std::int64_t factors = 4 * problem.head_dim * (most_keys + problem.seqlen_q);
   const auto bytes = static_cast<std::uint64_t>(kElementBytes * (outputs + factors) +
                                                 kRowBytes * (rows + keys) + kScoreBytes * scores);
-  // Of e4m3 there are those of the inputs as they were drawn, too.
+  // An e4m3 problem also has references of its inputs before they were quantised.
   return problem.is_e4m3() ? 2 * bytes : bytes;
 }
 
@@ -114,8 +114,6 @@ DeviceReference::DeviceReference(const Problem& problem, const Tensors& inputs, 
   expected_.lse_twin = {runtime, num_rows_};
   expected_.score_bounds = {runtime, num_rows_};
   expected_.score_bounds.clear();
-  expected_.score_squares = {runtime, num_rows_};
-  expected_.score_squares.clear();
   const std::int64_t head_dim = problem.head_dim;
   expected_.o = {runtime, num_rows_, head_dim, false};
   if (problem.pass != Pass::fwd) {
@@ -184,7 +182,6 @@ void DeviceReference::read_rows() {
   const std::vector<double> lse = expected_.lse.read();
   const std::vector<float> twin = expected_.lse_twin.read();
   const std::vector<float> bounds = expected_.score_bounds.read();
-  const std::vector<float> squares = expected_.score_squares.read();
   for (const HeadPlace& place : places_) {
     const std::int64_t rows = rows_in_memory(problem_, place.batch);
     RowReference& reference = rows_.rows.emplace_back();
@@ -195,8 +192,6 @@ void DeviceReference::read_rows() {
     reference.lse_twin = Eigen::Map<const Eigen::VectorXf>(twin.data() + place.first_row, rows);
     reference.score_bound =
         Eigen::Map<const Eigen::VectorXf>(bounds.data() + place.first_row, rows);
-    reference.score_norm =
-        Eigen::Map<const Eigen::VectorXf>(squares.data() + place.first_row, rows).cwiseSqrt();
   }
 }
 

@@ -71,7 +71,8 @@ class DeviceReference {
   std::int64_t num_rows_ = 0, num_keys_ = 0;
   DeviceOutputs expected_;
   References rows_;
-  // Of e4m3: what the codes stand for, and the references of the inputs before they were quantised.
+  // An e4m3 problem has them, others leave them empty: the values that its codes stand for, and the
+  // references of its inputs before they were quantised.
   DeviceArray<float> q_, k_, v_;
   std::unique_ptr<DeviceReference> unquantised_;
 };

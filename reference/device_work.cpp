@@ -89,6 +89,7 @@ DeviceWork::DeviceWork(const Problem& problem, const Tensors& inputs, Products p
   twin_p_ = {runtime, scores};
   sizes_p_ = {runtime, scores};
   largest_scores_ = {runtime, chunk_rows_};
+  score_squares_ = {runtime, chunk_rows_};
   if (has_pz_) pz_ = {runtime, scores};
   if (has_pz_ || tf32_) twin_pz_ = {runtime, scores};
   if (problem.mask.blocks) draw_blocks(runtime);
@@ -190,7 +191,7 @@ device::ScoreSizes DeviceWork::score_sizes(const Chunk& chunk) const {
   return {.head_dim = problem_.head_dim,
           .largest = largest_scores_.get(),
           .bounds = chunk.outputs.score_bounds.get() + chunk.first_row,
-          .squares = chunk.outputs.score_squares.get() + chunk.first_row};
+          .squares = score_squares_.get()};
 }
 
 // P, lse and O.
@@ -224,7 +225,7 @@ void DeviceWork::attend(const Chunk& chunk) {
                .rows = rows, .scale = factor, .sums = sizes_p_.get(), .bounds = bounds});
   };
   calculator_.multiply(scores, q_.squares.get(), k_.squares.get(), sizes_p_.get());
-  bound_scores(scale * scale, to.score_squares.get() + chunk.first_row);
+  bound_scores(scale * scale, score_squares_.get());
   calculator_.multiply(scores, q_.sizes.get(), k_.sizes.get(), sizes_p_.get());
   bound_scores(scale, to.score_bounds.get() + chunk.first_row);
   launch("weigh", blocks_for(rows.count * rows.keys),

@@ -27,12 +27,11 @@ struct DeviceExpected {
 };
 
 struct DeviceOutputs {
-  DeviceArray<double> lse;           // (rows)
-  DeviceArray<float> lse_twin;       // (rows)
-  DeviceArray<float> score_bounds;   // (rows)
-  DeviceArray<float> score_squares;  // (rows), the squares of score_norm
-  DeviceArray<std::uint8_t> seen;    // (keys), by any row of any head that uses them
-  DeviceExpected o, dq, dk, dv;      // the last three of a backward alone
+  DeviceArray<double> lse;          // (rows)
+  DeviceArray<float> lse_twin;      // (rows)
+  DeviceArray<float> score_bounds;  // (rows)
+  DeviceArray<std::uint8_t> seen;   // (keys), by any row of any head that uses them
+  DeviceExpected o, dq, dk, dv;     // the last three of a backward alone
 };
 
 // Where the rows and keys of a head are in these arrays. All heads that share a K/V head have its
@@ -101,6 +100,7 @@ class DeviceWork {
   DeviceArray<double> delta_;                                 // (chunk_rows)
   DeviceArray<float> delta_sizes_, delta_errors_;             // likewise
   DeviceArray<double> largest_scores_;                        // likewise
+  DeviceArray<float> score_squares_;                          // likewise
   DeviceArray<float> o_errors_;                               // (chunk_rows, head_dim)
 };
 

@@ -71,7 +71,6 @@ class Plan {
     reference.lse.resize(rows);
     reference.lse_twin.resize(rows);
     reference.score_bound.resize(rows);
-    reference.score_norm.resize(rows);
     resize(reference.o, rows, problem_.head_dim);
     if (problem_.is_e4m3()) reference.unquantised.resize(rows, problem_.head_dim);
     if (problem_.pass == Pass::fwd) return;

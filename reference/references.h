@@ -45,7 +45,6 @@ struct RowReference {
   Eigen::VectorXd lse;          // (rows), natural log; -inf for a row that sees nothing
   Eigen::VectorXf lse_twin;     // (rows), the twin's
   Eigen::VectorXf score_bound;  // (rows), max_j softmax_scale * sum_d |q_d k_jd| over visible j
-  Eigen::VectorXf score_norm;   // (rows), max_j softmax_scale * (sum_d (q_d k_jd)^2)^1/2
   Expected o;
   Expected dq;  // empty for Pass::fwd
   Matrix<double>

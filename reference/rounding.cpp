@@ -56,15 +56,13 @@ Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q,
   return static_cast<float>(slice.problem().scale()) * largest_visible(sizes, fates);
 }
 
-Eigen::VectorXf score_norms(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates) {
+Eigen::VectorXf score_factors(const Slice& slice, const Matrix<float>& q,
+                              const Attention& attention, const Eigen::VectorXf& score_bounds) {
+  const Problem& problem = slice.problem();
   const Matrix<float> squares =
       slice.multiply_k_transposed<float>(q.cwiseAbs2(), slice.all_keys(), Factors::squares);
-  return static_cast<float>(slice.problem().scale()) * largest_visible(squares, fates).cwiseSqrt();
-}
-
-Eigen::VectorXf score_factors(const Slice& slice, const Attention& attention,
-                              const Eigen::VectorXf& score_bounds, const Eigen::VectorXf& norms) {
-  const Problem& problem = slice.problem();
+  const Eigen::VectorXf norms =
+      static_cast<float>(problem.scale()) * largest_visible(squares, attention.fates).cwiseSqrt();
   Eigen::VectorXf factors = Eigen::VectorXf::Ones(norms.size());
   for (Eigen::Index i = 0; i < norms.size(); ++i) {
     const float bound = score_bounds(i);

@@ -13,13 +13,9 @@ namespace attnlab::reference {
 // scores is relative to.
 Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
 
-// max_j softmax_scale * (sum_d (q_d k_jd)^2)^1/2 over the same keys: at least the largest product.
-Eigen::VectorXf score_norms(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
-
-// How much larger the errors of a row are because of large scores, f of reference/tolerance.h; by
-// the row's score_bounds() and score_norms().
-Eigen::VectorXf score_factors(const Slice& slice, const Attention& attention,
-                              const Eigen::VectorXf& score_bounds, const Eigen::VectorXf& norms);
+// How much larger the errors of a row are because of large scores, f of reference/tolerance.h.
+Eigen::VectorXf score_factors(const Slice& slice, const Matrix<float>& q,
+                              const Attention& attention, const Eigen::VectorXf& score_bounds);
 
 // What all scores are multiples of, as far as the first elements of q and k say: 0 if all are 0.
 constexpr std::int64_t kElementsOfStep = 4096;  // that are looked at, at most

@@ -29,9 +29,6 @@ constexpr double kHalfStepF16 = 0x1p-25;
 constexpr double kHalfStepE4m3 = 0x1p-18;  // of a P that is shifted by 2^8
 // What a tensor core keeps of the sum of so many products of e4m3.
 constexpr double kCutOffOfE4m3 = 0x1p-13, kProductsOfE4m3 = 32.0;
-// How many times what all products of a score lose beside the largest one, in the root of the mean
-// square, its error may be.
-constexpr double kProductFactor = 2.0;
 // How many times its size an error of delta may be in the largest of many elements.
 constexpr double kDeltaFactor = 3.0;
 // Of an lse, relative to 1 + score_bound.
@@ -258,8 +255,7 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
           .got = lse[lse_offset(problem, sample.batch, sample.head, sample.rows[i])],
           .want = reference.lse(at),
           .bound = problem.is_e4m3()
-                       ? lse_bound_of_e4m3(problem, static_cast<double>(reference.score_bound(at)),
-                                           static_cast<double>(reference.score_norm(at)))
+                       ? lse_bound_of_e4m3(problem, static_cast<double>(reference.score_bound(at)))
                        : lse_bound(static_cast<double>(reference.score_bound(at)), share)};
       errors.add(element.error());
       if (std::isfinite(element.want)) sum_of_squares += element.want * element.want;
@@ -304,11 +300,9 @@ double lse_share(const References& references) {
   return std::min(kWorstScoreError, of_the_twin);
 }
 
-double lse_bound_of_e4m3(const Problem& problem, double score_bound, double score_norm) {
-  const auto products = static_cast<double>(problem.head_dim);
-  const double sums = products / kProductsOfE4m3 + 1.0;
-  return kCutOffOfE4m3 * (sums * (1.0 + score_bound) +
-                          kProductFactor * std::sqrt(products) * std::min(score_norm, score_bound));
+double lse_bound_of_e4m3(const Problem& problem, double score_bound) {
+  const double sums = static_cast<double>(problem.head_dim) / kProductsOfE4m3 + 1.0;
+  return sums * kCutOffOfE4m3 * (1.0 + score_bound);
 }
 
 double lse_bound(double score_bound, double share) {

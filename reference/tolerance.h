@@ -129,12 +129,8 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 // rounding of scores may cost: 0 unless products are in TF32.
 double lse_share(const References& references);
 double lse_bound(double score_bound, double share);
-// Of e4m3, whose tensor cores keep 13 bits of a sum of 32 products:
-//   2^-13 ((d / 32 + 1) (1 + score_bound) + 2 d^1/2 score_norm)
-// The second term is for one large product, as of an outlier: each of the others is cut off where
-// the largest one's 13 bits end, so in the root of the mean square d of them lose d^1/2 steps. It
-// needs no more than score_norm, which is at least the largest product. Without it right kernels
-// failed on an H100, by up to 1.8 times, where inputs were `outlier` and not rotated.
-double lse_bound_of_e4m3(const Problem& problem, double score_bound, double score_norm);
+// Of e4m3, whose tensor cores keep 13 bits of a sum of 32 products: (d / 32 + 1) 2^-13 (1 +
+// score_bound).
+double lse_bound_of_e4m3(const Problem& problem, double score_bound);
 
 }  // namespace attnlab::reference

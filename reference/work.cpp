@@ -26,14 +26,12 @@ class Worker {
     const Attention attention = attend(slice, chunk.rows);
     const TwinAttention twin = twin_attend(slice, products_, q, attention.fates);
     const Eigen::VectorXf bounds = score_bounds(slice, q, attention.fates);
-    const Eigen::VectorXf norms = score_norms(slice, q, attention.fates);
-    const Eigen::VectorXf factors = score_factors(slice, attention, bounds, norms);
+    const Eigen::VectorXf factors = score_factors(slice, q, attention, bounds);
     if (chunk.reference != nullptr) {
       const auto count = static_cast<Eigen::Index>(chunk.rows.size());
       chunk.reference->lse.segment(chunk.first, count) = attention.lse.head(count);
       chunk.reference->lse_twin.segment(chunk.first, count) = twin.lse.head(count);
       chunk.reference->score_bound.segment(chunk.first, count) = bounds.head(count);
-      chunk.reference->score_norm.segment(chunk.first, count) = norms.head(count);
       set_rows(chunk.reference->o, chunk, attention.o, twin_output(slice, products_, twin),
                output_sizes(slice, attention, factors));
     }

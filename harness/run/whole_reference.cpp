@@ -48,7 +48,8 @@ double seconds_of_group(const Problem& problem, std::int64_t batch, const Device
       static_cast<double>(problem.head_dim);
   const double bytes = backward ? kBackwardBytes : kForwardBytes;
   const double seconds = pairs * (flops / rate + bytes / kBytesPerSecond);
-  return problem.is_e4m3() ? 2.0 * seconds : seconds;  // of the inputs as they were drawn, too
+  // An e4m3 problem has references of its inputs before they were quantised, too.
+  return problem.is_e4m3() ? 2.0 * seconds : seconds;
 }
 
 std::vector<reference::Group> choose_groups(const Problem& problem, const Device& device,

@@ -497,10 +497,12 @@ void add_quantised(std::vector<Shape>& shapes) {
         InputKind::v_mean_one, InputKind::sink}) {
     add(fmt::format("inputs/{}", to_string(kind)), make_problem(65, 400, "none", 64), {}, kind);
   }
-  // Rotated they are none any more.
-  add("inputs/outlier/rotate-0", make_problem(300, 400, "none", 64),
-      {ScaleOf::tensor, ScaleOf::tensor, false}, InputKind::outlier);
-  // Scores of N(0, 9): a thirtieth of the sum of P is of keys whose P e4m3 holds only where it is
+  // A rotation would spread the outliers over all columns.
+  Problem outliers = make_problem(1024, 1024, "none", 64);
+  outliers.num_heads_q = outliers.num_heads_kv = 4;
+  add("inputs/outlier/rotate-0", outliers, {ScaleOf::tensor, ScaleOf::tensor, false},
+      InputKind::outlier);
+  // Scores are N(0, 9), so a thirtieth of the sum of P is of keys that e4m3 loses unless P is
   // shifted.
   Problem spread = make_problem(65, 2000, "none", 64);
   spread.softmax_scale = 0.375;

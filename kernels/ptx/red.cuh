@@ -20,7 +20,7 @@ __device__ inline void red_add_v4_f32(float* to, const float (&values)[4]) {
 #endif
 }
 
-// to = max(to, value) where `condition` holds, without a branch.
+// Sets to = max(to, value) where `condition` holds, by a predicate; ptxas may branch all the same.
 __device__ inline void red_max_u64_if(bool condition, u64& to, u64 value) {
   asm volatile(
       "{\n"

@@ -61,8 +61,8 @@ class Timeline {
     gItem.describe_cycles = end - begin;
     gItem.published = now();
   }
-  // What follows is noted where `condition` holds, without a branch: behind one the compiler keeps
-  // wgmma's descriptors in registers that are not uniform, in the loops, too.
+  // The functions below note where `condition` holds, by predicates and not by a branch of C++:
+  // behind that the compiler keeps more of wgmma's descriptors in registers that are not uniform.
 
   // The loader has issued the copy of the item's first K.
   __device__ void start_keys(i32 stage, bool condition) const {

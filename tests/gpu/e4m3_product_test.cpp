@@ -185,7 +185,7 @@ class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
   // q (64, head_dim), k (keys, head_dim), p (64, keys), v (keys, head_dim).
   Results multiply(const Size& size, const Matrix& q, const Matrix& k, const Matrix& p,
                    const Matrix& v) {
-    const i64 keys = size.keys, head_dim = size.head_dim;  // lambdas capture no binding
+    const i64 keys = size.keys, head_dim = size.head_dim;  // a lambda cannot capture a binding
     const Tiles tiles(keys, head_dim);
     const Matrix v_transposed = matrix(head_dim, keys, [&](i64 column, i64 slot) {
       const i64 key = slot / 16 * 16 + key_of_slot(slot % 16);

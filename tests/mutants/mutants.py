@@ -399,7 +399,8 @@ def judge(program, kernel, backend, every_step, environment=None):
 
 # What a test of GoogleTest says of an expectation that it found wrong.
 EXPECTATION = re.compile(
-    r": Failure\n(?:The difference between |Expected equality of these values:\s+|Expected: \(|Value of: )"
+    r": Failure\n(?:The difference between |Expected equality of these values:\s+|Expected: \("
+    r"|Value of: )"
     r"\*?(?:\w+(?:\[i\])?\.)?(?P<what>\w+).*?(?=\n\n|: Failure\n|\Z)",
     flags=re.DOTALL,
 )

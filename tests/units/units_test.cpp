@@ -120,8 +120,8 @@ std::pair<std::vector<Point>, PairwiseTable> product() {
   return {points, table};
 }
 
-// v3's forward where its consumers load: one function then does everything, and is so large that
-// the compiler may make calls of it.
+// Returns units of v3's forward whose consumers load: one function then does everything, and is so
+// large that the compiler may call it instead of inlining it.
 std::vector<Point> points_without_producer() {
   std::vector<Point> points;
   for (const int head_dim : {64, 128}) {
