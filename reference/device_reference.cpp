@@ -149,16 +149,17 @@ Tensors DeviceReference::judged(const Tensors& inputs) {
     return to.data();
   };
   const Tensors drawn = {.q = read(q, inputs.q), .k = read(k, inputs.k), .v = read(v, inputs.v)};
-  const JudgedInputs judged(problem_, drawn);
+  const auto judged = std::make_shared<const JudgedInputs>(problem_, drawn);
+  rows_.cut_off = std::make_shared<CutOff>(problem_, judged);
   const auto send = [&](const void* from, std::size_t count) {
     const auto* const values = static_cast<const float*>(from);
     DeviceArray<float> array(runtime_, static_cast<std::int64_t>(count));
     array.write(std::vector<float>(values, values + count));
     return array;
   };
-  q_ = send(judged.tensors().q, q.size());
-  k_ = send(judged.tensors().k, k.size());
-  v_ = send(judged.tensors().v, v.size());
+  q_ = send(judged->tensors().q, q.size());
+  k_ = send(judged->tensors().k, k.size());
+  v_ = send(judged->tensors().v, v.size());
   return {.q = q_.get(), .k = k_.get(), .v = v_.get()};
 }
 

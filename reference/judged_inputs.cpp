@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/shared/convert.h"
 #include "kernels/shared/philox.h"
@@ -58,14 +59,15 @@ void rotate(const Problem& problem, std::int64_t head_kv, Rows& rows) {
   }
 }
 
-// What the codes of some elements with one scale stand for, in place.
+// Rounds some elements to what their codes with one scale stand for, in place, and returns it.
 template <class Part>
-void round_part(Part&& part, float amax) {
+float round_part(Part&& part, float amax) {
   const float scale =
       amax == 0.0f ? 1.0f : std::max(amax / 448.0f, std::numeric_limits<float>::min());
   const float reciprocal = 1.0f / scale;
   part =
       part.unaryExpr([&](float x) { return f32_from_e4m3(e4m3_from_f32(x * reciprocal)) * scale; });
+  return scale;
 }
 
 template <class Part>
@@ -80,33 +82,47 @@ float amax_of(const Part& part) {
   return amax;
 }
 
-void round_rows(ScaleOf scale_of, float amax_of_all, Rows& rows) {
+// Rounds the rows of a head and returns their scales. Where channels have them it returns ones.
+Eigen::VectorXf round_rows(ScaleOf scale_of, float amax_of_all, Rows& rows) {
+  Eigen::VectorXf scales = Eigen::VectorXf::Ones(rows.rows());
+  const auto round_all = [&](float amax) {
+    scales.setConstant(round_part(rows.topRows(rows.rows()), amax));
+  };
   switch (scale_of) {
-    case ScaleOf::tensor: return round_part(rows.topRows(rows.rows()), amax_of_all);
-    case ScaleOf::head: return round_part(rows.topRows(rows.rows()), amax_of(rows));
+    case ScaleOf::tensor: round_all(amax_of_all); break;
+    case ScaleOf::head: round_all(amax_of(rows)); break;
     case ScaleOf::block:
       for (Eigen::Index begin = 0; begin < rows.rows(); begin += kRowsOfBlock) {
         const auto count = std::min(kRowsOfBlock, rows.rows() - begin);
         const float amax = amax_of(rows.middleRows(begin, count));
-        round_part(rows.middleRows(begin, count), amax);
+        scales.segment(begin, count).setConstant(round_part(rows.middleRows(begin, count), amax));
       }
-      return;
+      break;
     case ScaleOf::channel:
       for (Eigen::Index c = 0; c < rows.cols(); ++c) {
         const float amax = amax_of(rows.col(c));
         round_part(rows.col(c), amax);
       }
-      return;
+      break;
   }
+  return scales;
 }
 
-// One tensor: read, rotated, rounded, head by head.
-std::vector<float> judged(const Problem& problem, const void* tensor, Side side, ScaleOf scale_of,
-                          bool rotates) {
+struct Judged {
+  std::vector<float> values;
+  std::vector<float> scales;  // of rows
+};
+
+// Reads, rotates and rounds one tensor, head by head.
+Judged judged(const Problem& problem, const void* tensor, Side side, ScaleOf scale_of,
+              bool rotates) {
   const bool query = side == Side::query;
   const std::int64_t heads = query ? problem.num_heads_q : problem.num_heads_kv;
-  std::vector<float> values(
-      static_cast<std::size_t>(query ? problem.elements_q() : problem.elements_k()), 0.0f);
+  const auto elements =
+      static_cast<std::size_t>(query ? problem.elements_q() : problem.elements_k());
+  Judged result = {
+      .values = std::vector<float>(elements, 0.0f),
+      .scales = std::vector<float>(elements / static_cast<std::size_t>(problem.head_dim), 1.0f)};
   const auto visit = [&](auto&& work) {
     for (std::int64_t b = 0; b < problem.batch; ++b) {
       const std::int64_t count = query ? rows_in_memory(problem, b) : problem.keys(b);
@@ -128,26 +144,48 @@ std::vector<float> judged(const Problem& problem, const void* tensor, Side side,
     });
   }
   visit([&](std::int64_t b, std::int64_t head, Rows& rows) {
-    round_rows(scale_of, amax, rows);
+    const Eigen::VectorXf scales = round_rows(scale_of, amax, rows);
     for (Eigen::Index row = 0; row < rows.rows(); ++row) {
-      std::copy_n(rows.row(row).data(), problem.head_dim,
-                  values.begin() + row_offset(problem, side, b, head, row));
+      const std::int64_t at = row_offset(problem, side, b, head, row);
+      std::copy_n(rows.row(row).data(), problem.head_dim, result.values.begin() + at);
+      result.scales[static_cast<std::size_t>(at / problem.head_dim)] = scales(row);
     }
   });
-  return values;
+  return result;
 }
 
 }  // namespace
 
-JudgedInputs::JudgedInputs(const Problem& problem, const Tensors& tensors) : tensors_(tensors) {
+JudgedInputs::JudgedInputs(const Problem& problem, const Tensors& tensors)
+    : problem_(problem), tensors_(tensors) {
   if (!problem.is_e4m3()) return;
   const Quantisation& how = problem.quantisation;
-  q_ = judged(problem, tensors.q, Side::query, how.qk, how.rotate);
-  k_ = judged(problem, tensors.k, Side::key, how.qk, how.rotate);
-  v_ = judged(problem, tensors.v, Side::key, how.v, false);
+  const auto keep = [&](const void* tensor, Side side, ScaleOf scale_of, bool rotates,
+                        std::vector<float>& values) {
+    Judged made = judged(problem, tensor, side, scale_of, rotates);
+    values = std::move(made.values);
+    return std::move(made.scales);
+  };
+  scales_q_ = keep(tensors.q, Side::query, how.qk, how.rotate, q_);
+  scales_k_ = keep(tensors.k, Side::key, how.qk, how.rotate, k_);
+  keep(tensors.v, Side::key, how.v, false, v_);
   tensors_.q = q_.data();
   tensors_.k = k_.data();
   tensors_.v = v_.data();
+}
+
+JudgedInputs::Row JudgedInputs::row(Side side, std::int64_t batch, std::int64_t head,
+                                    std::int64_t row) const {
+  const bool query = side == Side::query;
+  const auto at = static_cast<std::size_t>(row_offset(problem_, side, batch, head, row));
+  const auto width = static_cast<std::size_t>(problem_.head_dim);
+  Row found = {.codes = std::vector<float>(width),
+               .scale = (query ? scales_q_ : scales_k_)[at / width]};
+  const float* const values = (query ? q_ : k_).data() + at;
+  // code * scale was rounded; the nearest code of its quotient is the code again.
+  std::transform(values, values + width, found.codes.begin(),
+                 [&](float value) { return f32_from_e4m3(e4m3_from_f32(value / found.scale)); });
+  return found;
 }
 
 }  // namespace attnlab::reference

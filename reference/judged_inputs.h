@@ -7,6 +7,7 @@
 
 #include "kernels/api/problem.h"
 #include "kernels/api/tensors.h"
+#include "reference/storage.h"
 
 namespace attnlab::reference {
 
@@ -21,9 +22,18 @@ class JudgedInputs {
 
   const Tensors& tensors() const { return tensors_; }
 
+  // The codes of one row of Q or K of an e4m3 problem as numbers, (head_dim), and their scale.
+  struct Row {
+    std::vector<float> codes;
+    float scale = 1.0f;
+  };
+  Row row(Side side, std::int64_t batch, std::int64_t head, std::int64_t row) const;
+
  private:
+  Problem problem_;
   Tensors tensors_;
   std::vector<float> q_, k_, v_;
+  std::vector<float> scales_q_, scales_k_;  // of rows, in the order in which they lie in memory
 };
 
 }  // namespace attnlab::reference

@@ -33,10 +33,14 @@ constexpr std::size_t kTasksOfColumn = 16;
 class Plan {
  public:
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
-      : problem_(problem), given_(tensors), inputs_(problem, tensors), visibility_(problem) {
+      : problem_(problem),
+        given_(tensors),
+        inputs_(std::make_shared<const JudgedInputs>(problem, tensors)),
+        visibility_(problem) {
     references_.products = products;
-    references_.score_step = score_step(problem, inputs_.tensors().q, inputs_.tensors().k);
+    references_.score_step = score_step(problem, inputs_->tensors().q, inputs_->tensors().k);
     references_.seed = samples.seed;
+    if (problem.is_e4m3()) references_.cut_off = std::make_shared<CutOff>(problem, inputs_);
     for (const Sample& sample : samples.rows) add_reference(sample);
     for (const ColumnSample& sample : samples.columns) add_reference(sample);
     for (ColumnReference& reference : references_.columns) add_columns(reference);
@@ -125,7 +129,7 @@ class Plan {
       std::iota(rows.begin(), rows.end(), 0);
       RowReference* all_rows = reference_with_columns(sample.batch, head);
       if (all_rows == nullptr) {  // rows that see none of the keys give nothing
-        const Slice slice(problem_, inputs_.tensors(), visibility_, sample.batch, head, 1);
+        const Slice slice(problem_, inputs_->tensors(), visibility_, sample.batch, head, 1);
         std::erase_if(rows, [&](auto row) { return !slice.sees_any(row, sample.keys); });
       }
       for (Chunk& chunk : chunks_of(sample.batch, head, rows, all_rows)) {
@@ -147,7 +151,7 @@ class Plan {
                                const std::vector<std::int64_t>& rows, RowReference* reference) {
     const auto wanted = static_cast<std::int64_t>(rows.size());
     const Slice& slice =
-        slices_.emplace_back(problem_, inputs_.tensors(), visibility_, batch, head, wanted);
+        slices_.emplace_back(problem_, inputs_->tensors(), visibility_, batch, head, wanted);
     const bool is_e4m3 = problem_.is_e4m3() && reference != nullptr;
     const Slice* const unquantised =
         is_e4m3 ? &slices_.emplace_back(problem_, given_, visibility_, batch, head, wanted)
@@ -196,7 +200,7 @@ class Plan {
 
   const Problem& problem_;
   const Tensors& given_;
-  const JudgedInputs inputs_;
+  const std::shared_ptr<const JudgedInputs> inputs_;
   Visibility visibility_;
   References references_;
   std::deque<Slice> slices_;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "reference/cut_off.h"
 #include "reference/slice.h"
 #include "reference/storage.h"
 
@@ -64,6 +66,7 @@ struct References {
   Products products = Products::storage;  // of the twin
   double score_step = 0.0;                // see reference/rounding.h
   std::uint64_t seed = 0;                 // of the samples
+  std::shared_ptr<const CutOff> cut_off;  // of an e4m3 problem; else null
 };
 
 }  // namespace attnlab::reference

@@ -130,7 +130,8 @@ Verdict judge_lse(const Problem& problem, const float* lse, const References& re
 double lse_share(const References& references);
 double lse_bound(double score_bound, double share);
 // Of e4m3, whose tensor cores keep 13 bits of a sum of 32 products: (d / 32 + 1) 2^-13 (1 +
-// score_bound).
+// score_bound). A row beyond it is held to what its own products may lose (reference/cut_off.h), if
+// that is more.
 double lse_bound_of_e4m3(const Problem& problem, double score_bound);
 
 }  // namespace attnlab::reference

@@ -80,26 +80,33 @@ std::optional<Factor> left_in_memory(const WarpgroupProduct& first) {
   return Factor(first.descriptor_a, first.transposed_a);
 }
 
-constexpr int kE4m3Steps = 32;  // k of one wgmma
+constexpr int kE4m3Steps = 32;         // k of one wgmma
+constexpr int kE4m3Bits = 13;          // that it keeps behind a leading one
+constexpr int kLowestExponent = -100;  // below that of all sums and products
 
-// Adds products to a sum as the tensor cores of sm_90 do for e4m3: all addends are aligned to the
-// largest and lose, towards zero, what lies below the 13th bit behind its leading one; so does
-// their sum. That 13 bits are kept was measured; that the rest is cut off and not rounded is what
-// others report.
-float add_e4m3(const float (&products)[kE4m3Steps], float sum) {
-  float largest = std::fabs(sum), plain = sum;
-  for (const float product : products) {
-    largest = std::max(largest, std::fabs(product));
-    plain += product;
+// Adds products to a sum as tensor cores of sm_90 do for e4m3: all addends are aligned to the
+// largest exponent and lose, towards zero, what lies below its 13th bit; so does their sum. The
+// exponent of a product is the sum of its factors', whatever their mantissas make of it. All of it
+// was measured on an H100 (tests/gpu/e4m3_product_test.cpp).
+float add_e4m3(const float (&a)[kE4m3Steps], const float* b, float sum) {
+  const auto exponent = [](float x) {
+    return static_cast<i32>(bit_cast<u32>(x) >> 23 & 0xFFu) - 127;
+  };
+  float products[kE4m3Steps];
+  i32 largest = sum != 0.0f ? exponent(sum) : kLowestExponent;
+  float plain = sum;
+  for (int k = 0; k < kE4m3Steps; ++k) {
+    products[k] = a[k] * b[k];
+    plain += products[k];
+    if (products[k] != 0.0f) largest = std::max(largest, exponent(a[k]) + exponent(b[k]));
   }
-  if (!std::isfinite(plain) || largest == 0.0f) return plain;
-  const u32 exponent = std::max(bit_cast<u32>(largest) & 0x7F800000u, 14u << 23);
-  const auto unit = bit_cast<float>(exponent - (13u << 23));
-  const auto per_unit = bit_cast<float>((254u << 23) - bit_cast<u32>(unit));
+  if (!std::isfinite(plain) || largest == kLowestExponent) return plain;
+  const auto unit = bit_cast<float>(static_cast<u32>(largest - kE4m3Bits + 127) << 23);
+  const auto per_unit = bit_cast<float>(static_cast<u32>(kE4m3Bits - largest + 127) << 23);
   i32 units = static_cast<i32>(sum * per_unit);
   for (const float product : products) units += static_cast<i32>(product * per_unit);
   const float all = static_cast<float>(units) * unit;
-  return bit_cast<float>(bit_cast<u32>(all) & ~((1u << (23 - 13)) - 1));
+  return bit_cast<float>(bit_cast<u32>(all) & ~((1u << (23 - kE4m3Bits)) - 1));
 }
 
 void multiply_e4m3(const Product& product) {
@@ -124,12 +131,8 @@ void multiply_e4m3(const Product& product) {
                          : product.threads[thread].a[row / 8 % 2 + k / 16 * 2] >> k % 4 * 8 & 0xFF];
     }
     for (int n = 0; n < first.columns; ++n) {
-      float products[kE4m3Steps];
-      for (int k = 0; k < kE4m3Steps; ++k) {
-        products[k] = a[k] * b[static_cast<std::size_t>(n * kE4m3Steps + k)];
-      }
       float& sum = sum_at(product, row, n);
-      sum = add_e4m3(products, first.adds ? sum : 0.0f);
+      sum = add_e4m3(a, b.data() + n * kE4m3Steps, first.adds ? sum : 0.0f);
     }
   }
 }

@@ -290,6 +290,26 @@ TEST_F(E4m3Accumulator, Keeps13BitsAndCutsOffTheRest) {
   }
 }
 
+// The exponent that all are aligned to is the sum of the factors' exponents: 1.5 * 1.5 = 2.25 keeps
+// what is 2^-13 beside it, of which two make the last bit of the sum. Both lie in one wgmma.
+TEST_F(E4m3Accumulator, AlignsToTheSumOfExponents) {
+  constexpr i64 kColumns = 64, kKeys = 64;
+  const auto zero = [](i64, i64) { return 0.0f; };
+  const Matrix q = matrix(kRows, kColumns, [](i64 row, i64 column) {
+    const bool has_small = column > 0 && column <= row;  // as many as the row's number
+    return row >= 4 ? 0.0f : column == 0 ? 1.5f : has_small ? 0x1p-6f : 0.0f;
+  });
+  const Matrix k = matrix(kKeys, kColumns, [](i64 key, i64 column) {
+    return key > 0 ? 0.0f : column == 0 ? 1.5f : 0x1p-7f;
+  });
+  const Results results =
+      multiply({kKeys, kColumns}, q, k, matrix(kRows, kKeys, zero), matrix(kKeys, kColumns, zero));
+  EXPECT_EQ(results.s[0 * kKeys], 2.25f);
+  EXPECT_EQ(results.s[1 * kKeys], 2.25f) << "its 14th bit is cut off";
+  EXPECT_EQ(results.s[2 * kKeys], 2.25f + 0x1p-12f);
+  EXPECT_EQ(results.s[3 * kKeys], 2.25f + 0x1p-12f);
+}
+
 // What satfinite says: 448 at the most, NaN stays.
 TEST_F(E4m3Accumulator, GetsLargePAs448AndNaNAsNaN) {
   constexpr i64 kColumns = 64, kKeys = 64;
