@@ -30,7 +30,7 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
 
 namespace {
 
-// Line 5: dQ = 0. Rows that no key tile sees are finished with that.
+// Line 5: sets dQ = 0, which finishes rows that no key tile sees.
 void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
                 const BackwardMemory& fast, Executor& executor) {
   const Mask& mask = slice.mask();
