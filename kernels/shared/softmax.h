@@ -1,6 +1,6 @@
-// Online softmax: the running maximum and sum of a row that is seen tile by tile, and the merge of
-// two partial rows. Source: Milakov and Gimelshein, Online normalizer calculation for softmax
-// (2018); FlashAttention section 3.1; FlashAttention-2 section 3.1 (unnormalised accumulator).
+// Does online softmax: the running maximum and sum of a row seen tile by tile, and the merge of two
+// partial rows. Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
+// FlashAttention section 3.1; FlashAttention-2 section 3.1 (unnormalised accumulator).
 //
 // All exponentials are base 2: scores are multiplied by softmax_scale_log2 = softmax_scale *
 // log2(e) beforehand, so that one multiply serves the scale and the change of base.
@@ -63,7 +63,7 @@ ATTNLAB_HD inline float scaled_max(float score, float scale_log2) {
   return score * scale_of_row(score * scale_log2, scale_log2);
 }
 
-// State of one row. `max` and the scores it covers are in units of log2; `sum` is of exp2(s - max).
+// OnlineSoftmax is a row's state. `max` and scores are in units of log2; `sum` sums exp2(s - max).
 struct OnlineSoftmax {
   float max = -kInfinity;
   float sum = 0.0f;
