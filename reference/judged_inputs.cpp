@@ -19,8 +19,8 @@ using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 constexpr Eigen::Index kRowsOfBlock = 128;
 constexpr std::uint32_t kStream = 0x5167;
 
-// x H / sqrt(width) in fp32 as the definition orders it: H_2n is ((H, H), (H, -H)), and the smaller
-// matrix comes first. Of values of a width that is a power of two.
+// Computes x H / sqrt(width) in fp32 as the definition orders it: H_2n is ((H, H), (H, -H)), and
+// the smaller matrix comes first. It has as many values as `width`, a power of two.
 void walsh_hadamard(float* values, Eigen::Index width) {
   if (width == 1) return;
   const Eigen::Index half = width / 2;
@@ -58,7 +58,7 @@ void rotate(const Problem& problem, std::int64_t head_kv, Rows& rows) {
   }
 }
 
-// What the codes of some elements with one scale stand for, in place.
+// Replaces some elements with one scale by what their codes stand for.
 template <class Part>
 void round_part(Part&& part, float amax) {
   const float scale =
@@ -100,7 +100,7 @@ void round_rows(ScaleOf scale_of, float amax_of_all, Rows& rows) {
   }
 }
 
-// One tensor: read, rotated, rounded, head by head.
+// Judges one tensor: reads, rotates and rounds it, head by head.
 std::vector<float> judged(const Problem& problem, const void* tensor, Side side, ScaleOf scale_of,
                           bool rotates) {
   const bool query = side == Side::query;
