@@ -1,5 +1,5 @@
-// What blocks did, in which order, for tests of a kernel's schedule: bulk copies that they started,
-// and numbers that they drew from counters.
+// Traces what blocks did, in which order, for tests of a kernel's schedule: bulk copies that they
+// started, and numbers that they drew from counters.
 #pragma once
 
 #include "kernels/shared/base.h"
