@@ -1,4 +1,4 @@
-// A user states a block pattern so.
+// Says how a user states a block pattern.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ class DqSums {
     Order order = Order::any;
   };
 
-  // Serves one launch. `hbm`: bytes(problem) bytes, aligned to 256; unused when only counting.
+  // Serves one launch. `hbm` has bytes(problem) bytes, aligned to 256; counting does not use it.
   DqSums(const Problem& problem, const Options& options, void* hbm);
 
   static u64 bytes(const Problem& problem);

@@ -9,7 +9,7 @@
 
 namespace attnlab::device {
 
-// Calls use(row, delta) in one lane for each of `rows`: delta = rowsum(dO * O). Eight lanes a row.
+// Calls use(row, delta) in one lane for each of `rows`: delta = rowsum(dO * O). A row has 8 lanes.
 template <i32 kThreads, class T, class Use>
 __device__ void for_deltas(const Shape& shape, const WorkItem& item, const BatchEntry& entry,
                            Range rows, const T* gO, const T* gDO, const Use& use) {

@@ -1,5 +1,5 @@
-// naive on the CPU: the baseline, what a framework does without a fused kernel. The attention
-// matrix is written to HBM and read back by every pass (schedule.h lists them); the passes
+// Implements naive on the CPU, the baseline: what a framework does without a fused kernel. Every
+// pass writes the attention matrix to HBM and reads it back (schedule.h lists them); the passes
 // themselves are in cpu_passes.cpp and cpu_products.cpp.
 #include "kernels/naive/cpu.h"
 

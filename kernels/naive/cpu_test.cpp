@@ -75,7 +75,7 @@ TEST_P(NaiveTraffic, ForwardMovesEachMatrixOnceAPass) {
   EXPECT_EQ(traffic[Operand::o], elements(dtype, 0, kTensorQ));
   EXPECT_EQ(traffic[Operand::s], elements(dtype, (1 + masked) * kMatrix, (1 + masked) * kMatrix));
   EXPECT_EQ(traffic[Operand::p], elements(dtype, (1 + dropped) * kMatrix, (1 + dropped) * kMatrix));
-  // In 16 bits also the lse of each row of each panel of 256 keys.
+  // In 16 bits a pass also moves the lse of each row of each panel of 256 keys.
   const i64 rows = kSlices * kSeqlenQ, parts = dtype == Dtype::f32 ? 0 : 2 * rows;
   EXPECT_EQ(traffic[Operand::lse], elements(Dtype::f32, parts, rows + parts));
   EXPECT_EQ(traffic.executed_flops, 4 * kMatrix * kHeadDim);

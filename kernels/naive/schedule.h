@@ -1,5 +1,5 @@
-// naive: attention as separate passes over matrices in HBM, (batch, num_heads_q, seqlen_q,
-// seqlen_k) each, in the storage type.
+// Schedules naive: attention as separate passes over matrices in HBM, (batch, num_heads_q,
+// seqlen_q, seqlen_k) each, in the storage type.
 //
 //   forward                                    reads, writes of a matrix
 //   1. S = softmax_scale * Q K^T               0, 1   a library's product

@@ -120,7 +120,7 @@ ATTNLAB_HD inline float lse(const OnlineSoftmax& state, const Shape& shape) {
   return fma_f32(state.max, unit_of_max(state.max, shape), log_f32(state.sum));
 }
 
-// From this size of its maximum on a GPU computes a row once more by itself: the rounding leaves
+// A GPU computes a row once more by itself from this size of its maximum on: the rounding leaves
 // more than P can bear in f16, and earlier tiles, whose maximum may have been as large and
 // negative, have made its sum infinite or NaN.
 constexpr float kLostMax = bit_cast<float>(0x4B800000u);  // 2^24

@@ -169,7 +169,7 @@ TEST(Softmax, LseIsTheNaturalLogarithm) {
   EXPECT_NEAR(carried.accumulator * final_scale(carried.state), 0.75, 1e-6);
 }
 
-// Of any size the largest score has an exponent that f16 holds as a P, the next smaller number has
+// At any size the largest score has an exponent that f16 holds as a P, the next smaller number has
 // one that is no nearer than it should be, and lse is that of the score.
 TEST(Softmax, LargeScoresKeepTheirOrderAndDistance) {
   Shape shape;

@@ -1,4 +1,4 @@
-// v1 on the CPU: FlashAttention as first published (2022).
+// Implements v1 on the CPU: FlashAttention as first published (2022).
 //
 // Against naive: S and P never reach HBM. A tile of K and V stays in fast memory while all query
 // rows pass by; the softmax of a row is carried from tile to tile by its maximum m and its sum l;

@@ -1,5 +1,5 @@
-// v1's backward on the CPU: Algorithm 4. Line numbers are its own. dK_j and dV_j are summed in fast
-// memory, dQ in HBM at every step; D = rowsum(dO * O) is computed anew at every step.
+// Implements v1's backward on the CPU: Algorithm 4, with its line numbers. dK_j and dV_j are summed
+// in fast memory, dQ in HBM at every step; D = rowsum(dO * O) is computed anew at every step.
 //
 // Tiles are (query rows x keys), so K^T and V^T are formed once a key tile and the inner loop
 // transposes nothing.

@@ -1,5 +1,5 @@
-// v1's forward on the CPU: Algorithm 1, with the mask and dropout of Algorithm 2 and the empty
-// blocks of Algorithm 5. Line numbers are those of Algorithm 1.
+// Implements v1's forward on the CPU: Algorithm 1, with the mask and dropout of Algorithm 2 and the
+// empty blocks of Algorithm 5. Line numbers are those of Algorithm 1.
 //
 // Scores are kept transposed (keys x query rows): one SIMD lane is one query row, so the maximum
 // and the sum of a row need no exchange between lanes.

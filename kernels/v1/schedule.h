@@ -1,8 +1,8 @@
-// v1: FlashAttention as first published. The outer loop runs over tiles of keys, which stay in fast
-// memory; the inner loop over tiles of query rows, whose running O, l and m are loaded from HBM and
-// stored back at every step. One work item is one (batch, head): nothing else runs in parallel.
-// Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention (2022): Algorithms 1 and 2 (forward), 4
-// (backward), 5 (block-sparse). Line numbers in the code are those of Algorithms 1 and 4.
+// Schedules v1: FlashAttention as first published. The outer loop runs over tiles of keys, which
+// stay in fast memory; the inner loop over tiles of query rows, whose running O, l and m are loaded
+// from HBM and stored back at every step. One work item is one (batch, head): nothing else runs in
+// parallel. Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention (2022): Algorithms 1 and 2
+// (forward), 4 (backward), 5 (block-sparse). Line numbers are those of Algorithms 1 and 4.
 #pragma once
 
 #include "kernels/shared/layout.h"

@@ -152,7 +152,7 @@ struct BackwardWorkspace {
   i32* beyond_lse = nullptr;
   // (batch, n_blocks, m_blocks); null: there is no block pattern.
   TileEntry* entries = nullptr;
-  // Where dQ is summed in a fixed order, else null.
+  // These are set where dQ is summed in a fixed order, else null.
   i32* dq_semaphores = nullptr;  // (batch, num_heads_q, m_blocks): which tile of keys adds next
   u32* tickets = nullptr;        // how many tiles of keys each of the two kernels has begun
   // (batch, n_blocks, m_blocks): the tile of keys that the rows see before this one, which adds

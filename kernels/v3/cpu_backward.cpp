@@ -1,5 +1,5 @@
-// v3's backward on the CPU. Like v2, a work item owns keys and passes over the query tiles that see
-// them; what changes is the division of labour:
+// Implements v3's backward on the CPU. Like v2, a work item owns keys and passes over the query
+// tiles that see them; what changes is the division of labour:
 //
 //   producer    streams Q with lse, and dO with delta, through two rings; K and V stay resident
 //   consumers   two, each with a tile of keys and its dK and dV in registers, on one stream of

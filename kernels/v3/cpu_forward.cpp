@@ -1,6 +1,6 @@
-// v3's forward on the CPU. The mathematics is v2's; what changes is who does what, and when. In v2
-// one thread of control loads, multiplies and exponentiates one after the other. Here these are
-// roles of one work item that meet only at barriers:
+// Implements v3's forward on the CPU. The mathematics is v2's; what changes is who does what, and
+// when. In v2 one thread of control loads, multiplies and exponentiates one after the other. Here
+// these are roles of one work item that meet only at barriers:
 //
 //   producer     runs ahead as far as the rings of K and V stages let it: a load waits for nothing
 //                but a free stage

@@ -185,7 +185,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config,
 // Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
-  // With `timeline` each forward writes it, too: of all its work items.
+  // With `timeline` each forward writes it, too, for all its work items.
   Prepared(const Problem& problem, const Config& config, const Device& device,
            TimelineItem* timeline = nullptr)
       : problem_(problem),

@@ -26,7 +26,7 @@ i32 padded_head_dim(const Problem& problem) {
   return round_up(static_cast<i32>(problem.head_dim), SlabTile::kColumns);
 }
 
-// Taken from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
+// The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
 // v3-tune-patterns.jsonl beside it. Three consumers have no registers for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
