@@ -1,7 +1,7 @@
 // Is the reference on a device: attention in double, materialized some rows of a slice at a time,
 // with its twin and the sums that the tolerance rule weighs, for every element of every output. So
 // a kernel is held to all that it computes, at sizes at which the oracle can look at a few rows
-// alone. The oracle judges it on small shapes (tests/gpu/device_reference_test.cpp).!
+// alone. The oracle judges it on small shapes (tests/gpu/device_reference_test.cpp).
 #pragma once
 
 #include <cstdint>

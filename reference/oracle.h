@@ -1,6 +1,6 @@
 // Is the oracle: attention in double from the same rounded inputs, with masks and dropout layout of
 // its own. It shares nothing with the kernels but the bare Philox function and the rounding of
-// types.!
+// types.
 #pragma once
 
 #include <cstdint>

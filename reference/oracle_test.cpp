@@ -318,7 +318,7 @@ TEST(Oracle, TheTwinRoundsToTheStorageType) {
       ASSERT_EQ(twin, rounded);
       error = std::max(error, std::abs(reference.o.twin.data()[i] - reference.o.value.data()[i]));
     }
-    // P near 1/200 and |O| below 1: errors of the order of the type's epsilon, not of fp32's.
+    // P is near 1/200 and |O| below 1: errors are of the order of the type's epsilon, not fp32's.
     const double epsilon = dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;
     EXPECT_GT(error, epsilon / 16.0);
     EXPECT_LT(error, epsilon * 2.0);

@@ -24,9 +24,9 @@ constexpr std::int64_t kRowBackward = 2;  // dO V^T, dS K
 constexpr std::int64_t kColumns = 3;      // dO V^T, dS^T Q, P^T dO
 constexpr std::int64_t kAll = 6;          // rows and columns together: dO V^T is the same
 
-// Brings `count` elements drawn at random to the front. Written out, because the distributions and
-// std::shuffle of one standard library draw differently from those of another. (The remainder
-// favours small numbers by less than 2^-30 of their share.)
+// Brings `count` elements drawn at random to the front. It is written out, because the
+// distributions and std::shuffle of one standard library draw differently from those of another.
+// (The remainder favours small numbers by less than 2^-30 of their share.)
 template <class Value>
 void draw(std::mt19937_64& random, std::size_t count, std::vector<Value>& values) {
   for (std::size_t i = 0; i < count && i < values.size(); ++i) {

@@ -46,7 +46,7 @@ class BackwardOfHead {
   float round_ds(float value) const {
     const float nearest = round_to_storage(problem_.dtype, value);
     if (fault_ != Fault::ds_truncated || std::abs(nearest) <= std::abs(value)) return nearest;
-    // Finds the value of the storage type below: those half of this one's last place nearer to 0.!
+    // Finds the value of the storage type below: those half of this one's last place nearer to 0.
     const float step = static_cast<float>(unit_roundoff(problem_.dtype)) * nearest;
     return round_to_storage(problem_.dtype, nearest - 1.25f * step);
   }
