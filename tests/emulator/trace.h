@@ -14,7 +14,7 @@ struct Event {
   u32 count;    // what the counter was before
 };
 
-// Those of a block come in the order in which it did them.
+// Keeps an event; those of a block come in the order in which it did them.
 void trace(const Event& event);
 
 }  // namespace attnlab::emulator
