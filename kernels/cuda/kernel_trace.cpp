@@ -55,7 +55,7 @@ bool is_same_launch(const ExecutedKernel& a, const ExecutedKernel& b) {
          a.dynamic_shared_bytes == b.dynamic_shared_bytes;
 }
 
-// Records is filled by CUPTI's callbacks on threads of its own. They take no argument: it is one.
+// CUPTI's callbacks fill the one Records, on threads of its own: they take no argument to name it.
 class Records {
  public:
   static Records& instance() {

@@ -38,7 +38,7 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   sWorkTile.num_rows = static_cast<i32>(sWorkTile.rows.size());
   compiler_fence();
   {
-    // Stands for "no border": 32 bits hold a border this far off, and no sequence is so long.
+    // Stands for "no border" and limits one: 32 bits hold it, and no sequence is so long.
     constexpr i64 kFar = i64{1} << 30;
     const Mask& mask = sWorkTile.mask;
     const i64 diagonal = sWorkTile.rows.begin + mask.seqlen_k - mask.seqlen_q;
