@@ -1,4 +1,4 @@
-// The kernels of this tree, in priority order: the only file that includes generations.
+// Lists the kernels of this tree, in priority order: the only file that includes generations.
 #include "kernels/api/registry.h"
 #include "kernels/minimal/cpu.h"
 #include "kernels/minimal/cuda.h"

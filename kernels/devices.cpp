@@ -1,6 +1,6 @@
-// What each backend's devices offer: memory and queue, clocks, counters, peaks. The functions that
-// kernels/api declares and the harness calls, handed to the CPU's or CUDA's side; the only file
-// that knows whether the build has CUDA.
+// Offers what each backend's devices have: memory and queue, clocks, counters, peaks. The functions
+// that kernels/api declares and the harness calls are handed to the CPU's or CUDA's side; this is
+// the only file that knows whether the build has CUDA.
 #include <stdexcept>
 
 #include "kernels/api/calculator.h"

@@ -1,4 +1,4 @@
-// In place of kernels/cuda where the build has no CUDA headers.
+// Takes the place of kernels/cuda where the build has no CUDA headers.
 #include <stdexcept>
 
 #include "kernels/api/compiler.h"
@@ -31,7 +31,7 @@ int run_compile_worker() { fail(); }
 
 std::map<std::string, std::string> kernel_texts() { return {}; }
 
-// What prepares and launches the kernels of a GPU, which this build can count all the same.
+// These prepare and launch the kernels of a GPU, which this build can count all the same.
 namespace cuda {
 
 std::shared_ptr<const Module> load(const KernelUnit&, const Device&) { fail(); }

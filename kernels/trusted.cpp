@@ -22,15 +22,15 @@ std::string octal(mode_t mode) {
   return text;
 }
 
-// Whether the owner is root, who runs this program, or whose program it is.
+// Returns whether the owner is root, who runs this program, or whose program it is.
 bool is_trusted_owner(uid_t owner) {
   struct stat program = {};
   const bool is_known = stat("/proc/self/exe", &program) == 0;
   return owner == 0 || owner == geteuid() || (is_known && owner == program.st_uid);
 }
 
-// Whether the number stands for owners that a user namespace has no name for, root among them: the
-// folders above one's own are root's.
+// Returns whether the number stands for owners that a user namespace has no name for, root among
+// them: the folders above one's own are root's.
 bool is_unnamed_owner(uid_t owner) {
   unsigned inside = 0, outside = 0, count = 0;
   if (std::ifstream map("/proc/self/uid_map"); !(map >> inside >> outside >> count)) return false;
@@ -40,8 +40,8 @@ bool is_unnamed_owner(uid_t owner) {
   return count != kAllUsers && owner == overflow;
 }
 
-// Whether nobody but root and the owner is in the group: it is root's, or the owner's of the same
-// name, as distributions make one for each user.
+// Returns whether nobody but root and the owner is in the group: it is root's, or the owner's of
+// the same name, as distributions make one for each user.
 bool is_private_group(gid_t group, uid_t owner) {
   if (group == 0) return true;
   std::array<char, kNameBytes> user_names, group_names;

@@ -11,7 +11,7 @@
 namespace attnlab::reference {
 namespace {
 
-// Patterns are the union of simple parts, drawn one over the other.
+// Drawing is a pattern: the union of simple parts, drawn one over the other.
 class Drawing {
  public:
   Drawing(std::int64_t rows, std::int64_t columns)
@@ -43,7 +43,7 @@ class Drawing {
   void add_global(std::int64_t count) {
     add([count](auto i, auto j) { return i < count || j < count; });
   }
-  // `draws` blocks of every row, with replacement.
+  // Makes `draws` blocks of every row visible, with replacement.
   void add_random_blocks(std::int64_t draws, std::uint64_t seed) {
     for (std::size_t i = 0; i < visible_.size(); ++i) {
       for (std::int64_t t = 0; t < draws; ++t) {
@@ -51,7 +51,7 @@ class Drawing {
       }
     }
   }
-  // Every block with a chance of `percent` / 100.
+  // Makes every block visible with a chance of `percent` / 100.
   void add_at_random(std::int64_t percent, std::uint64_t seed) {
     const std::uint64_t limit = static_cast<std::uint64_t>(percent) << 32;
     add([&](auto i, auto j) {

@@ -7,36 +7,36 @@
 namespace attnlab::reference {
 namespace {
 
-// How much larger than the twin's the error of a row may be.
+// A row's error may be so many times the twin's.
 constexpr double kRowFactor = 4.0;
-// How large an error of delta may be beside its expected size.
+// An error of delta may be so many times its expected size.
 constexpr double kDeltaFactor = 3.0;
-// Of A', what any order of summation may lose in one row, and along r.
+// Any order of summation may lose these shares of A': in one row, and along r.
 constexpr double kRowFloor = 0x1p-18;
 constexpr double kSlopeFloor = 0x1p-19;
-// Roundings to the storage type that a lucky twin may lack: of P or dS, and of the result.
+// A lucky twin may lack so many roundings to the storage type: of P or dS, and of the result.
 constexpr double kRoundings = 2.0;
-// The same in one row, whose scores may be rounded to the storage type, too.
+// In one row it may lack these: its scores may be rounded to the storage type, too.
 constexpr double kRoundingsOfRow = 3.0;
 // A row may be off by this much whatever its size, where inputs are of the size of 1. D is a root
 // of sums of squares, which underflow in fp32; in f16 P and dS may be subnormal.
 constexpr double kRowRest = 0x1p-64;
 constexpr double kRowRestF16 = 0x1p-14;
-// Of A', below which a reference is what its own rounding left of 0: no slope is.
+// Below this share of A' a reference is what its own rounding left of 0, which has no slope.
 constexpr double kNoise = 0x1p-40;
-// Slope that fp32 itself may have.
+// fp32 itself may have this slope.
 constexpr double kScaleFloor = 0x1p-20;
-// Of O of e4m3, promoted, up to 4096 keys.
+// O of e4m3, promoted, may have this slope up to 4096 keys.
 constexpr double kLean = 1.5e-3;
-// What a tensor core may cut off a sum, relative to it, for each 8 products.
+// A tensor core may cut off this share of a sum for each 8 products.
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
 
-// What a row may be off by whatever its size.
+// Returns what a row may be off by whatever its size.
 double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : kRowRest; }
 
-// What O of e4m3 may lean: promoted every tile 1.5e-3, and 3e-3 at 16384 keys; else what each sum
-// of 32 products cuts off.
+// Returns the slope that O of e4m3 may have: promoted every tile 1.5e-3, and 3e-3 at 16384 keys;
+// else also what each sum of 32 products cuts off.
 double lean_of_e4m3(const Precision& precision) {
   if (precision.products == Products::unpromoted) return 0x1p-14 * precision.length / 32.0 + kLean;
   return kLean * std::sqrt(std::max(1.0, precision.length / 4096.0));

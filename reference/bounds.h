@@ -54,35 +54,35 @@
 
 namespace attnlab::reference {
 
-// What tensors and products are rounded to, and the largest number of products that an element of
-// the tensor sums: keys of o and dq, query rows of all heads that share the key of dk and dv.
+// Precision says what tensors and products are rounded to, and the largest number of products that
+// an element sums: keys of o and dq, query rows of all heads that share the key of dk and dv.
 struct Precision {
   Dtype dtype = Dtype::f32;
   Products products = Products::storage;
   double length = 0.0;
 };
 
-// What an element may lose where P or O lie below the normal numbers of fp32, of inputs below 2^26.
+// An element may lose this where P or O lie below fp32's normal numbers, of inputs below 2^26.
 inline constexpr double kUnderflow = 0x1p-100;
 
-// How much of a row's rounding errors rows may have in common, of O, whose P are rounded before
-// they are normalized: by the row's score_bound and the step of which its scores are multiples.
+// Returns how much of a row's rounding errors other rows may share, of O, whose P are rounded
+// before they are normalized: by the row's score_bound and the step of which scores are multiples.
 double alike_share(const Precision& precision, double score_bound, double score_step);
 
-// A figure and what it is held to.
+// Held is a figure and what it is held to.
 struct Held {
   double figure = 0.0;
   double allowed = 0.0;
 
   // Returns false if either is NaN, and if `allowed` overflowed to infinity, which bounds nothing.
   bool holds() const { return figure <= allowed && std::isfinite(allowed); }
-  // Of what is allowed, how much is used: 0 of nothing, infinite where nothing is allowed.
+  // Returns the used share of what is allowed: 0 of nothing, infinite where nothing is allowed.
   double share() const;
 };
 
-// Of one row, ended. A sum of nothing, whose A' is 0, has no bound of its own: 0 of 0.
+// Holds one row, ended. A sum of nothing, whose A' is 0, has no bound of its own: 0 of 0.
 Held hold_row(const Statistics& row, const Precision& precision);
-// Of a slice or a tensor. Where r is 0 everywhere, or its own rounding, there is no slope: 0 of 0.
+// Holds a slice or a tensor. Where r is 0 everywhere, or its rounding, there is no slope: 0 of 0.
 Held hold_slope(const Statistics& rows, const Precision& precision);
 
 }  // namespace attnlab::reference

@@ -1,4 +1,4 @@
-// What the bounds of rows and slopes see: the smallest bias and row error of each type and output.
+// Tests what the bounds see: the smallest bias and row error of each type and output.
 #include "reference/bounds.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Bounds, NanNeverHolds) {
   EXPECT_FALSE(hold_slope(statistics, {}).holds());
 }
 
-// So many rows of 1, each off by `error`, as are the twin's, whose sum is 0.
+// Returns so many rows of 1, each off by `error`, as are the twin's, whose sum is 0.
 Statistics equal_rows(int count, double error, double alike) {
   Statistics all;
   for (int i = 0; i < count; ++i) {
@@ -154,7 +154,7 @@ TEST(Bounds, RowsRoundAlikeWhereScoresTakeFewValues) {
   EXPECT_EQ(alike_share(bf16, 0.0, 0.5), 0.0);
 }
 
-// Correct outputs of a problem, to be spoilt, and what is said of them.
+// Spoilt has correct outputs of a problem, to be spoilt, and what is said of them.
 class Spoilt {
  public:
   explicit Spoilt(Dtype dtype, Fault fault, const MaskSpec& mask = {}, bool has_integers = false)
@@ -171,7 +171,7 @@ class Spoilt {
                                   choose_samples(test_.problem, kNoLimit, 0), 2);
   }
 
-  // The bound that fails of an output whose rows from `begin` to `end` are times `factor`.
+  // Returns the bound that fails of an output whose rows from `begin` to `end` are times `factor`.
   std::string failed(const std::string& name, float factor, std::int64_t begin, std::int64_t end) {
     TestTensor& tensor = named(name);
     const TestTensor before = tensor;
@@ -189,7 +189,7 @@ class Spoilt {
     return "no verdict";
   }
 
-  // The smallest of 1.25^-i that is seen; 1 at most.
+  // Returns the smallest of 1.25^-i that is seen; 1 at most.
   double smallest_seen(const std::string& name, bool one_row) {
     double smallest = 2.0;
     const std::int64_t begin = one_row ? 77 : 0, end = one_row ? 78 : kRows;
@@ -201,7 +201,7 @@ class Spoilt {
   }
 
  private:
-  // Inputs rounded to the nearest whole numbers.
+  // Fills inputs with numbers rounded to the nearest whole ones.
   void fill_integers() {
     const auto nearest = [](const TestTensor& tensor) {
       return [tensor](auto... at) { return std::round(tensor.get(at...)); };
@@ -220,7 +220,7 @@ class Spoilt {
   References references_;
 };
 
-// About twice what was measured at 256 rows and keys; biases of bf16 4e-3, of 3e-3 measured.
+// Seen is about twice what was measured at 256 rows and keys; biases of bf16: 4e-3, measured 3e-3.
 struct Seen {
   double bias, row;
 };

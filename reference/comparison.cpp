@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// What the storage type loses around a value: |((r + 0.3) - 0.3) - r|, each step rounded.
+// Returns what storage loses around a value: |((r + 0.3) - 0.3) - r|, each step rounded.
 double rounding_unit(Dtype dtype, double value) {
   const float r = round_to_storage(dtype, static_cast<float>(value));
   const float offset = round_to_storage(dtype, 0.3f);
@@ -19,7 +19,7 @@ double rounding_unit(Dtype dtype, double value) {
   return std::abs(static_cast<double>(back) - static_cast<double>(r));
 }
 
-// One row, and where its worst element and one that is not 0 are.
+// RowComparison is one row, and where its worst element and one that is not 0 are.
 struct RowComparison {
   Statistics statistics;
   Element worst, not_zero;

@@ -1,4 +1,4 @@
-// The elements of one tensor beside the oracle's: the numbers that the tolerance rule weighs.
+// Compares one tensor's elements with the oracle's: the numbers that the tolerance rule weighs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace attnlab::reference {
 
-// One compared element and where it is; column -1: lse has none; row -1: no element at all.
+// Element is a compared element and its place; column -1: lse has none; row -1: no element at all.
 struct Element {
   Side side = Side::query;  // rows of k, v, dk, dv are called keys
   std::int64_t batch = 0;
@@ -24,20 +24,20 @@ struct Element {
   double bound = 0.0;
 
   bool exists() const { return row >= 0; }
-  // Infinite if either side is not finite and they differ, or is NaN.
+  // Returns the error, infinite if either side is not finite and they differ, or is NaN.
   double error() const;
 };
 
-// "batch 0 head 1 row 5 column 3: got ..., want ..., bound ...; " and the problem's id.
+// Returns "batch 0 head 1 row 5 column 3: got ..., want ..., bound ...; " and the problem's id.
 std::string describe(const Element& element, const Problem& problem);
-// "batch 0 head 1", with " row 5" (or key) where `with_row`, and " column 3" where it has one.
+// Returns "batch 0 head 1", with " row 5" (or key) if `with_row`, and " column 3" if it has one.
 std::string place_of(const Element& element, bool with_row = true);
 std::string number(double value);
 
-// 0 / 0 is `at_zero`; anything else over 0 is infinite.
+// Returns `at_zero` for 0 / 0; anything else over 0 is infinite.
 double ratio(double numerator, double denominator, double at_zero);
 
-// One row (of dk, dv: key) that is compared: row `index` of what the oracle expects.
+// ComparedRow is one row (of dk, dv: key) that is compared: row `index` of what the oracle expects.
 struct ComparedRow {
   Element place;
   const Expected* expected = nullptr;
@@ -46,7 +46,7 @@ struct ComparedRow {
   bool must_be_zero = false;  // it sees nothing, or nobody sees it
 };
 
-// A figure that a bound holds, of the row or slice where it uses the largest share of the bound.
+// Worst is a bound's figure, of the row or slice where it uses the largest share of the bound.
 struct Worst {
   Held held;
   Element place;  // no column; of a slice: its first compared row
@@ -66,9 +66,9 @@ class ComparisonSum {
  public:
   explicit ComparisonSum(const Precision& precision) : precision_(precision) {}
 
-  // A row that has ended, and its largest error; `not_zero` exists where an element had to be 0.
+  // Adds a row that has ended, and its largest error; `not_zero` exists if an element had to be 0.
   void add(const Statistics& row, const Element& worst, const Element& not_zero);
-  // Of all rows that were added; once.
+  // Returns the comparison of all rows that were added; it is called once.
   Comparison end();
 
  private:
@@ -80,7 +80,7 @@ class ComparisonSum {
   Element row_;  // the last one
 };
 
-// `tensor` (o, dq, dk or dv) in the given rows; those of one slice stand together.
+// Compares `tensor` (o, dq, dk or dv) in the given rows; those of one slice stand together.
 Comparison compare(const Problem& problem, const Precision& precision, const void* tensor,
                    const std::vector<ComparedRow>& rows);
 

@@ -1,4 +1,4 @@
-// What the kernels of the reference on a device get, the same for the host and the device.
+// Holds what the reference's kernels on a device get, the same for the host and the device.
 #pragma once
 
 #include "kernels/shared/philox.h"
@@ -7,7 +7,7 @@ namespace attnlab::reference::device {
 
 enum class Stored : i32 { f32, f16, bf16 };
 
-// Some rows of one (batch, head) slice: which keys they see, and which of them dropout drops.
+// Rows are some of one (batch, head) slice: which keys they see, and which of them dropout drops.
 struct Rows {
   i64 first = 0;  // in the entry
   i64 count = 0;
@@ -28,7 +28,7 @@ struct Rows {
   double keep_scale = 1.0;
 };
 
-// Rows of a tensor, as doubles and as fp32 in three ways. Null: not wanted.
+// Gathers rows of a tensor, as doubles and as fp32 in three ways. Null: not wanted.
 struct GatherArguments {
   const void* from = nullptr;  // the first row
   Stored stored = Stored::f32;
@@ -42,7 +42,7 @@ struct GatherArguments {
   float* squares = nullptr;
 };
 
-// Scores of rows to their probabilities, in place.
+// Turns scores of rows into their probabilities, in place.
 struct SoftmaxArguments {
   Rows rows;
   double scale = 1.0;
@@ -61,8 +61,8 @@ struct TwinSoftmaxArguments {
   float* lse = nullptr;
 };
 
-// The largest sum of each row over the keys that it sees, times scale: of |q_d k_jd|, of their
-// squares.
+// Finds the largest sum of each row over the keys that it sees, times scale: of |q_d k_jd|, of
+// their squares.
 struct ScoreBoundArguments {
   Rows rows;
   float scale = 1.0f;
@@ -70,7 +70,7 @@ struct ScoreBoundArguments {
   float* bounds = nullptr;      // (rows)
 };
 
-// What rounding is relative to in the scores of rows.
+// ScoreSizes is what rounding is relative to in the scores of rows.
 struct ScoreSizes {
   i64 head_dim = 1;
   const double* largest = nullptr;  // (rows), the largest score
@@ -78,7 +78,7 @@ struct ScoreSizes {
   const float* squares = nullptr;   // (rows), of sums of squares of q_d k_jd
 };
 
-// P after dropout, and in fp32 times what large scores add to errors.
+// Makes P after dropout, and in fp32 the same times what large scores add to errors.
 struct WeightArguments {
   Rows rows;
   ScoreSizes scores;
@@ -87,18 +87,18 @@ struct WeightArguments {
   float* sizes = nullptr;     // (rows, keys)
 };
 
-// What rounding to f16 may do to P after dropout where P is subnormal.
+// Finds what rounding to f16 may do to P after dropout where P is subnormal.
 struct SubnormalArguments {
   Rows rows;
   const double* p = nullptr;  // (rows, keys), before dropout
   float* errors = nullptr;    // (rows, keys)
 };
 
-// What enters dS of a row beside P and dP.
+// DeltaArguments is what enters dS of a row beside P and dP.
 struct DeltaArguments {
   Rows rows;
   i64 columns = 0;
-  // That O's (in TF32 dO's) elements and P are off by, and O's where they are subnormal at least.
+  // O's (in TF32 dO's) elements and P are off by this, and O's where they are subnormal at least.
   float unit_roundoff = 0.0f;
   float half_step = 0.0f;
   const float* o_errors = nullptr;  // (rows, columns), besides; null: none
@@ -132,20 +132,20 @@ struct TwinDifferentiateArguments {
   float* ds = nullptr;       // (rows, keys), dP in place
 };
 
-// Which keys any of the rows sees: sets bytes to 1.
+// Sets bytes to 1 for keys that any of the rows sees.
 struct SeenArguments {
   Rows rows;
   u8* seen = nullptr;  // (keys)
 };
 
-// How large many errors are.
+// ErrorSums says how large many errors are.
 struct ErrorSums {
   double largest = 0.0;
   double sum = 0.0;
   double sum_of_squares = 0.0;
 };
 
-// One row of an output (dk, dv: key) beside the reference's.
+// RowStatistics compares one row of an output (dk, dv: key) with the reference's.
 struct RowStatistics {
   ErrorSums kernel, twin, delta;
   double kernel_along = 0.0;    // sum of (got - value) * value
@@ -154,7 +154,7 @@ struct RowStatistics {
   double unit = 0.0;            // the largest that the storage type loses around what is expected
   double sum_of_squares = 0.0;  // of what is expected
   double size = 0.0;            // the largest element of the product of absolute values
-  // Where the largest error is; where an element is not 0 that must be.
+  // These columns have the largest error, and an element that is not 0 but must be.
   i64 worst_column = -1;
   double worst_got = 0.0;
   double worst_want = 0.0;
@@ -181,7 +181,7 @@ struct CompareArguments {
   RowStatistics* statistics = nullptr;  // (rows)
 };
 
-// How many elements are NaN, by the warp that found them.
+// Counts how many elements are NaN, by the warp that found them.
 struct NanArguments {
   const void* tensor = nullptr;
   Stored stored = Stored::f32;

@@ -1,4 +1,4 @@
-// Elements in memory of a Runtime, as long as the object lives.
+// Holds elements in memory of a Runtime, as long as the object lives.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class DeviceArray {
     if (data_ != nullptr) runtime_->release(data_);
   }
 
-  // Null: the array was made of nothing.
+  // Returns null if the array was made of nothing.
   T* get() const { return data_; }
   std::int64_t size() const { return count_; }
 

@@ -1,6 +1,6 @@
-// The kernels of the reference on a device: attention materialized in double, its twin, and the
-// sums that the tolerance rule weighs. They are plain and share no text with the kernels that they
-// judge but the bare Philox function and the rounding of types: masks, dropout and layouts are
+// Holds the kernels of the reference on a device: attention materialized in double, its twin, and
+// the sums that the tolerance rule weighs. They are plain and share no text with the kernels that
+// they judge but the bare Philox function and the rounding of types: masks, dropout and layouts are
 // written here once more. reference/oracle_*.cpp, twin.cpp and rounding.cpp say the same for the
 // CPU.
 //
@@ -15,15 +15,15 @@ namespace attnlab::reference::device {
 constexpr i32 kWarp = 32;
 constexpr i32 kThreads = 256;
 constexpr i32 kWarps = kThreads / kWarp;
-// What one unit of score_bound, or of S, adds to the errors of a row.
+// One unit of score_bound, or of S, adds this to the errors of a row.
 constexpr float kScoreShare = 0x1p-5f;
 
 __device__ inline double infinity() { return bit_cast<double>(u64{0x7FF0000000000000ul}); }
 
-// An element of P: masked, or dropped, or kept.
+// Fate is that of an element of P: masked, or dropped, or kept.
 enum class Fate : i32 { masked, dropped, kept };
 
-// `row` counts from rows.first.
+// Returns whether the row sees the key; `row` counts from rows.first.
 __device__ inline bool sees(const Rows& rows, i64 row, i64 key) {
   const i64 absolute = rows.first + row;
   const i64 aligned = absolute + rows.diagonal;
@@ -70,14 +70,14 @@ __device__ inline float rounded(Stored stored, float value) {
   return value;
 }
 
-// The nearest value with 10 explicit bits of mantissa, of two the even one.
+// Returns the nearest value with 10 explicit bits of mantissa, of two the even one.
 __device__ inline float tf32(float value) {
   const u32 bits = bit_cast<u32>(value);
   if ((bits & 0x7F800000u) == 0x7F800000u) return value;
   return bit_cast<float>((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
 }
 
-// What the storage type loses around a value: |((r + 0.3) - 0.3) - r|, each step rounded.
+// Returns what storage loses around a value: |((r + 0.3) - 0.3) - r|, each step rounded.
 __device__ inline double rounding_unit(Stored stored, double value) {
   const float r = rounded(stored, static_cast<float>(value));
   const float offset = rounded(stored, 0.3f);
@@ -85,7 +85,7 @@ __device__ inline double rounding_unit(Stored stored, double value) {
   return fabs(static_cast<double>(rounded(stored, there - offset)) - static_cast<double>(r));
 }
 
-// Of all threads of the block, the same for each.
+// Combines the values of all threads of the block; each gets the same.
 template <class Scalar, class Combine>
 __device__ Scalar over_block(Scalar mine, const Combine& combine) {
   __shared__ Scalar parts[kWarps];
@@ -109,7 +109,7 @@ __device__ Scalar max_of_block(Scalar mine) {
   return over_block(mine, [](Scalar a, Scalar b) { return a < b ? b : a; });
 }
 
-// f(row, key, index) of each element of a (rows, keys) matrix.
+// Calls f(row, key, index) for each element of a (rows, keys) matrix.
 template <class Function>
 __device__ void for_each(i64 rows, i64 keys, const Function& f) {
   const i64 stride = static_cast<i64>(gridDim.x) * kThreads;
@@ -129,7 +129,7 @@ __device__ inline void gather(const GatherArguments& to) {
   });
 }
 
-// A block a row.
+// Does softmax of scores; a block has a row.
 __device__ inline void softmax(const SoftmaxArguments& of) {
   const i64 row = blockIdx.x;
   double* const p = of.p + row * of.rows.keys;
@@ -153,7 +153,7 @@ __device__ inline void softmax(const SoftmaxArguments& of) {
   for (i64 key = threadIdx.x; key < of.rows.keys; key += kThreads) p[key] /= sum;
 }
 
-// A block a row.
+// Does the twin's softmax; a block has a row.
 __device__ inline void twin_softmax(const TwinSoftmaxArguments& of) {
   const i64 row = blockIdx.x;
   float* const p = of.p + row * of.rows.keys;
@@ -215,7 +215,7 @@ __device__ inline void twin_softmax_e4m3(const TwinSoftmaxArguments& of) {
   }
 }
 
-// A block a row.
+// Bounds the scores; a block has a row.
 __device__ inline void bound_scores(const ScoreBoundArguments& of) {
   const i64 row = blockIdx.x;
   float largest = 0.0f;
@@ -227,7 +227,7 @@ __device__ inline void bound_scores(const ScoreBoundArguments& of) {
   if (threadIdx.x == 0) of.bounds[row] = of.scale * largest;
 }
 
-// f of reference/tolerance.h.
+// Returns f of reference/tolerance.h.
 __device__ inline float score_factor(const ScoreSizes& scores, i64 row) {
   const float bound = scores.bounds[row];
   if (!(bound > 0.0f)) return 1.0f;  // sees nothing, or scores that are 0 exactly
@@ -256,7 +256,7 @@ __device__ inline void find_subnormal(const SubnormalArguments& of) {
   });
 }
 
-// A block a row.
+// Sums delta; a block has a row.
 __device__ inline void sum_delta(const DeltaArguments& of) {
   const i64 row = blockIdx.x;
   const i64 first = row * of.columns;
@@ -300,7 +300,7 @@ __device__ inline void differentiate(const DifferentiateArguments& of) {
   });
 }
 
-// A block a row.
+// Makes the twin's dS; a block has a row.
 __device__ inline void twin_differentiate(const TwinDifferentiateArguments& of) {
   const i64 row = blockIdx.x;
   const float* const p = of.p + row * of.rows.keys;
@@ -320,7 +320,7 @@ __device__ inline void twin_differentiate(const TwinDifferentiateArguments& of) 
   }
 }
 
-// A thread a key.
+// Marks keys that are seen; a thread has a key.
 __device__ inline void mark_seen(const SeenArguments& of) {
   const i64 key = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
   if (key >= of.rows.keys) return;
@@ -344,7 +344,7 @@ __device__ inline void over_warp(ErrorSums& sums, i32 lanes) {
   sums.sum_of_squares += __shfl_xor_sync(0xFFFFFFFFu, sums.sum_of_squares, lanes);
 }
 
-// |got - want|; infinite if either is not finite and they differ, or is NaN.
+// Returns |got - want|; infinite if either is not finite and they differ, or is NaN.
 __device__ inline double error_of(double got, double want) {
   if (got == want) return 0.0;
   const double difference = fabs(got - want);
@@ -380,7 +380,7 @@ __device__ inline void keep_worse(RowStatistics& mine, i32 lanes) {
   }
 }
 
-// A warp a row.
+// Compares rows; a warp has a row.
 __device__ inline void compare(const CompareArguments& of) {
   const i64 row = static_cast<i64>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   const i64 lane = threadIdx.x % kWarp;

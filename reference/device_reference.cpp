@@ -44,7 +44,7 @@ Statistics statistics_of(const device::RowStatistics& row, std::int64_t columns,
   return statistics;
 }
 
-// The elements that score_step() looks at, in memory of the process.
+// Returns the elements that score_step() looks at, in memory of the process.
 std::vector<std::byte> first_elements(Runtime& runtime, Dtype dtype, const void* tensor,
                                       std::int64_t elements) {
   const std::int64_t count = std::min(elements, kElementsOfStep);
@@ -257,7 +257,7 @@ std::string DeviceReference::find_nan(const Problem& problem, const Output& outp
   return reference::find_nan(problem, output.name, output.side, copy.data());
 }
 
-// Of all rows (keys) of the groups, in their order.
+// Compares all rows (keys) of the groups, in their order.
 std::vector<device::RowStatistics> DeviceReference::compare(const Problem& problem, Side side,
                                                             const DeviceExpected& expected,
                                                             device::DeltaForm delta_form,

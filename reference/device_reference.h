@@ -1,6 +1,6 @@
-// The reference on a device: attention in double, materialized some rows of a slice at a time, with
-// its twin and the sums that the tolerance rule weighs, for every element of every output. So a
-// kernel is held to all that it computes, at sizes at which the oracle can look at a few rows
+// Is the reference on a device: attention in double, materialized some rows of a slice at a time,
+// with its twin and the sums that the tolerance rule weighs, for every element of every output. So
+// a kernel is held to all that it computes, at sizes at which the oracle can look at a few rows
 // alone. The oracle judges it on small shapes (tests/gpu/device_reference_test.cpp).
 #pragma once
 
@@ -21,15 +21,15 @@
 
 namespace attnlab::reference {
 
-// One K/V head of an entry, with the query heads that share it.
+// Group is one K/V head of an entry, with the query heads that share it.
 struct Group {
   std::int64_t batch = 0;
   std::int64_t head_kv = 0;
 };
 std::vector<Group> all_groups(const Problem& problem);
 
-// Bytes of device memory that the references of these groups take while they are made, in all;
-// afterwards a part of them.
+// Returns the bytes of device memory that the references of these groups take while they are made,
+// in all; afterwards they take a part of them.
 std::uint64_t device_reference_bytes(const Problem& problem, const std::vector<Group>& groups);
 
 class DeviceReference {
@@ -43,12 +43,12 @@ class DeviceReference {
                   const std::vector<Group>& groups, Runtime& runtime, Calculator& calculator,
                   std::int64_t chunk_elements = kChunkElements);
 
-  // As reference::judge() does with all rows and keys of the groups. `outputs` lie in memory of the
-  // runtime. The problem is that of the references but for its layout, which is that of the
+  // Judges as reference::judge() does with all rows and keys of the groups. `outputs` lie in memory
+  // of the runtime. The problem is that of the references but for its layout, which is that of the
   // outputs.
   std::vector<Verdict> judge(const Problem& problem, const Tensors& outputs);
 
-  // What is expected of lse in all rows, and of which rows of which slices; the matrices are empty.
+  // Returns the lse expected in all rows, and which rows of which slices; the matrices are empty.
   const References& rows() const { return rows_; }
 
  private:

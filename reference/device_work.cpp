@@ -13,7 +13,7 @@ namespace attnlab::reference {
 namespace {
 
 constexpr std::int64_t kThreads = 256;  // of device_kernels.cuh
-// What rounds a subnormal number of f16; those of the other types are nothing beside fp32's.
+// This rounds a subnormal number of f16; those of other types are nothing beside fp32's.
 constexpr double kHalfStepF16 = 0x1p-25;
 constexpr std::int64_t kMaxBlocks = 1 << 16;  // of kernels that go on with the stride of the grid
 
@@ -194,7 +194,7 @@ device::ScoreSizes DeviceWork::score_sizes(const Chunk& chunk) const {
           .squares = score_squares_.get()};
 }
 
-// P, lse and O.
+// Makes P, lse and O.
 void DeviceWork::attend(const Chunk& chunk) {
   const device::Rows& rows = chunk.rows;
   const MatrixProduct scores = {.rows = rows.count,
@@ -242,7 +242,7 @@ void DeviceWork::attend(const Chunk& chunk) {
   calculator_.multiply(output, sizes_p_.get(), v_.sizes.get(), to.o.sizes.get() + at);
 }
 
-// dS and dQ.
+// Makes dS and dQ.
 void DeviceWork::differentiate(const Chunk& chunk) {
   const device::Rows& rows = chunk.rows;
   const MatrixProduct scores = {.rows = rows.count,
@@ -297,7 +297,7 @@ void DeviceWork::differentiate(const Chunk& chunk) {
   calculator_.multiply(output, errors_.get(), k_.twin.get(), to.dq.delta.get() + at);
 }
 
-// dK and dV: sums over all chunks of all heads that share the keys.
+// Adds to dK and dV: sums over all chunks of all heads that share the keys.
 void DeviceWork::add_to_keys(const Chunk& chunk) {
   const device::Rows& rows = chunk.rows;
   const MatrixProduct output = {.rows = rows.keys,

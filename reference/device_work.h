@@ -1,5 +1,5 @@
-// What the reference on a device computes of one head, some rows at a time: the products and the
-// kernels of device_kernels.cuh, in order.
+// Computes what the reference on a device has of one head, some rows at a time: the products and
+// the kernels of device_kernels.cuh, in order.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace attnlab::reference {
 
-// What one output should be, before its scale, and what the tolerance rule needs to judge it; see
-// Expected. Rows (of dk, dv: keys) of all groups, one behind the other.
+// DeviceExpected is what one output should be, before its scale, and what the tolerance rule needs
+// to judge it; see Expected. It has rows (of dk, dv: keys) of all groups, one behind the other.
 struct DeviceExpected {
   DeviceExpected() = default;
   DeviceExpected(Runtime& runtime, std::int64_t rows, std::int64_t head_dim, bool has_delta);
@@ -34,8 +34,8 @@ struct DeviceOutputs {
   DeviceExpected o, dq, dk, dv;     // the last three of a backward alone
 };
 
-// Where the rows and keys of a head are in these arrays. All heads that share a K/V head have its
-// keys.
+// HeadPlace says where the rows and keys of a head are in these arrays. All heads that share a K/V
+// head have its keys.
 struct HeadPlace {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -44,12 +44,12 @@ struct HeadPlace {
   bool opens_keys = false;  // the first head of those that share
 };
 
-// Elements of a matrix of scores at a time, at least one row: 256 MiB in double.
+// A matrix of scores has so many elements at a time, at least one row: 256 MiB in double.
 inline constexpr std::int64_t kChunkElements = std::int64_t{1} << 25;
 
 class DeviceWork {
  public:
-  // Inputs lie in memory of the runtime. Throws std::bad_alloc.
+  // Takes inputs in memory of the runtime. Throws std::bad_alloc.
   DeviceWork(const Problem& problem, const Tensors& inputs, Products products, Runtime& runtime,
              Calculator& calculator, std::int64_t chunk_elements);
 
@@ -57,7 +57,7 @@ class DeviceWork {
   void queue(const HeadPlace& place, DeviceOutputs& outputs);
 
  private:
-  // Rows of a head that are worked on together.
+  // Chunk is rows of a head that are worked on together.
   struct Chunk {
     const HeadPlace& place;
     DeviceOutputs& outputs;
@@ -65,7 +65,7 @@ class DeviceWork {
     device::Rows rows;
     bool opens_keys = false;  // nothing was added to their sums yet
   };
-  // The rows of one input, as the products take them.
+  // Factor has the rows of one input, as the products take them.
   struct Factor {
     DeviceArray<double> exact;
     DeviceArray<float> twin, sizes, squares;
@@ -105,12 +105,12 @@ class DeviceWork {
 };
 
 device::Stored stored_as(Dtype dtype);
-// The address of the element of an index.
+// Returns the address of the element of an index.
 const void* element(const void* tensor, Dtype dtype, std::int64_t index);
-// Elements from row to row of a head.
+// Returns the elements from row to row of a head.
 std::int64_t row_stride(const Problem& problem, Side side);
 
-// The kernels that a Calculator needs for it.
+// Returns the kernels that a Calculator needs for it.
 KernelUnit device_reference_unit();
 
 }  // namespace attnlab::reference

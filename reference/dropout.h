@@ -1,6 +1,6 @@
-// Which elements of P dropout keeps: the oracle's own writing of the map from position to Philox
-// counter, output word, half of it and threshold. It shares the bare philox() with the kernels, and
-// nothing of kernels/shared/dropout.h, which it judges.
+// Says which elements of P dropout keeps: the oracle's own writing of the map from position to
+// Philox counter, output word, half of it and threshold. It shares the bare philox() with the
+// kernels, and nothing of kernels/shared/dropout.h, which it judges.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace attnlab::reference {
 
-// Where the 16-bit number of one element of P comes from.
+// DropoutSource says where the 16-bit number of one element of P comes from.
 struct DropoutSource {
   PhiloxCounter counter;
   int word = 0;  // of the four that philox() returns
@@ -20,13 +20,13 @@ struct DropoutSource {
 DropoutSource dropout_source(const Problem& problem, std::int64_t b, std::int64_t head,
                              std::int64_t row, std::int64_t col);
 
-// T = round(65536 * p): an element is dropped iff its number is below it.
+// Returns T = round(65536 * p): an element is dropped iff its number is below it.
 std::uint32_t dropout_threshold(const Problem& problem);
 
-// What kept elements are multiplied with, 65536 / (65536 - T).
+// Returns the scale of kept elements, 65536 / (65536 - T).
 double dropout_keep_scale(const Problem& problem);
 
-// Whether dropout keeps element (row, col) of the slice (b, head); true if dropout is 0.
+// Returns if dropout keeps element (row, col) of the slice (b, head); true if dropout is 0.
 bool element_is_kept(const Problem& problem, std::int64_t b, std::int64_t head, std::int64_t row,
                      std::int64_t col);
 

@@ -14,7 +14,7 @@ struct Worked {
   bool upper_half;
 };
 
-// Worked by hand: e.g. row 29 = 16 + 13 is row 13 of the second block row, in the lower quadrant,
+// Worked by hand, row 29 = 16 + 13 e.g. is row 13 of the second block row, in the lower quadrant,
 // row 5 there; column 42 = 2 * 16 + 10 is column 10 of the third block column, in the right
 // quadrant, column 2 there: lane 4 * 5 + 2 / 2 = 21, h = 4 + 2 + 0 = 6, so word 3, lower half.
 constexpr Worked kWorked[] = {

@@ -21,16 +21,16 @@ constexpr double kLeastShare = 0x1p-13;  // of fp32, whose errors differ more fr
 constexpr double kRoundingsOfDelta = 4.0;
 constexpr double kHalfStepF16 = 0x1p-25;     // that rounds a subnormal number
 constexpr std::int64_t kRowsOfABlock = 512;  // read at a time, and summed in fp32
-// What all heads that are looked at may cost, in multiply-adds: a second of one thread, roughly.
+// All heads that are looked at may cost this, in multiply-adds: about a second of one thread.
 constexpr double kMostMultiplyAdds = 0x1p33;
 
-// The sum over rows of x y^T, (head_dim, head_dim), of (||x|| ||y||)^2, ||x||^2 and ||y||^2.
+// OuterSum sums over rows x y^T, (head_dim, head_dim), (||x|| ||y||)^2, ||x||^2 and ||y||^2.
 struct OuterSum {
   Matrix<double> sum;
   double sizes = 0.0, left = 0.0, right = 0.0;
 };
 
-// Rows of head `head` of an entry, `count` of them from `first` on.
+// Reads rows of head `head` of an entry, `count` of them from `first` on.
 Matrix<float> read_rows(const Problem& problem, const void* tensor, Side side, std::int64_t batch,
                         std::int64_t head, std::int64_t first, std::int64_t count) {
   Matrix<float> rows(count, problem.head_dim);
@@ -61,7 +61,7 @@ void add_head(const Problem& problem, const void* left, const void* right, Side 
   }
 }
 
-// left^T right of a K/V head is the sum of left^T right of its query heads.
+// Identity says: left^T right of a K/V head is the sum of left^T right of its query heads.
 struct Identity {
   const char* name;     // of the verdict
   const char* of_rows;  // of the tensor on the other side
@@ -71,7 +71,7 @@ struct Identity {
   double factor;                     // of the products of P or dS: dropout's, or scale
 };
 
-// The first query head of a K/V head, and the one after the last.
+// Returns the first query head of a K/V head, and the one after the last.
 std::pair<std::int64_t, std::int64_t> heads_of(const Problem& problem, std::int64_t head_kv) {
   const std::int64_t sharing = problem.num_heads_q / problem.num_heads_kv;
   return {head_kv * sharing, (head_kv + 1) * sharing};
@@ -95,7 +95,7 @@ Held hold(const Problem& problem, const Identity& identity, double rho, std::int
   return held;
 }
 
-// What delta takes part in, as it enters dQ^T Q: where dP and delta cancel, dS is rounding alone.
+// Returns delta's size in dQ^T Q: where dP and delta cancel, dS is rounding alone.
 double size_of_delta(const Problem& problem, const Tensors& tensors, std::int64_t batch,
                      std::int64_t head_kv) {
   const std::int64_t rows = rows_in_memory(problem, batch), keys = keys_in_memory(problem, batch);
@@ -112,7 +112,7 @@ double size_of_delta(const Problem& problem, const Tensors& tensors, std::int64_
   return problem.scale() * std::sqrt(norms(tensors.k, Side::key, head_kv, keys).maxCoeff() * sum);
 }
 
-// Of the two tensors of an identity, the larger share of its norm by which one is off; infinite
+// Returns the larger share of its norm by which one of the identity's two tensors is off; infinite
 // where all that was compared should be 0.
 double largest_share(const std::vector<Verdict>& verdicts, const Identity& identity) {
   double share = 0.0;
@@ -125,7 +125,7 @@ double largest_share(const std::vector<Verdict>& verdicts, const Identity& ident
 
 using KvHead = std::pair<std::int64_t, std::int64_t>;  // batch, head
 
-// Those of which no key was compared, drawn by the seed of the samples if not all are affordable.
+// Returns those of which no key was compared, drawn by the samples' seed if all cost too much.
 std::vector<KvHead> choose_heads(const Problem& problem, const References& references) {
   std::set<KvHead> compared;
   for (const ColumnReference& reference : references.columns) {

@@ -1,6 +1,6 @@
-// What holds between the tensors of a backward whatever P and dS are. Where the oracle compares the
-// keys of some K/V heads only, since references of a key cost all scores of its head, this looks at
-// all others, for the price of their inputs:
+// Checks what holds between the tensors of a backward whatever P and dS are. Where the oracle
+// compares keys of some K/V heads only, since references of a key cost all scores of its head, this
+// looks at all others, for the price of their inputs:
 //
 //   K^T dK = sum dQ^T Q    from dQ = scale dS K and dK = scale dS^T Q
 //   V^T dV = sum O^T dO    from O = P V and dV = P^T dO, P with dropout in it
@@ -31,8 +31,8 @@
 
 namespace attnlab::reference {
 
-// Fails the verdicts on dk and dv that pass and whose identity does not hold in a K/V head of which
-// `references` have no keys. Of a problem with a backward; without an O nothing is asked.
+// Fails verdicts on dk and dv that pass and whose identity does not hold in a K/V head of which
+// `references` have no keys. The problem must have a backward; without an O nothing is asked.
 void check_identities(const Problem& problem, const Tensors& tensors, const References& references,
                       std::vector<Verdict>& verdicts);
 

@@ -13,7 +13,7 @@
 namespace attnlab::reference {
 namespace {
 
-// Of all rows, and of the keys of the first K/V head alone.
+// Returns references of all rows, and of the keys of the first K/V head alone.
 References references_of_one_head(TestProblem& test) {
   Samples samples = choose_samples(test.problem, std::int64_t{1} << 50, 0);
   samples.columns.resize(1);
@@ -28,8 +28,8 @@ struct Judged {
 
 using Change = std::function<void(TestProblem&)>;
 
-// A correct forward and backward of N(0, 1) and what `prepare` makes of it, what `change` does to
-// the outputs, and what is said of them.
+// Runs a correct forward and backward of N(0, 1) after `prepare`, lets `change` alter the outputs,
+// and says how they are judged.
 Judged judge_changed(
     Problem problem, std::uint64_t seed, const Change& change,
     const Change& prepare = [](auto&) {}) {
@@ -93,7 +93,7 @@ TEST(Identities, HoldWhereLengthsDiffer) {
   EXPECT_EQ(judge_changed(problem, 1, [](auto&) {}).message, "");
 }
 
-// Squares of these gradients are no numbers of fp32, the gradients are.
+// Squares of these gradients are not fp32 numbers, the gradients are.
 TEST(Identities, HoldWhereSquaresUnderflow) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     Problem problem = kProblem;

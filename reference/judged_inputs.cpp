@@ -20,8 +20,8 @@ using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 constexpr Eigen::Index kRowsOfBlock = 128;
 constexpr std::uint32_t kStream = 0x5167;
 
-// x H / sqrt(width) in fp32 as the definition orders it: H_2n is ((H, H), (H, -H)), and the smaller
-// matrix comes first. Of values of a width that is a power of two.
+// Computes x H / sqrt(width) in fp32 as the definition orders it: H_2n is ((H, H), (H, -H)), and
+// the smaller matrix comes first. It has as many values as `width`, a power of two.
 void walsh_hadamard(float* values, Eigen::Index width) {
   if (width == 1) return;
   const Eigen::Index half = width / 2;
@@ -59,7 +59,7 @@ void rotate(const Problem& problem, std::int64_t head_kv, Rows& rows) {
   }
 }
 
-// Rounds some elements to what their codes with one scale stand for, in place, and returns it.
+// Replaces some elements with one scale by what their codes stand for, and returns the scale.
 template <class Part>
 float round_part(Part&& part, float amax) {
   const float scale =

@@ -1,5 +1,5 @@
-// The inputs that a kernel is judged by: those of the problem or, of e4m3, what its codes stand
-// for.
+// Makes the inputs that a kernel is judged by: those of the problem or, of e4m3, what its codes
+// stand for.
 #pragma once
 
 #include <cstdint>

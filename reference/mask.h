@@ -1,6 +1,6 @@
-// Which keys a row sees: the oracle's own statement of the masks, straight from their definitions
-// (kernels/api/mask_spec.h). It shares no code with kernels/shared/mask.h and kernels/api, which it
-// judges; random patterns share the bare philox().
+// Says which keys a row sees: the oracle's own statement of the masks, straight from their
+// definitions (kernels/api/mask_spec.h). It shares no code with kernels/shared/mask.h and
+// kernels/api, which it judges; random patterns share the bare philox().
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace attnlab::reference {
 
-// Rows and keys that entry b has in the tensors: its own lengths when packed, else seqlen_q and
-// seqlen_k (keys that padding hides are there all the same).
+// Return rows and keys that entry b has in the tensors: its own lengths when packed, else seqlen_q
+// and seqlen_k (keys that padding hides are there all the same).
 std::int64_t rows_in_memory(const Problem& problem, std::int64_t b);
 std::int64_t keys_in_memory(const Problem& problem, std::int64_t b);
 
-// Who sees whom in one problem: built once, asked for every pair.
+// Visibility says who sees whom in one problem: it is built once and asked for every pair.
 class Visibility {
  public:
   // Throws std::invalid_argument for a block pattern that does not exist, and for a pattern file
   // that cannot be read or has another shape.
   explicit Visibility(const Problem& problem);
 
-  // Whether key c is visible to row r of entry b: whether every part of the mask allows it. Indices
-  // count from the entry's first row and key.
+  // Returns whether key c is visible to row r of entry b: whether every part of the mask allows it.
+  // Indices count from the entry's first row and key.
   bool sees(std::int64_t b, std::int64_t r, std::int64_t c) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace attnlab::reference {
 namespace {
 
-// One string a row: '#' visible, '.' not.
+// Draws one string a row: '#' visible, '.' not.
 std::vector<std::string> draw(const Problem& problem, std::int64_t b = 0) {
   const Visibility visibility(problem);
   std::vector<std::string> rows;
@@ -124,7 +124,7 @@ TEST(Mask, RandomBlocksComeInTheirShare) {
   EXPECT_EQ(visible("blocks:random:0:1x1"), 100);  // the diagonal
   EXPECT_EQ(visible("blocks:random:100:1x1"), 10000);
   EXPECT_NEAR(static_cast<double>(visible("blocks:random:30:1x1")), 100 + 0.3 * 9900, 4 * 46);
-  // Bands of 3 (298), and 5 draws of 100 a row, of which a few repeat or fall into the band.
+  // The pattern has bands of 3 (298), and 5 draws of 100 a row: few repeat or fall into the band.
   EXPECT_GT(visible("blocks:bigbird:1:0:5:1x1"), 298 + 440);
   EXPECT_LE(visible("blocks:bigbird:1:0:5:1x1"), 298 + 500);
   EXPECT_NE(draw("blocks:random:30:1x1", 20, 20), draw("blocks:random:30:7:1x1", 20, 20));

@@ -8,7 +8,7 @@
 namespace attnlab::reference {
 namespace {
 
-// Bits without the sign, above those of infinity.
+// Returns whether the bits without the sign are above those of infinity.
 template <class Bits>
 bool is_nan(Bits bits, Bits magnitude, Bits infinity) {
   return static_cast<Bits>(bits & magnitude) > infinity;
@@ -31,7 +31,7 @@ std::int64_t count_nan(Dtype dtype, const void* tensor, std::int64_t offset, std
                    static_cast<std::uint16_t>(dtype == Dtype::f16 ? 0x7C00 : 0x7F80));
 }
 
-// Elements that were looked at, and the first of those that are NaN.
+// Scan counts the elements that were looked at, and the first of those that are NaN.
 struct Scan {
   std::int64_t elements = 0, found = 0;
   std::int64_t batch = 0, head = 0, row = 0, column = 0;

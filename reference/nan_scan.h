@@ -1,5 +1,5 @@
-// NaN in an output, all of which is looked at, however little of it is compared with the oracle: an
-// element that a kernel never wrote is one, because outputs are filled with NaN before it runs.
+// Finds NaN in an output, all of which is looked at, however little is compared with the oracle: an
+// element that a kernel never wrote is NaN, because outputs are filled with it before it runs.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace attnlab::reference {
 
-// "o: 128 of 4096 elements are NaN, the first at batch 0 head 1 row 3 column 0"; empty if none is.
-// `tensor` has the shape of q (Side::query) or of k.
+// Returns "o: 128 of 4096 elements are NaN, the first at batch 0 head 1 row 3 column 0"; empty if
+// none is. `tensor` has the shape of q (Side::query) or of k.
 std::string find_nan(const Problem& problem, const std::string& name, Side side,
                      const void* tensor);
 
-// The same of an lse; rows that a packed entry does not have may hold anything.
+// Does the same for an lse; rows that a packed entry does not have may hold anything.
 std::string find_nan_in_lse(const Problem& problem, const float* lse);
 
 }  // namespace attnlab::reference

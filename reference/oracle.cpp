@@ -1,4 +1,4 @@
-// Who works on what: the rows cut into chunks for all threads, and the sums over chunks.
+// Deals out the work: the rows cut into chunks for all threads, and the sums over chunks.
 #include "reference/oracle.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ void resize(Expected& expected, Eigen::Index rows, Eigen::Index head_dim) {
 // number of threads, so neither does the result.
 constexpr std::size_t kTasksOfColumn = 16;
 
-// All the work, laid out before it starts.
+// Plan lays all the work out before it starts.
 class Plan {
  public:
   Plan(const Problem& problem, const Tensors& tensors, const Samples& samples, Products products)
@@ -88,7 +88,7 @@ class Plan {
     reference.sample = sample;
   }
 
-  // Whether all rows and all columns are wanted: then one look at the rows serves both.
+  // Returns whether all rows and columns are wanted: then one look at the rows serves both.
   bool comes_with_columns(const RowReference& reference) const {
     const Sample& sample = reference.sample;
     const auto all_rows = static_cast<std::size_t>(rows_in_memory(problem_, sample.batch));

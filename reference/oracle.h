@@ -1,4 +1,4 @@
-// The oracle: attention in double from the same rounded inputs, with masks and dropout layout of
+// Is the oracle: attention in double from the same rounded inputs, with masks and dropout layout of
 // its own. It shares nothing with the kernels but the bare Philox function and the rounding of
 // types.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace attnlab::reference {
 
-// All rows and all columns if their multiply-adds fit the budget: for each pair of a row and a key
-// head_dim times 2 forward, 6 with backward. Else, with backward, columns get one half of it and
-// rows the rest (the other half, and what columns leave of theirs).
+// Takes all rows and all columns if their multiply-adds fit the budget: for each pair of a row and
+// a key head_dim times 2 forward, 6 with backward. Else, with backward, columns get one half of it
+// and rows the rest (the other half, and what columns leave of theirs).
 //
 // Rows, at 2 (with backward 4) * seqlen_k * head_dim each: of every slice, the same share of the
 // budget for each, but at least 4, whatever they cost. Half of them are drawn from all rows of the
@@ -29,7 +29,7 @@ namespace attnlab::reference {
 // (The twin and the bounds triple what make_references really spends.)
 Samples choose_samples(const Problem& problem, std::int64_t multiply_adds, std::uint64_t seed);
 
-// Oracle and twin of every sample; uses up to `threads` threads, whose number does not change a
+// Makes oracle and twin of every sample on up to `threads` threads, whose number does not change a
 // bit. Reads q, k, v and, unless problem.pass is fwd, dout, and nothing else of `tensors`: lengths
 // and patterns come from the problem. The twin's products are in the precision of those of the
 // kernels that will be judged. Throws std::invalid_argument for a block pattern that cannot be

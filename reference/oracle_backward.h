@@ -1,19 +1,19 @@
-// The oracle's backward, in double: from the oracle's own P, lse and O, never the kernel's.
+// Computes the oracle's backward, in double: from the oracle's own P, lse and O, never a kernel's.
 #pragma once
 
 #include "reference/oracle_forward.h"
 
 namespace attnlab::reference {
 
-// What a chunk of rows weights K, Q and dO with: dQ = scale * ds K; dK and dV are sums over chunks
-// of scale * ds^T Q and pz^T dO. Oracle, twin and bounds of rounding each have theirs.
+// ScoreGradients weights K, Q and dO of a chunk of rows: dQ = scale * ds K; dK and dV are sums over
+// chunks of scale * ds^T Q and pz^T dO. Oracle, twin and bounds of rounding each have theirs.
 template <class Scalar>
 struct ScoreGradients {
   Matrix<Scalar> pz;  // (chunk_rows, keys), P after dropout
   Matrix<Scalar> ds;  // (chunk_rows, keys)
 };
 
-// Sums over chunks of ds^T Q and pz^T dO: dK (unscaled) and dV of some keys.
+// ColumnSums sums over chunks ds^T Q and pz^T dO: dK (unscaled) and dV of some keys.
 template <class Scalar>
 struct ColumnSums {
   Matrix<Scalar> dk;  // (keys, head_dim)
@@ -35,7 +35,7 @@ struct ColumnSums {
   }
 };
 
-// dS = P (Z dP - delta), dP = dO V^T, delta = rowsum(dO * O), for some of the keys.
+// Computes dS = P (Z dP - delta), dP = dO V^T, delta = rowsum(dO * O), for some of the keys.
 ScoreGradients<double> differentiate(const Slice& slice, const Attention& attention,
                                      const Matrix<double>& dout, Indices keys);
 

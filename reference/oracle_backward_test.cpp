@@ -1,4 +1,4 @@
-// The oracle's gradients: by hand, and against differences of its own forward.
+// Tests the oracle's gradients: by hand, and against differences of its own forward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,8 +101,8 @@ TEST(OracleBackward, TwoKeysByHand) {
   EXPECT_EQ(dv.delta_error.size(), 0);
 }
 
-// The second key dropped, p = 1/2: Z = 2, 0. O = (1, 0); Z dP = 8, 0; delta = 4; dS = 1/2 (8 - 4),
-// 1/2 (0 - 4) = 2, -2. dQ = 1/2 (2 (1, 1) - 2 (3, 1)); dK = 1/2 (+-2) (0, 2); dV = 1/2 * 2 (4, 1).
+// The second key is dropped, p = 1/2: Z = 2, 0. O = (1, 0); Z dP = 8, 0; delta = 4; dS = 1/2 (8 -
+// 4), 1/2 (0 - 4) = 2, -2. dQ = 1/2 (2 (1, 1) - 2 (3, 1)); dK = 1/2 (+-2) (0, 2); dV = (4, 1).
 TEST(OracleBackward, OneOfTwoKeysDroppedByHand) {
   std::uint64_t seed = 0;
   const auto drops_the_second = [](std::uint64_t s) {
@@ -124,7 +124,7 @@ TEST(OracleBackward, OneOfTwoKeysDroppedByHand) {
   expect_rows(references.columns[0].dv.twin.cast<double>(), {{4.0, 1.0}, {0.0, 0.0}});
 }
 
-// sum(O * dO) from the oracle's forward.
+// Returns sum(O * dO) from the oracle's forward.
 double loss(TestProblem& test) {
   Problem forward = test.problem;
   forward.pass = Pass::fwd;
@@ -142,8 +142,8 @@ double loss(TestProblem& test) {
   return sum;
 }
 
-// The derivative of the loss by one element, from central differences at two distances, the error
-// of the square of the distance taken out. Inputs are multiples of 2^-8: every step is exact.
+// Returns the loss's derivative by one element, from central differences at two distances, less the
+// error of the square of the distance. Inputs are multiples of 2^-8: every step is exact.
 double difference(TestProblem& test, TestTensor& tensor, std::int64_t b, std::int64_t h,
                   std::int64_t r, std::int64_t d) {
   const float value = tensor.get(b, h, r, d);

@@ -7,7 +7,7 @@
 namespace attnlab::reference {
 namespace {
 
-// Unscaled scores of row i to probabilities, in place; returns the row's lse.
+// Turns unscaled scores of row i into probabilities, in place; returns the row's lse.
 double softmax_row(double scale, const Matrix<Fate>& fates, Eigen::Index i, Matrix<double>& p) {
   double largest = -std::numeric_limits<double>::infinity();
   for (Eigen::Index j = 0; j < p.cols(); ++j) {

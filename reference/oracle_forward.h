@@ -1,4 +1,4 @@
-// The oracle's forward: softmax and its product with V, in double.
+// Computes the oracle's forward: softmax and its product with V, in double.
 #pragma once
 
 #include "reference/dropout.h"
@@ -6,7 +6,7 @@
 
 namespace attnlab::reference {
 
-// Attention of a chunk of rows.
+// Attention is that of a chunk of rows.
 struct Attention {
   Matrix<Fate> fates;   // (chunk_rows, keys)
   Matrix<double> p;     // (chunk_rows, keys), before dropout; 0 where masked
@@ -14,10 +14,10 @@ struct Attention {
   Matrix<double> o;     // (chunk_rows, head_dim)
 };
 
-// At most chunk_rows() rows of a slice.
+// Takes at most chunk_rows() rows of a slice.
 Attention attend(const Slice& slice, Indices rows);
 
-// P Z: dropped elements become 0, the others are multiplied with keep_scale.
+// Returns P Z: dropped elements become 0, the others are multiplied with keep_scale.
 template <class Scalar>
 Matrix<Scalar> drop(const Problem& problem, const Matrix<Fate>& fates, Matrix<Scalar> p) {
   if (problem.dropout == 0.0) return p;

@@ -42,7 +42,7 @@ TEST(Oracle, OneKeyGivesV) {
   }
 }
 
-// Scores ln 3 and 0: weights 3/4 and 1/4.
+// Scores are ln 3 and 0, so weights are 3/4 and 1/4.
 TEST(Oracle, TwoKeysByHand) {
   TestProblem test({.seqlen_q = 1, .seqlen_k = 2, .head_dim = 2, .softmax_scale = std::log(3.0)});
   test.fill_q([](auto, auto, auto, std::int64_t d) { return d == 0 ? 1.0f : 0.5f; });
@@ -65,7 +65,7 @@ TEST(Oracle, TwoKeysByHand) {
   EXPECT_NEAR(reference.o.twin(0, 0), 10.0, 1e-5);
 }
 
-// A score of 16, of one product or of 256 alike: what fp32 loses in its sum is sizes' factor.
+// A score is 16, of one product or of 256 alike: what fp32 loses in its sum is sizes' factor.
 TEST(Oracle, LongSumsOfLargeScoresMakeSizesLarger) {
   TestProblem test({.seqlen_q = 2, .seqlen_k = 2, .head_dim = 256, .mask = parse_mask("causal")});
   test.fill_q([](auto, auto, std::int64_t r, std::int64_t d) {
@@ -318,7 +318,7 @@ TEST(Oracle, TheTwinRoundsToTheStorageType) {
       ASSERT_EQ(twin, rounded);
       error = std::max(error, std::abs(reference.o.twin.data()[i] - reference.o.value.data()[i]));
     }
-    // P near 1/200 and |O| below 1: errors of the order of the type's epsilon, not of fp32's.
+    // P is near 1/200 and |O| below 1: errors are of the order of the type's epsilon, not fp32's.
     const double epsilon = dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8;
     EXPECT_GT(error, epsilon / 16.0);
     EXPECT_LT(error, epsilon * 2.0);

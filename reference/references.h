@@ -1,4 +1,4 @@
-// What the oracle is asked for, and what it says: samples of rows and keys, and their references.
+// Says what the oracle is asked for, and answers: samples of rows and keys, and their references.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace attnlab::reference {
 
-// Some query rows of one (batch, head) slice.
+// Sample is some query rows of one (batch, head) slice.
 struct Sample {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::vector<std::int64_t> rows;  // ascending, distinct
 };
 
-// Some keys of one K/V head of an entry: what they get from all query heads that share the head.
+// ColumnSample is some keys of an entry's K/V head: what they get from all heads that share it.
 struct ColumnSample {
   std::int64_t batch = 0;
   std::int64_t head_kv = 0;
@@ -31,8 +31,8 @@ struct Samples {
   std::uint64_t seed = 0;             // that they were drawn from
 };
 
-// What one tensor should be in the sampled rows (of dk, dv: keys), and what the tolerance rule
-// needs to judge it.
+// Expected is what one tensor should be in the sampled rows (of dk, dv: keys), and what the
+// tolerance rule needs to judge it.
 struct Expected {
   Matrix<double> value;   // (rows, head_dim)
   Matrix<float> twin;     // (rows, head_dim), the same-precision materialized computation

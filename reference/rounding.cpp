@@ -9,12 +9,12 @@
 namespace attnlab::reference {
 namespace {
 
-// How much one unit of score_bound, or of S, adds to the errors of a row.
+// One unit of score_bound, or of S, adds this to the errors of a row.
 constexpr float kScoreShare = 0x1p-5f;
-// Of f16: below the first numbers are subnormal, and rounded by up to half a step of theirs.
+// In f16 numbers below the first are subnormal, and rounded by up to half a step of theirs.
 constexpr double kSmallestNormalF16 = 0x1p-14, kHalfStepF16 = 0x1p-25;
 
-// The largest power of two of which the first elements are multiples.
+// Returns the largest power of two of which the first elements are multiples.
 double step_of(Dtype dtype, const void* tensor, std::int64_t elements) {
   std::vector<float> values(
       static_cast<std::size_t>(std::min<std::int64_t>(elements, kElementsOfStep)));
@@ -31,7 +31,7 @@ double step_of(Dtype dtype, const void* tensor, std::int64_t elements) {
   return step;
 }
 
-// Of each row the largest element that it sees, none of them negative: 0 if there is none.
+// Returns each row's largest element that it sees, none of them negative: 0 if there is none.
 Eigen::VectorXf largest_visible(const Matrix<float>& elements, const Matrix<Fate>& fates) {
   Eigen::VectorXf largest = Eigen::VectorXf::Zero(elements.rows());
   for (Eigen::Index i = 0; i < elements.rows(); ++i) {
@@ -114,7 +114,7 @@ Matrix<float> delta_errors(const Slice& slice, Products products, const Attentio
     errors_of_o +=
         slice.multiply_v(drop(slice.problem(), attention.fates, subnormal), Factors::absolute);
   }
-  // That of one P is in all elements of O at once, and meets dP.
+  // The error of one P is in all elements of O at once, and meets dP.
   const Matrix<float> dp =
       drop(slice.problem(), attention.fates,
            slice.multiply_v_transposed(dout, slice.all_keys(), Factors::as_they_are));

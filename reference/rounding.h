@@ -1,5 +1,5 @@
-// How much rounding may gather in an output, whatever the order of its sums: the same products as
-// in the oracle, of absolute values. Formed in fp32, for a bound needs no more.
+// Says how much rounding may gather in an output, whatever the order of its sums: the oracle's
+// products, of absolute values. They are formed in fp32, for a bound needs no more.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace attnlab::reference {
 
-// max_j softmax_scale * sum_d |q_d k_jd| over the visible keys of every row: what the rounding of
-// scores is relative to.
+// Returns max_j softmax_scale * sum_d |q_d k_jd| over the visible keys of every row: what the
+// rounding of scores is relative to.
 Eigen::VectorXf score_bounds(const Slice& slice, const Matrix<float>& q, const Matrix<Fate>& fates);
 
-// How much larger the errors of a row are because of large scores, f of reference/tolerance.h.
+// Returns how much larger large scores make the errors of a row, f of reference/tolerance.h.
 Eigen::VectorXf score_factors(const Slice& slice, const Matrix<float>& q,
                               const Attention& attention, const Eigen::VectorXf& score_bounds);
 
-// What all scores are multiples of, as far as the first elements of q and k say: 0 if all are 0.
+// All scores are multiples of score_step(), as q's and k's first elements say: 0 if all are 0.
 constexpr std::int64_t kElementsOfStep = 4096;  // that are looked at, at most
 double score_step(const Problem& problem, const void* q, const void* k);
 
-// sum_j P_j Z_j |V_j| of every row, times the row's factor: (chunk_rows, head_dim).
+// Returns sum_j P_j Z_j |V_j| of every row, times the row's factor: (chunk_rows, head_dim).
 Matrix<float> output_sizes(const Slice& slice, const Attention& attention,
                            const Eigen::VectorXf& factors);
 
-// pz = P Z and ds = P (Z sum |dO||V| + sum |dO||O|) of some keys, times the row's factor.
+// Returns pz = P Z and ds = P (Z sum |dO||V| + sum |dO||O|) of some keys, times the row's factor.
 ScoreGradients<float> gradient_sizes(const Slice& slice, const Attention& attention,
                                      const Eigen::VectorXf& factors, const Matrix<float>& dout,
                                      Indices keys);

@@ -1,4 +1,4 @@
-// Which rows and columns the oracle looks at when it cannot look at all of them.
+// Chooses which rows and columns the oracle looks at when it cannot look at all of them.
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -12,21 +12,21 @@
 namespace attnlab::reference {
 namespace {
 
-// Distance of the tile borders whose neighbours are looked at: block sizes are multiples of it.
+// Neighbours of tile borders at this distance are looked at: block sizes are multiples of it.
 constexpr std::int64_t kBorder = 64;
 
-// Of a slice: what the oracle works on at a time, at least.
+// The oracle works on at least so many rows of a slice at a time.
 constexpr std::int64_t kFewestRows = 4;
 
-// Multiply-adds for one pair of a row and a key, in units of head_dim.
+// One pair of a row and a key takes so many multiply-adds, in units of head_dim.
 constexpr std::int64_t kForward = 2;      // Q K^T, P V
 constexpr std::int64_t kRowBackward = 2;  // dO V^T, dS K
 constexpr std::int64_t kColumns = 3;      // dO V^T, dS^T Q, P^T dO
 constexpr std::int64_t kAll = 6;          // rows and columns together: dO V^T is the same
 
-// Brings `count` elements drawn at random to the front. Written out, because the distributions and
-// std::shuffle of one standard library draw differently from those of another. (The remainder
-// favours small numbers by less than 2^-30 of their share.)
+// Brings `count` elements drawn at random to the front. It is written out, because the
+// distributions and std::shuffle of one standard library draw differently from those of another.
+// (The remainder favours small numbers by less than 2^-30 of their share.)
 template <class Value>
 void draw(std::mt19937_64& random, std::size_t count, std::vector<Value>& values) {
   for (std::size_t i = 0; i < count && i < values.size(); ++i) {
@@ -42,7 +42,7 @@ std::vector<std::int64_t> all_of(std::int64_t count) {
   return indices;
 }
 
-// `count` of the rows (or keys) of one slice, or all if there are fewer, ascending. Half of them
+// Returns `count` rows (or keys) of one slice, or all if there are fewer, ascending. Half of them
 // are drawn from all: so none is safe. The others are the first and last, then some at borders.
 std::vector<std::int64_t> choose_rows(std::mt19937_64& random, std::int64_t rows,
                                       std::int64_t count) {
@@ -64,11 +64,11 @@ std::vector<std::int64_t> choose_rows(std::mt19937_64& random, std::int64_t rows
   return likely;
 }
 
-// How many rows (or keys) of a slice are worth having before another slice is looked at: all
-// borders, and as many inside.
+// Returns how many rows (or keys) of a slice are worth having before another slice is looked at:
+// all borders, and as many inside.
 std::int64_t borders_twice(std::int64_t rows) { return 4 * (rows / kBorder + 1); }
 
-// Pairs of a row and a key in all slices. May be above what int64 holds.
+// Counts pairs of a row and a key in all slices, which may be above what int64 holds.
 double all_pairs(const Problem& problem) {
   double pairs = 0.0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
@@ -79,7 +79,7 @@ double all_pairs(const Problem& problem) {
   return pairs;
 }
 
-// In units of head_dim.
+// Budget is in units of head_dim.
 using Budget = std::int64_t;
 
 std::vector<Sample> choose_rows_of_slices(const Problem& problem, Budget budget,
@@ -105,12 +105,12 @@ std::vector<Sample> choose_rows_of_slices(const Problem& problem, Budget budget,
   return samples;
 }
 
-// The fewest keys of a slice: what they add to the softmax and delta of its rows is an eighth.
+// Returns the fewest keys of a slice: they add an eighth to its rows' softmax and delta.
 std::int64_t fewest_keys(std::int64_t keys) {
   return std::max<std::int64_t>(1, keys * kForward / (8 * kColumns));
 }
 
-// What it costs is taken from the budget, which may end below 0.
+// Takes what the columns cost from the budget, which may end below 0.
 std::vector<ColumnSample> choose_columns(const Problem& problem, Budget& budget,
                                          std::mt19937_64& random) {
   std::vector<ColumnSample> slices;  // of entries that have pairs

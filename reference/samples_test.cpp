@@ -150,7 +150,7 @@ TEST(Samples, AllRowsAndColumnsIfTheyFitExactly) {
   EXPECT_LT(rows_of(fewer.rows) + keys_of(fewer.columns), 2 * 4 * 70 + 2 * 2 * 50);
 }
 
-// What choose_samples promises to spend, in multiply-adds.
+// Returns what choose_samples promises to spend, in multiply-adds.
 std::int64_t cost_of(const Samples& samples, const Problem& problem) {
   std::int64_t pairs = 4 * rows_of(samples.rows) * problem.seqlen_k;
   const std::int64_t rows = problem.seqlen_q * problem.num_heads_q / problem.num_heads_kv;

@@ -9,13 +9,13 @@
 namespace attnlab::reference {
 namespace {
 
-// Keys converted at a time, and elements of P held at a time: a few MB each, whatever the lengths.
+// So many keys are converted, and elements of P held, at a time: a few MB each at any length.
 constexpr std::int64_t kKeyBlock = 512;
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 
-// A multiple of 4, the number of rows that Eigen's product takes together, and no more than are
-// asked for. Below 20 rows, keys and columns together Eigen sums coefficient by coefficient, in an
-// order that depends on alignment: so at least 20 rows where keys are few.
+// Returns a multiple of 4, the number of rows that Eigen's product takes together, and no more than
+// are asked for. Below 20 rows, keys and columns together Eigen sums coefficient by coefficient, in
+// an order that depends on alignment: so it returns at least 20 rows where keys are few.
 std::int64_t height_of_chunks(std::int64_t rows, std::int64_t keys) {
   if (keys < 20) return 20;
   const std::int64_t fitting = std::clamp<std::int64_t>(kChunkElements / keys, 4, 64);

@@ -1,5 +1,5 @@
-// One (batch, head) slice of q, k, v and dO where it lies in memory, and what oracle and twin both
-// ask of it: who attends to whom, and the matrix products, in the precision of the asker.
+// Slice is one (batch, head) of q, k, v and dO where it lies in memory, and what oracle and twin
+// both ask of it: who attends to whom, and the matrix products, in the precision of the asker.
 #pragma once
 
 #include <Eigen/Core>
@@ -18,12 +18,12 @@ using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 
 using Indices = std::span<const std::int64_t>;
 
-// What becomes of one element of P. A dropped one counts in the softmax's sum, a masked one does
-// not.
+// Fate says what becomes of one element of P. A dropped one counts in the softmax's sum, a masked
+// one does not.
 enum class Fate : std::uint8_t { masked, dropped, kept };
 
-// Whether a product takes K and V as they are, their absolute values or squares (bounds of how much
-// rounding can gather), or rounded to TF32. Its other factor is the caller's to prepare.
+// Factors says if a product takes K and V as they are, their absolute values or squares (bounds of
+// how much rounding can gather), or rounded to TF32. The caller prepares its other factor.
 enum class Factors : std::uint8_t { as_they_are, absolute, squares, tf32 };
 
 class Slice {
@@ -34,20 +34,20 @@ class Slice {
 
   const Problem& problem() const { return problem_; }
   Indices all_keys() const { return all_keys_; }
-  // Rows that are worked on at a time. All matrices below have this height, the rows past those
-  // asked for being masked and zero, because Eigen orders the sums of a product by its shape: so a
-  // row's result never depends on which rows it is computed with.
+  // Returns how many rows are worked on at a time. All matrices below have this height, the rows
+  // past those asked for being masked and zero, because Eigen orders the sums of a product by its
+  // shape: so a row's result never depends on which rows it is computed with.
   std::int64_t chunk_rows() const { return chunk_rows_; }
 
   // (chunk_rows, all keys)
   Matrix<Fate> fates(Indices rows) const;
   bool sees_any(std::int64_t row, Indices keys) const;
 
-  // At most chunk_rows() rows of this head: (chunk_rows, head_dim).
+  // Reads at most chunk_rows() rows of this head: (chunk_rows, head_dim).
   Matrix<float> read_q(Indices rows) const { return read_rows(tensors_.q, rows); }
   Matrix<float> read_dout(Indices rows) const { return read_rows(tensors_.dout, rows); }
 
-  // left K^T and left V^T of some keys, left being (chunk_rows, head_dim): (chunk_rows, keys).
+  // Return left K^T and left V^T of some keys; left is (chunk_rows, head_dim): (chunk_rows, keys).
   template <class Scalar>
   Matrix<Scalar> multiply_k_transposed(const Matrix<Scalar>& left, Indices keys,
                                        Factors factors) const {
@@ -59,7 +59,7 @@ class Slice {
     return multiply_transposed(left, tensors_.v, keys, factors);
   }
 
-  // weights K and weights V over all keys, weights being (chunk_rows, keys): (chunk_rows,
+  // Return weights K and weights V over all keys, weights being (chunk_rows, keys): (chunk_rows,
   // head_dim).
   template <class Scalar>
   Matrix<Scalar> multiply_k(const Matrix<Scalar>& weights, Factors factors) const {
@@ -88,7 +88,7 @@ class Slice {
   std::int64_t chunk_rows_;
 };
 
-// The columns of some keys out of those of all.
+// Returns the columns of some keys out of those of all.
 template <class Scalar>
 Matrix<Scalar> take_columns(const Matrix<Scalar>& all, Indices keys) {
   if (static_cast<Eigen::Index>(keys.size()) == all.cols()) return all;

@@ -1,5 +1,5 @@
-// A small tiled kernel in fp32 that can be broken in one place at a time: what the tolerance rule
-// is tried on.
+// Holds a small tiled kernel in fp32 that can be broken in one place at a time: the tolerance rule
+// is tried on it.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ enum class Fault {
   mask_off_by_one,
   dropout_unscaled,  // backward: dV without keep_scale
   kv_head_off,
-  // Of the backward alone:
+  // The faults below are of the backward alone:
   dq_tile_missing,     // one key tile is not added to dQ
   last_rows_missing,   // dK and dV lack the last tile of rows
   unscaled_gradients,  // dQ and dK without softmax_scale
@@ -38,7 +38,7 @@ enum class Fault {
   one_head_missing     // of those that share a K/V head, in dK and dV
 };
 
-// Which keys the kernel believes to be visible.
+// KernelMask says which keys the kernel believes to be visible.
 class KernelMask {
  public:
   KernelMask(const Problem& problem, Fault fault)
@@ -58,8 +58,8 @@ class KernelMask {
   Fault fault_;
 };
 
-// One row of FlashAttention-2's forward: tiles of keys, running maximum, unnormalised accumulator,
-// P rounded to the storage type before its product.
+// Computes one row of FlashAttention-2's forward: tiles of keys, running maximum, unnormalised
+// accumulator, P rounded to the storage type before its product.
 inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b, std::int64_t h,
                        std::int64_t r, Fault fault) {
   const Problem& problem = test.problem;

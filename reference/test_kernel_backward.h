@@ -1,4 +1,4 @@
-// The small kernel's backward, with places to break.
+// Is the small kernel's backward, with places to break.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace attnlab::reference {
 
-// FlashAttention-2's backward of one K/V head: tiles of keys outside, the rows of all heads that
-// share it inside. P is computed again from lse, delta comes from the stored O, P and dS are
+// Does FlashAttention-2's backward of one K/V head: tiles of keys outside, the rows of all heads
+// that share it inside. P is computed again from lse, delta comes from the stored O, P and dS are
 // rounded to the storage type before their products.
 class BackwardOfHead {
  public:
@@ -46,7 +46,7 @@ class BackwardOfHead {
   float round_ds(float value) const {
     const float nearest = round_to_storage(problem_.dtype, value);
     if (fault_ != Fault::ds_truncated || std::abs(nearest) <= std::abs(value)) return nearest;
-    // The value of the storage type below: what lies half of this one's last place nearer to 0.
+    // Finds the value of the storage type below: those half of this one's last place nearer to 0.
     const float step = static_cast<float>(unit_roundoff(problem_.dtype)) * nearest;
     return round_to_storage(problem_.dtype, nearest - 1.25f * step);
   }
@@ -79,7 +79,7 @@ class BackwardOfHead {
     }
   }
 
-  // What row r of the i-th head and key c give to each other; `counts`: also to the key.
+  // Adds what row r of the i-th head and key c give to each other; `counts`: also to the key.
   void add_pair(std::int64_t i, std::int64_t r, std::int64_t c, std::int64_t begin, bool counts) {
     if (!mask_.sees(b_, r, c)) return;
     const std::int64_t h = kv_ * shared_ + i;
@@ -117,7 +117,7 @@ class BackwardOfHead {
   std::vector<float> dk_, dv_;  // (keys of a tile, head_dim), unscaled
 };
 
-// From the o and lse that run_forward() left.
+// Takes the o and lse that run_forward() left.
 inline void run_backward(TestProblem& test, Fault fault) {
   const KernelMask mask(test.problem, fault);
   for (std::int64_t b = 0; b < test.problem.batch; ++b) {

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a problem with memory of its own.
+// Gives the tests of this folder a problem with memory of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace attnlab::reference {
 
-// What the test kernels make of the factors of their products.
+// Operands says what the test kernels make of the factors of their products.
 enum class Operands { as_they_are, tf32, tf32_truncated, bf16 };
 
 inline float as_operand(Operands operands, float value) {
@@ -30,7 +30,7 @@ inline float as_operand(Operands operands, float value) {
   return value;
 }
 
-// One tensor in its storage type, by (batch, head, row, column), whatever the layout.
+// TestTensor is a tensor in its storage type, by (batch, head, row, column), whatever the layout.
 class TestTensor {
  public:
   TestTensor(Dtype dtype, std::int64_t elements, const Strides& strides,
@@ -81,7 +81,7 @@ class TestTensor {
   std::vector<std::byte> bytes_;
 };
 
-// All tensors of a problem. Outputs start as NaN, dO as zero.
+// TestProblem has all tensors of a problem. Outputs start as NaN, dO as zero.
 struct TestProblem {
   using Value =
       std::function<float(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d)>;
@@ -102,7 +102,7 @@ struct TestProblem {
     for (TestTensor* tensor : {&dk, &dv}) fill(*tensor, p.num_heads_kv, false, nan);
   }
 
-  // N(0, 1) in q, k, v and dO, in an order that does not depend on the layout.
+  // Draws N(0, 1) in q, k, v and dO, in an order that does not depend on the layout.
   void fill_normal(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal;
@@ -135,21 +135,21 @@ struct TestProblem {
     return lse[static_cast<std::size_t>((b * problem.num_heads_q + h) * problem.seqlen_q + r)];
   }
 
-  // Keys that entry b has in memory.
+  // Returns the keys that entry b has in memory.
   std::int64_t rows_of_k(std::int64_t b) const {
     return problem.layout == Layout::packed ? problem.keys(b) : problem.seqlen_k;
   }
 
-  // q as a factor of scores: before or after it is multiplied with softmax_scale.
+  // Returns q as a factor of scores: before or after it is multiplied with softmax_scale.
   float factor_q(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
     const float scale = scales_q ? static_cast<float>(problem.scale()) : 1.0f;
     return factor(scale * q.get(b, h, r, d));
   }
-  // What scores are multiplied with to be in units of log2.
+  // Returns what scores are multiplied with to be in units of log2.
   float scale_log2() const {
     return static_cast<float>((scales_q ? 1.0 : problem.scale()) * std::numbers::log2e);
   }
-  // A factor of a product, as the test kernels multiply it.
+  // Returns a factor of a product, as the test kernels multiply it.
   float factor(float value) const { return as_operand(operands, value); }
   float factor(const TestTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t r,
                std::int64_t d) const {

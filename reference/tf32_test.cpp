@@ -22,7 +22,7 @@ References references_of(TestProblem& test, Products products) {
   return make_references(test.problem, test.tensors(), samples, 2, products);
 }
 
-// Forward and backward, products of factors that are made of the tensors' as `operands` says.
+// Runs forward and backward; factors of products come from the tensors as `operands` says.
 TestProblem launched(const Problem& problem, Operands operands, std::uint64_t seed = 3,
                      bool scales_q = false) {
   TestProblem test(problem);
@@ -39,7 +39,7 @@ std::vector<Verdict> judge(TestProblem& test, Products products) {
   return judge(test.problem, test.tensors(), references_of(test, products));
 }
 
-// "o lse": the tensors that fail.
+// Returns "o lse": the tensors that fail.
 std::string failing(TestProblem& test, Products products) {
   std::string names;
   for (const Verdict& verdict : judge(test, products)) {
@@ -89,7 +89,7 @@ TEST_P(Tf32Kernel, AnExactOnePassesBoth) {
   EXPECT_EQ(failing(test, Products::tf32), "");
 }
 
-// Its q is rounded after it was multiplied with softmax_scale, which the twin's is not.
+// The kernel rounds q after it was multiplied with softmax_scale, the twin before.
 TEST_P(Tf32Kernel, PassesWithScaledQueries) {
   TestProblem test = launched(problem(), Operands::tf32, 3, true);
   EXPECT_EQ(failing(test, Products::tf32), "");
@@ -129,7 +129,7 @@ TEST(Tf32, LseOfOneProductNeedsItsBound) {
   EXPECT_GT(largest, 0.75);
 }
 
-// Twice the twin's largest error relative to score_bound, and what few rows may hide.
+// The share is twice the twin's largest error relative to score_bound, and what few rows may hide.
 constexpr double kWorst = 0x1p-10 + 0x1p-22;
 double expected_share(const RowReference& rows) {
   double largest = 0.0, count = 0.0;

@@ -16,29 +16,29 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Shares of A' (see tolerance.h) that any order of summation may lose.
+// Any order of summation may lose these shares of A' (see tolerance.h).
 constexpr double kMaxFloor = 0x1p-18;
 constexpr double kMeanFloor = 0x1p-20;
-// How much larger than the twin's the mean and the norm of errors may be.
+// The mean and the norm of errors may be so many times the twin's.
 constexpr double kMeanFactor = 1.5;
-// Roundings between exact scores and the tensor: of P or dS, and of the result to the storage type;
-// in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
+// So many roundings lie between exact scores and the tensor: of P or dS, and of the result to the
+// storage type; in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
 constexpr double kRoundings = 2.0;
-// What rounds a subnormal number of f16.
+// A subnormal number of f16 is rounded by up to this.
 constexpr double kHalfStepF16 = 0x1p-25;
 constexpr double kHalfStepE4m3 = 0x1p-18;  // of a P that is shifted by 2^8
-// What a tensor core keeps of the sum of so many products of e4m3.
+// A tensor core keeps a sum of so many products of e4m3 but for this share.
 constexpr double kCutOffOfE4m3 = 0x1p-13, kProductsOfE4m3 = 32.0;
-// How many times its size an error of delta may be in the largest of many elements.
+// In the largest of many elements an error of delta may be so many times its size.
 constexpr double kDeltaFactor = 3.0;
-// Of an lse, relative to 1 + score_bound.
+// An lse may be off by this, relative to 1 + score_bound.
 constexpr double kLseFloor = 0x1p-19;
-// w: of a score of factors in TF32 at worst, relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
+// It is w, a TF32 score's worst error relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
 constexpr double kWorstScoreError = 0x1p-10 + 0x1p-22;
-// How much larger than the twin's the error of an lse may be.
+// An lse's error may be so many times the twin's.
 constexpr double kLseFactor = 2.0;
 
-// How much larger than the twin's the largest error may be.
+// Returns how many times the twin's the largest error may be.
 double max_factor(const std::string& tensor) { return tensor == "o" ? 2.0 : 3.0; }
 
 // Notes how many rows (keys) of a tensor are compared.
@@ -51,13 +51,13 @@ void set_coverage(Verdict& verdict, const Problem& problem, Side side, std::size
   verdict.coverage = ratio(static_cast<double>(compared), static_cast<double>(verdict.rows), 1.0);
 }
 
-// What one subnormal P may be off by, times what dropout makes of it.
+// Returns what one subnormal P may be off by, times what dropout makes of it.
 double subnormal_error(const Problem& problem) {
   if (problem.is_e4m3()) return kHalfStepE4m3;
   return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : kUnderflow;
 }
 
-// A bound that failed: which, and the sentence about it. No sentence: none failed.
+// Failure is a bound that failed: which, and the sentence about it. No sentence: none failed.
 struct Failure {
   const char* bound = "";
   std::string text;
@@ -67,7 +67,7 @@ std::string above(const Held& held) {
   return number(held.figure) + " is above " + number(held.allowed);
 }
 
-// The first of the bounds of rows and slopes that does not hold.
+// Returns the first of the bounds of rows and slopes that does not hold.
 Failure sharp_failure(const Problem& problem, const std::string& name, const Comparison& compared,
                       const Held& slope) {
   if (!compared.row.held.holds()) {
@@ -170,7 +170,7 @@ Verdict judge_output(const Problem& problem, const References& references, const
   return verdict;
 }
 
-// Of o of e4m3, beside o of the inputs before they were quantised.
+// Compares o of e4m3 with o of the inputs before they were quantised.
 std::optional<double> rmse_unquantised(const Problem& problem, const References& references,
                                        const void* o) {
   if (!problem.is_e4m3()) return std::nullopt;
@@ -193,7 +193,7 @@ std::optional<double> rmse_unquantised(const Problem& problem, const References&
   return std::sqrt(sum / std::max(1.0, elements));
 }
 
-// o or dq.
+// Judges o or dq.
 Verdict judge_rows(const Problem& problem, const References& references, const Output& output,
                    Expected RowReference::*tensor) {
   const Precision precision = precision_of(problem, references.products, output.side);
@@ -216,7 +216,7 @@ Verdict judge_rows(const Problem& problem, const References& references, const O
   return judge_output(problem, references, output, rows);
 }
 
-// dk or dv.
+// Judges dk or dv.
 Verdict judge_columns(const Problem& problem, const References& references, const Output& output,
                       Expected ColumnReference::*tensor) {
   std::vector<ComparedRow> rows;

@@ -106,32 +106,32 @@ namespace attnlab::reference {
 std::vector<Verdict> judge(const Problem& problem, const Tensors& tensors,
                            const References& references);
 
-// One output tensor, as the kernel left it.
+// Output is one output tensor, as the kernel left it.
 struct Output {
   const char* name;  // o, dq, dk or dv
   const void* data;
   Side side = Side::query;
 };
 
-// What an element of an output sums, and in which precision.
+// Returns what an element of an output sums, and in which precision.
 Precision precision_of(const Problem& problem, Products products, Side side);
 
-// The rule of o, dq, dk and dv for what was compared: so many rows (dk, dv: keys). NaN elsewhere
-// are for fail_of_nan().
+// Applies the rule of o, dq, dk and dv to what was compared: so many rows (dk, dv: keys). NaN
+// elsewhere are for fail_of_nan().
 Verdict judge_comparison(const Problem& problem, Products products, const Output& output,
                          Comparison compared, std::size_t rows);
 // Fails a verdict that passes so far; `nan` is what find_nan() says of all of the output.
 void fail_of_nan(Verdict& verdict, const Problem& problem, const std::string& nan);
-// The rule of lse: every row of the references is compared.
+// Applies the rule of lse: every row of the references is compared.
 Verdict judge_lse(const Problem& problem, const float* lse, const References& references);
 
-// What |error| of an lse is held to, by the score_bound of its row and the share of it that the
-// rounding of scores may cost: 0 unless products are in TF32.
+// Returns what |error| of an lse is held to, by the score_bound of its row and the share of it that
+// the rounding of scores may cost: 0 unless products are in TF32.
 double lse_share(const References& references);
 double lse_bound(double score_bound, double share);
-// Of e4m3, whose tensor cores keep 13 bits of a sum of 32 products: (d / 32 + 1) 2^-13 (1 +
-// score_bound). A row beyond it is held to what its own products may lose (reference/cut_off.h), if
-// that is more.
+// Bounds lse of e4m3, whose tensor cores keep 13 bits of a sum of 32 products: (d / 32 + 1) 2^-13
+// (1 + score_bound). A row beyond it is held to what its own products may lose
+// (reference/cut_off.h), if that is more.
 double lse_bound_of_e4m3(const Problem& problem, double score_bound);
 
 }  // namespace attnlab::reference

@@ -24,7 +24,7 @@ std::map<std::string, Verdict> judge_all(TestProblem& test) {
   return verdicts;
 }
 
-// A correct forward, then a backward with the fault. Queries are normal times `factor`.
+// Runs a correct forward, then a backward with the fault. Queries are normal times `factor`.
 std::map<std::string, Verdict> judge_backward(Problem problem, std::uint64_t seed,
                                               Fault fault = Fault::none, float factor = 1.0f) {
   problem.pass = Pass::bwd;
@@ -45,7 +45,7 @@ void expect_pass(const std::map<std::string, Verdict>& verdicts) {
   }
 }
 
-// "dq dk": the tensors that fail.
+// Returns "dq dk": the tensors that fail.
 std::string failing(const std::map<std::string, Verdict>& verdicts) {
   std::string names;
   for (const char* tensor : {"dq", "dk", "dv"}) {
@@ -142,7 +142,7 @@ TEST(ToleranceBackward, PassesWhatTheOrderOfSumsLeavesOfOneKey) {
   }
 }
 
-// What each fault must fail, in every precision.
+// Wrong says what each fault must fail, in every precision.
 struct Wrong {
   Fault fault;
   const char* failing;
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ToleranceBackwardFaults,
                          testing::Values(Dtype::f32, Dtype::f16, Dtype::bf16),
                          [](const auto& instance) { return to_string(instance.param); });
 
-// Correct gradients, to be spoilt in one place. Row 0 sees nothing; nobody sees the last key.
+// Spoils correct gradients in one place. Row 0 sees nothing; nobody sees the last key.
 class OneGradient : public testing::Test {
  protected:
   OneGradient()

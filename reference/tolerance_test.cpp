@@ -28,7 +28,7 @@ std::vector<Verdict> judge(TestProblem& test) {
   return judge(test.problem, test.tensors(), all_references(test));
 }
 
-// Of normal inputs, queries multiplied with `factor`.
+// Judges it on normal inputs, queries multiplied with `factor`.
 std::vector<Verdict> judge_kernel(const Problem& problem, std::uint64_t seed,
                                   Fault fault = Fault::none, float factor = 1.0f) {
   TestProblem test(problem);
@@ -189,7 +189,7 @@ TEST(Tolerance, WrongHeadOfKAndV) {
   EXPECT_FALSE(judge_kernel(problem, 3, Fault::kv_head_off)[0].pass);
 }
 
-// A correct result of a problem with empty rows (0 and 1), to be spoilt in one place.
+// Spoils a correct result of a problem with empty rows (0 and 1) in one place.
 class OnePlace : public testing::Test {
  protected:
   OnePlace()
@@ -203,7 +203,7 @@ class OnePlace : public testing::Test {
     run_forward(test_, Fault::none);
   }
 
-  // The message of the tensor's verdict; the other tensor must pass.
+  // Returns the message of the tensor's verdict; the other tensor must pass.
   std::string message_of(std::size_t tensor) {
     const auto verdicts = judge(test_);
     EXPECT_TRUE(verdicts[1 - tensor].pass) << verdicts[1 - tensor].message;

@@ -11,8 +11,8 @@
 namespace attnlab::reference {
 namespace {
 
-// The sum of value(j) for j < count in eight lanes, as vectorised frameworks do; one running sum
-// would lose more.
+// Returns the sum of value(j) for j < count in eight lanes, as vectorised frameworks do; one
+// running sum would lose more.
 template <class Value>
 float sum_in_lanes(Eigen::Index count, const Value& value) {
   std::array<float, 8> lanes{};
@@ -24,8 +24,8 @@ float sum_in_lanes(Eigen::Index count, const Value& value) {
   return sum;
 }
 
-// The same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8 and rounded to
-// e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
+// Does the same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8 and rounded
+// to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
 float softmax_row_e4m3(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
                        Matrix<float>& p) {
   constexpr double kShift = 0x1p8;
@@ -50,8 +50,8 @@ float softmax_row_e4m3(const Problem& problem, const Matrix<Fate>& fates, Eigen:
   return static_cast<float>(sum == 0.0 ? largest : largest + std::log(sum / kShift));
 }
 
-// Scores of row i to probabilities, in place; masked ones become exactly 0, whatever their score.
-// Returns the row's lse.
+// Turns scores of row i into probabilities, in place; masked ones become exactly 0, whatever their
+// score. Returns the row's lse.
 float softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
                   Matrix<float>& p) {
   const float scale = static_cast<float>(problem.scale());
@@ -72,7 +72,7 @@ float softmax_row(const Problem& problem, const Matrix<Fate>& fates, Eigen::Inde
   return largest + std::log(sum);
 }
 
-// Kept elements times keep_scale, rounded; all others 0, also those that a mask hides.
+// Makes kept elements times keep_scale, rounded; all others 0, also those that a mask hides.
 void drop(const Problem& problem, const Matrix<Fate>& fates, Matrix<float>& values) {
   const float keep_scale = static_cast<float>(dropout_keep_scale(problem));
   for (Eigen::Index i = 0; i < values.size(); ++i) {

@@ -1,5 +1,5 @@
-// The twin: the same attention in the problem's own precision, materialized as eager frameworks do
-// it. Its error against the oracle is what a kernel's error is measured by.
+// Is the twin: the same attention in the problem's own precision, materialized as eager frameworks
+// do it. A kernel's error is measured by the twin's error against the oracle.
 //
 // S, P, dP, dS and the outputs are computed in fp32, each rounded to the storage type. With
 // products in TF32 the factors of every product, P and dS among them, are rounded to TF32 before
@@ -13,7 +13,7 @@
 
 namespace attnlab::reference {
 
-// P of at most chunk_rows() rows: (chunk_rows, keys), values of the storage type.
+// TwinAttention has P of at most chunk_rows() rows: (chunk_rows, keys), values of the storage type.
 struct TwinAttention {
   Matrix<float> p;      // softmax(S), S = scale * Q K^T
   Matrix<float> pz;     // dropout(P)
@@ -22,20 +22,20 @@ struct TwinAttention {
 TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<float>& q,
                           const Matrix<Fate>& fates);
 
-// O = dropout(P) V: (chunk_rows, head_dim).
+// Returns O = dropout(P) V: (chunk_rows, head_dim).
 Matrix<float> twin_output(const Slice& slice, Products products, const TwinAttention& attention);
 
-// dS = P * (dropout(dP) - rowsum(P * dropout(dP))), dP = dO V^T, of some of the keys; the sums run
-// over all. Of dropout(P) and dS, which are factors of products from here on, as such.
+// Returns dS = P * (dropout(dP) - rowsum(P * dropout(dP))), dP = dO V^T, of some of the keys; the
+// sums run over all. dropout(P) and dS are factors of products from here on, and rounded as such.
 ScoreGradients<float> twin_differentiate(const Slice& slice, Products products,
                                          const TwinAttention& attention, const Matrix<Fate>& fates,
                                          const Matrix<float>& dout, Indices keys);
 
-// Factors of products as the products take them: K and V, and all others.
+// Return factors of products as the products take them: K and V, and all others.
 Factors twin_factors(Products products);
 Matrix<float> twin_factors(Products products, const Matrix<float>& values);
 
-// dQ, dK and dV from their sums: scaled, then rounded.
+// Makes dQ, dK and dV of their sums: scaled, then rounded.
 Matrix<float> twin_round(const Problem& problem, double scale, const Matrix<float>& sums);
 
 }  // namespace attnlab::reference

@@ -1,4 +1,4 @@
-// The judgement of one output tensor. Plain data, so that records can carry it without Eigen.
+// Verdict judges one output tensor. It is plain data, so that records can carry it without Eigen.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ struct Verdict {
   double rel_fro = 0.0;        // ||x - ref||_F / ||ref||_F
   double ratio_to_twin = 0.0;  // max_abs / the twin's max_abs, or / u (see tolerance.h) where the
                                // twin's is smaller; lse: the largest |error| / bound
-  // Root mean square of x - ref over the twin's; lse: none, it has a rule of its own.
+  // It is the root mean square of x - ref over the twin's; lse has none, but a rule of its own.
   std::optional<double> rms_to_twin;
-  // Of o of e4m3: root mean square of x - exact, where exact is attention of the inputs before they
-  // were quantised. It is no part of a bound: it says what e4m3 costs, not how right the kernel is.
+  // For o of e4m3: the root mean square of x - exact, where exact is attention of the unquantised
+  // inputs. It is no part of a bound: it says what e4m3 costs, not how right the kernel is.
   std::optional<double> rmse_unquantised;
   double bound = 0.0;         // what max_abs is held to (lse: of the row that has max_abs)
   std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices
   std::int64_t rows = 0;      // that the tensor has
   double coverage = 0.0;      // the ratio of both; 1 where there are no rows
-  // How much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the tensor
-  // and of its slices; above 1 one fails. lse: none.
+  // They say how much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the
+  // tensor and of its slices; above 1 one fails. lse has none.
   std::optional<double> row_share, slope_share, slice_slope_share;
   bool pass = false;
-  // Of a failure: which bound, "coverage", "max", "zero", "mean", "norm", "row", "slope",
+  // A failure names its bound: "coverage", "max", "zero", "mean", "norm", "row", "slope",
   // "slice_slope", "nan" or "identity".
   std::string failed_bound;
   std::string message;  // of a failure: where, what was found, what is allowed

@@ -1,4 +1,4 @@
-// What one look at a chunk of rows gives: oracle, twin and bounds, of its rows and for the columns.
+// Looks at a chunk of rows once: oracle, twin and bounds, of its rows and for the columns.
 #include "reference/work.h"
 
 #include "reference/rounding.h"

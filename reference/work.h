@@ -1,4 +1,4 @@
-// The pieces that make_references() deals out to threads.
+// Defines the pieces that make_references() deals out to threads.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace attnlab::reference {
 
-// Rows of one slice that are worked on together.
+// Chunk holds rows of one slice that are worked on together.
 struct Chunk {
   const Slice* slice = nullptr;
   const Slice* unquantised = nullptr;  // of e4m3: the same rows of the inputs as they were
@@ -18,7 +18,7 @@ struct Chunk {
   Eigen::Index first = 0;             // in the reference
 };
 
-// dK and dV of some keys, of the chunks of one task.
+// ColumnParts has dK and dV of some keys, of the chunks of one task.
 struct ColumnParts {
   ColumnSums<double> exact;
   ColumnSums<float> twin, sizes;
@@ -26,8 +26,8 @@ struct ColumnParts {
   std::vector<bool> seen;
 };
 
-// Chunks that one thread works on in this order: some rows, or a share of the rows of one column
-// reference.
+// Task is chunks that one thread works on in this order: some rows, or a share of the rows of one
+// column reference.
 struct Task {
   std::vector<Chunk> chunks;
   ColumnReference* reference = nullptr;  // null: rows only

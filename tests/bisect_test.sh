@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bisect.sh and scripts/ci_gate.sh on small repositories, in which a script stands for
+# Tests scripts/bisect.sh and scripts/ci_gate.sh on small repositories, in which a script stands for
 # attnlab: its gate ends with the code that the commit's file "state" names.
 #   tests/bisect_test.sh SOURCE_FOLDER
 set -euo pipefail
@@ -52,7 +52,7 @@ chmod +x build/cpu/attnlab
 BUILD
 export BISECT_BUILD="sh $folder/build" HANGS=$folder/hangs
 
-# repository STATE...: a commit for each, and a checkout with work in progress.
+# repository STATE... makes a commit for each, and a checkout with work in progress.
 repository() {
   rm -rf "$folder/repository" "$HANGS"
   mkdir -p "$folder/repository"/{scripts,sweeps}
@@ -75,7 +75,7 @@ repository() {
   before=$(checkout)
 }
 
-# checkout: everything of it that must be the same afterwards.
+# checkout prints everything of it that must be the same afterwards.
 checkout() {
   git rev-parse HEAD
   git symbolic-ref HEAD
@@ -89,8 +89,8 @@ checkout() {
 
 is_untouched() { [[ $(checkout) == "$before" ]] || fail "$1: the checkout differs: $(checkout)"; }
 
-# ends NAME CODE PART COMMAND...: the command ends with the code, says the part and leaves the
-# checkout alone.
+# ends NAME CODE PART COMMAND... expects that the command ends with the code, says the part and
+# leaves the checkout alone.
 ends() {
   local name=$1 want=$2 part=$3 code=0
   shift 3
@@ -101,13 +101,13 @@ ends() {
   echo "ok $name"
 }
 
-# finds NAME FIRST_BAD COMMAND...: the search ends with it.
+# finds NAME FIRST_BAD COMMAND... expects that the search ends with it.
 finds() {
   ends "$1" 0 "first bad: " "${@:3}"
   grep -qxE "first bad: ([0-9a-f]+ )?$2" "$folder/said" || fail "$1: $2 is not found"
 }
 
-# gates COUNT: how often a gate was asked.
+# gates COUNT expects that a gate was asked so often.
 gates() { [[ $(grep -c '^gate: ' "$folder/said") == "$1" ]] || fail "not $1 gates"; }
 
 bisect() { scripts/bisect.sh "$@"; }
@@ -145,7 +145,7 @@ ends "a wrong BAD is no slower one" 3 "BAD cannot be judged" bisect c1 c10 sweep
 repository 0 0 143 0 4
 ends "a gate that somebody stops" 3 "git bisect stopped" bisect c1 c5 sweeps/gate.json
 
-# In a process group of its own, which gets the signal as a terminal sends it.
+# It runs in a process group of its own, which gets the signal as a terminal sends it.
 repository 0 0 hang 0 4
 set -m
 bisect c1 c5 sweeps/gate.json >"$folder/said" 2>&1 &
@@ -164,7 +164,7 @@ is_untouched "Ctrl-C"
 echo "ok Ctrl-C"
 
 # --- kernel texts ---------------------------------------------------------------------------------
-# trees STATE...: a tree of kernel texts for each, texts/01, texts/02, ...
+# trees STATE... makes a tree of kernel texts for each, texts/01, texts/02, ...
 trees() {
   repository 0
   local number=0 state

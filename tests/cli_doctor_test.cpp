@@ -1,4 +1,4 @@
-// attnlab doctor, the real binary, on a machine whose GPUs are hidden.
+// Runs attnlab doctor, the real binary, on a machine whose GPUs are hidden.
 #include <nlohmann/json.hpp>
 
 #include "harness/base/text_table.h"
@@ -53,7 +53,7 @@ TEST_F(DoctorCli, JsonSaysTheSame) {
   }
 }
 
-// Of a build with CUDA; without, there is no such line.
+// Only a build with CUDA has this line.
 TEST_F(DoctorCli, ACacheThatCannotBeWrittenIsMissing) {
   write("file", "");
   const Json json = Json::parse(run("doctor --json --cache-dir file/cache").out);

@@ -1,4 +1,4 @@
-// The real binary, as a user calls it, in a folder of the test's own.
+// Runs the real binary, as a user calls it, in a folder of the test's own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,13 +52,13 @@ class Cli : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // In the build folder.
+  // Returns the program's name in the build folder.
   virtual std::string program() const { return "attnlab"; }
 
-  // Before the command: without a GPU, so that the default backend is the CPU on every machine.
+  // Stands before the command: it hides GPUs, so that the default backend is the CPU everywhere.
   virtual std::string environment() const { return "CUDA_VISIBLE_DEVICES= "; }
 
-  // `settings`: "NAME=VALUE ..." of the environment.
+  // Runs it; `settings` is "NAME=VALUE ..." of the environment.
   Result run(const std::string& arguments, const std::string& settings = "COLUMNS=") const {
     const auto err = folder_ / "stderr";
     const std::string command = "cd '" + folder_.string() + "' && " + settings + " " +

@@ -1,4 +1,4 @@
-// attnlab gate and attnlab calibrate, as a user calls them. Times of a busy machine say little, so
+// Runs attnlab gate and calibrate, as a user calls them. Times of a busy machine say little, so
 // only what is far from them is judged: nothing equal is slower, and four times as long is.
 #include <fmt/chrono.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class CliGate : public Cli {
   }
   static std::string itself() { return "--against '" + in_build("attnlab") + "' "; }
 
-  // A program that runs this one with further words; what it is given is in $@.
+  // Writes a program that runs this one with further words; what it is given is in $@.
   std::string wrapper(const std::string& text) const {
     const std::string file = (folder_ / "wrapper").string();
     write("wrapper", "#!/bin/sh\nreal='" + in_build("attnlab") + "'\n" + text + "\n");
@@ -71,7 +71,7 @@ TEST_F(CliGate, WhatIsSlowerIsNeverGood) {
 TEST_F(CliGate, AStoredBaselineMustHaveEveryPoint) {
   const Result first = run("run " + std::string(kPoint) + "--rounds 10 --out base.jsonl");
   ASSERT_EQ(first.code, 0) << first.err;
-  // Not by time, which beside other tests is another one now.
+  // The gate must not go by time, which beside other tests is another one now.
   const std::string by_bytes = "--baseline base.jsonl --rounds 10 --fail-on bytes ";
   const Result same = gate(by_bytes);
   EXPECT_EQ(same.code, 0) << same.out << same.err;

@@ -1,4 +1,4 @@
-// attnlab merge and attnlab table --progress on the shards of a sweep: the real binary.
+// Runs attnlab merge and attnlab table --progress on a sweep's shards, with the real binary.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Eight cases of two points.
+// The sweep has eight cases of two points.
 const std::string kSweep =
     "run --kernel naive,v2 --heads 1 --head-dim 8 --seqlen 8:64:x2 --mask none,causal "
     "--block 16x16 --rounds 1 --no-progress --protocol warmup_seconds=0 ";
@@ -62,7 +62,7 @@ TEST_F(CliMerge, ShardsMergedAreTheSweep) {
   EXPECT_EQ(merged.out, "16 points of 2 files in deep/all.jsonl.\n");
   ASSERT_EQ(run(kSweep + "--out whole.jsonl").code, 0);
   EXPECT_EQ(keys("deep/all.jsonl"), keys("whole.jsonl"));
-  // Word by word, and as often as anybody likes.
+  // It is the same word by word, and as often as anybody likes.
   EXPECT_EQ(read(folder_ / "deep/all.jsonl"),
             read(folder_ / "s.1.jsonl") + read(folder_ / "s.2.jsonl"));
   const Result again = run("merge deep/all.jsonl s.1.jsonl --out deep/all.jsonl");

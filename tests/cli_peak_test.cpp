@@ -1,4 +1,4 @@
-// attnlab peak, as a user calls it where there is no GPU.
+// Runs attnlab peak, as a user calls it where there is no GPU.
 #include "harness/base/text_table.h"
 #include "tests/cli_fixture.h"
 

@@ -1,4 +1,4 @@
-// attnlab reproduce as a user calls it, on a CPU.
+// Runs attnlab reproduce as a user calls it, on a CPU.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -59,7 +59,7 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_) || !std::filesystem::exists(folder_ / "results"));
 }
 
-// The whole way: run, tables, verdicts, files; then again from the records alone.
+// It goes the whole way: run, tables, verdicts, files; then again from the records alone.
 TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   const Result ran = run("reproduce fa1-table21 --backend cpu --quick --out p --no-progress");
   ASSERT_EQ(ran.code, 0) << ran.err;
@@ -75,7 +75,7 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   const std::string first = read(file);
   result = Json::parse(first);
   EXPECT_EQ(result["schema"], "attnlab.reproduction/1");
-  // Once more: nothing is left to run, and what is made of the records is the same to the byte.
+  // A second call has nothing left to run, and makes of the records the same to the byte.
   const Result refused = run("reproduce fa1-table21 --backend cpu --quick --out p");
   EXPECT_EQ(refused.code, 2);
   EXPECT_PRED2(contains, refused.err, "--resume goes on with them");
@@ -167,7 +167,7 @@ TEST_F(CliReproduce, AFailedPointIsAFailure) {
   EXPECT_EQ(run("reproduce --records p").code, 0);
 }
 
-// Records of a CPU, and the same as if they were of a GPU, in cold caches twice as slow.
+// Takes records of a CPU, and the same as if of a GPU, twice as slow in cold caches.
 TEST_F(CliReproduce, ShowsSpansOfTheProtocolsThatAFolderHas) {
   const std::string records = read(in_tree("tests/data/paper/fa1-fig2-right.jsonl"));
   write("fa1-fig2-right.jsonl", records);

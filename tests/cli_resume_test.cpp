@@ -1,4 +1,4 @@
-// attnlab run --resume, and what a run leaves when it is killed or interrupted: the real binary.
+// Tests attnlab run --resume, and what a killed or interrupted run leaves: the real binary.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// The binary on its own, so that it can be sent signals.
+// Child is the binary on its own, so that it can be sent signals.
 class Child {
  public:
   // `command` is for the shell, and ends with an exec.
@@ -81,7 +81,7 @@ std::string timed(double warmup_seconds) {
          std::to_string(warmup_seconds) + " ";
 }
 
-// Twelve cases of two points each.
+// The sweep has twelve cases of two points each.
 const std::string kSweep =
     "run --kernel naive,v2 --heads 1 --head-dim 8 --seqlen 8:64:x2 --mask none,causal,window:3:0 ";
 const std::string kCheap = kSweep + timed(0.0);
@@ -96,7 +96,7 @@ class CliResume : public Cli {
            (folder_ / "err").string() + "'";
   }
 
-  // How often each point is in the file; that it can be read is what every call checks.
+  // Counts how often each point is in the file; that it can be read is what every call checks.
   std::map<std::string, int> keys(const std::string& name) const {
     std::vector<std::string> warnings;
     std::map<std::string, int> count;
@@ -108,7 +108,7 @@ class CliResume : public Cli {
     return count;
   }
 
-  // As any reader of JSON lines sees it.
+  // Counts lines as any reader of JSON lines sees them.
   std::size_t plain_lines(const std::string& name) const {
     std::size_t lines = 0;
     std::stringstream text(read(folder_ / name));
@@ -118,15 +118,15 @@ class CliResume : public Cli {
     return lines;
   }
 
-  // A complete file of the cheap sweep.
+  // Writes a complete file of the cheap sweep.
   void make_complete(const std::string& name) const {
     const Result result = run(kCheap + "--out " + name);
     ASSERT_EQ(result.code, 0) << result.err;
     ASSERT_EQ(keys(name).size(), kPoints);
   }
 
-  // What a process of the binary takes to begin: moments are measured by it, as a sanitizer or a
-  // busy machine slows all.
+  // Returns what a process of the binary takes to begin: moments are measured by it, as a sanitizer
+  // or a busy machine slows all.
   double startup_seconds() const {
     const auto start = Clock::now();
     run("--version");
@@ -168,7 +168,7 @@ TEST_F(CliResume, KilledFiftyTimesItLosesNothingAndRepeatsNothing) {
   while (kills < 50 || complete == 0 || !before.empty()) {
     const bool begins = !std::filesystem::exists(folder_ / "k.jsonl");
     Child child(command(kCheap + (begins ? to_file : on_file)));
-    // After the fiftieth, the sweep goes on to its end.
+    // After the fiftieth kill the sweep goes on to its end.
     if (kills < 50) {
       std::this_thread::sleep_for(Seconds(moment(random)));
       kill(child.pid(), SIGKILL);
@@ -193,7 +193,7 @@ TEST_F(CliResume, KilledFiftyTimesItLosesNothingAndRepeatsNothing) {
   std::printf("%d kills, %d complete sweeps\n", kills, complete);
 }
 
-// What stands behind the last line that is `marker`, indented by two: a command.
+// Returns the command behind the last line that is `marker`, indented by two.
 std::string command_after(const std::string& text, const std::string& marker) {
   const std::size_t begin = text.rfind(marker + "\n  ");
   if (begin == std::string::npos) return "";
@@ -334,7 +334,7 @@ TEST_F(CliWithoutLocks, WhoeverWasTakenForDeadEndsWithThree) {
   EXPECT_LT(keys("r.jsonl").size(), kPoints / 2);
 }
 
-// It would take hours.
+// The case would take hours.
 TEST_F(CliResume, AnInterruptionDoesNotWaitForTheCase) {
   Child child(command(kOnePoint + timed(3600.0) + "--save a.st --out r.jsonl"));
   while (size("a.st") == 0 && child.is_running()) std::this_thread::sleep_for(Seconds(1e-3));
@@ -362,7 +362,7 @@ TEST_F(CliResume, ACompleteFileIsShownAndLeftAlone) {
   EXPECT_EQ(read(folder_ / "r.jsonl"), before);
 }
 
-// Of all points, old and new.
+// The exit code is that of all points, old and new.
 TEST_F(CliResume, TheExitCodeIsThatOfTheFile) {
   make_complete("r.jsonl");
   std::string text = read(folder_ / "r.jsonl");
@@ -464,7 +464,7 @@ TEST_F(CliResume, ShardsTogetherAreTheSweep) {
     const std::string whole = read(folder_ / file);
     EXPECT_EQ(Json::parse(whole.substr(0, whole.find('\n')))["shard"]["of"], 3);
     for (const auto& [key, times] : keys(file)) together[key] += times;
-    // A kill in the middle, and the same command again.
+    // Kills in the middle, then gives the same command again.
     write(file, whole.substr(0, whole.size() / 2));
     EXPECT_EQ(run(kCheap + words).code, 0);
     EXPECT_EQ(plain_lines(file), count_lines(whole));

@@ -1,4 +1,4 @@
-// attnlab run --input and --save: the user's own tensors, in and out of the real binary.
+// Tests attnlab run --input and --save: the user's own tensors, in and out of the real binary.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ class CliTensors : public Cli {
 
   Json record(const std::string& name) const { return Json::parse(read(folder_ / name)); }
 
-  // q, k, v [1, rows, 2, 4] in f32, with other names for some tests.
+  // Writes q, k, v [1, rows, 2, 4] in f32, with other names for some tests.
   void write_qkv(const std::string& name, float first = 0.25f, const char* third = "v") const {
     std::vector<float> values(6 * 2 * 4, 0.5f);
     values[0] = first;
@@ -41,7 +41,7 @@ class CliTensors : public Cli {
   }
 };
 
-// Bit by bit.
+// Expects the same, bit by bit.
 void expect_same(const SafetensorsFile& one, const SafetensorsFile& other) {
   ASSERT_EQ(one.tensors.size(), other.tensors.size());
   for (const auto& [name, view] : one.tensors) {
@@ -84,7 +84,7 @@ class CliRoundTrip : public CliTensors, public testing::WithParamInterface<Trip>
   void SetUp() override {
     CliTensors::SetUp();
     const std::string rest = std::string(" ") + GetParam().rest;
-    // Not the kind that would be drawn if the file were not read.
+    // The kind must not be the one that would be drawn if the file were not read.
     const std::string inputs = " --input-kind uniform";
     first_ = run_fast(GetParam().sizes + rest + inputs + " --out a.jsonl --save a.st");
     ASSERT_EQ(first_.code, 0) << first_.err;
@@ -116,7 +116,7 @@ TEST_P(CliRoundTrip, WhatARunSavedGivesTheSameBitsAgain) {
   EXPECT_PRED2(contains, given["key"].get<std::string>(), "/file:" + hash + "/");
 }
 
-// A Python that has NumPy: the first one may be somebody's own; "" if there is none.
+// Returns a Python that has NumPy: the first may be somebody's own; "" if there is none.
 std::string python_with_numpy() {
   for (const std::string python : {"python3", "/usr/bin/python3"}) {
     if (std::system((python + " -c 'import numpy' 2>/dev/null").c_str()) == 0) return python;

@@ -1,4 +1,4 @@
-// The real binary, as a user calls it.
+// Runs the real binary, as a user calls it.
 #include "tests/cli_fixture.h"
 
 #include <gtest/gtest.h>
@@ -404,7 +404,7 @@ TEST_F(Cli, CountersThatAreRequiredAndNotThereAreExitThree) {
   }
 }
 
-// Of a record: the names of the tensors that were verified after timing.
+// Returns the names of a record's tensors that were verified after timing.
 std::string verified(const Json& record) {
   std::string names;
   for (const Json& verdict : record["verify_timed"]) {
@@ -435,7 +435,7 @@ TEST_F(Cli, EveryPassIsVerifiedTimedAndAccounted) {
     EXPECT_EQ(memory["outputs_bytes"], pass == "fwd"   ? q
                                        : pass == "bwd" ? q + 2 * k
                                                        : 2 * q + 2 * k);
-    // Of naive P, of the others the maximum and the sum of rows whose logits lse does not hold.
+    // naive saves P, the others the maximum and the sum of rows whose logits lse does not hold.
     EXPECT_EQ(memory["saved_bytes"] > lse, pass != "fwd") << record["key"];
     EXPECT_EQ(memory["peak_bytes"], memory["inputs_bytes"].get<std::uint64_t>() +
                                         memory["outputs_bytes"].get<std::uint64_t>() +

@@ -1,5 +1,5 @@
-// attnlab verify, as a user calls it. (A failing kernel cannot be had on the command line: exit
-// code 1 is seen with wrong kernels, in process.)
+// Runs attnlab verify, as a user calls it. (A failing kernel cannot be had on the command line:
+// exit code 1 is seen with wrong kernels, in process.)
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Kernels compiled in worker processes: the real program is the worker.
+// Compiles kernels in worker processes: the real program is the worker.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class CompileAhead : public testing::Test {
   void use_worker(const std::string& program) {
     set_compiler({.cache_folder = (folder_ / "cache").string(), .worker_program = program});
   }
-  // A script in place of the worker.
+  // Puts a script in place of the worker.
   void use_script(const std::string& text) {
     const std::filesystem::path file = folder_ / "worker.sh";
     std::ofstream(file) << "#!/bin/sh\n" << text;
@@ -115,7 +115,7 @@ TEST_F(CompileAhead, AnErrorIsThatOfItsJobAlone) {
   EXPECT_NE(results.at(1).error.find("bad.cu(2): error"), std::string::npos) << results[1].error;
 }
 
-// As of a point on a CPU, with or without a compiler on the machine.
+// It is that of a point on a CPU, with or without a compiler on the machine.
 TEST(CompileNothing, NeedsNoCompiler) {
   EXPECT_TRUE(compile_ahead({}, 1, [](const auto&) {}).empty());
 }

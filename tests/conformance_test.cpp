@@ -1,4 +1,4 @@
-// Every registered implementation, held to all that `attnlab verify` checks. A test is a group of
+// Holds every registered implementation to all that `attnlab verify` checks. A test is a group of
 // checks and runs all kernels, for which inputs and oracle are made once: the oracle is the larger
 // part of the time. Which kernel failed stands first in a failure's name.
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct Group {
 
 void PrintTo(const Group& group, std::ostream* out) { *out << group.only; }  // in ctest's names
 
-// All checks that there are: a part that is added without its group fails EveryCheckHasAGroup.
+// They are all checks: a part that is added without its group fails EveryCheckHasAGroup.
 const Group kGroups[] = {
     {"OddLengths", "*/shapes/lengths/*"},
     {"UnequalLengthsUnderEveryMask", "*/shapes/unequal/*"},
@@ -95,14 +95,14 @@ TEST_P(Conformance, Kernel) {
   } else {
     EXPECT_EQ(asked, kernels);
   }
-  // What has neither tiles nor 16-bit types nor a backward may skip a whole group; the others may
-  // not.
+  // A kernel that has neither tiles nor 16-bit types nor a backward may skip a whole group; the
+  // others may not.
   for (const char* kernel : {"v1", "v2", "v3"}) {
     EXPECT_EQ(passed.contains(kernel), asked.contains(kernel)) << kernel;
   }
 }
 
-// Of everything that verify() would do with all kernels, by name.
+// Covers everything that verify() would do with all kernels, by name.
 TEST(ConformanceGroups, EveryCheckHasAGroup) {
   std::set<std::string> used;
   for (const std::string& name : verify::list(options_of(""))) {

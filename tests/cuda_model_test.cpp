@@ -1,4 +1,4 @@
-// attnlab model on a GPU that is not here.
+// Runs attnlab model on a GPU that is not here.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// The NVTX ranges of attnlab run, as a profiler sees them (tests/nvtx_log.cpp is one).
+// Tests the NVTX ranges of attnlab run, as a profiler sees them (tests/nvtx_log.cpp is one).
 #include <set>
 
 #include "kernels/api/ranges.h"
@@ -20,7 +20,7 @@ class Ranges : public Cli {
   }
   std::string logged() const { return read(folder_ / "ranges"); }
 
-  // The lines of the log, each once, with the ranges around them: "a > b > c", without the domain.
+  // Returns the log's lines, each once, with the ranges around them: "a > b > c", not the domain.
   std::set<std::string> paths() const {
     std::set<std::string> found;
     std::vector<std::string> around;

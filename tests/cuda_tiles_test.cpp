@@ -1,4 +1,4 @@
-// What GPU kernels make of the tiles that the verifier has for them; nothing is launched.
+// Tests what GPU kernels make of the tiles that the verifier has for them; nothing is launched.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@ namespace {
 
 using Values = std::set<std::int64_t>;
 
-// What one pass takes.
+// Taken is what one pass takes.
 struct Taken {
   int tiles = 0;
   std::map<std::string, Values> values;  // of each axis, filled in
@@ -44,7 +44,7 @@ Taken taken_by(const Implementation& kernel, Pass pass, const Device& device) {
   return taken;
 }
 
-// Among them one that follows from sram.
+// One of them follows from sram.
 TEST(CompiledTiles, BothPassesOfV1TakeSeveralAndFewAreCompiled) {
   const Implementation& v1 = *builtin_registry().find("v1", Backend::cuda);
   for (const char* arch : {"sm_80", "sm_90a"}) {

@@ -1,5 +1,5 @@
-// A kernel that only its own folder and the registry name (tests/foreign_kernel): everything that
-// there is for kernels' axes works for its axes.
+// Tests a kernel that only its own folder and the registry name (tests/foreign_kernel): everything
+// that there is for kernels' axes works for its axes.
 #include <nlohmann/json.hpp>
 
 #include "tests/cli_fixture.h"

@@ -1,5 +1,5 @@
-// Whole answers of attnlab model. To accept new output, run with ATTNLAB_UPDATE_GOLDEN=1 and read
-// the difference before committing it.
+// Compares whole answers of attnlab model. To accept new output, run with ATTNLAB_UPDATE_GOLDEN=1
+// and read the difference before committing it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ const Golden kGolden[] = {
     {"model-several.txt",
      "--kernel naive,v2 --seqlen 1k:16k:x4 --mask none,causal --dtype f32,f16"},
     {"model.csv.txt", "--kernel naive,v2 --seqlen 256,512 --mask causal --gpu A100 --format csv"},
-    // The same in every build, with CUDA's headers or without.
+    // It is the same in every build, with CUDA's headers or without.
     {"model-gpu.txt",
      "--pass fwdbwd --seqlen 4k --head-dim 128 --dtype f16 --mask causal --gpu H200", "cuda"},
 };

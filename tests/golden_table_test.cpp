@@ -1,4 +1,4 @@
-// Whole tables from a committed record file. To accept new output, run with
+// Compares whole tables from a committed record file. To accept new output, run with
 // ATTNLAB_UPDATE_GOLDEN=1 and read the difference before committing it.
 #include <gtest/gtest.h>
 

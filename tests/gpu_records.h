@@ -1,4 +1,4 @@
-// Records of points on a GPU, and of a peer, with all that only they have; the figures are made up.
+// Makes records of points on a GPU, and of a peer, with all that only they have, figures made up.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ inline Roof roof_under(CeilingId compute, CeilingId memory, Limit binds) {
                                  .peaks = {.flops_per_s = 1e15, .bytes_per_s = 1e12}}};
 }
 
-// What was counted of a launch on cold inputs.
+// Fills in what was counted of a launch on cold inputs.
 inline void count(Record& record) {
   record.counted = Counted{.a_launch = {.dram_read_bytes = 100.5,
                                         .dram_write_bytes = 50.0,
@@ -57,7 +57,7 @@ inline void count(Record& record) {
       .claim = CacheState::cold, .verdict = ClaimVerdict::proved, .dram_reads_of_compulsory = 1.0};
 }
 
-// The same point with all that its counters may come to, by name.
+// Returns the same point with all that its counters may come to, by name.
 inline std::map<std::string, nlohmann::json> records_of_counters(const Record& counted) {
   std::map<std::string, nlohmann::json> records;
   const auto add = [&](const char* name, const std::function<void(Record&)>& change) {
@@ -105,7 +105,7 @@ inline std::map<std::string, nlohmann::json> records_of_counters(const Record& c
   return records;
 }
 
-// What a GPU adds: what was compiled, the graph's time, a peer, what was counted; by name.
+// Returns what a GPU adds: what was compiled, the graph's time, a peer, what was counted; by name.
 inline std::map<std::string, nlohmann::json> records_of_a_gpu() {
   const Device device = {.backend = Backend::cuda,
                          .name = "NVIDIA H200",

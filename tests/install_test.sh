@@ -1,6 +1,6 @@
 #!/bin/bash
-# An installed attnlab, in a folder of its own, where nobody can look into the source tree: what it
-# finds beside itself, what shells complete, what man shows. Skipped where nothing can be hidden.
+# Tests an installed attnlab in its own folder, where nobody can look into the source tree: what it
+# finds beside itself, what shells complete, what man shows. Skips where nothing can be hidden.
 #   tests/install_test.sh BUILD_FOLDER SOURCE_FOLDER
 set -euo pipefail
 
@@ -8,7 +8,7 @@ fail() {
   echo "FAILED: $*" >&2
   exit 1
 }
-# expect WHAT GOT PART: the text holds the part.
+# expect WHAT GOT PART checks that the text holds the part.
 expect() { [[ $2 == *"$3"* ]] || fail "$1: no '$3' in: $2"; }
 
 # --- with the tree: install, and begin again where there is none ---------------------------------
@@ -79,7 +79,7 @@ zsh_script=$prefix/share/zsh/site-functions/_attnlab
 fish_script=$prefix/share/fish/vendor_completions.d/attnlab.fish
 bash -n "$bash_script"
 source "$bash_script"
-# What bash offers behind a line.
+# Prints what bash offers behind a line.
 offers() {
   local COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
   _attnlab
@@ -103,7 +103,7 @@ completes 'attnlab profile --tool n' 'ncu nsys'
 completes 'attnlab doctor --json --back' --backend
 completes 'attnlab run --seqlen ' ''
 completes 'attnlab run swe' ''  # files: bash's own
-# Every flag of a help text, and every verb but those that are hidden.
+# It offers every flag of a help text, and every verb but those that are hidden.
 for verb in $(offers 'attnlab '); do
   [[ $verb == --* ]] && continue
   for flag in $(attnlab "$verb" --help | grep -oE '^  (-h,)?--[a-z0-9-]+' | sed 's/.*--/--/'); do
@@ -114,7 +114,7 @@ for verb in $(offers 'attnlab '); do
   done
 done
 [[ $(<"$bash_script") != *compile-worker* ]] || fail "bash: a hidden verb is offered"
-# Every value that is offered is one that is taken; those that end with a colon go on.
+# Every value that it offers is one that is taken; those that end with a colon go on.
 for flag in --pass --dtype --layout --mask --input-kind --kernel --backend --format --counters \
   --peer; do
   values=$(offers "attnlab run $flag ")

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
-// The parts of `schema`: all of them if `value` is null, else those that it uses.
+// Collects the parts of `schema`: all of them if `value` is null, else those that it uses.
 void collect(const Json& root, const Json& schema, const std::string& at, const Json* value,
              JsonSchema::Parts& parts) {
   if (schema.contains("$ref")) {

@@ -1,4 +1,4 @@
-// A JSON Schema of the tree: whether a document fits it, and which of its parts a document uses.
+// Reads a JSON Schema of the tree: whether a document fits it, and which parts the document uses.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace attnlab {
 class JsonSchema {
  public:
   using Json = nlohmann::json;
-  // Names of properties and values of enumerations, each with where it stands in the schema.
+  // Parts are names of properties and values of enumerations, each with its place in the schema.
   using Parts = std::set<std::string>;
 
   // Throws what the parsers throw where the file is no JSON Schema.
@@ -26,10 +26,10 @@ class JsonSchema {
 
   const Json& json() const { return json_; }
 
-  // Why the document does not fit, a line for each reason; "" if it fits.
+  // Returns why the document does not fit, a line for each reason; "" if it fits.
   std::string violation(const Json& document) const;
 
-  // What describes documents; conditions narrow them down and are left out.
+  // Returns what describes documents; conditions narrow them down and are left out.
   Parts parts() const;
 
   // Adds the parts that the document uses.

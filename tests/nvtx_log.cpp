@@ -1,4 +1,4 @@
-// What a profiler is to NVTX, for tests: a library that NVTX loads because NVTX_INJECTION64_PATH
+// Is to NVTX what a profiler is, for tests: a library that NVTX loads because NVTX_INJECTION64_PATH
 // names it. It writes each range that begins to the file that NVTX_LOG names, as "domain: name",
 // indented by two spaces for every range around it, and "unbalanced" for one that ends too often.
 #include <nvtx3/nvToolsExt.h>

@@ -101,7 +101,7 @@ def main():
                        stdout=subprocess.DEVNULL)
         marks = dom_of(browser, page)
     expected = {"h1": 1, "h2": 2, "svg": 2, "use": 4, "figure": 2, "script": 0, "link": 0, "img": 0,
-                # the overview, and for each result a table of two cells and one of a claim
+                # It has the overview, and for each result a table of two cells and one of a claim.
                 "table": 5, "tr": 5 + 2 + 2 * (2 + 1)}
     wrong = [f"{tag}: {marks.count.get(tag, 0)} instead of {count}"
              for tag, count in expected.items() if marks.count.get(tag, 0) != count]

@@ -1,4 +1,4 @@
-// The schemas of sweeps/paper against the files of the tree and what their readers take and refuse.
+// Compares the schemas of sweeps/paper with the tree's files and what readers take and refuse.
 #include <gtest/gtest.h>
 
 #include "harness/report/paper_file.h"
@@ -49,7 +49,7 @@ TEST(PaperSchema, ShippedFilesFit) {
   }
 }
 
-// A claim of each kind, and whatever else a file may have.
+// It has a claim of each kind, and whatever else a file may have.
 const Json kPaper = Json::parse(R"json({
   "$schema": "paper.schema.json", "schema": "attnlab.paper/1", "name": "p", "title": "Times",
   "budget": {"minutes": 0.5, "memory_gib": 1, "cpu_minutes": 2},

@@ -1,4 +1,4 @@
-// The paper files of the tree against what is published, and against their own sweeps.
+// Compares the paper files of the tree with what is published, and with their own sweeps.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,11 +36,11 @@ const PublishedTables& published() {
   return kTables;
 }
 
-// A GPU on which all kernels run, and a CPU.
+// kGpu runs all kernels; kCpu is a CPU.
 const Device kGpu = device_of(*parse_gpus("H200", "a GPU").front());
 const Device kCpu = choose_device(BackendChoice::cpu);
 
-// The points of a paper as records that say no more than what they are of.
+// Returns the points of a paper as records that say no more than what they are of.
 std::vector<RecordJson> planned(const PaperFile& paper, const ExperimentCut& cut,
                                 const Device& device) {
   Sweep sweep = read_sweep(sweep_to_run(paper, cut), paper.name, builtin_registry());
@@ -58,7 +58,7 @@ std::vector<RecordJson> planned(const PaperFile& paper, const ExperimentCut& cut
   return records;
 }
 
-// The ids of README's table of what is not measured here.
+// Returns the ids of README's table of what is not measured here.
 std::set<std::string> left_out() {
   std::set<std::string> ids;
   std::ifstream file(kFolder + "/README.md");
@@ -108,7 +108,7 @@ TEST(Papers, CellsNameWhatTheSourceHas) {
   }
 }
 
-// What find_record() would say of each point of a claim, were all points of the sweep recorded.
+// Expects what find_record() would say of a claim's points, were all the sweep's points recorded.
 void expect_points(const Claim& claim, const std::vector<RecordJson>& records,
                    const std::string& where) {
   std::vector<Conditions> sides = claim.of;
@@ -149,7 +149,7 @@ TEST(Papers, CutsLeaveSomethingToRun) {
   }
 }
 
-// What --protocols runs on a GPU: each state is a protocol that goes together, with time for its
+// --protocols runs this on a GPU: each state is a protocol that goes together, with time for its
 // rounds, and the points are the file's.
 TEST(Papers, EveryProtocolRunsTheSamePoints) {
   for (const PaperFile& paper : papers()) {
@@ -186,7 +186,7 @@ TEST(Papers, ThereAreEnoughClaims) {
   EXPECT_GE(of_time, 30);
 }
 
-// The numbers that "(error 9)" or "errors 1, 2 and 5" name.
+// Adds the numbers that "(error 9)" or "errors 1, 2 and 5" name.
 void add_errors(const std::string& text, std::set<int>& errors) {
   static const std::regex kErrors(R"(errors? ([0-9]+(?:, [0-9]+)*(?: and [0-9]+)?))");
   static const std::regex kNumber("[0-9]+");

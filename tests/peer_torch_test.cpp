@@ -1,5 +1,5 @@
-// scripts/peers/peer.py with real PyTorch, on the CPU: what it hands back is judged by our
-// oracle, as in a run. Skipped where there is no PyTorch ($ATTNLAB_PYTHON names one that has it).
+// Runs scripts/peers/peer.py with real PyTorch, on the CPU: our oracle judges what it hands back,
+// as in a run. It is skipped where there is no PyTorch ($ATTNLAB_PYTHON names one that has it).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ const Device kCpu = {.threads = 2};
 
 PeerOptions real_peer() { return {.script = in_tree("scripts/peers/peer.py")}; }
 
-// Why the tests cannot run, "" if they can.
+// Returns why the tests cannot run, "" if they can.
 std::string no_torch() {
   static const std::string reason = []() -> std::string {
     try {
@@ -31,7 +31,7 @@ std::string no_torch() {
   return reason;
 }
 
-// A problem's inputs on the host.
+// HostInputs has a problem's inputs on the host.
 class HostInputs {
  public:
   explicit HostInputs(const Problem& problem)
@@ -91,7 +91,7 @@ std::vector<Problem> problems() {
   return all;
 }
 
-// `lse`: whether it must be among the outputs.
+// Expects good outputs; `lse`: whether it must be among them.
 void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs,
                  bool lse = false) {
   constexpr std::int64_t kEverything = std::int64_t{1} << 40;
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, TorchPeerOnCpu,
                          testing::Values("torch:eager", "torch:flash", "torch:math"),
                          [](const auto& backend) { return std::string(backend.param).substr(6); });
 
-// The example of docs/peers.md.
+// It is the example of docs/peers.md.
 TEST_F(TorchPeerOnCpu, AFunctionAgreesWithTheOracle) {
   const std::string library = "py:" + in_tree("scripts/peers/example.py");
   PeerOptions options = real_peer();

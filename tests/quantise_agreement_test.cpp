@@ -49,7 +49,7 @@ struct Codes {
 
 std::uint32_t bits(float value) { return bit_cast<std::uint32_t>(value); }
 
-// All rows that exist of one tensor.
+// Compares all rows that exist of one tensor.
 void expect_same(const Problem& problem, bool is_query, const std::vector<std::uint8_t>& codes,
                  const std::vector<float>& scales, bool of_columns, const void* judged) {
   const Shape shape = make_shape(problem);

@@ -1,4 +1,4 @@
-// results/record.schema.json against the records of the tree and those that the binary writes.
+// Compares results/record.schema.json with the tree's records and those that the binary writes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -69,7 +69,7 @@ std::vector<Json> records_of_broken_kernels() {
   return records;
 }
 
-// The first of the records with a verdict that failed, by each of the bounds.
+// Returns the first of the records with a verdict that failed, by each of the bounds.
 std::vector<Json> records_of_failures(const std::vector<Json>& records) {
   const auto has_failure = [](const Json& record) {
     return record["status"] == "failed" && !record["verify"].empty();
@@ -88,7 +88,7 @@ std::vector<Json> records_of_failures(const std::vector<Json>& records) {
 
 class RecordSchema : public Cli {
  protected:
-  // What the real binary writes for the arguments.
+  // Returns what the real binary writes for the arguments.
   std::vector<Json> records(const std::string& arguments) const {
     const Result result = run("run " + arguments + " --rounds 2 --protocol warmup_seconds=0 " +
                               "--heads 2 --head-dim 16 --no-progress --out r.jsonl");
@@ -99,7 +99,7 @@ class RecordSchema : public Cli {
     return lines;
   }
 
-  // One that holds as many sections as one can.
+  // Returns one that holds as many sections as one can.
   Json full_record() const {
     return records(
                "--kernel v3 --pass fwdbwd --batch 2 --seqlen 32 --mask "
@@ -244,7 +244,7 @@ TEST_F(RecordSchema, WrongRecordsOfAGpuAreRefused) {
            R"([{"op": "replace", "path": "/protocol/regime", "value": "cool"}])",
            R"([{"op": "replace", "path": "/flops/executed", "value": null}])",
            R"([{"op": "replace", "path": "/device/cuda/l2_bytes", "value": 1.5}])",
-           // What was counted, and what it proves
+           // These spoil what was counted, and what it proves.
            R"([{"op": "replace", "path": "/traffic/dram", "value": 5}])",
            R"([{"op": "replace", "path": "/traffic/dram/read_bytes", "value": -1}])",
            R"([{"op": "remove", "path": "/traffic/l2/write_bytes"}])",
@@ -415,7 +415,7 @@ TEST_F(RecordSchema, WrongRecordsAreRefused) {
            R"([{"op": "move", "from": "/traffic/requested/q", "path": "/traffic/requested/x"}])",
            R"([{"op": "replace", "path": "/verify/0/tensor", "value": "x"}])",
            R"([{"op": "replace", "path": "/verify/0/max_abs", "value": "NaN"}])",
-           // What belongs to the verdict, the pass and the inputs
+           // These spoil what belongs to the verdict, the pass and the inputs.
            R"([{"op": "replace", "path": "/status", "value": "good"}])",
            R"([{"op": "replace", "path": "/reason", "value": "well"}])",
            R"([{"op": "replace", "path": "/verify_timed", "value": []}])",

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kLongest = 20;
 
-// Number of pairs on which the oracle's mask and the kernels' differ, over all entries.
+// Counts the pairs on which the oracle's mask and the kernels' differ, over all entries.
 std::int64_t differences(const Problem& problem) {
   const std::vector<std::uint8_t> pattern = make_block_pattern(problem);
   const reference::Visibility visibility(problem);
@@ -37,7 +37,7 @@ std::int64_t differences(const Problem& problem) {
   return count;
 }
 
-// Every window whose bounds can matter, with and without causal, and the block pattern if any.
+// Returns every window whose bounds can matter, with and without causal, and the block pattern.
 std::vector<MaskSpec> all_masks(std::int64_t seqlen_q, std::int64_t seqlen_k) {
   const std::int64_t farthest = std::max(seqlen_q, seqlen_k);
   std::vector<std::optional<WindowSpec>> windows = {std::nullopt};
@@ -89,7 +89,7 @@ TEST_P(MaskAgreement, AtAllSmallSizes) {
   }
 }
 
-// All named patterns with their arguments, at sizes around their blocks.
+// It covers all named patterns with their arguments, at sizes around their blocks.
 TEST(PatternAgreement, NamedPatterns) {
   for (const char* pattern :
        {"butterfly", "local:0", "local:2", "strided:1:4", "strided:0:1", "longformer:1:2",

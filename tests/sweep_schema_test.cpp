@@ -1,4 +1,4 @@
-// sweeps/sweep.schema.json against the sweeps of the tree and what their reader takes and refuses.
+// Compares sweeps/sweep.schema.json with the tree's sweeps and what their reader takes and refuses.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -158,7 +158,7 @@ std::set<std::string> keys_of(const Json& schema) {
   return keys;
 }
 
-// The keys that the reader offers where it finds one that it does not know.
+// Returns the keys that the reader offers where it finds one that it does not know.
 std::set<std::string> keys_known(const char* place_of_an_unknown_one) {
   Json sweep = kSweep;
   sweep[Json::json_pointer(place_of_an_unknown_one)] = 1;

@@ -1,4 +1,4 @@
-// A folder for the files of a test.
+// Makes a folder for the files of a test.
 #pragma once
 
 #include <cstdlib>
@@ -10,8 +10,8 @@
 
 namespace attnlab {
 
-// An empty folder of its own in the temporary folder; gone with the object, and with it what a test
-// left there.
+// TestFolder is an empty folder of its own in the temporary folder; it goes with the object, and
+// with it what a test left there.
 class TestFolder {
  public:
   TestFolder() {
@@ -27,7 +27,7 @@ class TestFolder {
   TestFolder& operator=(const TestFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Of what lies in it.
+  // Returns the names of what lies in it.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

@@ -8,7 +8,7 @@ namespace {
 constexpr std::uint64_t kKib = 1 << 10;
 constexpr std::uint64_t kMib = 1 << 20;
 
-// Source of the limits: CUDA C++ Programming Guide 13, "Technical Specifications per Compute
+// The limits come from: CUDA C++ Programming Guide 13, "Technical Specifications per Compute
 // Capability". Chips: harness/plan/gpus.cpp has the sources of T4, A100, RTX 3090, L4 and H100; the
 // others are as NVIDIA's architecture white papers (Blackwell, RTX Blackwell) give them.
 constexpr Arch kArchs[] = {

@@ -1,4 +1,4 @@
-// What a kernel may use of a multiprocessor, for every arch that kernels are compiled for.
+// Says what a kernel may use of a multiprocessor, for every arch that kernels are compiled for.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Arch {
   int blocks;                            // likewise
   std::uint64_t shared_bytes;            // of a multiprocessor
   std::uint64_t shared_per_block_bytes;  // the most that a block may ask for
-  // The chip that stands for the arch where there is no GPU.
+  // This chip stands for the arch where there is no GPU.
   const char* chip;
   int multiprocessors;
   std::uint64_t l2_bytes;
@@ -22,10 +22,10 @@ struct Arch {
 
 std::span<const Arch> known_archs();
 
-// Null if it is not known.
+// Returns null if it is not known.
 const Arch* find_arch(int compute_capability);
 
-// Blocks of so many threads that fit a multiprocessor at once; 0 if not even one does.
+// Returns how many blocks of so many threads fit a multiprocessor at once; 0 if not even one does.
 // `registers` are those of a thread, `shared_bytes` those of a block, static and dynamic.
 int blocks_per_multiprocessor(const Arch& arch, int registers, int threads,
                               std::uint64_t shared_bytes);

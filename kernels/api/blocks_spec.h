@@ -1,4 +1,4 @@
-// A user states a block pattern so.
+// Says how a user states a block pattern.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace attnlab {
 
-// Which blocks of the attention matrix are visible; i and j number the blocks of queries and keys.
+// BlocksSpec says which blocks of the attention matrix are visible; i and j number them.
 //   butterfly              i == j or i xor j is a power of two (FlashAttention, section 3.3)
 //   local:W                |i - j| <= W
 //   strided:W:S            local:W, or (i - j) mod S == 0 (Sparse Transformer)

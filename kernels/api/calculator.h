@@ -1,5 +1,5 @@
-// Matrix products and plain kernels on a device, for whoever checks kernels there: it brings the
-// text of its own kernels, so it shares none with what it judges.
+// Computes matrix products and plain kernels on a device, for whoever checks kernels there: it
+// brings the text of its own kernels, so it shares none with what it judges.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Kernels that are compiled when they are needed: what a kernel asks for, and what came of it.
+// Compiles kernels when they are needed: says what a kernel asks for, and what came of it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct WarpgroupProduct {
   int depth = 16;  // 32 of e4m3
 };
 
-// One entry point of a unit, and how it is launched (which decides how many blocks fit a
-// multiprocessor).
+// KernelEntry is one entry point of a unit, and how it is launched (which decides how many blocks
+// fit a multiprocessor).
 struct KernelEntry {
   std::string name;  // extern "C"
   int threads = 0;   // of a block
@@ -32,8 +32,8 @@ struct KernelEntry {
   std::vector<WarpgroupProduct> products = {};  // empty: nothing is said of them
 };
 
-// One translation unit: a few lines that include a kernel's header by its path in the tree
-// ("kernels/naive/forward.cuh"), state a configuration, and define the entries.
+// KernelUnit is one translation unit: a few lines that include a kernel's header by its path in the
+// tree ("kernels/naive/forward.cuh"), state a configuration, and define the entries.
 struct KernelUnit {
   std::string name;  // for people, and for the name of the file in the cache: "naive-f16"
   std::string source;
@@ -45,7 +45,7 @@ struct KernelUnit {
   bool always_built_in = false;
 };
 
-// What the compiler's log says of an entry.
+// CompiledEntry is what the compiler's log says of an entry.
 struct CompiledEntry {
   KernelEntry entry;
   int registers = 0;  // a thread
@@ -61,7 +61,7 @@ struct Compilation {
   std::string unit;      // KernelUnit::name
   std::string arch;      // "sm_90a"
   std::string compiler;  // "NVRTC 13.0"
-  // Of the unit's source and all that it includes, in hexadecimal; empty: nothing was compiled.
+  // This hashes the unit's source and all that it includes, in hex; empty: nothing was compiled.
   std::string text_sha256;
   double seconds = 0.0;  // that the compiler took, also if it was in an earlier process
   bool from_cache = false;
@@ -76,14 +76,14 @@ struct CompileJob {
   std::string arch;
 };
 
-// What all units of a process are compiled with.
+// CompilerSettings is what all units of a process are compiled with.
 struct CompilerSettings {
   std::string cache_folder;  // empty: $XDG_CACHE_HOME/attnlab, or ~/.cache/attnlab
   std::string library;       // path of another NVRTC than the one that is found
-  // A tree whose kernels/ is read in place of what is built in; empty: $ATTNLAB_KERNEL_SOURCES.
+  // The kernels/ of this tree replaces what is built in; empty: $ATTNLAB_KERNEL_SOURCES.
   std::string source_folder;
   bool debug = false;  // for cuda-gdb: no optimisation, and no unit need be clean
-  // The program whose verb compile-worker is run_compile_worker(); empty: this one.
+  // This program's verb compile-worker is run_compile_worker(); empty: it is this one.
   std::string worker_program;
 };
 
@@ -95,22 +95,22 @@ const CompilerSettings& compiler_settings();
 // without CUDA. Throws std::runtime_error where a source folder cannot be read.
 std::map<std::string, std::string> kernel_texts();
 
-// Where what is made once for a machine is kept: cache_folder of the settings, else
+// Returns the folder for what is made once for a machine: cache_folder of the settings, else
 // $XDG_CACHE_HOME/attnlab, else ~/.cache/attnlab. Throws std::runtime_error where there is none of
 // them.
 std::string cache_folder();
 
-// "sm_90a" for compute capability 90.
+// Returns "sm_90a" for compute capability 90.
 std::string arch_of(const Device& device);
 
-// The chip of an arch, without a GPU: what units() reads of a Device. Throws
+// Returns the chip of an arch, without a GPU: what units() reads of a Device. Throws
 // std::invalid_argument with the known ones.
 Device device_of_arch(const std::string& arch);
 
 // Compiles what the cache lacks, `workers` at a time, each in a process of its own; jobs with the
-// same code once. One result a job, in their order; `done` is called as each comes, and may throw
-// to stop. A worker that dies is the error of its job; Ctrl-C ends all that are left with errors.
-// Throws std::runtime_error if there are jobs and no compiler at all.
+// same code once. Returns one result a job, in their order; `done` is called as each comes, and may
+// throw to stop. A worker that dies is the error of its job; Ctrl-C ends all that are left with
+// errors. Throws std::runtime_error if there are jobs and no compiler at all.
 std::vector<Compilation> compile_ahead(std::span<const CompileJob> jobs, int workers,
                                        const std::function<void(const Compilation&)>& done);
 
@@ -123,8 +123,8 @@ std::string cubin_of(const CompileJob& job);
 // wheels in which CUDA's libraries are looked for. It is empty where nobody has it.
 std::string find_cuda_program(const std::string& name);
 
-// What a worker process does: jobs on standard input, a socket, results on standard output, in a
-// form that only compile_ahead() knows. The exit code of the process.
+// Does a worker process's work: it reads jobs from standard input, a socket, and writes results to
+// standard output, in a form that only compile_ahead() knows. Returns the exit code of the process.
 int run_compile_worker();
 
 }  // namespace attnlab

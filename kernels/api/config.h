@@ -1,4 +1,4 @@
-// How a kernel runs: an ordered list of name = value, over the axes that the implementation
+// Says how a kernel runs: an ordered list of name = value, over the axes that the implementation
 // declares. Two names mean the same in every kernel that has them, because sweeps and tables speak
 // of both at once (`block`): block_m is the query rows of a tile, block_n its keys.
 #pragma once
@@ -21,15 +21,15 @@ enum class AxisRole : std::uint8_t {
   fixed_order,    // 1: a backward sums in a fixed order; 0: in another one at every launch
 };
 
-// One axis of an implementation's configuration. This is its only declaration: flags, sweep files,
-// help texts, tuning and verification follow from it.
+// ConfigAxis is one axis of an implementation's configuration. This is its only declaration: flags,
+// sweep files, help texts, tuning and verification follow from it.
 struct ConfigAxis {
   const char* name;
   const char* summary;
   std::int64_t default_value;
   std::int64_t minimum;
   std::int64_t maximum;
-  // What tuning tries instead of the default; empty: nothing.
+  // Tuning tries these instead of the default; empty: nothing.
   std::span<const std::int64_t> tried = {};
   AxisRole role = AxisRole::none;
 };
@@ -48,7 +48,7 @@ class Config {
   std::int64_t get(std::string_view name) const;
   bool contains(std::string_view name) const;
   const std::vector<std::pair<std::string, std::int64_t>>& values() const { return values_; }
-  // "block_m=64,block_n=64"; "default" when empty.
+  // Returns "block_m=64,block_n=64"; "default" when empty.
   std::string to_string() const;
   bool operator==(const Config&) const = default;
 

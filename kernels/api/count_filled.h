@@ -1,4 +1,4 @@
-// Runtime::count_filled() of memory that this process can read.
+// Implements Runtime::count_filled() for memory that this process can read.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ std::uint64_t count_equal(const void* data, Element filled, std::uint64_t bytes)
   return found;
 }
 
-// How many of the elements, of 2 or 4 bytes each, consist of this byte.
+// Returns how many of the elements, of 2 or 4 bytes each, consist of this byte.
 inline std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
                                   int element_bytes) {
   if (element_bytes == 2) {

@@ -1,4 +1,4 @@
-// Where a kernel runs.
+// Says where a kernel runs.
 #pragma once
 
 #include <cstdint>

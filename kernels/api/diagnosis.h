@@ -1,4 +1,4 @@
-// What a machine lacks for measuring on its devices, and what to do about it.
+// Says what a machine lacks for measuring on its devices, and what to do about it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct Diagnosis {
   bool essential = false;  // nothing can be measured on this backend without it
 };
 
-// Of everything that the CUDA side opens or asks: driver, toolkit, NVRTC, cuBLAS, CUPTI and its
-// permission, NVML, and of each GPU how it is set up. Never throws; without a GPU it says so.
+// Diagnoses everything that the CUDA side opens or asks: driver, toolkit, NVRTC, cuBLAS, CUPTI and
+// its permission, NVML, and how each GPU is set up. Never throws; without a GPU it says so.
 std::vector<Diagnosis> diagnose_cuda();
 
-// Whether this machine has a GPU that CUDA should show: the driver's module names one, and nobody
-// hid all of them by CUDA_VISIBLE_DEVICES.
+// Returns whether this machine has a GPU that CUDA should show: the driver's module names one, and
+// nobody hid all of them by CUDA_VISIBLE_DEVICES.
 bool expects_gpu();
 
-// Those of this processor that CPU kernels can be told to use (Device::isa), best first.
+// Returns those of this processor that CPU kernels can be told to use (Device::isa), best first.
 std::vector<std::string> instruction_sets();
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// A hash that tells contents apart: of pattern files in records, of inputs before and after a
+// Tells contents apart by a hash: of pattern files in records, of inputs before and after a
 // launch.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace attnlab {
 
 inline constexpr std::uint64_t kFnv1aOfNothing = 0xCBF29CE484222325;
 
-// FNV-1a, 64 bits, of what `hash` stands for with these bytes behind it. Source: RFC 9923 (Fowler,
-// Noll, Vo).
+// Returns the 64-bit FNV-1a of what `hash` stands for with these bytes behind it. Source: RFC 9923
+// (Fowler, Noll, Vo).
 inline std::uint64_t fnv1a(const void* data, std::size_t bytes,
                            std::uint64_t hash = kFnv1aOfNothing) {
   constexpr std::uint64_t kPrime = 0x100000001B3;

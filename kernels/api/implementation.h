@@ -1,5 +1,5 @@
-// The contract between a kernel and everything else. A built-in and a plug-in are the same thing:
-// one constant of type Implementation, plain pointers to functions.
+// Defines the contract between a kernel and everything else. A built-in and a plug-in are the same
+// thing: one constant of type Implementation, plain pointers to functions.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace attnlab {
 
-// Raised whenever a field of Implementation or of the types it names changes its meaning.
+// It is raised whenever a field of Implementation or of the types it names changes its meaning.
 inline constexpr int kApiVersion = 5;
 
-// What prepare() made: specialisations, tensor maps, handles. An implementation derives its own
-// from it and casts back; the caller owns it and hands it to release().
+// PreparedKernel is what prepare() made: specialisations, tensor maps, handles. An implementation
+// derives its own from it and casts back; the caller owns it and hands it to release().
 struct PreparedKernel {};
 
 // ConfigsToVerify names configs that verification runs on problems of one head_dim and type, all
@@ -43,27 +43,27 @@ struct Implementation {
   const ConfigAxis* axes;  // in the order in which a Config lists them
   int num_axes;
 
-  // Empty if (problem, config, device) can run, else one sentence that says why not.
+  // Returns empty if (problem, config, device) can run, else one sentence that says why not.
   std::string (*unsupported)(const Problem& problem, const Config& config, const Device& device);
 
-  // Device memory beyond inputs and outputs that launch() needs.
+  // Returns the device memory beyond inputs and outputs that launch() needs.
   std::uint64_t (*workspace_bytes)(const Problem& problem, const Config& config,
                                    const Device& device);
 
-  // Device memory that a forward leaves for its backward beside o and lse (naive: P). 0 for
-  // Pass::fwd alone: nobody asks for it.
+  // Returns the device memory that a forward leaves for its backward beside o and lse (naive: P).
+  // It is 0 for Pass::fwd alone: nobody asks for it.
   std::uint64_t (*saved_bytes)(const Problem& problem, const Config& config);
 
-  // What prepare() will compile, so that it can be compiled ahead, on any machine: of `device` only
-  // what describes the chip is read. Null: nothing is compiled.
+  // Returns what prepare() will compile, so that it can be compiled ahead, on any machine: it reads
+  // only what describes the chip of `device`. Null: nothing is compiled.
   std::vector<KernelUnit> (*units)(const Problem& problem, const Config& config,
                                    const Device& device);
 
-  // Whether the forward writes lse; null: always. Materialized attention in 16 bits has no scores
-  // from which it could be taken as exactly as it is judged.
+  // Returns whether the forward writes lse; null: always. Materialized attention in 16 bits has no
+  // scores from which it could be taken as exactly as it is judged.
   bool (*writes_lse)(const Problem& problem);
 
-  // All that may be slow or allocate. Throws std::runtime_error with the cause.
+  // Does all that may be slow or allocate. Throws std::runtime_error with the cause.
   PreparedKernel* (*prepare)(const Problem& problem, const Config& config, const Device& device);
 
   // Runs problem.pass: forward, backward (from the o, lse and `saved` of this implementation's own
@@ -75,19 +75,19 @@ struct Implementation {
 
   void (*release)(PreparedKernel* prepared);
 
-  // What the schedule loads and stores and executes, without running it: O(tiles).
+  // Counts what the schedule loads and stores and executes, without running it: O(tiles).
   Traffic (*traffic)(const Problem& problem, const Config& config);
 
-  // Whose kernels launch() runs beside those of units(): "cuBLAS"; null: nobody's.
+  // Names whose kernels launch() runs beside those of units(): "cuBLAS"; null: nobody's.
   const char* library = nullptr;
 
-  // The config with what it leaves open (0) filled in with what the kernel takes for this problem;
-  // null: nothing is ever open. Asked for what is supported alone. What runs is the same with the
-  // config as it was and with the one returned.
+  // Returns the config with what it leaves open (0) filled in with what the kernel takes for this
+  // problem; null: nothing is ever open. It is asked for what is supported alone. What runs is the
+  // same with the config as it was and with the one returned.
   Config (*resolved)(const Problem& problem, const Config& config, const Device& device) = nullptr;
 
-  // Of the forward whose o, lse and `saved` a Pass::bwd of this config takes; null: the same. That
-  // forward is prepared with it, and saved_bytes() of Pass::bwd is asked with it.
+  // Returns the config of the forward whose o, lse and `saved` a Pass::bwd of this config takes;
+  // null: the same. It prepares that forward, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
 
   // A forward that can write down when it works on each of its work items has both; others have
@@ -102,7 +102,7 @@ struct Implementation {
   // unsupported; null: none.
   std::vector<ConfigsToVerify> (*configs_to_verify)() = nullptr;
 
-  // Whether the kernel reads Tensors::e4m3. One that does not is never asked about dtype e4m3.
+  // Says whether the kernel reads Tensors::e4m3. One that does not is never asked about e4m3.
   bool has_e4m3 = false;
 };
 
@@ -112,20 +112,20 @@ std::span<const ConfigAxis> axes_of(const Implementation& implementation);
 const ConfigAxis* find_axis(const Implementation& implementation, AxisRole role);
 const ConfigAxis* find_axis(const Implementation& implementation, std::string_view name);
 
-// The axes' defaults.
+// Returns the axes' defaults.
 Config default_config(const Implementation& implementation);
 
-// Whether the kernel's forward writes lse.
+// Returns whether the kernel's forward writes lse.
 bool writes_lse(const Implementation& implementation, const Problem& problem);
 
-// What the kernel makes of a config that leaves values open; the config itself if it never does.
+// Returns what the kernel makes of a config that leaves values open; if it never does, the config.
 Config resolved(const Implementation& implementation, const Problem& problem, const Config& config,
                 const Device& device);
 
-// The config of the forward before a Pass::bwd of this one.
+// Returns the config of the forward before a Pass::bwd of this one.
 Config forward_config(const Implementation& implementation, const Config& config);
 
-// Empty if every value of `config` names an axis of the implementation and lies in its range.
+// Returns empty if all values of `config` name axes of the implementation and lie in their range.
 std::string invalid(const Config& config, const Implementation& implementation);
 
 }  // namespace attnlab

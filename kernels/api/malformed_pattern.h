@@ -1,4 +1,4 @@
-// Block patterns that no lengths fit.
+// Finds block patterns that no lengths fit.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace attnlab {
 
-// Why no lengths fit the pattern: it does not exist, has other arguments, its file cannot be read,
-// holds no blocks, or lines of different lengths. Empty if some fit. Of all this, parse_mask()
-// refuses what can be told without the file.
+// Returns why no lengths fit the pattern: it does not exist, has other arguments, its file cannot
+// be read, holds no blocks, or lines of different lengths. Empty if some fit. Of all this,
+// parse_mask() refuses what can be told without the file.
 std::string malformed_pattern(const BlocksSpec& spec);
 
 }  // namespace attnlab

@@ -34,7 +34,7 @@ std::int64_t parse_integer(std::string_view part, std::string_view text, std::in
   return value;
 }
 
-// One visible block or not; blocks_k and the arguments are the pattern's.
+// Says whether one block is visible; blocks_k and the arguments are the pattern's.
 struct PatternRule {
   const char* name;
   std::size_t arguments;           // that must be there
@@ -108,7 +108,7 @@ constexpr std::string_view kFilePrefix = "file=";
 
 bool is_file(const BlocksSpec& spec) { return spec.pattern.starts_with(kFilePrefix); }
 
-// What is wrong with the name and its arguments; a file is not looked at.
+// Returns what is wrong with the name and its arguments; a file is not looked at.
 std::string malformed_rule(const BlocksSpec& spec) {
   if (is_file(spec)) {
     return spec.arguments.empty() ? "" : "block pattern 'file=PATH' takes no arguments";
@@ -131,7 +131,7 @@ std::string malformed_rule(const BlocksSpec& spec) {
   return "";
 }
 
-// The rows of a file, or why there are none.
+// PatternFile has the rows of a file, or why there are none.
 struct PatternFile {
   std::vector<std::vector<std::uint8_t>> rows;  // of equal lengths
   std::string error;
@@ -166,7 +166,7 @@ PatternFile read_pattern_file(const BlocksSpec& spec) {
   return pattern;
 }
 
-// A pattern's bytes, or why there are none.
+// PatternBytes has a pattern's bytes, or why there are none.
 struct PatternBytes {
   std::vector<std::uint8_t> visible;
   std::string error;

@@ -1,4 +1,4 @@
-// The mask of a problem as its user states it, and the text form that sweeps, ids and records use:
+// States a problem's mask as its user does, in the text form of sweeps, ids and records:
 //   none | part[+part...]    part: causal | window:L:R | padding[:MIN] |
 //   blocks:PATTERN[:args]:BQxBK
 #pragma once
@@ -20,8 +20,8 @@ struct WindowSpec {
   bool operator==(const WindowSpec&) const = default;
 };
 
-// Every entry's number of keys, drawn from the seed in [minimum, seqlen_k]; -1: seqlen_k - 20, the
-// range of FlashAttention's Tables 9 to 21.
+// PaddingSpec draws every entry's number of keys from the seed in [minimum, seqlen_k]; -1: seqlen_k
+// - 20, the range of FlashAttention's Tables 9 to 21.
 struct PaddingSpec {
   std::int64_t minimum = -1;
   bool operator==(const PaddingSpec&) const = default;
@@ -34,7 +34,7 @@ struct MaskSpec {
   std::optional<BlocksSpec> blocks;
 
   bool is_none() const { return !causal && !window && !padding && !blocks; }
-  // Bounds of the band that causal and window leave together (-1: unbounded).
+  // These bound the band that causal and window leave together (-1: unbounded).
   std::int64_t left() const { return window ? window->left : -1; }
   std::int64_t right() const;
   bool operator==(const MaskSpec&) const = default;
@@ -43,17 +43,17 @@ struct MaskSpec {
 // Throws std::invalid_argument with a sentence that names the wrong part and the accepted forms.
 MaskSpec parse_mask(std::string_view text);
 
-// The canonical text; parse_mask(to_string(m)) == m.
+// Returns the canonical text; parse_mask(to_string(m)) == m.
 std::string to_string(const MaskSpec& mask);
 
-// The bytes of a pattern, row-major (ceil(seqlen_q / block_q), ceil(seqlen_k / block_k)). Throws
-// std::invalid_argument where unsupported_pattern() gives a reason: an unknown pattern, a wrong
-// number of arguments, a named pattern with seqlen_q != seqlen_k, a file that cannot be read or has
-// another shape.
+// Returns the bytes of a pattern, row-major (ceil(seqlen_q / block_q), ceil(seqlen_k / block_k)).
+// Throws std::invalid_argument where unsupported_pattern() gives a reason: an unknown pattern, a
+// wrong number of arguments, a named pattern with seqlen_q != seqlen_k, a file that cannot be read
+// or has another shape.
 std::vector<std::uint8_t> visible_blocks(const BlocksSpec& spec, std::int64_t seqlen_q,
                                          std::int64_t seqlen_k);
 
-// Empty if visible_blocks() can be formed, else why not.
+// Returns empty if visible_blocks() can be formed, else why not.
 std::string unsupported_pattern(const BlocksSpec& spec, std::int64_t seqlen_q,
                                 std::int64_t seqlen_k);
 

@@ -15,7 +15,7 @@
 namespace attnlab {
 namespace {
 
-// Every combination of these parts, each of which may be absent.
+// Returns every combination of these parts, each of which may be absent.
 std::vector<MaskSpec> many_masks() {
   std::vector<MaskSpec> masks;
   const std::vector<std::optional<WindowSpec>> windows = {
@@ -130,7 +130,7 @@ TEST(MaskSpec, ButterflySeesTheDiagonalAndPowersOfTwoAway) {
   }
 }
 
-// Rows of '1' and '0' of a pattern of n x n blocks.
+// Returns rows of '1' and '0' of a pattern of n x n blocks.
 std::vector<std::string> drawn(const char* mask, std::int64_t n) {
   const BlocksSpec spec = *parse_mask(mask).blocks;
   const auto visible = visible_blocks(spec, n * spec.block_q, n * spec.block_k);
@@ -189,7 +189,7 @@ TEST(MaskSpec, RandomBlocksHaveTheirShareAndTheDiagonal) {
   }
 }
 
-// A pattern file that lives as long as the object.
+// PatternFileText is a pattern file that lives as long as the object.
 class PatternFileText {
  public:
   explicit PatternFileText(const std::string& text)

@@ -1,4 +1,4 @@
-// The ceilings of a device as measured: what its pipes and its memories reach, cool and under load.
+// Measures the ceilings of a device: what its pipes and its memories reach, cool and under load.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ struct Ceiling {
   std::string reason;   // why it was not measured; empty: it was
 };
 
-// What one multiprocessor does in a cycle.
+// Returns what one multiprocessor does in a cycle.
 double per_multiprocessor_and_clock(const CeilingRate& rate, const Device& device);
 
 // Takes about 3 s a ceiling, calls `begins` as each starts, and returns all of ceiling_ids() in

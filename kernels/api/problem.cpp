@@ -206,7 +206,7 @@ std::string invalid(const Problem& problem) {
   if (heads * rows * widest > 0x1p56) return "batch * heads * seqlen_q * seqlen_k is above 2^56";
   if (!(problem.dropout >= 0.0 && problem.dropout < 1.0)) return "dropout must lie in [0, 1)";
   if (std::lround(65536.0 * problem.dropout) > 65535) return "dropout is above 65535/65536";
-  // It and its product with log2(e) are normal floats.
+  // It and its product with log2(e) must be normal floats.
   const double scale = problem.softmax_scale;
   if (!(scale == 0.0 || (scale >= 1e-37 && scale <= 1e38))) {
     return "softmax_scale must lie in [1e-37, 1e38] (or be 0: 1 / sqrt(head_dim))";

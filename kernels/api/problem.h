@@ -1,4 +1,4 @@
-// One value that describes the work. Nobody else carries a shape.
+// Describes the work in one value. Nobody else carries a shape.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ enum class Pass : std::uint8_t { fwd, bwd, fwdbwd };
 enum class Dtype : std::uint8_t { f32, f16, bf16, e4m3 };
 enum class Layout : std::uint8_t { bshd, bhsd, packed };
 enum class LengthsKind : std::uint8_t { dense, padding, packed };
-// What shares one scale of e4m3: a whole tensor, a head of an entry, kScaleRows of its rows, or one
-// of its columns.
+// ScaleOf says what shares one scale of e4m3: a whole tensor, a head of an entry, kScaleRows of its
+// rows, or one of its columns.
 enum class ScaleOf : std::uint8_t { tensor, head, block, channel };
 
 const char* to_string(Pass pass);
@@ -27,8 +27,8 @@ const char* to_string(LengthsKind kind);
 const char* to_string(ScaleOf scale);
 std::int64_t size_bytes(Dtype dtype);
 
-// The lengths of the batch entries. dense: the lists are empty. padding: keys[b] of the seqlen_k
-// keys exist. packed: entry b has queries[b] rows and keys[b] keys.
+// Lengths are those of the batch entries. dense: the lists are empty. padding: keys[b] of the
+// seqlen_k keys exist. packed: entry b has queries[b] rows and keys[b] keys.
 struct Lengths {
   LengthsKind kind = LengthsKind::dense;
   bool given = false;  // by the user, not drawn from the seed: then they are part of the id
@@ -37,8 +37,8 @@ struct Lengths {
   bool operator==(const Lengths&) const = default;
 };
 
-// How q, k and v of an e4m3 problem become e4m3. It is a part of the problem, as the layout is: all
-// kernels get the same codes and scales.
+// Quantisation says how q, k and v of an e4m3 problem become e4m3. It is a part of the problem, as
+// the layout is: all kernels get the same codes and scales.
 struct Quantisation {
   ScaleOf qk = ScaleOf::block;   // of q and k: tensor, head or block
   ScaleOf v = ScaleOf::channel;  // tensor, head, block or channel
@@ -81,36 +81,36 @@ struct Problem {
   std::int64_t queries(std::int64_t b) const;  // rows of entry b
   std::int64_t keys(std::int64_t b) const;     // keys that exist in entry b
 
-  // Elements of q (= o) and of k (= v).
+  // Return the elements of q (= o) and of k (= v).
   std::int64_t elements_q() const;
   std::int64_t elements_k() const;
   std::int64_t elements_lse() const { return batch * num_heads_q * seqlen_q; }
 
-  // Visible (query, key) pairs of entry b, of one head. The sum over entries and heads is the A of
-  // the FLOP counts: forward 4 * A * head_dim, backward 10 * A * head_dim.
+  // Counts visible (query, key) pairs of entry b, of one head. The sum over entries and heads is
+  // the A of the FLOP counts: forward 4 * A * head_dim, backward 10 * A * head_dim.
   std::int64_t visible_pairs(std::int64_t b, const BlockPattern& blocks) const;
 
-  // A name for people, filters and profilers, like
+  // Returns a name for people, filters and profilers, like
   // "fwd/f32/b1/hq8/hkv8/sq4096/sk4096/d64/causal/p0/bshd", with "/scale0.3" and, for lengths that
-  // were given, "/len5+7" (keys) or "/len5x6+7x7" (queries x keys) at the end. Of e4m3 it ends with
-  // "/block-channel-rotate": the scales of q and k, of v, and the rotation.
+  // were given, "/len5+7" (keys) or "/len5x6+7x7" (queries x keys) at the end. For e4m3 it ends
+  // with "/block-channel-rotate": the scales of q and k, of v, and the rotation.
   std::string id() const;
 };
 
-// Why the sizes cannot be one problem (a zero, heads that do not divide, p >= 1, sizes whose
-// product overflows, ...), or empty. Names the field.
+// Returns why the sizes cannot be one problem (a zero, heads that do not divide, p >= 1, sizes
+// whose product overflows, ...), or empty. Names the field.
 std::string invalid(const Problem& problem);
 
-// The plain struct that kernels get.
+// Returns the plain struct that kernels get.
 Shape make_shape(const Problem& problem);
 
-// The mask of entry b; `blocks` views the bytes of visible_blocks() and must outlive the result.
+// Returns entry b's mask; `blocks` views the bytes of visible_blocks() and must outlive the result.
 Mask make_mask(const Problem& problem, std::int64_t b, const BlockPattern& blocks);
 
-// The lengths as text: keys of each entry, or queries x keys where they differ, joined by '+'.
+// Writes the lengths: keys of each entry, or queries x keys where they differ, joined by '+'.
 std::string to_string(const Lengths& lengths);
 
-// The bytes of the problem's block pattern; empty if it has none.
+// Returns the bytes of the problem's block pattern; empty if it has none.
 std::vector<std::uint8_t> make_block_pattern(const Problem& problem);
 
 // Views them (or no pattern).

@@ -212,7 +212,7 @@ TEST(Problem, NeighbouringQueryHeadsShareAKvHead) {
   EXPECT_EQ(shape.row_statistic_offset(1, 2, 5), (1 * 4 + 2) * 6 + 5);
 }
 
-// Of the tensors under padding, of the entry's own lengths when packed.
+// The diagonal follows the tensors' lengths under padding, the entry's own when packed.
 TEST(Problem, DiagonalOfTheMaskFollowsTheLengths) {
   Problem problem = padded();
   problem.mask.causal = true;

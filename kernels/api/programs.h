@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// Whether it is a file that somebody may start.
+// Returns whether it is a file that somebody may start.
 inline bool is_program(const std::filesystem::path& file) {
   using std::filesystem::perms;
   std::error_code error;

@@ -12,7 +12,7 @@ namespace {
 
 std::int64_t blocks_of(std::int64_t seqlen) { return ceil_div(seqlen, kScaleRows); }
 
-// One of q, k and v.
+// Tensor is one of q, k and v.
 struct Tensor {
   const float* values;
   std::uint8_t* codes;
@@ -25,7 +25,7 @@ struct Tensor {
   bool is_query;
 };
 
-// The rows of one head of an entry.
+// Head has the rows of one head of an entry.
 struct Head {
   std::int64_t b, h;
   std::int64_t offset;   // of row 0
@@ -82,7 +82,7 @@ class Quantiser {
     share(0);
   }
 
-  // A row as it is quantised: rotated, and zeros where the entry has none.
+  // Reads a row as it is quantised: rotated, and zeros where the entry has none.
   void read(const Tensor& tensor, const Head& head, std::int64_t row, float* out) const {
     if (row >= head.present) {
       std::fill_n(out, problem_.head_dim, 0.0f);
@@ -148,7 +148,7 @@ class Quantiser {
   const int threads_;
 };
 
-// V^T of the codes of V, with zeros in what no key has.
+// Makes V^T of the codes of V, with zeros where there is no key.
 void transpose(const Problem& problem, const std::uint8_t* v, std::uint8_t* to) {
   const Shape shape = make_shape(problem);
   const bool packed = problem.lengths.kind == LengthsKind::packed;

@@ -1,4 +1,4 @@
-// The laboratory's quantisation of a whole problem, on the CPU.
+// Does the laboratory's quantisation of a whole problem, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace attnlab {
 
-// Elements of the tensors of E4m3Inputs that are not like q or k.
+// Return the elements of those tensors of E4m3Inputs that are not like q or k.
 std::int64_t elements_v_transposed(const Problem& problem);
 std::int64_t elements_scale_q(const Problem& problem);
 std::int64_t elements_scale_k(const Problem& problem);
 std::int64_t elements_scale_v(const Problem& problem);  // of blocks, or of channels
 
-// Where a row (b, head_kv, column) of V^T begins; its first key is key 0 of entry b.
+// Returns where a row (b, head_kv, column) of V^T begins; its first key is key 0 of entry b.
 std::int64_t v_transposed_offset(const Problem& problem, std::int64_t b, std::int64_t head_kv,
                                  std::int64_t column);
 
-// Memory for what quantise() writes, of the sizes that E4m3Inputs states.
+// E4m3Outputs is the memory that quantise() fills, of the sizes that E4m3Inputs states.
 struct E4m3Outputs {
   std::uint8_t* q = nullptr;
   std::uint8_t* k = nullptr;

@@ -1,5 +1,5 @@
-// The quantisation of whole problems: which scale a code has, what padding becomes, and where V^T's
-// keys lie, element by element.
+// Tests the quantisation of whole problems: which scale a code has, what padding becomes, and where
+// V^T's keys lie, element by element.
 #include "kernels/api/quantise.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace attnlab {
 namespace {
 
-// A problem's inputs and what became of them.
+// Quantised holds a problem's inputs and what became of them.
 struct Quantised {
   explicit Quantised(const Problem& problem, int threads = 2) {
     const auto like_q = static_cast<std::size_t>(problem.elements_q());
@@ -86,7 +86,7 @@ TEST(QuantiseProblem, CodesHaveTheirScale) {
         }
       }
     }
-    // Blocks and channels: amax is their own; head and tensor repeat the largest of all.
+    // Blocks and channels have an amax of their own; head and tensor repeat the largest of all.
     std::vector<float> largest = amax;
     const std::size_t span = scale_of == ScaleOf::tensor ? amax.size()
                              : scale_of == ScaleOf::head ? 3

@@ -1,5 +1,5 @@
-// Names for what the program does, for the profilers that watch it: Nsight shows and filters by
-// them. Without a profiler they cost nothing to speak of.
+// Names what the program does, for the profilers that watch it: Nsight shows and filters by the
+// names. Without a profiler they cost nothing to speak of.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace attnlab {
 
-// The domain of all ranges: what Nsight's filters have before the '@'.
+// This is the domain of all ranges: what Nsight's filters have before the '@'.
 inline constexpr const char* kProfilerDomain = "attnlab";
 
-// Inside of it, what this thread does has a name. Ranges nest; a range is gone before the one
-// around it. Nothing in a build without CUDA.
+// Gives what this thread does inside of it a name. Ranges nest; a range ends before the one around
+// it. It does nothing in a build without CUDA.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const std::string& name);
@@ -22,7 +22,7 @@ class ProfilerRange {
 };
 
 // While it lives, profilers watch that were told to wait (cudaProfilerStart): ncu with
-// --profile-from-start off, nsys with --capture-range cudaProfilerApi. Nothing on a CPU.
+// --profile-from-start off, nsys with --capture-range cudaProfilerApi. It does nothing on a CPU.
 class ProfilerCapture {
  public:
   explicit ProfilerCapture(const Device& device);

@@ -1,4 +1,4 @@
-// The one door to all kernels: an explicit list, in priority order.
+// Opens the one door to all kernels: an explicit list, in priority order.
 #pragma once
 
 #include <span>
@@ -19,23 +19,23 @@ class Registry {
   // already.
   void add(const Implementation& implementation);
   std::span<const Implementation* const> all() const { return implementations_; }
-  // Null if there is none.
+  // Returns null if there is none.
   const Implementation* find(std::string_view name, Backend backend) const;
 
  private:
   std::vector<const Implementation*> implementations_;
 };
 
-// The kernels of this tree (kernels/builtin.cpp).
+// Lists the kernels of this tree (kernels/builtin.cpp).
 const Registry& builtin_registry();
 
-// The devices that this machine has, best first; the CPU is always there (kernels/devices.cpp).
+// Returns this machine's devices, best first; the CPU is always there (kernels/devices.cpp).
 std::vector<Device> available_devices();
 // Returns those of one backend. To ask for the CPU's alone starts no driver, which takes seconds on
 // a busy machine.
 std::vector<Device> available_devices(Backend backend);
 
-// Why this machine has no device of the backend, and what to do about it; empty if it has one.
+// Returns why this machine has no device of the backend, and what to do; empty if it has one.
 std::string why_no_device(Backend backend);
 
 }  // namespace attnlab

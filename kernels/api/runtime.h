@@ -1,5 +1,5 @@
-// A device at work: its memory, its queue and its clock. Kernels see nothing but memory of their
-// device's runtime; the harness moves what it draws and judges in and out.
+// Runtime is a device at work: its memory, its queue and its clock. Kernels see nothing but memory
+// of their device's runtime; the harness moves what it draws and judges in and out.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class DeviceLost : public std::runtime_error {
   Cause cause_;
 };
 
-// Memory of a device as another process of this machine finds it.
+// SharedMemory is memory of a device as another process of this machine finds it.
 struct SharedMemory {
   std::string handle;        // of an allocation, in hexadecimal digits: a GPU's CUipcMemHandle
   std::uint64_t offset = 0;  // bytes behind the allocation's first
@@ -38,59 +38,59 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
   virtual ~Runtime() = default;
 
-  // Whether a pointer to its memory can be read here.
+  // Returns whether a pointer to its memory can be read here.
   virtual bool is_host() const = 0;
 
-  // Aligned to 256 bytes. Throws std::bad_alloc.
+  // Returns memory aligned to 256 bytes. Throws std::bad_alloc.
   virtual void* allocate(std::uint64_t bytes) = 0;
   virtual void release(void* data) noexcept = 0;
-  // Offers memory to other processes until it is released. Nothing where that is not possible.
+  // Offers memory to other processes until it is released. Returns nothing where it cannot.
   virtual std::optional<SharedMemory> share(const void* /*data*/) { return std::nullopt; }
 
   // These wait for all launches before, and are done when they return; they throw DeviceLost.
   virtual void fill(void* data, std::uint8_t byte, std::uint64_t bytes) = 0;
   virtual void write(void* data, const void* from_host, std::uint64_t bytes) = 0;
   virtual void read(void* to_host, const void* data, std::uint64_t bytes) = 0;
-  // Of the contents: other bytes give another number, almost surely.
+  // Hashes the contents: other bytes give another number, almost surely.
   virtual std::uint64_t fingerprint(const void* data, std::uint64_t bytes) = 0;
-  // How many of the elements, of 2 or 4 bytes each, consist of this byte, as fill() leaves them.
-  // `bytes` are whole elements.
+  // Counts how many of the elements, of 2 or 4 bytes each, consist of this byte, as fill() leaves
+  // them. `bytes` are whole elements.
   virtual std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
                                      int element_bytes) = 0;
   virtual void synchronize() = 0;
 
-  // What Implementation::launch() gets.
+  // Returns what Implementation::launch() gets.
   virtual void* queue() = 0;
 
-  // Seconds that `launches` calls of launch(i), i from 0, take together, launch cost left out where
-  // the device can be kept busy until all are queued. If the device begins earlier, all launches
-  // are made again, after a call of `before_again`, which may be empty.
+  // Returns the seconds that `launches` calls of launch(i), i from 0, take together, without launch
+  // cost where the device can be kept busy until all are queued. If the device begins earlier, all
+  // launches are made again, after a call of `before_again`, which may be empty.
   using Launch = std::function<void(int index)>;
   virtual double seconds_of(int launches, const Launch& launch,
                             const std::function<void()>& before_again) = 0;
   virtual std::string timer() const = 0;
-  // Tries of the two that time, of this process so far, that the device began before all launches
-  // were queued. Each was made again, but for the fourth of one call, which counts.
+  // Counts tries of the two timing functions, of this process so far, that the device began before
+  // all launches were queued. Each was made again, but for the fourth of one call, which counts.
   virtual int timer_retries() const { return 0; }
-  // Empty if work of known length takes as long as it should by this clock, else what is wrong.
+  // Returns empty if work of known length takes as long as it should by this clock, else the fault.
   virtual std::string check_timer() = 0;
 
-  // The same for work that is replayed from a graph, which costs less to launch: seconds that all
-  // `launches` take together. The graph is replayed twice; `between`, which may be empty, is called
-  // before the second time, which is the one that is timed, and each time that one is made again.
-  // Negative where the device has no graphs.
+  // Does the same for work that is replayed from a graph, which costs less to launch: seconds that
+  // all `launches` take together. The graph is replayed twice; `between`, which may be empty, is
+  // called before the second time, which is timed, and each time that one is made again. Negative
+  // where the device has no graphs.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 
-  // A launch that takes longer has hung: DeviceLost. Infinity: waits forever.
+  // A launch that takes longer has hung, and throws DeviceLost. Infinity: waits forever.
   virtual void set_timeout(double seconds) = 0;
 };
 
-// Of one of available_devices(); made on first use, lives as long as the process. Throws
-// std::runtime_error where the device cannot be used.
+// Returns that of one of available_devices(); made on first use, it lives as long as the process.
+// Throws std::runtime_error where the device cannot be used.
 Runtime& runtime_of(const Device& device);
 
-// The memory that the process itself sees.
+// Returns the memory that the process itself sees.
 Runtime& host_runtime();
 
 }  // namespace attnlab

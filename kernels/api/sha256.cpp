@@ -13,7 +13,7 @@ using State = std::array<Word, 8>;
 
 constexpr std::size_t kBlockBytes = 64;
 
-// FIPS 180-4, 4.2.2: of the cube roots of the first 64 primes.
+// FIPS 180-4, 4.2.2 derives them from the cube roots of the first 64 primes.
 constexpr Word kRounds[64] = {
     0x428A2F98, 0x71374491, 0xB5C0FBCF, 0xE9B5DBA5, 0x3956C25B, 0x59F111F1, 0x923F82A4, 0xAB1C5ED5,
     0xD807AA98, 0x12835B01, 0x243185BE, 0x550C7DC3, 0x72BE5D74, 0x80DEB1FE, 0x9BDC06A7, 0xC19BF174,
@@ -62,7 +62,7 @@ std::string sha256(std::string_view bytes) {
   const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
   const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
   for (std::size_t i = 0; i < whole; i += kBlockBytes) add_block(state, data + i);
-  // The rest, a bit of 1, zeros, and the length in bits.
+  // Pads the rest by a bit of 1, zeros, and the length in bits.
   std::string rest(bytes.substr(whole));
   rest += '\x80';
   while (rest.size() % kBlockBytes != kBlockBytes - 8) rest += '\0';

@@ -1,5 +1,5 @@
-// SHA-256, for files that must be those that were written. A library for 60 lines would be one more
-// package on every machine.
+// Checks with SHA-256 that files are those that were written. A library for 60 lines would be one
+// more package on every machine.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace attnlab {
 
-// The digest in 64 hexadecimal digits. Source: FIPS 180-4, section 6.2.
+// Returns the digest in 64 hexadecimal digits. Source: FIPS 180-4, section 6.2.
 std::string sha256(std::string_view bytes);
 
 }  // namespace attnlab

@@ -5,7 +5,7 @@
 namespace attnlab {
 namespace {
 
-// The examples of NIST for FIPS 180-4, and of its CAVP: an empty message, and one whose padding
+// The examples are NIST's for FIPS 180-4, and its CAVP's: an empty message, and one whose padding
 // fills a block of its own.
 TEST(Sha256, GivesTheDigestsOfTheStandard) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

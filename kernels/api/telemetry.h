@@ -1,5 +1,5 @@
-// What a device says of its own state while it works: clocks, power, temperature, and what holds
-// its clock down.
+// Reads what a device says of its own state while it works: clocks, power, temperature, and what
+// holds its clock down.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// Empty: the device does not say.
+// A field is empty where the device does not say.
 struct TelemetryReading {
   std::optional<double> multiprocessor_clock_hz, memory_clock_hz;
   std::optional<double> power_w, temperature_c;
@@ -25,19 +25,19 @@ class Telemetry {
   Telemetry& operator=(const Telemetry&) = delete;
   virtual ~Telemetry() = default;
 
-  // Why it says nothing, and the remedy; empty: it does.
+  // Returns why it says nothing, and the remedy; empty: it does.
   virtual std::string why_not() = 0;
-  // Takes well under a millisecond. Nothing where why_not(). The clock comes first: it is the one
-  // that falls soon after a load ends.
+  // Takes well under a millisecond. Reads nothing where why_not(). The clock comes first: it is the
+  // one that falls soon after a load ends.
   virtual TelemetryReading read() = 0;
-  // Joules since some time before the process began, in steps of about 0.1 s; apart because asking
-  // may take milliseconds. Empty: the device does not count them.
+  // Returns joules since some time before the process began, in steps of about 0.1 s; it is apart
+  // because asking may take milliseconds. Empty: the device does not count them.
   virtual std::optional<double> energy_j() = 0;
-  // The limit that is enforced. Empty: it does not say.
+  // Returns the limit that is enforced. Empty: it does not say.
   virtual std::optional<double> power_limit_w() { return std::nullopt; }
 };
 
-// Of one of available_devices(); made on first use, lives as long as the process.
+// Returns that of one of available_devices(); made on first use, it lives as long as the process.
 Telemetry& telemetry_of(const Device& device);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// The memory of one problem. A kernel borrows it; the harness owns it.
+// Tensors is the memory of one problem. A kernel borrows it; the harness owns it.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace attnlab {
 
-// q, k and v of an e4m3 problem as Problem::quantisation makes them of Tensors::q, k and v; null in
-// all other problems. value = code * scale. What is coarser than a block repeats its scale, so that
-// kernels know one form; rows past the end of an entry have the scale 1.
+// E4m3Inputs holds q, k and v of an e4m3 problem as Problem::quantisation makes them of Tensors::q,
+// k and v; null in all other problems. value = code * scale. What is coarser than a block repeats
+// its scale, so that kernels know one form; rows past the end of an entry have the scale 1.
 struct E4m3Inputs {
   const std::uint8_t* q = nullptr;             // like Tensors::q, rotated
   const std::uint8_t* k = nullptr;             // like Tensors::k, rotated
@@ -21,8 +21,8 @@ struct E4m3Inputs {
   const float* scale_v = nullptr;              // like scale_k; of channels: (.., num_heads_kv, d)
 };
 
-// Device pointers; null where the pass does not use one. q, k, v, dout are inputs; o, lse, dq, dk,
-// dv are outputs (o, lse and `saved` are inputs of Pass::bwd: those that the same
+// Tensors holds device pointers; null where the pass does not use one. q, k, v, dout are inputs; o,
+// lse, dq, dk, dv are outputs (o, lse and `saved` are inputs of Pass::bwd: those that the same
 // implementation's forward left).
 struct Tensors {
   const void* q = nullptr;     // (batch, num_heads_q, seqlen_q, head_dim), input_dtype()
@@ -36,7 +36,7 @@ struct Tensors {
   void* dv = nullptr;          // like k, output_dtype()
   E4m3Inputs e4m3;
 
-  // Implementation::saved_bytes(): what a forward leaves for its own backward beside o and lse.
+  // A forward leaves this for its own backward beside o and lse (Implementation::saved_bytes()).
   // Pass::fwd writes it unless it is null, Pass::bwd reads it, Pass::fwdbwd does both.
   void* saved = nullptr;  // aligned to 256 bytes
 

@@ -1,4 +1,4 @@
-// The one text helper that the mask grammar and the sweep grammar share.
+// Holds the one text helper that the mask grammar and the sweep grammar share.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,7 @@
 
 namespace attnlab {
 
-// The parts between separators, in order; one part more than there are separators.
+// Returns the parts between separators, in order; they are one more than the separators.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -1,4 +1,4 @@
-// The timeline of a launch, for those who know kernels by their contract alone.
+// Names the timeline of a launch for those who know kernels by their contract alone.
 #pragma once
 
 #include "kernels/shared/timeline.h"

@@ -1,5 +1,5 @@
-// Bytes between a kernel and HBM (on the CPU: main memory), by operand, as a schedule asks for
-// them. `requested` says what the schedule loads and stores; caches may serve part of it, so
+// Counts bytes between a kernel and HBM (on the CPU: main memory), by operand, as a schedule asks
+// for them. `requested` says what the schedule loads and stores; caches may serve part of it, so
 // measured DRAM bytes are another quantity and never share a column with these.
 #pragma once
 
@@ -19,8 +19,8 @@ struct OperandTraffic {
   bool operator==(const OperandTraffic&) const = default;
 };
 
-// Tiles of the attention matrix by class (see shared/mask.h), summed over the passes that run.
-// Empty ones are those skipped.
+// TileCounts counts tiles of the attention matrix by class (see shared/mask.h), summed over the
+// passes that run. Empty ones are those skipped.
 struct TileCounts {
   std::int64_t empty = 0;
   std::int64_t partial = 0;
@@ -42,7 +42,7 @@ struct Traffic {
   std::int64_t read_bytes() const;
   std::int64_t write_bytes() const;
   Traffic& operator+=(const Traffic& other);
-  // The traffic of `times` identical slices.
+  // Makes it the traffic of `times` identical slices.
   Traffic& operator*=(std::int64_t times);
   bool operator==(const Traffic&) const = default;
 };

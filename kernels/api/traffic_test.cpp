@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// Every field different from every other.
+// Returns counts of which every field differs from every other.
 Traffic numbered() {
   Traffic traffic;
   std::int64_t next = 1;

@@ -1,4 +1,4 @@
-// Whether a file that nobody named may be run or loaded.
+// Says whether a file that nobody named may be run or loaded.
 #pragma once
 
 #include <filesystem>
@@ -6,9 +6,9 @@
 
 namespace attnlab {
 
-// Why not, in one sentence that names who else could have put it there; empty if nobody could: only
-// root, who runs this program and who owns it can write the file or folder, or put another in its
-// place. A group counts as its only member. Says so, too, of what is not there.
+// Returns why not, in one sentence that names who else could have put it there; empty if nobody
+// could: only root, who runs this program and who owns it can write the file or folder, or put
+// another in its place. A group counts as its only member. It says so, too, of what is not there.
 std::string why_untrusted(const std::filesystem::path& path);
 
 }  // namespace attnlab

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// folder/inner/file in the temporary folder, which has the sticky bit.
+// Makes folder/inner/file in the temporary folder, which has the sticky bit.
 class Trusted : public testing::Test {
  protected:
   Trusted() {

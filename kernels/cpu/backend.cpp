@@ -25,7 +25,7 @@ int usable_threads() {
   return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-// Physical memory, or what the container allows if that is less (cgroup v2; "max" is no limit).
+// Returns physical memory, or the container's limit if less (cgroup v2; "max" is no limit).
 std::uint64_t usable_memory() {
   const std::uint64_t physical = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                                  static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));

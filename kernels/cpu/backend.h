@@ -1,5 +1,5 @@
-// What every CPU implementation shares: the device, the answer to what is unsupported, and the
-// prepared state.
+// Holds what every CPU implementation shares: the device, the answer to what is unsupported, and
+// the prepared state.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,23 @@
 
 namespace attnlab::cpu {
 
-// This machine's processors: all threads the process may use, the best instruction set, the memory.
+// Returns this machine's processors: all threads the process may use, best instructions, memory.
 Device cpu_device();
 
-// The reason why no CPU kernel runs this yet, or empty.
+// Returns the reason why no CPU kernel runs this yet, or empty.
 std::string unsupported(const Problem& problem, const Device& device);
 
-// One batch entry: its mask, over its own rows and keys, and where it begins in packed tensors.
+// BatchEntry has a batch entry's mask, over its own rows and keys, and its begin in packed tensors.
 struct BatchEntry {
   Mask mask;
   i64 first_row = 0;  // of q, o, dO, dQ; 0 unless packed
   i64 first_key = 0;  // of k, v, dK, dV
 };
 
-// Over the block pattern of the tensors (null if there is none).
+// Makes entries over the block pattern of the tensors (null if there is none).
 std::vector<BatchEntry> make_entries(const Problem& problem, const std::uint8_t* block_pattern);
 
-// The tensors of one (batch, query head) slice: ranges of its rows and keys as they lie in HBM.
+// SliceTensors has one (batch, query head) slice: ranges of its rows and keys as they lie in HBM.
 // `tensors` may be all null when only counting.
 class SliceTensors {
  public:
@@ -46,15 +46,15 @@ class SliceTensors {
   GlobalRows dv(Range keys) const { return key_rows(Operand::dv, tensors_.dv, keys); }
   GlobalRows lse(Range rows) const { return statistic(Operand::lse, tensors_.lse, rows); }
 
-  // Rows of an fp32 tensor (batch, num_heads_q, seqlen_q), one row of HBM.
+  // Returns rows of an fp32 tensor (batch, num_heads_q, seqlen_q), as one row of HBM.
   GlobalRows statistic(Operand operand, const float* data, Range rows) const;
-  // Rows of an fp32 tensor (batch, num_heads_q, seqlen_q, head_dim): accumulators in workspaces.
+  // Returns rows of an fp32 accumulator (batch, num_heads_q, seqlen_q, head_dim) in a workspace.
   GlobalRows accumulator(Operand operand, const float* data, Range rows) const;
 
   const Mask& mask() const { return entry_.mask; }
   i64 batch() const { return batch_; }
   i64 head() const { return head_; }
-  // batch * num_heads_q + head: what dropout calls this slice.
+  // Returns batch * num_heads_q + head: what dropout calls this slice.
   i64 index() const { return batch_ * shape_.num_heads_q + head_; }
 
  private:
@@ -70,13 +70,13 @@ class SliceTensors {
   i64 batch_, head_;
 };
 
-// The state of a prepared CPU kernel: nothing is compiled, so it only remembers and looks up.
+// Prepared is a CPU kernel's state: nothing is compiled, so it only remembers and looks up.
 struct Prepared : PreparedKernel {
   Prepared(const Problem& problem, const Config& config, const Device& device);
 
   // Resets the counts of the workers' executors.
   void begin_launch();
-  // What the last launch loaded, stored and executed.
+  // Returns what the last launch loaded, stored and executed.
   Traffic executed() const;
 
   Problem problem;

@@ -1,6 +1,6 @@
-// Who may add to which rows of dQ, and when. A backward pass that works on column blocks of keys
-// adds to one row of dQ from many work items; a GPU uses atomics or, where results must not depend
-// on the order, a semaphore for each tile of rows.
+// Says who may add to which rows of dQ, and when. A backward pass that works on column blocks of
+// keys adds to one row of dQ from many work items; a GPU uses atomics or, where results must not
+// depend on the order, a semaphore for each tile of rows.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace attnlab::cpu {
 
 class DqSemaphores {
  public:
-  // `tiles` tiles of query rows, numbered over the whole problem.
+  // Makes semaphores for `tiles` tiles of query rows, numbered over the whole problem.
   explicit DqSemaphores(i64 tiles)
       : semaphores_(std::make_unique<std::atomic<i64>[]>(static_cast<std::size_t>(tiles))) {}
 
@@ -25,7 +25,7 @@ class DqSemaphores {
     add();
   }
 
-  // Says which work item adds first. Before the work items start.
+  // Says which work item adds first. It is called before the work items start.
   void set(i64 tile, i64 first) { semaphores_[static_cast<std::size_t>(tile)] = first; }
 
   // Waits until the semaphore is `own`, runs add() and sets it to `next`. Work items must be handed

@@ -1,7 +1,7 @@
-// dQ of a backward pass whose work items are columns of keys: each of them owes a part of dQ to
-// every query row that sees its keys. The parts are added to fp32 sums in HBM; a pass over the rows
-// before clears them and forms delta, a pass after brings them to dQ. Source: FlashAttention-2,
-// Algorithm 2 (delta is its D).
+// Sums dQ of a backward pass whose work items are columns of keys: each of them owes a part of dQ
+// to every query row that sees its keys. The parts are added to fp32 sums in HBM; a pass over the
+// rows before clears them and forms delta, a pass after brings them to dQ. Source:
+// FlashAttention-2, Algorithm 2 (delta is its D).
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace attnlab::cpu {
 
 class DqSums {
  public:
-  // In which order the parts of one tile of rows are added: as they come, or by ascending keys,
-  // which makes the rounding of the sum reproducible.
+  // Order is that in which the parts of one tile of rows are added: as they come, or by ascending
+  // keys, which makes the rounding of the sum reproducible.
   enum class Order : u8 { any, by_keys };
 
   struct Options {
@@ -23,28 +23,28 @@ class DqSums {
     Order order = Order::any;
   };
 
-  // For one launch. `hbm`: bytes(problem) bytes, aligned to 256; unused when only counting.
+  // Serves one launch. `hbm` has bytes(problem) bytes, aligned to 256; counting does not use it.
   DqSums(const Problem& problem, const Options& options, void* hbm);
 
   static u64 bytes(const Problem& problem);
 
-  // Fast memory of the passes over rows.
+  // RowTiles is the fast memory of the passes over rows.
   struct RowTiles {
     Tile sO;      // (block_m, head_dim)
     Tile sDO;     // (block_m, head_dim)
     Tile sDQ;     // (block_m, head_dim)
     Tile sDelta;  // (1, block_m)
   };
-  // Before all work items: delta = rowsum(dO * O); sums = 0.
+  // Computes delta = rowsum(dO * O) and sets sums = 0, before all work items.
   void prepare_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
                     Executor& executor);
-  // delta of rows, fp32.
+  // Returns delta of rows, fp32.
   GlobalRows delta(const SliceTensors& slice, Range rows) const;
-  // From work item `item` (keys from item * item_keys on): sum += dq (block_m, head_dim), in the
-  // order asked for. Once for each tile of rows that sees the item's keys. Items must be handed out
+  // Adds sum += dq (block_m, head_dim) of work item `item` (keys from item * item_keys on), in the
+  // order asked for, once for each tile of rows that sees the item's keys. Items must be handed out
   // by ascending keys.
   void add(const SliceTensors& slice, i64 m_block, i64 item, const Tile& dq, Executor& executor);
-  // After all work items: dQ = softmax_scale * sum, in the storage type.
+  // Stores dQ = softmax_scale * sum, in the storage type, after all work items.
   void finish_rows(const SliceTensors& slice, i64 m_block, const RowTiles& fast,
                    Executor& executor) const;
 

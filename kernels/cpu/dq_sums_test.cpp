@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kBlockM = 16, kItemKeys = 8, kHeadDim = 3;
 
-// One head of 40 rows and 64 keys; row r sees the keys up to r + 24 (causal, bottom-right).
+// Slice is a head of 40 rows and 64 keys; row r sees the keys up to r + 24 (causal, bottom-right).
 struct Slice {
   Slice() {
     fast.fill(kNaN);
@@ -55,7 +55,7 @@ struct Slice {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 };
 
-// What work item `item` adds to every element: so different in size that the order shows.
+// Returns what work item `item` adds to every element: sizes differ so much that the order shows.
 float part(i64 item) { return item % 2 == 0 ? 1.0f : 0x1.8p-24f; }
 
 TEST(DqSums, DeltaIsTheDotOfOAndItsGradient) {
@@ -75,8 +75,8 @@ TEST(DqSums, DeltaIsTheDotOfOAndItsGradient) {
   }
 }
 
-// Two workers take the items by ascending keys. By keys, the sum is that of a plain loop, bit by
-// bit; a row tile waits only for items whose keys it sees.
+// Two workers take the items by ascending keys. Ordered by keys, the sum is that of a plain loop,
+// bit by bit; a row tile waits only for items whose keys it sees.
 TEST(DqSums, ByKeysIsOneOrderOfAddition) {
   for (int launch = 0; launch < 20; ++launch) {
     Slice of;

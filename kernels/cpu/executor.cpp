@@ -17,7 +17,7 @@ u16* half_row(const GlobalRows& rows, i64 r) {
   return static_cast<u16*>(rows.data) + rows.offset + r * rows.row_stride;
 }
 
-// code * scale, in fp32.
+// Computes code * scale, in fp32.
 void decode_e4m3(const GlobalRows& rows, i64 r, float* to) {
   const u8* const codes = static_cast<const u8*>(rows.data) + rows.offset + r * rows.row_stride;
   const Scales& scales = rows.scales;

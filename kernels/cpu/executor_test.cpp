@@ -207,7 +207,7 @@ TEST(Executor, DropsByPositionAtOnceOrInTwoSteps) {
   }
 }
 
-// The steps of the backward pass on one row whose last key is dropped: S = (0, 0), so P = 1/2.
+// Takes the backward's steps on a row whose last key is dropped: S = (0, 0), so P = 1/2.
 TEST(Executor, BackwardStepsOfARowByHand) {
   const Executor executor(supported_tile_ops().front());
   alignas(64) float scores[16] = {0.0f, 0.0f, -kInfinity};

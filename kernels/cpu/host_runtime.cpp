@@ -1,4 +1,4 @@
-// The process's own memory as a device: what a pointer says is there, and launches are done when
+// Makes the process's own memory a device: what a pointer says is there, and launches are done when
 // they return.
 #include <chrono>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace attnlab {
 namespace {
 
-// Of a clock that nobody corrects.
+// Reads a clock that nobody corrects.
 double raw_seconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_RAW, &now);
@@ -59,8 +59,8 @@ class HostRuntime final : public Runtime {
   }
   std::string timer() const override { return "steady_clock"; }
 
-  // Waits that are measured by another clock. Of several, for one may be interrupted between two
-  // looks at the clocks.
+  // Measures waits by another clock. It takes several, for one may be interrupted between two looks
+  // at the clocks.
   std::string check_timer() override {
     constexpr double kWait = 2e-3;
     constexpr int kTries = 5;

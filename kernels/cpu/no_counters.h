@@ -1,4 +1,4 @@
-// The CPU backend's counters and trace of kernels: there are none, and they say so.
+// Stands for the CPU backend's counters and trace of kernels: there are none, and they say so.
 #pragma once
 
 #include "kernels/api/counters.h"

@@ -92,9 +92,9 @@ void RingReader::arrive_empty() {
 
 namespace {
 
-// Which role is asked first. Among random choices one role, drawn for the item, is a laggard that
-// runs rarely while others can go on: evenly mixed roles would hardly ever run so far apart that
-// the ends of a ring meet.
+// Picker says which role is asked first. Among random choices one role, drawn for the item, is a
+// laggard that runs rarely while others can go on: evenly mixed roles would hardly ever run so far
+// apart that the ends of a ring meet.
 class Picker {
  public:
   Picker(const Choices& choices, std::size_t roles)

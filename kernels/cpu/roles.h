@@ -1,5 +1,5 @@
-// Warp roles on the CPU: producers and consumers as coroutines that one thread interleaves, the
-// barriers and rings they meet at, and a scheduler that decides who goes next.
+// Runs warp roles on the CPU: producers and consumers as coroutines that one thread interleaves,
+// the barriers and rings they meet at, and a scheduler that decides who goes next.
 //
 // A role reads from top to bottom like the code of a warp. Every co_await is a place where the
 // hardware could let another warp run, so the scheduler may switch there, whether the wait would
@@ -21,7 +21,7 @@
 
 namespace attnlab::cpu {
 
-// What went wrong between roles.
+// FaultKind says what went wrong between roles.
 enum class FaultKind : u8 {
   overwrite,   // a stage is filled while somebody reads it, or before everybody has read it
   stale_read,  // a stage is read that does not hold the fill which the reader expects
@@ -34,7 +34,7 @@ struct RoleFault : std::runtime_error {
   FaultKind kind;
 };
 
-// An mbarrier: a phase ends when all have arrived, and the next one begins.
+// Barrier is an mbarrier: a phase ends when all have arrived, and the next one begins.
 class Barrier {
  public:
   Barrier() = default;
@@ -52,7 +52,7 @@ class Barrier {
   u32 phase_ = 0;
 };
 
-// What a role waits for. No barrier: nothing, it only lets others go first.
+// Wait says what a role waits for. No barrier: nothing, it only lets others go first.
 struct Wait {
   const Barrier* barrier = nullptr;
   u32 parity = 0;
@@ -64,8 +64,8 @@ struct Wait {
 
 enum class Progress : u8 { progressed, blocked, done };
 
-// A coroutine that runs in steps, from one co_await to the next. It starts suspended. Exceptions
-// leave through step().
+// Role is a coroutine that runs in steps, from one co_await to the next. It starts suspended.
+// Exceptions leave through step().
 class Role {
  public:
   struct promise_type {          // NOLINT(readability-identifier-naming): the language's name
@@ -90,7 +90,7 @@ class Role {
     const Wait* wait = handle_.promise().wait;
     return wait == nullptr || wait->passes();
   }
-  // What a role that may not go on waits for.
+  // Returns what a role that may not go on waits for.
   const Wait& wait() const { return *handle_.promise().wait; }
   // Runs to the next co_await or to the end, unless the wait at hand does not pass yet.
   Progress step() {
@@ -117,14 +117,14 @@ struct Suspension {
 template <class Then>
 Suspension(Wait, Then) -> Suspension<Then>;
 
-// Others may go first: where a GPU's role waits for work that is under way on its own account
+// Lets others go first: where a GPU's role waits for work that is under way on its own account
 // (wgmma.wait_group, a copy that lands later than it was issued). Here the work is done when it is
 // issued; what such a wait leaves is the chance to be overtaken.
 inline auto settle() {
   return Suspension{Wait{}, [] {}};
 }
 
-// A fault that a test plants: writer or reader 0 of the ring breaks the protocol.
+// Fault is one that a test plants: writer or reader 0 of the ring breaks the protocol.
 enum class Fault : u8 {
   none,
   early_release,    // reader: arrives on empty when it begins to read fill `fill`, not when it ends
@@ -134,7 +134,7 @@ enum class Fault : u8 {
   one_stage_fewer,  // reader: goes round the ring one stage too early
 };
 
-// For tests: what to record and what to break. Empty in a launch.
+// Probe tells what tests record and what they break. It is empty in a launch.
 struct Probe {
   std::vector<i32>* trace = nullptr;  // gets the index of the role of each step
   std::string ring;                   // where the fault is
@@ -142,10 +142,10 @@ struct Probe {
   i64 fill = 0;
 };
 
-// A ring of stages: full and empty barriers, and a record of who fills and reads which fill,
-// against which every use is checked. It holds no tiles: like shared memory, they are arrays beside
-// it, indexed by the stage. A fill may have several writers, each of which arrives; every reader
-// reads every fill.
+// Ring is a ring of stages: full and empty barriers, and a record of who fills and reads which
+// fill, against which every use is checked. It holds no tiles: like shared memory, they are arrays
+// beside it, indexed by the stage. A fill may have several writers, each of which arrives; every
+// reader reads every fill.
 class Ring {
  public:
   static constexpr i32 kMaxStages = 8;
@@ -182,11 +182,11 @@ class Ring {
   i64 fault_fill_ = 0;
 };
 
-// A role's place in a ring that it fills. It holds at most one stage at a time.
+// RingWriter is a role's place in a ring that it fills. It holds at most one stage at a time.
 class RingWriter {
  public:
   explicit RingWriter(Ring& ring, i32 writer = 0) : ring_(ring), writer_(writer) {}
-  // co_await: waits until the stage has been read; its number.
+  // co_await waits until the stage has been read, and gives its number.
   auto empty() {
     return Suspension{Wait{.barrier = &ring_.at(state_.stage).empty,
                            .parity = state_.phase,
@@ -195,7 +195,7 @@ class RingWriter {
                            .stage = state_.stage},
                       [this] { return begin(); }};
   }
-  // The tile is written; on to the next stage.
+  // Says that the tile is written, and goes on to the next stage.
   void arrive_full();
 
  private:
@@ -206,11 +206,11 @@ class RingWriter {
   PipelineState state_ = producer_start();
 };
 
-// A role's place in a ring that it reads. It holds at most one stage at a time.
+// RingReader is a role's place in a ring that it reads. It holds at most one stage at a time.
 class RingReader {
  public:
   explicit RingReader(Ring& ring, i32 reader = 0);
-  // co_await: waits until the stage is full; its number.
+  // co_await waits until the stage is full, and gives its number.
   auto full() {
     return Suspension{Wait{.barrier = &ring_.at(state_.stage).full,
                            .parity = state_.phase,
@@ -219,7 +219,7 @@ class RingReader {
                            .stage = state_.stage},
                       [this] { return begin(); }};
   }
-  // The tile is read; on to the next stage.
+  // Says that the tile is read, and goes on to the next stage.
   void arrive_empty();
 
  private:
@@ -231,7 +231,7 @@ class RingReader {
   PipelineState state_ = consumer_start();
 };
 
-// An order barrier of two consumers (named barriers on a GPU; CUTLASS's OrderedSequenceBarrier):
+// OrderBarrier orders two consumers (named barriers on a GPU; CUTLASS's OrderedSequenceBarrier):
 // one at a time is in the section between wait() and arrive(), consumer 0 first, then alternately.
 class OrderBarrier {
  public:
@@ -260,8 +260,8 @@ struct NamedRole {
   Role role;
 };
 
-// The choices of one work item's scheduler. Seed 0: round robin. Any other seed: a stream of random
-// numbers of its own for every item, so that what a worker did before has no influence.
+// Choices are those of one work item's scheduler. Seed 0 takes round robin. Any other seed gives
+// random numbers of its own to every item, so that what a worker did before has no influence.
 struct Choices {
   u64 seed = 0;
   u64 item = 0;

@@ -1,5 +1,5 @@
-// The machinery of roles: barriers and rings work as they should, and each way to misuse them is
-// found as what it is.
+// Tests the machinery of roles: barriers and rings work as they should, and each way to misuse them
+// is found as what it is.
 #include "kernels/cpu/roles.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Barrier, PhaseEndsWhenAllHaveArrived) {
   EXPECT_TRUE(barrier.passes(1));
 }
 
-// A stream of numbers through a ring, from one producer to two readers that add them up.
+// Streams numbers through a ring, from one producer to two readers that add them up.
 struct Stream {
   Stream(i32 stages, i64 length, const Probe& probe = {})
       : ring({.name = "numbers", .stages = stages, .readers = 2}, probe), count(length) {}
@@ -98,7 +98,7 @@ TEST(Roles, SeedAndItemFixTheInterleaving) {
   EXPECT_EQ(std::vector<i32>(round_robin.begin(), round_robin.begin() + 6), begin);
 }
 
-// What a planted fault is found as under each of many interleavings, or nothing.
+// Findings says what a planted fault is found as under many interleavings, or nothing.
 struct Findings {
   std::set<FaultKind> kinds;
   int unnoticed = 0;

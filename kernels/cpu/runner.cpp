@@ -7,7 +7,7 @@
 namespace attnlab::cpu {
 namespace {
 
-// The slices of the query heads that share one K/V head.
+// Returns the slices of the query heads that share one K/V head.
 std::vector<SliceTensors> head_group(const Problem& problem, const Shape& shape,
                                      const BatchEntry& entry, const Tensors& tensors, i64 batch,
                                      i64 head_kv) {
@@ -36,7 +36,7 @@ class Counter final : public Runner {
     }
   }
 
-  // Of all slices of the group.
+  // Returns that of all slices of the group.
   Traffic traffic() const {
     Traffic total = of_a_slice_.traffic();
     total *= static_cast<i64>(group_.size());
@@ -49,7 +49,7 @@ class Counter final : public Runner {
   Executor of_the_group_{nullptr};
 };
 
-// Batch entries that differ in nothing, so that counting one of them is enough.
+// EqualEntries are batch entries that differ in nothing, so counting one of them is enough.
 struct EqualEntries {
   i64 batch = 0;  // one of them
   i64 count = 0;

@@ -1,5 +1,5 @@
-// The work items of a kernel's passes. A kernel writes down once which items its passes have and
-// what each does; Launch runs them on all cores, count() counts them.
+// Lists the work items of a kernel's passes. A kernel writes down once which items its passes have
+// and what each does; Launch runs them on all cores, count() counts them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace attnlab::cpu {
 
 class Runner {
  public:
-  // What one item does, with fast memory of its worker and the executor that does and counts it.
+  // A body does one item, in fast memory of its worker, by the executor that does and counts it.
   using SliceBody =
       std::function<void(const SliceTensors&, i64 block, TileCarver fast, Executor& executor)>;
   // `group`: the query heads that share a K/V head.
@@ -23,14 +23,14 @@ class Runner {
 
   virtual ~Runner() = default;
 
-  // One pass, an item for each block of each query head: grid.heads = num_heads_q. Ends when all
-  // items have ended.
+  // Runs one pass, an item for each block of each query head: grid.heads = num_heads_q. Ends when
+  // all items have ended.
   virtual void slices(const WorkGrid& grid, const SliceBody& body) = 0;
-  // The same for K/V heads: grid.heads = num_heads_kv.
+  // Does the same for K/V heads: grid.heads = num_heads_kv.
   virtual void groups(const WorkGrid& grid, const GroupBody& body) = 0;
 };
 
-// Bytes that all workers' fast memory takes at the beginning of a workspace.
+// Returns the bytes that all workers' fast memory takes at the beginning of a workspace.
 u64 workers_bytes(int threads, u64 worker_bytes);
 
 // Runs the items on all cores. Starts the counts of `kernel` from zero.
@@ -40,7 +40,7 @@ class Launch final : public Runner {
   // references to its arguments.
   Launch(Prepared& kernel, const Tensors& tensors, u64 worker_bytes);
 
-  // What follows the workers' fast memory in the workspace.
+  // Returns what follows the workers' fast memory in the workspace.
   void* hbm() const;
 
   void slices(const WorkGrid& grid, const SliceBody& body) override;
@@ -56,16 +56,16 @@ class Launch final : public Runner {
   u64 worker_bytes_;
 };
 
-// What the passes of a problem load, store and execute. `run_passes` is called with a runner that
+// Counts what a problem's passes load, store and execute. It calls `run_passes` with a runner that
 // takes one slice and one group for all that are equal to them; its executors count only.
 Traffic count(const Problem& problem, const std::function<void(Runner&)>& run_passes);
 
-// What lies `bytes` behind `place`; null stays null, as all places are when only counting.
+// Returns what lies `bytes` behind `place`; null stays null, as all places when only counting.
 inline void* behind(void* place, u64 bytes) {
   return place == nullptr ? nullptr : static_cast<std::byte*>(place) + bytes;
 }
 
-// Implementation::launch and traffic of a kernel that says its passes once, in
+// Implement Implementation::launch and traffic for a kernel that says its passes once, in
 //   void run_passes(const Problem&, const Config&, const Tensors&, void* hbm, Runner&),
 // and the fast memory of one worker in `u64 worker_bytes(const Problem&, const Config&)`. `hbm` is
 // what follows the workers in the workspace; it and all tensors are null when only counting.

@@ -1,6 +1,6 @@
-// What a forward of v2 or v3 leaves for its own backward beside o and lse: the maximum and the sum
-// of rows whose logits lse does not hold (softmax_of_row). Of all others the backward computes P
-// from lse alone, as FlashAttention-2 does, so ordinary logits neither write nor read this.
+// Stores what a forward of v2 or v3 leaves for its own backward beside o and lse: the maximum and
+// the sum of rows whose logits lse does not hold (softmax_of_row). For all others the backward
+// finds P from lse alone, as FlashAttention-2 does, so ordinary logits neither write nor read this.
 #pragma once
 
 #include "kernels/cpu/runner.h"
@@ -19,7 +19,7 @@ class SavedSoftmax {
     return problem.pass == Pass::fwd ? 0 : round_up<u64>(rows * sizeof(OnlineSoftmax), 256);
   }
 
-  // At the end of a forward.
+  // Saves rows at the end of a forward.
   void store(const SliceTensors& slice, Range rows, const RowState& state,
              const Shape& shape) const {
     if (states_ == nullptr) return;
@@ -29,7 +29,7 @@ class SavedSoftmax {
     }
   }
 
-  // The maximum and the sum of each of `rows`. Counts lse alone.
+  // Loads the maximum and the sum of each of `rows`. Counts lse alone.
   void load(const SliceTensors& slice, Range rows, const Tile& row_max, const Tile& row_sum,
             Executor& executor) const {
     executor.load(slice.lse(rows), row_max);

@@ -1,4 +1,4 @@
-// What the traffic tests of v2 and v3 share: 4 x 4 tiles a slice, and what both schedules promise.
+// Shares the traffic tests of v2 and v3: 4 x 4 tiles a slice, and what both schedules promise.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ inline Traffic traffic_of(const Implementation& kernel, const Problem& problem) 
 inline OperandTraffic reads(i64 elements) { return {.read_bytes = 4 * elements}; }
 inline OperandTraffic writes(i64 elements) { return {.write_bytes = 4 * elements}; }
 
-// A full forward in which each K and V tile is loaded `visits` times; and under a causal mask 10 of
-// the 16 tiles, 4 of them on the diagonal.
+// Expects a full forward in which each K and V tile is loaded `visits` times; and under a causal
+// mask 10 of the 16 tiles, 4 of them on the diagonal.
 inline void expect_forward_traffic(const Implementation& kernel, i64 visits) {
   const Traffic full = traffic_of(kernel, make_problem(Pass::fwd, "none"));
   EXPECT_EQ(full[Operand::q], reads(kTensor));
@@ -50,9 +50,9 @@ inline void expect_forward_traffic(const Implementation& kernel, i64 visits) {
   EXPECT_EQ(causal.executed_flops, kSlices * 10 * 4 * kBlock * kBlock * kHeadDim);
 }
 
-// A full backward in which the row tensors are loaded `visits` times: K and V come once per K/V
-// head, not per query head; the sums of dQ are set to 0, added to at each visit, and read once more
-// for the last scale.
+// Expects a full backward in which the row tensors are loaded `visits` times: K and V come once per
+// K/V head, not per query head; the sums of dQ are set to 0, added to at each visit, and read once
+// more for the last scale.
 inline void expect_backward_traffic(const Implementation& kernel, i64 visits) {
   constexpr i64 kRows = kSlices * kSeqlen;
   const Traffic full = traffic_of(kernel, make_problem(Pass::bwd, "none"));

@@ -1,4 +1,4 @@
-// Worker threads that stay, and one loop over independent work items: the CPU's grid of thread
+// Keeps worker threads for one loop over independent work items: the CPU's grid of thread
 // blocks.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace attnlab::cpu {
 
 class ThreadPool {
  public:
-  // The pool of so many workers, the calling thread included. Pools are shared: two kernels
+  // Returns the pool of so many workers, the calling thread included. Pools are shared: two kernels
   // prepared for one device use the same threads. Throws std::system_error if threads cannot be
   // started.
   static std::shared_ptr<ThreadPool> of(int threads);
@@ -25,8 +25,8 @@ class ThreadPool {
 
   // Calls body(worker, item) once for each item in [0, items), worker in [0, threads()), and
   // returns when all are done. Items are handed out in ascending order, one at a time, so a
-  // schedule that numbers its heavy items first balances itself. body must not throw. One run at a
-  // time.
+  // schedule that numbers its heavy items first balances itself. body must not throw. Only one run
+  // may be active at a time.
   template <class Body>
   void run(i64 items, const Body& body) {
     run_erased(items, {.call = [](const void* context, int worker,

@@ -44,7 +44,7 @@ TEST(ThreadPool, ReturnsOnlyWhenAllIsDone) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::atomic<int> done{0};
     pool.run(6, [&](int worker, i64) {
-      // Slow enough that every worker gets an item, and the caller is through with its own first.
+      // The sleep lets every worker get an item, and the caller be through with its own first.
       std::this_thread::sleep_for(std::chrono::microseconds(worker == 0 ? 500 : 4000));
       ++done;
     });

@@ -1,6 +1,6 @@
-// What the files of tile operations share inside one instruction set: vectors of tile columns, and
-// the operations that one file defines and tile_ops_float.cpp lists. Highway includes this once per
-// set.
+// Holds what the files of tile operations share inside one instruction set: vectors of tile
+// columns, and the operations that one file defines and tile_ops_float.cpp lists. Highway includes
+// this once per set.
 #include <hwy/highway.h>
 
 #include "kernels/cpu/tile_ops.h"
@@ -24,7 +24,7 @@ HWY_ATTR inline Vector load(const float* p) { return hn::LoadU(Lanes(), p); }
 HWY_ATTR inline void store(Vector v, float* p) { hn::StoreU(v, Lanes(), p); }
 HWY_ATTR inline Vector splat(float x) { return hn::Set(Lanes(), x); }
 
-// In tile_ops_half.cpp and tile_ops_dropout.cpp.
+// They are defined in tile_ops_half.cpp and tile_ops_dropout.cpp.
 const HalfOps& f16_ops();
 const HalfOps& bf16_ops();
 void drop(const Drop& drop);

@@ -1,4 +1,4 @@
-// The arithmetic of CPU tiles, compiled once per instruction set and chosen at run time.
+// Does the arithmetic of CPU tiles, compiled once per instruction set and chosen at run time.
 //
 // A tile is a row-major fp32 matrix in fast memory. Its columns are the SIMD lanes: they are padded
 // to a multiple of kTileColumns, so that no operation on tiles has a tail. Padding is read and
@@ -12,18 +12,18 @@
 
 namespace attnlab::cpu {
 
-// Lanes of the widest vector; every tile's leading dimension is a multiple of it.
+// The widest vector has so many lanes; every tile's leading dimension is a multiple of it.
 inline constexpr i64 kTileColumns = 16;
 
-// What a product does with the values that C holds.
+// Accumulate says what a product does with the values that C holds.
 enum class Accumulate : u8 {
   no,        // C = A B
   add,       // C += A B
   rescaled,  // C = C * column_scale + A B, one factor a column
 };
 
-// C (rows, columns) from A (rows, inner) and B (inner, columns). A's element (i, k) lies at
-// a[i * a_row_stride + k * a_inner_stride], so a transposed operand costs nothing.
+// Product makes C (rows, columns) of A (rows, inner) and B (inner, columns). A's element (i, k)
+// lies at a[i * a_row_stride + k * a_inner_stride], so a transposed operand costs nothing.
 struct Product {
   i64 rows = 0;
   i64 columns = 0;  // a multiple of kTileColumns
@@ -39,7 +39,7 @@ struct Product {
   const float* column_scale = nullptr;  // (columns), for Accumulate::rescaled
 };
 
-// One step of the online softmax on a transposed score tile (rows: keys, columns: query rows).
+// SoftmaxStep steps online softmax on a transposed score tile (rows: keys, columns: query rows).
 struct SoftmaxStep {
   i64 keys = 0;
   i64 columns = 0;  // a multiple of kTileColumns
@@ -51,7 +51,7 @@ struct SoftmaxStep {
   float* rescale = nullptr;  // (columns): factor that brings old accumulators to the new maximum
 };
 
-// destination (columns, rows) = source (rows, columns)^T; strides in elements.
+// Transpose sets destination (columns, rows) = source (rows, columns)^T; strides in elements.
 struct Transpose {
   i64 rows = 0;
   i64 columns = 0;
@@ -61,9 +61,9 @@ struct Transpose {
   i64 destination_stride = 0;
 };
 
-// P of the backward pass from S, by query row: scores = exp2(scores * scale_log2 - row_max) /
-// row_sum, exactly 0 where the score is -inf or the sum 0. (Not from lse: beyond 2^10 its own
-// rounding shows in P, and beyond 2^30 it leaves nothing of it.)
+// RecomputeP makes P of the backward from S, by query row: scores = exp2(scores * scale_log2 -
+// row_max) / row_sum, exactly 0 where the score is -inf or the sum 0. (Not from lse: beyond 2^10
+// its own rounding shows in P, and beyond 2^30 it leaves nothing of it.)
 struct RecomputeP {
   i64 rows = 0;
   i64 columns = 0;  // a multiple of kTileColumns
@@ -74,7 +74,7 @@ struct RecomputeP {
   const float* row_sum = nullptr;  // (rows), of exp2(score - max)
 };
 
-// dP becomes dS = |P| (Z dP - delta): Z = keep_scale, or 0 where P's sign bit is set.
+// ScoreGradient turns dP into dS = |P| (Z dP - delta): Z = keep_scale, or 0 at P's set sign bits.
 struct ScoreGradient {
   i64 rows = 0;
   i64 columns = 0;           // a multiple of kTileColumns
@@ -86,7 +86,7 @@ struct ScoreGradient {
   float keep_scale = 1.0f;
 };
 
-// dots[r] = sum of a[r] * b[r].
+// RowDots computes dots[r] = sum of a[r] * b[r].
 struct RowDots {
   i64 rows = 0;
   i64 columns = 0;           // any: padding does not count
@@ -97,16 +97,16 @@ struct RowDots {
   float* dots = nullptr;  // (rows)
 };
 
-// What the lines of a tile of the attention matrix are, and what its columns.
+// Orientation says what the lines of a tile of the attention matrix are, and what its columns.
 enum class Orientation : u8 { rows_by_keys, keys_by_rows };
 
-// What becomes of the elements that dropout drops.
+// DropAction says what becomes of the elements that dropout drops.
 enum class DropAction : u8 {
   clear,  // P = 0
   mark,   // P's sign bit is set
 };
 
-// Dropout (see shared/dropout.h) of the tile of `rows` and `keys`, which may begin anywhere.
+// Drop applies dropout (see shared/dropout.h) to the tile of `rows` and `keys`, wherever it begins.
 struct Drop {
   Dropout dropout;
   i64 slice = 0;  // batch * num_heads_q + head
@@ -118,11 +118,11 @@ struct Drop {
   i64 ld = 0;
 };
 
-// A 16-bit storage type: n values, the same bits as shared/convert.h.
+// HalfOps converts n values of a 16-bit storage type, with the same bits as shared/convert.h.
 struct HalfOps {
   void (*decode)(const u16* from, i64 n, float* to);
   void (*encode)(const float* from, i64 n, u16* to);
-  // There and back, in place; n is a multiple of kTileColumns.
+  // Rounds there and back, in place; n is a multiple of kTileColumns.
   void (*round)(float* values, i64 n);
 };
 
@@ -131,8 +131,8 @@ struct TileOps {
   void (*multiply)(const Product& product);
   void (*softmax_step)(const SoftmaxStep& step);
   void (*transpose)(const Transpose& transpose);
-  // Softmax of one row: probabilities[j] = exp(scores[j] - max) / sum, exactly 0 where the score is
-  // -inf, all 0 if every score is. Returns the row's natural-log lse. In place is allowed.
+  // Computes a row's softmax: probabilities[j] = exp(scores[j] - max) / sum, exactly 0 where the
+  // score is -inf, all 0 if every score is. Returns its natural-log lse. It may work in place.
   float (*softmax_row)(const float* scores, i64 n, float* probabilities);
   void (*recompute_p)(const RecomputeP& step);
   void (*score_gradient)(const ScoreGradient& step);
@@ -142,10 +142,10 @@ struct TileOps {
   HalfOps bf16;
 };
 
-// The variants that this processor runs, best first; the last one runs anywhere.
+// Returns the variants that this processor runs, best first; the last one runs anywhere.
 std::span<const TileOps* const> supported_tile_ops();
 
-// Null if this processor does not run it (or there is no such name).
+// Returns null if this processor does not run it (or there is no such name).
 const TileOps* find_tile_ops(std::string_view isa);
 
 }  // namespace attnlab::cpu

@@ -1,4 +1,4 @@
-// Dropout on score tiles: Philox (shared/philox.h) in SIMD lanes, each call made once for the eight
+// Drops in score tiles: Philox (shared/philox.h) in SIMD lanes, each call made once for the eight
 // elements that share it (shared/dropout.h), then a line's numbers compared with the threshold.
 //
 // The lanes run along a line of the tile, over as many 16x16 blocks as it crosses. From one block,
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
-// The key of each round; it does not depend on the counter.
+// RoundKeys has the key of each round; it does not depend on the counter.
 struct RoundKeys {
   explicit RoundKeys(PhiloxKey key) {
     for (int i = 0; i < kPhiloxRounds; ++i) {
@@ -34,8 +34,8 @@ struct RoundKeys {
   u64 low[kPhiloxRounds], high[kPhiloxRounds];
 };
 
-// One word of a counter in the low 32 bits of each 64-bit lane: a product of two words fits, and
-// what is left in the high bits is never looked at.
+// Wide holds one word of a counter in the low 32 bits of each 64-bit lane: a product of two words
+// fits, and what is left in the high bits is never looked at.
 using Wide = hn::CappedTag<u64, kTileColumns / 2>;
 using Word = hn::Vec<Wide>;
 struct Counters {
@@ -44,7 +44,7 @@ struct Counters {
 
 HWY_ATTR inline Word word(i64 value) { return hn::Set(Wide(), static_cast<u64>(value)); }
 
-// The 64-bit products of low words.
+// Returns the 64-bit products of low words.
 HWY_ATTR inline Word product(Word a, u32 b) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::MulEven(hn::TruncateTo(hn::Rebind<u32, Wide>(), a),
@@ -55,7 +55,7 @@ HWY_ATTR inline Word product(Word a, u32 b) {
 #endif
 }
 
-// The rounds of shared/philox.h, with its constants.
+// Does the rounds of shared/philox.h, with its constants.
 HWY_ATTR inline Counters philox(Counters c, const RoundKeys& keys) {
   for (int i = 0; i < kPhiloxRounds; ++i) {
     const Word x = product(c.x, kPhiloxMultiplier0), z = product(c.z, kPhiloxMultiplier1);
@@ -71,7 +71,7 @@ constexpr i64 kBlock = 16;
 constexpr i64 kHalf = kBlock / 2;
 constexpr i64 kStrip = 256;  // elements of a line that are drawn at once
 
-// How the counters of a block are shared out among the lines that cross it.
+// Sharing says how the lines that cross a block share its counters.
 template <Orientation>
 struct Sharing;
 template <>
@@ -87,8 +87,8 @@ struct Sharing<Orientation::keys_by_rows> {
   using Number = u32;  // one element of either neighbour
 };
 
-// The numbers along the lines that share counters, for the block's first and last 8 lines. A strip
-// that begins inside a block crosses one block more, and the last lanes may draw up to 3 too many.
+// Numbers are those along the lines that share counters, for the block's first and last 8 lines. A
+// strip that begins inside a block crosses one more, and its last lanes may draw up to 3 too many.
 template <Orientation kOrientation>
 struct Numbers {
   alignas(64) typename Sharing<kOrientation>::Number of_half[2][kStrip + 5 * kBlock];
@@ -106,7 +106,7 @@ HWY_ATTR void draw(const Drop& drop, const RoundKeys& keys, i64 line, Range bloc
   const i64 lanes = 2 * static_cast<i64>(hn::Lanes(Wide()));
   const i64 piece = min(lanes, kCounters);  // lanes of one block
 
-  // Lanes first, first + 2, ...: two words a 64-bit lane come back together in the end.
+  // Takes lanes first, first + 2, ...: two words a 64-bit lane come back together in the end.
   const auto counters = [&](i64 first) HWY_ATTR {
     const Word lane = hn::Add(hn::ShiftLeft<1>(hn::Iota(Wide(), 0)), word(first));
     const Word along = hn::Add(hn::ShiftRight<Share::kLogCounters>(lane), word(blocks.begin));

@@ -1,5 +1,5 @@
-// Dropout on tiles: every instruction set drops exactly what is_kept() of shared/dropout.h does not
-// keep.
+// Tests dropout on tiles: every instruction set drops exactly what is_kept() of shared/dropout.h
+// does not keep.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,11 +12,11 @@ HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
-// 2^x, a degree 6 polynomial on [-1/2, 1/2] whose relative error of 2e-9 (minimax fit) leaves only
-// the rounding of fp32; exactly 0 for x < -126, -inf included: a masked score must leave a true
-// zero, and no denormal. NaN stays NaN. Adding 1.5 * 2^23 rounds x to an integer that then sits in
-// the low bits of the sum, ready to be shifted into the exponent: cheaper than a rounding and a
-// conversion instruction.
+// Computes 2^x by a degree 6 polynomial on [-1/2, 1/2] whose relative error of 2e-9 (minimax fit)
+// leaves only the rounding of fp32; exactly 0 for x < -126, -inf included: a masked score must
+// leave a true zero, and no denormal. NaN stays NaN. Adding 1.5 * 2^23 rounds x to an integer that
+// then sits in the low bits of the sum, ready to be shifted into the exponent: that is cheaper than
+// a rounding and a conversion instruction.
 HWY_ATTR inline Vector exp2(Vector x) {
   const hn::RebindToSigned<Lanes> i;
   const Vector shifted = hn::Add(x, splat(0x1.8p23f));
@@ -33,8 +33,8 @@ HWY_ATTR inline Vector exp2(Vector x) {
   return hn::IfThenZeroElse(hn::Lt(x, splat(-126.0f)), scaled);
 }
 
-// Register block of a product: kRows x (kVectors vectors) accumulators; per step of the inner
-// index, kVectors loads of B and kRows broadcasts of A feed kRows * kVectors fused multiply-adds.
+// Computes kRows x (kVectors vectors) accumulators of a product: per step of the inner index,
+// kVectors loads of B and kRows broadcasts of A feed kRows * kVectors fused multiply-adds.
 template <int kRows, int kVectors>
 HWY_ATTR inline void multiply_block(const Product& p, i64 row, i64 column) {
   const i64 lanes = lane_count();
@@ -69,8 +69,8 @@ HWY_ATTR inline void multiply_block(const Product& p, i64 row, i64 column) {
   }
 }
 
-// The block that fills the register file: 16 accumulators and their operands in 32 registers, 12
-// in 16.
+// This block fills the register file: 16 accumulators and their operands in 32 registers, 12 in
+// 16.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kBlockRows = 4, kBlockVectors = 4;
 #else
@@ -96,12 +96,12 @@ HWY_ATTR void multiply(const Product& p) {
   for (; column < p.columns; column += lanes) multiply_columns<1>(p, column);
 }
 
-// Keys whose probabilities are summed before they join the sum of the tile. Scores of few different
-// values round the same way at every addition: summed one by one, the lse of a tile of 569 keys was
-// off by 1.3 times its bound.
+// The probabilities of so many keys are summed before they join the sum of the tile. Scores of few
+// different values round the same way at every addition: summed one by one, the lse of a tile of
+// 569 keys was off by 1.3 times its bound.
 constexpr i64 kSummedKeys = 32;
 
-// scale_of_row() and scaled_max() of shared/softmax.h, of a row a lane.
+// Compute scale_of_row() and scaled_max() of shared/softmax.h, of a row a lane.
 HWY_ATTR inline Vector scale_of_rows(Vector row_max, float scale_log2) {
   return hn::IfThenElse(hn::Ge(hn::Abs(row_max), splat(kLargeMax)), splat(power_above(scale_log2)),
                         splat(scale_log2));
@@ -110,7 +110,7 @@ HWY_ATTR inline Vector scaled_max(Vector scores, float scale_log2) {
   return hn::Mul(scores, scale_of_rows(hn::Mul(scores, splat(scale_log2)), scale_log2));
 }
 
-// kVectors columns of vectors at once: their chains of max and sum are independent.
+// Takes kVectors columns of vectors at once: their chains of max and sum are independent.
 template <int kVectors>
 HWY_ATTR inline void softmax_columns(const SoftmaxStep& step, i64 column) {
   const i64 lanes = lane_count();
@@ -175,7 +175,7 @@ HWY_ATTR void transpose(const Transpose& t) {
   }
 }
 
-// The last vector of a row, filled up with `fill`.
+// Returns the last vector of a row, filled up with `fill`.
 HWY_ATTR inline Vector load_tail(const float* p, i64 n, float fill) {
   alignas(64) float buffer[kTileColumns];
   for (i64 i = 0; i < kTileColumns; ++i) buffer[i] = i < n ? p[i] : fill;
@@ -188,8 +188,8 @@ HWY_ATTR inline void store_tail(Vector v, float* p, i64 n) {
   for (i64 i = 0; i < n; ++i) p[i] = buffer[i];
 }
 
-// The largest lane. Not Highway's MaxOfLanes: its emulated target (1.0.3) starts from the lowest
-// finite number, so a row of -inf would not be seen as one.
+// Returns the largest lane. It avoids Highway's MaxOfLanes: its emulated target (1.0.3) starts from
+// the lowest finite number, so a row of -inf would not be seen as one.
 HWY_ATTR inline float largest_lane(Vector v) {
   alignas(64) float lanes[kTileColumns];
   store(v, lanes);
@@ -208,7 +208,7 @@ HWY_ATTR float softmax_row(const float* scores, i64 n, float* probabilities) {
   const float row_max = largest_lane(running);
   const Vector scale = splat(kLog2E);
   const Vector reference = splat(finite_max(row_max));
-  // The difference first: a product has no fp32 number near it where scores are large.
+  // Takes the difference first: a product has no fp32 number near it where scores are large.
   const auto exponentiate = [&](Vector score) HWY_ATTR {
     return exp2(hn::Mul(hn::Sub(score, reference), scale));
   };
@@ -259,7 +259,7 @@ HWY_ATTR void score_gradient(const ScoreGradient& step) {
     const Vector delta = splat(step.delta[row]);
     for (i64 c = 0; c < step.columns; c += lane_count()) {
       const Vector marked = load(p + c);
-      // As an integer, since a dropped P may be -0.
+      // Tests P as an integer, since a dropped P may be -0.
       const auto dropped =
           hn::RebindMask(Lanes(), hn::Lt(hn::BitCast(bits, marked), hn::Zero(bits)));
       const Vector kept = hn::IfThenZeroElse(dropped, load(dp + c));
@@ -268,7 +268,7 @@ HWY_ATTR void score_gradient(const ScoreGradient& step) {
   }
 }
 
-// A sum a lane, then the sum of the lanes: each rounds few additions.
+// Forms a sum a lane, then the sum of the lanes: each rounds few additions.
 HWY_ATTR void row_dots(const RowDots& step) {
   for (i64 row = 0; row < step.rows; ++row) {
     const float* a = step.a + row * step.lda;

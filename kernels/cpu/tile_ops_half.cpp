@@ -1,5 +1,5 @@
-// Tile operations on 16-bit storage types: shared/convert.h in SIMD lanes, bit by bit. Highway's
-// own conversions are not used: on some targets they truncate or lose subnormals.
+// Implements tile operations on 16-bit storage types: shared/convert.h in SIMD lanes, bit by bit.
+// Highway's own conversions are not used: on some targets they truncate or lose subnormals.
 #include "kernels/cpu/tile_ops_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/tile_ops_half.cpp"
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
-// The bits of an fp32, or a half in the low 16 bits of each lane. Signed, because that is what all
+// A lane has the bits of an fp32, or a half in its low 16 bits. Signed, because that is what all
 // instruction sets compare.
 using Bits = hn::RebindToSigned<Lanes>;
 using BitVector = hn::Vec<Bits>;
@@ -20,8 +20,8 @@ using Halves = hn::Rebind<u16, Lanes>;
 
 HWY_ATTR inline BitVector bits(u32 value) { return hn::Set(Bits(), static_cast<i32>(value)); }
 
-// What rounds to nearest even when it is added before a shift to the right: half of the last place
-// that survives, less one where what survives is even.
+// Returns what rounds to nearest even when it is added before a shift to the right: half of the
+// last place that survives, less one where what survives is even.
 template <int kShift>
 HWY_ATTR inline BitVector rounding(BitVector v) {
   const BitVector odd = hn::And(hn::ShiftRight<kShift>(v), bits(1));
@@ -56,8 +56,8 @@ struct F16 {
     value = hn::IfThenElse(hn::Gt(magnitude, bits(0x7BFF)), special, value);
     return hn::BitCast(Lanes(), hn::Or(sign, value));
   }
-  // In fp32: beside a power of two that is 2^13 times its own (or of the smallest normal number),
-  // a value keeps just the bits that the half has.
+  // Rounds in fp32: beside a power of two that is 2^13 times its own (or of the smallest normal
+  // number), a value keeps just the bits that the half has.
   static HWY_ATTR inline Vector round(Vector v) {
     const BitVector magnitude = hn::And(hn::BitCast(Bits(), v), bits(0x7FFFFFFF));
     const BitVector power = hn::Max(hn::And(magnitude, bits(0x7F800000)), bits(0x38800000));

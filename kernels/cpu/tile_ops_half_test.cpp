@@ -1,4 +1,4 @@
-// 16-bit storage types: every instruction set gives the bits of shared/convert.h.
+// Tests 16-bit storage types: every instruction set gives the bits of shared/convert.h.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -40,9 +40,9 @@ TEST_P(TileOpsHalfTest, DecodesEveryValue) {
   }
 }
 
-// Every upper 19 bits of an fp32, with the lower 13 at both ends and around their middle. f16 keeps
-// at most these 19 bits and bf16 the upper 16 of them, so both sides of every boundary of rounding
-// are here, those of subnormals too, and every class of fp32.
+// Returns every upper 19 bits of an fp32, with the lower 13 at both ends and around their middle.
+// f16 keeps at most these 19 bits and bf16 the upper 16, so both sides of every boundary of
+// rounding are here, those of subnormals too, and every class of fp32.
 std::vector<float> rounding_boundaries() {
   std::vector<float> values;
   for (u32 upper = 0; upper < (1u << 19); ++upper) {

@@ -1,5 +1,5 @@
-// Which instruction sets the tile operations are compiled for. Included first of all in each of
-// their files, so that these agree on the set.
+// Names the instruction sets that tile operations are compiled for. Each of their files includes it
+// first of all, so that these agree on the set.
 #pragma once
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)  // no gain over their neighbours here

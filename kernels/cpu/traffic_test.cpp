@@ -15,7 +15,7 @@
 namespace attnlab {
 namespace {
 
-// Tensors of a problem whose values do not matter, in the widest type.
+// Memory holds a problem's tensors, whose values do not matter, in the widest type.
 class Memory {
  public:
   explicit Memory(const Problem& problem)
@@ -49,7 +49,7 @@ class Memory {
   std::vector<std::uint8_t> pattern_;
 };
 
-// What two launches counted; they must agree, as counts belong to one launch.
+// Returns what two launches counted; they must agree, as counts belong to one launch.
 Traffic executed(const Implementation& kernel, const Problem& problem, const Config& config) {
   Device device = cpu::cpu_device();
   device.threads = 3;
@@ -86,7 +86,7 @@ Problem make_problem(i64 seqlen_q, i64 seqlen_k, const char* mask) {
 
 class TrafficTest : public testing::TestWithParam<const Implementation*> {
  protected:
-  // The model against an execution, of every pass that the kernel has.
+  // Compares the model with an execution, for every pass that the kernel has.
   void check(Problem problem) {
     const Implementation& kernel = *GetParam();
     Config config = default_config(kernel);
@@ -146,8 +146,8 @@ TEST_P(TrafficTest, CountOnlyEqualsExecutionOfEveryTypeLayoutAndDropout) {
   EXPECT_GE(checked_, 4);
 }
 
-// 64K sequences of 16 heads: the model costs milliseconds, since equal slices are counted once and
-// no element is touched.
+// Takes 64K sequences of 16 heads: the model costs milliseconds, since equal slices are counted
+// once and no element is touched.
 TEST_P(TrafficTest, LongSequencesAreCountedQuickly) {
   const Implementation& kernel = *GetParam();
   for (const Pass pass : {Pass::fwd, Pass::fwdbwd}) {

@@ -1,4 +1,4 @@
-// What all CUDA implementations share: what no GPU runs, and what their kernels get of a problem.
+// Shares among all CUDA implementations what no GPU runs, and what kernels get of a problem.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace attnlab::cuda {
 
-// The reason why no CUDA kernel runs this, or empty.
+// Returns the reason why no CUDA kernel runs this, or empty.
 std::string unsupported(const Problem& problem, const Device& device);
 
-// Lengths and block pattern are where `tensors` says.
+// Fills Params; lengths and block pattern are where `tensors` says.
 Params make_params(const Problem& problem, const Tensors& tensors);
 
-// A type of kernels/device/storage.cuh, for the text of a unit: "device::F16".
+// Returns a type of kernels/device/storage.cuh, for the text of a unit: "device::F16".
 const char* storage_type(Dtype dtype);
 
-// Implementation::launch()'s stream.
+// Converts Implementation::launch()'s stream.
 inline CUstream as_stream(void* stream) { return static_cast<CUstream>(stream); }
 
-// Implementation::prepare, launch and release of a kernel all of whose needs are in a
+// Implement Implementation::prepare, launch and release for a kernel all of whose needs are in a
 //   class Prepared : public PreparedKernel {
 //     Prepared(const Problem&, const Config&, const Device&);
 //     void launch(const Tensors&, CUstream);
@@ -39,7 +39,7 @@ void release(PreparedKernel* prepared) {
   delete static_cast<Prepared*>(prepared);
 }
 
-// What lies `bytes` behind `place`.
+// Returns what lies `bytes` behind `place`.
 inline void* behind(void* place, u64 bytes) { return static_cast<char*>(place) + bytes; }
 
 }  // namespace attnlab::cuda

@@ -12,7 +12,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// Their names in the library: cublas_v2.h hides suffixes behind macros.
+// Cublas uses their names in the library: cublas_v2.h hides suffixes behind macros.
 struct Cublas {
   decltype(&::cublasCreate_v2) create = nullptr;
   decltype(&::cublasSetStream_v2) set_stream = nullptr;

@@ -1,4 +1,4 @@
-// Matrix products by cuBLAS, which is opened when a product is first needed.
+// Multiplies matrices by cuBLAS, which is opened when a product is first needed.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace attnlab::cuda {
 
 enum class Transposed : u8 { no, yes };
 
-// A batch of row-major matrices: elements from the operand's address to the first, between rows,
-// between matrices, and between groups of matrices (0: all of the batch, or group, are one).
+// GemmMatrix is a batch of row-major matrices: elements from the operand's address to the first,
+// between rows, between matrices, and between groups (0: all of the batch, or group, are one).
 struct GemmMatrix {
   i64 offset = 0;
   i64 row_stride = 0;
@@ -24,8 +24,8 @@ struct GemmMatrix {
   Transposed transposed = Transposed::no;  // the factor is the transpose of what is stored
 };
 
-// result (rows, columns) = alpha * left (rows, inner) * right (inner, columns) + beta * result.
-// Every size is at least 1. With beta = 0 the result's old values are not read.
+// Gemm is result (rows, columns) = alpha * left (rows, inner) * right (inner, columns) + beta *
+// result. Every size is at least 1. With beta = 0 the result's old values are not read.
 struct Gemm {
   i64 rows = 0;
   i64 columns = 0;
@@ -48,7 +48,7 @@ struct GemmTypes {
   GemmPrecision precision = GemmPrecision::full;
 };
 
-// What is opened, without a GPU. Throws MissingLibrary.
+// BlasLibrary says what is opened, without a GPU. Throws MissingLibrary.
 struct BlasLibrary {
   std::string version;  // "13.1"
   std::filesystem::path path;
@@ -57,11 +57,11 @@ BlasLibrary blas_library();
 
 class Blas {
  public:
-  // One a device, as long as the process; its first use makes it, which allocates. The device's
+  // Returns a device's one, kept as long as the process; its first use makes and allocates it. The
   // context must be current. Throws MissingLibrary, or std::runtime_error with cuBLAS's words.
   static Blas& of(const Device& device);
 
-  // What use() wants: 32 MiB from sm_90 on, else 4 MiB, as NVIDIA recommends (cuBLAS
+  // Returns what use() wants: 32 MiB from sm_90 on, else 4 MiB, as NVIDIA recommends (cuBLAS
   // documentation, cublasSetWorkspace()).
   static u64 workspace_bytes(const Device& device) {
     return u64{device.compute_capability >= 90 ? 32u : 4u} << 20;
@@ -71,17 +71,17 @@ class Blas {
   // bytes): so they allocate nothing and can be captured into a graph.
   void use(CUstream stream, void* workspace, u64 workspace_bytes);
 
-  // Asynchronous. Throws std::runtime_error with cuBLAS's words. One group.
+  // Runs one group, asynchronously. Throws std::runtime_error with cuBLAS's words.
   void run(const Gemm& gemm, const GemmTypes& types, const void* left, const void* right,
            void* result);
 
-  // A product in double, or in fp32, of matrices that lie without gaps. Asynchronous; throws
+  // Runs a product in double, or in fp32, of matrices without gaps, asynchronously; throws
   // likewise.
   void run(const MatrixProduct& product, const double* left, const double* right, double* result);
   void run(const MatrixProduct& product, const float* left, const float* right, float* result);
 
-  // The same for any number of groups, whose matrices begin where `addresses`, in memory of the
-  // device, says: those of all left factors, then of all right ones, then of all results.
+  // Does the same for any number of groups, whose matrices begin where `addresses`, in memory of
+  // the device, says: those of all left factors, then of all right ones, then of all results.
   void run(const Gemm& gemm, const GemmTypes& types, const void* addresses);
 
  private:

@@ -1,4 +1,4 @@
-// Numbers and texts as one string of bytes, for files of this machine's kind and for pipes.
+// Stores numbers and texts as one string of bytes, for this machine's kind of files and for pipes.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 namespace attnlab::cuda {
 
-// See attnlab::make_calculator().
+// See attnlab::make_calculator() for what it makes.
 std::unique_ptr<Calculator> make_calculator(const Device& device, const KernelUnit& unit);
 
 }  // namespace attnlab::cuda

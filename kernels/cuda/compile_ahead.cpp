@@ -16,7 +16,7 @@
 namespace attnlab {
 namespace {
 
-// Jobs with the same code, which is compiled once, may differ in how it is launched.
+// Returns the code of a job; jobs with the same code, compiled once, may differ in their launch.
 std::string code_of(const CompileJob& job) {
   std::string text = job.arch + "\n" + job.unit.name + "\n";
   for (const std::string& option : job.unit.options) text += option + "\n";
@@ -112,7 +112,7 @@ class Batch {
     }
   }
 
-  // The result of a job and of all others with its code.
+  // Hands out the result of a job, also to all others with its code.
   void finish(std::size_t job, Compilation result) {
     for (const std::size_t same : same_code_.at(code_of(jobs_[job]))) {
       results_[same] = result;

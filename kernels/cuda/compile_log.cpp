@@ -11,7 +11,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// The text between two words; empty if they are not there.
+// Returns the text between two words; empty if they are not there.
 std::string_view between(std::string_view line, std::string_view before, std::string_view after) {
   const std::size_t at = line.find(before);
   if (at == std::string_view::npos) return {};
@@ -20,7 +20,7 @@ std::string_view between(std::string_view line, std::string_view before, std::st
   return end == std::string_view::npos ? std::string_view{} : line.substr(0, end);
 }
 
-// The number before a word, as in "6472 bytes stack frame"; 0 if it is not there.
+// Returns the number before a word, as in "6472 bytes stack frame"; 0 if it is not there.
 std::int64_t number_before(std::string_view line, std::string_view word) {
   const std::size_t end = line.find(word);
   if (end == std::string_view::npos) return 0;
@@ -35,7 +35,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// "C7519: ..." of "ptxas info    : (C7519) ..."; warnings as they stand; "" for anything else.
+// Returns "C7519: ..." for "ptxas info    : (C7519) ...", warnings as they stand, else "".
 std::string advisory(std::string_view line) {
   if (line.starts_with("ptxas")) {
     const std::size_t colon = line.find(": ");

@@ -1,4 +1,4 @@
-// What NVRTC's log (with --ptxas-options=-v) says of the functions of a unit.
+// Reads what NVRTC's log (with --ptxas-options=-v) says of the functions of a unit.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ struct FunctionFacts {
 
 struct CompileLog {
   std::vector<FunctionFacts> functions;  // a device function that was not inlined has its own
-  // "C7508: ...", once each, with "(7 times)" for those that differ in the line number alone; and
-  // the warnings of compiler and assembler.
+  // It lists "C7508: ..." once each, with "(7 times)" for those that differ in the line number
+  // alone; and the warnings of compiler and assembler.
   std::vector<std::string> advisories;
 };
 
 // Lines that it does not know are left out.
 CompileLog parse_compile_log(std::string_view log);
 
-// Why a unit that must be clean is not: spills, and advisories that cost speed (setmaxnreg ignored:
-// C7508; wgmma serialised: C7510, C7511, C7515; waits and arrives injected around it: C7517,
-// C7519). One line for each; empty if it is clean.
+// Returns why a unit that must be clean is not: spills, and advisories that cost speed (setmaxnreg
+// ignored: C7508; wgmma serialised: C7510, C7511, C7515; waits and arrives injected around it:
+// C7517, C7519). Each has a line; empty if it is clean.
 std::string impurities(const CompileLog& log);
 
 }  // namespace attnlab::cuda

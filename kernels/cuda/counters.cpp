@@ -31,9 +31,9 @@ MetricNames names_of(const std::vector<CounterMetric>& metrics) {
   return names;
 }
 
-// Everything of `total` that is a sum over the range, less what the sweep in it counted. A sweep
-// writes nothing: what is written while it runs are dirty lines that were there before, some MB of
-// which survive any sweep, and are found before the range as well as left behind it.
+// Subtracts from everything in `total` that is a sum over the range what the sweep in it counted. A
+// sweep writes nothing: what is written while it runs are dirty lines that were there before, some
+// MB of which survive any sweep, and are found before the range as well as left behind it.
 void subtract(HardwareCounts& total, const HardwareCounts& sweep,
               const std::vector<CounterMetric>& metrics) {
   for (const CounterMetric& metric : metrics) {
@@ -93,7 +93,7 @@ class GpuCounters final : public Counters {
 
   CUstream stream() const { return static_cast<CUstream>(runtime_->queue()); }
 
-  // Those of them that the chip has; of two for one field the first.
+  // Returns those of them that the chip has; of two for one field the first.
   std::vector<CounterMetric> present(const std::vector<CounterMetric>& wanted) const {
     std::vector<CounterMetric> found;
     for (const CounterMetric& metric : wanted) {
@@ -107,7 +107,7 @@ class GpuCounters final : public Counters {
   HardwareCounts measure(const std::vector<CounterMetric>& metrics, L2State l2,
                          const std::function<void()>& work) {
     if (l2 == L2State::steady) return read_range(metrics, work, work);
-    // Made here: making one writes it, which would be counted.
+    // The buffer is made here: making one writes it, which would be counted.
     const DeviceBuffer& first = sweep_buffer(first_sweep_);
     const DeviceBuffer& second = sweep_buffer(second_sweep_);
     const auto sweep_before = [&] { read_all(first); };
@@ -154,7 +154,7 @@ class GpuCounters final : public Counters {
     runtime_->synchronize();
   }
 
-  // A copy and a read far larger than the L2, swept.
+  // Counts a copy and a read far larger than the L2, swept.
   CounterCheck check_now() {
     CounterCheck result;
     {
@@ -187,7 +187,7 @@ class GpuCounters final : public Counters {
     return result;
   }
 
-  // What the chip cannot count is not checked.
+  // Adds a line, unless the chip cannot count it: then it is not checked.
   static void add_line(CounterCheck& check, const char* what, double expected,
                        const std::optional<double>& counted) {
     if (counted) check.lines.push_back({what, expected, *counted});
@@ -207,7 +207,7 @@ class GpuCounters final : public Counters {
 }  // namespace
 
 Counters& counters_of(const Device& device) {
-  // Never destroyed: at the end of the process CUPTI may be gone before it.
+  // It is never destroyed: at the end of the process CUPTI may be gone before it.
   static auto& counters = *new std::map<int, std::unique_ptr<GpuCounters>>;
   make_current(device);
   std::unique_ptr<GpuCounters>& found = counters[device.ordinal];

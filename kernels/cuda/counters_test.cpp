@@ -1,4 +1,4 @@
-// Without a GPU: the metrics exist on the chips that are known, and fit the passes that are
+// Tests without a GPU: the metrics exist on the chips that are known, and fit the passes that are
 // promised.
 #include "kernels/cuda/counters.h"
 
@@ -25,7 +25,7 @@ class CounterMetrics : public testing::Test {
   }
 };
 
-// Those of other chips are listed beside them and are not there.
+// Drops metrics that stand for other chips: they are listed beside these and are not there.
 MetricNames of_hopper(MetricNames names) {
   std::erase_if(names, [](const std::string& name) { return name.starts_with("dram__bytes_op_"); });
   return names;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raised whenever the layout of a file changes: an old one is then no hit.
+// It is raised whenever the layout of a file changes: an old one is then no hit.
 constexpr const char* kMagic = "attnlab cubin 2";
 
 // A file is the magic, the digest of the rest, and the rest.

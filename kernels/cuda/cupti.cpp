@@ -43,7 +43,7 @@ Cupti open_cupti() {
   return functions;
 }
 
-// The way out where there is one. Source: CUPTI's documentation of CUptiResult; what was seen.
+// Returns the way out if there is one. Source: CUPTI's documentation of CUptiResult; what was seen.
 std::string remedy_of(CUptiResult result) {
   switch (result) {
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:

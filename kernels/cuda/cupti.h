@@ -1,4 +1,4 @@
-// CUPTI, the library that reads hardware counters and tells which kernels ran: opened when it is
+// Opens CUPTI, the library that reads hardware counters and tells which kernels ran, when it is
 // first needed.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace attnlab::cuda {
 
-// The functions that this project calls.
+// This project calls these functions.
 // clang-format off
 #define ATTNLAB_CUPTI_FUNCTIONS(X) \
   X(cuptiGetVersion) X(cuptiGetResultString) X(cuptiProfilerInitialize) \
@@ -46,8 +46,8 @@ struct Cupti {
 // Opens the library on the first call. Throws MissingLibrary.
 const Cupti& cupti();
 
-// What CUPTI refused. The message has its words and, where it is a matter of permission or of
-// another profiler, the remedy.
+// CuptiError says what CUPTI refused. The message has its words and, where it is a matter of
+// permission or of another profiler, the remedy.
 class CuptiError : public std::runtime_error {
  public:
   CuptiError(CUptiResult result, const std::string& what);
@@ -58,7 +58,7 @@ inline void check(CUptiResult result, const char* what) {
   if (result != CUPTI_SUCCESS) throw CuptiError(result, what);
 }
 
-// A struct of parameters as CUPTI wants it: all zero but its own size.
+// Declares a struct of parameters as CUPTI wants it: all zero but its own size.
 #define ATTNLAB_CUPTI_PARAMS(type, name) \
   type name = {};                        \
   (name).structSize = type##_STRUCT_SIZE

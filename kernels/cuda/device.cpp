@@ -16,7 +16,7 @@ int attribute(CUdevice device, CUdevice_attribute which) {
   return value;
 }
 
-// "580.159.04"; empty where the module does not say.
+// Returns "580.159.04"; empty where the module does not say.
 std::string module_version() {
   std::ifstream file("/sys/module/nvidia/version");
   std::string version;

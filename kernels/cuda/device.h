@@ -1,4 +1,4 @@
-// The GPUs of this machine.
+// Finds the GPUs of this machine.
 #pragma once
 
 #include <cuda.h>
@@ -10,10 +10,10 @@
 
 namespace attnlab::cuda {
 
-// Those that the driver shows; empty where there is no driver or no GPU.
+// Returns those that the driver shows; empty where there is no driver or no GPU.
 std::vector<Device> devices();
 
-// Why devices() is empty: what is missing and what to do about it.
+// Returns why devices() is empty: what is missing and what to do about it.
 std::string why_no_devices();
 
 // Makes the device's primary context current in this thread; it stays as long as the process.

@@ -1,4 +1,4 @@
-// Memory of a GPU, as long as the object lives.
+// Owns memory of a GPU, as long as the object lives.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What this machine lacks for measuring on its GPUs (kernels/api/diagnosis.h).
+// Finds what this machine lacks for measuring on its GPUs (kernels/api/diagnosis.h).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace attnlab::cuda {
 
-// Of the libraries, then of each GPU. Never throws.
+// Diagnoses the libraries, then each GPU. Never throws.
 std::vector<Diagnosis> diagnose();
 
-// Driver, compiler with its worker and its cache, cuBLAS, CUPTI and who may use it, NVML, and who
-// else listens or shares.
+// Diagnoses driver, compiler with its worker and its cache, cuBLAS, CUPTI and who may use it, NVML,
+// and who else listens or shares.
 std::vector<Diagnosis> diagnose_libraries();
 
-// Whether this process may read counters, given /proc/driver/nvidia/params and /proc/self/status.
+// Says if this process may read counters, given /proc/driver/nvidia/params and /proc/self/status.
 Diagnosis judge_permission(const std::string& params, const std::string& status);
 
-// How a GPU is set up and who is on it; empty: NVML does not say, or the GPU has no such thing.
+// Says how a GPU is set up and who is on it; empty: NVML does not say, or it has no such thing.
 struct GpuSettings {
   struct Process {
     unsigned pid = 0;
@@ -35,7 +35,7 @@ struct GpuSettings {
   std::optional<std::uint64_t> uncorrected_errors;  // since the driver was loaded
 };
 
-// Of a GPU before this process uses it. Throws as nvml() does.
+// Reads those of a GPU before this process uses it. Throws as nvml() does.
 GpuSettings read_settings(const Device& device);
 
 // `gpu` leads the names of the lines: "GPU 0".

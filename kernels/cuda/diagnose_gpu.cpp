@@ -12,7 +12,7 @@ constexpr unsigned kBusyPercent = 5;  // above: somebody is at work
 
 using Setting = NvmlReturn (*)(NvmlDevice, unsigned*, unsigned*);
 
-// The first of two answers: now, and after the next reset.
+// Returns the first of two answers: now, and after the next reset.
 std::optional<bool> is_on(Setting function, NvmlDevice gpu) {
   unsigned now = 0;
   unsigned later = 0;

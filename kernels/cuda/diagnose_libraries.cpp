@@ -33,7 +33,7 @@ constexpr const char* kBringLibraries = "run scripts/setup.sh --cuda, which brin
 
 enum class Need : std::uint8_t { essential, useful };
 
-// A line of what `look` finds; where it throws, the thing is missing and the words say why.
+// Makes a line of what `look` finds; where it throws, the thing is missing and the words say why.
 template <class Look>
 Diagnosis line(const std::string& what, Need need, const std::string& remedy, const Look& look) {
   Diagnosis result{.what = what, .essential = need == Need::essential};
@@ -170,7 +170,7 @@ std::string read_file(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The text behind "NAME:" in lines of that form; empty where there is none.
+// Returns the text behind "NAME:" in lines of that form; empty where there is none.
 std::string value_of(const std::string& lines, const std::string& name) {
   for (const std::string_view text : split(lines, '\n')) {
     if (!text.starts_with(name + ":")) continue;
@@ -182,7 +182,7 @@ std::string value_of(const std::string& lines, const std::string& name) {
 
 }  // namespace
 
-// Source: CUPTI's documentation, "non-root access to performance counters".
+// Judges by CUPTI's documentation, "non-root access to performance counters".
 Diagnosis judge_permission(const std::string& params, const std::string& status) {
   constexpr unsigned long long kSysAdmin = 1ULL << 21;  // CAP_SYS_ADMIN
   Diagnosis result{.what = "counters permitted"};

@@ -46,7 +46,7 @@ const GpuSettings kGood = {.mig = false,
                            .ecc = true,
                            .uncorrected_errors = 0};
 
-// The lines that are not ok, as "what: finding".
+// Returns the lines that are not ok, as "what: finding".
 std::vector<std::string> complaints(const GpuSettings& settings) {
   std::vector<std::string> found;
   for (const Diagnosis& line : judge_settings(settings, "GPU 1")) {
@@ -93,7 +93,7 @@ TEST(Settings, OthersOnTheGpuAreNamed) {
 }
 
 TEST(Libraries, EveryLineThatIsNotOkHasAFindingAndARemedy) {
-  // Never this program, which would begin all its tests.
+  // The worker must not be this program, which would begin all its tests.
   set_compiler(
       {.cache_folder = testing::TempDir() + "attnlab_doctor", .worker_program = "/bin/false"});
   const std::vector<Diagnosis> lines = diagnose_libraries();

@@ -25,7 +25,7 @@ Driver open_driver() {
       "handed in (--gpus all)";
   const Library library({"libcuda.so.1"}, kRemedy);
   Driver functions;
-// Through a second macro, so that cuda.h's own put the version behind the name.
+// Goes through a second macro, so that cuda.h's own put the version behind the name.
 #define ATTNLAB_TEXT(name) #name
 #define ATTNLAB_BIND(function) library.bind(functions.function, ATTNLAB_TEXT(function));
   ATTNLAB_DRIVER_FUNCTIONS(ATTNLAB_BIND)
@@ -41,7 +41,7 @@ Driver open_driver() {
   return functions;
 }
 
-// Errors after which every call in this process fails. Source: CUDA driver API, CUresult: those
+// Returns whether all later calls in this process fail. Source: CUDA driver API, CUresult: those
 // that say "the context must be destroyed", "the process must be terminated and relaunched".
 bool is_final(CUresult result) {
   switch (result) {

@@ -1,4 +1,4 @@
-// The CUDA driver API, from a libcuda that is opened when it is first needed.
+// Opens the CUDA driver API, from a libcuda, when it is first needed.
 #pragma once
 
 #include <cuda.h>
@@ -7,7 +7,7 @@
 
 namespace attnlab::cuda {
 
-// The functions that this project calls. Their names in the library have suffixes (_v2, ...) that
+// This project calls these functions. Their names in the library have suffixes (_v2, ...) that
 // cuda.h hides behind macros.
 // clang-format off
 #define ATTNLAB_DRIVER_FUNCTIONS(X) \

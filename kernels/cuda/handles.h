@@ -1,5 +1,5 @@
-// The driver's handles by the names that cuda.h gives them, for headers that builds without it
-// include, too.
+// Declares the driver's handles by the names that cuda.h gives them, for headers that builds
+// without it include, too.
 #pragma once
 
 struct CUfunc_st;

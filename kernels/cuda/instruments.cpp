@@ -41,7 +41,7 @@ extern "C" __global__ void copy(const uint4* from, uint4* to, u64 chunks) {
 
 }  // namespace
 
-// SpinReport of instruments.cuh, and the sum.
+// Page holds SpinReport of instruments.cuh, and the sum.
 struct Instruments::Page {
   std::uint64_t cycles;
   std::uint64_t nanoseconds;
@@ -88,7 +88,7 @@ bool Instruments::spin_has_ended() const { return std::atomic_ref(page_->ended).
 double Instruments::spin_seconds() const { return 1e-9 * static_cast<double>(page_->nanoseconds); }
 std::uint64_t Instruments::spin_cycles() const { return page_->cycles; }
 
-// Many blocks of one size, for kernels that go through memory with a stride of the grid.
+// Launches many blocks of one size, for kernels that go through memory with a stride of the grid.
 void Instruments::launch(CUfunction function, const char* name, CUstream stream,
                          void** arguments) const {
   const CUlaunchConfig config{.gridDimX = blocks_,
@@ -132,7 +132,7 @@ void Instruments::count_filled(CUstream stream, const void* data, std::uint8_t b
   add_up(count_filled_, "count", stream, arguments);
 }
 
-// A kernel that adds to the sum, from zero.
+// Runs a kernel that adds to the sum, from zero.
 void Instruments::add_up(CUfunction function, const char* name, CUstream stream,
                          void** arguments) const {
   check(driver().cuMemsetD32Async(sum_, 0, 2, stream), "clearing a sum");

@@ -1,4 +1,4 @@
-// The runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, a
+// Runs the runtime's own kernels (kernels/device/instruments.cuh): a spin to queue work behind, a
 // fingerprint of memory, which also sweeps the L2 by reading, a count of elements that nobody
 // wrote, noise, and a copy of known size.
 #pragma once
@@ -22,23 +22,23 @@ class Instruments {
 
   // Queues a kernel that runs for `seconds`, and for `cycles` of the multiprocessor's clock.
   void spin(CUstream stream, double seconds, std::uint64_t cycles = 0);
-  // Of the last one, at any time.
+  // Says of the last one, at any time, whether it has ended.
   bool spin_has_ended() const;
-  // Of the last one, when it has: how long it found itself running.
+  // Returns of the last one, once it has ended, how long it found itself running.
   double spin_seconds() const;
   std::uint64_t spin_cycles() const;
 
   void fingerprint(CUstream stream, const void* data, std::uint64_t bytes);
-  // Runtime::count_filled().
+  // Counts as Runtime::count_filled() does.
   void count_filled(CUstream stream, const void* data, std::uint8_t byte, std::uint64_t bytes,
                     int element_bytes);
-  // Of the last of these two, once the stream has been waited for.
+  // Returns the result of the last of these two, once the stream has been waited for.
   std::uint64_t last_sum() const;
 
   // Both take whole multiples of 16 bytes.
   // Fills memory with numbers that look random.
   void noise(CUstream stream, void* data, std::uint64_t bytes);
-  // From one place in the GPU's memory to another, by a kernel.
+  // Copies from one place in the GPU's memory to another, by a kernel.
   void copy(CUstream stream, const void* from, void* to, std::uint64_t bytes);
 
  private:

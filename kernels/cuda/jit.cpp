@@ -14,7 +14,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// Everything that the result depends on.
+// Inputs holds everything that the result depends on.
 struct Inputs {
   std::vector<Header> headers;
   std::string text;  // the unit's source, and the headers
@@ -60,7 +60,7 @@ CompiledEntry describe(const KernelEntry& entry, const FunctionFacts& facts,
   return described;
 }
 
-// What the log says, held against what the unit promises. The code is dropped where it fails.
+// Holds what the log says against what the unit promises. Drops the code where it fails.
 Compiled judge(const KernelUnit& unit, const std::string& arch, const Inputs& inputs,
                CachedCubin made, bool from_cache) {
   Compilation result{.unit = unit.name,

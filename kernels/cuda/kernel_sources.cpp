@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What every line of the form #include "..." or <...> names. A line in a comment or behind an #if
-// counts as well: a header too many costs a new compilation when it changes, no wrong one.
+// Returns what every line of the form #include "..." or <...> names. A line in a comment or behind
+// an #if counts as well: a header too many costs a new compilation when it changes, no wrong one.
 std::vector<std::string> includes(std::string_view text) {
   constexpr std::string_view kBlank = " \t";
   std::vector<std::string> names;

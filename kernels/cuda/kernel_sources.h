@@ -1,5 +1,5 @@
-// The text of the kernels' headers: built in, or read from a tree so that an edit is tried without
-// a rebuild.
+// Gives the text of the kernels' headers: built in, or read from a tree so that an edit is tried
+// without a rebuild.
 #pragma once
 
 #include <map>
@@ -13,14 +13,14 @@ namespace attnlab::cuda {
 
 class KernelSources {
  public:
-  // Of this build.
+  // Returns those of this build.
   static KernelSources built_in();
-  // Of a tree: `folder` holds kernels/. Throws std::runtime_error if it does not.
+  // Returns those of a tree: `folder` holds kernels/. Throws std::runtime_error if it does not.
   static KernelSources of_tree(const std::string& folder);
   explicit KernelSources(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}
 
-  // The headers that a source includes, and those that they include, and so on; each once, by name.
-  // What is not among the sources is left to the compiler, which says where it was wanted.
+  // Returns the headers that a source includes, and those that they include, and so on; each once,
+  // by name. What is not among the sources is left to the compiler, which says where it was wanted.
   std::vector<Header> included_by(std::string_view source) const;
 
   const std::map<std::string, std::string>& texts() const { return texts_; }
@@ -29,12 +29,12 @@ class KernelSources {
   std::map<std::string, std::string> texts_;  // path in the tree -> text
 };
 
-// Of compiler_settings(): those of $ATTNLAB_KERNEL_SOURCES where no folder is set.
+// Returns those of compiler_settings(), of $ATTNLAB_KERNEL_SOURCES where no folder is set.
 const KernelSources& kernel_sources();
-// What is built in, whatever the settings say.
+// Returns what is built in, whatever the settings say.
 const KernelSources& built_in_sources();
 
-// What the build puts into the program (scripts/embed_kernels.cmake).
+// EmbeddedSource is what the build puts into the program (scripts/embed_kernels.cmake).
 struct EmbeddedSource {
   const char* path;
   const char* text;

@@ -18,7 +18,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// The newest that the headers know; fields are only ever added behind those that are read here.
+// It is the newest that the headers know; fields are only ever added behind those read here.
 #if CUPTI_API_VERSION >= 130000
 using KernelRecord = CUpti_ActivityKernel10;
 #else
@@ -55,7 +55,7 @@ bool is_same_launch(const ExecutedKernel& a, const ExecutedKernel& b) {
          a.dynamic_shared_bytes == b.dynamic_shared_bytes;
 }
 
-// What CUPTI's callbacks fill, on threads of its own. They take no argument: there is one.
+// CUPTI's callbacks fill the one Records, on threads of its own: they take no argument to name it.
 class Records {
  public:
   static Records& instance() {

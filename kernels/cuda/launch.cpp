@@ -9,7 +9,7 @@ namespace attnlab::cuda {
 
 namespace {
 
-// Why no GPU launches this, or empty.
+// Returns why no GPU launches this, or empty.
 std::string invalid(const LaunchGrid& grid) {
   constexpr u64 kMaxBlocks = (u64{1} << 31) - 1;
   constexpr int kMaxClusterBlocks = 8;  // that every GPU with clusters allows

@@ -1,4 +1,4 @@
-// Kernels as functions: an entry of a module with the types of its parameters.
+// Makes kernels functions: an entry of a module with the types of its parameters.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace attnlab::cuda {
 
-// The blocks of a launch, in a line, and what else the launch asks of the GPU.
+// LaunchGrid has the blocks of a launch, in a line, and what else the launch asks of the GPU.
 struct LaunchGrid {
   u64 blocks = 0;
-  // Neighbours that run at once and reach each other's shared memory: 1 to 8, a divisor of
+  // So many neighbours run at once and reach each other's shared memory: 1 to 8, a divisor of
   // `blocks`. More than 1 needs sm_90.
   int cluster_blocks = 1;
-  // May start before the kernel in front of it in the stream has ended (programmatic stream
+  // The kernel may start before the one in front of it in the stream has ended (programmatic stream
   // serialization, sm_90): it must griddepcontrol_wait() before it touches that one's memory.
   bool starts_early = false;
 };
 
-// One launch of an entry.
+// LaunchShape is one launch of an entry.
 struct LaunchShape {
   LaunchGrid grid;
   int threads = 0;  // of a block
@@ -33,7 +33,7 @@ struct LaunchShape {
 void launch(CUfunction function, const std::string& name, const LaunchShape& shape, CUstream stream,
             void** parameters);
 
-// Zeros from `data` on; both are asynchronous. `what` is for the message of what they throw: as
+// Set zeros from `data` on; both are asynchronous. `what` is for the message of what they throw: as
 // check() does. Words have 4 bytes and are aligned.
 void clear_bytes(CUstream stream, void* data, u64 bytes, const std::string& what);
 void clear_words(CUstream stream, void* data, u64 words, const std::string& what);
@@ -51,11 +51,11 @@ class Kernel {
   Kernel(const Module& module, const KernelEntry& entry)
       : function_(module.function(entry.name)), entry_(entry) {}
 
-  // Asynchronous.
+  // Launches asynchronously.
   void operator()(CUstream stream, u64 blocks, const Parameters&... parameters) const {
     (*this)(stream, LaunchGrid{.blocks = blocks}, parameters...);
   }
-  // kernel(stream, {.blocks = 64, .cluster_blocks = 2}, ...)
+  // Launches as kernel(stream, {.blocks = 64, .cluster_blocks = 2}, ...).
   void operator()(CUstream stream, const LaunchGrid& grid, const Parameters&... parameters) const {
     void* addresses[] = {const_cast<void*>(static_cast<const void*>(&parameters))...};
     launch(function_, entry_.name,

@@ -1,4 +1,4 @@
-// What the driver is told of a launch beside its sizes.
+// Tells the driver what a launch needs beside its sizes.
 #pragma once
 
 #include <cuda.h>

@@ -30,7 +30,7 @@ TEST(Launch, AsksForAnEarlyStart) {
   EXPECT_EQ(attributes.list[1].value.programmaticStreamSerializationAllowed, 1);
 }
 
-// What a launch of this grid is refused with; no driver is asked.
+// Returns what a launch of this grid is refused with; no driver is asked.
 std::string refusal(const LaunchGrid& grid) {
   try {
     launch(nullptr, "forward", {.grid = grid, .threads = 32}, nullptr, nullptr);

@@ -16,7 +16,7 @@ std::filesystem::path path_of(void* handle, const std::string& name) {
   return error ? std::filesystem::path(map->l_name) : real;
 }
 
-// The loader's words about a file that is there and cannot be opened; "" if it was opened.
+// Returns the loader's words about a file that is there and cannot be opened; "" if it was opened.
 std::string open(const std::string& file, void*& handle) {
   handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return "";

@@ -1,4 +1,4 @@
-// Shared libraries opened at run time, never linked: one binary starts anywhere and says what is
+// Opens shared libraries at run time, and links none: one binary starts anywhere and says what is
 // missing.
 #pragma once
 
@@ -17,7 +17,7 @@ class MissingLibrary : public std::runtime_error {
       : std::runtime_error(remedy.empty() ? finding : finding + ". " + remedy),
         finding_(finding),
         remedy_(remedy) {}
-  // The message in two.
+  // These are the message in two.
   const std::string& finding() const { return finding_; }
   const std::string& remedy() const { return remedy_; }
 
@@ -35,7 +35,7 @@ class Library {
   Library(const std::vector<std::string>& names, const std::string& remedy);
   ~Library() = default;  // libraries stay open as long as the process
 
-  // Null where the library has no such function.
+  // Returns null where the library has no such function.
   void* find(const char* name) const;
   // Throws MissingLibrary.
   void* symbol(const char* name) const;
@@ -49,7 +49,7 @@ class Library {
     if (void* const address = find(name)) function = reinterpret_cast<Function*>(address);
   }
 
-  // Of the file that was opened.
+  // Returns the path of the file that was opened.
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -21,7 +21,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The entries of a folder whose names begin so, sorted backwards: a newer version comes first.
+// Returns a folder's entries whose names begin so, sorted backwards: a newer version comes first.
 std::vector<fs::path> entries(const fs::path& folder, std::string_view prefix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -48,13 +48,13 @@ class Folders {
     if (error || !fs::is_directory(real, error)) return;
     if (std::find(found_.begin(), found_.end(), real) == found_.end()) found_.push_back(real);
   }
-  // A toolkit, or a conda environment that holds one.
+  // Adds a toolkit, or a conda environment that holds one.
   void add_toolkit(const fs::path& root) {
     if (root.empty()) return;
     for (const char* place : places_.of_toolkit) add(root / place);
     for (const fs::path& target : entries(root / "targets", "")) add(target / places_.of_wheel);
   }
-  // nvidia/cu13/lib of new wheels, nvidia/cuda_nvrtc/lib and the like of older ones.
+  // Adds nvidia/cu13/lib of new wheels, nvidia/cuda_nvrtc/lib and the like of older ones.
   void add_wheels(const fs::path& site_packages) {
     for (const char* prefix : {"cu1", ""}) {
       for (const fs::path& package : entries(site_packages / "nvidia", prefix)) {
@@ -84,7 +84,7 @@ class Folders {
   std::vector<fs::path> found_;
 };
 
-// The python3 that a shell would start, which need not be where its packages are.
+// Returns the python3 that a shell would start, which need not be where its packages are.
 std::vector<fs::path> pythons_on_path() {
   std::vector<fs::path> found;
   const std::string path = environment("PATH");
@@ -99,8 +99,8 @@ std::vector<fs::path> pythons_on_path() {
   return found;
 }
 
-// Where scripts/setup.sh --cuda may have been: the tree that the program was built from, and the
-// program's own folder.
+// Returns where scripts/setup.sh --cuda may have been: the tree that the program was built from,
+// and the program's own folder.
 std::vector<fs::path> local_places() {
   std::error_code error;
   return {ATTNLAB_SOURCE_ROOT, fs::read_symlink("/proc/self/exe", error).parent_path()};

@@ -1,4 +1,4 @@
-// Where CUDA's libraries may lie when the system's loader does not know them.
+// Says where CUDA's libraries may lie when the system's loader does not know them.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace attnlab::cuda {
 
-// The folders that exist, in the order in which they are searched: $CUDA_HOME, $CUDA_PATH and
-// $CONDA_PREFIX, /usr/local/cuda and its numbered neighbours (newest first), the local environment
-// of scripts/setup.sh --cuda (.cuda in the source tree or beside the program, where others cannot
-// write it), Python's nvidia wheels. Reads folders and the environment; runs nothing.
+// Returns the folders that exist, in the order in which they are searched: $CUDA_HOME, $CUDA_PATH
+// and $CONDA_PREFIX, /usr/local/cuda and its numbered neighbours (newest first), the local
+// environment of scripts/setup.sh --cuda (.cuda in the source tree or beside the program, where
+// others cannot write it), Python's nvidia wheels. Reads folders and the environment; runs nothing.
 std::vector<std::filesystem::path> library_folders();
 
-// Why a local environment that is there is left out (why_untrusted); empty: none is.
+// Returns why a local environment that is there is left out (why_untrusted); empty: none is.
 std::string refused_folder();
 
 }  // namespace attnlab::cuda

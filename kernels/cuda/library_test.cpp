@@ -11,7 +11,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// Some library that every Linux has, to be put where CUDA's might lie.
+// Returns some library that every Linux has, to be put where CUDA's might lie.
 std::filesystem::path any_library() { return Library({"libm.so.6"}, "").path(); }
 
 class Environment {

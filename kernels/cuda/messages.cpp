@@ -38,7 +38,7 @@ KernelEntry read_entry(ByteReader& reader) {
   return entry;
 }
 
-// All of `size` bytes, or false.
+// Transfers all of `size` bytes, or returns false.
 template <class Transfer>
 bool transfer_all(char* data, std::size_t size, Transfer transfer) {
   while (size > 0) {

@@ -1,4 +1,4 @@
-// What compile_ahead() and its workers say to each other, as bytes, each behind its length.
+// Says what compile_ahead() and its workers tell each other, as bytes, each behind its length.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ CompilerSettings settings_of(const std::string& bytes);
 CompileJob job_of(const std::string& bytes);
 Compilation compilation_of(const std::string& bytes);
 
-// False, or nothing, where the other side is gone or what it sends is no message.
+// Return false, or nothing, where the other side is gone or what it sends is no message.
 bool send_message(int descriptor, const std::string& bytes);
 std::optional<std::string> receive_message(int descriptor);
 

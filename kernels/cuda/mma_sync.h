@@ -1,5 +1,5 @@
-// What the kernels on mma.sync, cp.async and ldmatrix share (v1, v2): which problems they take, and
-// the head_dim of their tiles. v3, on wgmma, takes some of the same problems.
+// Says what the kernels on mma.sync, cp.async and ldmatrix share (v1, v2): which problems they
+// take, and the head_dim of their tiles. v3, on wgmma, takes some of the same problems.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace attnlab::cuda {
 inline constexpr i32 kLargestHeadDim = 256;
 inline constexpr i32 kRegistersOfThread = 255;
 
-// The reason why they do not run this, or empty.
+// Returns the reason why they do not run this, or empty.
 std::string unsupported_by_mma_sync(const Problem& problem, const Device& device);
 
-// The head_dim of the tiles: kernels are compiled for few of them, columns of zeros fill the rest.
+// Returns the tiles' head_dim: kernels are compiled for few, columns of zeros fill the rest.
 i32 padded_head_dim(const Problem& problem);
 
 }  // namespace attnlab::cuda

@@ -8,7 +8,7 @@
 namespace attnlab::cuda {
 namespace {
 
-// Whether two units load the same code in the same way.
+// Returns a text that is equal where two units load the same code in the same way.
 std::string identity(const KernelUnit& unit, const Device& device) {
   std::string text = std::to_string(device.ordinal) + "\n" + unit.name + "\n" + unit.source;
   for (const std::string& option : unit.options) text += "\n" + option;

@@ -1,5 +1,5 @@
-// NVIDIA's management library: what a GPU says of its clocks, power and settings. Opened when it is
-// first needed. CUDA's toolkit need not have its header, so what is called is declared here.
+// Opens NVIDIA's management library when it is first needed: it says what a GPU's clocks, power and
+// settings are. CUDA's toolkit need not have its header, so what is called is declared here.
 // Source: NVML API Reference Guide.
 #pragma once
 
@@ -69,13 +69,13 @@ inline constexpr NvmlReturn kNvmlInsufficientSize = 7;  // NVML_ERROR_INSUFFICIE
 inline constexpr unsigned kNvmlUncorrectedErrors = 1;   // nvmlMemoryErrorType_t
 inline constexpr unsigned kNvmlSinceDriverLoad = 0;     // nvmlEccCounterType_t: volatile
 
-// X(what it returns, name, parameters): without these there is nothing to ask.
+// X(what it returns, name, parameters) lists functions without which there is nothing to ask.
 // clang-format off
 #define ATTNLAB_NVML_FUNCTIONS(X) \
   X(NvmlReturn, nvmlInit_v2, ()) \
   X(const char*, nvmlErrorString, (NvmlReturn)) \
   X(NvmlReturn, nvmlDeviceGetHandleByPciBusId_v2, (const char*, NvmlDevice*))
-// Null where the library has no such function, as an older or a newer one may.
+// These are null where the library has no such function, as an older or a newer one may.
 #define ATTNLAB_NVML_OPTIONAL_FUNCTIONS(X) \
   X(NvmlReturn, nvmlDeviceGetClockInfo, (NvmlDevice, unsigned, unsigned*)) \
   X(NvmlReturn, nvmlDeviceGetTemperature, (NvmlDevice, unsigned, unsigned*)) \
@@ -110,12 +110,12 @@ struct Nvml {
 // Throws MissingLibrary, or std::runtime_error with NVML's words.
 const Nvml& nvml();
 
-// The GPU of a CUDA device, found by its place on the bus, since CUDA_VISIBLE_DEVICES renumbers
-// devices and NVML does not know of it; of a MIG instance the whole GPU. Throws as nvml() does.
+// Returns a CUDA device's GPU, found by its place on the bus, since CUDA_VISIBLE_DEVICES renumbers
+// devices and NVML does not know it; of a MIG instance the whole GPU. Throws as nvml() does.
 NvmlDevice nvml_device(const Device& device);
 
-// What function(arguments..., &value) says; empty where there is no such function, or where this
-// GPU, or this user, gets no answer.
+// Returns what function(arguments..., &value) says; empty where there is no such function, or where
+// this GPU, or this user, gets no answer.
 template <class Value, class... Parameters, class... Arguments>
 std::optional<Value> ask_nvml(NvmlReturn (*function)(Parameters...), Arguments... arguments) {
   Value value{};

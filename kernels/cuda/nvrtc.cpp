@@ -66,7 +66,7 @@ Nvrtc open_nvrtc() {
   nvrtc.caches = major > 12 || (major == 12 && minor >= 9);
   preload_builtins(library, nvrtc.version);
   nvrtc.path = library.path();
-  // The third number of the version is nowhere to be asked; patches differ in size.
+  // Nothing tells the third number of the version; patches differ in size.
   std::error_code error;
   nvrtc.build =
       nvrtc.version + " of " + std::to_string(std::filesystem::file_size(library.path(), error));

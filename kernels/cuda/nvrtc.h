@@ -1,4 +1,4 @@
-// NVRTC, CUDA's compiler as a library, opened when it is first needed.
+// Opens NVRTC, CUDA's compiler as a library, when it is first needed.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,23 @@ struct Header {
   std::string text;
 };
 
-// Of one run of the compiler. `cubin` is empty if it failed; the log then says why.
+// NvrtcResult is that of one run of the compiler. `cubin` is empty if it failed; the log says why.
 struct NvrtcResult {
   std::string cubin;
   std::string log;
 };
 
-// "NVRTC 13.0". Throws MissingLibrary.
+// Returns "NVRTC 13.0". Throws MissingLibrary.
 std::string nvrtc_version();
 
-// Of the file that was opened. Throws MissingLibrary.
+// Returns the path of the file that was opened. Throws MissingLibrary.
 std::filesystem::path nvrtc_path();
 
-// The version and what tells two builds of it apart. Throws MissingLibrary.
+// Returns the version and what tells two builds of it apart. Throws MissingLibrary.
 std::string nvrtc_build();
 
-// `name` is how the log calls the unit. Throws MissingLibrary, and std::runtime_error where not the
-// source but the call is wrong (an unknown option, no memory).
+// Compiles; `name` is how the log calls the unit. Throws MissingLibrary, and std::runtime_error
+// where not the source but the call is wrong (an unknown option, no memory).
 NvrtcResult nvrtc_compile(const std::string& source, const std::string& name,
                           const std::vector<Header>& headers,
                           const std::vector<std::string>& options);

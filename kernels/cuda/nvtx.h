@@ -4,7 +4,7 @@
 
 namespace attnlab::cuda {
 
-// A nested range of this thread in the domain kProfilerDomain. Does nothing where nobody listens.
+// Begins a nested range of this thread in kProfilerDomain. Does nothing where nobody listens.
 void push_range(const char* name);
 void pop_range();
 

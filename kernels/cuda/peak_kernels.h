@@ -1,4 +1,4 @@
-// The kernels of kernels/device/peaks.cuh as functions. Each launch does the same known work.
+// Offers the kernels of kernels/device/peaks.cuh as functions. Each launch does known, equal work.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,7 @@ namespace attnlab::cuda {
 
 KernelUnit peaks_unit();
 
-// Memory in chunks, of which a block takes one at a time.
+// Memory comes in chunks, of which a block takes one at a time.
 inline constexpr u64 kPeakChunkBytes = 64 << 10;
 
 class PeakKernels {
@@ -24,7 +24,7 @@ class PeakKernels {
   u64 threads() const;        // of the grid
   u64 results_bytes() const;  // what `results` below must have: 4 bytes a thread
 
-  // N(0,1), full mantissas; an even number of values.
+  // Fills with N(0,1), full mantissas; an even number of values.
   void fill_normal(CUstream stream, Dtype dtype, void* to, u64 values) const;
 
   // Every block reads `steps` chunks of the buffer, the first of them the block's own (modulo their
@@ -32,10 +32,10 @@ class PeakKernels {
   // that is everything once.
   void read(CUstream stream, const void* data, u64 chunks, u64 stride, u32 steps,
             void* results) const;
-  // Everything once, blocks() * steps chunks.
+  // Copies everything once, blocks() * steps chunks.
   void copy(CUstream stream, const void* data, void* to, u32 steps) const;
 
-  // What a step of a thread does: loads of shared memory, multiply-adds, powers of two.
+  // Return what a step of a thread does: loads of shared memory, multiply-adds, powers of two.
   static u64 shared_bytes_of_step();
   static u64 fmas_of_step();
   static u64 ex2s_of_step();

@@ -1,5 +1,5 @@
-// The kernels of the ceilings, as far as no GPU is needed: they compile without spills, with as
-// many blocks at once as their grid assumes.
+// Tests the kernels of the ceilings, as far as no GPU is needed: they compile without spills, with
+// as many blocks at once as their grid assumes.
 #include "kernels/cuda/peak_kernels.h"
 
 #include <gtest/gtest.h>

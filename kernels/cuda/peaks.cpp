@@ -28,7 +28,7 @@ constexpr int kSamples = 9;
 constexpr int kMostLaunches = 50;         // of a sample
 constexpr double kClockSeconds = 400e-6;  // the GPU's own timer steps by about 1 us
 
-// Steps of the kernels whose work is not the size of a buffer: about 2 ms at 1.7 GHz.
+// So many steps of the kernels that are not bound to a buffer's size take about 2 ms at 1.7 GHz.
 constexpr u32 kL2Steps = 192, kSharedSteps = 512, kFmaSteps = 4096, kEx2Steps = 1024;
 
 std::string mib(u64 bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -159,7 +159,7 @@ class Measurement {
     });
   }
 
-  // By a kernel and by the driver; the faster one.
+  // Copies by a kernel and by the driver; the faster one counts.
   void copy(Ceiling& ceiling) {
     const u64 all = streamed_chunks(device_, 2 * kernels_.blocks());
     const u64 bytes = all / 2 * kPeakChunkBytes;
@@ -187,7 +187,7 @@ class Measurement {
     return static_cast<double>(kernels_.threads() * of_step * steps);
   }
 
-  // `work` is what one launch does.
+  // Times launches; `work` is what one launch does.
   void time(double work, Ceiling& ceiling, const Launch& launch) {
     const auto rate_of = [&](int launches) {
       const double seconds = runtime_.seconds_of(launches, [&](int) { launch(); }, {});
@@ -213,7 +213,7 @@ class Measurement {
     ceiling.settled = {.per_s = median(std::move(rates)), .clock_hz = median(std::move(clocks))};
   }
 
-  // The clock that the load before left: it takes milliseconds to change.
+  // Reads the clock that the load before left: it takes milliseconds to change.
   double read_clock() {
     clock_.spin(stream_, kClockSeconds);
     runtime_.synchronize();

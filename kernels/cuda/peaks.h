@@ -1,4 +1,4 @@
-// measure_peaks() of kernels/api/peaks.h on a GPU.
+// Implements measure_peaks() of kernels/api/peaks.h on a GPU.
 #pragma once
 
 #include "kernels/api/peaks.h"
@@ -8,13 +8,13 @@ namespace attnlab::cuda {
 std::vector<Ceiling> measure_peaks(const Device& device,
                                    const std::function<void(CeilingId)>& begins);
 
-// Sizes, which follow from the device. Rows of the square matrices of a product: 8192, halved until
-// three of them fit an eighth of the memory.
+// These sizes follow from the device. Rows of the square matrices of a product are 8192, halved
+// until three of them fit an eighth of the memory.
 std::uint64_t product_rows(const Device& device, std::uint64_t element_bytes);
-// Read or copied in all: 128 times the L2, so that what it keeps from the launch before is less
-// than 1 %; at most a quarter of the memory. A multiple of what the grid takes in a step.
+// Returns what is read or copied in all: 128 times the L2, so that what it keeps from the launch
+// before is less than 1 %; at most a quarter of the memory. It is a multiple of the grid's step.
 std::uint64_t streamed_chunks(const Device& device, std::uint64_t blocks);
-// A quarter of the L2: on chips whose L2 has two halves, each keeps a copy of what the other has.
+// Returns a quarter of the L2: on chips with two halves of L2 each keeps a copy of the other's.
 std::uint64_t cached_chunks(const Device& device);
 
 }  // namespace attnlab::cuda

@@ -20,7 +20,7 @@ std::string chip_name(CUdevice device) {
   return chip.pChipName;
 }
 
-// What this chip in this machine can count, in a form that only CUPTI reads.
+// Returns what this chip in this machine can count, in a form that only CUPTI reads.
 std::vector<std::uint8_t> counter_availability() {
   ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_GetCounterAvailability_Params, available);
   check(cupti().cuptiProfilerGetCounterAvailability(&available), "asking what can be counted");
@@ -30,7 +30,7 @@ std::vector<std::uint8_t> counter_availability() {
   return image;
 }
 
-// CUPTI's object that knows a chip's metrics. It needs no device.
+// Host is CUPTI's object that knows a chip's metrics. It needs no device.
 class Host {
  public:
   Host(const std::string& chip, const std::uint8_t* availability) {
@@ -138,7 +138,7 @@ void require_support(CUdevice device) {
 
 }  // namespace
 
-// The images of one set: what is counted, and where it is counted to.
+// MetricSet has the images of one set: what is counted, and where it is counted to.
 class RangeProfiler::MetricSet {
  public:
   MetricSet(const std::string& chip, const std::vector<std::uint8_t>& availability,

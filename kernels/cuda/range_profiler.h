@@ -1,4 +1,4 @@
-// Hardware counters of a stretch of work: CUPTI's range profiler with user ranges and user replay.
+// Counts a stretch of work: CUPTI's range profiler with user ranges and user replay.
 #pragma once
 
 #include <cuda.h>
@@ -14,13 +14,13 @@
 
 namespace attnlab::cuda {
 
-// Metrics that are counted together. Names are CUPTI's, with their rollup: "dram__bytes_read.sum".
+// MetricNames are counted together. They are CUPTI's, with rollup: "dram__bytes_read.sum".
 using MetricNames = std::vector<std::string>;
 
 class RangeProfiler {
  public:
-  // Of the current context, which must be of `device`. Throws MissingLibrary, or CuptiError where
-  // counting is not allowed or the chip is not known.
+  // Profiles the current context, which must be of `device`. Throws MissingLibrary, or CuptiError
+  // where counting is not allowed or the chip is not known.
   explicit RangeProfiler(CUdevice device);
   ~RangeProfiler();
   RangeProfiler(const RangeProfiler&) = delete;
@@ -29,17 +29,17 @@ class RangeProfiler {
   const std::string& chip() const { return chip_; }  // "GH100"
   bool has(const std::string& metric) const;
 
-  // One value a metric, of everything that `work` did on the device, for which it must wait itself.
-  // Once a pass, of which CUPTI makes as many as the metrics need, calls `before` and then `work`,
-  // which alone is counted. NaN of what could not be counted. 25 ms a pass on an H200, and 150 ms
-  // more whenever counting is switched on anew: for other metrics than the last time, and after
-  // kMostPasses. Throws CuptiError, and what the two throw.
+  // Returns one value a metric, of everything that `work` did on the device, for which it must wait
+  // itself. Once a pass, of which CUPTI makes as many as the metrics need, calls `before` and then
+  // `work`, which alone is counted. What could not be counted is NaN. It takes 25 ms a pass on an
+  // H200, and 150 ms more whenever counting is switched on anew: for other metrics than the last
+  // time, and after kMostPasses. Throws CuptiError, and what the two throw.
   std::vector<double> measure(const MetricNames& metrics, const std::function<void()>& before,
                               const std::function<void()>& work);
 
  private:
   class MetricSet;
-  // Switched on for these metrics, with passes left for all of them.
+  // Returns the set switched on for these metrics, with passes left for all of them.
   MetricSet& activate(const MetricNames& metrics);
 
   // A profiler that has made 8 passes makes every launch 0.15 us longer, until it is switched off
@@ -55,7 +55,7 @@ class RangeProfiler {
   std::map<MetricNames, std::unique_ptr<MetricSet>> sets_;
 };
 
-// The number of passes of metrics on a chip, of which none need be there: "GH100". Throws
+// Returns the number of passes of metrics on a chip, of which none need be there: "GH100". Throws
 // MissingLibrary, or CuptiError where the chip lacks one.
 int passes_on_chip(const std::string& chip, const MetricNames& metrics);
 

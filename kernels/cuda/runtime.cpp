@@ -44,7 +44,7 @@ std::string hexadecimal(std::span<const char> bytes) {
   return digits;
 }
 
-// Work recorded once, launched with one call.
+// Graph is work recorded once, launched with one call.
 class Graph {
  public:
   Graph(CUstream stream, const std::function<void()>& work) {
@@ -169,7 +169,7 @@ class GpuRuntime final : public Runtime {
 
   int timer_retries() const override { return retries_; }
 
-  // Spins of a known number of cycles, which say themselves how long they ran.
+  // Launches spins of a known number of cycles, which say themselves how long they ran.
   std::string check_timer() override {
     constexpr std::uint64_t kCycles = 3'000'000;
     double last = 0.0;
@@ -225,10 +225,10 @@ class GpuRuntime final : public Runtime {
   static constexpr int kTries = 4;
   static constexpr double kShortestLead = 20e-6;
 
-  // Time between two events around what `queue_all` queues. A spinning kernel in front keeps the
-  // GPU from starting before everything is queued, so that the cost of launching stays out. How
-  // long it spins follows from how long queueing took the last time; if it ended too early, all is
-  // done again with a longer one, behind `before_again`.
+  // Returns the time between two events around what `queue_all` queues. A spinning kernel in front
+  // keeps the GPU from starting before everything is queued, so that the cost of launching stays
+  // out. How long it spins follows from how long queueing took the last time; if it ended too
+  // early, all is done again with a longer one, behind `before_again`.
   double behind_a_spin(const std::function<void()>& queue_all,
                        const std::function<void()>& before_again) {
     float milliseconds = 0.0f;

@@ -1,4 +1,4 @@
-// What a GPU says of itself through NVML.
+// Reads what a GPU says of itself through NVML.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace attnlab::cuda {
 
-// Made on first use, lives as long as the process. Of a MIG instance: that of the whole GPU.
+// It is made on first use and lives as long as the process. A MIG instance has its whole GPU's.
 Telemetry& telemetry_of(const Device& device);
 
-// The bits of nvmlDeviceGetCurrentClocksEventReasons in words, lowest first.
+// Puts the bits of nvmlDeviceGetCurrentClocksEventReasons in words, lowest first.
 std::vector<std::string> throttle_reasons(unsigned long long bits);
 
 }  // namespace attnlab::cuda

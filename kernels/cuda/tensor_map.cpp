@@ -76,7 +76,7 @@ CUtensorMapSwizzle mode_of(Swizzle swizzle) {
   return CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
-// Columns as wide as the swizzle.
+// Returns the columns of a slab, which is as wide as the swizzle.
 i64 slab_columns(const TileTensor& tensor) {
   return static_cast<i64>(tensor.swizzle) / size_bytes(tensor.dtype);
 }

@@ -1,5 +1,5 @@
-// Tensor maps: how the bulk tensor copies of sm_90 (kernels/ptx/tma.cuh) see a tensor and the box
-// of it that they copy.
+// Makes tensor maps: they say how the bulk tensor copies of sm_90 (kernels/ptx/tma.cuh) see a
+// tensor and the box of it that they copy.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace attnlab::cuda {
 
-// How a box lies in shared memory: rows of at most `swizzle` bytes whose 16-byte chunks are
-// permuted as swizzle<32|64|128>() of kernels/shared/layout.h says; none: as they are.
+// Swizzle says how a box lies in shared memory: rows of at most `swizzle` bytes whose 16-byte
+// chunks are permuted as swizzle<32|64|128>() of kernels/shared/layout.h says; none: as they are.
 enum class Swizzle : int { none = 0, bytes_32 = 32, bytes_64 = 64, bytes_128 = 128 };
 
-// Dimensions from the innermost, which is contiguous, outwards; at most 5.
+// TensorMapSpec has dimensions from the innermost, contiguous one outwards; at most 5.
 struct TensorMapSpec {
   Dtype dtype = Dtype::f16;
   const void* data = nullptr;
@@ -27,15 +27,15 @@ struct TensorMapSpec {
   i64 box_bytes() const;  // that a copy tells its barrier
 };
 
-// Empty if the hardware can do it, else one sentence that says why not. Source: CUDA driver API,
-// cuTensorMapEncodeTiled.
+// Returns empty if the hardware can do it, else one sentence that says why not. Source: CUDA driver
+// API, cuTensorMapEncodeTiled.
 std::string invalid(const TensorMapSpec& spec);
 
 // Needs the driver, of CUDA 12.0 or later. Throws std::invalid_argument with the words of
 // invalid(), and what check() throws.
 TensorMap make_tensor_map(const TensorMapSpec& spec);
 
-// A q, k, v, o, ... in memory, and the rows of it that one tile takes.
+// TileTensor is a q, k, v, o, ... in memory, and the rows of it that one tile takes.
 struct TileTensor {
   Dtype dtype = Dtype::f16;
   const void* data = nullptr;
@@ -48,12 +48,12 @@ struct TileTensor {
   Swizzle swizzle = Swizzle::bytes_128;  // not none
 };
 
-// 4-D, coordinates (column, row, head, batch): the box is a slab of a tile, as many columns as the
-// swizzle is wide. Columns past head_dim are zero.
+// Returns a 4-D map, coordinates (column, row, head, batch): the box is a slab of a tile, as many
+// columns as the swizzle is wide. Columns past head_dim are zero.
 TensorMapSpec slab_of(const TileTensor& tensor);
 
-// 5-D, coordinates (column within a slab, row, slab, head, batch): the box is a whole tile, slab
-// behind slab. head_dim must be whole slabs: throws std::invalid_argument.
+// Returns a 5-D map, coordinates (column within a slab, row, slab, head, batch): the box is a whole
+// tile, slab behind slab. head_dim must be whole slabs: throws std::invalid_argument.
 TensorMapSpec tile_of(const TileTensor& tensor);
 
 }  // namespace attnlab::cuda

@@ -1,5 +1,5 @@
-// Tensor maps, as far as no GPU is needed: what is refused, the two views of a tile, and that the
-// instructions that read maps compile.
+// Tests tensor maps, as far as no GPU is needed: what is refused, the two views of a tile, and that
+// the instructions that read maps compile.
 #include "kernels/cuda/tensor_map.h"
 
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@ namespace attnlab::cuda {
 
 inline Device hopper() { return device_of_arch("sm_90a"); }
 
-// Heads and lengths of which none is a whole number of tiles; two query heads share a K/V head.
+// Takes heads and lengths that no tile divides; two query heads share a K/V head.
 inline Problem problem_of_300(Pass pass, i64 head_dim) {
   return {.pass = pass,
           .dtype = Dtype::f16,

@@ -12,7 +12,7 @@
 
 namespace attnlab::cuda {
 
-// Why nothing can be compiled here; "" if it can.
+// Returns why nothing can be compiled here; "" if it can.
 inline std::string no_compiler() try {
   nvrtc_version();
   return "";
@@ -20,7 +20,7 @@ inline std::string no_compiler() try {
   return error.what();
 }
 
-// A test with a compiler and an empty cache.
+// CompilerTest is a test with a compiler and an empty cache.
 class CompilerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class CompilerTest : public testing::Test {
   TestFolder cache_;
 };
 
-// y[i] = 2 x[i] with a tile in shared memory.
+// Computes y[i] = 2 x[i] with a tile in shared memory.
 inline KernelUnit doubling_unit(const std::string& name = "doubling") {
   return {.name = name,
           .source = R"(#include "kernels/shared/base.h"

@@ -1,4 +1,4 @@
-// What is looked up of tiles under a block pattern, found by a kernel before the pass that asks.
+// Finds by a kernel, before the pass that asks, what is looked up of tiles under a block pattern.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ Tiling tiling_of(const KernelConfig& config) {
   return {.block_m = config.block_m, .block_n = config.block_n};
 }
 
-// How many tiles the problem has of that tiling, in all batch entries.
+// Returns how many tiles the problem has of that tiling, in all batch entries.
 i64 num_tiles(const Problem& problem, const Tiling& tiling);
 
-// Whether each tile lies within a block of the problem's pattern, or would if all blocks were of
-// 64x64. One that reaches across a border is multiplied whole and masked score by score; a few of
-// them cost more than what larger tiles gain (kernels/v2/TUNING.md).
+// Returns whether each tile lies within a block of the problem's pattern, or would if all blocks
+// were of 64x64. One that reaches across a border is multiplied whole and masked score by score; a
+// few of them cost more than what larger tiles gain (kernels/v2/TUNING.md).
 bool suits_pattern(const Problem& problem, const Tiling& tiling);
 
 class TileClassifier {
@@ -30,7 +30,7 @@ class TileClassifier {
   // Compiles, or takes from the cache. Throws as load().
   explicit TileClassifier(const Device& device);
 
-  // Asynchronous. See kernels/device/tile_classes.cuh; seen_before may be null.
+  // Runs asynchronously. See kernels/device/tile_classes.cuh; seen_before may be null.
   void operator()(CUstream stream, const Params& params, const Tiling& tiling, TileOrder order,
                   TileEntry* entries, i32* seen_before) const;
 

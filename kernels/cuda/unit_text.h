@@ -1,4 +1,4 @@
-// The text of a translation unit for NVRTC, put together: what the units of all kernels have alike.
+// Puts together the text of a unit for NVRTC: what the units of all kernels have alike.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace attnlab::cuda {
 
 inline std::string number(i64 value) { return std::to_string(value); }
 
-// One value of a kernel's config as all that speak of it see it: the text of its unit, the unit's
-// name, and what `resolved` says of the axis of that name.
+// ConfigField is one value of a kernel's config as all that speak of it see it: the text of its
+// unit, the unit's name, and what `resolved` says of the axis of that name.
 struct ConfigField {
   std::string name;
   i64 value = 0;
@@ -36,21 +36,21 @@ inline ConfigField derived(const char* name, i32 value, const char* tag) {
 }
 using ConfigFields = std::vector<ConfigField>;
 
-// "constexpr v2::ForwardConfig kConfig = {.head_dim = 64, ..., .dropout = false};"
+// Returns "constexpr v2::ForwardConfig kConfig = {.head_dim = 64, ..., .dropout = false};".
 std::string config_text(const std::string& type, const ConfigFields& fields);
 
-// "v2-forward-f16-d64-128x64-w4-s2-dropout" of "v2-forward".
+// Returns "v2-forward-f16-d64-128x64-w4-s2-dropout" for "v2-forward".
 std::string unit_name(const std::string& kernel, Dtype dtype, const ConfigFields& fields);
 
-// The config with the axes that are fields set to their values.
+// Returns the config with the axes that are fields set to their values.
 Config with_fields(Config config, const ConfigFields& fields);
 
-// The include of a kernel's header and, as T, the storage type.
+// Returns the include of a kernel's header and, as T, the storage type.
 std::string unit_header(const std::string& include, Dtype dtype);
 
-// A kernel: its name and threads, how many of its blocks a multiprocessor shall hold, the structs
-// that are its parameters (mostly one, {"v2::ForwardArguments<T>"}), and the function that gets
-// them and does the work ("v2::forward<T, kConfig>").
+// Returns a kernel: its name and threads, how many of its blocks a multiprocessor shall hold, the
+// structs that are its parameters (mostly one, {"v2::ForwardArguments<T>"}), and the function that
+// gets them and does the work ("v2::forward<T, kConfig>").
 std::string kernel_text(const KernelEntry& entry, i32 blocks,
                         const std::vector<std::string>& parameters, const std::string& function);
 

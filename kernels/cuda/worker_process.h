@@ -1,4 +1,4 @@
-// A process of this program that compiles, and the messages to and from it.
+// Runs a process of this program that compiles, and exchanges messages with it.
 #pragma once
 
 #include <sys/types.h>
@@ -20,9 +20,9 @@ class WorkerProcess {
 
   // Hands it a job; it must have none. A process that is dead says so in receive().
   void send(const CompileJob& job);
-  // Readable when there is something to receive.
+  // Returns a descriptor that is readable when there is something to receive.
   int descriptor() const { return socket_; }
-  // Waits for the result. Nothing if the process ended: end() then says how.
+  // Waits for the result. Returns nothing if the process ended: end() then says how.
   std::optional<Compilation> receive();
 
   struct End {

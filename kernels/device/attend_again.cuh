@@ -1,7 +1,7 @@
-// Rows whose scores are too large for the way in which tiles are worked on: exponents relative to a
-// rounded maximum (shared/softmax.h). Nothing looks for them while tiles pass. When a row ends, its
-// state tells (is_lost); its lse then is NaN until a warp has attended to the row once more, with
-// the rows' own scale, one row at a time. That takes long, and is rare.
+// Attends once more to rows whose scores are too large for exponents relative to a rounded maximum,
+// by which tiles are worked on (shared/softmax.h). Nothing looks for them while tiles pass. When a
+// row ends, its state tells (is_lost); its lse then is NaN until a warp has attended to the row
+// once more, with the rows' own scale, one row at a time. That takes long, and is rare.
 #pragma once
 
 #include "kernels/device/storage.cuh"
@@ -13,13 +13,13 @@
 
 namespace attnlab::device {
 
-// How a row's S is computed once more. By mma.sync it is equal to the bit to what a backward finds
-// that multiplies with the same instruction, as it must be: the distance of fp32 numbers is large
-// here. A plain sum needs fewer registers; v3's backward finds states of its own.
+// Scores says how a row's S is computed once more. By mma.sync it equals to the bit what a backward
+// finds that multiplies with the same instruction, as it must: the distance of fp32 numbers is
+// large here. A plain sum needs fewer registers; v3's backward finds states of its own.
 enum class Scores { by_mma_sync, by_plain_sums };
 
-// S of one row with the `exist` next keys, 32 at the most, by a warp: each lane gets that of a key
-// of its own.
+// Computes S of one row with the `exist` next keys, 32 at the most, by a warp: each lane gets the
+// score of a key of its own.
 template <class T>
 __device__ float scores_by_mma_sync(const T* gRow, const T* gKeys, i64 key_stride, i64 exist,
                                     i32 head_dim) {
@@ -45,7 +45,7 @@ __device__ float scores_by_mma_sync(const T* gRow, const T* gKeys, i64 key_strid
   return own;
 }
 
-// The same by a lane alone.
+// Computes the same in one lane alone.
 template <class T>
 __device__ float score_by_plain_sum(const T* gRow, const T* gKey, i32 head_dim) {
   float sum = 0.0f;
@@ -58,8 +58,8 @@ __device__ float score_by_plain_sum(const T* gRow, const T* gKey, i32 head_dim) 
   return sum;
 }
 
-// O of one row, by a warp: lanes share the keys for S, and the chunks of a head for O, which
-// store(chunk, offset) gets, of where it belongs. Returns the row's state, in all lanes.
+// Computes O of one row by a warp: lanes share the keys for S, and the chunks of a head for O. It
+// gives store(chunk, offset) each chunk, with its place. Returns the row's state, in all lanes.
 template <Scores kScores, class T, class Store>
 __device__ OnlineSoftmax attend_row(const Params& params, i64 batch, i64 head, i64 row, const T* gQ,
                                     const T* gK, const T* gV, const Store& store) {
@@ -121,7 +121,7 @@ __device__ OnlineSoftmax attend_row(const Params& params, i64 batch, i64 head, i
 }
 
 // Attends to those of `rows` whose lse is NaN, each `step`th, and puts lse right. `save(row,
-// state)` does what else is to be done, in one lane. For a whole warp.
+// state)` does what else is to be done, in one lane. A whole warp calls it.
 template <Scores kScores, class T, class Save>
 __device__ void attend_again(const Params& params, i64 batch, i64 head, Range rows, i64 step,
                              const T* gQ, const T* gK, const T* gV, T* gO, float* gLse,

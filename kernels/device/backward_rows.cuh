@@ -1,5 +1,5 @@
-// What a backward whose work items are tiles of keys (v2, v3) does for a tile of query rows, before
-// them and behind them. All threads of a block call these functions.
+// Does what a backward whose work items are tiles of keys (v2, v3) needs for a tile of query rows
+// before and behind them. All threads of a block call these functions.
 #pragma once
 
 #include "kernels/device/storage.cuh"
@@ -9,7 +9,7 @@
 
 namespace attnlab::device {
 
-// Calls use(row, delta) in one lane for each of `rows`: delta = rowsum(dO * O). Eight lanes a row.
+// Calls use(row, delta) in one lane for each of `rows`: delta = rowsum(dO * O). A row has 8 lanes.
 template <i32 kThreads, class T, class Use>
 __device__ void for_deltas(const Shape& shape, const WorkItem& item, const BatchEntry& entry,
                            Range rows, const T* gO, const T* gDO, const Use& use) {
@@ -35,7 +35,7 @@ __device__ void for_deltas(const Shape& shape, const WorkItem& item, const Batch
   }
 }
 
-// Zeros, a multiple of four.
+// Zeroes kCount sums, a multiple of four.
 template <i32 kThreads, i32 kCount>
 __device__ void clear_sums(float* gSums) {
   auto* const sums = reinterpret_cast<float4*>(gSums);

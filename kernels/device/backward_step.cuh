@@ -1,12 +1,12 @@
-// The steps of a backward whose work items are tiles of keys (v2, v3).
+// Walks the steps of a backward whose work items are tiles of keys (v2, v3).
 #pragma once
 
 #include "kernels/shared/tile_span.h"
 
 namespace attnlab::device {
 
-// What a step works on: a tile of rows of one of the query heads that share the item's K and V.
-// `Item` has the `tiles` of rows that see its keys, and the number of these `heads`.
+// BackwardStep is what a step works on: a tile of rows of a query head that shares the item's K and
+// V. `Item` has the `tiles` of rows that see its keys, and the number of these `heads`.
 struct BackwardStep {
   i32 m_block = 0;
   i32 head = 0;

@@ -1,5 +1,5 @@
-// Masks and dropout of a few consecutive keys of one row at a time, as bits: what is the same for
-// all of them is computed once.
+// Gives masks and dropout of a few consecutive keys of one row at a time, as bits: what is the same
+// for all of them is computed once.
 #pragma once
 
 #include "kernels/shared/dropout.h"
@@ -7,10 +7,10 @@
 
 namespace attnlab::device {
 
-// The n lowest bits, 0 <= n <= 32.
+// Returns a word with the n lowest bits set, 0 <= n <= 32.
 ATTNLAB_HD constexpr u32 low_bits(i32 n) { return n >= 32 ? 0xFFFFFFFFu : (1u << n) - 1; }
 
-// Bit i: row `row` sees key first + i, for i < kKeys. `seen` is band(mask, row).
+// Sets bit i if row `row` sees key first + i, for i < kKeys. `seen` is band(mask, row).
 template <i32 kKeys>
 ATTNLAB_HD constexpr u32 visible_bits(const Mask& mask, Range seen, i64 row, i64 first) {
   static_assert(kKeys >= 1 && kKeys <= 32, "a word has 32 bits");
@@ -18,7 +18,7 @@ ATTNLAB_HD constexpr u32 visible_bits(const Mask& mask, Range seen, i64 row, i64
   const i32 end = static_cast<i32>(min<i64>(kKeys, max<i64>(0, seen.end - first)));
   u32 bits = low_bits(end) & ~low_bits(begin);
   if (mask.blocks.visible == nullptr || bits == 0) return bits;
-  // Sizes are at most 2^31: 32-bit divisions, which cost a quarter of 64-bit ones.
+  // Sizes are at most 2^31, so it takes 32-bit divisions, which cost a quarter of 64-bit ones.
   const u32 block_q = static_cast<u32>(mask.blocks.block_q);
   const u32 block_k = static_cast<u32>(mask.blocks.block_k);
   const u8* blocks = mask.blocks.visible + static_cast<u32>(row) / block_q * mask.blocks.blocks_k;
@@ -31,7 +31,7 @@ ATTNLAB_HD constexpr u32 visible_bits(const Mask& mask, Range seen, i64 row, i64
   return bits;
 }
 
-// Bit i: row first + i sees key `key`, for i < kRows. `seeing` is band_rows(mask, key).
+// Sets bit i if row first + i sees key `key`, for i < kRows. `seeing` is band_rows(mask, key).
 template <i32 kRows>
 ATTNLAB_HD constexpr u32 seeing_bits(const Mask& mask, Range seeing, i64 key, i64 first) {
   static_assert(kRows >= 1 && kRows <= 32, "a word has 32 bits");
@@ -51,7 +51,7 @@ ATTNLAB_HD constexpr u32 seeing_bits(const Mask& mask, Range seeing, i64 key, i6
   return bits;
 }
 
-// Bit h: the element h of a Philox call (dropout.h) is kept.
+// Sets bit h if the element h of a Philox call (dropout.h) is kept.
 ATTNLAB_HD constexpr u32 kept_of_call(const Dropout& dropout, const PhiloxCounter& words) {
   u32 bits = 0;
   for (u32 h = 0; h < 8; ++h) {
@@ -60,8 +60,8 @@ ATTNLAB_HD constexpr u32 kept_of_call(const Dropout& dropout, const PhiloxCounte
   return bits;
 }
 
-// Bit i: dropout keeps (row, first + i), for i < 32. `first` is a multiple of 16. Half of what the
-// eight Philox calls give belongs to another row and is lost.
+// Sets bit i if dropout keeps (row, first + i), for i < 32. `first` is a multiple of 16. Half of
+// what the eight Philox calls give belongs to another row and is lost.
 ATTNLAB_HD constexpr u32 kept_bits_of_row(const Dropout& dropout, i64 slice, i64 row, i64 first) {
   u32 bits = 0;
   for (i32 call = 0; call < 8; ++call) {
@@ -76,16 +76,16 @@ ATTNLAB_HD constexpr u32 kept_bits_of_row(const Dropout& dropout, i64 slice, i64
   return bits;
 }
 
-// A lane's part of what dropout keeps in 8 columns of two rows, for pairs of lanes that share 16
-// columns: of the four Philox calls that serve them, each lane makes two, and gives the neighbour
-// what these say of its columns. Bit 8 * i + j: (row + 8 * i, column + j) is kept.
+// KeptShare is a lane's part of what dropout keeps in 8 columns of two rows, for pairs of lanes
+// that share 16 columns: of the four Philox calls that serve them each lane makes two, and gives
+// the neighbour what they say of its columns. Bit 8 * i + j: (row + 8 * i, column + j) is kept.
 struct KeptShare {
   u32 own = 0;        // of this lane's elements
   u32 neighbour = 0;  // of the neighbour's
 };
 
-// `column` is a multiple of 8, row % 16 < 8. The lane's bits are its `own` and what its neighbour
-// has for it.
+// Returns a lane's share; `column` is a multiple of 8, row % 16 < 8. The lane's bits are its `own`
+// and what its neighbour has for it.
 ATTNLAB_HD constexpr KeptShare kept_share(const Dropout& dropout, i64 slice, i64 row, i64 column) {
   const i64 half = column % 16 / 8;
   u32 bits[2] = {0, 0};  // of the 8 left columns, of the 8 right ones

@@ -1,4 +1,4 @@
-// Bits of masks and dropout against the definitions, element by element.
+// Compares bits of masks and dropout with the definitions, element by element.
 #include "kernels/device/bits.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(VisibleBits, BlockPatterns) {
   for (const i32 block_q : {1, 7, 16}) {
     for (const i32 block_k : {1, 3, 8, 20, 100}) {
       const i64 blocks_k = ceil_div<i64>(kKeys, block_k);
-      // Exactly as long as the pattern: a read past its end is an error under AddressSanitizer.
+      // The vector is exactly as long as the pattern: AddressSanitizer reports a read past its end.
       std::vector<u8> visible(
           static_cast<std::size_t>(ceil_div<i64>(kQueries, block_q) * blocks_k));
       for (std::size_t i = 0; i < visible.size(); ++i) visible[i] = i * 7 % 3 != 0 ? 1 : 0;

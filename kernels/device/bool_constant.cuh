@@ -1,4 +1,4 @@
-// A truth value as a type, for functions with auto parameters.
+// Makes a truth value a type, for functions with auto parameters.
 #pragma once
 
 namespace attnlab::device {

@@ -1,5 +1,5 @@
-// Masks and dropout on accumulators of a warp (warp_product.cuh), either way round: scores of rows
-// x keys, as the forward keeps them, or of keys x rows, as the backward does.
+// Applies masks and dropout to accumulators of a warp (warp_product.cuh), either way round: scores
+// of rows x keys, as the forward keeps them, or of keys x rows, as the backward does.
 #pragma once
 
 #include "kernels/device/bits.h"
@@ -13,8 +13,8 @@ ATTNLAB_HD constexpr i32 bits_of_word(i32 columns) {
   return columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
 }
 
-// What a lane holds of a block of 16 columns (h = 4 * (column / 8) + 2 * (row / 8) + column % 2, as
-// dropout.h counts them), bit h of `kept`.
+// Clears what `kept` lacks of a lane's elements in a block of 16 columns: element h = 4 * (column /
+// 8) + 2 * (row / 8) + column % 2, as dropout.h counts them, has bit h.
 template <i32 kRows, i32 kColumns>
 __device__ void clear_dropped(Accumulator<kRows, kColumns>& sums, i32 r, i32 c, u32 kept) {
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ void clear_dropped(Accumulator<kRows, kColumns>& sums, i32 r, i32 c, 
   }
 }
 
-// The same of a fragment A.
+// Does the same for a fragment A.
 __device__ inline void clear_dropped(FragmentA& piece, u32 kept) {
 #pragma unroll
   for (i32 pair = 0; pair < 4; ++pair) {
@@ -63,7 +63,7 @@ __device__ void for_hidden(const Mask& mask, i64 row, i64 key, const Hide& hide)
   }
 }
 
-// The same of sums that are keys x rows.
+// Does the same for sums that are keys x rows.
 template <i32 kRows, i32 kColumns, class Hide>
 __device__ void for_hidden_transposed(const Mask& mask, i64 row, i64 key, const Hide& hide) {
   constexpr i32 kWord = bits_of_word(8 * kColumns);
@@ -90,16 +90,16 @@ __device__ void for_hidden_transposed(const Mask& mask, i64 row, i64 key, const 
   }
 }
 
-// The bits that a lane needs of a 16x16 block of rows x keys: one Philox call serves the eight
-// elements that it holds. (row, key) is the block's first element, multiples of 16.
+// Returns the bits that a lane needs of a 16x16 block of rows x keys: one Philox call serves the
+// eight elements that it holds. (row, key) is the block's first element, multiples of 16.
 __device__ inline u32 kept_bits(const Dropout& dropout, i64 slice, i64 row, i64 key) {
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const PhiloxCounter counter = dropout_counter(slice, row + lane / 4, key + 2 * (lane % 4));
   return kept_of_call(dropout, philox(counter, dropout.key));
 }
 
-// The same of 16 rows and 8 * kColumns keys, four bits for each 8 keys. An even number of these
-// begins with a block of 16; an odd one may begin or end amid one, whose other bits are lost.
+// Returns the same for 16 rows and 8 * kColumns keys, four bits for each 8 keys. An even number of
+// these begins with a block of 16; an odd one may begin or end amid one, whose other bits are lost.
 template <i32 kColumns>
 __device__ u32 kept_bits_of_columns(const Dropout& dropout, i64 slice, i64 row, i64 key) {
   static_assert(kColumns <= 8, "their bits are those of a word");
@@ -112,9 +112,9 @@ __device__ u32 kept_bits_of_columns(const Dropout& dropout, i64 slice, i64 row, 
   return bits >> before / 2;
 }
 
-// The same of a block of keys x rows. A lane's key is one of a pair, of which its neighbour four
-// lanes on holds the other, and each of the two calls that serve both lanes' two rows has half of
-// its numbers for either: each lane makes one and hands over the neighbour's half.
+// Returns the same for a block of keys x rows. A lane's key is one of a pair, of which its
+// neighbour four lanes on holds the other, and each of the two calls that serve both lanes' two
+// rows has half of its numbers for either: each lane makes one and hands over the neighbour's half.
 __device__ inline u32 kept_bits_transposed(const Dropout& dropout, i64 slice, i64 row, i64 key) {
   const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 odd = lane / 4 % 2;  // key of the pair, and row of the two
@@ -122,8 +122,8 @@ __device__ inline u32 kept_bits_transposed(const Dropout& dropout, i64 slice, i6
       dropout_counter(slice, row + 2 * (lane % 4) + odd, key + lane / 4 - odd);
   const u32 mine = kept_of_call(dropout, philox(counter, dropout.key));
   const u32 others = __shfl_xor_sync(0xFFFFFFFFu, mine, 4);
-  // Bit h of a call: key half h / 4, row half h / 2 % 2, key of the pair h % 2. Wanted: row half,
-  // key half, row of the two.
+  // A call has at bit h: key half h / 4, row half h / 2 % 2, key of the pair h % 2. The lane needs:
+  // row half, key half, row of the two.
   u32 bits = 0;
 #pragma unroll
   for (i32 h = 0; h < 8; ++h) {

@@ -1,4 +1,4 @@
-// Kernels that are no attention: what the runtime measures and compares with.
+// Holds kernels that are no attention: what the runtime measures and compares with.
 #pragma once
 
 #include "kernels/ptx/globaltimer.cuh"
@@ -6,7 +6,7 @@
 
 namespace attnlab::instruments {
 
-// What a spin tells about itself, in memory that the host sees.
+// SpinReport is what a spin tells about itself, in memory that the host sees.
 struct SpinReport {
   u64 cycles;       // clock64 from start to end
   u64 nanoseconds;  // globaltimer from start to end
@@ -14,7 +14,7 @@ struct SpinReport {
 };
 
 // Keeps the queue busy for at least `nanoseconds` (and `cycles`), so that the host can queue work
-// behind it. One thread.
+// behind it. One thread runs it.
 __device__ inline void spin(u64 nanoseconds, u64 cycles, SpinReport* report) {
   const u64 begin = ptx::globaltimer();
   const u64 begin_cycles = static_cast<u64>(clock64());
@@ -30,15 +30,15 @@ __device__ inline void spin(u64 nanoseconds, u64 cycles, SpinReport* report) {
   *static_cast<volatile u32*>(&report->ended) = 1;
 }
 
-// A bijection of 64 bits that scatters them. Source: Steele, Lea and Flood, Fast splittable
-// pseudorandom number generators (OOPSLA 2014), the finaliser of SplitMix64.
+// Maps 64 bits to 64 bits one to one and scatters them. Source: Steele, Lea and Flood, Fast
+// splittable pseudorandom number generators (OOPSLA 2014), the finaliser of SplitMix64.
 __device__ constexpr u64 scatter(u64 x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ul;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBul;
   return x ^ (x >> 31);
 }
 
-// Adds to *sum what all threads of the warps found.
+// Adds to *sum what all threads of the block's warps found.
 __device__ inline void add_of_warps(u64 mine, u64* sum) {
   for (int lanes = 16; lanes > 0; lanes /= 2) mine += __shfl_down_sync(0xFFFFFFFFu, mine, lanes);
   if (threadIdx.x % 32 == 0) {
@@ -98,7 +98,7 @@ __device__ inline void noise(uint4* data, u64 chunks) {
   }
 }
 
-// to[i] = from[i] for `chunks` of 16 bytes, by any grid.
+// Copies to[i] = from[i] for `chunks` of 16 bytes, by any grid.
 __device__ inline void copy(const uint4* from, uint4* to, u64 chunks) {
   const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
   for (u64 i = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; i < chunks; i += stride) {

@@ -1,6 +1,6 @@
-// Loads of one kind each, for the ceilings of a device: what is read, copied or computed is known
-// exactly, and every result ends in a number of the thread, so that nothing can be left out. Blocks
-// of kThreads; `results` has room for a number of every thread of the grid.
+// Puts one kind of load each on a device, for its ceilings: what is read, copied or computed is
+// known exactly, and every result ends in a number of the thread, so that nothing can be left out.
+// Blocks have kThreads; `results` has room for a number of every thread of the grid.
 #pragma once
 
 #include "kernels/device/instruments.cuh"
@@ -24,7 +24,7 @@ __device__ inline u64 thread_of_grid() {
 
 __device__ inline u32 fold(const uint4& words) { return words.x ^ words.y ^ words.z ^ words.w; }
 
-// The chunk of a block, which goes round.
+// Place is the chunk of a block, which wraps around.
 struct Place {
   u64 chunk, chunks;
   __device__ explicit Place(u64 count) : chunk(blockIdx.x % count), chunks(count) {}
@@ -56,7 +56,7 @@ __device__ inline void read_chunks(const uint4* data, u64 chunks, u64 stride, u3
   results[thread_of_grid()] = sum;
 }
 
-// The same chunks, to the same places of another buffer.
+// Copies the same chunks to the same places of another buffer.
 __device__ inline void copy_chunks(const uint4* data, uint4* to, u64 chunks, u64 stride,
                                    u32 steps) {
   Place place(chunks);
@@ -69,8 +69,8 @@ __device__ inline void copy_chunks(const uint4* data, uint4* to, u64 chunks, u64
   }
 }
 
-// kLoads loads of 16 bytes from shared memory a step, neighbouring threads side by side: no two
-// lanes of a warp want one bank at a time. Row r of thread t of the grid holds the halves of
+// Does kLoads loads of 16 bytes from shared memory a step, neighbouring threads side by side: no
+// two lanes of a warp want one bank at a time. Row r of thread t of the grid holds the halves of
 // scatter(t * kSharedRows + r), low first, and 0 and 1; a result is the sum, modulo 2^32, of the
 // exclusive ors of each load's words.
 __device__ inline void read_shared(u32 steps, u32* results) {
@@ -116,12 +116,12 @@ __device__ void run_chains(u32 steps, float* results, const Step& step) {
   results[thread_of_grid()] = sum;
 }
 
-// x -> factor * x + addend, kFmaChains of them a step.
+// Computes x -> factor * x + addend, kFmaChains of them a step.
 __device__ inline void chain_fma(u32 steps, float factor, float addend, float* results) {
   run_chains<kFmaChains>(steps, results, [=](float x) { return fmaf(x, factor, addend); });
 }
 
-// x -> 2^-x, kEx2Chains of them a step; whatever x was, it ends at 0.6412, where x = 2^-x.
+// Computes x -> 2^-x, kEx2Chains of them a step; any x ends at 0.6412, where x = 2^-x.
 __device__ inline void chain_ex2(u32 steps, float* results) {
   run_chains<kEx2Chains>(steps, results, [](float x) { return ptx::ex2_approx_ftz_f32(-x); });
 }

@@ -1,5 +1,5 @@
-// Barriers of rings of stages (kernels/shared/pipeline.h) in shared memory: bulk copies that fill a
-// stage complete one of them, those who have read it arrive at another.
+// Holds barriers of rings of stages (kernels/shared/pipeline.h) in shared memory: bulk copies that
+// fill a stage complete one of them, those who have read it arrive at another.
 #pragma once
 
 #include "kernels/ptx/mbarrier.cuh"
@@ -7,7 +7,7 @@
 
 namespace attnlab::device {
 
-// A phase of a barrier, named by its parity.
+// Phase is a phase of a barrier, named by its parity.
 struct Phase {
   u32 barrier;
   u32 parity;
@@ -21,7 +21,7 @@ __device__ inline void wait(const Phase& phase) {
   }
 }
 
-// The barriers of a ring, two of 8 bytes a stage; `barriers` is the address of the first.
+// Ring has the barriers of a ring, two of 8 bytes a stage; `barriers` is the address of the first.
 template <i32 kStages>
 struct Ring {
   u32 barriers;
@@ -29,15 +29,15 @@ struct Ring {
   __device__ u32 full(i32 stage) const { return barriers + static_cast<u32>(8 * stage); }
   __device__ u32 empty(i32 stage) const { return full(kStages + stage); }
 
-  // Called by one thread before all others use the ring. A stage is empty once all `readers` have
-  // arrived.
+  // Inits the barriers; one thread calls it before all others use the ring. A stage is empty once
+  // all `readers` have arrived.
   __device__ void init(u32 readers) const {
     for (i32 stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(full(stage), 1);
       ptx::mbarrier_init(empty(stage), readers);
     }
   }
-  // The phase that a reader waits for, and the one that a writer waits for.
+  // Return the phase that a reader waits for, and the one that a writer waits for.
   __device__ Phase when_full(const PipelineState& state) const {
     return {full(state.stage), state.phase};
   }

@@ -1,5 +1,5 @@
-// Tiles of 16-bit values in shared memory: how they lie there, how they come and go, and how a warp
-// reads fragments of 16x16 from them.
+// Handles tiles of 16-bit values in shared memory: how they lie there, how they come and go, and
+// how a warp reads fragments of 16x16 from them.
 //
 // Rows follow one another; within a row the 16-byte chunks are permuted by the row, so that the
 // eight rows of a chunk column, which one ldmatrix phase reads, lie in all banks. The permutation
@@ -17,10 +17,10 @@
 
 namespace attnlab::device {
 
-// kThreads threads, of which this is number `thread`, start to copy `rows` rows from gRows on to
-// the tile at address `tile`; the other rows of the tile, and columns past head_dim (a multiple of
-// 8), become zero. Every thread has its chunks in one column of each group, neighbours in memory by
-// neighbouring threads.
+// Starts copies of `rows` rows from gRows on to the tile at address `tile`, by kThreads threads, of
+// which this is number `thread`; the other rows of the tile, and columns past head_dim (a multiple
+// of 8), become zero. Every thread has its chunks in one column of each group, neighbours in memory
+// by neighbouring threads.
 template <TileShape kTile, i32 kThreads, class T>
 __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim, u32 tile,
                           i32 thread = static_cast<i32>(threadIdx.x)) {
@@ -52,20 +52,20 @@ __device__ void load_tile(const T* gRows, i64 row_stride, i32 rows, i32 head_dim
   }
 }
 
-// In which order ldmatrix brings the four 8x8 matrices of a fragment. mma.sync wants them in
+// MatrixOrder says how ldmatrix orders a fragment's four 8x8 matrices. mma.sync wants them in
 // consecutive registers, and the order that does it depends on whether the tile holds A or B,
 // K-major or MN-major (warp_product.cuh): in the other one every register would be copied once.
 enum class MatrixOrder { by_columns, by_rows };  // left column first, or upper row first
 
-// Whether fragments 2i and 2i + 1 of a row of fragments are swapped.
+// PairOrder says whether fragments 2i and 2i + 1 of a row of fragments are swapped.
 enum class PairOrder { in_order, swapped };
 
-// A lane's addresses for ldmatrix. One for each pair of chunks that the swizzle tells apart; all
-// else is a constant that ldmatrix adds by itself.
+// LdmatrixTile has a lane's addresses for ldmatrix. There is one for each pair of chunks that the
+// swizzle tells apart; all else is a constant that ldmatrix adds by itself.
 template <TileShape kTile, MatrixOrder kOrder>
 class LdmatrixTile {
  public:
-  // From (row, column) of the tile at address `tile` on, multiples of 16.
+  // Starts from (row, column) of the tile at address `tile`, multiples of 16.
   __device__ LdmatrixTile(u32 tile, i32 row, i32 column, PairOrder order = PairOrder::in_order) {
     const i32 lane = opaque_lane();
     constexpr bool kByColumns = kOrder == MatrixOrder::by_columns;
@@ -79,12 +79,12 @@ class LdmatrixTile {
     for (i32 i = 0; i < kAddresses; ++i) {
       const i32 chunk = column / kChunk + 2 * i;
       addresses_[i] = first + (swizzled ^ static_cast<u32>(chunk * kChunkBytes));
-      // Else the compiler keeps an address for each fragment in a register of its own.
+      // Hides the address: else the compiler keeps one for each fragment in a register of its own.
       asm volatile("" : "+r"(addresses_[i]));
     }
   }
 
-  // Returns that of the fragment whose first element is (row, column) from there, multiples of 16.
+  // Returns the address of the fragment that begins (row, column) from there, multiples of 16.
   __device__ u32 address(i32 row, i32 column) const {
     constexpr i32 kGroup = kTile.swizzle_chunks();
     const i32 chunk = column / kChunk;
@@ -97,7 +97,7 @@ class LdmatrixTile {
   u32 addresses_[kAddresses];
 };
 
-// A warp stores `rows` rows of a tile, at most kRows, from `first_row` on, to as many rows in
+// Stores `rows` rows of a tile, at most kRows, from `first_row` on, by a warp, to as many rows in
 // global memory.
 template <TileShape kTile, i32 kRows, class T>
 __device__ void store_rows(const u8* sTile, i32 first_row, i32 rows, T* gRows, i64 row_stride,

@@ -1,5 +1,5 @@
-// The softmax of a warp's scores (warp_product.cuh), row by row: half 0 or 1 of the 16 rows r, of
-// which four lanes have the columns.
+// Computes the softmax of a warp's scores (warp_product.cuh), row by row: half 0 or 1 of the 16
+// rows r, of which four lanes have the columns.
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
@@ -10,9 +10,9 @@
 
 namespace attnlab::device {
 
-// The online softmax of a lane's rows: the maximum is the same in the four lanes of a row, the sum
-// may be over the lane's own columns alone. As an array of arrays without a struct around it NVRTC
-// 13.0 gives its initial values to the first rows only: the others begin with a maximum of 0.
+// RowStates is the online softmax of a lane's rows: the maximum is the same in a row's four lanes,
+// the sum may be over the lane's own columns alone. It is a struct since NVRTC 13.0 gives a bare
+// array of arrays its initial values in the first rows only: other maxima would begin with 0.
 template <i32 kRows>
 struct RowStates {
   OnlineSoftmax at[kRows][2];
@@ -23,7 +23,7 @@ struct RowStates {
 // exactly as 1, and most tiles spare the rescaling of O. Source: the idea is FlashAttention-4's.
 constexpr float kSlack = 8.0f;
 
-// The row's largest score, in all of its four lanes.
+// Returns the row's largest score, in all of its four lanes.
 template <i32 kRows, i32 kColumns>
 __device__ float row_maximum(const Accumulator<kRows, kColumns>& scores, i32 r, i32 half) {
   float largest = -kInfinity;
@@ -76,17 +76,17 @@ __device__ inline void take_in_output(OnlineSoftmax& state, float o) {
   state.sum = fmaf(0.0f, o, state.sum);
 }
 
-// attnlab::lse with the GPU's own logarithm, within 2^-22 of it or of 1.
+// Computes attnlab::lse with the GPU's own logarithm, within 2^-22 of it or of 1.
 __device__ inline float lse(const OnlineSoftmax& state) {
   return (state.max + ptx::lg2_approx_ftz_f32(state.sum)) * kLn2;
 }
 
-// The same, but NaN where a row is lost: attend_again() finds it by that.
+// Returns the same, but NaN where a row is lost: attend_again() finds the row by that.
 __device__ inline float lse_or_mark(const OnlineSoftmax& state) {
   return is_lost(state) ? bit_cast<float>(0x7FFFFFFFu) : lse(state);
 }
 
-// attnlab::final_scale, an ulp off at the most.
+// Computes attnlab::final_scale, an ulp off at the most.
 __device__ inline float final_scale(const OnlineSoftmax& state) {
   return state.sum == 0.0f ? 0.0f : ptx::rcp_approx_ftz_f32(state.sum);
 }

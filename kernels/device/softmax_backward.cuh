@@ -1,6 +1,6 @@
-// The backward of a warp's softmax: S becomes P once more, and dP becomes dS. Unless a function
-// says otherwise scores are keys x rows (warp_product.cuh), S^T, and of 8 rows c a lane has 8c + 2t
-// and 8c + 2t + 1.
+// Does the backward of a warp's softmax: S becomes P once more, and dP becomes dS. Unless a
+// function says otherwise scores are keys x rows (warp_product.cuh), S^T, and of 8 rows c a lane
+// has 8c + 2t and 8c + 2t + 1.
 //
 // recompute_p_of_lse and softmax_backward take a block at a time, and their callers loop: with the
 // loops in here NVRTC 13.0 orders the callers' accumulators differently, and ptxas allocates other
@@ -14,9 +14,9 @@
 
 namespace attnlab::device {
 
-// P = exp(S - lse) of block c of 8 columns, either way round: log2_lse(i) is, in units of log2,
-// that of the row of the lane's element i of four. Of keys x rows it has row i % 2, of rows x keys
-// i / 2.
+// Computes P = exp(S - lse) of block c of 8 columns, either way round: log2_lse(i) is, in units of
+// log2, that of the row of the lane's element i of four. In keys x rows that is row i % 2, in rows
+// x keys row i / 2.
 template <i32 kKeys, i32 kRows, class Log2Lse>
 __device__ void recompute_p_of_lse(Accumulator<kKeys, kRows>& scores, i32 c, float scale_log2,
                                    const Log2Lse& log2_lse) {
@@ -30,8 +30,8 @@ __device__ void recompute_p_of_lse(Accumulator<kKeys, kRows>& scores, i32 c, flo
   }
 }
 
-// P = exp(S - max) / sum: state_of(row) is what the forward left of one of the lane's rows, counted
-// from its first.
+// Computes P = exp(S - max) / sum: state_of(row) is what the forward left of one of the lane's
+// rows, counted from its first.
 template <i32 kKeys, i32 kRows, class StateOf>
 __device__ void recompute_p_of_states(Accumulator<kKeys, kRows>& scores, float scale_log2,
                                       const StateOf& state_of) {
@@ -56,7 +56,7 @@ __device__ void recompute_p_of_states(Accumulator<kKeys, kRows>& scores, float s
   }
 }
 
-// dS = P (Z dP - delta) of an element: `ds` is dP before, and `p` becomes Z P but for keep_scale.
+// Computes dS = P (Z dP - delta) of an element: `ds` has dP, `p` becomes Z P but for keep_scale.
 template <bool kDropout>
 __device__ void softmax_backward_of(float& p, float& ds, float delta, bool is_kept,
                                     float keep_scale) {
@@ -68,9 +68,9 @@ __device__ void softmax_backward_of(float& p, float& ds, float delta, bool is_ke
   }
 }
 
-// dS = P (Z dP - delta) of the 16 keys r and the 16 rows c: rDS has dP and becomes dS, rP becomes
-// Z P but for keep_scale. deltas are those of the lane's rows; bit h of `kept`, as dropout.h counts
-// them, is what dropout keeps.
+// Computes dS = P (Z dP - delta) of the 16 keys r and the 16 rows c: rDS has dP and becomes dS, rP
+// becomes Z P but for keep_scale. deltas are those of the lane's rows; bit h of `kept`, as
+// dropout.h counts them, is what dropout keeps.
 template <bool kDropout, i32 kKeys, i32 kRows>
 __device__ void softmax_backward(Accumulator<kKeys, kRows>& rP, Accumulator<kKeys, kRows>& rDS,
                                  i32 r, i32 c, const float2 (&deltas)[2], u32 kept,
@@ -84,8 +84,8 @@ __device__ void softmax_backward(Accumulator<kKeys, kRows>& rP, Accumulator<kKey
   }
 }
 
-// The same of scores that are rows x keys: deltas are those of a lane's two rows, and `kept` has
-// four bits for each 8 keys.
+// Computes the same for scores that are rows x keys: deltas are those of a lane's two rows, and
+// `kept` has four bits for each 8 keys.
 template <bool kDropout, i32 kKeys>
 __device__ void softmax_backward_of_rows(Accumulator<1, kKeys>& rP, Accumulator<1, kKeys>& rDS,
                                          const float (&deltas)[2], u32 kept, float keep_scale) {

@@ -1,5 +1,5 @@
-// The storage types in device memory, eight values at a time: 16 bytes of a 16-bit type, the width
-// of the widest load.
+// Reads and writes the storage types in device memory, eight values at a time: 16 bytes of a 16-bit
+// type, the width of the widest load.
 #pragma once
 
 #include "kernels/ptx/cvt.cuh"
@@ -25,12 +25,12 @@ struct Bf16 {
   static __device__ u32 pair(float low, float high) { return ptx::cvt_rn_bf16x2_f32(low, high); }
 };
 
-// Floating point in a byte: no infinity, 448 at the most. Alone it names the type of a product.
+// E4m3 is floating point in a byte: no infinity, 448 at the most. It only names a product's type.
 struct E4m3 {
   u8 bits;
 };
 
-// Eight consecutive values in registers, as they are stored.
+// Chunk holds eight consecutive values in registers, as they are stored.
 template <class T>
 struct alignas(16) Chunk {
   u32 pairs[kChunk / 2];
@@ -40,7 +40,7 @@ struct alignas(16) Chunk<F32> {
   float values[kChunk];
 };
 
-// Eight values to compute with.
+// Values holds eight values to compute with.
 struct Values {
   float at[kChunk];
 };
@@ -101,7 +101,7 @@ __device__ Chunk<F32> encode(const Values& values) {
   return chunk;
 }
 
-// One value.
+// Store one value each.
 __device__ inline void store_value(float value, F32* to) { *to = value; }
 template <class T>
 __device__ void store_value(float value, T* to) {

@@ -1,4 +1,4 @@
-// Threads that share a row: a warp, or a whole block.
+// Serves threads that share a row: a warp, or a whole block.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -7,7 +7,7 @@ namespace attnlab::device {
 
 constexpr i32 kWarp = 32;
 
-// The lane, hidden from the compiler, which else keeps what it derives from it in registers
+// Returns the lane, hidden from the compiler, which else keeps what it derives from it in registers
 // throughout a loop.
 __device__ inline i32 opaque_lane() {
   i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
@@ -40,7 +40,7 @@ __device__ float reduce_warp(float value) {
   return value;
 }
 
-// The result of all threads' values, in every one of them.
+// Returns the result of all threads' values, in every one of them.
 template <class Operation, i32 kThreads>
 __device__ float reduce_team(float value) {
   value = reduce_warp<Operation>(value);

@@ -1,4 +1,4 @@
-// What a pass looks up of tiles under a block pattern, found before it: what one thread does here
+// Finds before a pass what it looks up of tiles under a block pattern: what one thread does here
 // once, every thread of a pass would do anew for each tile.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace attnlab::device {
 
-// entries, and where it is not null seen_before, the tile of keys that the rows see before this
-// one (negative: none): (batch, m_blocks, n_blocks), or (batch, n_blocks, m_blocks). A warp has a
-// row of them, and goes through it from its end, 32 tiles at a time.
+// Fills entries, and where it is not null seen_before: the tile of keys that the rows see before
+// this one (negative: none). Both are (batch, m_blocks, n_blocks) or (batch, n_blocks, m_blocks). A
+// warp has a row of them, and goes through it from its end, 32 tiles at a time.
 __device__ inline void classify_tiles(const TileClassesArguments& arguments) {
   const auto& [params, tiling, order, entries, seen_before] = arguments;
   const u32 m_blocks = static_cast<u32>(tiling.m_blocks(params.shape.seqlen_q));

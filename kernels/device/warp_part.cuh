@@ -1,4 +1,4 @@
-// The part that a warp has of a product which all warps of a block divide.
+// Gives a warp's part of a product that all warps of a block divide.
 #pragma once
 
 #include "kernels/device/team.cuh"
@@ -7,8 +7,8 @@
 
 namespace attnlab::device {
 
-// The part of a warp in a matrix of kRows x kColumns that a grid of warps divides: all of a block,
-// or those of one of its teams, each of which has such a matrix.
+// WarpPart is a warp's part of a matrix of kRows x kColumns that a grid of warps divides: all of a
+// block, or those of one of its teams, each of which has such a matrix.
 template <WarpGrid kGrid, i32 kRows, i32 kColumns, i32 kTeams = 1>
 struct WarpPart {
   static_assert(kGrid.rows > 0, "no grid of these warps divides the tile into fragments of 16x16");
@@ -20,13 +20,13 @@ struct WarpPart {
     const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
     return kTeams == 1 ? warp : warp % (kGrid.rows * kGrid.columns);
   }
-  // Where it begins.
+  // Return where it begins.
   static __device__ i32 row() { return warp() / kGrid.columns * kOwnRows; }
   static __device__ i32 column() { return warp() % kGrid.columns * kOwnColumns; }
 };
 
-// The part of a warp in scores that a backward keeps transposed, keys x query rows: S^T, dP^T. Its
-// sizes are functions since constants of a class become data of every unit.
+// TransposedScoresPart is a warp's part of scores that a backward keeps transposed, keys x query
+// rows: S^T, dP^T. Its sizes are functions since constants of a class become data of every unit.
 template <WarpGrid kGrid, i32 kKeys, i32 kQueryRows, i32 kTeams = 1>
 struct TransposedScoresPart {
   using Part = WarpPart<kGrid, kKeys, kQueryRows, kTeams>;
@@ -37,7 +37,7 @@ struct TransposedScoresPart {
   static __device__ i32 first_query_row() { return Part::column(); }
 };
 
-// sums += A B, the warp's part of the product of the tiles at `left` and `right`.
+// Adds to sums A B, the warp's part of the product of the tiles at `left` and `right`.
 template <class Part, class T, TileShape kLeft, TileShape kRight>
 __device__ void multiply_add_part(typename Part::Accumulator& sums, u32 left, u32 right) {
   const KMajorA<kLeft> a(left, Part::row(), 0);
@@ -45,9 +45,9 @@ __device__ void multiply_add_part(typename Part::Accumulator& sums, u32 left, u3
   multiply_add_tiles<T, kLeft.columns / 16>(sums, a, b);
 }
 
-// Where a lane's four values of block (r, c) lie, in fp32, in memory that has the accumulator of a
-// whole tile in the order of its registers: a warp moves 512 consecutive bytes with one
-// instruction.
+// Returns where a lane's four values of block (r, c) lie, in fp32, in memory that has the
+// accumulator of a whole tile in the order of its registers: a warp moves 512 consecutive bytes
+// with one instruction.
 template <class Part>
 __device__ i32 accumulator_offset(i32 r, i32 c) {
   constexpr i32 kColumns = Part::kOwnColumns / 8;

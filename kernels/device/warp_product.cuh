@@ -1,4 +1,4 @@
-// Products of a warp on tensor cores (mma.sync): fragments of 16x16 from shared memory or
+// Multiplies on tensor cores by a warp (mma.sync): fragments of 16x16 from shared memory or
 // registers, accumulators in fp32. The layout of a lane's part is that of kernels/ptx/mma.cuh.
 #pragma once
 
@@ -28,8 +28,8 @@ __device__ void for_own_rows(const Use& use) {
   }
 }
 
-// (16 * kRows, 8 * kColumns) fp32. Of block (r, c) at[r][c] holds rows 16r + g and, in its second
-// half, 16r + g + 8, columns 8c + 2t and 8c + 2t + 1.
+// Accumulator is (16 * kRows, 8 * kColumns) fp32. Of block (r, c) at[r][c] holds rows 16r + g and,
+// in its second half, 16r + g + 8, columns 8c + 2t and 8c + 2t + 1.
 template <i32 kRows, i32 kColumns>
 struct Accumulator {
   float at[kRows][kColumns][4];
@@ -63,17 +63,17 @@ struct Accumulator {
   }
 };
 
-// Fragment A of 16x16.
+// FragmentA is a fragment A of 16x16.
 struct FragmentA {
   u32 pairs[4];
 };
 
-// Fragment B of 16x16: two blocks of 8 columns, of each the upper and the lower half.
+// FragmentB is a fragment B of 16x16: two blocks of 8 columns, each an upper and a lower half.
 struct FragmentB {
   u32 pairs[4];
 };
 
-// Tiles of A (m x k) and B (k x n) in shared memory, by what runs along their rows:
+// Name tiles of A (m x k) and B (k x n) in shared memory by what runs along their rows:
 //
 //   KMajorA   rows m, columns k
 //   MnMajorA  rows k, columns m, read with .trans
@@ -133,8 +133,8 @@ __device__ inline void mma(Bf16, float (&sums)[4], const FragmentA& left, const 
   ptx::mma_m16n8k16_f32_bf16(sums, left.pairs, right.pairs[2 * block], right.pairs[2 * block + 1]);
 }
 
-// sums += A B over kSteps steps of 16. left(r, k) and right(k, c) give the fragments of rows 16r
-// and columns 16c.
+// Computes sums += A B over kSteps steps of 16. left(r, k) and right(k, c) give the fragments of
+// rows 16r and columns 16c.
 template <class T, i32 kSteps, i32 kRows, i32 kColumns, class Left, class Right>
 __device__ void multiply_add(Accumulator<kRows, kColumns>& sums, const Left& left,
                              const Right& right) {
@@ -156,7 +156,7 @@ __device__ void multiply_add(Accumulator<kRows, kColumns>& sums, const Left& lef
   }
 }
 
-// The same of tiles: what `left` has from its first element on, times what `right` has.
+// Does the same for tiles: multiplies from the first element of `left` and of `right` on.
 template <class T, i32 kSteps, i32 kRows, i32 kColumns, TileShape kLeft, MatrixOrder kLeftOrder,
           TileShape kRight, MatrixOrder kRightOrder>
 __device__ void multiply_add_tiles(Accumulator<kRows, kColumns>& sums,
@@ -167,7 +167,7 @@ __device__ void multiply_add_tiles(Accumulator<kRows, kColumns>& sums,
       [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
 }
 
-// The same of an accumulator, rounded, and a tile.
+// Does the same for an accumulator, rounded, and a tile.
 template <class T, i32 kRows, i32 kColumns, i32 kSteps, TileShape kRight, MatrixOrder kRightOrder>
 __device__ void multiply_add_rounded(Accumulator<kRows, kColumns>& sums,
                                      const Accumulator<kRows, kSteps>& left,
@@ -177,7 +177,7 @@ __device__ void multiply_add_rounded(Accumulator<kRows, kColumns>& sums,
       [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
 }
 
-// sums = A B of two K-major tiles, at `left` and `right`, from a row of each on.
+// Computes sums = A B of two K-major tiles, at `left` and `right`, from a row of each on.
 template <class T, TileShape kLeft, TileShape kRight, i32 kRows, i32 kColumns>
 __device__ void multiply_k_major(Accumulator<kRows, kColumns>& sums, u32 left, i32 left_row,
                                  u32 right, i32 right_row) {

@@ -1,4 +1,4 @@
-// Values that are the same in all lanes of a warp, or are made so.
+// Handles values that are the same in all lanes of a warp, or are made so.
 #pragma once
 
 #include "kernels/shared/base.h"

@@ -1,4 +1,4 @@
-// Products of a warpgroup on tensor cores (wgmma): 64 rows, the accumulator in fp32 in the layout
+// Multiplies on tensor cores by a warpgroup (wgmma): 64 rows, the accumulator in fp32 in the layout
 // of warp_product.cuh for each of its four warps. A and B lie in shared memory as SlabTile says, or
 // A in registers. A step of k takes 32 bytes: 16 columns of 16-bit values, 32 of e4m3.
 #pragma once
@@ -12,9 +12,9 @@ namespace attnlab::device {
 
 constexpr i32 kWarpgroup = 128;
 
-// A matrix descriptor. The upper half is a constant. The lower one is hidden from the compiler
-// where a product starts (opaque), which else keeps one for every step of it in registers. Source:
-// PTX ISA, matrix descriptor format.
+// Descriptor is a matrix descriptor. Its upper half is a constant. The lower one is hidden from the
+// compiler where a product starts (opaque), which else keeps one for every step of it in registers.
+// Source: PTX ISA, matrix descriptor format.
 struct Descriptor {
   u32 low;
 
@@ -37,14 +37,14 @@ struct Descriptor {
   }
 };
 
-// A tile in K-major: rows m (of A) or n (of B), along which k runs.
+// KMajor is a tile in K-major: rows m (of A) or n (of B), along which k runs.
 template <SlabTile kTile>
 struct KMajor {
   static constexpr bool kTransposed = false;
   static constexpr i32 kRowBytes = kTile.row_bytes();
   Descriptor first;
 
-  // From `row`, a multiple of 8, of the tile at address `tile` on.
+  // Starts from `row`, a multiple of 8, of the tile at address `tile`.
   __device__ KMajor(u32 tile, i32 row)
       : first{Descriptor::field_of(tile + static_cast<u32>(row * kRowBytes)) | 1u << 16} {}
   static __device__ constexpr i32 offset(i32 k) {
@@ -53,9 +53,9 @@ struct KMajor {
   }
 };
 
-// A tile of 16-bit values in MN-major: rows k, along which m (of A) or n (of B) runs (imm-trans-a,
-// imm-trans-b). Steps of 16 rows. `tile` is the address of the first of its slabs of 64 columns
-// that m or n takes.
+// MnMajor is a tile of 16-bit values in MN-major: rows k, along which m (of A) or n (of B) runs
+// (imm-trans-a, imm-trans-b). A step takes 16 rows. `tile` is the address of the first of its slabs
+// of 64 columns that m or n takes.
 template <SlabTile kTile>
 struct MnMajor {
   static_assert(kTile.element_bytes == 2, "only 16-bit types have imm-trans");
@@ -69,7 +69,7 @@ struct MnMajor {
   static __device__ constexpr i32 offset(i32 k) { return k * 16 * kRowBytes; }
 };
 
-// A in registers: kSteps fragments of a step each, rounded.
+// FragmentsA is A in registers: kSteps fragments of a step each, rounded.
 template <i32 kSteps>
 struct FragmentsA {
   u32 pairs[kSteps][4];
@@ -85,8 +85,8 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
-// The same of e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t + 8
-// and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
+// Does the same for e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t
+// + 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
 // key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
 template <i32 kSteps>
 __device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4 * kSteps>& sums) {
@@ -105,7 +105,7 @@ __device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4
   }
 }
 
-// Both factors in shared memory.
+// wgmma_ss reads both factors from shared memory.
 template <bool kTransposedA, bool kTransposedB, i32 kColumns>
 __device__ void wgmma_ss(F16, float (&d)[kColumns][4], u64 a, u64 b, bool adds) {
   ptx::wgmma_m64k16_f32_f16<kTransposedA, kTransposedB>(d, a, b, adds);
@@ -119,7 +119,7 @@ __device__ void wgmma_ss(E4m3, float (&d)[kColumns][4], u64 a, u64 b, bool adds)
   static_assert(!kTransposedA && !kTransposedB, "factors of e4m3 are K-major");
   ptx::wgmma_m64k32_f32_e4m3(d, a, b, adds);
 }
-// A in registers.
+// wgmma_rs reads A from registers.
 template <bool kTransposedB, i32 kColumns>
 __device__ void wgmma_rs(F16, float (&d)[kColumns][4], const u32 (&a)[4], u64 b, bool adds) {
   ptx::wgmma_m64k16_f32_f16<kTransposedB>(d, a, b, adds);
@@ -134,7 +134,7 @@ __device__ void wgmma_rs(E4m3, float (&d)[kColumns][4], const u32 (&a)[4], u64 b
   ptx::wgmma_m64k32_f32_e4m3(d, a, b, adds);
 }
 
-// PTX's scale-d: whether a product adds to its accumulator (one) or replaces it (zero).
+// ScaleD is PTX's scale-d: a product adds to its accumulator (one) or replaces it (zero).
 enum class ScaleD : u8 { zero, one };
 
 // Starts sums = A B, or sums += A B, over kSteps steps, and commits the group.
@@ -151,7 +151,7 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, 
   ptx::wgmma_commit_group();
 }
 
-// The same with A in registers.
+// Does the same with A in registers.
 template <class T, i32 kSteps, i32 kColumns, class Right>
 __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<kSteps>& left,
                               const Right& right, ScaleD scale_d) {
@@ -202,8 +202,8 @@ __device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 
   }
 }
 
-// The same of an accumulator, rounded: a warp's 16 rows become columns of the tile, from `column`
-// on, its columns rows of the tile, from `row` on, multiples of 8.
+// Does the same with an accumulator, rounded: a warp's 16 rows become columns of the tile, from
+// `column` on, its columns rows of the tile, from `row` on, multiples of 8.
 template <class T, auto kTile, i32 kColumns>
 __device__ void store_transposed_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row,
                                          i32 column) {

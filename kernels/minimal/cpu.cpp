@@ -1,4 +1,4 @@
-// minimal on the CPU: what flash attention is, before it is made fast.
+// Implements minimal on the CPU: what flash attention is, before it is made fast.
 //
 // Against naive one thing changes: the attention matrix is never in memory. A row needs from its
 // past only the largest score, the sum of exponentials and an unnormalised row of O; with them it
@@ -29,7 +29,7 @@ namespace {
 using cpu::Executor;
 using cpu::Tile;
 
-// The fast memory of one block.
+// FastMemory is the fast memory of one block.
 struct FastMemory {
   Tile sQ;     // (32, head_dim)
   Tile sK;     // (32, head_dim)
@@ -54,7 +54,7 @@ u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
   return carver.bytes();
 }
 
-// What all work items of a launch share.
+// Work is what all work items of a launch share.
 struct Work {
   explicit Work(const Problem& problem)
       : shape(make_shape(problem)),
@@ -66,7 +66,7 @@ struct Work {
   bool has_mask;
 };
 
-// What one worker keeps: its row.
+// Worker is what one worker keeps: its row.
 struct Worker {
   i64 row = 0;
   const float* q = nullptr;  // (head_dim)
@@ -116,7 +116,7 @@ float finish(const Work& work, const Worker& worker) {
   return lse(worker.softmax, work.shape);
 }
 
-// One work item: the O and lse of the rows of one block.
+// Does one work item: the O and lse of the rows of one block.
 void forward(const Work& work, const cpu::SliceTensors& slice, i64 block, const FastMemory& fast,
              Executor& executor) {
   const Mask& mask = slice.mask();

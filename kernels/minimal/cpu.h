@@ -1,4 +1,4 @@
-// minimal on the CPU: the smallest kernel that has the whole idea. For teaching, not for speed.
+// Declares minimal on the CPU: the smallest kernel with the whole idea, to teach, not for speed.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,4 +1,4 @@
-// minimal on the CPU: closed forms of its traffic, and what it refuses.
+// Tests minimal on the CPU: closed forms of its traffic, and what it refuses.
 #include "kernels/minimal/cpu.h"
 
 #include <gtest/gtest.h>

@@ -31,8 +31,8 @@ std::uint64_t workspace_bytes(const Problem& /*problem*/, const Config& /*config
 
 std::uint64_t saved_bytes(const Problem& /*problem*/, const Config& /*config*/) { return 0; }
 
-// At least one block a multiprocessor: else the compiler saves registers, for more warps than
-// shared memory has room for, and spills.
+// Asks for at least one block a multiprocessor: else the compiler saves registers, for more warps
+// than shared memory has room for, and spills.
 KernelUnit forward_unit(i64 head_dim) {
   const std::string dim = std::to_string(head_dim);
   return {
@@ -80,7 +80,7 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<ForwardArguments> forward_;
 };
 
-// The same tiles in the same order as on the CPU.
+// Counts the same tiles in the same order as on the CPU.
 Traffic traffic(const Problem& problem, const Config& config) {
   return kCpu.traffic(problem, config);
 }

@@ -1,4 +1,4 @@
-// minimal on a GPU: the smallest kernel that has the whole idea. For teaching, not for speed.
+// Declares minimal on a GPU: the smallest kernel with the whole idea, for teaching, not for speed.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,4 +1,4 @@
-// minimal on a GPU, as far as no GPU is needed: what it refuses, its traffic, its units.
+// Tests minimal on a GPU as far as no GPU is needed: what it refuses, its traffic, its units.
 #include "kernels/minimal/cuda.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(MinimalCuda, IsATeachingKernel) {
   EXPECT_NE(reason(make_problem(257)).find("256"), std::string::npos);
 }
 
-// Four tiles of 32 rows, of at most what a block of the chip may have.
+// Four tiles of 32 rows must fit what a block of the chip may have.
 TEST(MinimalCuda, HeadDimMustFitSharedMemory) {
   EXPECT_EQ(shared_bytes(64), 4U * 32 * 64 * 4);
   EXPECT_EQ(shared_bytes(61), shared_bytes(64));

@@ -1,4 +1,4 @@
-// minimal on a GPU: what flash attention is, before it is made fast.
+// Implements minimal on a GPU: what flash attention is, before it is made fast.
 //
 // Against naive one thing changes: the attention matrix is never in memory. A block of 32 threads
 // owns 32 query rows, one a thread, and brings K and V into shared memory 32 keys at a time. From
@@ -20,7 +20,7 @@
 
 namespace attnlab::minimal {
 
-// What a unit is compiled for.
+// Config is what a unit is compiled for.
 struct Config {
   i32 head_dim = 64;
 };
@@ -29,16 +29,16 @@ template <Config kConfig>
 struct SharedMemory {
   static constexpr i32 kQuads = quads(kConfig.head_dim);
 
-  // Of each thread its own row, never another's: threads side by side, so that no two of them meet
-  // in a bank.
+  // Each thread has its own row here, never another's: threads lie side by side, so that no two of
+  // them meet in a bank.
   float4 sQ[kQuads][kBlock];  // (head_dim / 4, 32)
   float4 sO[kQuads][kBlock];  // (head_dim / 4, 32), unnormalised
-  // Read by all threads together, the same value at a time: one access for all.
+  // All threads read the same value at a time here: one access serves all.
   float4 sK[kBlock][kQuads];  // (32, head_dim / 4)
   float4 sV[kBlock][kQuads];  // (32, head_dim / 4)
 };
 
-// The quad of a row in HBM that begins at column 4 * quad; zeros past head_dim.
+// Returns the quad of a row in HBM that begins at column 4 * quad; zeros past head_dim.
 template <Config kConfig>
 __device__ float4 load_quad(const float* gRow, i32 quad) {
   if constexpr (kConfig.head_dim % 4 == 0) {
@@ -78,7 +78,7 @@ __device__ void load_tile(const float* gRows, i64 row_stride, i64 num_keys,
   }
 }
 
-// The thread's row times the 32 keys of a tile: 32 sums at once, none waits for another.
+// Multiplies the thread's row by the tile's 32 keys: 32 sums at once, none waits for another.
 template <Config kConfig>
 __device__ void dot_keys(const SharedMemory<kConfig>& shared, float (&rS)[kBlock]) {
 #pragma unroll
@@ -97,7 +97,7 @@ __device__ void dot_keys(const SharedMemory<kConfig>& shared, float (&rS)[kBlock
   }
 }
 
-// The softmax of a tile's keys by themselves: scores become exp2(scale * score - max).
+// Computes softmax of a tile's keys by themselves: scores become exp2(scale * score - max).
 __device__ inline OnlineSoftmax softmax_of_tile(float scale, float (&rS)[kBlock]) {
   float largest = -kInfinity;
 #pragma unroll
@@ -112,7 +112,7 @@ __device__ inline OnlineSoftmax softmax_of_tile(float scale, float (&rS)[kBlock]
   return tile;
 }
 
-// O of the thread's row: what the tile's keys give joins what is there when it is complete.
+// Adds to O of the thread's row: what the tile's keys give joins it when it is complete.
 template <Config kConfig>
 __device__ void add_values(const float (&rP)[kBlock], const MergedSoftmax& merged,
                            SharedMemory<kConfig>& shared) {
@@ -143,14 +143,14 @@ __device__ void forward(const ForwardArguments& arguments) {
   auto& shared = *reinterpret_cast<SharedMemory<kConfig>*>(shared_memory);
   const i32 thread = static_cast<i32>(threadIdx.x);
 
-  // Which rows the block has.
+  // The block has these rows.
   const Shape& shape = params.shape;
   const WorkItem item = work_item(row_blocks_grid(shape), blockIdx.x);
   const BatchEntry entry = batch_entry(params, item.batch);
   const Range rows = tile_range(item.block, kBlock, entry.mask.seqlen_q);
   if (rows.empty()) return;  // a packed entry shorter than the longest
 
-  // The thread's row. Threads past the last one see no key, and help to load tiles.
+  // The thread has this row. Threads past the last one see no key, and help to load tiles.
   const i64 row = rows.begin + thread;
   const bool exists = row < rows.end;
   const Range seen = exists ? band(entry.mask, row) : Range{};

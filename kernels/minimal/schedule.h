@@ -1,6 +1,6 @@
-// minimal: a block of 32 workers owns 32 query rows of one (batch, head) slice, one row each, and
-// passes over all keys in tiles of 32. Per slice of n rows and m keys it reads n d + 2 ceil(n / 32)
-// m d elements and writes n d + n: each block reads all of K and V.
+// Schedules minimal: a block of 32 workers owns 32 query rows of one (batch, head) slice, one each,
+// and passes over all keys in tiles of 32. Per slice of n rows and m keys it reads n d + 2 ceil(n /
+// 32) m d elements and writes n d + n: each block reads all of K and V.
 #pragma once
 
 #include "kernels/shared/layout.h"
@@ -24,12 +24,12 @@ ATTNLAB_HD constexpr i32 quads(i64 head_dim) {
   return static_cast<i32>(ceil_div<i64>(head_dim, 4));
 }
 
-// Q, O, and a tile of K and of V.
+// Returns the bytes of Q, O, and a tile of K and of V.
 ATTNLAB_HD constexpr u64 shared_bytes(i64 head_dim) {
   return u64{4} * kBlock * static_cast<u64>(quads(head_dim)) * 16;
 }
 
-// What the kernel gets of a launch, the same for the host and the GPU: its one parameter.
+// ForwardArguments is what the kernel gets of a launch, on host and GPU alike: its one parameter.
 struct ForwardArguments {
   Params params;
   const float *gQ, *gK, *gV;

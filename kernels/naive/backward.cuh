@@ -1,6 +1,6 @@
-// naive on a GPU, backward: from the P that forward saved. The products are cuBLAS's (cuda.cpp);
-// here is the backward of softmax, which like softmax keeps a row in registers, and the last step
-// of products that had to be summed over query heads.
+// Implements naive's backward on a GPU, from the P that forward saved. The products are cuBLAS's
+// (cuda.cpp); here is the backward of softmax, which like softmax keeps a row in registers, and the
+// last step of products that had to be summed over query heads.
 #pragma once
 
 #include "kernels/naive/passes.cuh"
@@ -30,7 +30,7 @@ __device__ float clear_and_dot(const device::Chunk<T>& rP, const device::Chunk<T
   return dot(p, dp);
 }
 
-// dS = P (dP - rowsum(P dP)).
+// Computes dS = P (dP - rowsum(P dP)).
 template <class T>
 __device__ device::Chunk<T> score_gradient(const device::Chunk<T>& rP, const device::Chunk<T>& rdP,
                                            float row_sum) {
@@ -42,7 +42,7 @@ __device__ device::Chunk<T> score_gradient(const device::Chunk<T>& rP, const dev
   return device::encode<T>(dp);
 }
 
-// gdP becomes dS, with a row of both in registers.
+// Turns gdP into dS, with a row of both in registers.
 template <RowClass kClass, class T>
 __device__ void softmax_backward_short_rows(const Params& params, const T* gP, T* gdP) {
   using namespace device;
@@ -77,7 +77,7 @@ __device__ void softmax_backward_short_rows(const Params& params, const T* gP, T
   }
 }
 
-// The same for rows that no block holds: twice over the row.
+// Does the same for rows that no block holds: it goes twice over the row.
 template <class T>
 __device__ void softmax_backward_long_rows(const Params& params, const T* gP, T* gdP) {
   using namespace device;

@@ -1,5 +1,5 @@
-// naive on the CPU: the baseline, what a framework does without a fused kernel. The attention
-// matrix is written to HBM and read back by every pass (schedule.h lists them); the passes
+// Implements naive on the CPU, the baseline: what a framework does without a fused kernel. Every
+// pass writes the attention matrix to HBM and reads it back (schedule.h lists them); the passes
 // themselves are in cpu_passes.cpp and cpu_products.cpp.
 #include "kernels/naive/cpu.h"
 
@@ -14,7 +14,7 @@ namespace {
 using cpu::Executor;
 using cpu::SliceTensors;
 
-// Passes and products over all slices, run or counted by `runner`.
+// Runs passes and products over all slices; `runner` runs or counts them.
 void run(ElementWisePass pass, const Work& work, cpu::Runner& runner) {
   runner.slices(row_panels_grid(work.shape), [&](const SliceTensors& tensors, i64 panel,
                                                  cpu::TileCarver carver, Executor& executor) {
@@ -64,7 +64,7 @@ void run(const KeyProduct& product, const Work& work, cpu::Runner& runner) {
                 });
 }
 
-// The passes in order.
+// Runs the passes in order.
 void forward(const Work& work, cpu::Runner& runner) {
   const bool needs_parts = work.writes_lse && work.problem.dtype != Dtype::f32;
   run(ScoreProduct{.left = &SliceTensors::q,
@@ -111,8 +111,8 @@ u64 worker_bytes(const Problem& problem, const Config& /*config*/) {
   return carver.bytes();
 }
 
-// The workspace: fast memory of the workers, then matrices. Two of them at most are alive beside
-// the saved P: a pass may write where a matrix lies that nobody reads again. Bytes of each part.
+// Matrices is the workspace behind the workers' fast memory, in bytes of each part. Two at most are
+// alive beside the saved P: a pass may write where a matrix lies that nobody reads again.
 struct Matrices {
   u64 first = 0;     // S, then Pd; in backward dP, then dS
   u64 second = 0;    // P that is not saved; in backward Pd
@@ -134,7 +134,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
          sizes.second + sizes.part_lse;
 }
 
-// The backward starts from P.
+// Counts P, from which the backward starts.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
 }
@@ -144,7 +144,7 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-// Both passes, on matrices in `hbm`.
+// Runs both passes, on matrices in `hbm`.
 void run_passes(const Problem& problem, WritesLse writes_lse, const Tensors& tensors, void* hbm,
                 cpu::Runner& runner) {
   const Matrices sizes = matrices_bytes(problem);

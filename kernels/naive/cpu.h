@@ -1,4 +1,4 @@
-// naive on the CPU: materialized attention, what a framework does without a fused kernel.
+// Declares naive on the CPU: materialized attention, as a framework does without a fused kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace attnlab::naive {
 
 extern const Implementation kCpu;
 
-// Which problems' forward leaves lse: on the CPU all (see Epilogue in cpu_passes.h), on a GPU those
-// whose S is in fp32.
+// WritesLse says which problems' forward leaves lse: on the CPU all (see Epilogue in cpu_passes.h),
+// on a GPU those whose S is in fp32.
 enum class WritesLse : std::uint8_t { always, in_f32 };
 
-// What the passes load and store, and their FLOPs.
+// Counts what the passes load and store, and their FLOPs.
 Traffic count_passes(const Problem& problem, WritesLse writes_lse);
 
 }  // namespace attnlab::naive

@@ -1,4 +1,4 @@
-// The element-wise passes of naive on the CPU: each reads and writes whole matrices.
+// Implements naive's element-wise passes on the CPU: each reads and writes whole matrices.
 #include "kernels/naive/cpu_passes.h"
 
 #include <cstddef>
@@ -67,14 +67,14 @@ void clear_unseen(const Tile& p, const Tile& dp, const Executor& executor) {
 
 }  // namespace
 
-// S = -inf where the mask hides.
+// Sets S = -inf where the mask hides.
 void mask_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                Executor& executor) {
   for_each_block(slice, rows, work.s, work.s, fast, executor,
                  [&](const cpu::ScoreTile& s) { executor.hide(slice.mask(), s); });
 }
 
-// P = softmax(S), lse.
+// Computes P = softmax(S), lse.
 void softmax_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                   Executor& executor) {
   const Tile row = fast.sRow.left(slice.keys().size());
@@ -94,7 +94,7 @@ void softmax_rows(const Work& work, const Slice& slice, Range rows, const FastMe
   if (work.writes_lse) executor.store(fast.sLse, slice.tensors().lse(rows));
 }
 
-// Pd = keep_scale * P, or 0 where dropout drops.
+// Computes Pd = keep_scale * P, or 0 where dropout drops.
 void dropout_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                   Executor& executor) {
   for_each_block(slice, rows, work.p, work.dropped_p, fast, executor, [&](const cpu::ScoreTile& p) {
@@ -103,7 +103,7 @@ void dropout_rows(const Work& work, const Slice& slice, Range rows, const FastMe
   });
 }
 
-// dP = keep_scale * dP, or 0 where dropout dropped P.
+// Computes dP = keep_scale * dP, or 0 where dropout dropped P.
 void dropout_backward_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                            Executor& executor) {
   for_each_block(slice, rows, work.dp, work.dp, fast, executor, [&](const cpu::ScoreTile& dp) {
@@ -112,7 +112,7 @@ void dropout_backward_rows(const Work& work, const Slice& slice, Range rows, con
   });
 }
 
-// dS = P (dP - rowsum(P dP)).
+// Computes dS = P (dP - rowsum(P dP)).
 void softmax_backward_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                            Executor& executor) {
   const Tile p = fast.sRow.left(slice.keys().size());

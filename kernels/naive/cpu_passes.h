@@ -1,4 +1,4 @@
-// The passes of naive on the CPU: element-wise ones over panels of rows, and a library's products.
+// Declares naive's passes on the CPU: element-wise ones over panels of rows, a library's products.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace attnlab::naive {
 
-// The fast memory of one worker.
+// FastMemory is the fast memory of one worker.
 struct FastMemory {
   cpu::Tile sRows;      // (kPanelRows, head_dim): Q or dO; O or dQ being accumulated
   cpu::Tile sKeys;      // (kPanelKeys, head_dim): K or V; dK or dV being accumulated
@@ -23,13 +23,13 @@ struct FastMemory {
 
 FastMemory carve(cpu::TileCarver& carver, const Shape& shape);
 
-// A matrix in HBM, as an operand. `data` is null when only counting.
+// Matrix is a matrix in HBM, as an operand. `data` is null when only counting.
 struct Matrix {
   Operand operand;
   void* data = nullptr;
 };
 
-// What all passes see.
+// Work is what all passes see.
 struct Work {
   const Problem& problem;
   Shape shape;
@@ -43,7 +43,7 @@ struct Work {
   float* part_lse = nullptr;  // (batch, num_heads_q, seqlen_q, key_panels), see Epilogue
 };
 
-// One (batch, query head) slice: its tensors and its part of the matrices.
+// Slice is one (batch, query head): its tensors and its part of the matrices.
 class Slice {
  public:
   Slice(const Work& work, const cpu::SliceTensors& tensors) : work_(work), tensors_(tensors) {}
@@ -62,7 +62,7 @@ class Slice {
   const cpu::SliceTensors& tensors_;
 };
 
-// Element-wise passes, for one panel of rows (any rows when only counting).
+// These passes are element-wise, for one panel of rows (any rows when only counting).
 using ElementWisePass = void (*)(const Work& work, const Slice& slice, Range rows,
                                  const FastMemory& fast, cpu::Executor& executor);
 void mask_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
@@ -76,11 +76,11 @@ void dropout_backward_rows(const Work& work, const Slice& slice, Range rows, con
 void softmax_backward_rows(const Work& work, const Slice& slice, Range rows, const FastMemory& fast,
                            cpu::Executor& executor);
 
-// Products. They are what a library does: blocked for the caches, full speed, so each takes its
+// The products do what a library does: blocked for the caches, full speed, so each takes its
 // operands from HBM once, whatever the blocking inside reads again. That is what count() counts;
 // run() gets an executor whose counts nobody reads.
 
-// q, k, ... of a slice.
+// Returns q, k, ... of a slice.
 using Rows = cpu::GlobalRows (cpu::SliceTensors::*)(Range) const;
 
 // Eager frameworks do not compute lse, and from scores rounded to 16 bits it would be wrong by
@@ -89,8 +89,8 @@ using Rows = cpu::GlobalRows (cpu::SliceTensors::*)(Range) const;
 // are as without it. In fp32 the softmax pass finds lse from S itself.
 enum class Epilogue : u8 { none, part_lse };
 
-// result = scale * left right^T, for one panel of keys: S, dP. The sum is scaled, not a factor:
-// equal sums remain equal, and no rounding is added to each product.
+// Computes result = scale * left right^T, for one panel of keys: S, dP. It scales the sum, not a
+// factor: equal sums remain equal, and no rounding is added to each product.
 struct ScoreProduct {
   Rows left;
   Rows right;
@@ -102,7 +102,7 @@ void run(const ScoreProduct& product, const Work& work, const Slice& slice, Rang
          const FastMemory& fast, cpu::Executor& library);
 void count(const ScoreProduct& product, const Slice& slice, cpu::Executor& executor);
 
-// result = scale * left right, for one panel of rows: O, dQ.
+// Computes result = scale * left right, for one panel of rows: O, dQ.
 struct RowProduct {
   Matrix left;
   Rows right;
@@ -113,8 +113,8 @@ void run(const RowProduct& product, const Slice& slice, Range rows, const FastMe
          cpu::Executor& library);
 void count(const RowProduct& product, const Slice& slice, cpu::Executor& executor);
 
-// result = scale * left^T right, for one panel of keys: dK, dV. The inner dimension runs over the
-// rows of all query heads that share the K/V head (`group`), so their sum is in fp32.
+// Computes result = scale * left^T right, for one panel of keys: dK, dV. The inner dimension runs
+// over the rows of all query heads that share the K/V head (`group`), so their sum is in fp32.
 struct KeyProduct {
   Matrix left;
   Rows right;

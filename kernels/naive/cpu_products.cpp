@@ -1,4 +1,4 @@
-// The products of naive on the CPU: blocked so that what a block takes again lies in the caches.
+// Implements naive's products on the CPU: blocked so that what a block takes again lies in caches.
 #include "kernels/naive/cpu_passes.h"
 
 namespace attnlab::naive {
@@ -18,12 +18,12 @@ void count_write(const GlobalRows& operand, Executor& executor) {
   executor.count_write(operand.operand, operand.rows * operand.columns * size_bytes(operand.dtype));
 }
 
-// The FLOPs of a product of a slice's matrix (as a factor or as the result) with `operand`.
+// Counts the FLOPs of a product of a slice's matrix (as a factor or the result) with `operand`.
 void count_flops(const Slice& slice, const GlobalRows& operand, Executor& executor) {
   executor.count_flops(2 * slice.rows().size() * slice.keys().size() * operand.columns);
 }
 
-// The lse of each row of a block of fp32 scores, which are lost.
+// Stores the lse of each row of a block of fp32 scores, which are lost.
 void store_part_lse(const Work& work, const Slice& slice, const cpu::ScoreTile& scores,
                     const FastMemory& fast, Executor& library) {
   if (!work.problem.mask.is_none()) library.hide(slice.mask(), scores);

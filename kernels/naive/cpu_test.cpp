@@ -1,5 +1,5 @@
-// naive on the CPU: closed forms of its traffic, the P that it saves, and what 16-bit storage asks
-// for.
+// Tests naive on the CPU: closed forms of its traffic, the P that it saves, and what 16-bit storage
+// asks for.
 #include "kernels/naive/cpu.h"
 
 #include <gtest/gtest.h>
@@ -75,12 +75,12 @@ TEST_P(NaiveTraffic, ForwardMovesEachMatrixOnceAPass) {
   EXPECT_EQ(traffic[Operand::o], elements(dtype, 0, kTensorQ));
   EXPECT_EQ(traffic[Operand::s], elements(dtype, (1 + masked) * kMatrix, (1 + masked) * kMatrix));
   EXPECT_EQ(traffic[Operand::p], elements(dtype, (1 + dropped) * kMatrix, (1 + dropped) * kMatrix));
-  // In 16 bits also the lse of each row of each panel of 256 keys.
+  // In 16 bits a pass also moves the lse of each row of each panel of 256 keys.
   const i64 rows = kSlices * kSeqlenQ, parts = dtype == Dtype::f32 ? 0 : 2 * rows;
   EXPECT_EQ(traffic[Operand::lse], elements(Dtype::f32, parts, rows + parts));
   EXPECT_EQ(traffic.executed_flops, 4 * kMatrix * kHeadDim);
 
-  // Theta(N d + N^2): 4 elements of a matrix each, and 2 for a mask and 2 for dropout.
+  // Matrices move Theta(N d + N^2): 4 elements each, and 2 for a mask and 2 for dropout.
   const i64 all = 2 * kTensorQ + 2 * kTensorK + (4 + 2 * masked + 2 * dropped) * kMatrix;
   EXPECT_EQ(traffic.read_bytes() + traffic.write_bytes(),
             all * size_bytes(dtype) + 4 * (rows + 2 * parts));
@@ -132,7 +132,7 @@ TEST(NaiveMemory, SavesOneMatrixInTheStorageType) {
   }
 }
 
-// One problem of one slice with its memory; values are rounded to the storage type.
+// Trial is a problem of one slice with its memory; values are rounded to the storage type.
 class Trial {
  public:
   explicit Trial(const Problem& p)
@@ -155,7 +155,7 @@ class Trial {
     const u16 bits = tensor[static_cast<std::size_t>(index)];
     return problem.dtype == Dtype::f16 ? f32_from_f16(bits) : f32_from_bf16(bits);
   }
-  // Waves of amplitude `amplitude`, different for each tensor.
+  // Fills it with waves of amplitude `amplitude`, different for each tensor.
   void fill(std::vector<u16>& tensor, float amplitude, float frequency) const {
     for (std::size_t i = 0; i < tensor.size(); ++i) {
       set(tensor, static_cast<i64>(i), amplitude * std::sin(frequency * static_cast<float>(i + 1)));

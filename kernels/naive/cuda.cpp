@@ -1,7 +1,7 @@
-// naive on a GPU: the passes of schedule.h in order, products by cuBLAS, all else by the kernels of
-// forward.cuh and backward.cuh. Against the CPU side two things differ: rows of the matrices are
-// padded to 16 bytes, and in 16 bits there is no lse, because the library's product leaves only
-// rounded scores.
+// Implements naive on a GPU: the passes of schedule.h in order, products by cuBLAS, all else by the
+// kernels of forward.cuh and backward.cuh. Against the CPU side two things differ: rows of the
+// matrices are padded to 16 bytes, and in 16 bits there is no lse, because the library's product
+// leaves only rounded scores.
 #include "kernels/naive/cuda.h"
 
 #include <memory>
@@ -34,7 +34,7 @@ bool needs_sums(const Problem& problem) {
   return problem.runs_backward() && problem.dtype != Dtype::f32 && sums_by_calls(problem);
 }
 
-// The parts of the workspace, in order; bytes of each, whole multiples of 256.
+// Parts lists the parts of the workspace in order, with the bytes of each, multiples of 256.
 struct Parts {
   u64 blas = 0;
   u64 first = 0;      // S, then Pd; in backward dP, then dS
@@ -68,7 +68,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& /*config*/,
   return parts_of(problem, device).total();
 }
 
-// The backward starts from P.
+// Counts P, from which the backward starts.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
 }
@@ -83,7 +83,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
   return needed;
 }
 
-// Everything that a launch needs but the tensors.
+// Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
   Prepared(const Problem& problem, const Config& config, const Device& device)
@@ -141,7 +141,7 @@ class Prepared : public PreparedKernel {
     return tensors.saved != nullptr ? tensors.saved : second(tensors);
   }
 
-  // The calls of a product whose result is of type `dtype`.
+  // Runs the calls of a product whose result is of type `dtype`.
   void multiply(const ProductCalls& calls, const void* left, const void* right, void* result,
                 Dtype dtype, const Tensors& tensors, CUstream stream) {
     for (const Range& zeros : calls.zeros) {
@@ -182,7 +182,7 @@ class Prepared : public PreparedKernel {
     multiply(calls, left, right, result, problem_.dtype, tensors, stream);
   }
 
-  // The same for dK and dV, by way of fp32 where heads are summed call by call.
+  // Does the same for dK and dV, by way of fp32 where heads are summed call by call.
   void multiply_keys(const ProductCalls& calls, const void* left, const void* right, void* result,
                      const Tensors& tensors, CUstream stream) {
     if (!needs_sums(problem_)) return multiply(calls, left, right, result, tensors, stream);
@@ -234,8 +234,8 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<BatchAddresses, void*> batch_addresses_;
 };
 
-// As on the CPU, but that rows which no block holds in registers are read twice: S for its softmax,
-// P and dP for that of the backward.
+// Counts as on the CPU, but that rows which no block holds in registers are read twice: S for its
+// softmax, P and dP for that of the backward.
 Traffic traffic(const Problem& problem, const Config& /*config*/) {
   Traffic counted = count_passes(problem, WritesLse::in_f32);
   if (row_class(problem.seqlen_k).chunks > 0) return counted;

@@ -1,4 +1,4 @@
-// naive on a GPU: materialized attention, what a framework does without a fused kernel.
+// Declares naive on a GPU: materialized attention, as a framework does without a fused kernel.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -12,12 +12,12 @@ using cuda::Gemm;
 using cuda::GemmMatrix;
 using cuda::Transposed;
 
-// The axes over which products repeat, outermost first: batch entries, K/V heads, and the query
-// heads that share one.
+// Products repeat over these axes, outermost first: batch entries, K/V heads, and the query heads
+// that share one.
 constexpr int kAxes = 3;
 constexpr int kGroup = 2;
 
-// An operand of one entry's products.
+// SliceOperand is an operand of one entry's products.
 struct SliceOperand {
   i64 offset = 0;
   i64 row_stride = 0;
@@ -25,7 +25,7 @@ struct SliceOperand {
   Transposed transposed = Transposed::no;
 };
 
-// One axis, as it is left after others were merged into it.
+// Axis is an axis as it is left after others were merged into it.
 struct Axis {
   i64 size = 1;
   i64 left = 0;
@@ -64,7 +64,7 @@ void merge_heads(SliceProduct& product) {
   product.sizes[kGroup] = 1;
 }
 
-// The axes with more than one step; neighbours at constant distances are one axis.
+// Returns axes with more than one step; neighbours at constant distances become one axis.
 std::vector<Axis> merged_axes(const SliceProduct& product) {
   std::vector<Axis> axes;
   for (int i = 0; i < kAxes; ++i) {
@@ -152,7 +152,7 @@ void append(SliceProduct product, std::vector<Gemm>& gemms) {
   }
 }
 
-// Products of the same size: all entries, or one packed entry.
+// Part has products of the same size: all entries, or one packed entry.
 struct Part {
   i64 entries = 1;
   i64 rows = 0;

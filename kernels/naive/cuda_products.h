@@ -1,5 +1,5 @@
-// The products of naive for all slices, as few calls of a library as the layout allows: a call
-// takes a batch of products whose operands lie at constant distances, or groups of such batches.
+// Makes calls of naive's products for all slices, as few as the layout allows: a call takes a batch
+// of products whose operands lie at constant distances, or groups of such batches.
 #pragma once
 
 #include <vector>
@@ -13,22 +13,22 @@ namespace attnlab::naive {
 // padded_strides().
 struct ProductCalls {
   std::vector<cuda::Gemm> gemms;
-  // Elements of the result that are sums over nothing, which no product writes: in packed entries
+  // These elements of the result are sums over nothing, which no product writes: in packed entries
   // without rows, or without keys.
   std::vector<Range> zeros;
 };
 
-// (matrix) = alpha * (q, dO) (k, v)^T: S, dP.
+// Returns calls of (matrix) = alpha * (q, dO) (k, v)^T: S, dP.
 ProductCalls score_calls(const Problem& problem, float alpha);
 
-// (o, dQ) = alpha * (matrix) (v, k): O, dQ.
+// Returns calls of (o, dQ) = alpha * (matrix) (v, k): O, dQ.
 ProductCalls row_calls(const Problem& problem, float alpha);
 
-// (dK, dV) = alpha * (matrix)^T (q, dO), summed over the query heads that share a K/V head: dK, dV.
+// Sums over the query heads of a K/V head (dK, dV) = alpha * (matrix)^T (q, dO): dK, dV.
 ProductCalls key_calls(const Problem& problem, float alpha);
 
-// Whether key_calls() sums query heads call by call, into the result. Else their rows follow one
-// another, as one long inner dimension.
+// Returns whether key_calls() sums query heads call by call, into the result. Else their rows
+// follow one another, as one long inner dimension.
 bool sums_by_calls(const Problem& problem);
 
 }  // namespace attnlab::naive

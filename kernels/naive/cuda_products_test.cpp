@@ -1,4 +1,4 @@
-// The calls of naive's products, done by a loop on the host, against products slice by slice.
+// Compares the calls of naive's products, done by a host's loop, with products slice by slice.
 #include "kernels/naive/cuda_products.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::size_t place(const GemmMatrix& matrix, i64 group, i64 batch, i64 row, i64 c
                                   batch * matrix.batch_stride + row * matrix.row_stride + column);
 }
 
-// What cuBLAS does; at() throws where a call reaches out of its operand.
+// Does what cuBLAS does; at() throws where a call reaches out of its operand.
 void run(const Gemm& gemm, i64 group, const Data& left, const Data& right, Data& result) {
   for (i64 b = 0; b < gemm.batch; ++b) {
     for (i64 r = 0; r < gemm.rows; ++r) {

@@ -1,4 +1,4 @@
-// naive on a GPU, as far as no GPU is needed: what it refuses, its memory and traffic, its units.
+// Tests naive on a GPU as far as no GPU is needed: what it refuses, memory and traffic, its units.
 #include "kernels/naive/cuda.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(NaiveCuda, RefusesWithAReason) {
   EXPECT_NE(reason(wide, 0, hopper()), "");
 }
 
-// In f32 all bytes that the CPU side counts; in 16 bits all but those of lse.
+// It counts in f32 all bytes that the CPU side counts; in 16 bits all but those of lse.
 TEST(NaiveCuda, TrafficIsThatOfTheSchedule) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f16}) {
@@ -76,7 +76,7 @@ TEST(NaiveCuda, MatricesHaveRowsOf16Bytes) {
     return kCuda.workspace_bytes(problem, config, hopper());
   };
   EXPECT_EQ(bytes(make_problem(Pass::fwd, Dtype::f16)), blas + 2 * matrix + addresses);
-  // dK of two query heads a K/V head, in fp32, unless their rows follow one another.
+  // The workspace has fp32 dK of two query heads a K/V head, unless their rows are adjacent.
   Problem backward = make_problem(Pass::bwd, Dtype::f16);
   const u64 sums = round_up<u64>(u64{2} * 2 * 301 * 24 * 4, 256);
   EXPECT_EQ(bytes(backward), blas + 2 * matrix + sums + addresses);

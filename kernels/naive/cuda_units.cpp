@@ -5,8 +5,8 @@
 namespace attnlab::naive {
 namespace {
 
-// A kernel of a unit: its parameters, and how it calls the function in the header that does the
-// work.
+// Kernel is a kernel of a unit: its parameters, and how it calls the function in the header that
+// does the work.
 struct Kernel {
   std::string name;
   std::string parameters;
@@ -52,7 +52,7 @@ class Unit {
   KernelUnit unit_;
 };
 
-// The parameters of a kernel that gets Params first.
+// Returns the parameters of a kernel that gets Params first.
 std::string params_and(const char* others) {
   return std::string("const __grid_constant__ Params params, ") + others;
 }

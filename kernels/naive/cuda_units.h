@@ -1,5 +1,5 @@
-// The kernels of naive as the compiler gets them: a unit for each storage type and direction, with
-// one entry for each pass and, of softmax, for each class of rows.
+// Gives naive's kernels to the compiler: a unit for each storage type and direction, with one entry
+// for each pass and, of softmax, for each class of rows.
 #pragma once
 
 #include "kernels/api/compiler.h"
@@ -11,7 +11,7 @@ namespace attnlab::naive {
 KernelUnit forward_unit(Dtype dtype);
 KernelUnit backward_unit(Dtype dtype);
 
-// Entries of units. `kernel`: "softmax_rows" or "softmax_backward_rows".
+// Return entries of units. `kernel`: "softmax_rows" or "softmax_backward_rows".
 KernelEntry pass_entry(const std::string& kernel);
 KernelEntry row_class_entry(const std::string& kernel, const RowClass& row_class);
 

@@ -1,6 +1,6 @@
-// naive on a GPU: the baseline, what a framework does without a fused kernel. The products are
-// cuBLAS's (cuda.cpp); between them, S and P lie in HBM in the storage type, and each pass is a
-// kernel that reads and writes whole matrices (schedule.h lists them). Here: mask, softmax and
+// Implements naive on a GPU, the baseline: what a framework does without a fused kernel. Products
+// are cuBLAS's (cuda.cpp); between them, S and P lie in HBM in the storage type, and each pass is a
+// kernel that reads and writes whole matrices (schedule.h lists them). Here are mask, softmax and
 // dropout of the forward pass. All are bound by HBM, so the one aim is to keep enough bytes in
 // flight: 16-byte accesses, rows in registers from the load to the store.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace attnlab::naive {
 
-// -inf where the mask hides.
+// Hide puts -inf where the mask hides.
 class Hide {
  public:
   __device__ Hide(const Params& /*params*/, const Mask& mask, const RowPair& rows)
@@ -35,13 +35,13 @@ class Hide {
   Range seen_[2];
 };
 
-// S = -inf where the mask hides, in place.
+// Sets S = -inf where the mask hides, in place.
 template <class T>
 __device__ void mask_rows(const Params& params, T* gS) {
   for_each_tile<Hide>(params, gS, gS);
 }
 
-// Eight scores, -inf past the end of the row.
+// Returns eight scores, -inf past the end of the row.
 template <class T>
 __device__ Values load_scores(const T* gRow, i64 column, i64 columns) {
   Values scores = decode(device::load_chunk(gRow + column));
@@ -65,8 +65,8 @@ constexpr bool kHoldsLargeScores = true;
 template <>
 constexpr bool kHoldsLargeScores<device::F16> = false;
 
-// Where the maximum is as large, scores become differences from it before they are multiplied.
-// Returns what exponents subtract of the product then.
+// Turns scores whose maximum is large (is_large) into differences from it before they are
+// multiplied. Returns what exponents subtract of the product then.
 template <class T, i32 kChunks>
 __device__ float subtract_large(Values (&scores)[kChunks], float row_max) {
   const float reference = row_max * kLog2E;
@@ -98,7 +98,7 @@ __device__ inline Values times(Values values, float factor) {
   return values;
 }
 
-// gLse is null in 16 bits: scores that are rounded to the storage type do not have it.
+// Stores lse; gLse is null in 16 bits: scores rounded to the storage type do not have it.
 __device__ inline void store_lse(const Params& params, const TeamRow& team, float row_max,
                                  float row_sum, float* gLse) {
   if (gLse == nullptr || team.thread != 0) return;
@@ -106,7 +106,7 @@ __device__ inline void store_lse(const Params& params, const TeamRow& team, floa
       row_sum == 0.0f ? -kInfinity : row_max + log_f32(row_sum);
 }
 
-// P = softmax(S), with a row's scores in registers.
+// Computes P = softmax(S), with a row's scores in registers.
 template <RowClass kClass, class T>
 __device__ void softmax_short_rows(const Params& params, const T* gS, T* gP, float* gLse) {
   using namespace device;
@@ -144,8 +144,8 @@ __device__ void softmax_short_rows(const Params& params, const T* gS, T* gP, flo
   store_lse(params, team, row_max, row_sum, gLse);
 }
 
-// P = softmax(S), for rows that no block holds: once over the row for maximum and sum, online, and
-// once for P.
+// Computes P = softmax(S), for rows that no block holds: goes over the row once for maximum and
+// sum, online, and once for P.
 template <class T>
 __device__ void softmax_long_rows(const Params& params, const T* gS, T* gP, float* gLse) {
   using namespace device;

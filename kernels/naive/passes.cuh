@@ -1,6 +1,6 @@
-// What the passes of both directions share: tiles of a matrix whose elements change each by itself,
-// dropout, which is one of these changes (forward applies it to P, backward to P again and to dP),
-// and rows that a team of threads shares.
+// Holds what the passes of both directions share: tiles of a matrix whose elements change each by
+// itself, dropout, which is one of these changes (forward applies it to P, backward to P again and
+// to dP), and rows that a team of threads shares.
 #pragma once
 
 #include "kernels/device/bits.h"
@@ -14,14 +14,14 @@ namespace attnlab::naive {
 
 using device::Values;
 
-// Where a lane's two rows lie.
+// RowPair says where a lane's two rows lie.
 struct RowPair {
   i64 slice = 0;  // batch * num_heads_q + head
   i64 row = 0;    // and row + 8; row % 16 < 8
 };
 
-// to = change(from): `change` gets the first of 8 columns, which both rows' values have. All lanes
-// of a warp call it together.
+// Sets to = change(from): `change` gets the first of 8 columns, which both rows' values have. All
+// lanes of a warp call it together.
 template <class Change, class T>
 __device__ void for_each_tile(const Params& params, const T* from, T* to) {
   const i32 warp = static_cast<i32>(threadIdx.x) / device::kWarp;
@@ -52,7 +52,7 @@ __device__ void for_each_tile(const Params& params, const T* from, T* to) {
   }
 }
 
-// keep_scale times the value, or 0 where dropout drops: also in place of an infinity.
+// Drop gives keep_scale times the value, or 0 where dropout drops: also in place of an infinity.
 class Drop {
  public:
   __device__ Drop(const Params& params, const Mask& /*mask*/, const RowPair& rows)
@@ -76,13 +76,13 @@ class Drop {
   const RowPair& rows_;
 };
 
-// gPd from gP, or dP in place.
+// Computes gPd from gP, or changes dP in place.
 template <class T>
 __device__ void dropout_rows(const Params& params, const T* gP, T* gPd) {
   for_each_tile<Drop>(params, gP, gPd);
 }
 
-// The row that a team of threads shares, and the thread's place in the team.
+// TeamRow is the row that a team of threads shares, and the thread's place in the team.
 struct TeamRow {
   i64 batch = 0;
   i64 head = 0;
@@ -107,7 +107,7 @@ __device__ TeamRow team_row(const Params& params) {
           .offset = padded_strides(params.shape).offset(place.batch, place.head, row)};
 }
 
-// What the library's products of a batch begin at: all left factors, all right ones, all results.
+// Writes where a batch's products begin: all left factors, all right ones, all results.
 __device__ inline void batch_addresses(const BatchAddresses& batch, u64* gAddresses) {
   const i64 count = batch.count();
   const i64 i = i64{1} * blockIdx.x * kBlockThreads + threadIdx.x;

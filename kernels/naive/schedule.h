@@ -1,5 +1,5 @@
-// naive: attention as separate passes over matrices in HBM, (batch, num_heads_q, seqlen_q,
-// seqlen_k) each, in the storage type.
+// Schedules naive: attention as separate passes over matrices in HBM, (batch, num_heads_q,
+// seqlen_q, seqlen_k) each, in the storage type.
 //
 //   forward                                    reads, writes of a matrix
 //   1. S = softmax_scale * Q K^T               0, 1   a library's product
@@ -42,10 +42,10 @@ ATTNLAB_HD constexpr WorkGrid key_panels_grid(const Shape& shape, i64 heads) {
   return {.batch = shape.batch, .heads = heads, .blocks = ceil_div(shape.seqlen_k, kPanelKeys)};
 }
 
-// A slice's panels of keys.
+// Returns a slice's panels of keys.
 ATTNLAB_HD constexpr i64 key_panels(i64 seqlen_k) { return ceil_div(seqlen_k, kPanelKeys); }
 
-// Strides of a matrix, in elements. A packed entry uses the corner of its own rows and keys.
+// Returns a matrix's strides in elements. A packed entry uses the corner of its own rows and keys.
 ATTNLAB_HD constexpr Strides matrix_strides(const Shape& shape) {
   return strides_bhsd(shape.seqlen_q, shape.num_heads_q, shape.seqlen_k);
 }
@@ -99,7 +99,7 @@ ATTNLAB_HD constexpr RowClass row_class(i64 seqlen_k) {
   return kLongRows;
 }
 
-// A block's place: rows [row, row + rows) of one slice, columns from `column` on.
+// RowsPlace is a block's place: rows [row, row + rows) of a slice, columns from `column` on.
 struct RowsPlace {
   i64 batch = 0;
   i64 head = 0;
@@ -107,8 +107,8 @@ struct RowsPlace {
   i64 column = 0;
 };
 
-// Blocks of `rows` x `columns` that cover all matrices. A number of 32 bits: what has more does not
-// fit any device's memory.
+// Returns the blocks of `rows` x `columns` that cover all matrices. It fits 32 bits: what has more
+// does not fit any device's memory.
 ATTNLAB_HD constexpr u64 row_blocks(const Shape& shape, i64 rows, i64 columns) {
   return static_cast<u64>(shape.batch * shape.num_heads_q * ceil_div(shape.seqlen_q, rows) *
                           ceil_div(shape.seqlen_k, columns));

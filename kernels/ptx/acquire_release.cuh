@@ -1,4 +1,4 @@
-// sm_75. PTX ISA: ld.acquire, st.release. Loads and stores of a word in global memory that order
+// sm_75. PTX ISA: ld.acquire, st.release. They load and store a word in global memory and order
 // what the thread did, or does, with other memory, for all blocks of the GPU.
 #pragma once
 

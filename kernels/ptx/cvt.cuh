@@ -34,7 +34,7 @@ __device__ inline u16 cvt_rn_f16_f32(float value) {
   return result;
 }
 
-// What the instructions of sm_80 do, in several.
+// Does what the instructions of sm_80 do, in several.
 __device__ inline u32 cvt_rn_f16x2_f32(float low, float high) {
   return cvt_rn_f16_f32(low) | static_cast<u32>(cvt_rn_f16_f32(high)) << 16;
 }
@@ -47,7 +47,7 @@ __device__ inline u32 cvt_rn_bf16x2_f32(float low, float high) {
 
 #if __CUDA_ARCH__ >= 900
 
-// Beyond 448 in size it gives 448 (satfinite), of NaN 0x7F.
+// Converts to e4m3; beyond 448 in size it gives 448 (satfinite), of NaN 0x7F.
 __device__ inline u16 cvt_rn_satfinite_e4m3x2_f32(float low, float high) {
   u16 result;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));

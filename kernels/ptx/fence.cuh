@@ -5,7 +5,7 @@
 
 namespace attnlab::ptx {
 
-// What this thread has written to shared memory is seen there, once they are told by a barrier.
+// Makes this thread's writes visible to bulk copies and wgmma that a later barrier lets start.
 __device__ inline void fence_proxy_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -5,7 +5,7 @@
 
 namespace attnlab::ptx {
 
-// Nanoseconds since some moment, the same for all multiprocessors.
+// Returns nanoseconds since some moment, the same for all multiprocessors.
 __device__ inline u64 globaltimer() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

@@ -1,4 +1,4 @@
-// sm_90. PTX ISA: griddepcontrol. Kernels of one stream that overlap (LaunchGrid::starts_early).
+// sm_90. PTX ISA: griddepcontrol. It overlaps kernels of one stream (LaunchGrid::starts_early).
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -10,7 +10,7 @@ __device__ inline void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Until the kernel in front has ended and its writes are seen.
+// Waits until the kernel in front has ended and its writes are seen.
 __device__ inline void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 }  // namespace attnlab::ptx

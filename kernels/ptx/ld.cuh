@@ -1,13 +1,13 @@
-// sm_75. PTX ISA: ld. Loads that happen each time they are written, of 16 bytes that are aligned
-// so.
+// sm_75. PTX ISA: ld. These loads happen each time they are written; they take 16 bytes, aligned
+// to 16.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab::ptx {
 
-// Leaves nothing in the L1. Weak, unlike ld.global.cg, which is compiled to a load that is coherent
-// in the whole GPU.
+// Loads without leaving anything in the L1. It is weak, unlike ld.global.cg, which is compiled to a
+// load that is coherent in the whole GPU.
 __device__ inline uint4 ld_global_no_allocate_v4(const uint4* from) {
   uint4 loaded;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -16,7 +16,7 @@ __device__ inline uint4 ld_global_no_allocate_v4(const uint4* from) {
   return loaded;
 }
 
-// Two loads of one address are two loads.
+// Loads anew each time: two loads of one address are two loads.
 __device__ inline uint4 ld_volatile_shared_v4(u32 from) {
   uint4 loaded;
   asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

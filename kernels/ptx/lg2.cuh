@@ -3,7 +3,7 @@
 
 namespace attnlab::ptx {
 
-// log2(x), within 2^-22 of it or, near 1, of 1; -infinity of 0.
+// Returns log2(x), within 2^-22 of it or, near 1, of 1; -infinity of 0.
 __device__ inline float lg2_approx_ftz_f32(float x) {
   float result;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

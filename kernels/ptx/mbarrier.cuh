@@ -6,12 +6,12 @@
 
 namespace attnlab::ptx {
 
-// One thread; the others use it after a fence_mbarrier_init and a __syncthreads.
+// Inits it by one thread; others use it after a fence_mbarrier_init and a __syncthreads.
 __device__ inline void mbarrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes barriers that this thread made known to copies.
+// Makes barriers that this thread has initialised known to copies.
 __device__ inline void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -26,8 +26,8 @@ __device__ inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
                : "memory");
 }
 
-// Whether the phase of this parity (the first has 0) is complete. Waits for it a while, so it is
-// called in a loop.
+// Returns whether the phase of this parity (the first has 0) is complete. Waits for it a while, so
+// it is called in a loop.
 __device__ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   u32 complete;
   asm volatile(
@@ -42,7 +42,7 @@ __device__ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   return complete != 0;
 }
 
-// The same at once.
+// Returns the same at once.
 __device__ inline bool mbarrier_test_wait_parity(u32 barrier, u32 parity) {
   u32 complete;
   asm volatile(

@@ -1,5 +1,5 @@
-// sm_50. PTX ISA: rcp.approx.ftz.f32. 1 / x, at most 1 ulp off; of 0 it is infinity, and subnormal
-// inputs are taken as 0.
+// sm_50. PTX ISA: rcp.approx.ftz.f32. It gives 1 / x, at most 1 ulp off; of 0 it is infinity, and
+// subnormal inputs are taken as 0.
 #pragma once
 
 #include "kernels/shared/base.h"

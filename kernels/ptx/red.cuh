@@ -1,12 +1,12 @@
-// sm_80 (sm_90: four values in one instruction). PTX ISA: red. Sums and maxima in global memory
-// whose result nobody asks for.
+// sm_80 (sm_90: four values in one instruction). PTX ISA: red. It adds or takes maxima in global
+// memory where nobody asks for the result.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab::ptx {
 
-// to[i] += values[i]; aligned to 16 bytes.
+// Adds to[i] += values[i]; both are aligned to 16 bytes.
 __device__ inline void red_add_v4_f32(float* to, const float (&values)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(values[0]),

@@ -5,7 +5,7 @@
 
 namespace attnlab::ptx {
 
-// The multiprocessor that the thread runs on.
+// Returns the multiprocessor that the thread runs on.
 __device__ inline u32 smid() {
   u32 multiprocessor;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));

@@ -1,4 +1,4 @@
-// sm_75. PTX ISA: st. A word to shared memory, whose address is 32 bits (cvta_to_shared).
+// sm_75. PTX ISA: st. It stores a word to shared memory at a 32-bit address (cvta_to_shared).
 #pragma once
 
 #include "kernels/shared/base.h"

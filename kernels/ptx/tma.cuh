@@ -26,8 +26,8 @@ __device__ inline void cp_async_bulk_tensor_5d(u32 to, const TensorMap& map, i32
       : "memory");
 }
 
-// From shared memory to the tensor; what lies outside of it is left out. The thread waits for its
-// groups of such stores.
+// Stores a box from shared memory to the tensor; what lies outside of it is left out. The thread
+// waits for its groups of such stores.
 __device__ inline void cp_async_bulk_tensor_4d_store(const TensorMap& map, i32 c0, i32 c1, i32 c2,
                                                      i32 c3, u32 from) {
   asm volatile(
@@ -37,7 +37,7 @@ __device__ inline void cp_async_bulk_tensor_4d_store(const TensorMap& map, i32 c
       : "memory");
 }
 
-// Neighbouring bytes without a tensor map: a multiple of 16, aligned so on both sides.
+// Copies neighbouring bytes without a tensor map: a multiple of 16, aligned so on both sides.
 __device__ inline void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -60,13 +60,13 @@ __device__ inline void cp_async_bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until all but kPending of the thread's last groups have read what they store.
+// Waits until all but kPending of the thread's last groups have read what they store.
 template <i32 kPending>
 __device__ void cp_async_bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// The same, until they are stored.
+// Waits likewise until they are stored.
 template <i32 kPending>
 __device__ void cp_async_bulk_wait_group() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");

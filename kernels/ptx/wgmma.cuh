@@ -17,7 +17,7 @@
 
 namespace attnlab::ptx {
 
-// Before the first product after other instructions have written its registers.
+// Must come before the first product after other instructions have written its registers.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Ends a group of products.
@@ -25,14 +25,14 @@ __device__ inline void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until at most kPending of the last groups are still on their way.
+// Waits until at most kPending of the last groups are still in flight.
 template <i32 kPending>
 __device__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// The compiler neither moves these registers' uses across this place nor keeps copies of them: they
-// stand before the first product and behind the wait for the last one.
+// Keeps the compiler from moving these registers' uses across this place and from keeping copies:
+// it stands before the first product and behind the wait for the last one.
 template <i32 kColumns>
 __device__ void wgmma_fence_operand(float (&d)[kColumns][4]) {
 #pragma unroll
@@ -48,7 +48,7 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
   }
 }
 
-// The names of 16 columns' sums in the text of an instruction, and what they stand for.
+// These name 16 columns' sums in the text of an instruction, and say what the names stand for.
 #define ATTNLAB_NAMES_0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define ATTNLAB_NAMES_1 "%8, %9, %10, %11, %12, %13, %14, %15"
 #define ATTNLAB_NAMES_2 "%16, %17, %18, %19, %20, %21, %22, %23"
@@ -99,8 +99,8 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
 #define ATTNLAB_SUMS_OF_256 \
   ATTNLAB_SUMS_OF_192, ATTNLAB_SUMS(12), ATTNLAB_SUMS(13), ATTNLAB_SUMS(14), ATTNLAB_SUMS(15)
 
-// Both factors in shared memory; sums are added to, or set where `adds` is false. a, b, ... are the
-// numbers of the operands behind the sums.
+// Reads both factors from shared memory; adds to the sums, or sets them where `adds` is false. a,
+// b, ... are the numbers of the operands behind the sums.
 #define ATTNLAB_WGMMA_SS(type, n, a0, b0, adds0, transposed_a0, transposed_b0)                   \
   template <bool kTransposedA, bool kTransposedB>                                                \
   __device__ void wgmma_m64k16_f32_##type(float(&d)[n / 8][4], u64 a, u64 b, bool adds) {        \
@@ -114,7 +114,7 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
                    "n"(kTransposedB ? 1 : 0));                                                   \
   }
 
-// A in registers.
+// Reads A from registers.
 #define ATTNLAB_WGMMA_RS(type, n, a0, a1, a2, a3, b0, adds0, transposed0)                       \
   template <bool kTransposedB>                                                                  \
   __device__ void wgmma_m64k16_f32_##type(float(&d)[n / 8][4], const u32(&a)[4], u64 b,         \
@@ -129,7 +129,7 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
                    "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));                     \
   }
 
-// The same of e4m3.
+// Does the same for e4m3.
 #define ATTNLAB_WGMMA_SS_E4M3(n, a0, b0, adds0)                                                \
   __device__ inline void wgmma_m64k32_f32_e4m3(float(&d)[n / 8][4], u64 a, u64 b, bool adds) { \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                             \

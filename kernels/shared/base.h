@@ -1,5 +1,5 @@
-// What every header of shared, ptx, device and every schedule.h may use: fixed-width types, integer
-// helpers and the few math functions that plain C++ and NVRTC spell differently.
+// Defines what every header of shared, ptx, device and every schedule.h may use: fixed-width types,
+// integer helpers and the few math functions that plain C++ and NVRTC spell differently.
 //
 // NVRTC has no standard headers, so nothing in this folder includes or names anything of std.
 #pragma once
@@ -33,19 +33,19 @@ ATTNLAB_HD constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Smallest integer >= a / b, for a >= 0 and b > 0.
+// Returns the smallest integer >= a / b, for a >= 0 and b > 0.
 template <class T>
 ATTNLAB_HD constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// Smallest multiple of `multiple` that is >= a, for a >= 0 and multiple > 0.
+// Returns the smallest multiple of `multiple` that is >= a, for a >= 0 and multiple > 0.
 template <class T>
 ATTNLAB_HD constexpr T round_up(T a, T multiple) {
   return ceil_div(a, multiple) * multiple;
 }
 
-// A half-open interval of indices [begin, end); empty when end <= begin.
+// Range is a half-open interval of indices [begin, end); it is empty when end <= begin.
 struct Range {
   i64 begin = 0;
   i64 end = 0;

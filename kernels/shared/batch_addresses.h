@@ -1,12 +1,12 @@
-// Where the matrices of a batch of products begin, for a library that wants a pointer to each.
+// Says where the matrices of a batch of products begin, for a library that wants a pointer to each.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-// The matrices of one operand: address of the first, bytes from one to the next within a group, and
-// from group to group.
+// OperandAddresses says where the matrices of one operand lie: address of the first, bytes from one
+// to the next within a group, and from group to group.
 struct OperandAddresses {
   u64 first = 0;
   i64 batch_stride = 0;
@@ -17,7 +17,7 @@ struct OperandAddresses {
   }
 };
 
-// `groups` groups of `batch` products each.
+// BatchAddresses has `groups` groups of `batch` products each.
 struct BatchAddresses {
   OperandAddresses left;
   OperandAddresses right;

@@ -1,12 +1,12 @@
-// Storage types as bits, rounded to nearest even without help from hardware, so that the CPU side
-// and the oracle round exactly as the GPU does.
+// Converts storage types as bits, rounded to nearest even without help from hardware, so that the
+// CPU side and the oracle round exactly as the GPU does.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-// fp32 -> bf16: the upper half, rounded to nearest even; NaN stays NaN (quiet).
+// Converts fp32 to bf16: the upper half, rounded to nearest even; NaN stays NaN (quiet).
 ATTNLAB_HD constexpr u16 bf16_from_f32(float value) {
   const u32 bits = bit_cast<u32>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<u16>((bits >> 16) | 0x40u);
@@ -28,7 +28,7 @@ ATTNLAB_HD constexpr u32 shift_right_rne(u32 value, u32 shift) {
 
 }  // namespace detail
 
-// fp32 -> fp16: nearest even, overflow to infinity, subnormals kept, NaN stays NaN (quiet).
+// Converts fp32 to fp16: to nearest even, overflow to infinity, keeps subnormals, NaN stays quiet.
 ATTNLAB_HD constexpr u16 f16_from_f32(float value) {
   const u32 bits = bit_cast<u32>(value);
   const u32 sign = (bits >> 16) & 0x8000u;
@@ -57,8 +57,8 @@ ATTNLAB_HD constexpr float f32_from_f16(u16 bits) {
   return sign != 0 ? -subnormal : subnormal;
 }
 
-// fp32 -> e4m3 (no infinity, largest 448, NaN 0x7F): nearest even, saturating to +-448 as the
-// hardware's satfinite conversion does; NaN stays NaN.
+// Converts fp32 to e4m3 (no infinity, largest 448, NaN 0x7F): to nearest even, saturating to +-448
+// as the hardware's satfinite conversion does; NaN stays NaN.
 ATTNLAB_HD constexpr u8 e4m3_from_f32(float value) {
   const u32 bits = bit_cast<u32>(value);
   const u32 sign = (bits >> 24) & 0x80u;

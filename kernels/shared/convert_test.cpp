@@ -1,5 +1,5 @@
-// The conversions against the definition of the formats: decoded with ldexp, rounded by comparing
-// the distances to both neighbours in double.
+// Compares the conversions with the definition of the formats: decoded with ldexp, rounded by
+// comparing the distances to both neighbours in double.
 #include "kernels/shared/convert.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@ struct Format {
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   u32 sign_bit() const { return 1u << (exponent_bits + mantissa_bits); }
-  // The code after the largest finite one: infinity where there is one, else NaN.
+  // Returns the code after the largest finite one: infinity where there is one, else NaN.
   u32 first_not_finite() const {
     return has_infinity ? sign_bit() - (1u << mantissa_bits) : sign_bit() - 1;
   }
 
-  // The value of a code without sign. That of infinity's code is the number that would follow the
-  // largest finite one, which is what rounding compares with (IEEE 754, section 4.3.1).
+  // Returns the value of a code without sign. That of infinity's code is the number that would
+  // follow the largest finite one, which is what rounding compares with (IEEE 754, section 4.3.1).
   double magnitude(u32 code) const {
     const int exponent = static_cast<int>(code >> mantissa_bits);
     const int mantissa = static_cast<int>(code & ((1u << mantissa_bits) - 1));
@@ -78,7 +78,7 @@ void expect_rounds_to_nearest_even(const Format& format, FromF32 from_f32) {
     ++failures;
     ADD_FAILURE() << std::hexfloat << value << std::hex << ": got " << got << ", want " << want;
   };
-  // All over the range: every exponent and many mantissas, odd and even.
+  // The step covers the whole range: every exponent and many mantissas, odd and even.
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 4999) {
     check(static_cast<u32>(bits));
   }
@@ -89,8 +89,8 @@ void expect_rounds_to_nearest_even(const Format& format, FromF32 from_f32) {
       }
     }
   }
-  // Every value, every tie, and their neighbours: these hold the borders to subnormals and
-  // overflow.
+  // The loop takes every value, every tie, and their neighbours: these hold the borders to
+  // subnormals and overflow.
   const std::vector<double>& magnitudes = nearest.magnitudes();
   for (std::size_t i = 0; i < magnitudes.size(); ++i) {
     const double middle = i == 0 ? 0.0 : (magnitudes[i - 1] + magnitudes[i]) / 2;
@@ -122,7 +122,7 @@ TEST(Convert, BordersOfF16AndE4m3) {
   EXPECT_EQ(e4m3_from_f32(-kInfinity), 0xFE);
 }
 
-// Every code of a format: decoded as defined, and back to itself.
+// Every code of a format decodes as defined, and converts back to itself.
 template <class ToF32, class FromF32>
 void expect_codes_round_trip(const Format& format, ToF32 to_f32, FromF32 from_f32) {
   for (u32 code = 0; code < 2 * format.sign_bit(); ++code) {
@@ -173,7 +173,7 @@ TEST(Convert, NanStaysNanWhateverItsPayload) {
 }
 
 #ifdef __FLT16_MANT_DIG__
-// A judge that shares nothing with this tree: the compiler's own half precision.
+// This judge shares nothing with this tree: it is the compiler's own half precision.
 TEST(Convert, F16AgreesWithTheCompiler) {
   __extension__ using Half = _Float16;
   const auto check = [](u32 bits) {

@@ -1,7 +1,7 @@
-// Dropout keyed by position, laid out like an mma accumulator: one Philox call serves the 8
-// elements that one thread holds of a 16x16 block of P (rows r and r + 8, columns 2j, 2j + 1, 2j +
-// 8, 2j + 9). So every kernel and every tile size sees one mask for one seed. None of it is stored:
-// a backward draws it again. row and col count within the batch entry, also in packed layouts.
+// Keys dropout by position, laid out like an mma accumulator: one Philox call serves the 8 elements
+// that one thread holds of a 16x16 block of P (rows r and r + 8, columns 2j, 2j + 1, 2j + 8, 2j +
+// 9). So every kernel and every tile size sees one mask for one seed. None is stored: a backward
+// draws it again. row and col count within the batch entry, also in packed layouts.
 //
 // counter = {col / 16, row / 16, batch * num_heads_q + head, 4 * (row % 8) + (col % 8) / 2}
 // key     = {seed low, seed high}
@@ -20,8 +20,8 @@ struct Dropout {
   float keep_scale = 1.0f;
 };
 
-// p in [0, 1); a p that rounds to T = 65536 would drop everything and is the caller's error to
-// refuse.
+// Takes p in [0, 1); a p that rounds to T = 65536 would drop everything and is the caller's error
+// to refuse.
 ATTNLAB_HD constexpr Dropout make_dropout(double p, u64 seed) {
   const u32 threshold = static_cast<u32>(65536.0 * p + 0.5);
   return {.key = philox_key(seed),
@@ -29,7 +29,7 @@ ATTNLAB_HD constexpr Dropout make_dropout(double p, u64 seed) {
           .keep_scale = static_cast<float>(65536.0 / (65536.0 - threshold))};
 }
 
-// The counter of the eight elements that (row, col) belongs to; slice = batch * num_heads_q + head.
+// Returns the counter of (row, col)'s eight elements; slice = batch * num_heads_q + head.
 ATTNLAB_HD constexpr PhiloxCounter dropout_counter(i64 slice, i64 row, i64 col) {
   return {.x = static_cast<u32>(col / 16),
           .y = static_cast<u32>(row / 16),
@@ -37,7 +37,7 @@ ATTNLAB_HD constexpr PhiloxCounter dropout_counter(i64 slice, i64 row, i64 col) 
           .w = static_cast<u32>(4 * (row % 8) + (col % 8) / 2)};
 }
 
-// Which of the eight 16-bit numbers of a Philox result belongs to (row, col).
+// Returns which of the eight 16-bit numbers of a Philox result belongs to (row, col).
 ATTNLAB_HD constexpr u32 dropout_half(i64 row, i64 col) {
   return static_cast<u32>(4 * (col % 16 / 8) + 2 * (row % 16 / 8) + col % 2);
 }

@@ -32,7 +32,7 @@ TEST(Dropout, BlockUsesEveryNumberOfItsCountersOnce) {
   }
 }
 
-// The accumulator of mma.m16n8k16: lane 4 * (row % 8) + j holds these elements of two such tiles.
+// Lane 4 * (row % 8) + j holds these elements of two accumulator tiles of mma.m16n8k16.
 TEST(Dropout, OneCounterServesTheEightElementsOfOneThread) {
   std::map<u32, std::map<u32, Element>> by_lane;  // counter.w -> half -> element
   for (i64 row = 0; row < 16; ++row) {

@@ -1,5 +1,5 @@
-// Which keys a query row sees, and the tile classes (empty, partial, full) that let a kernel skip
-// what nobody sees and mask only where it must.
+// Says which keys a query row sees, and gives the tile classes (empty, partial, full) that let a
+// kernel skip what nobody sees and mask only where it must.
 //
 // Key c is visible to row r iff every part allows it, with D = seqlen_k - seqlen_q:
 //   window   r + D - left <= c <= r + D + right     (-1: unbounded; causal is right = 0)
@@ -13,7 +13,7 @@ namespace attnlab {
 
 enum class TileClass : u8 { empty, partial, full };
 
-// A block pattern with its own block size, row-major, one byte a block; `visible` null: no pattern.
+// BlockPattern has its own block size, is row-major, one byte a block; `visible` null: no pattern.
 struct BlockPattern {
   const u8* visible = nullptr;  // (ceil(seqlen_q / block_q), blocks_k)
   i32 block_q = 0;
@@ -21,7 +21,7 @@ struct BlockPattern {
   i64 blocks_k = 0;
 };
 
-// The mask of one batch entry.
+// Mask is the mask of one batch entry.
 struct Mask {
   i64 seqlen_q = 0;
   i64 seqlen_k = 0;
@@ -31,7 +31,7 @@ struct Mask {
   BlockPattern blocks;
 };
 
-// The keys that the window and the padding let row r see; block patterns come on top.
+// Returns the keys that window and padding let row r see; block patterns come on top.
 ATTNLAB_HD constexpr Range band(const Mask& mask, i64 r) {
   const i64 diagonal = r + mask.seqlen_k - mask.seqlen_q;
   const i64 begin = mask.left < 0 ? 0 : max<i64>(0, diagonal - mask.left);
@@ -40,7 +40,7 @@ ATTNLAB_HD constexpr Range band(const Mask& mask, i64 r) {
   return {begin, end};
 }
 
-// The rows that see key c under window and padding: the same band, read by column.
+// Returns the rows that see key c under window and padding: the same band, read by column.
 ATTNLAB_HD constexpr Range band_rows(const Mask& mask, i64 c) {
   if (c >= mask.valid_k) return {};
   const i64 diagonal = c - (mask.seqlen_k - mask.seqlen_q);
@@ -60,7 +60,7 @@ ATTNLAB_HD constexpr bool is_visible(const Mask& mask, i64 r, i64 c) {
   return c >= keys.begin && c < keys.end && block_visible(mask.blocks, r, c);
 }
 
-// Number of keys that row r sees.
+// Returns the number of keys that row r sees.
 ATTNLAB_HD constexpr i64 visible_keys(const Mask& mask, i64 r) {
   const Range keys = band(mask, r);
   if (mask.blocks.visible == nullptr || keys.empty()) return keys.size();
@@ -73,8 +73,8 @@ ATTNLAB_HD constexpr i64 visible_keys(const Mask& mask, i64 r) {
   return count;
 }
 
-// Class of the rectangle rows x keys under window and padding alone. Rows lie inside seqlen_q; keys
-// may reach past valid_k, which makes a rectangle partial: those keys must be masked.
+// Returns the class of the rectangle rows x keys under window and padding alone. Rows lie inside
+// seqlen_q; keys may reach past valid_k, which makes it partial: those keys must be masked.
 ATTNLAB_HD constexpr TileClass classify_band(const Mask& mask, Range rows, Range keys) {
   const Range existing = intersect(keys, {0, mask.valid_k});
   if (rows.empty() || existing.empty()) return TileClass::empty;
@@ -88,8 +88,8 @@ ATTNLAB_HD constexpr TileClass classify_band(const Mask& mask, Range rows, Range
   return all_see_all ? TileClass::full : TileClass::partial;
 }
 
-// Class of the rectangle rows x keys under the whole mask; exact: `empty` and `full` are returned
-// whenever they hold. O(pattern blocks that the rectangle touches).
+// Returns the class of the rectangle rows x keys under the whole mask; it is exact: `empty` and
+// `full` are returned whenever they hold. It takes O(pattern blocks that the rectangle touches).
 ATTNLAB_HD constexpr TileClass classify(const Mask& mask, Range rows, Range keys) {
   if (mask.blocks.visible == nullptr) return classify_band(mask, rows, keys);
   const Range existing = intersect(keys, {0, mask.valid_k});
@@ -99,7 +99,7 @@ ATTNLAB_HD constexpr TileClass classify(const Mask& mask, Range rows, Range keys
   const i64 block_k = blocks.block_k;
   bool any_visible = false;
   bool any_hidden = keys.end > mask.valid_k;
-  // The first blocks by divisions in 32 bits, which hold any row or key: a GPU does them in a
+  // Finds the first blocks by divisions in 32 bits, which hold any row or key: a GPU does them in a
   // quarter of the time.
   const i64 first_q = static_cast<u32>(rows.begin) / static_cast<u32>(block_q);
   const i64 first_k = static_cast<u32>(existing.begin) / static_cast<u32>(block_k);
@@ -118,8 +118,8 @@ ATTNLAB_HD constexpr TileClass classify(const Mask& mask, Range rows, Range keys
   return any_visible ? TileClass::full : TileClass::empty;
 }
 
-// The key tiles that rows may see under window and padding: tiles outside are empty for sure, tiles
-// inside still need classify() when there is a block pattern.
+// Returns the key tiles that rows may see under window and padding: tiles outside are empty for
+// sure, tiles inside still need classify() when there is a block pattern.
 ATTNLAB_HD constexpr Range n_block_range(const Mask& mask, Range rows, i64 block_n) {
   if (rows.empty()) return {};
   const Range keys = {band(mask, rows.begin).begin, band(mask, rows.end - 1).end};
@@ -127,7 +127,7 @@ ATTNLAB_HD constexpr Range n_block_range(const Mask& mask, Range rows, i64 block
   return {keys.begin / block_n, ceil_div(keys.end, block_n)};
 }
 
-// The query tiles that may see keys under window and padding: the same, read by column.
+// Returns the query tiles that may see keys under window and padding: the same, read by column.
 ATTNLAB_HD constexpr Range m_block_range(const Mask& mask, Range keys, i64 block_m) {
   const Range existing = intersect(keys, {0, mask.valid_k});
   if (existing.empty()) return {};
@@ -136,23 +136,23 @@ ATTNLAB_HD constexpr Range m_block_range(const Mask& mask, Range keys, i64 block
   return {rows.begin / block_m, ceil_div(rows.end, block_m)};
 }
 
-// Of n_block_range() those tiles that are full, where there is no block pattern.
+// Returns those tiles of n_block_range() that are full, where there is no block pattern.
 ATTNLAB_HD constexpr Range full_n_block_range(const Mask& mask, Range rows, i64 block_n) {
   if (rows.empty()) return {};
   const Range seen_by_all = {band(mask, rows.end - 1).begin, band(mask, rows.begin).end};
   return {ceil_div(seen_by_all.begin, block_n), seen_by_all.end / block_n};
 }
 
-// Of m_block_range() those tiles that are full, where there is no block pattern and `keys` lie
-// inside valid_k. A last tile that seqlen_q cuts off is not among them.
+// Returns those tiles of m_block_range() that are full, where there is no block pattern and `keys`
+// lie inside valid_k. A last tile that seqlen_q cuts off is not among them.
 ATTNLAB_HD constexpr Range full_m_block_range(const Mask& mask, Range keys, i64 block_m) {
   if (keys.empty()) return {};
   const Range see_all = {band_rows(mask, keys.end - 1).begin, band_rows(mask, keys.begin).end};
   return {ceil_div(see_all.begin, block_m), see_all.end / block_m};
 }
 
-// The first key tile from n_block `from` on that is not empty for `rows`, or a number past the
-// tiles of n_block_range(): the order in which key tiles contribute to a tile of rows.
+// Returns the first key tile from n_block `from` on that is not empty for `rows`, or a number past
+// the tiles of n_block_range(): in this order key tiles contribute to a tile of rows.
 ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {
   const Range n_blocks = n_block_range(mask, rows, block_n);
   i64 n_block = max(from, n_blocks.begin);
@@ -163,8 +163,8 @@ ATTNLAB_HD constexpr i64 next_n_block(const Mask& mask, Range rows, i64 block_n,
   return n_block;
 }
 
-// The last key tile from n_block `from` down that is not empty for `rows`, or a number before the
-// tiles of n_block_range().
+// Returns the last key tile from n_block `from` down that is not empty for `rows`, or a number
+// before the tiles of n_block_range().
 ATTNLAB_HD constexpr i64 previous_n_block(const Mask& mask, Range rows, i64 block_n, i64 from) {
   const Range n_blocks = n_block_range(mask, rows, block_n);
   i64 n_block = min(from, n_blocks.end - 1);

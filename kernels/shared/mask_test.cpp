@@ -1,5 +1,5 @@
-// The mask functions against the definition in kernels/shared/mask.h, written a second time as a
-// double loop, exhaustively at small sizes.
+// Compares the mask functions with the definition in kernels/shared/mask.h, written a second time
+// as a double loop, exhaustively at small sizes.
 #include "kernels/shared/mask.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ bool defined_visible(const Mask& mask, i64 r, i64 c) {
   return mask.blocks.visible[block] != 0;
 }
 
-// Bit c of row r: key c is visible to row r.
+// Sets bit c of row r if key c is visible to row r.
 std::vector<std::uint64_t> visibility(const Mask& mask) {
   std::vector<std::uint64_t> rows(static_cast<std::size_t>(mask.seqlen_q));
   for (i64 r = 0; r < mask.seqlen_q; ++r) {
@@ -162,7 +162,7 @@ bool holds(const Mask& mask, const std::vector<Tiling>& tilings) {
   return true;
 }
 
-// One test a band of seqlen_q, so that they can run side by side.
+// Each band of seqlen_q is a test of its own, so that they can run side by side.
 class MaskWindows : public testing::TestWithParam<i64> {};
 
 TEST_P(MaskWindows, HoldExhaustively) {

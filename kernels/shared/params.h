@@ -1,5 +1,5 @@
-// What a GPU kernel gets of a problem, by value: sizes, the bounds of the mask, dropout, and where
-// in device memory the lengths and the block pattern lie.
+// Holds what a GPU kernel gets of a problem, by value: sizes, the bounds of the mask, dropout, and
+// where in device memory the lengths and the block pattern lie.
 #pragma once
 
 #include "kernels/shared/dropout.h"
@@ -19,7 +19,7 @@ struct Params {
   const i32* cu_seqlens_k = nullptr;  // (batch + 1), packed
 };
 
-// One batch entry: its mask, over its own rows and keys, and where it begins in packed tensors.
+// BatchEntry has a batch entry's mask, over its own rows and keys, and its begin in packed tensors.
 struct BatchEntry {
   Mask mask;
   i64 first_row = 0;  // of q, o, dO, dQ; 0 unless packed

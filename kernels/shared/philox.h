@@ -1,6 +1,6 @@
-// Philox 4x32-10, the counter-based generator. Source: Salmon, Moraes, Dror and Shaw, Parallel
-// random numbers: as easy as 1, 2, 3 (SC 2011). philox_test.cpp holds it to the published known
-// answers.
+// Implements Philox 4x32-10, the counter-based generator. Source: Salmon, Moraes, Dror and Shaw,
+// Parallel random numbers: as easy as 1, 2, 3 (SC 2011). philox_test.cpp holds it to the published
+// known answers.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -28,7 +28,7 @@ ATTNLAB_HD constexpr u32 multiply_high(u32 a, u32 b) {
   return static_cast<u32>((static_cast<u64>(a) * b) >> 32);
 }
 
-// Four random words for one counter under one key: ten rounds.
+// Returns four random words for one counter under one key, after ten rounds.
 ATTNLAB_HD constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
     counter = {.x = multiply_high(kPhiloxMultiplier1, counter.z) ^ counter.y ^ key.low,

@@ -1,4 +1,4 @@
-// Philox4x32-10 against the known answers that its authors publish with Random123, file
+// Compares Philox4x32-10 with the known answers that its authors publish with Random123, file
 // tests/kat_vectors, lines "philox4x32 10".
 #include "kernels/shared/philox.h"
 
@@ -29,7 +29,7 @@ static_assert(philox(kKnownAnswers[0].counter, kKnownAnswers[0].key) == kKnownAn
 static_assert(philox(kKnownAnswers[1].counter, kKnownAnswers[1].key) == kKnownAnswers[1].answer);
 static_assert(philox(kKnownAnswers[2].counter, kKnownAnswers[2].key) == kKnownAnswers[2].answer);
 
-// The same at run time, where the optimiser sees the rounds another way.
+// Checks the same at run time, where the optimiser sees the rounds another way.
 TEST(Philox, GivesThePublishedAnswers) {
   for (const KnownAnswer& known : kKnownAnswers) {
     EXPECT_TRUE(philox(known.counter, known.key) == known.answer)

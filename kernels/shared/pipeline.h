@@ -1,6 +1,6 @@
-// The ring of stages through which producers hand tiles to consumers, and the parity convention of
-// its barriers. Source: the PTX ISA on mbarrier phases; CUTLASS calls the same pair a pipeline
-// state.
+// Defines the ring of stages through which producers hand tiles to consumers, and the parity
+// convention of its barriers. Source: the PTX ISA on mbarrier phases; CUTLASS calls the same pair a
+// pipeline state.
 //
 // Every stage has two barriers. "full" completes a phase when the tile has been written, "empty"
 // when every consumer has read it. A barrier remembers only the parity of the phase it is in, so a
@@ -20,7 +20,7 @@
 
 namespace attnlab {
 
-// Where one role stands in a ring.
+// PipelineState says where one role stands in a ring.
 struct PipelineState {
   i32 stage = 0;
   u32 phase = 0;  // the parity that the next wait names
@@ -37,12 +37,12 @@ struct PipelineState {
 ATTNLAB_HD constexpr PipelineState consumer_start() { return {.stage = 0, .phase = 0}; }
 ATTNLAB_HD constexpr PipelineState producer_start() { return {.stage = 0, .phase = 1}; }
 
-// Whether a wait on `parity` passes at a barrier that is in a phase of parity `current`: the phase
+// Returns whether a wait on `parity` passes at a barrier in a phase of parity `current`: the phase
 // before, which has the other parity, is complete.
 ATTNLAB_HD constexpr bool phase_complete(u32 current, u32 parity) { return current != parity; }
 
-// Who passes an order barrier next (named barriers: everyone waits at its own and arrives at the
-// next one's; the first is primed once).
+// Returns who passes an order barrier next (named barriers: everyone waits at its own and arrives
+// at the next one's; the first is primed once).
 ATTNLAB_HD constexpr i32 next_in_order(i32 consumer, i32 consumers) {
   return consumer + 1 == consumers ? 0 : consumer + 1;
 }

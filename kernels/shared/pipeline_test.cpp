@@ -5,7 +5,7 @@
 namespace attnlab {
 namespace {
 
-// The state after n stages, as an index would give it.
+// Returns the state after n stages, as an index would give it.
 constexpr PipelineState state_at(u32 start_phase, i64 n, i32 stages) {
   return {.stage = static_cast<i32>(n % stages),
           .phase = (start_phase + static_cast<u32>(n / stages)) % 2};

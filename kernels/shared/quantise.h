@@ -1,4 +1,4 @@
-// How inputs become e4m3, as far as one row, one scale or one place goes, for the laboratory's
+// Makes e4m3 of inputs, as far as one row, one scale or one place goes, for the laboratory's
 // quantisation (kernels/api/quantise.h). Every operation is one fp32 operation rounded to nearest,
 // in the order that is written here; none may be contracted.
 //
@@ -11,8 +11,8 @@
 
 namespace attnlab {
 
-// Rows of Q, or keys of K and V, that share a scale where blocks have scales. The keys of V^T are
-// padded to a multiple of it.
+// So many rows of Q, or keys of K and V, share a scale where blocks have scales. The keys of V^T
+// are padded to a multiple of it.
 constexpr i64 kScaleRows = 128;
 constexpr float kLargestE4m3 = 448.0f;
 
@@ -33,17 +33,17 @@ ATTNLAB_HD constexpr u8 quantise(float value, float multiplier) {
   return e4m3_from_f32(value * multiplier);
 }
 
-// The larger of amax and |value|. NaN is passed over (it becomes NaN in e4m3), and infinity counts
-// as the largest finite number (it becomes 448 times the scale).
+// Returns the larger of amax and |value|. NaN is passed over (it becomes NaN in e4m3), and infinity
+// counts as the largest finite number (it becomes 448 times the scale).
 ATTNLAB_HD constexpr float update_amax(float amax, float value) {
   const float size = value < 0.0f ? -value : value;
   return size > amax ? min(size, 0x1.FFFFFEp127f) : amax;
 }
 
-// The random signs r of the rotation. They depend on the seed, the K/V head and the column, not on
-// entry or row: so a group's query heads have those of the K head that they meet, and Q K^T stays.
-// Bit c % 32 of word c / 32 % 4 of Philox's result, set: column c changes its sign. The counter is
-// {c / 128, K/V head, 0, kSignsStream}; dropout, under the same key, stays below 32 in its last.
+// The rotation's random signs r depend on the seed, the K/V head and the column, not on entry or
+// row: so a group's query heads have those of the K head that they meet, and Q K^T stays. If bit c
+// % 32 of word c / 32 % 4 of Philox's result is set, column c changes its sign. The counter is {c /
+// 128, K/V head, 0, kSignsStream}; dropout, under the same key, stays below 32 in its last.
 constexpr u32 kSignsStream = 0x5167u;
 
 ATTNLAB_HD constexpr PhiloxCounter rotation_signs(PhiloxKey key, i64 head_kv, i64 columns_128) {
@@ -69,16 +69,16 @@ ATTNLAB_HD constexpr i64 rotation_block(i64 head_dim, i64 column) {
   return width;
 }
 
-// 1 / sqrt(width), width a power of two, rounded once.
+// Returns 1 / sqrt(width), width a power of two, rounded once.
 ATTNLAB_HD constexpr float rotation_scale(i64 width) {
   float scale = 1.0f;
   for (; width >= 4; width /= 4) scale *= 0.5f;
   return width == 2 ? scale * 0.70710678118654752440f : scale;
 }
 
-// x' = x diag(r) H / sqrt(width), H the Walsh-Hadamard matrix of every block, in place. First the
-// signs; then butterflies of stride 1, 2, 4, ... width / 2, each of which makes (a + b, a - b) of
-// columns (i, i + stride); then the scale.
+// Computes x' = x diag(r) H / sqrt(width) in place, H the Walsh-Hadamard matrix of every block. It
+// applies the signs first; then butterflies of stride 1, 2, 4, ... width / 2, each of which makes
+// (a + b, a - b) of columns (i, i + stride); then the scale.
 ATTNLAB_HD constexpr void rotate_row(float* row, i64 head_dim, PhiloxKey key, i64 head_kv) {
   for (i64 first = 0; first < head_dim; first += 128) {
     const PhiloxCounter signs = rotation_signs(key, head_kv, first / 128);
@@ -111,7 +111,7 @@ ATTNLAB_HD constexpr i64 key_of_slot(i64 slot) {
   return 2 * (slot / 4) + slot % 2 + 8 * (slot / 2 % 2);
 }
 
-// The inverse: where key 0 to 15 of a group stands.
+// Returns the inverse: where key 0 to 15 of a group stands.
 ATTNLAB_HD constexpr i64 slot_of_key(i64 key) {
   return 4 * (key % 8 / 2) + 2 * (key / 8) + key % 2;
 }

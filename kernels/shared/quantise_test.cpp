@@ -1,4 +1,4 @@
-// The parts of the quantisation against what they are defined as: matrices written out, exact
+// Compares the parts of the quantisation with what they are defined as: matrices written out, exact
 // powers of two, and every slot of a group.
 #include "kernels/shared/quantise.h"
 
@@ -56,12 +56,12 @@ TEST(Quantise, AmaxPassesOverNanAndHoldsInfinity) {
   EXPECT_EQ(quantise(nan, multiplier) & 0x7F, 0x7F);
 }
 
-// The Walsh-Hadamard matrix in natural order: (-1) to the number of bits that i and j share.
+// Returns the Walsh-Hadamard matrix in natural order: (-1) to the number of bits i and j share.
 double hadamard(i64 i, i64 j) {
   return std::popcount(static_cast<u64>(i & j)) % 2 == 0 ? 1.0 : -1.0;
 }
 
-// A row of small integers, whose sums are exact: the rotation is then its matrix, rounded once.
+// Takes a row of small integers with exact sums: the rotation is then its matrix, rounded once.
 TEST(Quantise, RotationIsItsMatrix) {
   const PhiloxKey key = philox_key(11);
   for (const i64 head_dim : {1, 2, 16, 64, 80, 96, 112, 128, 192, 240, 256}) {

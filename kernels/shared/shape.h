@@ -1,4 +1,4 @@
-// The plain struct that kernels get: sizes and strides of one problem, nothing that owns memory.
+// Defines the plain struct that kernels get: sizes and strides of one problem; it owns no memory.
 #pragma once
 
 #include "kernels/shared/layout.h"
@@ -17,9 +17,9 @@ struct Shape {
   Strides q;                          // of q, o, dO, dQ   (batch, num_heads_q, seqlen_q, head_dim)
   Strides k;                          // of k, v, dK, dV   (batch, num_heads_kv, seqlen_k, head_dim)
 
-  // The K/V head that query head h reads: consecutive query heads share one (GQA, MQA).
+  // Returns the K/V head that query head h reads: consecutive query heads share one (GQA, MQA).
   ATTNLAB_HD constexpr i64 kv_head(i64 h) const { return static_cast<u32>(h) / sharing(); }
-  // Query heads of a K/V head. In 32 bits: a GPU divides those in a quarter of the time.
+  // Returns the query heads of a K/V head in 32 bits: a GPU divides those in a quarter of the time.
   ATTNLAB_HD constexpr u32 sharing() const {
     return static_cast<u32>(num_heads_q) / static_cast<u32>(num_heads_kv);
   }

@@ -1,6 +1,6 @@
-// Online softmax: the running maximum and sum of a row that is seen tile by tile, and the merge of
-// two partial rows. Source: Milakov and Gimelshein, Online normalizer calculation for softmax
-// (2018); FlashAttention section 3.1; FlashAttention-2 section 3.1 (unnormalised accumulator).
+// Does online softmax: the running maximum and sum of a row seen tile by tile, and the merge of two
+// partial rows. Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
+// FlashAttention section 3.1; FlashAttention-2 section 3.1 (unnormalised accumulator).
 //
 // All exponentials are base 2: scores are multiplied by softmax_scale_log2 = softmax_scale *
 // log2(e) beforehand, so that one multiply serves the scale and the change of base.
@@ -32,7 +32,7 @@ ATTNLAB_HD inline float abs_f32(float x) { return fabsf(x); }
 ATTNLAB_HD inline float fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
 #else
 inline float abs_f32(float x) { return __builtin_fabsf(x); }
-// In double, where the product is exact: processors without the instruction would call libm.
+// Computes in double, where the product is exact: processors without FMA would call libm.
 inline float fma_f32(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) +
                             static_cast<double>(c));
@@ -43,8 +43,8 @@ constexpr float kLargeMax = bit_cast<float>(0x4D800000u);  // 2^28
 
 ATTNLAB_HD inline bool is_large(float row_max) { return abs_f32(row_max) >= kLargeMax; }
 
-// The power of two above the scale: as a large score is then no nearer to 0 than by the scale
-// itself, the order of all scores stays.
+// Returns the power of two above the scale: as a large score is then no nearer to 0 than by the
+// scale itself, the order of all scores stays.
 ATTNLAB_HD constexpr float power_above(float scale_log2) {
   return bit_cast<float>((bit_cast<u32>(scale_log2) & 0xFF800000u) + 0x00800000u);
 }
@@ -53,24 +53,24 @@ ATTNLAB_HD constexpr float inverse_of_power_above(float scale_log2) {
   return bit_cast<float>(0x7F000000u - bit_cast<u32>(power_above(scale_log2)));
 }
 
-// What the scores of a row with this maximum (in units of log2) are multiplied with.
+// Returns the scale of scores in a row with this maximum (in units of log2).
 ATTNLAB_HD inline float scale_of_row(float row_max, float scale_log2) {
   return is_large(row_max) ? power_above(scale_log2) : scale_log2;
 }
 
-// The maximum of a row in units of log2, from its largest score.
+// Returns the maximum of a row in units of log2, from its largest score.
 ATTNLAB_HD inline float scaled_max(float score, float scale_log2) {
   return score * scale_of_row(score * scale_log2, scale_log2);
 }
 
-// State of one row. `max` and the scores it covers are in units of log2; `sum` is of exp2(s - max).
+// OnlineSoftmax is a row's state. `max` and scores are in units of log2; `sum` sums exp2(s - max).
 struct OnlineSoftmax {
   float max = -kInfinity;
   float sum = 0.0f;
 };
 
-// What exp2 subtracts: the maximum, or 0 for a row that has seen no key yet, because
-// (-inf) - (-inf) is NaN while exp2(-inf - 0) is the wanted 0.
+// Returns what exp2 subtracts: the maximum, or 0 for a row that has seen no key yet, because (-inf)
+// - (-inf) is NaN while exp2(-inf - 0) is the wanted 0.
 ATTNLAB_HD constexpr float finite_max(float row_max) {
   return row_max == -kInfinity ? 0.0f : row_max;
 }
@@ -103,26 +103,26 @@ ATTNLAB_HD inline MergedSoftmax merge(const OnlineSoftmax& a, const OnlineSoftma
   return merged;
 }
 
-// The exponent of a score in a row with this maximum.
+// Returns the exponent of a score in a row with this maximum.
 ATTNLAB_HD inline float exponent(float score, float row_max, float scale_log2) {
   return fma_f32(score, scale_of_row(row_max, scale_log2), -finite_max(row_max));
 }
 
-// How much a unit of the maximum is in natural logarithms.
+// Returns how much a unit of the maximum is in natural logarithms.
 ATTNLAB_HD inline float unit_of_max(float row_max, const Shape& shape) {
   const float inverse = inverse_of_power_above(shape.softmax_scale_log2);
   return is_large(row_max) ? shape.softmax_scale * inverse : kLn2;
 }
 
-// Natural log of sum_j exp(softmax_scale * s_j): -inf for a row that saw nothing.
+// Returns the natural log of sum_j exp(softmax_scale * s_j): -inf for a row that saw nothing.
 ATTNLAB_HD inline float lse(const OnlineSoftmax& state, const Shape& shape) {
   if (state.sum == 0.0f) return -kInfinity;
   return fma_f32(state.max, unit_of_max(state.max, shape), log_f32(state.sum));
 }
 
-// Whether a row that ends in this state is to be computed once more by itself, on a GPU: beyond
-// this size of its maximum the rounding leaves more than P can bear in f16, and earlier tiles,
-// whose maximum may have been as large and negative, have made its sum infinite or NaN.
+// A GPU computes a row once more by itself from this size of its maximum on: the rounding leaves
+// more than P can bear in f16, and earlier tiles, whose maximum may have been as large and
+// negative, have made its sum infinite or NaN.
 constexpr float kLostMax = bit_cast<float>(0x4B800000u);  // 2^24
 
 ATTNLAB_HD inline bool is_lost(const OnlineSoftmax& state) {
@@ -139,14 +139,14 @@ ATTNLAB_HD inline bool lse_holds(float lse) {
   return size < kLseHolds || size == kInfinity;  // -inf: a row that saw nothing
 }
 
-// The softmax of a row for its backward: P = exp2(score - max) / sum. `saved` is what the forward
-// left of it, which is read only where lse does not hold the logits.
+// Returns the softmax of a row for its backward: P = exp2(score - max) / sum. `saved` is what the
+// forward left of it, which is read only where lse does not hold the logits.
 ATTNLAB_HD inline OnlineSoftmax softmax_of_row(float lse, const OnlineSoftmax* saved) {
   if (!lse_holds(lse)) return *saved;
   return {lse * kLog2E, lse == -kInfinity ? 0.0f : 1.0f};
 }
 
-// What the unnormalised accumulator is multiplied with at the end: 0 for a row that saw nothing.
+// Returns the last factor of the unnormalised accumulator: 0 for a row that saw nothing.
 ATTNLAB_HD constexpr float final_scale(const OnlineSoftmax& state) {
   return state.sum == 0.0f ? 0.0f : 1.0f / state.sum;
 }

@@ -1,4 +1,4 @@
-// The online update and the merge against the softmax of a whole row in double.
+// Compares the online update and the merge with the softmax of a whole row in double.
 #include "kernels/shared/softmax.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLog2EDouble = 1.4426950408889634;
 
-// Scores in units of log2, and one value a key that stands for a column of V.
+// Row has scores in units of log2, and one value a key that stands for a column of V.
 struct Row {
   std::vector<float> scores;  // -inf: masked
   std::vector<float> values;
@@ -38,7 +38,7 @@ Expected direct(const Row& row) {
   return {largest / kLog2EDouble + std::log(sum), weighted / sum};
 }
 
-// A row as a kernel carries it: the state and one column of the unnormalised accumulator.
+// Carried is a row as a kernel carries it: the state and a column of the unnormalised accumulator.
 struct Carried {
   OnlineSoftmax state;
   float accumulator = 0.0f;
@@ -71,7 +71,7 @@ void expect_row(const Carried& carried, const Expected& want) {
   EXPECT_NEAR(carried.accumulator * final_scale(carried.state), want.output, 0x1p-19);
 }
 
-// Scores up to +-`spread`, a share of them masked; values in [-1, 1].
+// Draws scores up to +-`spread`, a share of them masked; values lie in [-1, 1].
 Row random_row(std::mt19937& random, std::size_t keys, float spread, double masked_share) {
   std::uniform_real_distribution<float> score(-spread, spread), value(-1.0f, 1.0f);
   std::bernoulli_distribution masked(masked_share);
@@ -83,7 +83,7 @@ Row random_row(std::mt19937& random, std::size_t keys, float spread, double mask
   return row;
 }
 
-// Borders 0 = b0 <= b1 <= ... = keys; equal borders are tiles without keys.
+// Draws borders 0 = b0 <= b1 <= ... = keys; equal borders are tiles without keys.
 std::vector<std::size_t> random_split(std::mt19937& random, std::size_t keys, std::size_t tiles) {
   std::vector<std::size_t> borders = {0, keys};
   std::uniform_int_distribution<std::size_t> border(0, keys);
@@ -161,7 +161,7 @@ TEST(Softmax, MergeWithAnEmptyStateChangesNothing) {
 }
 
 TEST(Softmax, LseIsTheNaturalLogarithm) {
-  // Scores ln 2 and ln 6 in natural units: lse = ln 8.
+  // Scores are ln 2 and ln 6 in natural units: lse = ln 8.
   Carried carried;
   const std::vector<float> scores = {1.0f, static_cast<float>(std::log2(6.0))};
   add_tile(carried, scores, std::vector<float>{0.0f, 1.0f});
@@ -169,7 +169,7 @@ TEST(Softmax, LseIsTheNaturalLogarithm) {
   EXPECT_NEAR(carried.accumulator * final_scale(carried.state), 0.75, 1e-6);
 }
 
-// Of any size the largest score has an exponent that f16 holds as a P, the next smaller number has
+// At any size the largest score has an exponent that f16 holds as a P, the next smaller number has
 // one that is no nearer than it should be, and lse is that of the score.
 TEST(Softmax, LargeScoresKeepTheirOrderAndDistance) {
   Shape shape;

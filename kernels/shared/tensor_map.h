@@ -1,12 +1,12 @@
-// What a bulk tensor copy knows of a tensor in global memory: made on the host, and only there.
+// Holds what a bulk tensor copy knows of a tensor in global memory; only the host makes it.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-// Opaque, as the driver makes it (CUtensorMap). A kernel takes it as a parameter: const
-// __grid_constant__ TensorMap.
+// TensorMap is opaque, as the driver makes it (CUtensorMap). A kernel takes it as a parameter:
+// const __grid_constant__ TensorMap.
 struct alignas(64) TensorMap {
   u64 words[16];
 };

@@ -1,4 +1,4 @@
-// What the kernel that finds out about tiles gets of a launch (kernels/device/tile_classes.cuh),
+// Holds what the kernel that classifies tiles gets of a launch (kernels/device/tile_classes.cuh),
 // the same for the host and the GPU: its one parameter.
 #pragma once
 

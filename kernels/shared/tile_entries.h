@@ -1,4 +1,4 @@
-// For tests: the entries of a row of tiles by their definition.
+// Gives tests the entries of a row of tiles by their definition.
 #pragma once
 
 #include "kernels/shared/tile_span.h"

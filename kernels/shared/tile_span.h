@@ -1,18 +1,18 @@
-// Which tiles a work item on a GPU passes over.
+// Says which tiles a work item on a GPU passes over.
 #pragma once
 
 #include "kernels/shared/mask.h"
 
 namespace attnlab {
 
-// What a kernel finds out about a tile under a block pattern before the pass that asks, in a byte.
+// TileEntry is what a kernel finds out before a pass about a tile under a block pattern, in a byte.
 class TileEntry {
  public:
   static constexpr i32 kFar = 127;
 
   TileEntry() = default;
-  // to_seen: how many tiles further on there is one that is not empty (0: this one is not), or
-  // where that is too far, a tile on the way.
+  // `to_seen` says how many tiles further on one is not empty (0: this one is not), or where that
+  // is too far, a tile on the way.
   ATTNLAB_HD constexpr TileEntry(i32 to_seen, bool is_partial)
       : bits_(static_cast<u8>(min(to_seen, kFar) * 2 + (is_partial ? 1 : 0))) {}
 
@@ -23,8 +23,8 @@ class TileEntry {
   u8 bits_ = 0;
 };
 
-// The tiles that a work item on a GPU passes over, in their order: of keys for a tile of query
-// rows, or of query rows for a tile of keys. A window's borders are known beforehand; what
+// TileSpan is the tiles that a work item on a GPU passes over, in their order: of keys for a tile
+// of query rows, or of query rows for a tile of keys. A window's borders are known beforehand; what
 // a block pattern hides is looked up.
 struct TileSpan {
   i32 begin = 0;
@@ -33,7 +33,7 @@ struct TileSpan {
   i32 full_end = 0;
   const TileEntry* entries = nullptr;  // with a pattern: of every tile
 
-  // The first tile of `block`, block + stride, ... that is not empty; `end` or more: there is none.
+  // Returns the first of `block`, block + stride, ... that is not empty; `end` or more: none is.
   ATTNLAB_HD constexpr i32 not_empty(i32 block, i32 stride = 1) const {
     if (entries == nullptr) return block;
     while (block < end) {
@@ -43,14 +43,14 @@ struct TileSpan {
     }
     return block;
   }
-  // The last tile at or before `block` that is not empty; less than `begin`: there is none.
+  // Returns the last tile at or before `block` that is not empty; less than `begin`: none is.
   ATTNLAB_HD constexpr i32 not_empty_before(i32 block) const {
     if (entries == nullptr) return block;
     while (block >= begin && entries[block].to_seen() != 0) --block;
     return block;
   }
-  // The walk over all tiles that are not empty, up or down (kDown): `begin` and `end` - 1 are such
-  // tiles then, where there are any.
+  // These walk over all tiles that are not empty, up or down (kDown): `begin` and `end` - 1 are
+  // such tiles then, where there are any.
   template <bool kDown>
   ATTNLAB_HD constexpr i32 first() const {
     return kDown ? end - 1 : begin;
@@ -71,7 +71,7 @@ struct TileSpan {
     if (block < full_begin) return min(full_begin, end);
     return block < full_end ? min(full_end, end) : end;
   }
-  // The first tile of the run that ends with `block`, in the same sense.
+  // Returns the first tile of the run that ends with `block`, in the same sense.
   template <bool kPattern = true>
   ATTNLAB_HD constexpr i32 run_begin(i32 block) const {
     if (kPattern && entries != nullptr) return block;
@@ -95,8 +95,8 @@ ATTNLAB_HD constexpr TileSpan make_span(Range all, Range full, const TileEntry* 
   return span;
 }
 
-// In which order the entries of tiles lie: those of a tile of rows one after the other, or those of
-// a tile of keys.
+// TileOrder says in which order the entries of tiles lie: those of a tile of rows one after the
+// other, or those of a tile of keys.
 enum class TileOrder : i32 { rows_first, keys_first };
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// Spans of tiles against their definition.
+// Compares spans of tiles with their definition.
 #include "kernels/shared/tile_span.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace attnlab {
 namespace {
 
-// All masks of windows and padding over a few rows and keys.
+// Checks all masks of windows and padding over a few rows and keys.
 template <class Check>
 void for_masks(const Check& check) {
   for (const i64 seqlen_q : {1, 5, 9, 12}) {
@@ -97,7 +97,7 @@ TEST(TileSpan, EmptyTilesOfAPatternAreSkipped) {
   EXPECT_GE(span.not_empty(3, 2), 6);
 }
 
-// More than an entry can say: the way goes by tiles in between.
+// The distance is more than an entry can say: the way goes by tiles in between.
 TEST(TileSpan, FarTilesAreFound) {
   std::vector<TileClass> classes(1000, TileClass::empty);
   classes[3] = TileClass::full;

@@ -1,4 +1,4 @@
-// The swizzle of tiles: a permutation within rows, and no two rows of an ldmatrix phase in one
+// The swizzle of tiles permutes within rows, and puts no two rows of an ldmatrix phase in one
 // bank.
 #include "kernels/shared/tile.h"
 

@@ -5,15 +5,15 @@
 
 namespace attnlab {
 
-// When something happened: nanoseconds of the GPU's timer, which is one for all multiprocessors,
-// and cycles of the multiprocessor's own clock, which are finer.
+// Moment says when something happened: nanoseconds of the GPU's timer, which is one for all
+// multiprocessors, and cycles of the multiprocessor's own clock, which are finer.
 struct Moment {
   u64 nanoseconds = 0;
   u64 cycles = 0;
 };
 
-// A work item on its way through a thread block. An item without tiles has no first_k and no
-// first_product: those moments are zero.
+// TimelineItem follows a work item through a thread block. An item without tiles has no first_k and
+// no first_product: those moments are zero.
 struct TimelineItem {
   u32 times = 0;  // that blocks have claimed it, over all launches since it was cleared
   u32 multiprocessor = 0;

@@ -1,19 +1,19 @@
-// How the warps of a thread block divide a product among themselves.
+// Divides a product among the warps of a thread block.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-// How warps divide a matrix among themselves.
+// WarpGrid says how warps divide a matrix among themselves.
 struct WarpGrid {
   i32 rows = 0;  // warps one below the other
   i32 columns = 0;
 };
 
-// The grid of warps over rows x columns that reads least from shared memory: for each step of 16 of
-// a product a warp reads its rows of A and its columns of B. A warp has whole multiples of 16 of
-// both; of equal grids the one with more rows a warp, which reads B less often. No grid: {0, 0}.
+// Returns the grid of warps over rows x columns that reads least from shared memory: a warp reads
+// its rows of A and its columns of B for each step of 16. A warp has whole multiples of 16 of both;
+// of equal grids it takes that with more rows a warp, which reads B less often. {0, 0}: no grid.
 ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
   WarpGrid best;
   i32 least = 0;

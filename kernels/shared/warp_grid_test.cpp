@@ -5,7 +5,7 @@
 namespace attnlab {
 namespace {
 
-// Every grid is tried; of those that read least the one with the most rows a warp is wanted.
+// Tries every grid; of those that read least it takes the one with the most rows a warp.
 WarpGrid searched(i32 warps, i32 rows, i32 columns) {
   WarpGrid best;
   i32 least = 0;

@@ -1,17 +1,17 @@
-// Grids of work items: what of a problem is handed to one worker (a block of threads on a GPU), and
-// in which order.
+// Defines grids of work items: what of a problem is handed to one worker (a block of threads on a
+// GPU), and in which order.
 #pragma once
 
 #include "kernels/shared/base.h"
 
 namespace attnlab {
 
-// `blocks` of each of batch x heads slices: tiles, panels or pairs of tiles of rows or keys.
+// WorkGrid has `blocks` of each of batch x heads slices: tiles, panels or pairs of tiles.
 struct WorkGrid {
   i64 batch = 1;
   i64 heads = 1;
   i64 blocks = 0;
-  // How many slices make a section, whose items are interleaved: one block of each slice, then the
+  // So many slices make a section, whose items are interleaved: one block of each slice, then the
   // next of each, and so on. With 1 the items of a slice follow one another and share its tensors
   // in the caches; with more the heavy items of all of them go first.
   i64 section = 1;

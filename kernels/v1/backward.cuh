@@ -1,5 +1,5 @@
-// v1's backward on a GPU: FlashAttention's Algorithm 4 with mma.sync and cp.async. Line numbers are
-// its own.
+// Implements v1's backward on a GPU: FlashAttention's Algorithm 4 with mma.sync and cp.async. Line
+// numbers are its own.
 //
 // Against naive, P is computed again from Q, K and what the forward saved of the softmax, m and l.
 // A thread block has one (batch, K/V head): outside it passes over tiles of keys, whose dK and dV
@@ -31,9 +31,9 @@
 
 namespace attnlab::v1 {
 
-// All of Algorithm 4. It is long because the loops that make P and dS of a slice stay in it: NVRTC
-// 13.0 orders accumulators by how many variables the function has beside them, and ptxas allocates
-// registers by that order.
+// Runs all of Algorithm 4. It is long because the loops that make P and dS of a slice stay in it:
+// NVRTC 13.0 orders accumulators by how many variables the function has beside them, and ptxas
+// allocates registers by that order.
 template <class T, BackwardConfig kConfig, bool kFromMAndL>
 __device__ void backward(const BackwardArguments<T>& arguments) {
   using namespace device;
@@ -49,7 +49,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
   constexpr i32 kThreads = kBackwardWarps * kWarp;
   constexpr i32 kTeamThreads = kConfig.team_warps() * kWarp;
   constexpr i32 kColumnSteps = kConfig.head_dim / 16;
-  // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
+  // A warp takes kSlice rows at once: all of its part, or, where it has all rows or needs registers
   // for m and l, some of them.
   constexpr i32 kSlice = kFromMAndL                 ? 16
                          : kConfig.p_in_registers() ? kConfig.slice_rows()
@@ -74,8 +74,8 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
     }
   }
   __syncthreads();
-  // The other kernel passes by all loops instead: by chance of its compiler, a return costs it the
-  // last registers.
+  // The kernel from lse runs through its empty loops instead: the return would take the last
+  // registers, as its compiler happens to allocate them.
   if (kFromMAndL && sBlock.heads == 0) return;
   for (i32 head = 0; head < sBlock.heads; ++head) {
     finish_unseen<kBackwardWarps>(sBlock.visits, sBlock.mask, kConfig.block_m,
@@ -103,7 +103,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       work.load_tile_of_rows(step, tensors.gO, kTiles.o());
     }
     ptx::cp_async_commit_group();
-    // Meanwhile what is known of the next tile of keys.
+    // Meanwhile one thread looks up the next tile of keys.
     if (threadIdx.x == 0) {
       sBlock.next_keys = key_tile(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
     }
@@ -138,7 +138,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
       }
       ptx::cp_async_commit_group();
 
-      // Lines 11 to 15, 17, 18 and 20, of the warp's part of the scores.
+      // Computes lines 11 to 15, 17, 18 and 20 for the warp's part of the scores.
 #pragma unroll 1
       for (i32 slice = 0; slice < TransposedScores::own_query_rows() / kSlice; ++slice) {
         const i32 own_row =
@@ -200,7 +200,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
         }
       }
 
-      // dQ as it was, on its way while the others are waited for.
+      // Loads dQ of the steps before, in flight while the team waits for the other warps' dS.
       const bool is_first = sVisits.first == sKeys.n_block;
       const bool is_last = sVisits.last == sKeys.n_block;
       float* const gSums = work.sums_of_rows(step);

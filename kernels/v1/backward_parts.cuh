@@ -1,5 +1,5 @@
-// How a block of v1's backward divides its work: what it has to do, its steps, its teams, and the
-// parts of their warps.
+// Says how a block of v1's backward divides its work: what it has to do, its steps, its teams, and
+// the parts of their warps.
 #pragma once
 
 #include "kernels/device/warp_part.cuh"
@@ -9,7 +9,7 @@
 
 namespace attnlab::v1 {
 
-// Which warp has which part of the products.
+// BackwardParts says which warp has which part of the products.
 template <BackwardConfig kConfig>
 struct BackwardParts {
   static constexpr i32 kWarps = kConfig.team_warps(), kTeams = kConfig.teams;
@@ -24,7 +24,7 @@ struct BackwardParts {
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
 };
 
-// A team of warps, as one of its threads sees it: its part of shared memory, and its barrier.
+// BackwardTeam is a team of warps as one of its threads sees it: its shared memory and its barrier.
 template <BackwardConfig kConfig>
 struct BackwardTeam {
   static constexpr i32 kThreads = kConfig.team_warps() * device::kWarp;
@@ -54,12 +54,12 @@ struct BackwardTeam {
   }
 };
 
-// A step of the inner loop: a tile of rows of one of the query heads.
+// BackwardStep is a step of the inner loop: a tile of rows of one of the query heads.
 struct BackwardStep {
   i32 m_block = 0;
   i32 head = 0;
 
-  // A team's next one.
+  // Returns the team's next step.
   __device__ BackwardStep next(const KeyTile& keys, i32 teams) const {
     const i32 below = keys.tiles.not_empty(m_block + teams, teams);
     return below < keys.tiles.end ? BackwardStep{below, head}
@@ -86,7 +86,7 @@ __device__ inline BackwardBlock backward_block(const Params& params, const Works
           .statistics = shape.row_statistic_offset(batch, head * heads, 0)};
 }
 
-// Whether lse does not hold the logits of one of the block's heads.
+// Returns whether lse does not hold the logits of one of the block's heads.
 __device__ inline bool is_beyond_lse(const Workspace& workspace, const BackwardBlock& block) {
   bool beyond_lse = false;
   for (i32 head = 0; head < block.heads; ++head) {

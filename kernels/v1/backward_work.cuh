@@ -1,4 +1,4 @@
-// What v1's backward does beside the products: tiles come and go, and two teams add up dK and dV.
+// Does v1's backward's work beside the products: tiles come and go, two teams add up dK and dV.
 #pragma once
 
 #include "kernels/ptx/prefetch.cuh"
@@ -7,7 +7,7 @@
 
 namespace attnlab::v1 {
 
-// What a block or a team does beside the products, part by part.
+// BackwardWork holds what a block or a team does beside the products, one function a part.
 template <class T, BackwardConfig kConfig>
 struct BackwardWork {
   using Keys = typename BackwardParts<kConfig>::Keys;
@@ -52,7 +52,7 @@ struct BackwardWork {
     device::load_tile<kTiles.q, kTeamThreads>(gRows + offset, shape.q.row, exist, head_dim,
                                               team.at(tile), team.thread);
   }
-  // Line 10, all but O, whose one buffer is in use until D of this step is computed.
+  // Starts line 10's copies, all but O, whose one buffer is in use until D of this step is known.
   __device__ void load_rows(const BackwardStep& step, i32 stage) const {
     load_tile_of_rows(step, tensors.gQ, kTiles.q_of(stage));
     load_tile_of_rows(step, tensors.gDO, kTiles.dout_of(stage));
@@ -72,7 +72,7 @@ struct BackwardWork {
     }
   }
 
-  // Where the dQ of a step's rows is summed.
+  // Returns where the dQ of a step's rows is summed.
   __device__ float* sums_of_rows(const BackwardStep& step) const {
     const i64 tile = (sBlock.first_slice + step.head) * sBlock.m_blocks + step.m_block;
     return workspace.sums + tile * (kConfig.block_m * kConfig.head_dim);

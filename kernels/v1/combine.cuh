@@ -1,5 +1,5 @@
-// Algorithm 1's lines 11 and 12: the running statistics of rows, maximum m and sum l, and what they
-// weigh O with.
+// Does Algorithm 1's lines 11 and 12: it combines the running statistics of rows, maximum m and sum
+// l, and finds the weights of O.
 #pragma once
 
 #include "kernels/device/softmax.cuh"
@@ -9,14 +9,14 @@
 
 namespace attnlab::v1 {
 
-// The factors of a row's new O: of its running O, and of each split's partial O.
+// Weights holds the factors of a row's new O: for its running O, and for each split's partial O.
 template <i32 kSplits>
 struct Weights {
   float running;
   float partial[kSplits];
 };
 
-// Lines 11 and 12 for one row: its running statistics and those of the splits become the new ones.
+// Does lines 11 and 12 for a row: adds the splits' statistics to `running`, returns O's weights.
 template <i32 kSplits>
 __device__ Weights<kSplits> combine(OnlineSoftmax& running, const OnlineSoftmax (&partial)[kSplits],
                                     float keep_scale) {
@@ -40,7 +40,7 @@ __device__ Weights<kSplits> combine(OnlineSoftmax& running, const OnlineSoftmax 
   return weights;
 }
 
-// The running m and l of a lane's rows of a share, in device memory.
+// RunningStatistics gives access to m and l of a lane's rows of a share, in device memory.
 template <ForwardConfig kConfig>
 struct RunningStatistics {
   static constexpr i32 kOwnRows = kConfig.own_rows() / 16;
@@ -52,7 +52,7 @@ struct RunningStatistics {
 
   __device__ bool exists(i32 below) const { return row + below + lane / 4 < exist; }
 
-  // Line 8.
+  // Loads l and m of line 8; at a row's first visit there are none, and `states` stays as it is.
   __device__ void load(bool is_first, device::RowStates<kOwnRows>& states) const {
     device::for_own_rows<kOwnRows>([&](i32 r, i32 half) {
       const i32 below = 16 * r + 8 * half;

@@ -1,4 +1,4 @@
-// v1 on the CPU: FlashAttention as first published (2022).
+// Implements v1 on the CPU: FlashAttention as first published (2022).
 //
 // Against naive: S and P never reach HBM. A tile of K and V stays in fast memory while all query
 // rows pass by; the softmax of a row is carried from tile to tile by its maximum m and its sum l;
@@ -52,18 +52,18 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
   return filled;
 }
 
-// Bytes of m, or of l.
+// Returns the bytes of m, or of l.
 u64 statistic_bytes(const Problem& problem) {
   return round_up<u64>(static_cast<u64>(problem.elements_lse()) * sizeof(float), 256);
 }
 
-// Algorithm 4 computes P again from m and l.
+// Counts m and l, from which Algorithm 4 computes P again.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : 2 * statistic_bytes(problem);
 }
 
-// The workspace: fast memory of the workers, then what lives in HBM: m and l where no backward
-// follows that they are saved for, and in 16-bit types the sums of O and dQ.
+// Counts the workspace: fast memory of the workers, then what lives in HBM: m and l where no
+// backward follows that they are saved for, and in 16-bit types the sums of O and dQ.
 u64 worker_bytes(const Problem& problem, const Config& config) {
   const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);
@@ -94,7 +94,7 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   return cpu::unsupported(problem, device);
 }
 
-// Both passes. A work item is a whole head: one block of each.
+// Runs both passes. A work item is a whole head: one block of each.
 void run_passes(const Problem& problem, const Config& config, const Tensors& tensors, void* hbm,
                 cpu::Runner& runner) {
   const Work work = make_work(problem, config);

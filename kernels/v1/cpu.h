@@ -1,4 +1,4 @@
-// v1 on the CPU: FlashAttention's first schedule on tiles.
+// Declares v1 on the CPU: FlashAttention's first schedule on tiles.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,5 +1,5 @@
-// v1's backward on the CPU: Algorithm 4. Line numbers are its own. dK_j and dV_j are summed in fast
-// memory, dQ in HBM at every step; D = rowsum(dO * O) is computed anew at every step.
+// Implements v1's backward on the CPU: Algorithm 4, with its line numbers. dK_j and dV_j are summed
+// in fast memory, dQ in HBM at every step; D = rowsum(dO * O) is computed anew at every step.
 //
 // Tiles are (query rows x keys), so K^T and V^T are formed once a key tile and the inner loop
 // transposes nothing.
@@ -30,7 +30,7 @@ BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64
 
 namespace {
 
-// Line 5: dQ = 0. Rows that no key tile sees are finished with that.
+// Line 5: sets dQ = 0, which finishes rows that no key tile sees.
 void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
                 const BackwardMemory& fast, Executor& executor) {
   const Mask& mask = slice.mask();

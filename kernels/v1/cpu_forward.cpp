@@ -1,5 +1,5 @@
-// v1's forward on the CPU: Algorithm 1, with the mask and dropout of Algorithm 2 and the empty
-// blocks of Algorithm 5. Line numbers are those of Algorithm 1.
+// Implements v1's forward on the CPU: Algorithm 1, with the mask and dropout of Algorithm 2 and the
+// empty blocks of Algorithm 5. Line numbers are those of Algorithm 1.
 //
 // Scores are kept transposed (keys x query rows): one SIMD lane is one query row, so the maximum
 // and the sum of a row need no exchange between lanes.
@@ -27,7 +27,7 @@ ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 h
 
 namespace {
 
-// Natural-log lse of a tile of rows from their m and l; -inf where l = 0.
+// Computes the natural-log lse of a tile of rows from their m and l; it is -inf where l = 0.
 void row_lse(const Tile& m, const Tile& l, const Shape& shape, const Tile& lse,
              const Executor& executor) {
   if (executor.counts_only()) return;
@@ -36,7 +36,7 @@ void row_lse(const Tile& m, const Tile& l, const Shape& shape, const Tile& lse,
   }
 }
 
-// Line 2: O = 0, l = 0, m = -inf. Rows that no key tile sees are finished with that.
+// Line 2: sets O = 0, l = 0, m = -inf, which finishes rows that no key tile sees.
 void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
                 const ForwardMemory& fast, Executor& executor) {
   const Mask& mask = slice.mask();
@@ -55,7 +55,7 @@ void initialise(const Work& work, const HbmState& state, const cpu::SliceTensors
   }
 }
 
-// Lines 11 and 12, where m is m_new already and tile_sum and PV are relative to it:
+// Does lines 11 and 12, where m is m_new already and tile_sum and PV are relative to it:
 //   l_new = e^(m - m_new) l + tile_sum,   O = diag(l_new)^-1 (diag(e^(m - m_new) l) O + PV);
 // a row that has seen nothing yet keeps O = 0. PV lacks the scale of what dropout keeps.
 void renormalise(const Tile& o, const Tile& pv, const Tile& l, const Tile& tile_sum,

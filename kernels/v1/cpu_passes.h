@@ -1,4 +1,4 @@
-// The two passes of v1 on the CPU: what cpu.cpp launches and counts.
+// Declares the two passes of v1 on the CPU, which cpu.cpp launches and counts.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace attnlab::v1 {
 
-// What all work items of a launch share.
+// Work holds what all work items of a launch share.
 struct Work {
   const Problem& problem;
   Shape shape;
@@ -16,16 +16,16 @@ struct Work {
   Dropout dropout;
 };
 
-// What v1 keeps in HBM between its steps, fp32. All null when only counting.
+// HbmState is what v1 keeps in HBM between its steps, fp32. All are null when only counting.
 struct HbmState {
   float* m = nullptr;  // (batch, num_heads_q, seqlen_q), row maximum, in units of log2
   float* l = nullptr;  // (batch, num_heads_q, seqlen_q), row sum of exp2(score - m)
-  // (batch, num_heads_q, seqlen_q, head_dim): O, then dQ, while they are being summed. Unused in
-  // f32: there the outputs themselves can hold the sums.
+  // (batch, num_heads_q, seqlen_q, head_dim): holds O, then dQ, while they are being summed. f32
+  // does not use it: there the outputs themselves can hold the sums.
   float* sums = nullptr;
 };
 
-// Where the sums of O (`output` = slice.o) or dQ (slice.dq) live from step to step.
+// Returns where the sums of O (`output` = slice.o) or dQ (slice.dq) live from step to step.
 inline cpu::GlobalRows running_sum(const Work& work, const HbmState& state,
                                    const cpu::SliceTensors& slice, const cpu::GlobalRows& output,
                                    Range rows) {
@@ -33,7 +33,7 @@ inline cpu::GlobalRows running_sum(const Work& work, const HbmState& state,
   return slice.accumulator(output.operand, state.sums, rows);
 }
 
-// The fast memory of one worker, forward.
+// ForwardMemory is the fast memory of one worker in the forward.
 struct ForwardMemory {
   cpu::Tile sQ;        // (block_m, head_dim)
   cpu::Tile sQt;       // (head_dim, block_m)
@@ -49,11 +49,11 @@ struct ForwardMemory {
 };
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
-// One work item: O and lse of one (batch, query head); leaves m and l in `state`.
+// Does one work item: O and lse of one (batch, query head); leaves m and l in `state`.
 void forward(const Work& work, const HbmState& state, const cpu::SliceTensors& slice,
              const ForwardMemory& fast, cpu::Executor& executor);
 
-// The fast memory of one worker, backward.
+// BackwardMemory is the fast memory of one worker in the backward.
 struct BackwardMemory {
   cpu::Tile sQ;      // (block_m, head_dim)
   cpu::Tile sO;      // (block_m, head_dim)
@@ -72,7 +72,7 @@ struct BackwardMemory {
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
-// One work item: dK and dV of one (batch, K/V head), and dQ of the query heads that share it.
+// Does one work item: dK and dV of one (batch, K/V head), and dQ of the query heads that share it.
 void backward(const Work& work, const HbmState& state, std::span<const cpu::SliceTensors> group,
               const BackwardMemory& fast, cpu::Executor& executor);
 

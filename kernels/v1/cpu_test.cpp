@@ -69,11 +69,11 @@ TEST(V1Schedule, SramSetsTheTilesOfAKernel) {
   EXPECT_NE(kCpu.traffic(problem, config), kCpu.traffic(problem, default_config(kCpu)));
 }
 
-// Sequences that the tiles divide and that they do not, and seqlen_q != seqlen_k.
+// Covers sequences that the tiles divide and do not divide, and seqlen_q != seqlen_k.
 constexpr std::pair<i64, i64> kSeqlens[] = {{96, 96}, {100, 100}, {96, 48}, {37, 150}, {1, 1}};
 constexpr Tiling kTiling = {.block_m = 16, .block_n = 24};
 
-// The paper's, written out: reads 2Nd + Tc (2Nd + 2N), writes Tc (Nd + 2N), plus what starts O, l
+// The count is the paper's: reads 2Nd + Tc (2Nd + 2N), writes Tc (Nd + 2N), plus what starts O, l
 // and m and ends lse.
 TEST(V1Traffic, ForwardIsThePapersClosedForm) {
   constexpr i64 kN = 96, kTc = 4;
@@ -122,8 +122,8 @@ TEST(V1Traffic, BackwardIsAlgorithm4sClosedForm) {
   }
 }
 
-// Algorithm 5: what the inner loop moves shrinks with the fraction of blocks that are not empty,
-// for tiles as large as the blocks and smaller.
+// Checks Algorithm 5: what the inner loop moves shrinks with the fraction of blocks that are not
+// empty, for tiles as large as the blocks and smaller.
 TEST(V1Traffic, BlockSparseMovesTheFractionOfNonEmptyBlocks) {
   constexpr i64 kN = 256;
   for (const char* mask : {"blocks:butterfly:32x32", "blocks:local:1:32x32"}) {
@@ -168,7 +168,7 @@ TEST(V1Traffic, SumsOf16BitTypesAreFp32UntilTheirLastStep) {
   EXPECT_EQ(traffic[Operand::o].write_bytes, sum.write_bytes + rounded.write_bytes);
 }
 
-// One run of v1 on random tensors; for Pass::bwd after the forward that it needs.
+// V1Execution is one run of v1 on random tensors; Pass::bwd runs after the forward that it needs.
 class V1Execution {
  public:
   V1Execution(const Problem& problem, const Config& config, int threads)
@@ -186,7 +186,7 @@ class V1Execution {
 
   const Traffic& traffic() const { return traffic_; }
 
-  // The bytes of all outputs.
+  // Compares all outputs byte by byte.
   bool same_results(const V1Execution& other) const {
     return o_ == other.o_ && dq_ == other.dq_ && dk_ == other.dk_ && dv_ == other.dv_ &&
            std::memcmp(lse_.data(), other.lse_.data(), lse_.size() * sizeof(float)) == 0;
@@ -245,8 +245,8 @@ class V1Execution {
   Traffic traffic_;
 };
 
-// Block sizes from `sram`, every pass and type, with and without dropout: what is counted is what
-// is executed, whoever executes it, and the results are the same bits.
+// Runs block sizes from `sram`, every pass and type, with and without dropout: what is counted is
+// executed, whoever executes it, and the results are the same bits.
 TEST(V1Execution, EqualsTheCountAndDoesNotDependOnThreads) {
   Config config = default_config(kCpu);
   config.set("sram", 2000);
@@ -266,7 +266,7 @@ TEST(V1Execution, EqualsTheCountAndDoesNotDependOnThreads) {
   }
 }
 
-// What v1 needs beyond inputs and outputs: workspace and saved state.
+// Counts what v1 needs beyond inputs and outputs: workspace and saved state.
 TEST(V1Memory, GrowsLinearlyWithTheQueriesAndNotWithTheKeys) {
   const Config config = default_config(kCpu);
   const Device device = cpu::cpu_device();

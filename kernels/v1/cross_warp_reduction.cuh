@@ -1,5 +1,5 @@
-// The cross-warp reduction of a team whose two warps split the keys: what they send each other of a
-// slice of rows (forward_team.cuh has a picture).
+// Reduces across the warps of a team whose two warps split the keys: this is what they send each
+// other of a slice of rows (forward_team.cuh has a picture).
 //
 // - once a slice: the statistics, maximum and sum, of each row that the other warp combines;
 // - once a chunk of columns: partial O of the other warp's share, P V of these keys, in fp32.
@@ -25,7 +25,7 @@ struct CrossWarpReduction {
   const ForwardTeam<kConfig>& team;
   OnlineSoftmax* sStatistics;  // of the slice
 
-  // Slices of even and odd parity have buffers of their own for statistics, where there are two.
+  // With two statistics buffers, slices of even and odd parity use one each.
   __device__ CrossWarpReduction(const ForwardTeam<kConfig>& of_team, i32 parity) : team(of_team) {
     sStatistics = reinterpret_cast<OnlineSoftmax*>(team.memory + kTiles.statistics_of(0)) +
                   parity % kConfig.statistics_buffers() * kSplits * kConfig.own_rows() +

@@ -35,17 +35,17 @@ u64 bytes_of(i64 elements, u64 size) {
   return round_up<u64>(static_cast<u64>(elements) * size, 256);
 }
 
-// Bytes of m, or of l.
+// Returns the bytes of m, or of l.
 u64 statistic_bytes(const Problem& problem) {
   return bytes_of(problem.elements_lse(), sizeof(float));
 }
 
-// Bytes of Workspace::beyond_lse, a flag for each slice.
+// Returns the bytes of Workspace::beyond_lse, which has a flag for each slice.
 u64 flag_bytes(const Problem& problem) {
   return bytes_of(problem.batch * problem.num_heads_q, sizeof(i32));
 }
 
-// The parts of the workspace, in order; each has what the pass that needs more of it needs.
+// Parts lists the parts of the workspace in order, each sized for the pass that needs more.
 struct Parts {
   u64 visits = 0;
   u64 entries = 0;
@@ -90,7 +90,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
   return parts_of(problem, config, device).total();
 }
 
-// Algorithm 4 computes P again from m and l.
+// Counts m and l, from which Algorithm 4 computes P again.
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : 2 * statistic_bytes(problem) + flag_bytes(problem);
 }
@@ -102,7 +102,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config, cons
   return needed;
 }
 
-// Everything that a launch needs but the tensors.
+// Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
   Prepared(const Problem& problem, const Config& config, const Device& device)
@@ -161,7 +161,7 @@ class Prepared : public PreparedKernel {
   }
 
  private:
-  // The workspace of a pass, with what is found before it.
+  // Returns the workspace of a pass, with what is found before it.
   Workspace workspace_of(const Tensors& tensors, const Params& params, const Tiling& tiling,
                          CUstream stream) const {
     auto* const visits = static_cast<RowVisits*>(tensors.workspace);
@@ -199,14 +199,14 @@ class Prepared : public PreparedKernel {
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
-// A tile of the backward is none of its forward.
+// Leaves the forward's config open: the backward's tile does not apply to it.
 Config forward_config(const Config& config) {
   Config open = config;
   for (const char* axis : {"block_m", "block_n", "sram"}) open.set(axis, 0);
   return open;
 }
 
-// Query rows of one head, over the batch: all, and those in tiles that some tile of keys visits.
+// Rows counts a head's query rows, over the batch: all, and those in tiles that are visited.
 struct Rows {
   i64 all = 0;
   i64 visited = 0;
@@ -227,8 +227,8 @@ Rows rows_of(const Problem& problem, const Tiling& tiling) {
   return rows;
 }
 
-// The sums of O or dQ, of `head_dim` columns: not set to zero at first, so that the first visit
-// finds none; and stored in the columns of a tile, `padded`, until the last visit.
+// Corrects the sums of O or dQ, of `head_dim` columns: they are not zeroed first, so the first
+// visit reads none; until the last visit they are stored in the columns of a tile, `padded`.
 void count_sums(OperandTraffic& output, const Rows& rows, i64 head_dim, i64 padded) {
   constexpr i64 kSumBytes = sizeof(float), kOutputBytes = 2;
   const i64 final_bytes = rows.all * head_dim * kOutputBytes;
@@ -237,9 +237,9 @@ void count_sums(OperandTraffic& output, const Rows& rows, i64 head_dim, i64 padd
   output.write_bytes = final_bytes + (output.write_bytes - final_bytes - zeros) / head_dim * padded;
 }
 
-// As the CPU side counts each pass with its own tile, but for what is left out at a row's first
-// visit and, unless a backward follows, at its last one. What is left open is what a device takes
-// on which all fits.
+// Counts each pass as the CPU side does, with the pass's own tile, but for what is left out at a
+// row's first visit and, unless a backward follows, at its last. Open values are those chosen for a
+// device on which every tile fits.
 Traffic traffic(const Problem& problem, const Config& config) {
   const Device device = device_of_arch("sm_90a");
   const auto count = [&](Pass pass, const auto& kernel) {
@@ -249,7 +249,7 @@ Traffic traffic(const Problem& problem, const Config& config) {
     Problem of_pass = problem;
     of_pass.pass = pass;
     Traffic counted = kCpu.traffic(of_pass, schedule);
-    // Columns of zeros are multiplied, too.
+    // The kernel multiplies the columns of zeros, too.
     counted.executed_flops = counted.executed_flops / problem.head_dim * kernel.head_dim;
     return counted;
   };
@@ -276,7 +276,7 @@ Traffic traffic(const Problem& problem, const Config& config) {
     const BackwardConfig kernel = backward_config_of(problem, config, device);
     Traffic backward = count(Pass::bwd, kernel);
     count_sums(backward[Operand::dq], rows_of_heads(kernel), problem.head_dim, kernel.head_dim);
-    // Five products a tile; and D, each time anew: 16 rows of dO with as many of O.
+    // Counts five products a tile, and D at each visit: 16 rows of dO times as many of O.
     const i64 of_one_key = backward.executed_flops / (10 * kernel.block_n);
     backward.executed_flops += 32 * of_one_key;
     all += backward;

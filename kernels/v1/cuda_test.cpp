@@ -1,4 +1,4 @@
-// v1 on a GPU, as far as no GPU is needed: what it refuses and what it chooses, its memory and
+// Tests v1 on a GPU as far as no GPU is needed: what it refuses and what it chooses, its memory and
 // traffic, its units.
 #include "kernels/v1/cuda.h"
 
@@ -60,7 +60,7 @@ TEST_F(V1Cuda, SaysWhyATileDoesNotFit) {
   expect_reason(make_problem(Pass::fwdbwd, 64), with_blocks(16, 16), "8 warps cannot divide");
 }
 
-// min(ceil(M / 4d), d) rows and ceil(M / 4d) keys, in whole 16s from 16 to 256.
+// The tile is min(ceil(M / 4d), d) rows and ceil(M / 4d) keys, in whole 16s from 16 to 256.
 TEST_F(V1Cuda, SramSetsTheTileAsInThePaper) {
   struct Case {
     i64 sram, head_dim, block_m, block_n;
@@ -102,7 +102,7 @@ std::vector<std::string> unit_texts(const Problem& problem, const Config& config
   return texts;
 }
 
-// What is chosen is what the same values asked for give, and a backward's forward has its own tile.
+// Asking for the chosen values gives the same choice; a backward's forward has its own tile.
 TEST_F(V1Cuda, TheOpenConfigIsFilledIn) {
   const Config open = default_config(kCuda);
   for (const Config& asked : {open, config_of({{"sram", 16384}}), config_of({{"block_m", 64}})}) {
@@ -116,7 +116,7 @@ TEST_F(V1Cuda, TheOpenConfigIsFilledIn) {
         EXPECT_EQ(kCuda.forward_config(filled), open);
       }
     }
-    // Of two passes, which have a tile each, nothing is said.
+    // A config of two passes stays open, because each pass has a tile of its own.
     EXPECT_EQ(kCuda.resolved(make_problem(Pass::fwdbwd, 64), asked, hopper()), asked);
   }
 }
@@ -136,7 +136,7 @@ TEST_F(V1Cuda, OtherChipsGetTilesThatFitThem) {
   EXPECT_EQ(tile(Pass::fwd, 256, "sm_80"), "16x64");  // of 128 keys, for one team
 }
 
-// Two teams where warps can have 32 keys each, with all their rows.
+// The backward has two teams where warps can have 32 keys each, with all their rows.
 TEST_F(V1Cuda, TheBackwardHasTwoTeamsWhereTheyFit) {
   const auto teams = [](i64 head_dim, i64 block_m, i64 block_n, const char* arch = "sm_90a") {
     return backward_config_of(make_problem(Pass::bwd, head_dim), with_blocks(block_m, block_n),
@@ -156,8 +156,8 @@ TEST_F(V1Cuda, TheBackwardHasTwoTeamsWhereTheyFit) {
 
 u64 floats(i64 elements) { return round_up<u64>(static_cast<u64>(elements) * 4, 256); }
 
-// First and last visits of all tiles of rows; m and l where no backward follows that they are saved
-// for; sums of O or dQ, for whole tiles.
+// The workspace has first and last visits of all tiles of rows; m and l, where no backward follows
+// that they are saved for; sums of O or dQ, for whole tiles.
 TEST_F(V1Cuda, WorkspaceIsLinearInTheRows) {
   const auto bytes = [](Pass pass, i64 seqlen_q, i64 seqlen_k) {
     const Problem problem = make_problem(pass, 24, seqlen_q, seqlen_k);
@@ -184,7 +184,7 @@ TEST_F(V1Cuda, OneTileOfKeysNeedsNoSumsAndNoStatistics) {
       EXPECT_EQ(kCuda.workspace_bytes(problem, with_blocks(64, 128), hopper()), 2 * 32 * 8U);
     }
   }
-  // Each pass by its own tile: 256 keys are one of the forward's and two of the backward's.
+  // Each pass counts by its own tile: 256 keys are one of the forward's and two of the backward's.
   const Problem problem = make_problem(Pass::fwdbwd, 64, 2048, 256);
   EXPECT_EQ(kCuda.workspace_bytes(problem, default_config(kCuda), hopper()),
             2 * 64 * 8 + floats(kSlices * 2048 * 64));
@@ -201,7 +201,7 @@ TEST_F(V1Cuda, APatternAddsTheClassesOfItsTiles) {
   EXPECT_EQ(kCuda.units(problem, config, hopper()).size(), 3U);
 }
 
-// m and l, which a backward computes P from, and of each slice whether lse holds them.
+// The forward saves m and l, which give a backward P, and per slice whether lse holds them.
 TEST_F(V1Cuda, SavesTheStatisticsForABackward) {
   const Config open = default_config(kCuda);
   EXPECT_EQ(kCuda.saved_bytes(make_problem(Pass::fwd, 64), open), 0U);
@@ -210,7 +210,7 @@ TEST_F(V1Cuda, SavesTheStatisticsForABackward) {
   }
 }
 
-// Sizes of one head, over the batch.
+// Sizes holds the sizes of one head, over the batch.
 struct Sizes {
   i64 rows = 0;
   i64 keys = 0;
@@ -218,7 +218,7 @@ struct Sizes {
   i64 visits = 0;   // such rows, once for each tile that does
 };
 
-// What both passes do with a sum of theirs, O or dQ: fp32 between visits, with all columns of a
+// Counts how both passes move a sum of theirs, O or dQ: fp32 between visits, with all columns of a
 // tile; 2 bytes at the last one. Rows that nobody visits are written, too.
 OperandTraffic sums(const Problem& problem, const Sizes& head) {
   const i64 between =
@@ -227,8 +227,8 @@ OperandTraffic sums(const Problem& problem, const Sizes& head) {
           .write_bytes = between + kHeads * head.rows * problem.head_dim * 2};
 }
 
-// Algorithm 1: K and V once; Q at each visit; O, l and m from one visit to the next; lse. What a
-// backward follows has l and m at the last visit, too, and those of rows without any.
+// Counts Algorithm 1: K and V once; Q at each visit; O, l and m from one visit to the next; lse.
+// What a backward follows has l and m at the last visit, too, and those of rows without any.
 Traffic forward_traffic(const Problem& problem, const Sizes& head) {
   Traffic traffic;
   const i64 kv_bytes = kHeads * head.keys * problem.head_dim * 2;
@@ -243,8 +243,8 @@ Traffic forward_traffic(const Problem& problem, const Sizes& head) {
   return traffic;
 }
 
-// Algorithm 4: K and V once; Q, O, dO, l and m at each visit; dQ from one visit to the next; dK and
-// dV once.
+// Counts Algorithm 4: K and V once; Q, O, dO, l and m at each visit; dQ from one visit to the next;
+// dK and dV once.
 Traffic backward_traffic(const Problem& problem, const Sizes& head) {
   Traffic traffic;
   const i64 kv_bytes = kHeadsKv * head.keys * problem.head_dim * 2;
@@ -281,8 +281,8 @@ void expect_traffic_of_every_pass(Problem problem, const Config& config, const S
   }
 }
 
-// Sizes that tiles of 64x64 divide, among them those of one tile of keys, at which O, l, m and dQ
-// do not come back; head dims that their tiles have, and less.
+// Takes sizes that tiles of 64x64 divide, also with one tile of keys, where O, l, m and dQ do not
+// come back; head dims that fill the tiles' columns, and less.
 TEST_F(V1CudaTraffic, DenseIsTheClosedForm) {
   struct Case {
     i64 seqlen_q, seqlen_k;
@@ -300,7 +300,7 @@ TEST_F(V1CudaTraffic, DenseIsTheClosedForm) {
   }
 }
 
-// One tile of keys, spelled out: inputs and outputs alone.
+// With one tile of keys only inputs and outputs move; the test spells them out.
 TEST_F(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
   const Problem problem = make_problem(Pass::fwd, 64, 192, 64);
   const i64 rows_bytes = kSlices * 192 * 64 * 2, keys_bytes = kSlices * 64 * 64 * 2;
@@ -309,7 +309,7 @@ TEST_F(V1CudaTraffic, OneTileOfKeysMovesInputsAndOutputs) {
   EXPECT_EQ(traffic.write_bytes(), rows_bytes + kSlices * 192 * 4);
 }
 
-// What is left open is chosen for each pass: 32x256 forward, 64x128 backward.
+// Each pass gets its own choice for what is left open: 32x256 forward, 64x128 backward.
 TEST_F(V1CudaTraffic, EachPassHasItsOwnTile) {
   const Problem problem = make_problem(Pass::fwdbwd, 64, 1024, 1024);
   const auto sizes = [](i64 key_tiles) {
@@ -321,8 +321,8 @@ TEST_F(V1CudaTraffic, EachPassHasItsOwnTile) {
   expect_traffic(problem, default_config(kCuda), want);
 }
 
-// Entries of 256 rows with 128 keys, and of 64 rows with none. The diagonal ends at the last row
-// and key: of the first entry, rows 128 to 255 see something, those from 192 on also the second
+// Packs entries of 256 rows with 128 keys, and of 64 rows with none. The diagonal ends at the last
+// row and key: of the first entry, rows 128 to 255 see something, those from 192 on also the second
 // tile of keys.
 TEST_F(V1CudaTraffic, RowsThatNobodySeesAreWrittenOnce) {
   Problem problem = make_problem(Pass::fwd, 64, 256, 128);

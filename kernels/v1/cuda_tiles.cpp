@@ -12,7 +12,7 @@ using cuda::kRegistersOfThread;
 using cuda::padded_head_dim;
 
 constexpr i32 kRegisters = 65536;  // of a multiprocessor
-// Beside accumulators: pieces on their way to the tensor cores, addresses, weights.
+// A thread has these beside accumulators: fragments in flight, addresses, weights.
 constexpr i32 kOtherRegisters = 60;
 constexpr i32 kOtherRegistersForward = 70;
 constexpr i32 kLargestBlock = 256;
@@ -28,7 +28,7 @@ bool fits_shared(const KernelConfig& config, const Device& device) {
   return shared_bytes(config) <= device.shared_memory_per_block_bytes;
 }
 
-// Registers of a thread, estimated.
+// Estimates the registers of a thread.
 i32 registers(const ForwardConfig& config) {
   const i32 s = config.slice_rows * config.warp_keys() / 32;
   const i32 pv = config.slice_rows * config.columns / 32;
@@ -48,7 +48,7 @@ i32 whole_pieces(i64 elements) {
   return static_cast<i32>(min<i64>(kLargestBlock, max<i64>(16, elements / 16 * 16)));
 }
 
-// What the config says of the tile; 0: nothing.
+// Returns the tile that the config asks for; 0: it asks for nothing.
 AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
   AskedBlocks asked = {.block_m = config.get("block_m"), .block_n = config.get("block_n")};
   if (config.get("sram") == 0) return asked;
@@ -58,9 +58,9 @@ AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
   return asked;
 }
 
-// Everything that follows from the tile. Two warps split its keys: with four, more parts of P V
-// pass through shared memory (TUNING.md). As many teams as there are memory and registers for; O
-// of before has room in shared memory, unless another team fits without it.
+// Fills in all that follows from the tile. Two warps split its keys: with four, more parts of P V
+// pass through shared memory (TUNING.md). It takes as many teams as memory and registers allow; the
+// running O is kept in shared memory, unless another team fits without it.
 ForwardConfig complete(ForwardConfig config, const Device& device) {
   config.splits = config.block_n % 32 == 0 ? 2 : 1;
   for (const i32 slice_rows : {32, 16}) {
@@ -84,8 +84,8 @@ ForwardConfig complete(ForwardConfig config, const Device& device) {
   return config;
 }
 
-// Two teams where their warps have 32 keys each, so that a piece of them serves two products, and
-// there are memory and registers for two.
+// Takes two teams where their warps have 32 keys each, so that a fragment of keys serves two
+// products, and there are memory and registers for two.
 BackwardConfig complete(BackwardConfig config, const Device& device) {
   config.teams = 2;
   const bool fits = config.block_n == 32 * config.team_warps() &&
@@ -121,8 +121,8 @@ std::string unfit_resources(const KernelConfig& config, const Device& device) {
   return "";
 }
 
-// The first of tiles, rows x keys, that is good enough, else the last, which unfit() may have a
-// reason for.
+// Returns the first of `tiles`, rows x keys, that is good enough, else the last, for which unfit()
+// may have a reason.
 template <class KernelConfig, class Complete, class IsGood>
 KernelConfig first_good(KernelConfig config, std::initializer_list<Tiling> tiles,
                         const AskedBlocks& asked, const Complete& complete, const IsGood& is_good) {

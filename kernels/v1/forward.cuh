@@ -1,6 +1,6 @@
-// v1's forward on a GPU: FlashAttention's Algorithm 1 with the masks and dropout of Algorithm 2 and
-// the empty tiles of Algorithm 5, with mma.sync and cp.async. Line numbers are those of
-// Algorithm 1.
+// Implements v1's forward on a GPU: FlashAttention's Algorithm 1 with the masks and dropout of
+// Algorithm 2 and the empty tiles of Algorithm 5, with mma.sync and cp.async. Line numbers are
+// those of Algorithm 1.
 //
 // Against naive, S and P never leave the chip. A thread block has one (batch, head). Outside it
 // passes over tiles of K and V, which stay on chip while all query rows pass by; a row is finished
@@ -64,7 +64,7 @@ __device__ inline ForwardBlock forward_block(const Params& params, const Workspa
           .statistics = shape.row_statistic_offset(batch, head, 0)};
 }
 
-// The first tile of keys from n_block on that any row sees, or the one past the last.
+// Returns the first tile of keys from n_block on that any row sees, or the one past the last.
 __device__ inline KeyTile seen_keys(const Params& params, const Workspace& workspace,
                                     const ForwardConfig& config, const ForwardBlock& block,
                                     i32 n_block) {
@@ -74,9 +74,9 @@ __device__ inline KeyTile seen_keys(const Params& params, const Workspace& works
   }
 }
 
-// All of Algorithm 1. It is long because little can leave it: as parts of ForwardTeam, ForwardShare
-// or CrossWarpReduction, `split`, the share's offset and the buffers give NVRTC 13.0 other address
-// computations, and ptxas other registers.
+// Runs all of Algorithm 1. It is long because little can leave it: as parts of ForwardTeam,
+// ForwardShare or CrossWarpReduction, `split`, the share's offset and the buffers give NVRTC 13.0
+// other address computations, and ptxas other registers.
 template <class T, ForwardConfig kConfig>
 __device__ void forward(const ForwardArguments<T>& arguments) {
   using namespace device;
@@ -143,8 +143,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                         head_dim, team.at(kTiles.q_of(0, stage)), team.thread);
     };
 
-    // Line 6: K and V, and the team's first Q. A team has every `teams`-th tile of rows, the same
-    // ones under every tile of keys, so that each thread reads back the O that it wrote itself.
+    // Line 6 loads K, V and the team's first Q. A team has every `teams`-th tile of rows, the same
+    // under every tile of keys, so that each thread reads back the O that it wrote itself.
     const i32 valid = static_cast<i32>(sBlock.mask.valid_k - sKeys.first_key);
     load_tile<kTiles.kv, kThreads>(gK + sKeys.key_offset, shape.k.row, valid, head_dim,
                                    at(kTiles.k()));
@@ -159,7 +159,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       ahead_visits = sBlock.visits[ahead];
     }
     ptx::cp_async_commit_group();
-    // Meanwhile what is known of the next tile of keys.
+    // Meanwhile one thread looks up the next tile of keys.
     if (threadIdx.x == 0) {
       sBlock.next_keys = seen_keys(params, workspace, kConfig, sBlock, sKeys.n_block + 1);
     }
@@ -178,8 +178,8 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       float* const gSums = workspace.sums + (sBlock.slice * sBlock.m_blocks + m_block) *
                                                 (kConfig.block_m * kConfig.head_dim);
       const RunningO<kConfig> running_o = {share, gSums};
-      // Line 8. The running O is wanted when P V is there: each thread copies what it will combine
-      // itself. Q is that of the next step.
+      // Line 8 loads the running O, which is needed when P V is complete: each thread copies what
+      // it will combine itself. Q is that of the next step.
       if (!kKeepsO && !is_first) running_o.load_async(team.at(kTiles.o_of(0)));
       ptx::cp_async_commit_group();
       ahead = next_of_team(m_block);
@@ -204,7 +204,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
         float4 rRunningO[kOwnRows][kChunks * kOwnBlocks];
         if (kKeepsO && !is_first) running_o.load(row, rRunningO);
 
-        // Lines 9 and 10, of this warp's keys.
+        // Lines 9 and 10 take this warp's keys.
         const u32 sQ = team.at(kTiles.q_of(0, stage));
         const KMajorA<kTiles.q> own_q(sQ, row + share.row_of(0), 0);
         const KMajorA<kTiles.q> sent_q(sQ, row + share.row_of(kRows - 1), 0);
@@ -263,9 +263,9 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                        rPV.at[Share::kSentRow + r][Share::kSentBlock + block]);
             }
           });
-          // Before the team waits for these columns, the next ones.
+          // Multiplies the next columns before the team waits for these.
           if (chunk < kChunks - 1) multiply_columns(column + kConfig.columns, rPV);
-          // O; and at last Q of the next step, which the barrier then shows to the team.
+          // Waits for O, at last for the next step's Q, too; the barrier then shows it to the team.
           if (chunk == 0) ptx::cp_async_wait_group<1>();
           if (chunk == kChunks - 1) ptx::cp_async_wait_group<0>();
           team.sync();  // what the others send is there
@@ -277,7 +277,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                   combine(running_states.at[r][half], partial, params.dropout.keep_scale);
             });
           }
-          // Line 12, of this warp's share.
+          // Line 12 combines this warp's share.
           Accumulator<kOwnRows, kOwnBlocks> rO;
           for_blocks<kOwnRows, kOwnBlocks>([&](i32 r, i32 block) {
             const i32 offset = share.offset + Share::offset_of(row / 16 + r, column / 8 + block);
@@ -309,7 +309,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
               *reinterpret_cast<float4*>(gSums + offset) = {o[0], o[1], o[2], o[3]};
             }
           });
-          // By way of the rows of Q, which the team has used.
+          // The last O goes out through the rows of Q, which the team no longer reads.
           if (is_last) {
             for_own_rows<kOwnRows>([&](i32 r, i32 half) {
               take_in_output(running_states.at[r][half], rO.at[r][0][2 * half]);
@@ -319,7 +319,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
           }
         }
 
-        // Line 13: of slices of 16 rows, which both warps combine, by warp 0 alone; else by both.
+        // Line 13: warp 0 alone stores rows of 16-row slices, which both combine; else both store.
         if (split * kRows % kSplits == 0 && lane % 4 == 0) {
           for_own_rows<kOwnRows>([&](i32 r, i32 half) {
             const i32 below = 16 * r + 8 * half;
@@ -348,7 +348,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
       }
     }
   }
-  // What is rare: logits that lse does not hold, which the backward asks for, and lost rows.
+  // Handles rare cases: logits that lse does not hold, which the backward asks for, and lost rows.
   beyond_lse = __syncthreads_or(beyond_lse) != 0;
   if (workspace.saves && threadIdx.x == 0) workspace.beyond_lse[sBlock.slice] = beyond_lse ? 1 : 0;
   if (!beyond_lse) return;

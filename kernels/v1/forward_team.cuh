@@ -1,4 +1,4 @@
-// How v1's forward divides a slice of rows among the warps of a team.
+// Says how v1's forward divides a slice of rows among the warps of a team.
 //
 // A slice of 32 rows (of a tile here, not of a head) by two warps, splits = 2: each has the scores
 // of all 32 rows with its own half of the keys, and a partial O, P V of them. It keeps that of its
@@ -11,8 +11,8 @@
 //   rows 16-31 | warp 0 sends P V | warp 1 keeps P V | ---> | warp 1: running O + both partial O |
 //              +------------------+------------------+      +----------------------------------+
 //
-// Statistics of rows, maximum and sum, are sent alike. Of slices of 16 rows it is the columns that
-// are halved.
+// Statistics of rows, maximum and sum, are sent alike. Slices of 16 rows are halved by columns
+// instead.
 #pragma once
 
 #include "kernels/device/team.cuh"
@@ -21,7 +21,7 @@
 
 namespace attnlab::v1 {
 
-// A team of warps, as one of its threads sees it: its part of shared memory, and its barrier.
+// ForwardTeam is a team of warps as one of its threads sees it: its shared memory and its barrier.
 template <ForwardConfig kConfig>
 struct ForwardTeam {
   static constexpr i32 kThreads = kConfig.splits * device::kWarp;
@@ -55,9 +55,9 @@ struct ForwardTeam {
   }
 };
 
-// The share of kRows x kBlocks fragments that a warp combines, half of the rows or, of 16 rows, of
-// the columns. It has its own share in the first fragments of its accumulator, and sends the last
-// ones: which rows and columns these are differs from warp to warp, so that registers need not.
+// ForwardShare is the part of kRows x kBlocks fragments that a warp combines: half of the rows or,
+// of 16 rows, of the columns. A warp keeps its own share in the first fragments of its accumulator
+// and sends the last: so the registers are the same for all warps, the rows and columns are not.
 template <ForwardConfig kConfig>
 struct ForwardShare {
   static constexpr i32 kRows = kConfig.slice_rows / 16;  // fragments of a slice's rows

@@ -1,4 +1,4 @@
-// What v1's backward computes of rows at every step, before their scores.
+// Computes what v1's backward needs of rows at every step, before their scores.
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
@@ -6,9 +6,9 @@
 
 namespace attnlab::v1 {
 
-// Lines 13 and 19 for the rows of a step: lse from m and l, in units of log2, and D = rowsum(dO *
-// O), which is the diagonal of dO O^T: each warp multiplies fragments of 16 rows with themselves.
-// Rows that saw nothing get an lse of infinity, and with it P = 0.
+// Does lines 13 and 19 for the rows of a step: lse from m and l, in units of log2, and D =
+// rowsum(dO * O), which is the diagonal of dO O^T: each warp multiplies fragments of 16 rows with
+// themselves. Rows that saw nothing get an lse of infinity, and with it P = 0.
 template <BackwardConfig kConfig, class T>
 __device__ void row_statistics(u8* team_memory, u32 team_shared, i32 team_thread, i32 stage) {
   using namespace device;

@@ -1,5 +1,5 @@
-// How a pass goes through the tiles of keys: by which a tile of rows is visited first and last,
-// found before it; the rows that none visits; what is known of each.
+// Says how a pass goes through the tiles of keys: which visits a tile of rows first and which last,
+// found before the pass; rows that none visits; what is known of each tile.
 #pragma once
 
 #include "kernels/device/storage.cuh"
@@ -9,7 +9,7 @@
 
 namespace attnlab::v1 {
 
-// visits (batch, m_blocks): a warp a tile of rows, which looks at 32 tiles of keys at a time.
+// Fills visits (batch, m_blocks): a warp has a tile of rows, tests 32 tiles of keys at a time.
 __device__ inline void find_visits(const VisitsArguments& arguments) {
   using device::kWarp;
   const auto& [params, tiling, visits] = arguments;
@@ -34,8 +34,8 @@ __device__ inline void find_visits(const VisitsArguments& arguments) {
   if (lane == 0) visits[warp] = of_rows;
 }
 
-// O or dQ of rows in tiles that nobody visits is 0; each warp of the block looks after some of
-// them. gRows is the slice's first row; finish(row) does what else is to be done for it.
+// Sets O or dQ to 0 for rows in tiles that nobody visits; the warps of the block share them. gRows
+// is the slice's first row; finish(row) does what else is to be done for it.
 template <i32 kWarps, class T, class Finish>
 __device__ void finish_unseen(const RowVisits* visits, const Mask& mask, i32 block_m, T* gRows,
                               i64 row_stride, i32 head_dim, const Finish& finish) {
@@ -60,7 +60,7 @@ __device__ void finish_unseen(const RowVisits* visits, const Mask& mask, i32 blo
   }
 }
 
-// The tile of keys n_block. `block` is what all threads know of the work, of either pass.
+// Returns the tile of keys n_block. `block` is what all threads know of the work, of either pass.
 template <class Config, class Block>
 __device__ KeyTile key_tile(const Params& params, const Workspace& workspace, const Config& config,
                             const Block& block, i32 n_block) {

@@ -1,5 +1,5 @@
-// The running O of a warp's share of rows, of the tiles of keys that have passed, fp32 in device
-// memory.
+// Loads the running O of a warp's share of rows: the O of the tiles of keys that have passed, fp32
+// in device memory.
 #pragma once
 
 #include "kernels/ptx/cp_async.cuh"
@@ -7,8 +7,8 @@
 
 namespace attnlab::v1 {
 
-// Of a tile of rows: it comes at each step, by way of shared memory or, where that has no room for
-// it (keeps_o), in registers, and goes back.
+// RunningO is the running O of a tile of rows: each step loads it to shared memory or, where that
+// has no room (keeps_o), to registers, and stores it back.
 template <ForwardConfig kConfig>
 struct RunningO {
   using Share = ForwardShare<kConfig>;
@@ -34,7 +34,7 @@ struct RunningO {
     }
   }
 
-  // Loads that of a slice's rows, from `row` of the tile on.
+  // Loads the running O of a slice's rows, from `row` of the tile on.
   __device__ void load(i32 row,
                        float4 (&rRunningO)[kOwnRows][kConfig.chunks() * kOwnBlocks]) const {
 #pragma unroll

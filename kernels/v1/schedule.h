@@ -1,8 +1,8 @@
-// v1: FlashAttention as first published. The outer loop runs over tiles of keys, which stay in fast
-// memory; the inner loop over tiles of query rows, whose running O, l and m are loaded from HBM and
-// stored back at every step. One work item is one (batch, head): nothing else runs in parallel.
-// Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention (2022): Algorithms 1 and 2 (forward), 4
-// (backward), 5 (block-sparse). Line numbers in the code are those of Algorithms 1 and 4.
+// Schedules v1: FlashAttention as first published. The outer loop runs over tiles of keys, which
+// stay in fast memory; the inner loop over tiles of query rows, whose running O, l and m are loaded
+// from HBM and stored back at every step. One work item is one (batch, head): nothing else runs in
+// parallel. Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention (2022): Algorithms 1 and 2
+// (forward), 4 (backward), 5 (block-sparse). Line numbers are those of Algorithms 1 and 4.
 #pragma once
 
 #include "kernels/shared/layout.h"
@@ -14,17 +14,17 @@
 
 namespace attnlab::v1 {
 
-// Fast memory of one thread block in elements: 192 KiB of fp32, the A100's on-chip memory in the
-// paper (section 2.1).
+// The default is the fast memory of one thread block in elements: 192 KiB of fp32, the A100's
+// on-chip memory in the paper (section 2.1).
 constexpr i64 kDefaultSram = 49152;
 
-// Block sizes that a user may ask for; 0: take the paper's.
+// AskedBlocks holds the block sizes that a user asks for; 0: take the paper's.
 struct AskedBlocks {
   i64 block_m = 0;
   i64 block_n = 0;
 };
 
-// Algorithm 1, line 1: K_j, V_j, Q_i and O_i get a quarter of the M = `sram` elements each,
+// Follows Algorithm 1, line 1: K_j, V_j, Q_i and O_i get a quarter of the M = `sram` elements each,
 //   Bc = ceil(M / 4d) keys,  Br = min(Bc, d) query rows;
 // the second bound keeps the Br x Bc scores within the same quarter. Neither is capped beyond that.
 ATTNLAB_HD constexpr Tiling make_tiling(i64 sram, i64 head_dim, AskedBlocks asked = {}) {
@@ -33,14 +33,14 @@ ATTNLAB_HD constexpr Tiling make_tiling(i64 sram, i64 head_dim, AskedBlocks aske
           .block_n = static_cast<i32>(asked.block_n > 0 ? asked.block_n : quarter)};
 }
 
-// Whether any key tile from n_block `from` on is visible to `rows`. From 0: whether the rows see
-// anything at all; from n_block + 1: whether n_block is not the last step of their O or dQ.
+// Returns whether `rows` see any key tile from n_block `from` on. From 0: whether they see anything
+// at all; from n_block + 1: whether n_block is not the last step of their O or dQ.
 ATTNLAB_HD constexpr bool sees_keys(const Mask& mask, Range rows, i64 block_n, i64 from) {
   return next_n_block(mask, rows, block_n, from) < n_block_range(mask, rows, block_n).end;
 }
 
-// The tiles of keys by which a tile of rows is visited first and last; first > last: by none. At
-// the first visit there is no O, l, m or dQ to load yet, at the last one they are complete.
+// RowVisits says which tiles of keys visit a tile of rows first and last; first > last: none does.
+// At the first visit there is no O, l, m or dQ to load yet, at the last one they are complete.
 struct RowVisits {
   i32 first = 0;
   i32 last = -1;
@@ -53,7 +53,7 @@ ATTNLAB_HD constexpr RowVisits row_visits_of(const Mask& mask, Range rows, i64 b
           .last = static_cast<i32>(previous_n_block(mask, rows, block_n, end))};
 }
 
-// The tiles of rows that see a tile of keys; `entries` are theirs, or null.
+// Returns the tiles of rows that see a tile of keys; `entries` are theirs, or null.
 ATTNLAB_HD constexpr TileSpan rows_of_keys(const Mask& mask, Range keys, i64 block_m,
                                            const TileEntry* entries) {
   return make_span(m_block_range(mask, keys, block_m),
@@ -61,20 +61,20 @@ ATTNLAB_HD constexpr TileSpan rows_of_keys(const Mask& mask, Range keys, i64 blo
                    entries);
 }
 
-// Elements that cross the border to HBM, in closed form.
+// Elements counts what crosses the border to HBM, in closed form.
 struct Elements {
   i64 read = 0;
   i64 written = 0;
   ATTNLAB_HD friend constexpr bool operator==(const Elements&, const Elements&) = default;
 };
 
-// How many query rows the inner loops of one head take up in all: Tc * N without a mask; with
-// blocks of which a fraction is not empty, Tc * N * fraction (tiles that divide N).
+// Returns how many query rows the inner loops of one head take up in all: Tc * N without a mask; if
+// a fraction of the blocks is not empty, Tc * N * fraction (tiles that divide N).
 ATTNLAB_HD constexpr i64 row_visits(const Tiling& tiling, i64 seqlen_q, i64 seqlen_k) {
   return tiling.n_blocks(seqlen_k) * seqlen_q;
 }
 
-// One query head. With N = seqlen_q = seqlen_k this is the paper's
+// Counts one query head. With N = seqlen_q = seqlen_k this is the paper's
 //   reads 2Nd + Tc (2Nd + 2N): K and V once; Q, O, l and m at each visit;
 //   writes Tc (Nd + 2N): O, l and m at each visit;
 // and beside it, written: O = 0, l = 0 and m = -inf before the first visit (Nd + 2N), lse at the
@@ -85,7 +85,7 @@ ATTNLAB_HD constexpr Elements forward_elements(i64 seqlen_q, i64 seqlen_k, i64 h
           .written = visits * (head_dim + 2) + seqlen_q * (head_dim + 2) + seqlen_q};
 }
 
-// One K/V head and the `sharing` query heads that read it; `visits` of one of them.
+// Counts one K/V head and the `sharing` query heads that read it, with `visits` of one of them.
 //   reads 2Nd + Tc (4Nd + 2N): K and V once; Q, O, dO, dQ, l and m at each visit;
 //   writes 2Nd + Tc Nd: dK and dV once, dQ at each visit; and dQ = 0 at first (Nd).
 ATTNLAB_HD constexpr Elements backward_elements(i64 seqlen_q, i64 seqlen_k, i64 head_dim,
@@ -94,9 +94,9 @@ ATTNLAB_HD constexpr Elements backward_elements(i64 seqlen_q, i64 seqlen_k, i64 
           .written = 2 * seqlen_k * head_dim + sharing * (visits + seqlen_q) * head_dim};
 }
 
-// What the forward kernel is compiled for. A thread block has one (batch, head). Its warps form
-// teams; each team takes a tile of rows at a time, a slice of it after the other, and its `splits`
-// warps split the keys of the tile of keys among themselves; of a chunk of O each combines a share,
+// ForwardConfig is what the forward kernel is compiled for. A thread block has one (batch, head).
+// Its warps form teams; each team takes a tile of rows at a time, slice by slice, and its `splits`
+// warps split the tile of keys among themselves; of a chunk of O each warp combines a share,
 // own_rows() x own_columns().
 struct ForwardConfig {
   i32 head_dim = 64;  // of the tiles: that of the problem, and columns of zeros
@@ -116,12 +116,12 @@ struct ForwardConfig {
     return slice_rows * columns / (splits * own_rows());
   }
   ATTNLAB_HD constexpr i32 chunks() const { return head_dim / columns; }
-  // Buffers for the statistics that splits send, which slices take alternately; with several chunks
-  // one is enough: a barrier of the others lies between reading it and writing it again.
+  // Returns how many buffers slices alternate between for the statistics that splits send. Several
+  // chunks need only one: a later chunk's barrier lies between reading and writing it again.
   ATTNLAB_HD constexpr i32 statistics_buffers() const { return chunks() > 1 ? 1 : 2; }
 };
 
-// A tile of keys that a block passes by.
+// KeyTile is a tile of keys that a block passes by.
 struct KeyTile {
   i32 n_block = 0;
   i32 first_own = 0;  // tile of rows of the team that has this copy (the backward)
@@ -130,12 +130,12 @@ struct KeyTile {
   TileSpan tiles;      // of rows that see it
 };
 
-// Whole lines, so that the next team's buffers begin with one: copies that cross lines ask the L2
-// for more than they bring (TUNING.md).
+// Rounds to whole lines, so that the next team's buffers are aligned to one: copies that cross
+// lines ask the L2 for more than they bring (TUNING.md).
 constexpr i32 kKeyTileBytes = round_up(static_cast<i32>(sizeof(KeyTile)), kLineBytes);
 
-// What all threads of a block know of its work. It lies in shared memory, because registers are for
-// scores.
+// ForwardBlock is what all threads of a block know of its work. It lies in shared memory, because
+// registers are for scores.
 struct ForwardBlock {
   Mask mask;
   const RowVisits* visits = nullptr;  // of the batch entry
@@ -148,7 +148,7 @@ struct ForwardBlock {
   KeyTile next_keys;   // after the tile that is on chip
 };
 
-// The shared memory of a block, byte offsets: K and V, then what each team has for itself.
+// ForwardTiles maps a block's shared memory, in bytes: K and V, then what each team has for itself.
 struct ForwardTiles {
   TileShape kv;  // K and V each
   TileShape q;   // of this step and of the next; the rows of O on their way out
@@ -187,8 +187,8 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
 
 constexpr i32 kBackwardWarps = 8;
 
-// What the backward kernel is compiled for. Its warps form one team or two; each team takes a tile
-// of rows at a time, and has sums of dK and dV of its own rows.
+// BackwardConfig is what the backward kernel is compiled for. Its warps form one team or two; each
+// team takes a tile of rows at a time, and has sums of dK and dV of its own rows.
 struct BackwardConfig {
   i32 head_dim = 64;  // of the tiles
   i32 block_m = 64;
@@ -200,12 +200,12 @@ struct BackwardConfig {
   // With two teams each warp has all scores of its keys, whose P and dS then are fragments A in
   // its registers; the warps of one team share P and dS in shared memory.
   ATTNLAB_HD constexpr bool p_in_registers() const { return teams == 2; }
-  // Rows that a warp takes at once where it has all of them; dropout's bits need registers, too.
+  // Returns the rows a warp takes at once if it has all of them; dropout's bits need registers.
   ATTNLAB_HD constexpr i32 slice_rows() const { return min(dropout ? 16 : 32, block_m); }
 };
 
-// What all threads of a block know of its work: a K/V head and the query heads that share it. It
-// lies in shared memory, because registers are for accumulators.
+// BackwardBlock is what all threads of a block know of its work: a K/V head and the query heads
+// that share it. It lies in shared memory, because registers are for accumulators.
 struct BackwardBlock {
   Mask mask;
   const RowVisits* visits = nullptr;  // of the batch entry
@@ -219,8 +219,8 @@ struct BackwardBlock {
   KeyTile next_keys;    // after the tile that is on chip
 };
 
-// The shared memory of a block, byte offsets: K and V, then what each team has for itself, here the
-// first one.
+// BackwardTiles maps a block's shared memory, in bytes: K and V, then what each team has for
+// itself, given for the first team.
 struct BackwardTiles {
   TileShape kv;  // K and V; dK and dV on their way out
   TileShape q;   // Q and dO of a stage, and O; dQ on its way out in the place of Q
@@ -250,7 +250,7 @@ struct BackwardTiles {
   ATTNLAB_HD constexpr i32 team_bytes() const {
     return round_up(keys() + static_cast<i32>(sizeof(KeyTile)) - q_of(0), kLineBytes);
   }
-  // Whether what a team sends another, a dK or dV in fp32, fits its memory before keys().
+  // Returns whether a dK or dV in fp32, which a team sends the other, fits in front of keys().
   ATTNLAB_HD constexpr bool sends() const {
     return teams == 1 || kv.rows * kv.columns * 4 <= keys() - q_of(0);
   }
@@ -268,13 +268,13 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .p_tiles = config.p_in_registers() ? 1 : 2};
 }
 
-// What v1 keeps in device memory between its steps.
+// Workspace is what v1 keeps in device memory between its steps.
 struct Workspace {
   const RowVisits* visits = nullptr;   // (batch, m_blocks)
   const TileEntry* entries = nullptr;  // (batch, n_blocks, m_blocks); null: no block pattern
   float* m = nullptr;                  // (batch, num_heads_q, seqlen_q), units of log2
   float* l = nullptr;                  // (batch, num_heads_q, seqlen_q)
-  // (batch, num_heads_q, m_blocks, block_m * head_dim): the running O, normalised at every
+  // (batch, num_heads_q, m_blocks, block_m * head_dim): holds the running O, normalised at every
   // step (Algorithm 1, line 12), or dQ while it is being summed; in the order in which the tensor
   // cores leave them: see forward_team.cuh, backward_parts.cuh.
   float* sums = nullptr;
@@ -283,9 +283,9 @@ struct Workspace {
   bool saves = false;  // a backward follows, which wants m and l
 };
 
-// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
-// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
-// they are used, they give the compiler other registers.
+// ForwardArguments is what the kernels get of a launch, the same for the host (with T = void) and
+// the GPU: the one parameter of each. A kernel copies `tensors` to pointers of its own: pointers
+// read where they are used give the compiler other registers.
 template <class T>
 struct ForwardArguments {
   Params params;

@@ -1,5 +1,5 @@
-// What v1's kernels on a GPU take from the schedule: which tiles of keys visit which rows, against
-// the definition, and their maps of shared memory.
+// Tests what v1's kernels on a GPU take from the schedule: which tiles of keys visit which rows,
+// against the definition, and their maps of shared memory.
 #include "kernels/v1/schedule.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ using cuda::SharedPart;
 
 constexpr Tiling kTiling = {.block_m = 4, .block_n = 3};
 
-// All masks of windows and padding over a few rows and keys, each also with a block pattern, which
-// leaves some tiles of rows, and some of keys, without anything to see.
+// Checks all masks of windows and padding over a few rows and keys, each also with a block pattern,
+// which leaves some tiles of rows, and some of keys, without anything to see.
 template <class Check>
 void for_masks(const Check& check) {
   constexpr u8 kVisible[] = {1, 0, 1,  //
@@ -47,7 +47,7 @@ void for_masks(const Check& check) {
   }
 }
 
-// Of a whole tile, some of which may lie past the last row and key.
+// Returns the class of a whole tile, some of which may lie past the last row and key.
 TileClass class_of(const Mask& mask, i64 m_block, i64 n_block) {
   const auto [block_m, block_n] = kTiling;
   int visible = 0;
@@ -77,8 +77,8 @@ TEST(RowVisits, AreTheFirstAndTheLastTileOfKeysThatRowsSee) {
   });
 }
 
-// Under a pattern with the classes that a kernel finds before the pass, otherwise without any: then
-// a last tile with rows that do not exist counts as partial.
+// A pattern comes with the classes that a kernel finds before the pass. Without one a last tile
+// with rows that do not exist counts as partial.
 TEST(RowsOfKeys, AreTheTilesOfRowsThatSeeThem) {
   for_masks([](const Mask& mask) {
     const i32 m_blocks = static_cast<i32>(kTiling.m_blocks(mask.seqlen_q));

@@ -1,4 +1,4 @@
-// v2's backward on a GPU: FlashAttention-2's Algorithm 2 with mma.sync and cp.async.
+// Implements v2's backward on a GPU: FlashAttention-2's Algorithm 2 with mma.sync and cp.async.
 //
 // Against v1 a thread block owns one tile of keys for good, so blocks run side by side along the
 // keys, and dK and dV never leave registers until they are complete. Only dQ belongs to somebody
@@ -37,8 +37,8 @@
 
 namespace attnlab::v2 {
 
-// dK and dV of a tile of keys, and its part of dQ, if it is this kernel that has its heads: the one
-// that computes P from lse, or the one that computes it from what the forward saved.
+// Computes dK and dV of a tile of keys, and its part of dQ, if this kernel has the tile's heads:
+// one computes P from lse, the other from what the forward saved.
 //
 // It is long because the loops that make P and dS of a slice, and the tiles of products that add to
 // dV, dK and dQ, stay in it: in functions of their own they give NVRTC 13.0 another order of
@@ -61,7 +61,7 @@ __device__ void backward_of_keys(const BackwardArguments<T>& arguments, i64 inde
   const u32 sK = memory.k(), sV = memory.v(), sDS = memory.ds();
   BackwardBlock& sBlock = memory.block();
 
-  // Which keys the block has, and which tiles of rows see them.
+  // One thread finds the block's keys, and which tiles of rows see them.
   bool beyond_lse = false;
   if (threadIdx.x == 0) sBlock = backward_block(params, arguments.grid, kConfig, workspace, index);
   if (threadIdx.x >= kWarp) {
@@ -175,7 +175,7 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
                                       next_tile<kConfig>(arguments.workspace, 0, blockIdx.x));
 }
 
-// A block has one tile of keys after another, since there is seldom any.
+// Each block loops over tiles of keys, since there is seldom any tile that needs this kernel.
 template <class T, BackwardConfig kConfig>
 __device__ void backward_from_saved(const BackwardArguments<T>& arguments) {
   const Shape& shape = arguments.params.shape;

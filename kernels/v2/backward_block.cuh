@@ -1,4 +1,4 @@
-// What a block of v2's backward has to do: its tile of keys.
+// Finds what a block of v2's backward has to do: its tile of keys.
 #pragma once
 
 #include "kernels/device/backward_step.cuh"
@@ -9,7 +9,7 @@
 
 namespace attnlab::v2 {
 
-// What block `index` of the grid has to do.
+// Returns what block `index` of the grid has to do.
 __device__ inline BackwardBlock backward_block(const Params& params, const WorkGrid& grid,
                                                const BackwardConfig& config,
                                                const BackwardWorkspace& workspace, i64 index) {
@@ -36,7 +36,7 @@ __device__ inline BackwardBlock backward_block(const Params& params, const WorkG
       .key_offset = shape.k.offset(item.batch, item.head, entry.first_key + keys.begin)};
 }
 
-// The number of a block's next tile of keys. Where dQ is summed in a fixed order, tiles are
+// Returns the number of a block's next tile of keys. Where dQ is summed in a fixed order, tiles are
 // numbered as they are begun, so that nobody waits for one that has not been.
 template <BackwardConfig kConfig>
 __device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own) {
@@ -50,8 +50,8 @@ __device__ i64 next_tile(const BackwardWorkspace& workspace, i32 kernel, i64 own
   return ticket;
 }
 
-// Whether lse does not hold the logits of one of the heads of a tile of keys. The first warp has
-// other work meanwhile.
+// Returns whether this thread knows that lse does not hold the logits of one of the heads of a tile
+// of keys. The first warp has other work meanwhile.
 template <BackwardConfig kConfig>
 __device__ bool is_beyond_lse(const Shape& shape, const WorkGrid& grid,
                               const BackwardWorkspace& workspace, i64 index) {

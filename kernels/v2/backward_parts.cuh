@@ -1,4 +1,4 @@
-// How a block of v2's backward divides its work among warps, and its shared memory.
+// Divides the work of a block of v2's backward among warps, and maps its shared memory.
 #pragma once
 
 #include "kernels/device/warp_part.cuh"
@@ -7,7 +7,7 @@
 
 namespace attnlab::v2 {
 
-// Which warp has which part of the products.
+// BackwardParts says which warp has which part of the products.
 template <BackwardConfig kConfig>
 struct BackwardParts {
   static constexpr WarpGrid kScores =
@@ -23,7 +23,7 @@ struct BackwardParts {
   using Rows = device::WarpPart<kRows, kConfig.block_m, kConfig.head_dim>;      // dQ
 };
 
-// The shared memory of a block: addresses of its tiles, and what threads read and write of it.
+// BackwardMemory is a block's shared memory: addresses of its tiles, and what threads access there.
 template <BackwardConfig kConfig>
 struct BackwardMemory {
   static constexpr BackwardTiles kTiles = backward_tiles(kConfig);

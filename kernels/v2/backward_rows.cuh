@@ -1,5 +1,5 @@
-// What v2's backward does for rows before and behind the tiles of keys: kernels of a block for each
-// tile of rows.
+// Does the work of v2's backward for rows before and behind the tiles of keys: kernels of a block
+// for each tile of rows.
 #pragma once
 
 #include "kernels/device/backward_rows.cuh"
@@ -10,8 +10,8 @@
 
 namespace attnlab::v2 {
 
-// delta of a tile of rows, and whether lse holds the logits of all of them; its sums of dQ become
-// zero, and their semaphore the last tile of keys that the rows see, which adds first.
+// Computes delta of a tile of rows, and whether lse holds all of their logits; clears its sums of
+// dQ and sets their semaphore to the last tile of keys that the rows see, which adds first.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   const Params& params = arguments.params;
@@ -51,7 +51,7 @@ __device__ void prepare_rows(const PrepareArguments<T>& arguments) {
   }
 }
 
-// dQ = softmax_scale * sum, of a tile of rows.
+// Stores dQ = softmax_scale * sum of a tile of rows.
 template <class T, BackwardConfig kConfig>
 __device__ void finish_rows(const FinishArguments<T>& arguments) {
   const Params& params = arguments.params;

@@ -1,4 +1,4 @@
-// What v2's backward does beside the products: tiles come and go, and dQ is added to its sums.
+// Does v2's backward's work beside the products: tiles come and go, and dQ is added to its sums.
 #pragma once
 
 #include "kernels/shared/params.h"
@@ -7,7 +7,7 @@
 
 namespace attnlab::v2 {
 
-// What a block does for its tile of keys, part by part.
+// BackwardWork holds what a block does for its tile of keys, one function a part.
 template <class T, BackwardConfig kConfig, bool kFromSaved>
 struct BackwardWork {
   using Parts = BackwardParts<kConfig>;
@@ -16,7 +16,7 @@ struct BackwardWork {
   using Rows = typename Parts::Rows;
   static constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   static constexpr i32 kThreads = kConfig.warps * device::kWarp;
-  // Rows that a warp takes at once: all of its part, or, where it has all rows or needs registers
+  // A warp takes kSlice rows at once: all of its part, or, where it has all rows or needs registers
   // for what was saved, some of them.
   static constexpr i32 kSlice = kFromSaved               ? 16
                                 : kConfig.p_in_registers ? slice_rows(kConfig.block_m)

@@ -1,5 +1,5 @@
-// v2 on the CPU: work items on all cores, and the same work items counted. The passes themselves
-// are in cpu_forward.cpp and cpu_backward.cpp.
+// Implements v2 on the CPU: work items on all cores, and the same work items counted. The passes
+// themselves are in cpu_forward.cpp and cpu_backward.cpp.
 #include "kernels/v2/cpu.h"
 
 #include <iterator>
@@ -30,7 +30,7 @@ Work make_work(const Problem& problem, const Config& config, void* saved = nullp
           .saved = {problem, saved}};
 }
 
-// The workspace: fast memory of the workers, then the sums of dQ.
+// Counts the workspace: fast memory of the workers, then the sums of dQ.
 u64 worker_bytes(const Problem& problem, const Config& config) {
   const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);

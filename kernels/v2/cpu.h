@@ -1,4 +1,4 @@
-// v2 on the CPU: FlashAttention-2's forward schedule on tiles.
+// Declares v2 on the CPU: FlashAttention-2's forward schedule on tiles.
 #pragma once
 
 #include "kernels/api/implementation.h"

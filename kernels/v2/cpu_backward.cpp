@@ -1,7 +1,7 @@
-// v2's backward on the CPU. Key tiles are outside, one work item each, so dK and dV stay in fast
-// memory for the whole column block and reach HBM once; query tiles inside. P is computed again
-// from lse, which costs one product and saves N^2 bytes. dQ belongs to the rows: every work item
-// adds its part to fp32 sums in HBM, in any order or, deterministic, in the order of the key tiles.
+// Implements v2's backward on the CPU. Key tiles are outside, one work item each, so dK and dV stay
+// in fast memory for the whole column block and reach HBM once; query tiles are inside. P is
+// computed again from lse, which costs one product and saves N^2 bytes. dQ belongs to the rows:
+// every work item adds its part to fp32 sums in HBM, in any order or, deterministic, by key tiles.
 //
 // Tiles are (query rows x keys) here: Q and dO enter every product as they lie in memory, K and V
 // are transposed once a work item, and the row's softmax and delta are one broadcast each.

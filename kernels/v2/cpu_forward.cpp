@@ -1,7 +1,7 @@
-// v2's forward on the CPU. Against v1 the loops are swapped: query tiles outside, one independent
-// work item each, key tiles inside. So O, the row maximum and the row sum stay in fast memory for
-// the whole row and reach HBM once; O stays unnormalised until one final scale; tiles that nobody
-// sees are skipped and only tiles on the border of the mask pay for masking.
+// Implements v2's forward on the CPU. Against v1 the loops are swapped: query tiles are outside,
+// one independent work item each, key tiles inside. So O, the row maximum and the row sum stay in
+// fast memory for the whole row and reach HBM once; O stays unnormalised until one final scale;
+// tiles that nobody sees are skipped and only tiles on the mask's border pay for masking.
 //
 // Tiles are kept transposed (keys x query rows, head_dim x query rows): one SIMD lane is one query
 // row, as one thread is on a GPU, so maximum, sum and rescaling need no exchange between lanes, and

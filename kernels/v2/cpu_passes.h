@@ -1,4 +1,4 @@
-// The two passes of v2 on the CPU: what cpu.cpp launches and counts.
+// Declares the two passes of v2 on the CPU, which cpu.cpp launches and counts.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace attnlab::v2 {
 
-// What all work items of a launch share.
+// Work holds what all work items of a launch share.
 struct Work {
   const Problem& problem;
   Shape shape;
@@ -19,7 +19,7 @@ struct Work {
   cpu::SavedSoftmax saved;
 };
 
-// The fast memory of one worker, forward.
+// ForwardMemory is the fast memory of one worker in the forward.
 struct ForwardMemory {
   cpu::Tile sQ;        // (block_m, head_dim), reused for O on its way out
   cpu::Tile sQt;       // (head_dim, block_m)
@@ -32,11 +32,11 @@ struct ForwardMemory {
 };
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
-// One work item: the O and lse of one tile of query rows.
+// Does one work item: the O and lse of one tile of query rows.
 void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_block,
              const ForwardMemory& fast, cpu::Executor& executor);
 
-// The fast memory of one worker, backward.
+// BackwardMemory is the fast memory of one worker in the backward.
 struct BackwardMemory {
   cpu::Tile sQ;      // (block_m, head_dim)
   cpu::Tile sDO;     // (block_m, head_dim)
@@ -54,11 +54,11 @@ struct BackwardMemory {
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Tiling& tiling, i64 head_dim);
 
-// The part of it that the passes over rows use.
+// Returns the part of it that the passes over rows use.
 cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
-// One work item: the dK and dV of one tile of keys, from the query heads that share its K/V head;
-// what it owes to dQ goes to the sums in HBM.
+// Does one work item: the dK and dV of one tile of keys, from the query heads that share its K/V
+// head; what it owes to dQ goes to the sums in HBM.
 void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
               i64 n_block, const BackwardMemory& fast, cpu::Executor& executor);
 

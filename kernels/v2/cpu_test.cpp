@@ -1,4 +1,4 @@
-// v2 on the CPU: closed forms of its traffic, and what its work partitioning promises.
+// Tests v2 on the CPU: closed forms of its traffic, and what its work partitioning promises.
 #include "kernels/v2/cpu.h"
 
 #include "kernels/cpu/test_support.h"

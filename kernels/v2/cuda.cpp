@@ -1,5 +1,5 @@
-// v2 on a GPU: one kernel forward, four backward (backward.cuh names them); under a block pattern
-// one more before each pass, which finds the classes of its tiles.
+// Implements v2 on a GPU: one kernel forward, four backward (backward.cuh names them); under a
+// block pattern one more runs before each pass and finds the classes of its tiles.
 #include "kernels/v2/cuda.h"
 
 #include <iterator>
@@ -40,8 +40,8 @@ WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardC
   return grid;
 }
 
-// The parts of the workspace, in order; bytes of each, whole multiples of 256. The forward uses the
-// first alone.
+// Parts lists the parts of the workspace in order, with the bytes of each, multiples of 256. The
+// forward uses the first alone.
 struct Parts {
   u64 entries = 0;  // of the pass with more tiles
   u64 seen_before = 0;
@@ -97,7 +97,7 @@ std::uint64_t workspace_bytes(const Problem& problem, const Config& config, cons
   return parts_of(problem, config, device).total();
 }
 
-// The maximum and the sum of rows whose logits lse does not hold (softmax_of_row).
+// Counts the maximum and the sum of rows whose logits lse does not hold (softmax_of_row).
 std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   const u64 rows = static_cast<u64>(problem.elements_lse());
   return problem.pass == Pass::fwd ? 0 : round_up<u64>(rows * sizeof(OnlineSoftmax), 256);
@@ -107,7 +107,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config, cons
   return cuda::units_of_passes(problem, config, device, forward_config_of, backward_config_of);
 }
 
-// Everything that a launch needs but the tensors.
+// Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
   Prepared(const Problem& problem, const Config& config, const Device& device)
@@ -231,15 +231,15 @@ class Prepared : public PreparedKernel {
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
-// A tile of the backward is none of its forward.
+// Leaves the forward's config open: the backward's tile does not apply to it.
 Config forward_config(const Config& config) {
   Config open = config;
   for (const char* axis : {"block_m", "block_n", "warps", "stages"}) open.set(axis, 0);
   return open;
 }
 
-// The schedule of the CPU side with each pass's own tile; what is left open is what a device takes
-// on which all fits.
+// Counts the CPU side's schedule with each pass's own tile; open values are those chosen for a
+// device on which every tile fits.
 Traffic traffic(const Problem& problem, const Config& config) {
   const Device device = device_of_arch("sm_90a");
   Traffic all;
@@ -252,7 +252,7 @@ Traffic traffic(const Problem& problem, const Config& config) {
     of_pass.pass = pass;
     Traffic traffic = kCpu.traffic(of_pass, schedule);
     traffic[Operand::lse].read_bytes += traffic[Operand::delta].write_bytes;  // prepare_rows
-    // Columns of zeros are multiplied, too.
+    // The kernel multiplies the columns of zeros, too.
     traffic.executed_flops = traffic.executed_flops / problem.head_dim * kernel.head_dim;
     all += traffic;
   };

@@ -1,4 +1,4 @@
-// v2 on a GPU: FlashAttention-2's forward and backward with mma.sync and cp.async, sm_80 and later.
+// Declares v2 on a GPU: FlashAttention-2's passes with mma.sync and cp.async, sm_80 and later.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,4 +1,4 @@
-// v2 on a GPU, as far as no GPU is needed: what it refuses and what it chooses, its memory and
+// Tests v2 on a GPU as far as no GPU is needed: what it refuses and what it chooses, its memory and
 // traffic, its units.
 #include "kernels/v2/cuda.h"
 
@@ -42,8 +42,8 @@ TEST_F(V2Cuda, SaysWhyATileDoesNotFit) {
   expect_reason(backward, tile(64, 128, 4, 2), "registers a thread");
 }
 
-// A warp that keeps P takes 32 rows at once: of a tile of 48 the last 16 would be left out. Shared,
-// P and dS of such a tile need more registers than there are.
+// A warp that keeps P takes 32 rows at once: of a tile of 48 rows it would leave out the last 16.
+// If warps share P and dS of such a tile, they need more registers than there are.
 TEST_F(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
   const auto kernel = [](i64 block_m) {
     return backward_config_of(make_problem(Pass::bwd, 64),
@@ -56,7 +56,7 @@ TEST_F(V2Cuda, ATileOfBrokenSlicesDoesNotKeepP) {
   EXPECT_NE(unfit(kernel(48), hopper()), "");
 }
 
-// What is chosen is what the same values asked for give, and a backward's forward has its own tile.
+// Asking for the chosen values gives the same choice; a backward's forward has its own tile.
 TEST_F(V2Cuda, TheOpenConfigIsFilledIn) {
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     for (const i64 head_dim : {24, 64, 80, 128, 160, 256}) {
@@ -117,8 +117,8 @@ TEST_F(V2Cuda, TrafficIsThatOfTheScheduleWithEachPassesTile) {
   }
 }
 
-// delta, sums of dQ for whole tiles, what lse does not hold, semaphores; linear in the rows,
-// whatever the keys.
+// The workspace has delta, sums of dQ for whole tiles, flags for what lse does not hold,
+// semaphores; it is linear in the rows, whatever the keys.
 TEST_F(V2Cuda, WorkspaceIsLinearInTheRows) {
   Problem problem = make_problem(Pass::bwd, 64);
   const Config open = default_config(kCuda), ordered = config_of({{"deterministic", 1}});

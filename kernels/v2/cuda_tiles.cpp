@@ -13,7 +13,7 @@ using cuda::padded_head_dim;
 
 constexpr u64 kReservedBytes = 1024;  // of shared memory, by the system, for each block
 constexpr i32 kRegisters = 65536;     // of a multiprocessor
-// Beside accumulators: pieces on their way to the tensor cores, addresses, the softmax's state.
+// A thread has these beside accumulators: fragments in flight, addresses, the softmax's state.
 constexpr i32 kOtherRegisters = 60;
 
 u64 shared_bytes(const ForwardConfig& config) {
@@ -23,7 +23,7 @@ u64 shared_bytes(const BackwardConfig& config) {
   return static_cast<u64>(backward_tiles(config).bytes());
 }
 
-// Registers of a thread, estimated.
+// Estimates the registers of a thread.
 i32 registers(const ForwardConfig& config) {
   const i32 rows = config.block_m / config.warps;
   const i32 q = config.keeps_q ? config.head_dim / 2 : 0;
@@ -38,7 +38,7 @@ i32 registers(const BackwardConfig& config) {
   return of_keys + max(of_scores, of_rows) + kOtherRegisters;
 }
 
-// How many blocks a multiprocessor can hold at once; 0: not one.
+// Returns how many blocks a multiprocessor can hold at once; 0: not one.
 template <class KernelConfig>
 i32 blocks_that_fit(const KernelConfig& config, const Device& device) {
   const u64 bytes = shared_bytes(config);
@@ -50,8 +50,8 @@ i32 blocks_that_fit(const KernelConfig& config, const Device& device) {
   return max(1, min(by_memory, by_registers));
 }
 
-// The first candidate of those that suit the problem's pattern of which as many blocks fit as it
-// wants, else the first of them that fits at all, else the last, which unfit() has a reason for.
+// Returns the first candidate that suits the problem's pattern and fits as many blocks as it wants,
+// else the first of them that fits at all, else the last, for which unfit() has a reason.
 template <class KernelConfig>
 KernelConfig best_of(const std::vector<KernelConfig>& candidates, const Problem& problem,
                      const Device& device) {
@@ -95,8 +95,8 @@ ForwardConfig fastest_forward(const Problem& problem, const Device& device) {
   return best({tile(64, 64, 1)});
 }
 
-// 32 keys a warp, and room for their dK and dV beside S and dP. With 16 keys, a warp's factors from
-// shared memory serve half as many products, and sharing P is faster.
+// Returns whether each warp has 32 keys, and room for their dK and dV beside S and dP. With 16
+// keys, a fragment from shared memory serves half as many products, and sharing P is faster.
 bool can_keep_p(const BackwardConfig& config) {
   return config.block_n == 32 * config.warps && config.head_dim <= 64 &&
          config.block_m % slice_rows(config.block_m) == 0;
@@ -141,7 +141,7 @@ bool take_tile(const Config& config, KernelConfig& kernel) {
 
 std::string number(i64 value) { return std::to_string(value); }
 
-// What both passes ask of a tile.
+// Returns why neither pass takes such a tile, or an empty text.
 template <class KernelConfig>
 std::string unfit_tile(const KernelConfig& config) {
   if (config.block_m % 16 != 0 || config.block_n % 16 != 0) {

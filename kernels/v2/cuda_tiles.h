@@ -1,4 +1,4 @@
-// Which tiles v2's kernels take on a GPU, and whether a tile that somebody asks for fits.
+// Chooses the tiles of v2's kernels on a GPU, and says whether a tile that a user asks for fits.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace attnlab::v2 {
 
-// What the config asks for; what it leaves open (0) is what was measured to be fastest for this
-// head_dim, of what fits the device (TUNING.md).
+// Returns what the config asks for; where it leaves a value open (0), the one measured to be
+// fastest for this head_dim of those that fit the device (TUNING.md).
 ForwardConfig forward_config_of(const Problem& problem, const Config& config, const Device& device);
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device);
 
-// Why such a kernel cannot run on this device, in one sentence; empty: it can.
+// Returns why such a kernel cannot run on this device, in one sentence; empty: it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 std::string unfit(const BackwardConfig& config, const Device& device);
 
-// Multiples of 16, wide and tall, powers of two and not, with several numbers of warps and stages.
-// Neither pass takes them all: the forward wants 16 rows for each warp, the backward two stages,
-// and neither may spill registers.
+// Returns multiples of 16, wide and tall, powers of two and not, with several numbers of warps and
+// stages. Neither pass takes them all: the forward wants 16 rows for each warp, the backward two
+// stages, and neither may spill registers.
 std::vector<ConfigsToVerify> configs_to_verify();
 
 }  // namespace attnlab::v2

@@ -7,8 +7,8 @@ using cuda::count;
 using cuda::flag;
 using cuda::kernel_text;
 
-// Blocks of the kernel that clears sums: warps enough to wait for memory side by side, as many as
-// every architecture holds at once.
+// Returns the blocks of the kernel that clears sums: together they have enough warps to wait for
+// memory side by side, and every architecture holds as many at once.
 i32 streaming_blocks(const BackwardConfig& config) { return max(1, 48 / config.warps); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The translation units of v2's kernels on a GPU.
+// Describes the translation units of v2's kernels on a GPU.
 #pragma once
 
 #include "kernels/api/compiler.h"

@@ -1,4 +1,4 @@
-// The sums of dQ of v2's backward in device memory, to which every tile of keys adds.
+// Adds to the sums of dQ of v2's backward in device memory, to which every tile of keys adds.
 //
 // They lie as the tensor cores leave them, four values of a lane side by side: a warp adds 512
 // consecutive bytes with one instruction, and finish_rows (backward_rows.cuh), which has the same
@@ -12,7 +12,7 @@
 
 namespace attnlab::v2 {
 
-// Of the tile of rows m_block of a slice.
+// Returns the sums of tile of rows `tile`, counted over all slices.
 template <BackwardConfig kConfig>
 __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * kConfig.block_m * kConfig.head_dim;
@@ -25,8 +25,8 @@ __device__ void add_dq(const typename Part::Accumulator& rDQ, float* gSums) {
       rDQ, [&](const float(&sum)[4], i32 place) { ptx::red_add_v4_f32(gSums + place, sum); });
 }
 
-// The same in a fixed order. The semaphore is the number of the tile of keys that adds next: `own`
-// lets this block add, which then sets it to `next`.
+// Does the same in a fixed order. The semaphore is the number of the tile of keys that adds next:
+// `own` lets this block add, which then sets it to `next`.
 template <class Part>
 __device__ void add_dq_in_order(const typename Part::Accumulator& rDQ, float* gSums, i32* semaphore,
                                 i32 own, i32 next) {

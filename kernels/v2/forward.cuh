@@ -1,4 +1,4 @@
-// v2's forward on a GPU: FlashAttention-2's work partitioning with mma.sync and cp.async.
+// Implements v2's forward on a GPU: FlashAttention-2's work partitioning with mma.sync, cp.async.
 //
 // Against v1 the loops are swapped. A thread block owns block_m query rows and passes over the
 // keys, so O, the row maxima and the row sums never leave registers until they are complete, blocks
@@ -104,7 +104,7 @@ __device__ void multiply_qk(const TileQ& q, const FragmentsQ& rQ, const TileK& k
       [&](i32 k, i32 c) { return device::fragment_b(keys, 16 * k, 16 * c); });
 }
 
-// What block `index` of the grid has to do.
+// Returns what block `index` of the grid has to do.
 __device__ inline ForwardBlock forward_block(const Params& params, const WorkGrid& grid,
                                              const ForwardConfig& config, const TileEntry* entries,
                                              i64 index) {
@@ -150,7 +150,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   const u32 sQ = at(kTiles.q_tile());
   auto& sBlock = *reinterpret_cast<ForwardBlock*>(shared_memory + kTiles.block());
 
-  // Which rows the block has, and which key tiles they see.
+  // One thread finds the block's rows, and which key tiles they see.
   const Shape& shape = params.shape;
   if (threadIdx.x == 0) sBlock = forward_block(params, grid, kConfig, entries, blockIdx.x);
   __syncthreads();
@@ -163,7 +163,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
                                    valid, head_dim, at(tile));
   };
 
-  // This warp's rows.
+  // The warp owns these rows of the tile.
   const i32 warp = static_cast<i32>(threadIdx.x) / kWarp;
   const i32 warp_row = warp * kWarpRows;
   device::RowStates<kRows> states;
@@ -173,7 +173,7 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
   const KMajorA<kTiles.q> q(sQ, warp_row, 0);
   FragmentA rQ[kRows][kConfig.keeps_q ? kColumns : 1];
 
-  // As many tiles on their way as there are stages, less the one that is computed; of one stage, K.
+  // Starts loads of all stages but the one that is computed next; with one stage, of K alone.
   load_tile<kTiles.q, kThreads>(gQ + sBlock.row_offset, shape.q.row,
                                 static_cast<i32>(sBlock.rows.size()), head_dim, sQ);
   i32 ahead = sBlock.tiles.begin;
@@ -235,10 +235,10 @@ __device__ void forward(const ForwardArguments<T>& arguments) {
     stage = stage + 1 == kConfig.stages ? 0 : stage + 1;
   }
 
-  // O / sum, and lse.
+  // Divides O by the sum, and stores lse.
   finish_rows(params.dropout.keep_scale, states, rO);
   const bool lost = store_statistics(sBlock, warp_row, states, gLse, gSaved);
-  // By way of the warp's own rows of Q, which nobody else reads.
+  // O goes out through the warp's own rows of Q, which no other warp reads.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // rows that see no key have not waited yet for Q, which all threads load
   store_accumulator<T, kTiles.q>(rO, sQ, warp_row, 0);

@@ -1,9 +1,9 @@
-// v2: FlashAttention-2's work partitioning. Forward: one work item is one tile of query rows of one
-// (batch, head) slice; it passes over the key tiles it sees and writes its rows of O and lse once.
-// Backward: one work item is one tile of keys of one (batch, K/V head); it passes over the query
-// tiles that see it, of every query head that shares the K/V head, and writes its rows of dK and dV
-// once; what it owes to dQ it adds to fp32 sums in HBM. Source: Dao, FlashAttention-2 (2023),
-// Algorithms 1 and 2, section 3.2.
+// Describes v2, FlashAttention-2's work partitioning. Forward: one work item is one tile of query
+// rows of one (batch, head) slice; it passes over the key tiles it sees and writes its rows of O
+// and lse once. Backward: one work item is one tile of keys of one (batch, K/V head); it passes
+// over the query tiles that see it, of every query head that shares the K/V head, and writes its
+// rows of dK and dV once; what it owes to dQ it adds to fp32 sums in HBM. Source: Dao,
+// FlashAttention-2 (2023), Algorithms 1 and 2, section 3.2.
 #pragma once
 
 #include "kernels/shared/mask.h"
@@ -17,8 +17,8 @@
 
 namespace attnlab::v2 {
 
-// Tiles of query rows of the query heads: forward, and the passes before and after backward. Under
-// a causal mask the last ones see the most keys.
+// Lists tiles of query rows of the query heads: for the forward, and the passes before and after
+// the backward. Under a causal mask the last ones see the most keys.
 ATTNLAB_HD constexpr WorkGrid row_grid(const Shape& shape, const Tiling& tiling, bool is_causal) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_q,
@@ -26,8 +26,8 @@ ATTNLAB_HD constexpr WorkGrid row_grid(const Shape& shape, const Tiling& tiling,
           .last_block_first = is_causal};
 }
 
-// Tiles of keys of the K/V heads: backward. The first ones, which the most rows see under a causal
-// mask, go first, unless dQ is summed in a fixed order, which begins with the last one.
+// Lists tiles of keys of the K/V heads: for the backward. The first ones, which the most rows see
+// under a causal mask, go first, unless dQ is summed in a fixed order, which begins with the last.
 ATTNLAB_HD constexpr WorkGrid key_grid(const Shape& shape, const Tiling& tiling, bool last_first) {
   return {.batch = shape.batch,
           .heads = shape.num_heads_kv,
@@ -35,7 +35,7 @@ ATTNLAB_HD constexpr WorkGrid key_grid(const Shape& shape, const Tiling& tiling,
           .last_block_first = last_first};
 }
 
-// What a forward kernel on a GPU is compiled for.
+// ForwardConfig is what a forward kernel on a GPU is compiled for.
 struct ForwardConfig {
   i32 head_dim = 64;  // of the tiles: that of the problem, and columns of zeros
   i32 block_m = 128;
@@ -47,8 +47,8 @@ struct ForwardConfig {
   i32 blocks = 1;  // that a multiprocessor shall hold at once
 };
 
-// What all threads of a block know of its work. It lies in shared memory, because registers are for
-// accumulators, which take 192 of the 255 that a thread can have.
+// ForwardBlock is what all threads of a block know of its work. It lies in shared memory, because
+// registers are for accumulators, which take 192 of the 255 that a thread can have.
 struct ForwardBlock {
   Mask mask;
   Range rows;
@@ -59,7 +59,7 @@ struct ForwardBlock {
   i64 key_offset = 0;  // of the first key in k and v
 };
 
-// The shared memory of a block, byte offsets.
+// ForwardTiles maps the shared memory of a block, in byte offsets.
 struct ForwardTiles {
   TileShape q;   // and O
   TileShape kv;  // of a stage, K and V each
@@ -80,7 +80,7 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .stages = config.stages};
 }
 
-// What the backward kernels on a GPU are compiled for.
+// BackwardConfig is what the backward kernels on a GPU are compiled for.
 struct BackwardConfig {
   i32 head_dim = 64;  // of the tiles
   i32 block_m = 64;
@@ -94,10 +94,10 @@ struct BackwardConfig {
   i32 blocks = 1;
 };
 
-// Rows that a warp which keeps P takes at once; block_m must be a multiple of them.
+// Returns the rows that a warp which keeps P takes at once; block_m must be a multiple of them.
 ATTNLAB_HD constexpr i32 slice_rows(i32 block_m) { return min(32, block_m); }
 
-// What all threads of a block know of its work (as ForwardBlock).
+// BackwardBlock is what all threads of a block know of its work (as ForwardBlock).
 struct BackwardBlock {
   Mask mask;
   Range keys;
@@ -110,7 +110,7 @@ struct BackwardBlock {
   i64 key_offset = 0;  // of the first key in k and v
 };
 
-// The shared memory of a block, byte offsets.
+// BackwardTiles maps the shared memory of a block, in byte offsets.
 struct BackwardTiles {
   TileShape kv;  // K and V; dK and dV on their way out
   TileShape q;   // of a stage, Q and dO each
@@ -144,7 +144,7 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .p_tiles = config.p_in_registers ? 1 : 2};
 }
 
-// What the backward's kernels share in device memory.
+// BackwardWorkspace is what the backward's kernels share in device memory.
 struct BackwardWorkspace {
   float* delta = nullptr;    // (batch, num_heads_q, seqlen_q)
   float* dq_sums = nullptr;  // (batch, num_heads_q, m_blocks, block_m * head_dim), see dq_sums.cuh
@@ -152,7 +152,7 @@ struct BackwardWorkspace {
   i32* beyond_lse = nullptr;
   // (batch, n_blocks, m_blocks); null: there is no block pattern.
   TileEntry* entries = nullptr;
-  // Where dQ is summed in a fixed order, else null.
+  // These are set where dQ is summed in a fixed order, else null.
   i32* dq_semaphores = nullptr;  // (batch, num_heads_q, m_blocks): which tile of keys adds next
   u32* tickets = nullptr;        // how many tiles of keys each of the two kernels has begun
   // (batch, n_blocks, m_blocks): the tile of keys that the rows see before this one, which adds
@@ -161,9 +161,9 @@ struct BackwardWorkspace {
   i32* seen_before = nullptr;
 };
 
-// What the kernels get of a launch, the same for the host (with T = void) and the GPU: the one
-// parameter of each. A kernel copies `tensors`, as it would have pointers of its own: read where
-// they are used, they give the compiler other registers.
+// ForwardArguments is what the kernels get of a launch, the same for the host (with T = void) and
+// the GPU: the one parameter of each. A kernel copies `tensors` to pointers of its own: pointers
+// read where they are used give the compiler other registers.
 template <class T>
 struct ForwardArguments {
   Params params;

@@ -1,4 +1,4 @@
-// What v2's kernels on a GPU take from the schedule: their maps of shared memory.
+// Tests what v2's kernels on a GPU take from the schedule: their maps of shared memory.
 #include "kernels/v2/schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// v3's backward on a GPU: FlashAttention-3's Algorithm 3 with wgmma and bulk copies (TMA), sm_90a.
+// Implements v3's backward on a GPU: FlashAttention-3's Algorithm 3 with wgmma and TMA, sm_90a.
 //
 // As in v2 a thread block owns a tile of keys, keeps dK and dV in registers until they are
 // complete, and adds its part of dQ to fp32 sums in device memory. What changes is who works: of
@@ -45,7 +45,7 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
   copy_keys(shape, memory, offset, first_key, 16, gKeys);
 }
 
-// The consumers' work, of one warpgroup each: dK and dV of 64 keys, and half of the tile's dQ.
+// Runs a consumer's work in one warpgroup: dK and dV of 64 keys, and half of the tile's dQ.
 template <class T, BackwardConfig kConfig>
 __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
                         const BackwardMemory<kConfig>& memory) {
@@ -93,7 +93,7 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
                                  KMajor<kTiles.q>(sDO, 0));  // dP^T = V dO^T
       ptx::wgmma_wait_group<1>();
       fence_operand(rP);
-      // Of every eight rows a lane has a pair.
+      // A lane has a pair of every eight rows.
       const i32 pair = static_cast<i32>(threadIdx.x) % 4;
       const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
       const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;

@@ -1,8 +1,8 @@
-// Heads whose logits are so large that lse does not hold them all (lse_holds of shared/softmax.h).
-// P of theirs takes a row's maximum and sum, which v3's forward does not leave, and scores that are
-// equal to the bit to those which the maximum is of. So a warp finds both once more, row by row, by
-// mma.sync, as attend_again.cuh does; tensor cores then multiply nothing else. That takes long, and
-// is rare. All heads that share a K/V head go this way if one must, since their dK is one.
+// Does the backward of heads whose logits are so large that lse does not hold them all (lse_holds
+// of shared/softmax.h). P takes a row's maximum and sum, which v3's forward does not leave, and
+// scores equal to the bit to those that gave the maximum. So a warp finds both once more, row by
+// row, by mma.sync, as attend_again.cuh does; tensor cores then multiply nothing else. That takes
+// long, and is rare. If one head that shares a K/V head goes this way, all do: they share dK.
 #pragma once
 
 #include "kernels/device/attend_again.cuh"
@@ -11,7 +11,7 @@
 
 namespace attnlab::v3 {
 
-// Whether this thread knows of logits that lse does not hold, of the heads of a work item.
+// Returns whether this thread sees a flag that lse does not hold a logit of the item's heads.
 __device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, const WorkItem& item) {
   const i64 tiles = sizes.params.shape.sharing() * sizes.rows.blocks;
   const i32* const of_group =
@@ -21,7 +21,7 @@ __device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, const Wor
   return beyond_lse;
 }
 
-// The states of rows beyond lse: of those of the item's group, which its tiles of keys share.
+// Finds the states of rows beyond lse in the item's group; its tiles of keys share the work.
 template <BackwardConfig kConfig, class T>
 __device__ void find_states(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
                             const BackwardWorkTile& sWorkTile) {
@@ -42,7 +42,7 @@ __device__ void find_states(const BackwardSizes& sizes, const BackwardPointers<T
   }
 }
 
-// A warp's 32 keys, one a lane. Their dK and dV are sums in shared memory, columns x keys.
+// KeysAgain has a warp's 32 keys, one a lane; dK and dV are sums in shared memory, columns x keys.
 template <class T, BackwardConfig kConfig>
 class KeysAgain {
  public:
@@ -111,7 +111,7 @@ class KeysAgain {
         .statistics[(2 * tile_of(head, row) + 1) * kConfig.block_m + row % kConfig.block_m];
   }
 
-  // dV += P^T dO and dK += dS^T Q, of one row.
+  // Adds dV += P^T dO and dK += dS^T Q of one row.
   __device__ void add_to_keys(const T* gRow, const T* gDORow, float p, float ds) const {
     using namespace device;
 #pragma unroll 1
@@ -127,7 +127,7 @@ class KeysAgain {
     }
   }
 
-  // dQ += dS K, of one row: a lane has a chunk of it.
+  // Adds dQ += dS K of one row: a lane has a chunk of it.
   __device__ void add_to_dq(i64 head, i64 row, float own_ds) const {
     using namespace device;
     const bool has_chunk = lane_ * kChunk < head_dim_;
@@ -172,7 +172,7 @@ class KeysAgain {
   const T* gKeys_;  // from the first on
 };
 
-// A block has one tile of keys after another, a warp 32 of its keys.
+// Loops over tiles of keys in each block; a warp has 32 keys of the tile.
 template <class T, BackwardConfig kConfig>
 __device__ void backward_again(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using Keys = KeysAgain<T, kConfig>;

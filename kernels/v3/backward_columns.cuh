@@ -1,5 +1,5 @@
-// The consumers of v3's backward at head dims above 128, where registers do not hold dK and dV of
-// 64 keys beside S and dP: each has one or two slabs of 64 columns of dK and dV, of all keys.
+// Implements v3's consumers of the backward at head dims above 128, where registers do not hold dK,
+// dV of 64 keys beside S and dP: each has one or two slabs of 64 columns of dK, dV of all keys.
 //
 //   product         of a consumer      A                             B
 //   --------------  -----------------  ----------------------------  -----------------------------
@@ -33,8 +33,8 @@ __device__ u32 visible_bits_of_columns(const Mask& mask, i64 row, i64 key) {
   return bits;
 }
 
-// P and dS of a warp's 16 rows and its consumer's keys, from `row` of the tile of rows and `key` of
-// the tile of keys on. rP has S and rDS has dP, which may still be on its way.
+// Turns S in rP into P and dP in rDS into dS, for a warp's 16 rows from `row` of the tile on and
+// its consumer's keys from `key` on. dP may still be in flight.
 template <BackwardConfig kConfig, bool kIsMasked, i32 kKeys>
 __device__ void backward_of_softmax(const BackwardSizes& sizes,
                                     const BackwardMemory<kConfig>& memory,
@@ -79,7 +79,7 @@ __device__ void backward_of_softmax(const BackwardSizes& sizes,
   softmax_backward_of_rows<kConfig.dropout>(rP, rDS, deltas, kept, params.dropout.keep_scale);
 }
 
-// The consumers' work, of one warpgroup each.
+// Runs a consumer's work in one warpgroup.
 template <class T, BackwardConfig kConfig>
 __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
                                 const BackwardMemory<kConfig>& memory) {
@@ -99,7 +99,7 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   const i32 own_row = 16 * (warp % 4), own_key = kOwnKeys * (warp / 4);
   const i32 own_slab = kSlabs * (warp / 4);
 
-  // Transposed, 64 columns x keys of each slab.
+  // Sums are transposed: 64 columns x keys of each slab.
   Accumulator<1, 2 * kKeys> rDK[kSlabs], rDV[kSlabs];
   const auto for_slabs = [&](const auto& use) {
 #pragma unroll

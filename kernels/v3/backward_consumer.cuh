@@ -1,6 +1,6 @@
-// What the consumers of v3's backward do alike, whichever part of dK and dV each of them has: how
-// they meet, their walk through an item's steps, rows that do not exist, and the store of dK and
-// dV.
+// Holds what the consumers of v3's backward do alike, whichever part of dK and dV each of them has:
+// how they meet, their walk through an item's steps, rows that do not exist, and the store of dK
+// and dV.
 #pragma once
 
 #include "kernels/device/bool_constant.cuh"
@@ -11,13 +11,13 @@
 
 namespace attnlab::v3 {
 
-// The named barrier of all consumers.
+// Waits at the named barrier of all consumers.
 template <BackwardConfig kConfig>
 __device__ void sync_consumers() {
   ptx::barrier_sync(1, kConfig.consumers() * device::kWarpgroup);
 }
 
-// A warp gives a stage back.
+// Gives a stage back, for the whole warp.
 template <i32 kStages>
 __device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {
   if (device::opaque_lane() == 0) ring.release(stage);
@@ -85,7 +85,7 @@ __device__ void for_steps(const Params& params, const BackwardMemory<kConfig>& m
   }
 }
 
-// A warp copies at most `count` keys of dK or dV, as the tile at `offset` has them, from
+// Copies at most `count` keys of dK or dV by a warp, as the tile at `offset` has them, from
 // `first_key` on.
 template <class T, BackwardConfig kConfig>
 __device__ void copy_keys(const Shape& shape, const BackwardMemory<kConfig>& memory, i32 offset,

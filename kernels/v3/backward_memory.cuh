@@ -1,4 +1,4 @@
-// Shared memory of v3's backward, and the rings through which the loader hands tiles to consumers.
+// Maps v3's backward's shared memory, and the rings by which the loader hands tiles to consumers.
 //
 //   ring       stages       filled by                            released by         arrivals
 //   ---------  -----------  -----------------------------------  ------------------  -------------
@@ -16,7 +16,7 @@
 
 namespace attnlab::v3 {
 
-// Where a role stands in the rings of Q and dO. The stage of Q is also that of P and dS.
+// BackwardStages says where a role stands in the rings of Q and dO; P and dS use Q's stage.
 template <BackwardConfig kConfig>
 struct BackwardStages {
   PipelineState q, dout;
@@ -32,7 +32,7 @@ struct BackwardStages {
   }
 };
 
-// The shared memory of a block, as all roles see it.
+// BackwardMemory is the shared memory of a block, as all roles see it.
 template <BackwardConfig kConfig>
 struct BackwardMemory {
   static constexpr BackwardTiles kTiles = backward_tiles(kConfig);
@@ -50,7 +50,7 @@ struct BackwardMemory {
         dout_ring{at(kTiles.dout_ring())} {}
 
   __device__ u32 at(i32 offset) const { return shared + static_cast<u32>(offset); }
-  // The statistics at `offset`, of a row or of two rows each.
+  // Return the statistics at `offset`; an element is one row's, or those of two rows.
   __device__ const float* statistics(i32 offset) const {
     return reinterpret_cast<const float*>(memory + offset);
   }

@@ -1,5 +1,5 @@
-// What v3's backward does for rows before and behind the tiles of keys: kernels of a block for each
-// tile of rows, as in v2.
+// Does the work of v3's backward for rows before and behind the tiles of keys: kernels of a block
+// for each tile of rows, as in v2.
 #pragma once
 
 #include "kernels/device/backward_rows.cuh"
@@ -9,8 +9,8 @@
 
 namespace attnlab::v3 {
 
-// log2_lse and delta of a tile of rows, and whether lse holds the logits of all of them; its sums
-// of dQ become zero.
+// Computes log2_lse and delta of a tile of rows, and whether lse holds the logits of all of them;
+// clears its sums of dQ.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using namespace device;
@@ -46,7 +46,7 @@ __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<
   if (thread == 0) workspace.beyond_lse[tile] = beyond_lse ? 1 : 0;
 }
 
-// dQ = softmax_scale * sum, of a tile of rows.
+// Stores dQ = softmax_scale * sum of a tile of rows.
 template <class T, BackwardConfig kConfig>
 __device__ void finish_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using namespace device;

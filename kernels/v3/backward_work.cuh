@@ -1,4 +1,4 @@
-// Which work item a block of v3's backward has, and its loader.
+// Finds which work item a block of v3's backward has, and implements its loader.
 #pragma once
 
 #include "kernels/device/backward_step.cuh"
@@ -12,7 +12,7 @@ namespace attnlab::v3 {
 // Describes work item `index`.
 __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes,
                                                       const BackwardConfig& config, i64 index) {
-  // Of the tile's first key, as far as 32 bits go; no sequence is so long.
+  // Stands for "no border" and limits one: 32 bits hold it, and no sequence is so long.
   constexpr i64 kFar = i64{1} << 30;
   const Params& params = sizes.params;
   const Shape& shape = params.shape;
@@ -46,14 +46,14 @@ __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes
       .first_key = static_cast<i32>(entry.first_key + keys.begin)};
 }
 
-// The number of a step's tile of rows, in the workspace.
+// Returns the number of a step's tile of rows in the workspace.
 __device__ inline i64 row_tile(const BackwardSizes& sizes, const BackwardWorkTile& work_tile,
                                const device::BackwardStep& step) {
   return (work_tile.first_head + step.head) * sizes.rows.blocks + step.m_block;
 }
 
-// The loader, the work of one thread: it starts the bulk copies of all tiles, in the order in which
-// consumers need them.
+// Does the loader's work in one thread: it starts the bulk copies of all tiles, in the order in
+// which consumers need them.
 template <BackwardConfig kConfig>
 __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
                      const BackwardMemory<kConfig>& memory) {

@@ -1,6 +1,6 @@
-// How busy v3's kernel keeps a GPU until the end of a launch, by a simulation of who takes which
-// work item when: of 132 multiprocessors, all alike, at the points of sweeps/fa3.json. It says what
-// the order of items and the moment of a claim are worth; times it does not tell.
+// Simulates who takes which work item when, and how busy that keeps a GPU until the end of a
+// launch: 132 multiprocessors, all alike, at the points of sweeps/fa3.json. It says what the order
+// of items and the moment of a claim are worth; it does not predict times.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ namespace {
 constexpr i64 kMultiprocessors = 132;
 constexpr i64 kTokens = 16384, kHidden = 2048;  // batch * seqlen, heads * head_dim
 
-// When a block claims its next item: two ahead of the one in work, as kernels did that published an
-// item, claimed the next and published that as soon as there was a place; one ahead; or when the
-// last K is under way, as they do.
+// Claim says when a block claims its next item: two ahead of the one in work, as earlier kernels
+// did, which claimed an item after publishing one and published that as soon as a stage was free;
+// one ahead; or when the last K is in flight, as today's kernels do.
 enum class Claim { two_ahead, one_ahead, late };
 
 Problem problem_of(i64 head_dim, i64 seqlen, const char* mask) {
@@ -38,7 +38,7 @@ Problem problem_of(i64 head_dim, i64 seqlen, const char* mask) {
           .mask = parse_mask(mask)};
 }
 
-// Cycles of a block, where others share its multiprocessor with it.
+// Costs holds cycles of a block, which grow where other blocks share its multiprocessor.
 struct Costs {
   double tile;
   double item;  // beside its tiles
@@ -46,7 +46,7 @@ struct Costs {
   explicit Costs(const ForwardConfig& config) {
     constexpr double kFlopsACycle = 4096;  // of dense products, a multiprocessor of sm_90
     constexpr double kItem = 4300;         // results/nvidia-h200: version 13 of TUNING.md
-    // Tensor cores were active so much under a causal mask, at 16384 keys.
+    // Measurement found tensor cores active this much under a causal mask, at 16384 keys.
     const double active = config.head_dim == 64 ? 0.60 : config.head_dim == 128 ? 0.80 : 0.97;
     const double flops = 4.0 * config.block_m() * config.block_n * config.head_dim;
     tile = config.blocks * flops / (kFlopsACycle * active);
@@ -89,7 +89,7 @@ class Launch {
     return busy_until(end);
   }
 
-  // The same where each block takes every so many items.
+  // Returns the same for a static round-robin: block b takes items b, b + blocks, ...
   double busy_by_stride() const {
     std::vector<double> ends(static_cast<std::size_t>(blocks_), 0.0);
     for (i64 item = 0; item < work_items(grid_); ++item) {
@@ -114,7 +114,7 @@ class Launch {
       case Claim::one_ahead: return end_before(2);
       case Claim::late: break;
     }
-    // The last K is started with some two tiles and a half to go, or one more, and the epilogue.
+    // The last K starts when some two and a half tiles, or one more, and the epilogue remain.
     const double tiles = config_.asks_early() ? 3.5 : 2.5;
     return std::max(end_before(2), end_before(1) - tiles * costs_.tile - costs_.item / 2);
   }

@@ -1,5 +1,5 @@
-// Masks that are bands (causal, windows, padding) on accumulators of scores, without a branch,
-// since products may be in flight.
+// Applies masks that are bands (causal, windows, padding) to accumulators of scores, without a
+// branch, since products may be in flight.
 #pragma once
 
 #include "kernels/device/warp_product.cuh"
@@ -8,7 +8,7 @@
 
 namespace attnlab::v3 {
 
-// The lowest `count` of 32 bits.
+// Returns a word with the lowest `count` of 32 bits set.
 __device__ inline u32 lowest_bits(i32 count) {
   return count >= 32 ? ~0u : (1u << max(count, 0)) - 1;
 }
@@ -58,7 +58,7 @@ __device__ void apply_band_mask(const ForwardWorkTile& sWorkTile, i32 row, i32 k
   }
 }
 
-// The same to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows past
+// Applies it to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows past
 // the last one have P 0 already.
 template <i32 kColumns>
 __device__ void apply_band_mask(const BackwardWorkTile& sWorkTile, i32 row, i32 key,

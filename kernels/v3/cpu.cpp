@@ -1,5 +1,5 @@
-// v3 on the CPU: work items on all cores, and the same work items counted. The passes themselves
-// are in cpu_forward.cpp and cpu_backward.cpp.
+// Implements v3 on the CPU: work items on all cores, and the same work items counted. The passes
+// themselves are in cpu_forward.cpp and cpu_backward.cpp.
 #include "kernels/v3/cpu.h"
 
 #include <iterator>
@@ -53,16 +53,16 @@ Work make_work(const Problem& problem, const Config& config, void* saved = nullp
           .saved = {problem, saved}};
 }
 
-// Half of a usual second-level cache.
+// A section fills half of a usual second-level cache.
 constexpr i64 kSectionBytes = 512 << 10;
 
-// Bytes of two tensors of one head, as tiles read them.
+// Returns the bytes of two tensors of one head, as tiles read them.
 i64 pair_bytes(const Work& work, i64 seqlen) {
   return 2 * seqlen * work.problem.head_dim * size_bytes(work.problem.dtype);
 }
 
-// Pairs of tiles of query rows: forward. Query heads that share a K/V head share its K and V; under
-// a causal mask the last rows see the most keys.
+// Lists pairs of tiles of query rows, for the forward. Query heads that share a K/V head share its
+// K and V; under a causal mask the last rows see the most keys.
 WorkGrid forward_grid(const Work& work) {
   const Problem& problem = work.problem;
   return {.batch = problem.batch,
@@ -73,8 +73,8 @@ WorkGrid forward_grid(const Work& work) {
           .last_block_first = problem.mask.right() >= 0};
 }
 
-// Pairs of tiles of keys: backward. Under a causal mask the first keys are seen by the most rows;
-// so the long ones add to dQ first, too.
+// Lists pairs of tiles of keys, for the backward. Under a causal mask the first keys are seen by
+// the most rows; so the long ones add to dQ first, too.
 WorkGrid backward_grid(const Work& work) {
   const Problem& problem = work.problem;
   const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
@@ -84,14 +84,14 @@ WorkGrid backward_grid(const Work& work) {
           .section = section_size(kSectionBytes, sharing * pair_bytes(work, problem.seqlen_q), 1)};
 }
 
-// Tiles of query rows: the passes before and after backward.
+// Lists tiles of query rows, for the passes before and after the backward.
 WorkGrid row_grid(const Work& work) {
   return {.batch = work.problem.batch,
           .heads = work.problem.num_heads_q,
           .blocks = work.tiling.m_blocks(work.problem.seqlen_q)};
 }
 
-// Workspace: fast memory of the workers, then the sums of dQ.
+// Counts the workspace: fast memory of the workers, then the sums of dQ.
 u64 worker_bytes(const Problem& problem, const Config& config) {
   const Work work = make_work(problem, config);
   cpu::TileCarver forward(nullptr), backward(nullptr);

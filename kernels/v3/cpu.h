@@ -1,4 +1,4 @@
-// v3 on the CPU: FlashAttention-3's schedule of producer and consumer roles on tiles.
+// Declares v3 on the CPU: FlashAttention-3's schedule of producer and consumer roles on tiles.
 #pragma once
 
 #include "kernels/api/implementation.h"

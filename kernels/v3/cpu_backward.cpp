@@ -1,5 +1,5 @@
-// v3's backward on the CPU. Like v2, a work item owns keys and passes over the query tiles that see
-// them; what changes is the division of labour:
+// Implements v3's backward on the CPU. Like v2, a work item owns keys and passes over the query
+// tiles that see them; what changes is the division of labour:
 //
 //   producer    streams Q with lse, and dO with delta, through two rings; K and V stay resident
 //   consumers   two, each with a tile of keys and its dK and dV in registers, on one stream of
@@ -56,7 +56,7 @@ cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast) {
 
 namespace {
 
-// One work item: what its roles share.
+// Item is one work item: what its roles share.
 struct Item {
   Item(const Work& shared_work, cpu::DqSums& sums, std::span<const cpu::SliceTensors> slices,
        i64 pair, const BackwardMemory& memory, Executor& worker, const cpu::Probe& probe)
@@ -131,11 +131,11 @@ Role produce(Item& item) {
   }
 }
 
-// The arithmetic of one consumer: its tile of keys.
+// KeyTile does the arithmetic of one consumer on its tile of keys.
 class KeyTile {
  public:
-  // What the consumer has of the query tile at hand: S, then P, and dP, then dS. Nothing happens
-  // to a tile that is empty.
+  // Scores is what the consumer has of the query tile at hand: S, then P, and dP, then dS. Nothing
+  // happens to a tile that is empty.
   struct Scores {
     cpu::ScoreTile p;  // (rows, keys)
     Tile dS;           // (rows, keys)
@@ -162,7 +162,7 @@ class KeyTile {
                         own_.sVt);
   }
 
-  // S = Q K^T
+  // Computes S = Q K^T.
   Scores scores(QueryTile tile, const Tile& sQ) {
     const Range rows = item_.rows(tile);
     const Scores s = {
@@ -177,13 +177,13 @@ class KeyTile {
     return s;
   }
 
-  // dP = dO V^T
+  // Computes dP = dO V^T.
   void gradient_of_p(const Scores& s, const Tile& sDO) {
     if (s.tile_class == TileClass::empty) return;
     executor_.multiply(sDO.top(s.p.rows.size()), own_.sVt, s.dS);
   }
 
-  // P = exp(S - max) / sum, dS = P (Z dP - delta), both rounded for the products to come.
+  // Computes P = exp(S - max) / sum, dS = P (Z dP - delta), both rounded for the products to come.
   void softmax_gradient(const Scores& s, const cpu::RowState& state, const Tile& sDelta) {
     if (s.tile_class == TileClass::empty) return;
     const Work& work = item_.work;
@@ -196,14 +196,14 @@ class KeyTile {
     executor_.round(s.dS, work.problem.dtype);
   }
 
-  // dV += P^T dO
+  // Adds dV += P^T dO.
   void add_dv(const Scores& s, const Tile& sDO) {
     if (s.tile_class == TileClass::empty) return;
     executor_.multiply(transposed(s.p.tile), sDO.top(s.p.rows.size()), own_.sDV.top(keys_.size()),
                        Accumulate::add);
   }
 
-  // dQ (+)= dS K: the first consumer that sees the tile begins the sum.
+  // Adds dQ (+)= dS K: the first consumer that sees the tile begins the sum.
   void add_dq(const Scores& s, QueryTile tile, const Tile& sDQ) {
     if (s.tile_class == TileClass::empty) return;
     const bool begins = consumer_ == 0 || item_.tile_class(tile, 0) == TileClass::empty;
@@ -211,14 +211,14 @@ class KeyTile {
                        begins ? Accumulate::no : Accumulate::add);
   }
 
-  // dK += dS^T Q
+  // Adds dK += dS^T Q.
   void add_dk(const Scores& s, const Tile& sQ) {
     if (s.tile_class == TileClass::empty) return;
     executor_.multiply(transposed(s.dS), sQ.top(s.p.rows.size()), own_.sDK.top(keys_.size()),
                        Accumulate::add);
   }
 
-  // dK and dV out to HBM, zeros for keys that do not exist under padding.
+  // Stores dK and dV to HBM, zeros for keys that do not exist under padding.
   void finish() {
     if (tile_keys_.empty()) return;  // the pair reaches past the end of the sequence
     const i64 m_blocks = item_.work.tiling.m_blocks(item_.mask.seqlen_q);

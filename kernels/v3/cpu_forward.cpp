@@ -1,6 +1,6 @@
-// v3's forward on the CPU. The mathematics is v2's; what changes is who does what, and when. In v2
-// one thread of control loads, multiplies and exponentiates one after the other. Here these are
-// roles of one work item that meet only at barriers:
+// Implements v3's forward on the CPU. The mathematics is v2's; what changes is who does what, and
+// when. In v2 one thread of control loads, multiplies and exponentiates one after the other. Here
+// these are roles of one work item that meet only at barriers:
 //
 //   producer     runs ahead as far as the rings of K and V stages let it: a load waits for nothing
 //                but a free stage
@@ -48,7 +48,7 @@ ForwardMemory carve_forward(cpu::TileCarver& carver, const Work& work) {
 
 namespace {
 
-// One work item: what its roles share.
+// Item is one work item: what its roles share.
 struct Item {
   Item(const Work& shared_work, const cpu::SliceTensors& tensors, i64 pair,
        const ForwardMemory& memory, Executor& worker, const cpu::Probe& probe)
@@ -114,10 +114,10 @@ Role produce(Item& item) {
   v.arrive_full();
 }
 
-// The arithmetic of one consumer: its tile of query rows.
+// RowTile does the arithmetic of one consumer on its tile of query rows.
 class RowTile {
  public:
-  // A tile of S^T, later P^T; nothing happens to one that is empty.
+  // Scores is a tile of S^T, later P^T; nothing happens to one that is empty.
   struct Scores {
     cpu::ScoreTile at;  // (keys, rows)
     TileClass tile_class = TileClass::empty;
@@ -138,7 +138,7 @@ class RowTile {
 
   void take_q() { executor_.transpose(q_tile_, own_.sQt); }
 
-  // S^T = K Q^T, hidden where the mask says so, in the S tile that was not used last.
+  // Computes S^T = K Q^T, hidden where the mask says so, in the S tile that was not used last.
   Scores scores(i64 n_block, const Tile& sK) {
     const Range keys = item_.keys(n_block);
     const i64 block_n = item_.work.tiling.block_n;
@@ -155,7 +155,7 @@ class RowTile {
     return s;
   }
 
-  // P^T = exp(S^T - max), row sums, and the factor that brings O to the new maximum.
+  // Computes P^T = exp(S^T - max), row sums, and the factor that brings O to the new maximum.
   void softmax(const Scores& s) {
     if (s.tile_class == TileClass::empty) return;
     const Work& work = item_.work;
@@ -165,15 +165,15 @@ class RowTile {
     executor_.round(s.at.tile, work.problem.dtype);
   }
 
-  // O^T = O^T * rescale + V^T P^T. The factor is that of P's own softmax step: it has to wait for
-  // this product, because the products of the tiles before are under way until here.
+  // Computes O^T = O^T * rescale + V^T P^T. The factor is that of P's own softmax step: it has to
+  // wait for this product, because the products of the tiles before are in flight until here.
   void product(const Scores& p, const Tile& sV) {
     if (p.tile_class == TileClass::empty) return;
     executor_.multiply(transposed(sV.top(p.at.keys.size())), p.at.tile, own_.sOt,
                        Accumulate::rescaled, own_.sRescale.data);
   }
 
-  // O^T / sum and lse, out to HBM by way of the tile that Q came in.
+  // Stores O^T / sum and lse to HBM through the tile in which Q came.
   void finish() {
     if (rows_.empty()) return;  // the pair reaches past the end of the sequence
     executor_.skip(item_.work.tiling.n_blocks(item_.mask.seqlen_k) - visited_);

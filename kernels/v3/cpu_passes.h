@@ -1,4 +1,4 @@
-// The two passes of v3 on the CPU: what cpu.cpp launches and counts, and what its tests break.
+// Declares the two passes of v3 on the CPU, which cpu.cpp launches and counts, and its tests break.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace attnlab::v3 {
 
-// What all work items of a launch share.
+// Work holds what all work items of a launch share.
 struct Work {
   const Problem& problem;
   Shape shape;
@@ -23,17 +23,17 @@ struct Work {
   cpu::SavedSoftmax saved;
 };
 
-// One tile a stage of a ring.
+// StageTiles has one tile for each stage of a ring.
 using StageTiles = std::array<cpu::Tile, cpu::Ring::kMaxStages>;
 StageTiles carve_stages(cpu::TileCarver& carver, i32 stages, i64 rows, i64 columns);
 inline const cpu::Tile& at(const StageTiles& tiles, i32 stage) {
   return tiles[static_cast<std::size_t>(stage)];
 }
 
-// The part of a tile that holds consumer c's rows: each has `rows` of them.
+// Returns the part of a tile that holds consumer c's rows: each has `rows` of them.
 cpu::Tile part_of_pair(const cpu::Tile& pair, i32 consumer, i64 rows);
 
-// The fast memory of one worker, forward.
+// ForwardMemory is the fast memory of one worker in the forward.
 struct ForwardMemory {
   cpu::Tile sQ;                    // (2 * block_m, head_dim), reused for O on its way out
   StageTiles sK;                   // (block_n, head_dim)
@@ -50,11 +50,11 @@ struct ForwardMemory {
 };
 ForwardMemory carve_forward(cpu::TileCarver& carver, const Work& work);
 
-// One work item: the O and lse of a pair of tiles of query rows. Throws cpu::RoleFault.
+// Does one work item: O and lse of a pair of tiles of query rows. Throws cpu::RoleFault.
 void forward(const Work& work, const cpu::SliceTensors& slice, i64 m_pair,
              const ForwardMemory& fast, cpu::Executor& executor, const cpu::Probe& probe = {});
 
-// The fast memory of one worker, backward.
+// BackwardMemory is the fast memory of one worker in the backward.
 struct BackwardMemory {
   cpu::Tile sK;       // (2 * block_n, head_dim), resident
   cpu::Tile sV;       // (2 * block_n, head_dim), until it is transposed
@@ -76,11 +76,11 @@ struct BackwardMemory {
 };
 BackwardMemory carve_backward(cpu::TileCarver& carver, const Work& work);
 
-// The part of it that the passes over rows use.
+// Returns the part of it that the passes over rows use.
 cpu::DqSums::RowTiles row_tiles(const BackwardMemory& fast);
 
-// One work item: the dK and dV of a pair of tiles of keys, from the query heads that share its K/V
-// head; what it owes to dQ goes to the sums in HBM. Throws cpu::RoleFault.
+// Does one work item: the dK and dV of a pair of tiles of keys, from the query heads that share its
+// K/V head; what it owes to dQ goes to the sums in HBM. Throws cpu::RoleFault.
 void backward(const Work& work, cpu::DqSums& dq_sums, std::span<const cpu::SliceTensors> group,
               i64 n_pair, const BackwardMemory& fast, cpu::Executor& executor,
               const cpu::Probe& probe = {});

@@ -1,4 +1,4 @@
-// v3 on the CPU: closed forms of its traffic, and what its schedule promises.
+// Tests v3 on the CPU: closed forms of its traffic, and what its schedule promises.
 #include "kernels/v3/cpu.h"
 
 #include <vector>
@@ -21,10 +21,10 @@ TEST(V3Traffic, ForwardReadsKeysOncePerPairOfQueryTiles) {
   EXPECT_EQ(causal[Operand::k], reads(kSlices * (2 + 4) * kBlock * kHeadDim));
 }
 
-// One addition to dQ for both tiles of a pair.
+// Both tiles of a pair add to dQ once.
 TEST(V3Traffic, BackwardReadsRowsOncePerPairOfKeyTiles) { expect_backward_traffic(kCpu, kPairs); }
 
-// One mathematics: the same tiles computed and skipped, the same products, the same outputs.
+// v2 and v3 compute alike: the same tiles computed and skipped, same products, same outputs.
 TEST(V3Traffic, ComputesTheTilesOfV2) {
   const Implementation& v2 = *builtin_registry().find("v2", Backend::cpu);
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
@@ -52,7 +52,7 @@ TEST(V3, WorkspaceIsLinearInTheRowsAndIndependentOfTheKeys) {
   expect_workspace_linear_in_rows(kCpu);
 }
 
-// What every role relies on: the tiles of a pair are those that at least one of its halves sees.
+// Every role relies on this: the tiles of a pair are those that at least one of its halves sees.
 TEST(V3Schedule, RolesWalkTheTilesThatEitherConsumerSees) {
   constexpr i64 kRows = 70, kKeys = 90;
   const u8 pattern[] = {1, 0, 1, 0, 0, 0, 0, 1, 1};  // 3 x 3 blocks of 24 x 32

@@ -1,5 +1,5 @@
-// v3 on a GPU: one kernel forward, four backward (backward.cuh names them); under a block pattern
-// one more before each pass, which finds the classes of its tiles.
+// Implements v3 on a GPU: one kernel forward, four backward (backward.cuh names them); under a
+// block pattern one more runs before each pass and finds the classes of its tiles.
 #include "kernels/v3/cuda.h"
 
 #include <iterator>
@@ -56,8 +56,8 @@ Tiling tiling_of(const ForwardConfig& config) {
   return {.block_m = config.block_m(), .block_n = config.block_n};
 }
 
-// The parts of the workspace, in order; bytes of each, whole multiples of 256. The forward uses the
-// first two alone.
+// Parts lists the parts of the workspace in order, with the bytes of each, multiples of 256. The
+// forward uses the first two alone.
 struct Parts {
   u64 entries = 0;  // of the pass with more tiles
   u64 next_item = 0;
@@ -94,7 +94,7 @@ Parts parts_of(const Problem& problem, const Config& config) {
   return parts;
 }
 
-// The reason why the forward does not run so, or empty.
+// Returns the reason why the forward does not run so, or an empty text.
 std::string unsupported_forward(const Problem& problem, const Config& config,
                                 const Device& device) {
   const ForwardConfig kernel = forward_config_of(problem, config);
@@ -182,10 +182,10 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config,
   return needed;
 }
 
-// Everything that a launch needs but the tensors.
+// Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
-  // With `timeline` each forward writes it, too: of all its work items.
+  // With `timeline` each forward writes it, too, for all its work items.
   Prepared(const Problem& problem, const Config& config, const Device& device,
            TimelineItem* timeline = nullptr)
       : problem_(problem),
@@ -318,7 +318,7 @@ class Prepared : public PreparedKernel {
             .entries = entries_of(tensors)};
   }
 
-  // How bulk copies see the tensors of e4m3. V^T has keys for columns.
+  // Returns how bulk copies see the tensors of e4m3. V^T has keys for columns.
   ForwardMaps e4m3_maps(const Params& params, const Tensors& tensors) const {
     const Shape& shape = params.shape;
     const ForwardTiles tiles = forward_tiles(forward_config_);
@@ -346,7 +346,7 @@ class Prepared : public PreparedKernel {
     return static_cast<cuda::Swizzle>(tile.row_bytes());
   }
 
-  // How bulk copies see a tensor, so many rows of a tile at a time.
+  // Returns how bulk copies see a tensor: `tile_rows` rows of a tile at a time.
   TensorMap map_of(const Params& params, const void* data, const Strides& strides, i64 heads,
                    i64 rows, i64 elements, const SlabTile& tile, i64 tile_rows) const {
     const Shape& shape = params.shape;
@@ -407,7 +407,7 @@ Config resolved(const Problem& problem, const Config& config, const Device& /*de
   return own;
 }
 
-// A tile of the backward is none of its forward.
+// Leaves the forward's config open: the backward's tile does not apply to it.
 Config forward_config(const Config& /*config*/) { return default_config(kCuda); }
 
 PreparedKernel* prepare_timeline(const Problem& problem, const Config& config, const Device& device,

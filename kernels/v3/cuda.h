@@ -1,4 +1,4 @@
-// v3 on a GPU: FlashAttention-3's forward with wgmma and bulk copies, sm_90a alone.
+// Declares v3 on a GPU: FlashAttention-3's forward with wgmma and bulk copies, sm_90a alone.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,4 +1,4 @@
-// Which work items v3's kernel on a GPU has, in which order, and how thread blocks share them.
+// Orders the work items of v3's kernels on a GPU, and says how thread blocks share them.
 #pragma once
 
 #include "kernels/api/problem.h"
@@ -7,18 +7,18 @@
 
 namespace attnlab::v3 {
 
-// Whether work items differ in length: thread blocks then claim the next one from a counter. Else
-// they go round-robin, with stride gridDim.x.
+// Returns whether work items differ in length: thread blocks then claim the next one from a
+// counter. Else they take a static round-robin with stride gridDim.x.
 bool is_uneven(const Problem& problem);
 
 WorkGrid forward_grid(const Problem& problem, const ForwardConfig& config);
 
-// Tiles of query rows of the query heads: before and behind the backward.
+// Lists tiles of query rows of the query heads: for the passes before and behind the backward.
 WorkGrid row_grid(const Problem& problem, const BackwardConfig& config);
 
-// Tiles of keys of the K/V heads: backward. Under a causal mask the first ones, which the most rows
-// see, go first; those of as many heads are interleaved as keep Q, dO and the sums of dQ, which all
-// tiles of a head pass over, in an L2 of 50 MB.
+// Lists tiles of keys of the K/V heads, for the backward. Under a causal mask the first ones, which
+// the most rows see, go first. As many heads are interleaved as keep Q, dO and the sums of dQ,
+// which all tiles of a head pass over, in an L2 of 50 MB.
 WorkGrid key_grid(const Problem& problem, const BackwardConfig& config);
 
 }  // namespace attnlab::v3

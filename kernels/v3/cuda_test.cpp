@@ -1,5 +1,5 @@
-// v3 on a GPU, as far as no GPU is needed: what it refuses and what it chooses, its memory, its
-// units. tests/cuda_tiles_test.cpp holds the choices to the masks, cuda_traffic_test.cpp the
+// Tests v3 on a GPU as far as no GPU is needed: what it refuses and what it chooses, its memory,
+// its units. tests/cuda_tiles_test.cpp holds the choices to the masks, cuda_traffic_test.cpp the
 // traffic.
 #include "kernels/v3/cuda.h"
 
@@ -54,7 +54,7 @@ TEST_F(V3Cuda, SaysWhyABackwardsTileDoesNotFit) {
   EXPECT_EQ(reason(make_problem(128, Pass::fwdbwd), config_of({{"ping_pong", 0}})), "");
 }
 
-// The tile of a pass is what it runs with; of two passes none is said.
+// The resolved config names the tile that a pass runs with, and none if both passes run.
 TEST_F(V3Cuda, ResolvesTheTileOfItsPass) {
   const Config open = default_config(kCuda);
   const Config backward = kCuda.resolved(make_problem(64, Pass::bwd), open, hopper());
@@ -75,7 +75,7 @@ TEST_F(V3Cuda, BackwardNeedsSumsStatisticsAndStates) {
   problem.batch = 3;
   problem.num_heads_q = problem.num_heads_kv = 2;
   const u64 rows = 3 * 2 * 256;
-  // Of a row: fp32 sums of 64 columns, two statistics, a state; of a tile of rows a flag.
+  // A row has fp32 sums of 64 columns, two statistics and a state; a tile of rows has a flag.
   EXPECT_EQ(kCuda.workspace_bytes(problem, default_config(kCuda), hopper()),
             rows * (64 * 4 + 2 * 4 + 8) + 256);
 }
@@ -105,7 +105,7 @@ TEST_F(V3Cuda, SaysWhyATileDoesNotFit) {
                 "registers a thread");
 }
 
-// What is chosen is what the same values asked for give.
+// Asking for the chosen values gives the same choice.
 TEST_F(V3Cuda, TheOpenConfigIsFilledIn) {
   for (const i64 head_dim : {24, 64, 80, 128, 192, 256}) {
     for (const char* mask : {"none", "causal", "window:100:0", "blocks:butterfly:64x64"}) {
@@ -124,7 +124,7 @@ TEST_F(V3Cuda, TheOpenConfigIsFilledIn) {
   }
 }
 
-// Of a mask that makes work items unequal, who is next; of a pattern, a byte more a tile.
+// Uneven work items need the counter of the next item, a pattern one byte for each tile.
 TEST_F(V3Cuda, OnlyUnevenWorkAndPatternsNeedAWorkspace) {
   Problem problem = make_problem(64);
   problem.seqlen_q = problem.seqlen_k = 512;

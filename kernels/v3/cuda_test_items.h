@@ -1,4 +1,4 @@
-// What tests ask of v3's work items on a GPU.
+// Holds what tests ask of v3's work items on a GPU.
 #pragma once
 
 #include "kernels/shared/mask.h"

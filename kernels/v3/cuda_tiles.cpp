@@ -9,14 +9,14 @@
 namespace attnlab::v3 {
 namespace {
 
-// The values of n for which there is a wgmma (kernels/ptx/wgmma.cuh).
+// A wgmma exists for these values of n (kernels/ptx/wgmma.cuh).
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
-// And on e4m3, whose V^T has keys in whole slabs.
+// e4m3 takes only these: its V^T has keys in whole slabs.
 constexpr std::array kE4m3BlockN = {64, 128};
 constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
 constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
-// What a consumer's thread needs beside accumulators and P: addresses, the softmax's state, what is
-// in flight; and for dropout's numbers.
+// A consumer's thread has these beside accumulators and P: addresses, the softmax's state, what is
+// in flight; and, with dropout, the random numbers.
 constexpr i32 kOtherRegisters = 24;
 constexpr i32 kDropoutRegisters = 24;
 
@@ -26,7 +26,7 @@ i32 padded_head_dim(const Problem& problem) {
   return round_up(static_cast<i32>(problem.head_dim), SlabTile::kColumns);
 }
 
-// Taken from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
+// The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
 // v3-tune-patterns.jsonl beside it. Three consumers have no registers for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
@@ -61,11 +61,11 @@ ForwardConfig fastest_forward(const Problem& problem) {
   return config;
 }
 
-// The keys of a backward's tile: as many as registers and shared memory hold dK and dV of.
+// Returns the keys of a backward's tile: registers and shared memory hold dK and dV of no more.
 i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
 
-// Products of a tile's P V fit beside O up to head_dim 128. Beside O of 256 columns ptxas spills
-// with 128 keys.
+// The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
+// spills with 128 keys.
 ForwardConfig fastest_e4m3_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;
@@ -97,9 +97,9 @@ bool fits(const ForwardConfig& config) {
          registers(config) <= config.consumer_registers();
 }
 
-// As many thread blocks of one consumer share a multiprocessor as fit, three at most. Where they
-// cost a block, the memory of O's own goes first, then the second stage of Q. On e4m3 a block has
-// a multiprocessor to itself, and O, twice as large as Q, a place of its own.
+// Lets as many thread blocks of one consumer share a multiprocessor as fit, three at most. To fit a
+// block more it first gives up O's own memory, then the second stage of Q. On e4m3 a block has a
+// multiprocessor to itself, and O, twice as large as Q, has its own memory.
 ForwardConfig share_multiprocessor(ForwardConfig config) {
   if (config.e4m3) {
     config.q_stages = config.head_dim <= 192 ? 2 : 1;
@@ -115,7 +115,7 @@ ForwardConfig share_multiprocessor(ForwardConfig config) {
   }
 }
 
-// The reason why the kernel on e4m3 is not built so, or empty.
+// Returns the reason why the kernel on e4m3 is not built so, or an empty text.
 std::string unfit_e4m3(const ForwardConfig& config) {
   if (std::ranges::find(kE4m3BlockN, config.block_n) == kE4m3BlockN.end()) {
     return "block_n = " + number(config.block_n) + ": on e4m3 it must be 64 or 128";

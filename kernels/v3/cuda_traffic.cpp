@@ -6,7 +6,7 @@
 namespace attnlab::v3 {
 namespace {
 
-// The maps of the bulk copies see a batch entry so.
+// Entry is a batch entry as the maps of the bulk copies see it.
 struct Entry {
   Mask mask;
   i64 rows_behind = 0;  // of the tensors q and o, from the entry's first row on
@@ -99,7 +99,7 @@ class BackwardCounter {
         heads_(problem.num_heads_q / problem.num_heads_kv),
         row_bytes_(problem.head_dim * size_bytes(problem.dtype)) {}
 
-  // prepare_rows and finish_rows, of a tile of rows of each head.
+  // Adds prepare_rows and finish_rows for a tile of rows of each head.
   void add_rows(const Entry& entry, i64 m_block) {
     const Range rows = tile_range(m_block, config_.block_m, entry.mask.seqlen_q);
     if (rows.empty()) return;

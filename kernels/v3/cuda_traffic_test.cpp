@@ -1,4 +1,4 @@
-// These tests hold the count to numbers worked out by hand.
+// Holds the count to numbers worked out by hand.
 #include "kernels/v3/cuda_traffic.h"
 
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ TEST(V3CudaTraffic, ColumnsOfZerosAreMultipliedAndNotRead) {
   EXPECT_EQ(traffic[Operand::k], reads(2 * 100 * 96 * 2));
 }
 
-// What a unit says of its products is what the schedule counts: each consumer starts one of each
-// for a tile of keys.
+// Compares a unit's products with the schedule's count: each consumer starts one of each for a tile
+// of keys.
 TEST(V3CudaTraffic, TheProductsOfAUnitAreTheFlopsOfATile) {
   for (const auto& [head_dim, consumers, block_n] :
        {std::tuple(64, 3, 128), std::tuple(128, 2, 176), std::tuple(256, 2, 80)}) {
@@ -98,8 +98,8 @@ TEST(V3CudaTraffic, TilesReachIntoWhatLiesBehindAnEntry) {
   packed.layout = Layout::packed;
   packed.lengths = {.kind = LengthsKind::packed, .queries = {10, 100}, .keys = {70, 100}};
   traffic = forward_traffic(packed, config_of(64, 1, 64));
-  // Entry 0: one item, 64 rows and two whole tiles, which reach into entry 1. Entry 1: two items,
-  // of 64 and 36 rows, and both tiles end with the tensor.
+  // Entry 0 has one item, 64 rows and two whole tiles, which reach into entry 1. Entry 1 has two
+  // items, of 64 and 36 rows, and both tiles end with the tensor.
   EXPECT_EQ(traffic[Operand::q], reads((64 + 100) * 64 * 2));
   EXPECT_EQ(traffic[Operand::k], reads((128 + 2 * 100) * 64 * 2));
   EXPECT_EQ(traffic[Operand::o], writes((10 + 100) * 64 * 2));
@@ -107,7 +107,7 @@ TEST(V3CudaTraffic, TilesReachIntoWhatLiesBehindAnEntry) {
 }
 
 TEST(V3CudaTraffic, APatternsTilesAreThoseThatAnyRowSees) {
-  // Items of 128 rows of 64 x 64 blocks on the diagonal: two tiles of 64 keys, partial each.
+  // Items have 128 rows of 64 x 64 blocks on the diagonal: two tiles of 64 keys, partial each.
   const Traffic traffic =
       forward_traffic(problem_of(256, 64, "blocks:local:0:64x64"), config_of(64, 2, 64));
   EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 4, .partial = 4}));
@@ -118,7 +118,7 @@ BackwardConfig backward_of(i32 head_dim) {
   return {.head_dim = head_dim, .block_m = head_dim == 64 ? 128 : 64};
 }
 
-// Tiles of 128 x 128, two of rows by two of keys, one of which nobody sees.
+// Takes tiles of 128 x 128, two of rows by two of keys, one of which nobody sees.
 TEST(V3CudaTraffic, ABackwardAddsToSumsAndReadsStatisticsOfWholeTiles) {
   const Traffic traffic = backward_traffic(problem_of(250, 64, "causal"), backward_of(64));
   constexpr i64 kRowBytes = 64 * 2, kSums = 128 * 64 * 4, kStatistic = 128 * 4;
@@ -156,8 +156,8 @@ TEST(V3CudaTraffic, KeysThatNobodySeesGetZeros) {
   EXPECT_EQ(traffic[Operand::dk], writes(256 * 64 * 2));
 }
 
-// Tiles of 64 x 96 at three slabs of columns, of which the last is half empty: requested bytes are
-// those of the tensors' columns, sums of dQ those of whole slabs.
+// Takes tiles of 64 x 96 at three slabs of columns, the last half empty: requested bytes are those
+// of the tensors' columns, sums of dQ those of whole slabs.
 TEST(V3CudaTraffic, ABackwardOfManyColumnsReadsItsOwnAndSumsWholeSlabs) {
   BackwardConfig config = backward_of(192);
   config.block_n = 96;
@@ -171,7 +171,7 @@ TEST(V3CudaTraffic, ABackwardOfManyColumnsReadsItsOwnAndSumsWholeSlabs) {
   EXPECT_EQ(traffic[Operand::dv], writes(100 * kRowBytes));
 }
 
-// As with the forward: each consumer starts one of each product for a tile, of its part of it.
+// A backward does as the forward: each consumer starts one of each product for its part of a tile.
 TEST(V3CudaTraffic, TheProductsOfABackwardsUnitAreTheFlopsOfATile) {
   struct Tile {
     i32 head_dim, block_n, instructions;

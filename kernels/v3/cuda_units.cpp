@@ -26,7 +26,7 @@ std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
            .depth = depth}};
 }
 
-// A step of consume_columns() of backward_columns.cuh, masked or not.
+// Lists what a step of consume_columns() of backward_columns.cuh starts, masked or not.
 std::vector<WarpgroupProduct> products_of_columns(const BackwardConfig& config) {
   constexpr int kSteps = 2;
   const auto of_scores = [&](const char* name) {
@@ -47,7 +47,7 @@ std::vector<WarpgroupProduct> products_of_columns(const BackwardConfig& config) 
           of_slabs("dQ^T = K^T dS^T", config.block_m, config.block_n)};
 }
 
-// A step of consume() of backward.cuh, masked or not.
+// Lists what a step of consume() of backward.cuh starts, masked or not.
 std::vector<WarpgroupProduct> products_of(const BackwardConfig& config) {
   if (config.shares_columns()) return products_of_columns(config);
   constexpr int kSteps = 2;
@@ -80,7 +80,7 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
       "v3::ForwardSizes", "v3::ForwardMaps",
       config.e4m3 ? "v3::E4m3Pointers<T>" : "v3::ForwardPointers<T>"};
   if (has_timeline) {
-    // SharedTimeline of timeline.cuh: a pointer, and an item a stage.
+    // SharedTimeline of timeline.cuh takes this: a pointer, and an item for each stage.
     entry.dynamic_shared_bytes += sizeof(void*) + kWorkTileStages * sizeof(u32);
     parameters.emplace_back("v3::TimelinePointer");
   }
@@ -93,8 +93,8 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
                 cuda::kernel_text(entry, config.blocks, parameters, function),
       .entries = {entry},
       .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
-      // Beside what attends to lost rows the compiler then waits early for some products, at
-      // head_dim 128: slower, not wrong. A launch with a timeline counts only where it is as fast.
+      // At head_dim 128 the code for lost rows makes the compiler wait early for some products:
+      // slower, not wrong. A launch with a timeline counts only where it is as fast.
       .must_be_clean = !has_timeline && (config.producer || !config.overlap || !config.dropout)};
 }
 
@@ -140,7 +140,7 @@ cuda::ConfigFields fields_of(const BackwardConfig& config) {
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   constexpr i32 kWarp = 32;
-  // A key a lane, with fp32 sums of dK and dV.
+  // A lane has one key, with fp32 sums of dK and dV.
   const i32 warps_again = ceil_div(config.block_n, kWarp);
   const KernelEntry prepare = {.name = "prepare_rows", .threads = config.row_threads()};
   const KernelEntry backward = {

@@ -1,4 +1,4 @@
-// The sums of dQ of v3's backward in device memory, to which every tile of keys adds.
+// Adds to the sums of dQ of v3's backward in device memory, to which every tile of keys adds.
 //
 // They lie as wgmma leaves them, four values of a lane side by side. So a warp's part of a tile is
 // 4 KiB in a line, which it stores to shared memory without bank conflicts, and one bulk copy adds
@@ -16,9 +16,9 @@ namespace attnlab::v3 {
 
 constexpr i32 kDqWarpBytes = 16 * 64 * 4;
 
-// A warp's part of a tile of dQ: 16 rows of it and 64 columns. Consumers, of four warps each, share
-// the rows where there are 64 for each, else the columns. Where they share the columns of dK and dV
-// parts are transposed, 16 columns by 64 rows, one or two of a warp.
+// DqPart is a warp's part of a tile of dQ: 16 rows of it and 64 columns. Consumers, of four warps
+// each, divide the rows where there are 64 for each, else the columns. Where they divide the
+// columns of dK and dV, parts are transposed, 16 columns by 64 rows, and a warp has one or two.
 template <BackwardConfig kConfig>
 struct DqPart {
   static constexpr i32 kCount = kConfig.dq_bytes() / (4 * kConfig.consumers() * kDqWarpBytes);
@@ -28,12 +28,12 @@ struct DqPart {
   static constexpr bool kDividesRows = kConfig.block_m == 64 * kConfig.consumers();
   using Accumulator = device::Accumulator<1, 8>;
 
-  // The number of a warp's part `i` among those of the tile; `warp` counts those of all consumers.
+  // Returns the number of a warp's part `i` in the tile; `warp` counts those of all consumers.
   static __device__ i32 number(i32 warp, i32 i) { return 4 * (kCount * (warp / 4) + i) + warp % 4; }
-  // Of parts that are not transposed.
+  // Return where a part that is not transposed begins in the tile.
   static __device__ i32 row(i32 warp) { return 16 * (kDividesRows ? warp : warp % 4); }
   static __device__ i32 column(i32 warp) { return kDividesRows ? 0 : warp / 4 * 64; }
-  // Where an element of the tile lies among its sums.
+  // Returns where an element of the tile lies among its sums.
   static __device__ i32 place(i32 row, i32 column) {
     if constexpr (kIsTransposed) {
       return place_in(column / 16, column % 16, row);
@@ -43,14 +43,14 @@ struct DqPart {
   }
 
  private:
-  // The same of row m and column n of a part's product.
+  // Returns the same for row m and column n of a part's product.
   static __device__ i32 place_in(i32 part, i32 m, i32 n) {
     const i32 lane = m % 8 * 4 + n % 8 / 2;
     return ((part * 8 + n / 8) * device::kWarp + lane) * 4 + m / 8 * 2 + n % 2;
   }
 };
 
-// The sums of a tile of rows.
+// Returns the sums of a tile of rows.
 template <BackwardConfig kConfig>
 __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * (kConfig.block_m * kConfig.head_dim);
@@ -76,7 +76,7 @@ __device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, 
   }
 }
 
-// The same without shared memory: each lane adds its values.
+// Does the same without shared memory: each lane adds its values.
 __device__ inline void add_dq_of_lanes(const device::Accumulator<1, 8>& rDQ, float* gSums) {
   float* const gOwn = gSums + 4 * device::opaque_lane();
 #pragma unroll

@@ -1,4 +1,4 @@
-// v3's forward on a GPU: FlashAttention-3's roles with wgmma and bulk copies (TMA), sm_90a.
+// Implements v3's forward on a GPU: FlashAttention-3's roles with wgmma and TMA copies, sm_90a.
 //
 // Against v2 a thread block does not wait for its own loads. Of one warpgroup, the producer, one
 // thread starts bulk copies of Q, K and V, into rings of stages with two barriers each, and another
@@ -41,8 +41,8 @@
 
 namespace attnlab::v3 {
 
-// The consumers' work, of one warpgroup each: Algorithm 2 of the paper for one work item after the
-// other. Without a producer one thread calls help() now and then, to load.
+// Runs a consumer's work in one warpgroup: the paper's Algorithm 2 for one work item after the
+// other. Without a producer one thread calls help() between products, to load.
 //
 // It is one function on purpose. State in a struct, or the epilogue's parts as functions or
 // lambdas, give ptxas another order of instructions in every unit; the parts that are lambdas here
@@ -124,7 +124,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     wait(memory.q_ring.when_full(q));
     const KMajor<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // O += P V, in flight; the tile of V is the ring's next and has arrived.
+    // Starts O += P V and leaves it in flight; V is the ring's next tile and has arrived.
     const auto start_pv = [&] {
       fence_operand(rO);
       fence_operand(rP);
@@ -158,8 +158,8 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       ptx::barrier_sync(Named::of_all_consumers(), kThreads);
     };
 
-    // S = Q K^T, done when it returns. With `overlap` P V of the tile before is started behind it,
-    // and still in flight then. The order covers the start of these products, not their time.
+    // Computes S = Q K^T, done when it returns. With `overlap` P V of the tile before starts behind
+    // it and is in flight then. The order covers the start of these products, not their time.
     const auto multiply_qk = [&](auto starts_pv, auto is_ordered) {
       wait(memory.k_ring.when_full(k));
       // V is waited for here so that nobody stalls between the two products while others wait.
@@ -251,7 +251,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     const auto next_tile = [&](i32 tile) {
       return kConfig.pattern ? warp_uniform(sWorkTile.tiles.not_empty(tile)) : tile;
     };
-    // Algorithm 2: the first tile, all others, and P V of the last one.
+    // Follows Algorithm 2: the first tile, all others, and P V of the last one.
     run_of_class(BoolConstant<true>{}, begin, begin + 1);
     i32 last = begin;
     for (i32 tile = next_tile(last + 1); tile < end; tile = next_tile(last + 1)) {
@@ -268,8 +268,8 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       start_pv();
     }
 
-    // The epilogue. Beside the last P V: sums over the four lanes of a row, and lse, one row a
-    // lane.
+    // The epilogue adds up, during the last P V, a row's sums over its four lanes, and finds lse,
+    // one row a lane.
     const i32 lane = opaque_lane();
     float scales[2];
 #pragma unroll
@@ -287,7 +287,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     if constexpr (kConfig.overlap) end_pv();
     scale_rows(rO, scales);
 
-    // O goes out by way of shared memory, where a warp needs its own 16 rows of the tile alone.
+    // O goes out through shared memory, where a warp needs only its own 16 rows of the tile.
     const i32 o_tile = kTiles.o_tile(q.stage);
     if constexpr (kConfig.separate_o) {
       if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();  // the last item's O has left

@@ -1,5 +1,5 @@
-// v3's forward on e4m3: the roles, rings and order of forward.cuh, whose head describes them, with
-// factors of 8 bits, which tensor cores multiply twice as fast. What changes:
+// Implements v3's forward on e4m3: the roles, rings and order of forward.cuh, whose head describes
+// them, with factors of 8 bits, which tensor cores multiply twice as fast. What changes:
 //
 // - Q, K and V come as codes with scales (kernels/shared/quantise.h), V transposed and its keys
 //   permuted, so that P, rounded in registers, meets its own keys without a shuffle.
@@ -34,7 +34,7 @@
 
 namespace attnlab::v3 {
 
-// rO = rO * factor + rT, row by row.
+// Computes rO = rO * factor + rT, row by row.
 template <i32 kColumns>
 __device__ void promote(device::Accumulator<1, kColumns>& rO,
                         const device::Accumulator<1, kColumns>& rT, const float (&factors)[2]) {
@@ -61,7 +61,7 @@ __device__ void scale_columns(device::Accumulator<1, kColumns>& rO, const float*
   }
 }
 
-// Where a warp's 16 rows of O go.
+// RowsOfO says where a warp's 16 rows of O go.
 template <class T>
 struct RowsOfO {
   T* gRows;    // the first of them
@@ -130,9 +130,9 @@ __device__ inline void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i3
   if (lane % 4 < 2 && row < num_rows) gLse[row] = device::lse_or_mark(own);
 }
 
-// The consumers' work, of one warpgroup each: for one work item after the other what consume() of
-// forward.cuh does. Like that it is one function on purpose: its parts share all that registers
-// hold.
+// Runs a consumer's work in one warpgroup: what consume() of forward.cuh does, for one work item
+// after the other. Like that it is one function on purpose: its parts share all values that
+// registers hold.
 template <class T, ForwardConfig kConfig>
 __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
                              const E4m3Pointers<T>& pointers,
@@ -199,7 +199,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     memory.q_ring.wait_full(q);
     const KMajor<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // P V, in flight; the tile of V is the ring's next and has arrived.
+    // Starts P V and leaves it in flight; V is the ring's next tile and has arrived.
     const auto start_pv = [&] {
       const KMajor<kTiles.v> sV(memory.at(kTiles.v_tile(v.stage)), 0);
       if constexpr (!kConfig.promote) fence_operand(rO);
@@ -225,8 +225,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       if constexpr (kConfig.promote) promote(rO, rT, factors);
     };
 
-    // S = Q K^T, done when it returns. With `overlap` P V of the tile before is started behind it,
-    // and still in flight then.
+    // Computes S = Q K^T, done when it returns. With `overlap` P V of the tile before is started
+    // after it, and still in flight then.
     const auto multiply_qk = [&](auto starts_pv, auto is_ordered) {
       memory.k_ring.wait_full(k);
       scales = memory.scales(k.stage);  // before S is started: behind it the stage is given back
@@ -253,8 +253,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         apply_band_mask<kConfig.left>(sWorkTile, warp_row, tile * kConfig.block_n, rS);
       }
     };
-    // Takes the factors of a tile to what O is multiplied with before its P V is added: they bring
-    // it to the scale of its V, too.
+    // Sets `factors`, by which O is multiplied before the tile's P V is added: they follow the
+    // maximum, and bring O to the scale of the tile's V.
     const auto take_factors = [&](const float(&raised)[2]) {
       float to_scale_v = 1.0f;
       if constexpr (!kConfig.v_columns) {

@@ -1,5 +1,5 @@
-// v3's roles under thousands of interleavings: always the same bits, and the right ones; and with a
-// fault planted in any ring, an overwrite, a stale read or a deadlock that is found as such.
+// Runs v3's roles under thousands of interleavings: always the same bits, and the right ones; and
+// with a fault planted in any ring, an overwrite, a stale read or a deadlock that is found as such.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,8 +21,8 @@ using cpu::FaultKind;
 
 constexpr i32 kBlock = 8;
 
-// Small, yet with all that makes roles differ: two query heads on one K/V head, a last pair whose
-// second tile is missing, tiles that only one consumer sees, masks, dropout.
+// The problem is small, yet has all that makes roles differ: two query heads on one K/V head, a
+// last pair whose second tile is missing, tiles that only one consumer sees, masks, dropout.
 Problem make_problem() {
   return {.pass = Pass::fwdbwd,
           .num_heads_q = 2,
@@ -44,7 +44,7 @@ Config make_config(i64 stages, i64 seed) {
   return config;
 }
 
-// The tensors of a problem; inputs are random numbers in [-1, 1).
+// Memory holds the tensors of a problem; inputs are random numbers in [-1, 1).
 class Memory {
  public:
   explicit Memory(const Problem& problem)
@@ -115,7 +115,7 @@ TEST(V3Interleavings, TenThousandGiveTheSameBits) {
   }
 }
 
-// Masks under which each of the two consumers is the only one to see some tiles.
+// Under these masks each of the two consumers is the only one to see some tiles.
 TEST(V3Interleavings, TheBitsAreRight) {
   const Implementation& v2 = *builtin_registry().find("v2", Backend::cpu);
   for (const char* mask : {"none", "causal", "window:5:0", "window:0:9", "window:-1:3"}) {
@@ -151,7 +151,7 @@ TEST(V3Interleavings, ThreadsDoNotChangeTheBitsInDeterministicMode) {
   }
 }
 
-// Single work items, which tests can watch and break.
+// Items runs single work items, which tests can watch and break.
 class Items {
  public:
   Items(Pass pass, i32 stages, u64 seed)
@@ -173,7 +173,7 @@ class Items {
     fast_.resize(size.bytes() / sizeof(float) + 16);
   }
 
-  // The second pair of query tiles of head 1, or the first pair of key tiles of both heads.
+  // Runs the second pair of query tiles of head 1, or the first pair of key tiles of both heads.
   void run(const cpu::Probe& probe) {
     cpu::TileCarver carver(fast_.data());
     cpu::Executor executor(cpu::supported_tile_ops().front());
@@ -244,7 +244,7 @@ TEST(V3Faults, AreFoundAsWhatTheyAre) {
       {Pass::fwd, "V", Fault::missing_arrive, 1, {kDeadlock}},
       {Pass::fwd, "Q", Fault::missing_arrive, 0, {kDeadlock}},
       {Pass::fwd, "Q", Fault::wrong_phase, 0, {kStale, kDeadlock}},
-      // Who has waited for Q finds the first K complete, and waits for a phase that never ends.
+      // A role that waited for Q finds the first K complete, then waits for a phase without end.
       {Pass::fwd, "K", Fault::wrong_phase, 0, {kDeadlock}},
       {Pass::fwd, "V", Fault::wrong_phase, 0, {kStale, kDeadlock}},
       {Pass::fwd, "K", Fault::one_stage_fewer, 0, {kStale}},

@@ -1,4 +1,4 @@
-// v3's loader on a GPU: it starts the bulk copies of all tiles.
+// Implements v3's loader on a GPU: it starts the bulk copies of all tiles.
 #pragma once
 
 #include "kernels/ptx/tma.cuh"
@@ -90,7 +90,7 @@ class Loader {
       load_keys(sWorkTile, maps_.v, tile, to, barrier);
     }
   }
-  // Of tile_, for the step that copies its K.
+  // Reads the scales of tile_, for the step that copies its K.
   __device__ void read_scales() {
     if constexpr (kConfig.e4m3) {
       const E4m3WorkTile& sE4m3 = memory_.e4m3_work_tile(stage_.stage);
@@ -99,7 +99,7 @@ class Loader {
       scales_.v = kConfig.v_columns ? 1.0f : sE4m3.scales_v[block];
     }
   }
-  // To the next K, or, behind the last one, to its own V.
+  // Goes on to the next K, or, behind the last one, to its own V.
   __device__ void go_on(const ForwardWorkTile& sWorkTile) {
     const TileSpan& tiles = sWorkTile.tiles;
     const i32 ahead = tiles.template next<kConfig.e4m3>(tile_);

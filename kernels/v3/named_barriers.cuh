@@ -1,13 +1,13 @@
-// The named barriers of v3's forward (PTX bar, 16 a block).
+// Numbers the named barriers of v3's forward (PTX bar, 16 a block).
 #pragma once
 
 #include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
 
-// Each consumer has two, for its place in the order in which consumers start products and for its
-// own four warps; all consumers have one together. 0 is that of __syncthreads(). The order waits
-// for nobody in vain: all consumers of a block pass all tiles that any row of the work item sees,
+// Each consumer has two: one for its turn in the order in which consumers start products, one for
+// its own four warps; all consumers have one together. 0 is that of __syncthreads(). No turn is
+// waited for in vain: all consumers of a block pass all tiles that any row of the work item sees,
 // also those with no rows of their own.
 template <ForwardConfig kConfig>
 struct NamedBarriers {

@@ -1,4 +1,4 @@
-// Online softmax of v3's consumers: S becomes P in its registers, and O follows the maximum.
+// Does the online softmax of v3's consumers: S becomes P in registers, and O follows the maximum.
 #pragma once
 
 #include "kernels/device/softmax.cuh"

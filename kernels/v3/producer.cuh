@@ -1,6 +1,6 @@
-// The producer of v3's forward: a scheduler and a loader. Each is the work of one thread, in steps:
-// of a warpgroup of its own or, without one (producer = 0), of a consumer's thread, which takes a
-// step between two products where that need not wait.
+// Runs the producer of v3's forward: a scheduler and a loader. Each is the work of one thread, in
+// steps: a thread of the producer's warpgroup or, without one (producer = 0), a consumer's thread,
+// which takes a step between two products where that need not wait.
 //
 // The loader is made of steps with a producer of its own, too. As a straight loop it gives
 // NVRTC 13.0 and ptxas other machine code for the whole kernel (of the default units 512 and 768

@@ -1,9 +1,9 @@
-// v3 on a GPU: what its kernels are compiled for, what all roles of a thread block know of a work
-// item, and where tiles lie in shared memory. The forward first: a work item is a tile of query
-// rows of one (batch, head), 64 rows for each consumer; all consumers multiply all tiles of keys
-// that any row of the item sees, from the first to the last. A GPU's modelled traffic is of these
-// schedules, counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024), Algorithms
-// 1 to 3.
+// Describes v3 on a GPU: what its kernels are compiled for, what all roles of a thread block know
+// of a work item, and where tiles lie in shared memory. The forward comes first: a work item is a
+// tile of query rows of one (batch, head), 64 rows for each consumer; all consumers multiply all
+// tiles of keys that any row of the item sees, from the first to the last. A GPU's modelled traffic
+// is of these schedules, counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024),
+// Algorithms 1 to 3.
 #pragma once
 
 #include "kernels/shared/mask.h"
@@ -17,7 +17,7 @@
 
 namespace attnlab::v3 {
 
-// What the kernel is compiled for.
+// ForwardConfig is what the kernel is compiled for.
 struct ForwardConfig {
   i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
   i32 consumers = 2;   // warpgroups that compute
@@ -32,22 +32,22 @@ struct ForwardConfig {
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
-  // Factors of e4m3 (forward_e4m3.cuh): tiles of keys then go from the last to the first.
+  // Set: factors are of e4m3 (forward_e4m3.cuh), and tiles of keys go from the last to the first.
   bool e4m3 = false;
   bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
   bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys
 
-  // Whether a block asks for its next work item behind the last K but one of an item, not behind
-  // the last: of the small tiles of three blocks too little is left then to claim and describe it.
+  // Returns whether a block asks for its next item behind an item's last K but one, not behind the
+  // last: with three blocks' small tiles there is too little time then to claim and describe it.
   ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
-  // Registers of a thread. The kernel is launched with 65536 / blocks / threads of them, rounded
-  // down to a multiple of 8, as __launch_bounds__ makes ptxas do. By setmaxnreg the producer goes
-  // down to 40, or to 32 with three consumers and block_n >= 128, and the consumers go up to what
-  // that leaves them: two to 232, three to 152, or 160 beside 32, one in each of three blocks to
-  // 120. Only one consumer with a multiprocessor of its own meets the limit of 240.
+  // Return the registers of a role's thread. The kernel is launched with 65536 / blocks / threads,
+  // rounded down to a multiple of 8, as __launch_bounds__ makes ptxas do. By setmaxnreg the
+  // producer goes down to 40, or to 32 with three consumers and block_n >= 128, and the consumers
+  // go up to what that leaves: two to 232, three to 152, or 160 beside 32, one in each of three
+  // blocks to 120. Only one consumer with a multiprocessor of its own meets the limit of 240.
   ATTNLAB_HD constexpr i32 producer_registers() const {
     return consumers == 3 && block_n >= 128 ? 32 : 40;
   }
@@ -58,13 +58,13 @@ struct ForwardConfig {
   }
 };
 
-// A work tile: what all roles know of a work item. The scheduler finds it out for all.
+// ForwardWorkTile is what all roles know of a work item. The scheduler finds it out for all.
 struct ForwardWorkTile {
   Mask mask;
   Range rows;
   i32 num_rows = 0;
-  // The keys that the mask lets the first row see, [band_begin, band_end), one further to the right
-  // for each row below; and those that there are.
+  // The mask lets the first row see keys [band_begin, band_end), and each row below one further to
+  // the right; as many keys exist as valid_keys says.
   i32 band_begin = 0;
   i32 band_end = 0;
   i32 valid_k = 0;
@@ -74,7 +74,7 @@ struct ForwardWorkTile {
   i64 row_offset = 0;  // of the first row in o
   i64 lse_offset = 0;
   i32 batch = 0;
-  // Coordinates in the maps.
+  // The fields below are coordinates in the maps.
   i32 map_batch = 0;  // batch, or 0 in packed tensors, whose batch entries are ranges of rows
   i32 head = 0;
   i32 kv_head = 0;
@@ -84,7 +84,7 @@ struct ForwardWorkTile {
 
 constexpr i32 kWorkTileStages = 2;  // work items known at once
 
-// What the roles know beside it of a work item on e4m3.
+// E4m3WorkTile is what the roles know beside it of a work item on e4m3.
 struct E4m3WorkTile {
   float scales_log2[2];   // softmax_scale_log2 times Q's scale, of each consumer's rows
   i32 first_key = 0;      // of the batch entry in V^T
@@ -92,12 +92,12 @@ struct E4m3WorkTile {
   const float* scales_v;  // the same, or of its columns
 };
 
-// The scales of a tile of keys, which come with K.
+// TileScales holds the scales of a tile of keys, which come with K.
 struct TileScales {
   float k, v;
 };
 
-// The shared memory of a block, byte offsets.
+// ForwardTiles maps the shared memory of a block, in byte offsets.
 struct ForwardTiles {
   SlabTile q;
   SlabTile k;  // of a stage
@@ -124,7 +124,7 @@ struct ForwardTiles {
   ATTNLAB_HD constexpr i32 v_ring() const { return k_ring() + 16 * stages; }
   ATTNLAB_HD constexpr i32 work_tile_ring() const { return v_ring() + 16 * stages; }
   ATTNLAB_HD constexpr i32 asked() const { return work_tile_ring() + 16 * kWorkTileStages; }
-  // Of e4m3 alone: an E4m3WorkTile beside each work tile, and TileScales beside each K.
+  // e4m3 alone has an E4m3WorkTile beside each work tile, and TileScales beside each K.
   ATTNLAB_HD constexpr i32 e4m3_work_tile(i32 stage) const {
     return asked() + 8 + stage * static_cast<i32>(sizeof(E4m3WorkTile));
   }
@@ -151,17 +151,17 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .separate_o = config.separate_o};
 }
 
-// What the kernel gets of a launch, the same for the host (with T = void) and the GPU: its three
-// parameters. The maps are apart since the copies, as asm, get their address: in one struct with
-// them the compiler would take all for changed by every asm that clobbers memory, and read it anew
-// in the loops. The pointers are apart since in one struct with the sizes they make the code of
-// dropout longer, at head_dim 64.
+// ForwardSizes is what the kernel gets of a launch with ForwardMaps and ForwardPointers, the same
+// for the host (with T = void) and the GPU. The maps are apart since the copies, as asm, take their
+// address: in one struct with them the compiler would take all for changed by every asm that
+// clobbers memory, and reload it in the loops. The pointers are apart since in one struct with the
+// sizes they make the code of dropout longer, at head_dim 64.
 struct ForwardSizes {
   Params params;
   WorkGrid grid;
 };
 
-// How bulk copies see the tensors: 4-D, a slab of a tile at a time; of o 16 rows.
+// ForwardMaps is how bulk copies see the tensors: 4-D, a slab of a tile at a time; of o 16 rows.
 struct ForwardMaps {
   TensorMap q, k, v, o;
 };
@@ -177,14 +177,14 @@ struct ForwardPointers {
   } tensors;
 };
 
-// The scales of an e4m3 problem (E4m3Inputs of kernels/api/tensors.h).
+// E4m3Scales holds the scales of an e4m3 problem (E4m3Inputs of kernels/api/tensors.h).
 struct E4m3Scales {
   const float* q = nullptr;  // (batch, num_heads_q, blocks of kScaleRows rows)
   const float* k = nullptr;  // (batch, num_heads_kv, blocks of keys)
   const float* v = nullptr;  // the same, or (batch, num_heads_kv, head_dim)
 };
 
-// What the e4m3 kernel gets in place of ForwardPointers.
+// E4m3Pointers is what the e4m3 kernel gets in place of ForwardPointers.
 template <class T>
 struct E4m3Pointers {
   const TileEntry* entries;
@@ -194,11 +194,11 @@ struct E4m3Pointers {
   float* gLse;
 };
 
-// What the backward kernels are compiled for. A work item is a tile of keys of one (batch, K/V
-// head); all its rows of scores pass by its consumers, of each query head that shares the K/V head
-// one tile after the other. Registers hold dK and dV of 64 keys up to head_dim 128: then each of
-// two consumers has half of the keys (backward.cuh). Beyond, each has slabs of 64 columns of dK and
-// dV of all keys (backward_columns.cuh). Source: Shah et al., FlashAttention-3 (2024), Algorithm 3.
+// BackwardConfig is what the backward kernels are compiled for. A work item is a tile of keys of
+// one (batch, K/V head); its consumers take all its rows of scores, of each query head that shares
+// the K/V head one tile after the other. Up to head_dim 128 registers hold dK and dV of 64 keys:
+// two consumers have half of the keys each (backward.cuh). Beyond, each has slabs of 64 columns of
+// all keys (backward_columns.cuh). Source: Shah et al., FlashAttention-3 (2024), Algorithm 3.
 struct BackwardConfig {
   i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
   i32 block_m = 64;    // 64, or 128 at head_dim 64
@@ -211,34 +211,34 @@ struct BackwardConfig {
   ATTNLAB_HD constexpr i32 consumers() const { return head_dim == 192 ? 3 : 2; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers()); }
   ATTNLAB_HD constexpr i32 dout_stages() const { return head_dim == 256 ? 1 : stages; }
-  // Slabs of 64 columns that a consumer has where they share columns.
+  // Returns how many slabs of 64 columns a consumer has where they share columns.
   ATTNLAB_HD constexpr i32 own_slabs() const { return head_dim / 64 / consumers(); }
-  // Registers of a thread after setmaxnreg: the kernel is launched with 168 of them, or 128.
+  // Returns registers after setmaxnreg: the kernel is launched with 168 a thread, or 128.
   ATTNLAB_HD constexpr i32 producer_registers() const { return consumers() == 3 ? 32 : 24; }
   ATTNLAB_HD constexpr i32 consumer_registers() const { return consumers() == 3 ? 160 : 240; }
-  // Of the kernels for a tile of rows: in finish_rows as many warps as have added to its dQ.
+  // Returns the threads of kernels for rows: finish_rows has as many warps as added to its dQ.
   ATTNLAB_HD constexpr i32 row_threads() const { return 128 * consumers(); }
-  // A tile's sums of dQ lie as the registers of the consumers' warps have them: 16 rows and 64
-  // columns a warp, or columns and rows.
+  // Returns the bytes of a tile's sums of dQ. They lie as the registers of the consumers' warps
+  // have them: 16 rows and 64 columns a warp, or columns and rows.
   ATTNLAB_HD constexpr i32 dq_bytes() const {
     return block_m * head_dim * static_cast<i32>(sizeof(float));
   }
 };
 
-// What all roles of a block know of its work item. It lies in shared memory.
+// BackwardWorkTile is what all roles of a block know of its work item. It lies in shared memory.
 struct BackwardWorkTile {
   Mask mask;
   Range keys;
   TileSpan tiles;  // of query rows
-  // Rows that the window lets see the tile's first key, [band_begin, band_end), one further down
-  // for each key to the right; and how many of the tile's keys there are.
+  // The window lets rows [band_begin, band_end) see the tile's first key, and for each key to the
+  // right one row further down; valid_keys counts the tile's keys that exist.
   i32 band_begin = 0;
   i32 band_end = 0;
   i32 valid_keys = 0;
   i32 heads = 0;       // query heads that share the K/V head
   i64 first_head = 0;  // of them, over the batch: the slice
   i64 key_offset = 0;  // of the first key in dk and dv
-  // Coordinates in the maps.
+  // The fields below are coordinates in the maps.
   i32 map_batch = 0;  // 0 in packed tensors, whose batch entries are ranges of rows
   i32 head = 0;       // the first of the query heads
   i32 kv_head = 0;
@@ -246,7 +246,7 @@ struct BackwardWorkTile {
   i32 first_key = 0;  // of the tile
 };
 
-// The shared memory of a block, byte offsets.
+// BackwardTiles maps the shared memory of a block, in byte offsets.
 struct BackwardTiles {
   SlabTile kv;  // K and V each; dK and dV on their way out
   SlabTile q;   // of a stage, Q and dO each
@@ -266,7 +266,7 @@ struct BackwardTiles {
   }
   ATTNLAB_HD constexpr i32 ds_of(i32 stage) const { return p_of(stages) + stage * ds.bytes(); }
   ATTNLAB_HD constexpr i32 dq() const { return ds_of(stages); }
-  // log2_lse and delta of the rows of a stage of Q and of dO.
+  // Returns the bytes of log2_lse, or delta, of the rows of a stage of Q, or of dO.
   ATTNLAB_HD constexpr i32 statistic_bytes() const { return block_m * 4; }
   ATTNLAB_HD constexpr i32 lse_of(i32 stage) const {
     return dq() + dq_bytes + stage * statistic_bytes();
@@ -298,11 +298,11 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .block_m = config.block_m};
 }
 
-// What the backward's kernels share in device memory. A tile of rows has the number
-// (slice * m_blocks + m_block).
+// BackwardWorkspace is what the backward's kernels share in device memory. A tile of rows has the
+// number (slice * m_blocks + m_block).
 struct BackwardWorkspace {
-  // Of each tile of rows block_m times lse in units of log2, then block_m times delta. Where P of a
-  // row shall be 0, because it sees nothing or does not exist, the former is +inf.
+  // Each tile of rows has block_m times lse in units of log2, then block_m times delta. Where P of
+  // a row shall be 0, because it sees nothing or does not exist, the former is +inf.
   float* statistics = nullptr;
   float* dq_sums = nullptr;         // of each tile of rows block_m * head_dim, see dq_sums.cuh
   i32* beyond_lse = nullptr;        // of each tile of rows: 1 where lse does not hold all logits
@@ -310,7 +310,7 @@ struct BackwardWorkspace {
   TileEntry* entries = nullptr;     // (batch, n_blocks, m_blocks); null: no block pattern
 };
 
-// What the kernels get of a launch, in structs of their own as with the forward.
+// BackwardSizes is what the kernels get of a launch, in structs of their own as in the forward.
 struct BackwardSizes {
   Params params;
   WorkGrid rows;  // tiles of rows of the query heads

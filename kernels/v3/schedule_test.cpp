@@ -1,4 +1,4 @@
-// What v3's kernels on a GPU take from the schedule: their maps of shared memory.
+// Tests what v3's kernels on a GPU take from the schedule: their maps of shared memory.
 #include "kernels/v3/schedule.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// v3's scheduler on a GPU: which work items a thread block has, and the work tile of each.
+// Implements v3's scheduler on a GPU: it finds a thread block's work items and their work tiles.
 #pragma once
 
 #include "kernels/shared/params.h"
@@ -38,7 +38,7 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   sWorkTile.num_rows = static_cast<i32>(sWorkTile.rows.size());
   compiler_fence();
   {
-    // Of the first row, as far as 32 bits go; no sequence is so long.
+    // Stands for "no border" and limits one: 32 bits hold it, and no sequence is so long.
     constexpr i64 kFar = i64{1} << 30;
     const Mask& mask = sWorkTile.mask;
     const i64 diagonal = sWorkTile.rows.begin + mask.seqlen_k - mask.seqlen_q;
@@ -97,8 +97,8 @@ __device__ inline void find_e4m3_work_tile(const Params& params, const ForwardCo
   }
 }
 
-// Hands the thread block its work tiles, ahead of the roles that work on them. A step is one, or
-// the claim of the next item.
+// Hands the thread block its work tiles, ahead of the roles that work on them. A step publishes
+// one, or claims the next item.
 template <ForwardConfig kConfig>
 class Scheduler {
  public:

@@ -1,4 +1,4 @@
-// Shared memory of v3's forward, and the rings through which its roles hand tiles to one another.
+// Maps v3's forward's shared memory, and the rings by which its roles hand tiles to one another.
 //
 //   ring            stages           filled by             released by            arrivals
 //   --------------  ---------------  --------------------  ---------------------  -----------------
@@ -35,7 +35,7 @@
 
 namespace attnlab::v3 {
 
-// The shared memory of a block, as all roles see it.
+// ForwardMemory is the shared memory of a block, as all roles see it.
 template <ForwardConfig kConfig>
 struct ForwardMemory {
   u8* memory;

@@ -1,6 +1,6 @@
-// When v3's forward works on which item. Roles say so in ATTNLAB_NOTE(...), which is nothing in a
-// unit that does not define ATTNLAB_TIMELINE: to the compiler its text is as if there were none of
-// this. Empty functions in its place give ptxas another order of instructions.
+// Notes when v3's forward works on which item. Roles say so in ATTNLAB_NOTE(...), which is nothing
+// in a unit that does not define ATTNLAB_TIMELINE: to the compiler its text is as if there were
+// none of this. Empty functions in its place give ptxas another order of instructions.
 #pragma once
 
 #ifndef ATTNLAB_TIMELINE
@@ -16,18 +16,18 @@
 
 namespace attnlab::v3 {
 
-// The kernel's fourth parameter; to the host it is the pointer alone.
+// TimelinePointer is the kernel's fourth parameter; to the host it is the pointer alone.
 struct TimelinePointer {
   TimelineItem* gItems;
 };
 
-// What the roles of a block know of the timeline: it lies in shared memory behind all else.
+// SharedTimeline is what a block's roles know of the timeline, in shared memory behind all else.
 struct SharedTimeline {
   TimelineItem* gItems;        // of all work items, cleared before the first launch
   u32 items[kWorkTileStages];  // whose work tiles the stages of their ring hold
 };
 
-// A role's view of it.
+// Timeline is a role's view of it.
 class Timeline {
  public:
   template <ForwardConfig kConfig>
@@ -51,7 +51,7 @@ class Timeline {
     gItem.last_store = {0, 0};
     gItem.claimed = now();
   }
-  // The low bits of the multiprocessor's clock.
+  // Returns the low bits of the multiprocessor's clock.
   __device__ static u32 cycles() { return static_cast<u32>(clock64()); }
   // The scheduler has described an item, which it began at `begin`, and is about to say so.
   __device__ void publish(i32 stage, u32 item, u32 begin) const {

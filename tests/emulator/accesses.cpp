@@ -5,8 +5,8 @@
 namespace attnlab::emulator {
 namespace {
 
-// Asked at every access: found with one instruction, which costs a few bytes of those that the
-// loader has for such libraries.
+// They are asked at every access: they are found with one instruction, which costs a few bytes of
+// those that the loader has for such libraries.
 __attribute__((tls_model("initial-exec"))) thread_local u64 watched_begin = 0, watched_bytes = 0;
 
 void touch(const void* at, u64 bytes, Access kind) {
@@ -21,7 +21,7 @@ void watch(const u8* begin, u64 bytes) {
   watched_bytes = bytes;
 }
 
-// The compiler's names.
+// The compiler gives them these names.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #define ATTNLAB_HOOKS(bytes)                                                      \
   void __tsan_read##bytes(void* at) { touch(at, bytes, Access::read); }           \

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr double kPatience = 20.0;  // seconds that a block waits for others
 
-// Thrown through a kernel's frames where a launch has failed.
+// Failed is thrown through a kernel's frames where a launch has failed.
 struct Failed {};
 
 thread_local Block* running_block = nullptr;

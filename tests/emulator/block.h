@@ -1,5 +1,5 @@
-// A block of threads of a launch: fibers that one thread of the host runs in an order drawn by lot,
-// what they wait for, and what they have started that goes on beside them.
+// Runs a block of threads of a launch: fibers that one thread of the host runs in an order drawn by
+// lot, what they wait for, and what they have started that goes on beside them.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace attnlab::emulator {
 constexpr int kBarriers = 16;
 constexpr int kLargestGroup = 128;
 
-// A bulk copy from shared memory to a tensor, or an addition to numbers that lie side by side.
+// Store is a bulk copy from shared memory to a tensor, or an addition to neighbouring numbers.
 struct Store {
   TensorBox box;
   float* sums = nullptr;  // null: a copy to the box
@@ -28,7 +28,7 @@ struct Store {
   u32 bytes = 0;
 };
 
-// What has been started and not yet been waited for: groups, and what no group has yet.
+// Late is what has been started and not waited for: groups, and what no group has yet.
 template <class Work>
 struct Late {
   struct Started {
@@ -55,7 +55,7 @@ struct Thread {
   Late<Store> stores;
 };
 
-// A product of a warpgroup on its way: what each thread holds.
+// Product is a product of a warpgroup in flight: what each thread holds.
 struct Product {
   Factors type;
   std::array<WarpgroupProduct, 128> threads;
@@ -85,17 +85,17 @@ struct Box {  // a bulk copy under way
   VectorClock clock = {};
 };
 
-// What those know who have arrived at an mbarrier, and who did in its phases before.
+// MbarrierClocks is what those know who arrived at an mbarrier now, and in its phases before.
 struct MbarrierClocks {
   VectorClock open;
   std::array<VectorClock, 2> over;  // by parity
 };
 
-// The block that this thread of the host runs.
+// This thread of the host runs a block.
 class Block;
 Block& block();
 
-// A block of threads that runs to its end on one thread of the host.
+// Block is a block of threads that runs to its end on one thread of the host.
 class Block {
  public:
   Block(const Launch& launch, u64 index, u8* shared, std::string& error);
@@ -106,9 +106,9 @@ class Block {
   u8* shared() { return shared_; }
   void note_event() { ++events_; }
 
-  // What the thread that runs asks for: see machine.h.
+  // The thread that runs asks for these: see machine.h.
 
-  // Back to the scheduler, until the thread is ready again.
+  // Goes back to the scheduler, until the thread is ready again.
   void pause(Thread::State state, const char* what);
 
   [[noreturn]] void fail(const std::string& words);
@@ -116,18 +116,18 @@ class Block {
   void barrier(int number, int size, bool waits);
   bool any(bool own);
 
-  // The products of the warpgroup of the thread that runs.
+  // Returns the products of the warpgroup of the thread that runs.
   Late<Product>& products() { return warpgroups_[static_cast<std::size_t>(warp() / 4)].products; }
 
-  // Something that takes place at once or later, by the toss of a coin; a product is started by the
-  // last thread of its warpgroup.
+  // Starts something that takes place at once or later, by the toss of a coin; a product is started
+  // by the last thread of its warpgroup.
   void start(Late<Copy>& late, const Copy& copy);
   void start(Late<Store>& late, const Store& store);
   void start(const Product& product);
   void start(const TensorBox& box, u32 to, u32 barrier);
   void start(const u8* from, u32 bytes, u32 to, u32 barrier);
 
-  // Until at most `pending` groups are left.
+  // Waits until at most `pending` groups are left.
   template <class Work>
   void finish(Late<Work>& late, int pending) {
     while (static_cast<int>(late.groups.size()) > pending) {
@@ -138,15 +138,15 @@ class Block {
   }
   void finish_products(int pending);
 
-  // An access of the thread that runs, by an instruction or by plain C++.
+  // Notes an access of the thread that runs, by an instruction or by plain C++.
   void touch(const u8* at, u64 bytes, Access kind) {
     report(races_.access(warp(), at, bytes, kind));
   }
-  // An access of the product that is being made.
+  // Notes an access of the product that is being made.
   void touch_by_product(const u8* at, u64 bytes);
 
   void arrive_at_mbarrier(u32 address, u32 arrivals, i32 expected);
-  // Of a phase that is over, by its parity: the thread knows what those who arrived did before.
+  // Takes in a phase that is over, by parity: the thread knows what those who arrived did before.
   void know_phase(u32 address, u32 parity);
 
   u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touched = Touch::nothing);
@@ -158,7 +158,7 @@ class Block {
   static int warp_of(const Thread& thread) { return static_cast<int>(thread.place.thread.x / 32); }
   int warp() const { return warp_of(*current_); }
 
-  // The first thing that is wrong; the launch ends at the next step.
+  // Keeps the first thing that is wrong; the launch ends at the next step.
   void report(const std::string& words) {
     if (!words.empty() && error_.empty()) error_ = words + where();
   }
@@ -180,7 +180,7 @@ class Block {
   void make(const Store& store, const VectorClock& clock);
   void make(const Product& product, const VectorClock& clock);
 
-  // `to` is aligned to `alignment`.
+  // Starts a box; `to` is aligned to `alignment`.
   void start_box(Box box, u32 to, u32 alignment);
 
   void change_mbarrier(u32 address, u32 arrivals, i32 expected, i32 arrived_bytes);
@@ -191,11 +191,11 @@ class Block {
   void deliver(const Box& box);
   void deliver_one();  // of those under way, drawn by lot
 
-  // One warp, drawn by lot, goes on until it can no more, or for a while.
+  // Lets one warp, drawn by lot, go on until it can no more, or for a while.
   void step();
   bool run_warp(int warp);  // whether any of its threads could go on
 
-  // Nobody here can go on. Where a thread waits for memory, another block may help.
+  // Waits: nobody here can go on. Where a thread waits for memory, another block may help.
   void wait_for_other_blocks();
 
   std::string all_waits() const;

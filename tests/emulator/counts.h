@@ -1,5 +1,5 @@
-// What the emulated GPU multiplied and what its bulk copies moved, for tests that hold a schedule's
-// own count to it.
+// Counts what the emulated GPU multiplied and what its bulk copies moved, for tests that hold a
+// schedule's own count to it.
 #pragma once
 
 #include "kernels/shared/base.h"

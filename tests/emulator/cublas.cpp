@@ -1,12 +1,12 @@
-// libcublas for the emulated GPU: products in double and fp32, as plain loops, done at once. Types
-// that the references on a device do not multiply are refused.
+// Is libcublas for the emulated GPU: products in double and fp32, as plain loops, done at once. It
+// refuses types that the references on a device do not multiply.
 #include <cublas_v2.h>
 
 #include <cstdint>
 
 namespace {
 
-// An operand that cuBLAS stores by columns.
+// Operand is one that cuBLAS stores by columns.
 template <class Scalar>
 struct Operand {
   const Scalar* data;

@@ -1,5 +1,5 @@
-// libcuda.so.1 with an emulated GPU: what this project calls of the driver API. Modules are shared
-// libraries that nvrtc.cpp makes; launches run at once, on the host's threads.
+// Is libcuda.so.1 with an emulated GPU: what this project calls of the driver API. Modules are
+// shared libraries that nvrtc.cpp makes; launches run at once, on the host's threads.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -39,7 +39,7 @@ struct Function {
   void (*entry)(void** parameters);
 };
 
-// Words of the last failure, for cuGetErrorString.
+// Returns the words of the last failure, for cuGetErrorString.
 std::string& last_words() {
   static std::string words;
   return words;
@@ -54,7 +54,7 @@ u64 seed() {
   return first * 0x9E3779B97F4A7C15ul + launches++;
 }
 
-// Of a whole library in memory. The table of sections is what linkers write last.
+// Returns the size of a whole library in memory. Linkers write the table of sections last.
 std::size_t size_of_library(const void* image) {
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);

@@ -1,4 +1,4 @@
-// What the emulated GPU must notice, each on a kernel that does it; and that right kernels run.
+// Tests what the emulated GPU must notice, each on a kernel that does it; right kernels run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,14 +71,14 @@ class Emulator : public testing::Test {
       return lost.what();
     }
   }
-  // What is said of the first of some launches that fails.
+  // Returns what is said of the first of some launches that fails.
   std::string first_failure_of(const std::string& body) {
     std::string words;
     for (int i = 0; i < kTries && words.empty(); ++i) words = failure_of(body);
     return words;
   }
 
-  // How many of some launches leave a y that is not i.
+  // Counts how many of some launches leave a y that is not i.
   int wrong_launches(const std::string& body) {
     int wrong = 0;
     for (int i = 0; i < kTries; ++i) {
@@ -97,7 +97,7 @@ class Emulator : public testing::Test {
   void* y_ = nullptr;
 };
 
-// A thread's number by way of its neighbour's place in shared memory.
+// Sends a thread's number by way of its neighbour's place in shared memory.
 std::string exchange(const std::string& barrier) {
   return "float* const sI = reinterpret_cast<float*>(memory);\n"
          "sI[63 - i] = static_cast<float>(63 - i);\n" +

@@ -13,7 +13,7 @@
 namespace attnlab::emulator {
 namespace {
 
-// The shared memory of the blocks that a thread of the host runs, one after another.
+// SharedMemory is that of the blocks that a thread of the host runs, one after another.
 class SharedMemory {
  public:
   SharedMemory()
@@ -47,8 +47,8 @@ std::string run(const Launch& launch) {
   };
   const u64 workers =
       std::min<u64>(launch.blocks, std::max(1u, std::thread::hardware_concurrency()));
-  // Never on the caller's own thread, whose thread-local __shared__ variables lie far from all
-  // else.
+  // Blocks never run on the caller's own thread, whose thread-local __shared__ variables lie far
+  // from all else.
   std::vector<std::thread> threads;
   for (u64 i = 0; i < workers; ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,4 @@
-// A launch as the emulated driver hands it to the machine.
+// Launch is a launch as the emulated driver hands it to the machine.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Launch {
   u64 seed = 0;          // of the order in which things happen
 };
 
-// Empty, or why it failed.
+// Returns empty, or why it failed.
 std::string run(const Launch& launch);
 
 }  // namespace attnlab::emulator

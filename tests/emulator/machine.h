@@ -1,5 +1,5 @@
-// What the instructions of the emulated GPU (overlay/) ask of the machine that runs them. All
-// functions are called by a thread of a kernel, which is a fiber of the emulator.
+// Offers what the instructions of the emulated GPU (overlay/) ask of the machine that runs them.
+// All functions are called by a thread of a kernel, which is a fiber of the emulator.
 //
 // Addresses in shared memory are the low 32 bits of the host's: a block's memory lies close enough
 // together that they say which.
@@ -19,19 +19,19 @@ struct Place {
 };
 const Place& place();
 
-// Ends the launch: the caller's fiber never comes back. printf-like.
+// Ends the launch: the caller's fiber never comes back. It takes arguments like printf.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// A step that all threads of a group of neighbours take together. The last one to come does `work`
-// with everybody's arguments, in the order of the threads, null for those that do not exist. Fails
-// where threads of a group meet at steps of different names.
+// Takes a step that all threads of a group of neighbours take together. The last one to come does
+// `work` with everybody's arguments, in the order of the threads, null for those that do not exist.
+// Fails where threads of a group meet at steps of different names.
 using Work = void (*)(void* const* arguments);
 void together(int threads, const char* step, void* argument, Work work);
 
-// One of the block's 16 barriers; 0 threads: all of the block.
+// Waits at one of the block's 16 barriers; 0 threads: all of the block.
 void barrier_sync(int barrier, int threads);
 void barrier_arrive(int barrier, int threads);
-// A barrier of all threads of the block that tells them whether any came with true.
+// Is a barrier of all threads of the block that tells them whether any came with true.
 bool any_of_block(bool own);
 
 // Lets other threads go on, until something has happened in this block (or, where the thread waits
@@ -44,8 +44,8 @@ u64 nanoseconds();
 
 u8* dynamic_shared();
 u32 to_shared(const void* address);
-// Fails unless so many bytes there are the block's, and aligned to `alignment`. What the thread
-// that runs does with them: nothing now, or what may race with others.
+// Fails unless so many bytes there are the block's, and aligned to `alignment`. Touch says what the
+// running thread does with them: nothing now, or what may race with others.
 enum class Touch : u8 { nothing, reads, writes };
 u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touch = Touch::nothing);
 
@@ -63,17 +63,17 @@ void start_copy(const Copy& copy);  // of cp.async
 void commit_copies();
 void wait_for_copies(int pending);
 
-// The 8 bytes of an mbarrier.
+// These work on the 8 bytes of an mbarrier.
 void mbarrier_init(u32 barrier, u32 arrivals);
 void mbarrier_arrive(u32 barrier, u32 arrivals, u32 expected_bytes);
 bool mbarrier_phase_is_over(u32 barrier, u32 parity);
 
-// A bulk tensor copy of up to five coordinates; `map` is what the emulated driver made.
+// Starts a bulk tensor copy of up to five coordinates; the emulated driver made `map`.
 void start_box(u32 to, const void* map, const i32* coordinates, int dimensions, u32 barrier);
 
-// The same way back; by whom, in groups, as with copies.
+// Starts the way back; it is waited for as copies are: by thread, in groups.
 void start_store(const void* map, const i32* coordinates, int dimensions, u32 from);
-// Neighbouring bytes of global memory, by a bulk copy without a map; and the addition of fp32
+// Start a bulk copy of neighbouring bytes of global memory without a map; and the addition of fp32
 // numbers to those there, atomically, which is one of the thread's bulk stores.
 void start_bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier);
 void start_bulk_addition(float* to, u32 from, u32 bytes);
@@ -82,7 +82,7 @@ void wait_for_stores(int pending);
 
 enum class Factors : u8 { f16, bf16, e4m3 };
 
-// mma.m16n8k16: what a lane holds.
+// WarpProduct is what a lane holds for mma.m16n8k16.
 struct WarpProduct {
   float* d;
   const u32* a;
@@ -90,7 +90,7 @@ struct WarpProduct {
 };
 void multiply_m16n8k16(Factors type, void* const* products);  // WarpProduct of 32 lanes
 
-// wgmma.m64nNk16, or of e4m3 m64nNk32: what a thread of a warpgroup holds. The product takes place,
+// WarpgroupProduct is what a thread holds for wgmma.m64nNk16, or of e4m3 m64nNk32. It takes place,
 // like a copy, at once or as late as it may, and reads and writes where these point to then.
 struct WarpgroupProduct {
   float* d;      // columns / 2 sums

@@ -1,4 +1,4 @@
-// The state of an mbarrier, and how it lies in its 8 bytes here.
+// Defines the state of an mbarrier, and how it lies in its 8 bytes here.
 #pragma once
 
 #include "kernels/shared/base.h"

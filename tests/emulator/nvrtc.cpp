@@ -1,6 +1,6 @@
-// libnvrtc that compiles kernels for the emulated GPU: with the host's C++ compiler, whose result,
-// a shared library, takes the place of a cubin. Instructions come from overlay/, which the compiler
-// searches before the tree's headers; CUDA's words from prelude.h.
+// Is a libnvrtc that compiles kernels for the emulated GPU: with the host's C++ compiler, whose
+// result, a shared library, takes the place of a cubin. Instructions come from overlay/, which the
+// compiler searches before the tree's headers; CUDA's words from prelude.h.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -61,7 +61,7 @@ std::vector<std::string> entries_of(const std::string& source) {
   return names;
 }
 
-// The emulated driver, against which kernels are linked: it lies beside this library.
+// Returns the path of the emulated driver that kernels link: it lies beside this library.
 fs::path driver_path() {
   Dl_info info;
   dladdr(reinterpret_cast<const void*>(&nvrtcVersion), &info);
@@ -95,7 +95,7 @@ bool compile(Program& program) {
   write(file, source);
   const fs::path tree = ATTNLAB_SOURCE_DIR;
   const fs::path object = folder.path() / "unit.o";
-  // As for ThreadSanitizer, but linked without it: machine.cpp hears of the accesses.
+  // Compiles as for ThreadSanitizer, but links without it: machine.cpp hears of the accesses.
   const std::string command =
       ATTNLAB_CXX " -std=c++20 -O1 -w -fPIC -fno-strict-aliasing -fsanitize=thread -include " +
       quoted(tree / "tests/emulator/prelude.h") + " -I " + quoted(tree / "tests/emulator/overlay") +

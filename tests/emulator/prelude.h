@@ -1,5 +1,5 @@
-// What a kernel finds without including anything: the words of CUDA C++, and a way in for the
-// emulated driver. Compiled in front of each unit.
+// Gives a kernel what it finds without including anything: the words of CUDA C++, and a way in for
+// the emulated driver. It is compiled in front of each unit.
 #pragma once
 
 #include <math.h>
@@ -156,7 +156,7 @@ void __stcg(T* to, const T& value) {
 
 namespace attnlab::emulator {
 
-// A kernel by the addresses of its parameters, as cuLaunchKernelEx gets them.
+// Calls a kernel by the addresses of its parameters, as cuLaunchKernelEx gets them.
 template <class... Parameters>
 void call(void (*kernel)(Parameters...), void** parameters) {
   [&]<std::size_t... kIndices>(std::index_sequence<kIndices...>) {

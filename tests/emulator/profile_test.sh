@@ -29,13 +29,13 @@ END
 chmod +x bin/ncu
 export PATH=$PWD/bin:$PATH
 
-# profile KERNELS OPTIONS...: of a small point.
+# profile KERNELS OPTIONS... profiles a small point.
 profile() {
   rm -f log arguments
   "$attnlab" profile --kernel "$1" --dtype f16 --head-dim 64 --heads 1 --seqlen 64 --mask causal \
     --protocol "warmup_seconds=0,warmup_launches=${warmups:-1}" "${@:2}" >out
 }
-# count LINE: in the part of the log that comes in.
+# count LINE counts in the part of the log that comes in.
 count() { grep -c "^$1\$" || true; }
 
 profile v2
@@ -51,14 +51,14 @@ starts() { count 'profiler start' <log; }
 [[ $(watched) == 1 && $(starts) == 1 ]] || fail "$(watched) launches of $(starts) starts: $(<log)"
 [[ $(count 'profiler stop' <log) == 1 ]] || fail "the profiler was not stopped"
 
-# Those that warm up come before.
+# The launches that warm up come before.
 before() { sed '/^profiler start$/q' log | count launch; }
 with_one=$(before)
 warmups=5 profile v2
 [[ $(before) == $((with_one + 4)) ]] || fail "$(before) launches before, of one warm-up $with_one"
 [[ $(watched) == 1 ]] || fail "$(watched) launches are watched behind five warm-ups"
 
-# A span for each kernel, of all of its kernels.
+# Each kernel has a span for all of its kernels.
 profile v2 --pass bwd
 [[ $(watched) -gt 1 && $(starts) == 1 ]] || fail "a backward has several kernels: $(<log)"
 profile v1,v2

@@ -10,7 +10,7 @@ constexpr int kBoxAgents = 8;
 
 }  // namespace
 
-// Warps, then copies and stores of each, products of each warpgroup, and boxes.
+// Agents are warps, then copies and stores of each, products of each warpgroup, and boxes.
 Races::Races(const u8* shared, u64 bytes, int warps)
     : shared_(shared),
       bytes_(bytes),

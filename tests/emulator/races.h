@@ -1,4 +1,4 @@
-// Races in a block's shared memory, found by what is ordered and not by what goes wrong: two
+// Finds races in a block's shared memory by what is ordered and not by what goes wrong: two
 // accesses of which one writes, by different warps or by what they have started, and no barrier
 // between them that both know of. Source: vector clocks as in FastTrack (Flanagan and Freund,
 // 2009), with warps in place of threads; what lanes of a warp do to each other is not looked at.
@@ -11,7 +11,7 @@
 
 namespace attnlab::emulator {
 
-// What an agent knows of every agent: up to which of its steps all is over. May be empty: nothing.
+// VectorClock is what an agent knows of each agent: up to which step all is over. Empty: nothing.
 using VectorClock = std::vector<u32>;
 
 enum class Access : u8 { read, write };
@@ -21,16 +21,16 @@ class Races {
   // `shared` has so many bytes that are watched.
   Races(const u8* shared, u64 bytes, int warps);
 
-  // Agents beside the warps, which have numbers from 0: what they start and what goes on by itself.
+  // Engine names agents beside the warps, which count from 0: what they start, what runs by itself.
   enum class Engine : u8 { copies, stores, products, boxes };
-  // Of a warp, its warpgroup, or a barrier that the boxes tell of their end.
+  // Returns the agent of a warp, its warpgroup, or a barrier that the boxes tell of their end.
   int agent(Engine engine, int of) const;
 
-  // An access by a warp itself. Says what it races with, or nothing.
+  // Notes an access by a warp itself. Says what it races with, or nothing.
   std::string access(int warp, const u8* at, u64 bytes, Access kind) {
     return access(warp, of_warp(warp), at, bytes, kind);
   }
-  // An access of what `agent` does with the clock that it was started with.
+  // Notes an access of what `agent` does with the clock that it was started with.
   std::string access(int agent, const VectorClock& clock, const u8* at, u64 bytes, Access kind);
 
   // A warp starts something that `agent` does, with this clock: it knows what the warp knows.
@@ -38,7 +38,7 @@ class Races {
   // A warp learns what is in a clock: of what it has waited for.
   void know(int warp, const VectorClock& clock) { join(of_warp(warp), clock); }
 
-  // What those who have arrived at a barrier know together.
+  // Adds what a warp that arrives at a barrier knows to what those before it know together.
   void tell(int warp, VectorClock& barrier) {
     join(barrier, of_warp(warp));
     ++of_warp(warp)[static_cast<std::size_t>(warp)];
@@ -46,13 +46,13 @@ class Races {
   static void join(VectorClock& clock, const VectorClock& other);
 
  private:
-  // Of a word. It is cleared when a block first touches it: most blocks touch few.
+  // Word is a word's record. It is cleared when a block first touches it: most blocks touch few.
   struct Word {
     u64 block = 0;
     i32 writer = -1;  // agent
     u32 write = 0;    // its step
   };
-  // What blocks leave for those after them on the same thread of the host.
+  // Shadow is what blocks leave for those after them on the same thread of the host.
   struct Shadow {
     u64 blocks = 0;
     std::vector<Word> words;

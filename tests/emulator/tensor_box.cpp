@@ -9,8 +9,8 @@
 namespace attnlab::emulator {
 namespace {
 
-// Where a byte of the box lies in shared memory: chunks of 16 bytes are permuted by the line of 128
-// bytes that they are in. PTX ISA, swizzling modes of tensors.
+// Returns where a byte of the box lies in shared memory: chunks of 16 bytes are permuted by the
+// line of 128 bytes that they are in. Source: PTX ISA, swizzling modes of tensors.
 u64 swizzled(u64 address, u32 swizzle_bytes) {
   const u64 lines = swizzle_bytes == 0 ? 0 : swizzle_bytes / 16 - 1;
   return address ^ (address >> 7 & lines) << 4;

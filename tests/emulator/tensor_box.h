@@ -1,4 +1,4 @@
-// Tensor maps of the emulated driver, and the boxes that bulk copies take of their tensors.
+// Defines tensor maps of the emulated driver, and the boxes that bulk copies take of tensors.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace attnlab::emulator {
 
 constexpr int kMostDimensions = 5;
 
-// Lies in the 128 bytes of a CUtensorMap.
+// TensorMapBits lies in the 128 bytes of a CUtensorMap.
 struct TensorMapBits {
   u64 magic;
   u64 data;
@@ -31,15 +31,15 @@ struct TensorBox {
   std::string error;                         // why there is none
 };
 
-// `map` as the kernel holds it.
+// Returns the box; `map` is as the kernel holds it.
 TensorBox box_of(const void* map, const i32* coordinates, int dimensions);
 
-// Global to shared: what lies outside the tensor is zero. The swizzle goes by the address.
+// Copies global to shared: what lies outside the tensor is zero. The swizzle goes by the address.
 void copy_box(const TensorBox& box, u8* to);
-// Shared to global: what lies outside is left out.
+// Copies shared to global: what lies outside is left out.
 void store_box(const TensorBox& box, const u8* from);
 
-// The same of bytes that lie side by side, and the sum of fp32 numbers, each added atomically.
+// Do the same to bytes side by side, and to the sum of fp32 numbers, each added atomically.
 void copy_line(const u8* from, u8* to, u32 bytes);
 void add_line(float* to, const u8* from, u32 bytes);
 

@@ -11,7 +11,7 @@
 namespace attnlab::emulator {
 namespace {
 
-// The low 16 bits.
+// Returns the value of the low 16 bits.
 float value_of(Factors type, u32 bits) {
   static const std::vector<float> f16 = [] {
     std::vector<float> values(1 << 16);
@@ -21,8 +21,8 @@ float value_of(Factors type, u32 bits) {
   return type == Factors::f16 ? f16[bits & 0xFFFF] : f32_from_bf16(static_cast<u16>(bits));
 }
 
-// Where descriptors of wgmma say that elements lie, under the swizzle of 128 bytes or, K-major, of
-// 64. Source: PTX ISA, matrix descriptor and the canonical layouts of wgmma.
+// Factor is where wgmma's descriptors say that elements lie, under the swizzle of 128 bytes or,
+// K-major, of 64. Source: PTX ISA, matrix descriptor and the canonical layouts of wgmma.
 class Factor {
  public:
   Factor(u64 descriptor, bool transposed)
@@ -34,12 +34,12 @@ class Factor {
     if (swizzle != 1 && swizzle != 2) fail("a descriptor without the swizzle of 128 or 64 bytes");
     row_bytes_ = swizzle == 1 ? 128 : 64;
     if ((descriptor >> 49 & 7) != 0) fail("a descriptor with a base offset");
-    // Of the address it has 18 bits, which are enough for a block's shared memory.
+    // The address has 18 bits, which are enough for a block's shared memory.
     const auto base = static_cast<u32>(reinterpret_cast<u64>(dynamic_shared()));
     start_ = base + ((start_ - base) & 0x3FFFF);
   }
 
-  // Element k of the sum; mn: row of the left factor, column of the right one.
+  // Returns element k of the sum; mn: row of the left factor, column of the right one.
   u32 bits(int mn, int k) const {
     if (!transposed_) return bits_of<u16>(k_major_offset(mn, k * 2));
     if (row_bytes_ != 128) fail("a factor that is not K-major under the swizzle of 64 bytes");
@@ -69,7 +69,7 @@ class Factor {
   u32 start_, leading_, stride_, row_bytes_;
 };
 
-// The thread that holds column n of a row of D, and where: of four threads the first is given.
+// Returns column n of a row of D where a thread holds it: of four threads the first is given.
 float& sum_at(const Product& product, int row, int n) {
   const auto thread = static_cast<std::size_t>(row / 16 * 32 + row % 8 * 4 + n % 8 / 2);
   return product.threads[thread].d[n / 8 * 4 + row / 8 % 2 * 2 + n % 2];

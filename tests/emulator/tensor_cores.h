@@ -1,4 +1,4 @@
-// What tensor cores compute, on the registers and the shared memory of those who ask.
+// Computes what tensor cores do, on the registers and the shared memory of those who ask.
 #pragma once
 
 #include "tests/emulator/block.h"

@@ -1,5 +1,5 @@
-// What blocks did, in which order, for tests of a kernel's schedule: bulk copies that they started,
-// and numbers that they drew from counters.
+// Traces what blocks did, in which order, for tests of a kernel's schedule: bulk copies that they
+// started, and numbers that they drew from counters.
 #pragma once
 
 #include "kernels/shared/base.h"
@@ -14,7 +14,7 @@ struct Event {
   u32 count;    // what the counter was before
 };
 
-// Those of a block come in the order in which it did them.
+// Keeps an event; those of a block come in the order in which it did them.
 void trace(const Event& event);
 
 }  // namespace attnlab::emulator

@@ -1,5 +1,5 @@
-// The registry of a program that has one kernel more, whose axes nothing else in the tree names:
-// takes the place of kernels/builtin.cpp.
+// Is the registry of a program that has one kernel more, whose axes nothing else in the tree names:
+// it takes the place of kernels/builtin.cpp.
 #include "kernels/api/registry.h"
 #include "kernels/naive/cpu.h"
 #include "kernels/v2/cpu.h"

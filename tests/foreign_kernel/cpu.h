@@ -1,4 +1,4 @@
-// A kernel with axes of its own: v2's, under names that nobody knows.
+// Declares a kernel with axes of its own: v2's, under names that nobody knows.
 #pragma once
 
 #include "kernels/api/implementation.h"

@@ -1,4 +1,4 @@
-// What libFuzzer calls, the same for all targets: the input becomes a file in memory.
+// Is called by libFuzzer, the same for all targets: the input becomes a file in memory.
 #include "tests/fuzz/fuzz.h"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ void require(bool holds, const char* sentence) {
 
 namespace {
 
-// A file in memory with a path of its own, filled anew for every input.
+// MemoryFile is a file in memory with a path of its own, filled anew for every input.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(memfd_create("input", MFD_CLOEXEC)) {

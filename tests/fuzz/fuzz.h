@@ -1,11 +1,11 @@
-// One fuzz target: a reader of files, fed with arbitrary bytes.
+// Declares one fuzz target: a reader of files, fed with arbitrary bytes.
 #pragma once
 
 #include <filesystem>
 
 namespace attnlab::fuzz {
 
-// What a target defines: reads the file. It may throw UsageError, whose message names the file, and
+// Reads the file; a target defines it. It may throw UsageError, whose message names the file, and
 // nothing else; and it may abort where the reader's answer contradicts itself.
 void read_input(const std::filesystem::path& file);
 

@@ -20,7 +20,7 @@ cmake -S . -B build/fuzz -G Ninja -DATTNLAB_FUZZ=ON -DBUILD_TESTING=OFF -DCMAKE_
   -DCMAKE_CXX_COMPILER="${CXX:-clang++-14}" >/dev/null
 cmake --build build/fuzz --parallel "$JOBS" --target attnlab_fuzz
 
-# seeds TARGET: folders with inputs to start from.
+# seeds TARGET prints folders with inputs to start from.
 seeds() {
   echo "tests/fuzz/corpus/$1"
   case $1 in

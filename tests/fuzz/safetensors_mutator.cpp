@@ -1,4 +1,4 @@
-// Mutations that keep the frame of a safetensors file: a wrong header length would end nearly every
+// Mutates and keeps the frame of a safetensors file: a wrong header length would end nearly every
 // input at its first check.
 #include <algorithm>
 #include <cstddef>

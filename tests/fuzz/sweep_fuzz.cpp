@@ -5,7 +5,7 @@
 
 namespace {
 
-// Axes as kernels declare them: numbers, yes or no, below 0.
+// These are axes as kernels declare them: numbers, yes or no, below 0.
 constexpr attnlab::ConfigAxis kAxes[] = {
     {"sram", "elements on chip", 49152, 64, 1 << 20},
     {"stages", "tiles in flight", 2, 0, 4},

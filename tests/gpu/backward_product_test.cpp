@@ -1,7 +1,7 @@
-// What v3's backward is made of, one tile of rows by one of keys: its five products, each with its
-// operands where the kernel has them, dS on its way through shared memory, and the sums of dQ in
-// device memory. Results are compared element by element. All are small integers, so every sum is
-// exact.
+// Tests what v3's backward is made of, one tile of rows by one of keys: its five products, each
+// with its operands where the kernel has them, dS on its way through shared memory, and the sums of
+// dQ in device memory. Results are compared element by element. All are small integers, so every
+// sum is exact.
 #include <cstdint>
 #include <optional>
 #include <ostream>
@@ -30,7 +30,7 @@ struct Tile {
 
 void PrintTo(const Tile& tile, std::ostream* stream) { *stream << tile.name(); }
 
-// S^T = K Q^T and dV = P^T Q (whose operand stands for dO, and dK's dS^T for P^T) of both
+// Computes S^T = K Q^T and dV = P^T Q (whose operand stands for dO, and dK's dS^T for P^T) of both
 // consumers' 64 keys; dS^T, from `factors`, goes to shared memory as dS, and dQ = dS K is added
 // `times` times. `rows` is what a bulk copy without a map brings.
 KernelUnit unit(const Tile& tile) {
@@ -140,10 +140,10 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
                        .dynamic_shared_bytes = static_cast<u64>(tiles.bytes())}}};
 }
 
-// The products of head dims above 128 (backward_columns.cuh), of one consumer with all keys and the
-// first slab: S = Q K^T, whose columns are those of `keys` keys; P, from `factors`, goes to shared
-// memory transposed; dV^T = Q^T P, with Q in MN-major and P^T in K-major; dQ^T = K^T P^T, with both
-// in MN-major, is added `times` times.
+// Computes products of head dims above 128 (backward_columns.cuh), of one consumer with all keys
+// and the first slab: S = Q K^T, whose columns are those of `keys` keys; P, from `factors`, goes to
+// shared memory transposed; dV^T = Q^T P, with Q in MN-major and P^T in K-major; dQ^T = K^T P^T,
+// with both in MN-major, is added `times` times.
 KernelUnit unit_of_columns(i32 head_dim, i32 keys) {
   const v3::BackwardConfig config = {.head_dim = head_dim, .block_m = 64, .block_n = keys};
   return {
@@ -249,7 +249,7 @@ class ProductTest : public GpuTest {
     arena_.emplace(runtime());
   }
 
-  // Integers from -4 to 4.
+  // Draws integers from -4 to 4.
   std::vector<int> integers(i64 count) {
     std::vector<int> values(static_cast<std::size_t>(count));
     for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
@@ -295,7 +295,7 @@ class BackwardProduct : public ProductTest, public testing::WithParamInterface<T
   static constexpr i64 kKeys = 128;
 };
 
-// A matrix of integers as some of its products see it.
+// Matrix is a matrix of integers as some of its products see it.
 struct Matrix {
   const std::vector<int>& values;
   i64 stride;
@@ -318,8 +318,8 @@ std::vector<float> product(const Matrix& left, const Matrix& right, i64 rows, i6
   return sums;
 }
 
-// Sums of dQ, one after the other as they lie, from rows x columns: a warp has 16 x 64 of them, in
-// blocks of 8 columns, of which a lane has two columns of two rows.
+// Returns sums of dQ, one after the other as they lie, from rows x columns: a warp has 16 x 64 of
+// them, in blocks of 8 columns, of which a lane has two columns of two rows.
 std::vector<float> as_sums_lie(const std::vector<float>& dq, const Tile& tile) {
   std::vector<float> sums;
   for (i64 warp = 0; warp < 8; ++warp) {

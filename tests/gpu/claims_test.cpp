@@ -1,5 +1,5 @@
-// When v3's thread blocks claim their work items, by the emulated GPU, which says in which order a
-// block did things: a block that claims early holds what another could begin.
+// Tests when v3's thread blocks claim their work items, by the emulated GPU, which says in which
+// order a block did things: a block that claims early holds what another could begin.
 #include <fmt/format.h>
 
 #include <exception>
@@ -53,7 +53,7 @@ Problem problem_of(const ClaimsCase& what) {
   return problem;
 }
 
-// The numbers of tiles of all work items, in the order in which they are handed out.
+// Returns the numbers of tiles of all work items, in the order in which they are handed out.
 std::vector<i64> tiles_of(const Problem& problem, const v3::ForwardConfig& config) {
   const std::vector<u8> pattern = make_block_pattern(problem);
   const BlockPattern blocks = view_block_pattern(problem, pattern.data());
@@ -78,7 +78,7 @@ class V3Claims : public GpuTest, public testing::WithParamInterface<ClaimsCase> 
     }
   }
 
-  // What each block did: `stuck` says why the launch failed.
+  // Returns what each block did: `stuck` says why the launch failed.
   std::map<u32, std::vector<Event>> run(const ForwardLaunch& launch, std::string& stuck) const {
     begin_();
     try {
@@ -98,7 +98,7 @@ class V3Claims : public GpuTest, public testing::WithParamInterface<ClaimsCase> 
   const Event* (*end_)(u64*) = nullptr;
 };
 
-// One block's work: its items, and the copies of K that it has started.
+// BlockWork is one block's work: its items, and the copies of K that it has started.
 class BlockWork {
  public:
   BlockWork(const std::vector<i64>& tiles, bool asks_early, u32 block)

@@ -1,4 +1,4 @@
-// Counters and the trace of kernels, on work whose bytes and kernels are known.
+// Tests counters and the trace of kernels, on work whose bytes and kernels are known.
 #include "kernels/api/counters.h"
 
 #include <cstdint>
@@ -89,7 +89,7 @@ TEST_F(GpuCounters, ReductionsAreCounted) {
   const HardwareCounts counts = counters().count(
       {.further = true}, [&](int) { instruments().fingerprint(stream(), data, bytes); });
   runtime().release(data);
-  // One addition a warp to one word, whose result nobody reads: a sector each.
+  // Each warp adds once to one word, and nobody reads the result: a sector each.
   const double warps = 4.0 * gpu().multiprocessors * 256 / 32;
   const double sum = counts.reduction_bytes.value() + counts.atomic_bytes.value();
   EXPECT_GT(sum, 0.0);
@@ -97,7 +97,7 @@ TEST_F(GpuCounters, ReductionsAreCounted) {
   EXPECT_EQ(counts.mma_sync_flops.value(), 0.0);
 }
 
-// More passes than one profiler may make, and other metrics in between: every count is right.
+// It makes more passes than one profiler may, and other metrics in between: every count is right.
 TEST_F(GpuCounters, CountAsOftenAsAsked) {
   const std::uint64_t bytes = 4 * kMib;
   void* const data = runtime().allocate(bytes);

@@ -42,8 +42,8 @@ struct ReferenceCase {
 
 void PrintTo(const ReferenceCase& what, std::ostream* stream) { *stream << what.name; }
 
-// The kernels of the reference. The table of mutants names a file: a text of them that is wrong,
-// which this test alone takes, so nothing that a user can set makes a judge wrong.
+// Returns the kernels of the reference. The table of mutants names a file: a text of them that is
+// wrong, which this test alone takes, so nothing that a user can set makes a judge wrong.
 KernelUnit unit_under_test() {
   KernelUnit unit = reference::device_reference_unit();
   const char* const file = std::getenv("ATTNLAB_TEST_DEVICE_REFERENCE");
@@ -56,7 +56,7 @@ KernelUnit unit_under_test() {
   return unit;
 }
 
-// The same output in memory of the process and of the device.
+// OutputPair is the same output in memory of the process and of the device.
 class OutputPair {
  public:
   OutputPair(Arena& arena, Dtype dtype, std::string name, std::uint64_t bytes)
@@ -107,7 +107,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
                                                            runtime(), *calculator_, kChunkElements);
   }
 
-  // What the oracle expects of the outputs, rounded to the storage type.
+  // Makes what the oracle expects of the outputs, rounded to the storage type.
   void make_outputs() {
     const auto make = [&](const char* name, Dtype dtype, std::uint64_t bytes) {
       return std::make_unique<OutputPair>(*arena_, dtype, name, bytes);
@@ -155,7 +155,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
             .dv = data(*dv_)};
   }
 
-  // On the device, and by the oracle.
+  // Judge on the device, and by the oracle.
   std::vector<Verdict> judge_on_device() {
     for (OutputPair* output : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
       output->send();
@@ -181,7 +181,7 @@ class DeviceReferenceTest : public GpuTest, public testing::WithParamInterface<R
   void expect_refusals();
   void expect_nan_elsewhere();
 
-  // Three chunks of rows, the last of them short.
+  // They make three chunks of rows, the last of them short.
   static constexpr std::int64_t kChunkElements = 16 * 45;
 
   Problem problem_;
@@ -215,8 +215,8 @@ void DeviceReferenceTest::expect_the_rows() {
   }
 }
 
-// What the bound of a tensor's largest error has beside the twin's largest (reference/tolerance.h):
-// nothing of it depends on an order of sums.
+// Returns what the bound of a tensor's largest error has beside the twin's largest
+// (reference/tolerance.h): nothing of it depends on an order of sums.
 double beside_the_twin(const Verdict& verdict) {
   if (verdict.tensor == "lse") return verdict.bound;
   const double factor = verdict.tensor == "o" ? 2.0 : 3.0;
@@ -259,7 +259,7 @@ void DeviceReferenceTest::expect_the_weights() {
   }
 }
 
-// Where something may be wrong: the last element of an output.
+// Returns where something may be wrong: the last element of an output.
 std::vector<DeviceReferenceTest::Fault> DeviceReferenceTest::faults() {
   std::vector<Fault> faults;
   if (problem_.pass != Pass::bwd) faults.push_back({"o", o_, Side::query});
@@ -352,7 +352,7 @@ Problem problem_of(Pass pass, Dtype dtype, const char* mask, Layout layout = Lay
   return problem;
 }
 
-// More keys than a block has threads, more columns than a warp has lanes.
+// There are more keys than a block has threads, more columns than a warp has lanes.
 Problem wide_problem(Dtype dtype) {
   Problem problem = problem_of(Pass::fwdbwd, dtype, "causal");
   problem.batch = 1;

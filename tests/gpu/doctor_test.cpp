@@ -1,4 +1,4 @@
-// attnlab doctor on a real GPU.
+// Runs attnlab doctor on a real GPU.
 #include <set>
 
 #include "harness/base/errors.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Without PyTorch, whose import takes longer than all else (GpuRun.PyTorchCompetes needs it).
+// It lacks PyTorch, whose import takes longer than all else (GpuRun.PyTorchCompetes needs it).
 class GpuDoctor : public GpuCli {
  protected:
   std::string environment() const override { return "ATTNLAB_PYTHON=/nowhere/python "; }

@@ -1,5 +1,5 @@
-// v3's forward on e4m3 against the same computation in double: codes times scales, P rounded to
-// e4m3 relative to the maximum of the tiles so far, from the last to the first, as the kernel
+// Compares v3's forward on e4m3 with the same computation in double: codes times scales, P rounded
+// to e4m3 relative to the maximum of the tiles so far, from the last to the first, as the kernel
 // rounds it. What is left is what fp32 and 13 bits of the accumulator's sums lose.
 #include <cmath>
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kTolerance = 0.008;  // of O, relative, in the norm of all elements
 
-// Of the mean of O, at 4096 keys and a V of mean 1: what 13 bits of sums over all keys would lose
-// shows there alone.
+// The mean of O may be off by this, at 4096 keys and a V of mean 1: what 13 bits of sums over all
+// keys would lose shows there alone.
 constexpr double kBias = 1.5e-3;
 
 struct E4m3Case {
@@ -47,7 +47,7 @@ Problem problem_of(i64 head_dim, i64 seqlen_q, i64 seqlen_k, const char* mask, S
           .quantisation = {.v = v}};
 }
 
-// q, k, v, and what the laboratory makes of them.
+// HostInputs holds q, k, v, and what the laboratory makes of them.
 struct HostInputs {
   std::vector<float> q, k, v;
   std::vector<std::uint8_t> q_codes, k_codes, v_codes, v_transposed;
@@ -89,7 +89,7 @@ struct Outputs {
   std::vector<float> o, lse;
 };
 
-// One row of one head, in double.
+// Twin computes one row of one head, in double.
 class Twin {
  public:
   Twin(const Problem& problem, const HostInputs& inputs, i32 block_n)

@@ -1,6 +1,6 @@
-// Products of a warpgroup on e4m3, tile by tile: operands arrive by bulk copies as they do in a
-// kernel, P is rounded in registers, V^T stands in the order that this leaves. Small integers make
-// every sum exact; sums of very different sizes show what the accumulator keeps.
+// Tests products of a warpgroup on e4m3, tile by tile: operands arrive by bulk copies as they do in
+// a kernel, P is rounded in registers, V^T stands in the order that this leaves. Small integers
+// make every sum exact; sums of very different sizes show what the accumulator keeps.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr i64 kRows = 64;
 
-// Tiles of Q (64, head_dim), K (keys, head_dim) and V^T (head_dim, keys).
+// Tiles are those of Q (64, head_dim), K (keys, head_dim) and V^T (head_dim, keys).
 struct Tiles {
   SlabTile q, k, v;
   Tiles(i64 keys, i64 head_dim)
@@ -31,8 +31,8 @@ struct Tiles {
         v{.rows = q.columns, .columns = k.rows, .element_bytes = 1} {}
 };
 
-// S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P in
-// registers.
+// Computes S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P
+// in registers.
 KernelUnit unit(i64 keys, i64 head_dim) {
   const Tiles tiles(keys, head_dim);
   const auto bytes = static_cast<u64>(tiles.q.bytes() + tiles.k.bytes() + tiles.v.bytes() + 64);
@@ -150,7 +150,7 @@ class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
     arena_.emplace(runtime());
   }
 
-  // Integers from -4 to 4.
+  // Draws integers from -4 to 4.
   Matrix integers(i64 rows, i64 columns) {
     return matrix(rows, columns, [&](i64, i64) {
       return static_cast<float>(static_cast<int>(generator_() % 9) - 4);
@@ -182,7 +182,7 @@ class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
     return values;
   }
 
-  // q (64, head_dim), k (keys, head_dim), p (64, keys), v (keys, head_dim).
+  // Takes q (64, head_dim), k (keys, head_dim), p (64, keys), v (keys, head_dim).
   Results multiply(const Size& size, const Matrix& q, const Matrix& k, const Matrix& p,
                    const Matrix& v) {
     const i64 keys = size.keys, head_dim = size.head_dim;  // a lambda cannot capture a binding
@@ -247,8 +247,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, E4m3Product,
 
 using E4m3Accumulator = E4m3Product;
 
-// One row of Q for each sum: 1 or -1 in the first of 64 columns and small * 2^-7 in others, against
-// a K of 1 and 2^-7. All other keys and rows are 0.
+// Sum has one row of Q: 1 or -1 in the first of 64 columns and small * 2^-7 in others, against a K
+// of 1 and 2^-7. All other keys and rows are 0.
 struct Sum {
   float one, small;
   std::vector<i64> columns;  // of `small`
@@ -310,7 +310,7 @@ TEST_F(E4m3Accumulator, AlignsToTheSumOfExponents) {
   EXPECT_EQ(results.s[3 * kKeys], 2.25f + 0x1p-12f);
 }
 
-// What satfinite says: 448 at the most, NaN stays.
+// satfinite gives 448 at the most, and NaN stays.
 TEST_F(E4m3Accumulator, GetsLargePAs448AndNaNAsNaN) {
   constexpr i64 kColumns = 64, kKeys = 64;
   const auto zero = [](i64, i64) { return 0.0f; };

@@ -1,4 +1,4 @@
-// What the emulated GPU (tests/emulator) says of a launch beyond its results, and no real one does.
+// Asks the emulated GPU (tests/emulator) for what no real one says of a launch.
 #pragma once
 
 #include <dlfcn.h>

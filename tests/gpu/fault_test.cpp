@@ -1,5 +1,5 @@
-// Kernels that hang or write where nothing is: what the run makes of them, in a process of its own.
-// The faults are planted into a copy of the kernels' sources.
+// Tests kernels that hang or write where nothing is: what the run makes of them, in its own
+// process. The faults are planted into a copy of the kernels' sources.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +19,7 @@ constexpr const char* kPoints = "--kernel naive,minimal --mask causal --seqlen 6
 
 class GpuFault : public GpuCli {
  protected:
-  // The flag for a tree in which naive's mask pass begins with `statement`.
+  // Returns the flag for a tree in which naive's mask pass begins with `statement`.
   std::string with_fault(const std::string& statement) const {
     namespace fs = std::filesystem;
     const fs::path tree = folder_ / "tree";
@@ -36,7 +36,7 @@ class GpuFault : public GpuCli {
     return " --kernel-sources '" + tree.string() + "'";
   }
 
-  // "naive 96: invalid" and so on, sorted.
+  // Returns "naive 96: invalid" and so on, sorted.
   std::vector<std::string> outcomes() const {
     std::vector<std::string> all;
     for (const Json& record : records()) {

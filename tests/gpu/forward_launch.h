@@ -1,4 +1,4 @@
-// A forward of a kernel on a GPU, with inputs and outputs of its own, ready to be launched.
+// Holds a kernel's forward on a GPU, with its own inputs and outputs, ready to be launched.
 #pragma once
 
 #include "harness/plan/accounting.h"

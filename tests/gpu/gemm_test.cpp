@@ -1,7 +1,7 @@
-// A persistent matrix product out of the blocks that the kernels of attention are made of: rings
-// and bulk copies, products of warpgroups, roles with registers of their own. No kernel uses it. It
-// says whether the blocks are right and fast apart from all softmax: its sums are exact, and its
-// speed stands beside cuBLAS's.
+// Builds a persistent matrix product out of the blocks that the kernels of attention are made of:
+// rings and bulk copies, products of warpgroups, roles with registers of their own. No kernel uses
+// it. It says whether the blocks are right and fast apart from all softmax: its sums are exact, and
+// its speed stands beside cuBLAS's.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -24,12 +24,12 @@
 namespace attnlab {
 namespace {
 
-// C (m, n) = A B^T, A (m, k) and B (n, k), all of them f16 and row-major, sums in fp32.
+// Computes C (m, n) = A B^T, A (m, k) and B (n, k), all f16 and row-major, sums in fp32.
 constexpr i32 kBlockM = 128, kBlockN = 256, kBlockK = 64;
 constexpr i32 kConsumers = 2;  // warpgroups of 64 rows each
 constexpr i32 kStages = 4;
-// Rows of tiles that run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows of A
-// are half the bytes of its rows of B.
+// So many rows of tiles run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows of
+// A are half the bytes of its rows of B.
 constexpr i32 kGroup = 16;
 
 KernelUnit gemm_unit() {
@@ -215,7 +215,7 @@ struct Size {
   }
 };
 
-// The kernel, ready for launches on three matrices.
+// Gemm is the kernel, ready for launches on three matrices.
 class Gemm {
  public:
   Gemm(const Size& size, const void* a, const void* b, void* c)
@@ -335,8 +335,8 @@ TEST_F(GemmUnit, CompilesCleanly) {
   EXPECT_EQ(made.entries.at(0).stack_bytes, 0);
 }
 
-// Beside cuBLAS, which takes turns with it, on values drawn from N(0,1): zeros take less power,
-// which is higher clocks.
+// GemmSpeed times it and cuBLAS in turns, on values drawn from N(0,1): zeros take less power, which
+// is higher clocks.
 class GemmSpeed : public GemmTest {
  protected:
   static constexpr Size kSize = {8192, 8192, 8192};
@@ -358,7 +358,7 @@ class GemmSpeed : public GemmTest {
     }
   }
 
-  // Seconds of a launch.
+  // Returns the seconds of a launch.
   template <class Launch>
   static double sample(const Launch& launch) {
     return runtime().seconds_of(kLaunches, [&](int) { launch(); }, {}) / kLaunches;

@@ -1,4 +1,4 @@
-// What the tests on a real GPU share: they are skipped with the reason where there is none.
+// Shares what tests on a real GPU need: they are skipped with the reason where there is none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace attnlab {
 
-// The first GPU. Throws std::out_of_range where there is none.
+// Returns the first GPU. Throws std::out_of_range where there is none.
 inline const Device& gpu() {
   static const std::vector<Device> gpus = [] {
     std::vector<Device> found = available_devices();
@@ -29,14 +29,14 @@ inline const Device& gpu() {
   return gpus.at(0);
 }
 
-// Where compiled kernels stay: another folder where another compiler stands for NVRTC.
+// Returns where compiled kernels stay: another folder where another compiler stands for NVRTC.
 inline std::string gpu_test_cache() {
   const char* const folder = std::getenv("ATTNLAB_GPU_TEST_CACHE");
   return folder == nullptr ? in_build("gpu_test_cache") : folder;
 }
 
-// A GPU in this process. Its kernels come from a cache that all tests share and that stays, so only
-// the first run compiles.
+// GpuTest is a GPU in this process. Its kernels come from a cache that all tests share and that
+// stays, so only the first run compiles.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -50,7 +50,7 @@ class GpuTest : public testing::Test {
   static Runtime& runtime() { return runtime_of(gpu()); }
 };
 
-// The real binary on a GPU, in a process of its own: a fault there is not one of the test.
+// GpuCli runs the real binary on a GPU, in its own process: a fault there is not one of the test.
 class GpuCli : public Cli {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class GpuCli : public Cli {
 
   std::string environment() const override { return ""; }
 
-  // attnlab run on short points of two heads, timed as briefly as possible; records to r.jsonl.
+  // Runs short points of two heads, timed as briefly as possible; writes records to r.jsonl.
   Result run_points(const std::string& arguments, const std::string& protocol = "",
                     const std::string& cache = gpu_test_cache()) const {
     return run("run --backend cuda --heads 2 --rounds 1 --no-progress --cache-dir '" + cache +

@@ -12,7 +12,7 @@
 namespace attnlab {
 namespace {
 
-// The finaliser of SplitMix64 once more, for what the kernels fill shared memory with.
+// Does SplitMix64's finaliser once more, for what the kernels fill shared memory with.
 std::uint64_t scatter(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
@@ -46,7 +46,7 @@ class GpuPeakKernels : public GpuTest {
     return download<T>(results_, kernels_->threads());
   }
 
-  // How many times longer the second takes: a load that is left out takes as long for any size.
+  // Returns how many times longer the second takes: a load left out takes as long for any size.
   template <class Launch>
   double growth(const Launch& launch, std::uint32_t steps) const {
     launch(steps);

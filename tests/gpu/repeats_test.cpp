@@ -1,5 +1,5 @@
-// The same launch a thousand times while copies on another stream keep the memory busy, so that
-// loads arrive early and late: the same bits every time.
+// Repeats a launch a thousand times while copies on another stream keep the memory busy, so that
+// loads arrive early and late: the bits are the same every time.
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>

@@ -1,4 +1,4 @@
-// attnlab run on a real GPU: caches warm and cold, and a peer beside our kernels.
+// Runs attnlab run on a real GPU: caches warm and cold, and a peer beside our kernels.
 #include <algorithm>
 #include <chrono>
 

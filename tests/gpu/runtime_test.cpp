@@ -1,4 +1,4 @@
-// Memory, fingerprint and clock of a real GPU.
+// Tests memory, fingerprint and clock of a real GPU.
 #include <chrono>
 #include <cstdint>
 #include <new>
@@ -24,7 +24,7 @@ Bytes random_bytes(std::uint64_t count) {
 
 class GpuRuntime : public GpuTest {
  protected:
-  // A buffer with these contents, as long as the test runs.
+  // Makes a buffer with these contents, as long as the test runs.
   std::uint8_t* upload(const Bytes& bytes) {
     buffers_.push_back(arena().allocate("test", bytes.size()));
     auto* const data = static_cast<std::uint8_t*>(buffers_.back().get());

@@ -1,4 +1,4 @@
-// What NVML says of a real GPU, idle and at work.
+// Tests what NVML says of a real GPU, idle and at work.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -50,7 +50,7 @@ class GpuTelemetry : public GpuTest {
             }};
   }
 
-  // What holds now.
+  // Returns the cap that holds now.
   static double power_cap_w() {
     constexpr unsigned kPowerCurrentLimit = 190;  // NVML_FI_DEV_POWER_CURRENT_LIMIT, milliwatts
     cuda::NvmlFieldValue cap{.field = kPowerCurrentLimit};

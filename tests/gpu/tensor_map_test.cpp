@@ -1,4 +1,4 @@
-// Bulk tensor copies through maps, and launch attributes: what sm_90 does with them.
+// Tests bulk tensor copies through maps, and launch attributes: what sm_90 does with them.
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -49,7 +49,7 @@ struct Corner {
   i64 slab = 0, row = 0, head = 0, batch = 0;  // of a box's first element
 };
 
-// A tensor of random 16-bit words, and boxes of it.
+// BoxCopy has a tensor of random 16-bit words, and boxes of it.
 class BoxCopy : public Sm90Test {
  protected:
   void make(cuda::TileTensor tensor, i64 elements) {
@@ -62,7 +62,7 @@ class BoxCopy : public Sm90Test {
     tensor_.data = data_.get();
   }
 
-  // Two batch entries of three heads and 45 rows, tiles of 32.
+  // Makes two batch entries of three heads and 45 rows, tiles of 32.
   void make(Layout layout, i64 head_dim, Swizzle swizzle) {
     constexpr i64 kBatch = 2, kHeads = 3, kRows = 45;
     make({.strides = layout == Layout::bshd ? strides_bshd(kRows, kHeads, head_dim)
@@ -78,7 +78,7 @@ class BoxCopy : public Sm90Test {
 
   i64 columns() const { return static_cast<i64>(tensor_.swizzle) / 2; }
 
-  // What `slabs` slabs from the corner on must be in shared memory.
+  // Returns what `slabs` slabs from the corner on must be in shared memory.
   std::vector<std::uint16_t> expected(const Corner& corner, i64 slabs) const {
     const auto slab_words = static_cast<u32>(columns() * tensor_.tile_rows);
     std::vector<std::uint16_t> box(static_cast<std::size_t>(slabs) * slab_words);

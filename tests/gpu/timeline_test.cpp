@@ -1,5 +1,5 @@
-// The timeline of v3's forward: of every work item of the schedule once, in the order in which an
-// item goes through a block. On a real GPU, too.
+// Tests the timeline of v3's forward: it has every work item of the schedule once, in the order in
+// which an item goes through a block. It runs on a real GPU, too.
 #include <fmt/format.h>
 
 #include <ostream>

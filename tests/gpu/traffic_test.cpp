@@ -1,5 +1,5 @@
-// What v3's schedule counts is what the GPU does: FLOPs of wgmma and bytes read, of a real one by
-// its counters, of the emulated one by itself.
+// Compares what v3's schedule counts with what the GPU does: FLOPs of wgmma and bytes read, of a
+// real one by its counters, of the emulated one by itself.
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -73,7 +73,7 @@ void enlarge(Problem& problem, const Config& config) {
   problem.lengths = make_lengths(problem);
 }
 
-// Rows of all query heads that exist, and the bytes of theirs in q, o and their like.
+// Counts rows of all query heads that exist, and the bytes of theirs in q, o and their like.
 std::int64_t existing_rows(const Problem& problem) {
   std::int64_t rows = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) rows += problem.queries(b);
@@ -139,8 +139,8 @@ INSTANTIATE_TEST_SUITE_P(V3, GpuTraffic,
 
 class GpuBackwardTraffic : public GpuTraffic {};
 
-// A forward and its backward. Of the backward's bytes the emulated GPU sees those of bulk copies:
-// not the rows of O, dO and lse that come before, nor dQ's sums on their way to dQ.
+// It runs a forward and its backward. Of the backward's bytes the emulated GPU sees those of bulk
+// copies: not the rows of O, dO and lse that come before, nor dQ's sums on their way to dQ.
 TEST_P(GpuBackwardTraffic, IsWhatTheScheduleCounts) {
   const TrafficCase& what = GetParam();
   const bool is_real = take_counts_ == nullptr;

@@ -1,5 +1,5 @@
-// Every CUDA kernel on a few random problems of each pass and type, judged by the oracle. All else
-// that it is held to is what attnlab verify does.
+// Runs every CUDA kernel on a few random problems of each pass and type, judged by the oracle. All
+// else that it is held to is what attnlab verify does.
 #include <iostream>
 #include <map>
 #include <memory>
@@ -59,7 +59,7 @@ class GpuVerify : public GpuTest {
   }
 };
 
-// A kernel's passes in one type: a test of its own each, since all of them are compiled.
+// Judged is a kernel's passes in one type, each a test of its own, since all are compiled.
 struct Judged {
   const char* kernel;
   Dtype dtype;

@@ -1,6 +1,6 @@
-// Products of a warpgroup (kernels/device/warpgroup_product.cuh), tile by tile: operands arrive by
-// bulk copies as they do in a kernel, results are compared element by element. All are small
-// integers, so every sum is exact.
+// Tests products of a warpgroup (kernels/device/warpgroup_product.cuh), tile by tile: operands
+// arrive by bulk copies as they do in a kernel, results are compared element by element. All are
+// small integers, so every sum is exact.
 #include <cstdint>
 #include <optional>
 #include <ostream>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr i64 kRows = 64;
 
-// S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P in
-// registers, in fp32 and, by way of shared memory and a bulk copy, rounded.
+// Computes S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P
+// in registers, in fp32 and, by way of shared memory and a bulk copy, rounded.
 KernelUnit unit(i64 keys, i64 head_dim) {
   const SlabTile q = {.rows = 64, .columns = static_cast<i32>(head_dim)};
   const SlabTile kv = {.rows = static_cast<i32>(keys), .columns = static_cast<i32>(head_dim)};
@@ -140,7 +140,7 @@ class WarpgroupProduct : public GpuTest, public testing::WithParamInterface<Size
     arena_.emplace(runtime());
   }
 
-  // Integers from -4 to 4, rows x columns.
+  // Draws integers from -4 to 4, rows x columns.
   std::vector<int> integers(i64 rows, i64 columns) {
     std::vector<int> values(static_cast<std::size_t>(rows * columns));
     for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
@@ -171,8 +171,8 @@ class WarpgroupProduct : public GpuTest, public testing::WithParamInterface<Size
   std::optional<Arena> arena_;
 };
 
-// left (rows, k) right: element (k, n) of `right` is right[n * columns + k] or right[k * columns +
-// n].
+// Multiplies left (rows, k) right: element (k, n) of `right` is right[n * columns + k] or right[k *
+// columns + n].
 std::vector<float> product(const std::vector<int>& left, const std::vector<int>& right, i64 k,
                            i64 columns, bool transposed) {
   std::vector<float> sums;

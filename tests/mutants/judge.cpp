@@ -1,6 +1,6 @@
-// The verifier on one kernel of this program, in steps: cheap ones first, so that a wrong kernel is
-// found soon. mutants.py builds it with one kernel made wrong, and with none (the control); kernels
-// of a GPU are wrong where $ATTNLAB_KERNEL_SOURCES says so.
+// Runs the verifier on one kernel of this program, in steps: cheap ones first, so that a wrong
+// kernel is found soon. mutants.py builds it with one kernel made wrong, and with none (the
+// control); kernels of a GPU are wrong where $ATTNLAB_KERNEL_SOURCES says so.
 //
 //   judge KERNEL cpu|cuda        stop at the first failure
 //   judge KERNEL cpu|cuda all    make every step, each to its first failure
@@ -30,7 +30,7 @@ namespace {
 using verify::Options;
 using verify::Part;
 
-// Workers even where there are few processors: who shares dQ meets, and wrong orders show.
+// It has workers even where processors are few: who shares dQ meets, and wrong orders show.
 constexpr int kThreads = 4;
 
 // Kernels of a GPU are compiled for a head dim, a type and tiles, which takes far longer than the
@@ -40,8 +40,8 @@ constexpr int kRandom = 24, kRandomOnGpu = 8;
 constexpr const char* kShapesOnGpu[] = {"lengths", "unequal", "blocks", "dropout",
                                         "packed",  "heads",   "inputs", "items"};
 
-// Of one launch, which takes milliseconds. Less than mutants.py waits, so that the verifier says
-// itself that a kernel hangs.
+// It limits one launch, which takes milliseconds. It is less than mutants.py waits, so that the
+// verifier says itself that a kernel hangs.
 constexpr double kTimeout = 5.0;  // seconds
 
 struct Step {

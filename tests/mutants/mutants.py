@@ -236,9 +236,9 @@ def write(mutant, backend, output):
     apply(mutant, backend, output)
 
 
-# Checking the list, without a GPU.
+# The functions below check the list, without a GPU.
 
-# What every mutant is compiled for: types and passes have units of their own.
+# Every mutant is compiled for these: types and passes have units of their own.
 COMPILED = ("--arch", "sm_90a", "--dtype", "f32,f16", "--head-dim", "64")
 PASSES = {"forward.cuh": "fwd", "backward.cuh": "bwd"}  # that see such a file; others: both
 
@@ -284,7 +284,7 @@ def check(arguments):
     return 0
 
 
-# Running. A program says when a check begins and ends (judge.cpp).
+# The functions below run programs, which say when a check begins and ends (judge.cpp).
 
 
 @dataclasses.dataclass
@@ -397,7 +397,7 @@ def judge(program, kernel, backend, every_step, environment=None):
     return judged
 
 
-# What a test of GoogleTest says of an expectation that it found wrong.
+# A test of GoogleTest says this of an expectation that it found wrong.
 EXPECTATION = re.compile(
     r": Failure\n(?:The difference between |Expected equality of these values:\s+|Expected: \("
     r"|Value of: )"

@@ -1,4 +1,4 @@
-// Few rows of a table that show of each two columns every pair of values that the table has there.
+// Picks few rows of a table that show all pairs of values that the table has in any two columns.
 // Most faults need no more than two certain values at once (Kuhn, Wallace and Gallo, 2004).
 #pragma once
 
@@ -12,8 +12,8 @@ namespace attnlab {
 
 using PairwiseTable = std::vector<std::vector<int>>;  // rows of as many values each
 
-// Which rows, in the order in which they were taken: the first of those that show the most pairs
-// that no row before them shows.
+// Returns the rows in the order in which they were taken: the first of those that show the most
+// pairs that no row before them shows.
 inline std::vector<std::size_t> pairwise_rows(const PairwiseTable& table) {
   using Pair = std::tuple<std::size_t, std::size_t, int, int>;  // columns, values
   const auto for_pairs = [](const std::vector<int>& row, const auto& visit) {

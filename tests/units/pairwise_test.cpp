@@ -25,7 +25,7 @@ PairwiseTable taken_of(const PairwiseTable& table) {
   return taken;
 }
 
-// All rows of five columns of 2 to 6 values but those that a rule forbids.
+// Returns all rows of five columns of 2 to 6 values but those that a rule forbids.
 PairwiseTable table_of(bool has_rule) {
   PairwiseTable table;
   for (int row = 0; row < 2 * 3 * 4 * 5 * 6; ++row) {

@@ -1,6 +1,6 @@
-// What NVRTC makes of the units of every kernel for GPUs, with default tiles: no GPU is needed.
-// Every pair of what decides a unit is compiled; ATTNLAB_ALL_UNITS=1 takes the whole product
-// (scripts/compile_all.sh).
+// Tests what NVRTC makes of the units of every kernel for GPUs, with default tiles: no GPU is
+// needed. Every pair of what decides a unit is compiled; ATTNLAB_ALL_UNITS=1 takes the whole
+// product (scripts/compile_all.sh).
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 namespace attnlab {
 namespace {
 
-// What spills all the same, of all units whose names begin so: what a thread stores and loads
-// because its registers do not suffice, by NVRTC 13.0; other versions may need less. Such a unit is
-// refused on the arch (KernelUnit::must_be_clean).
+// KnownSpill is what spills all the same, of all units whose names begin so: what a thread stores
+// and loads because its registers do not suffice, by NVRTC 13.0; other versions may need less. Such
+// a unit is refused on the arch (KernelUnit::must_be_clean).
 struct KnownSpill {
   const char* unit;
   const char* entry;
@@ -69,9 +69,9 @@ constexpr MaskOfPoint kMasks[] = {{"full", "none"},
                                   {"blocks64", "blocks:butterfly:64x64"},
                                   {"blocks32", "blocks:butterfly:32x32"}};
 
-// All that some kernel supports, and each one as numbers. Kernel, pass and dropout are one number,
-// so that each three of them meet every head_dim and every arch: they decide the tile. So does a
-// block pattern, which is part of that number for v3 alone: its consumers have no register left.
+// Returns all that some kernel supports, and each one as numbers. Kernel, pass and dropout are one
+// number, so that each three of them meet every head_dim and every arch: they decide the tile. So
+// does a block pattern, part of that number for v3 alone: its consumers have no register left.
 std::pair<std::vector<Point>, PairwiseTable> product() {
   std::vector<Point> points;
   PairwiseTable table;

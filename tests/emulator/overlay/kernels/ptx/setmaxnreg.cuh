@@ -5,7 +5,7 @@
 
 namespace attnlab::ptx {
 
-// Here a thread has as many as it wants.
+// A thread has as many here as it wants.
 template <i32 kRegisters>
 void setmaxnreg_dec() {
   emulator::together(128, "setmaxnreg", nullptr, nullptr);
