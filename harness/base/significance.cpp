@@ -60,7 +60,7 @@ std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std
   return ways[n];
 }
 
-// Holds doubled sums of ranks of the first sample: its own, what is expected, the two most extreme.
+// Holds doubled rank sums of the first sample: its own, the expected one, the two most extreme.
 struct RankSums {
   double own = 0.0, expected = 0.0, least = 0.0, most = 0.0;
 };
