@@ -1,4 +1,4 @@
-// attnlab compile: kernels compiled ahead, on a machine with or without a GPU.
+// Implements attnlab compile, which compiles kernels ahead, on a machine with or without a GPU.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

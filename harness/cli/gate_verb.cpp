@@ -1,4 +1,4 @@
-// attnlab gate: fails where kernels became slower, larger or wrong.
+// Implements attnlab gate, which fails where kernels became slower, larger or wrong.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -101,7 +101,7 @@ double parse_seconds(const std::string& text, const std::string& where) {
   return unit * std::stod(number);
 }
 
-// Returns the last record of each point; of several regimes and caches, those that will be
+// Returns the last record of each point, among several regimes and caches the one that will be
 // measured. It leaves counted bytes out, since a gate runs without counters and has none to
 // compare.
 std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& protocol) {
@@ -123,7 +123,7 @@ std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& p
   return last_of_each_point(records);
 }
 
-// Returns the points that fit the budget, nothing if all do; prints those that do not.
+// Returns the points that fit the budget, nothing if all do; prints those that do not fit.
 std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& flags,
                                         std::FILE* notes) {
   double budget = flags.budget.empty() ? 0.0 : parse_seconds(flags.budget, "--budget");
@@ -156,7 +156,7 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   return points;
 }
 
-// Chooses v2's forward where flags name no points: its text is where plants go on a GPU.
+// Chooses v2's forward where flags name no points: on a GPU its text is what plants change.
 void set_trial_points(SweepFlags& flags) {
   if (names_points(flags)) return;
   const BackendChoice choice =
@@ -172,8 +172,8 @@ void set_trial_points(SweepFlags& flags) {
   set_axis_flag(flags, "batch", "2");
 }
 
-// Makes this program slower: on a GPU by other kernel texts, on a CPU by idle time behind each
-// launch, three times what counts as a change.
+// Returns ways to make this program slower: on a GPU other kernel texts, on a CPU idle time behind
+// each launch, three times what counts as a change.
 std::vector<Plant> plants_of(const GatePlan& plan) {
   if (plan.device.backend == Backend::cuda) {
     std::vector<Plant> plants;
@@ -228,7 +228,7 @@ int run_measured(const GateFlags& flags) {
   set_thresholds(plan, kind, flags.threshold_percent);
   const DeviceLock lock(plan.device);
   make_records_folder(plan);
-  write_file(flags.junit, junit_of_no_end(), "--junit");  // what stays where the gate breaks off
+  write_file(flags.junit, junit_of_no_end(), "--junit");  // stays if the gate breaks off
   write_file(flags.summary, "## attnlab gate: did not end\n", "--summary");
   write_file(flags.benchmark, "[]\n", "--benchmark-json");
   print_to(notes, "{}{}",
