@@ -49,7 +49,7 @@ class StepWatch {
   double last_;
   std::mutex mutex_;
   std::vector<EnergyStep> steps_;
-  // The last member: it ends before the others do.
+  // The thread is the last member: so it ends before the others are destroyed.
   std::jthread thread_{[this](const std::stop_token& stop) { watch(stop); }};
 };
 
