@@ -19,8 +19,7 @@ struct TimedLaunches {
   // Returns the seconds that so many launches take together, once they are done.
   std::function<double(int launches)> time;
   std::function<void()> before = [] {};  // called before each call of a warm-up and sample, untimed
-  // These are called around each sample of so many launches, untimed; a throw ends the
-  // samples.
+  // These are called around each sample of so many launches, untimed; a throw ends the samples.
   std::function<void(int launches)> prepare = [](int) {};
   std::function<void()> check = [] {};
   // Loads the device right before a sample, as `time` does; null: `time` itself does.
