@@ -47,7 +47,7 @@ T parse_step(std::string_view item, std::string_view text, T minimum, T maximum)
   }
 }
 
-// Empty: a number that no double can hold.
+// Reads a number; returns nothing if no double can hold it.
 std::optional<double> parse_fraction(std::string_view item) {
   double value = 0;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);

@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// All that a compilation depends on, and how its result is judged.
+// Returns all that a compilation depends on, and how its result is judged.
 std::string identity(const CompileJob& job) {
   std::string text = fmt::format("{}\n{}\n{}\n", job.arch, job.unit.name, job.unit.must_be_clean);
   for (const KernelEntry& entry : job.unit.entries) {

@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const std::vector<Case>& cases) {
   return names;
 }
 
-// A sweep of 864 points in 288 cases, with both layouts of 144 problems.
+// Sets up a sweep of 864 points in 288 cases, with both layouts of 144 problems.
 class Shards : public testing::Test {
  protected:
   Shards() {
