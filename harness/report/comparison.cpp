@@ -86,7 +86,7 @@ PointChange point_change(const Pair& pair, const CompareOptions& options) {
   return point;
 }
 
-// Older records do not name what they had no choice of.
+// Returns the protocol. Older records lack cache and regime, which they had no choice of.
 RecordJson protocol_of(const RecordJson& record, bool with_rounds) {
   RecordJson protocol = record.at("protocol");
   if (!with_rounds) {

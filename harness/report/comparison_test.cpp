@@ -55,7 +55,7 @@ TEST(Compare, ARecordIsTheSameAsItself) {
 }
 
 // A machine may be so noisy that a slowdown by a fifth is below its threshold. Nobody can call that
-// the same; but who gives a threshold has decided.
+// the same; but whoever gives a threshold has decided.
 TEST(Compare, FarSlowerIsNeverTheSameHoweverNoisyTheMachineIs) {
   const CompareOptions noisy = {.threshold_of = [](const RecordJson&) { return 0.4; }};
   const RecordJson base = timed(64, 1e-3);

@@ -92,7 +92,7 @@ void make_seen_tail(RecordJson& record) {
   record["timeline"] = {{"void", false}, {"idle_share_at_end", 0.25}};
 }
 
-// 40 % of 132 multiprocessors' cycles.
+// Makes conflicts that take 40 % of 132 multiprocessors' cycles.
 void make_conflicts(RecordJson& record) {
   const double cycles = 132 * 1.98e9 * 400e-6;
   record["counters"]["shared_wavefronts"] = 0.8 * cycles;

@@ -80,12 +80,12 @@ Json memory_json(const Json& ceilings, const Device& device) {
                       level("HBM", CeilingId::hbm_read, device.memory_bytes)});
 }
 
-// A number in units of 10^12, or of `unit`; "-" for null.
+// Returns a number in units of 10^12, or of `unit`; "-" for null.
 std::string scaled(const Json& value, double unit, int digits) {
   return value.is_null() ? "-" : fmt::format("{:.{}f}", value.get<double>() / unit, digits);
 }
 
-// Four significant digits, so that 4.528 and 653.1 stand in one column.
+// Returns four significant digits, so that 4.528 and 653.1 stand in one column.
 std::string tera(const Json& value) {
   if (value.is_null()) return "-";
   const double number = value.get<double>() / 1e12;

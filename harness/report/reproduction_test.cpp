@@ -121,7 +121,7 @@ class Reproductions : public testing::Test {
     published_.emplace("t", kPublished);
   }
 
-  // That slow takes `least` times as long as fast at 128, where it takes 8 times.
+  // Claims that slow takes `least` times as long as fast at 128, where it takes 8 times.
   static Claim claim(const std::string& id, double least) {
     return {.id = id,
             .tables = {"t"},

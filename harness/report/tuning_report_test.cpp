@@ -14,7 +14,7 @@ namespace {
 
 using Records = std::vector<nlohmann::ordered_json>;
 
-// v1 with four configs of one problem, as on a GPU.
+// Makes records of v1 with four configs of one problem, as on a GPU.
 Records records_of_v1(const char* backend = "cuda") {
   std::vector<std::string> warnings;
   Records own;
