@@ -61,7 +61,7 @@ void CompetitorRuns::attempt(CompetitorRun& run, const std::function<void()>& st
     if (const auto ending = ending_of(step)) finish(run, *ending);
   } catch (const DeviceLost& lost) {
     holds_records_ = false;  // nothing else of the case comes to an end
-    // To release what lies on a device that hangs would hang too; the process ends soon.
+    // Releasing what lies on a device that hangs would hang too; and the process ends soon.
     for (CompetitorRun& other : runs_) static_cast<void>(other.prepared.release());
     finish(run, {Status::invalid, fmt::format("{} {}; {}; reproduce: {}", run.name(), lost.what(),
                                               run.problem().id(),

@@ -1,4 +1,4 @@
-// A run that asks for a kernel's timeline: its launches take turns with those that are timed.
+// Tests a run with a kernel's timeline: its launches take turns with those that are timed.
 #include <chrono>
 #include <cstdint>
 #include <span>
