@@ -12,7 +12,7 @@
 namespace attnlab {
 namespace {
 
-// A run that greets, and asks for these steps: "a:sample", one after the other, in a round each.
+// Makes a run that greets, and asks for steps like "a:sample", one after the other, a round each.
 TurnRun script(const std::string& name, const std::vector<std::string>& steps,
                const std::string& end = "") {
   std::string text = fmt::format("echo '{}'\n", turn_greeting());
@@ -27,7 +27,7 @@ TurnRun script(const std::string& name, const std::vector<std::string>& steps,
   return {.name = name, .command = {"/bin/sh", "-c", text + end}};
 }
 
-// What was let go, in its order: "base a:sample".
+// Logs what was let go, in its order: "base a:sample".
 class TakeTurns : public testing::Test {
  protected:
   std::vector<RunEnding> run(const std::vector<TurnRun>& runs) {

@@ -16,7 +16,7 @@
 namespace attnlab {
 namespace {
 
-// All files but the standard ones are closed by exec.
+// Marks all files but the standard ones, so that exec closes them.
 void close_files_at_exec() {
   DIR* const folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;
