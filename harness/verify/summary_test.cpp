@@ -73,7 +73,7 @@ TEST(VerifyReport, CutsTooManyFailuresWithACount) {
   EXPECT_EQ(render_failures({}, 2), "");
 }
 
-// What Python's parser reads out of the report.
+// Returns what Python's parser reads out of the report.
 std::string parsed_by_python(const std::filesystem::path& file) {
   const TestFile program(".py", R"(
 import sys, xml.etree.ElementTree as tree

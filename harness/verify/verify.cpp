@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One command that makes this check again. Everything that its problem, inputs and config depend on
-// is in the name and the flags.
+// Returns a command that makes this check again. Everything that its problem, inputs and config
+// depend on is in the name and the flags.
 std::string repro_of(const Check& check, const Options& options) {
   const Device& device = *options.device;
   std::string command = fmt::format("attnlab verify --backend {} --kernel {}",
