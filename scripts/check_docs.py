@@ -241,7 +241,8 @@ class Checker:
             return None
         if {"--help", "--version", "--dry-run"} & set(words) or words[1:] and words[1] in READING:
             return words[1:]
-        # What a run before left is not there.
+        # Runs with these flags are left out: they need what an earlier run left, which is not
+        # there.
         if words[1:] and words[1] == "run" and not {"--resume", "--input"} & set(words):
             return [*words[1:], "--dry-run"]
         return None
@@ -370,13 +371,13 @@ def check_tree(attnlab):
 
 MODEL = "./build/cpu/attnlab model --seqlen 64"
 DRY = "./build/cpu/attnlab run --kernel v2 --seqlen 64 --dry-run"
-# What DRY prints elsewhere, its first lines left out.
+# DRY prints this on another machine, with its first lines left out.
 OTHER_MACHINE = """...
 1 case, 1 point, of which 1 can run on Another CPU @ 2.20GHz, avx2, 9 threads, 1.5 GiB. The largest
 needs 1.0 MiB: v2 on fwd/f32/b1/hq8/hkv8/sq64/sk64/d64/none/p0/bshd. Nothing was run."""
 TABLE = "./build/cpu/attnlab table results/cpu/quick.jsonl --where kernel=v2"
-# A document, and a part of what must be said of it; "" for nothing. {model} and {table} are what
-# these commands print.
+# Each fault is a document, and a part of what must be said of it; "" for nothing. {model} and
+# {table} stand for what these commands print.
 FAULTS = (
     ("```\n$ ./build/cpu/attnlab list\n```", ""),
     ("```\n./build/cpu/attnlab run sweeps/quick.json --kernel v2  # on a CPU\n```", ""),

@@ -41,7 +41,7 @@ SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the rest are generations
 
 
-# The harness's rooms, from below.
+# The harness's rooms are listed from below.
 ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "session", "verify", "cli")
 
 
@@ -68,12 +68,12 @@ PACKAGES = (
     Package(
         "CUDA", ("cuda*", "nvrtc.h", "cublas*", "vector_types.h"), ("kernels/cuda/*",), rule=6
     ),
-    # Made by the build.
+    # The build makes these two.
     Package("the build's facts", ("build_info_values.h",), ("harness/base/build_info.cpp",)),
     Package("the records' schema", ("record_schema.h",), ("harness/record/record_values.cpp",)),
 )
 
-# Files that make tables of records, and what they may include: nothing that runs or measures.
+# These files make tables of records; they may include nothing that runs or measures.
 RECORD_READERS = tuple(
     f"harness/report/{name}*"
     for name in (
@@ -91,7 +91,7 @@ RECORD_READERS = tuple(
 )
 RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/plan/builtin_axes.h")
 
-# Functions that reach reference through api headers and share the kernels' idea of a mask.
+# These functions reach reference through api headers and share the kernels' idea of a mask.
 SHARED_MASK_LOGIC = re.compile(
     r"\b(make_mask|make_block_pattern|view_block_pattern|visible_blocks|visible_pairs|quantise)\s*\("
 )
@@ -479,7 +479,7 @@ SNIPPETS = (
 )
 
 
-# Every include from a room into one above it.
+# Each is an include from a room into one above it.
 UPWARD = tuple(
     (f"harness/{room}/a{suffix}", f'#include "harness/{above}/b.h"\n', "(rule 5)")
     for i, room in enumerate(ROOMS)

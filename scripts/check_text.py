@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 COLUMNS = 100
-# An absolute path as an argument or as the value of a flag or key.
+# Finds an absolute path as an argument or as the value of a flag or key.
 ABSOLUTE = re.compile(r"(?:^|[ =,])(/[^ ,]+)")
 
 

@@ -40,7 +40,7 @@ def read_safetensors(path):
 def write_safetensors(path, tensors):
     """From any device and with any strides, rows in the order of their shape."""
     names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    # The widest first: each then lies at a multiple of its size.
+    # The widest tensors come first: each then lies at a multiple of its size.
     tensors = dict(sorted(tensors.items(), key=lambda entry: -entry[1].element_size()))
     header, size = {}, 0
     for name, tensor in tensors.items():

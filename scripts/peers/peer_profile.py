@@ -5,7 +5,7 @@ import tempfile
 
 import torch
 
-# Operators that allocate, or make views of what is there, and move nothing.
+# These operators allocate, or make views of what is there, and move nothing.
 VIEWS = ("as_strided", "empty", "empty_like", "empty_strided", "detach", "alias", "view",
          "_unsafe_view", "_reshape_alias", "reshape", "expand", "permute", "transpose", "t",
          "unsqueeze", "squeeze", "slice", "select", "split", "narrow", "unfold", "flatten",

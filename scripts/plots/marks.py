@@ -7,7 +7,7 @@ from matplotlib import ticker
 from .chart import axis_number, by_series, values_of
 from .sheet import GREY, set_values
 
-# Okabe and Ito's, without the yellow, which paper swallows.
+# These are Okabe and Ito's colours, without the yellow, which paper swallows.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = "osD^vPX<>ph"  # as many of them as have no common factor with the colours
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "----", "||||", "++++")
@@ -101,7 +101,7 @@ def bar_style(chart, point, kind):
                 "linestyle": DASHED, "linewidth": 0.6 if is_grey else 1}
     if point.cell.is_doubtful:
         return {"facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
-    # The hatch has the colour of the edge: white upon the fill.
+    # The hatch takes the colour of the edge: it is white upon the fill.
     return {"facecolor": colour, "edgecolor": "white" if hatch else colour, "hatch": hatch,
             "linewidth": 0 if hatch else 1}
 
