@@ -25,7 +25,7 @@ ABSOLUTE = re.compile(r"(?:^|[ =,])(/[^ ,]+)")
 
 
 def wrong_line(path, line):
-    """What is wrong with a line of a file of this name, or None."""
+    """Says what is wrong with a line of a file of this name, or None."""
     if path.endswith(".md"):
         if len(line) > COLUMNS and not line.startswith("|"):
             return f"{len(line)} columns, {COLUMNS} at the most: break the line"

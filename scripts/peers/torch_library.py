@@ -57,7 +57,7 @@ class Torch(Library):
                              if name.removeprefix("aten::") in EAGER_OPERATORS]
 
     def reason_of(self, backend, refusal, caught):
-        """PyTorch's own words: it warns about each backend in turn, then gives up."""
+        """Returns PyTorch's own words: it warns about each backend in turn, then gives up."""
         signs = ("No available kernel", "No viable backend")
         if not any(sign in str(refusal) for sign in signs):
             return ""
@@ -72,7 +72,7 @@ class Torch(Library):
 
 
 class TorchAttention(AutogradAttention):
-    """A backend, which gives no lse."""
+    """Runs a backend, which gives no lse."""
 
     def __init__(self, point, backend, dropout, copy=False):
         super().__init__(point, point.heads_first, False, copy)

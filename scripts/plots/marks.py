@@ -16,7 +16,7 @@ DAGGER = "\u2020"
 
 
 def values_on(chart, units):
-    """All values of the panels that have these units, and so the same axis."""
+    """Returns all values of the panels that have these units, and so the same axis."""
     return [value for panel in chart.panels if panel.units == units
             for kind in ("published", "measured") for value in values_of(panel.points, kind)]
 
@@ -30,7 +30,7 @@ def marker_of(chart, name):
 
 
 def draw_line(axes, chart, name, points, kind, key):
-    """One series, `kind` of it; its parts have ids that end in `key`."""
+    """Draws one series, `kind` of it; its parts have ids that end in `key`."""
     points = sorted(points, key=lambda point: chart.places[point.at])
     place = [chart.places[point.at] for point in points]
     value = [getattr(point.cell, kind) for point in points]
@@ -82,12 +82,12 @@ def draw_lines(axes, chart, panel, number, is_narrow):
 
 
 def label_of(group):
-    """The lines of its label."""
+    """Returns the lines of its label."""
     return textwrap.wrap(group, 30, break_on_hyphens=False) or [""]
 
 
 def bars_of(panel):
-    """The (series, kind) that a group has a bar for, from the top."""
+    """Returns the (series, kind) that a group has a bar for, from the top."""
     return [(name, kind) for name, points in by_series(panel.points).items()
             for kind in ("published", "measured") if values_of(points, kind)]
 
