@@ -39,7 +39,7 @@ TEST(ChildProcess, ADeadOneIsSeenAndSaysWhy) {
   std::string line;
   ASSERT_EQ(child.read_line(10.0, line), Outcome::line);
   ASSERT_EQ(child.read_line(10.0, line), Outcome::end);
-  EXPECT_FALSE(child.write_line("anyone there?"));  // and no SIGPIPE
+  EXPECT_FALSE(child.write_line("anyone there?"));  // it raises no SIGPIPE
   EXPECT_EQ(child.end(10.0), "exit status 7");
   EXPECT_EQ(child.errors(), "boom\n");
 }

@@ -130,7 +130,7 @@ TEST_F(WriteClaims, ADeadWriterIsReplaced) {
     const WriteClaim next(file_);
     next.check();
   }
-  replace_text(claim_, "{\"host\":");  // nobody's, as a disk may leave it
+  replace_text(claim_, "{\"host\":");  // it names nobody, as a bad disk may leave it
   const WriteClaim after(file_);
   after.check();
 }

@@ -29,7 +29,7 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target
   return command.add_option_function<std::vector<std::string>>(flag, join, summary)
       ->take_all()
       ->expected(1)
-      ->allow_extra_args(false);  // or "[64,128]" would be taken apart
+      ->allow_extra_args(false);  // "[64,128]" would be taken apart otherwise
 }
 
 // Adds --format, which chooses the form of a table on standard output, and --no-progress.

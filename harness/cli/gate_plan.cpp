@@ -94,7 +94,7 @@ GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& com
   check_device(plan.device, sweep.backend);
   refuse_kernels(compiler, plan.device);
   flags.sweep.backend =
-      to_string(plan.device.backend);  // of both sides, whatever they would choose
+      to_string(plan.device.backend);  // it holds for both sides, whatever they would choose
   plan.protocol = resolve(sweep.protocol, plan.device);
   plan.run = {.head = own_side("head", compiler, compiler.source_folder),
               .sweep = arguments_of(flags.sweep),

@@ -151,7 +151,7 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   }
   const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
   PointLists points = {.head = planned_keys(fitting, context)};
-  points.base = asked_keys(fitting, context);  // its own choice of a tile may be another one
+  points.base = asked_keys(fitting, context);  // the base may choose another tile
   points.base_also = points.head;
   return points;
 }
@@ -189,7 +189,7 @@ std::vector<Plant> plants_of(const GatePlan& plan) {
   constexpr double kFarAbove = 3.0;
   double counts = plan.options.threshold;
   if (plan.options.threshold_of) {
-    for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // of each size
+    for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // one of each size class
       counts = std::max(counts, noise_threshold(plan.usable_noise, NoiseOf::turns,
                                                 plan.protocol.regime, seconds, counts));
     }

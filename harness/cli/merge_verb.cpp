@@ -109,7 +109,7 @@ int run(const MergeFlags& flags) try {
       merge_records(inputs, [&](const RecordJson& record) { return noise.threshold(record); });
   try {
     write_records(merged.records, flags.out);
-  } catch (const UsageError& error) {  // full disks, read-only folders
+  } catch (const UsageError& error) {  // it comes of full disks, read-only folders
     throw std::runtime_error(error.what());
   }
   print_to(stdout, "{}", render_merge(merged));

@@ -58,7 +58,7 @@ int run(const ModelFlags& flags) {
   for (Axes& axes : sweep.axes) {
     axes.input_kind = {InputKind::normal};  // the values of inputs cost nothing
   }
-  sweep.overridden = true;  // an exclusion may speak of other ones
+  sweep.overridden = true;  // an exclusion may speak of other inputs
   const TableFormat format = parse_format(flags.format, "--format");
   std::vector<const Gpu*> chosen;
   for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);

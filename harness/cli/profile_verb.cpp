@@ -202,7 +202,7 @@ int import(const ProfileFlags& flags, const std::vector<std::string>& extra) try
       import_ncu_report(read_profiler_report(flags.import), flags.import, records);
   try {
     write_records(filled, flags.out);
-  } catch (const UsageError& error) {  // full disks, read-only folders
+  } catch (const UsageError& error) {  // it comes of full disks, read-only folders
     throw std::runtime_error(error.what());
   }
   print_to(stdout, "{}", render_ncu_import(filled));

@@ -86,7 +86,7 @@ int run(const ReportFlags& flags) {
         throw UsageError(fmt::format("{}: a result of {} is there already: name each once",
                                      file.string(), name));
       }
-      page = render_page(results);  // so that what a result lacks is said of its file
+      page = render_page(results);  // a complaint about a result thus names its file
     } catch (const nlohmann::json::exception& error) {
       throw UsageError(fmt::format("{}: lacks a key or has it in another form: {}", file.string(),
                                    error.what()));

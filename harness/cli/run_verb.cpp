@@ -204,7 +204,7 @@ Sweep make_sweep(const RunFlags& flags) {
   sweep.tune = flags.tune;
   if (!flags.peer.empty()) {
     sweep.peers = parse_peers(flags.peer, "--peer");
-    sweep.overridden = true;  // an exclusion may speak of other ones
+    sweep.overridden = true;  // an exclusion may speak of other peers
   }
   Sweep alone;
   if (!flags.protocol.empty()) {

@@ -107,7 +107,7 @@ EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double u
     load.before();
     load.time(batch);
   };
-  run_batch();  // so that the device is at work when the watch begins
+  run_batch();  // the device must be at work when the watch begins
   StepWatch watch(telemetry, clock, *joules);
   std::vector<LaunchMark> marks = {{clock.now_s(), 0.0}};
   for (;;) {

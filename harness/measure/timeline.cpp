@@ -47,7 +47,7 @@ std::string why_void(std::span<const Item> items, double median_s, double timed_
                        items.front().times);
   }
   const double off = median_s / timed_median_s - 1.0;
-  if (std::abs(off) <= kMostOff) return "";  // a NaN is not
+  if (std::abs(off) <= kMostOff) return "";  // a NaN goes on
   return fmt::format(
       "with a timeline a launch takes {:.3f} us, without {:.3f} us: {:+.1f} %, "
       "more than {:.0f} %",
@@ -78,7 +78,7 @@ Json event(const Item& item, const std::string& name, const char* phase, double 
 
 Json moment(const Item& item, const std::string& name, double at) {
   Json json = event(item, name, "i", at);
-  json["s"] = "t";  // of the thread alone
+  json["s"] = "t";  // it belongs to the thread alone
   return json;
 }
 

@@ -141,7 +141,7 @@ std::vector<double> parse_probability(std::string_view item) {
   if (!value || !(*value >= 0.0 && *value < 1.0)) {
     throw std::invalid_argument(fmt::format("{} is outside [0, 1)", item));
   }
-  return {std::abs(*value)};  // -0 is 0
+  return {std::abs(*value)};  // -0 becomes 0
 }
 
 std::vector<double> parse_scale(std::string_view item) {

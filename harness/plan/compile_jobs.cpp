@@ -24,7 +24,7 @@ std::string identity(const CompileJob& job) {
 
 void CompileJobs::add(const Problem& problem, const Competitor& competitor, const Device& device) {
   const Implementation* const implementation = competitor.implementation;
-  if (implementation == nullptr || implementation->units == nullptr) return;  // or a peer
+  if (implementation == nullptr || implementation->units == nullptr) return;  // a peer has none
   const auto add_units = [&](const Problem& of, const Config& config) {
     for (KernelUnit& unit : implementation->units(of, config, device)) {
       CompileJob job{.unit = std::move(unit), .arch = arch_of(device)};

@@ -170,7 +170,7 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
 }
 
 RecordFile::~RecordFile() {
-  claim_.reset();  // while the lock still keeps the next one from finding it
+  claim_.reset();  // goes while the lock still keeps others from finding it
   close(descriptor_);
 }
 

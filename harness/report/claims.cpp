@@ -114,7 +114,7 @@ double statistic_of(ClaimStatistic statistic, const std::vector<double>& values)
     case ClaimStatistic::most: return *std::ranges::max_element(values);
     case ClaimStatistic::mean: break;
   }
-  if (values.size() == 1) return values.front();  // without rounding
+  if (values.size() == 1) return values.front();  // a mean of one would round it
   double logarithms = 0.0;
   for (const double value : values) logarithms += std::log(value);
   return std::exp(logarithms / static_cast<double>(values.size()));

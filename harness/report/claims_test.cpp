@@ -70,7 +70,7 @@ void expect_sharp(Claim claim, const Records& records, double measured) {
   EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
   claim.shape = {.at_least = 0.5 * measured};
   EXPECT_EQ(finding_of(claim, records), Finding::in_shape);
-  claim.shape = {.at_least = 1.001 * measured};  // which no tolerance widens
+  claim.shape = {.at_least = 1.001 * measured};  // no tolerance widens it
   EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
 }
 

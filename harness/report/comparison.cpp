@@ -124,7 +124,7 @@ void add_differences(const Pair& pair, const CompareOptions& options,
   if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
-  const RecordJson::json_pointer compiler("/compile/0/compiler");  // of what was compiled at all
+  const RecordJson::json_pointer compiler("/compile/0/compiler");  // set if it compiled anything
   const bool both_compiled = pair.base->contains(compiler) && pair.now->contains(compiler);
   differ({"/compile/0/compiler"}, options.base_is_stored && both_compiled ? differences : notes);
   differ({"/build/compiler", "/peer/version"}, notes);

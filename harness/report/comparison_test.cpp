@@ -107,7 +107,7 @@ TEST(Compare, AStoredBaseIsOfTheSamePowerLimitAndCompiler) {
   now["compile"] = {{{"compiler", "NVRTC 13.0"}}};
   EXPECT_EQ(code_of({base}, {now}), kExitGood);
   EXPECT_THROW(compare({base}, {now}, stored), UsageError);
-  base["status"] = "unsupported";  // so nothing was compiled
+  base["status"] = "unsupported";  // so nothing was compiled for it
   base["compile"] = nullptr;
   EXPECT_NO_THROW(compare({base}, {now}, stored));
   EXPECT_NO_THROW(compare({now}, {base}, stored));
@@ -437,7 +437,7 @@ TEST(Compare, OtherDevicesAreRefusedOrAdvisory) {
   }
   RecordJson on_gpu = base, elsewhere = base;
   on_gpu["backend"] = elsewhere["backend"] = "cuda";
-  elsewhere["device"]["threads"] = 77;  // of its host
+  elsewhere["device"]["threads"] = 77;  // these are its host's
   EXPECT_EQ(code_of({on_gpu}, {elsewhere}), kExitGood);
   RecordJson other = base;
   other["build"]["compiler"] = "another";

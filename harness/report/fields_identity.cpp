@@ -104,7 +104,7 @@ void add_kernel_fields(FieldList& list) {
   list.add_identity("config_asked", "the same as asked for, where the kernel chose some of them",
                     config_text_at("config_asked"));
   list.add_identity("block", "tile: block_m x block_n", read_block);
-  for (const SharedAxis& axis : builtin_axes()) {  // what records have beyond them is in `config`
+  for (const SharedAxis& axis : builtin_axes()) {  // `config` has what records hold beyond them
     const char* const name = axis.help.name.c_str();
     list.add_identity(name, axis.help.summary.c_str(), value_at({"config", name}));
   }

@@ -139,7 +139,7 @@ class CaseTiming {
   // Rejects times that cannot be believed.
   void reject() {
     const std::string where = arena_.restore_guards();
-    if (!where.empty()) {  // it may have hit anything
+    if (!where.empty()) {  // the stray write may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
     }
     for (CompetitorRun* run : runs_.running()) {

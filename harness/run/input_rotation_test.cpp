@@ -201,7 +201,7 @@ TEST_F(Rotation, TimingsThatAreMadeAgainAreSeenByWhatTheyWrite) {
     timed.check();
   };
   device_.is_late = true;
-  EXPECT_NO_THROW(sample(4));  // onto the spare outputs, the timed ones, and both again
+  EXPECT_NO_THROW(sample(4));  // it launches onto the spare, the timed, and both again
   EXPECT_THROW(sample(3), Ending);
 }
 

@@ -263,7 +263,7 @@ TEST_F(Observe, AChipWithoutTheCounterProvesNothing) {
 
 TEST_F(Observe, CountersThatFailedTheirSelfTestKeepTheirFiguresAndProveNothing) {
   observers_.wrong_counters = "the counters' self-test failed: ...";
-  record().protocol.cache = CacheState::cold;  // which the figures would reject
+  record().protocol.cache = CacheState::cold;  // the figures would reject it
   EXPECT_EQ(ending().status, Status::ok);
   EXPECT_FALSE(record().counted->valid);
   EXPECT_EQ(record().counted->reason, observers_.wrong_counters);

@@ -53,7 +53,7 @@ void OutputWatch::prepare(int launches) {
   }
   poison();
   launch_onto_spare();
-  if (run_.spare) return;  // looked at after the sample, for a look takes room in the caches
+  if (run_.spare) return;  // it is looked at after the sample: a look takes room in caches
   check_spare();
   poison();
 }

@@ -260,10 +260,10 @@ PeerOutputs LibraryPeer::outputs() {
 void LibraryPeer::release() noexcept {
   if (inputs_ == nullptr) return;
   inputs_ = nullptr;
-  if (!process_.runs(generation_)) return;  // gone with its process
+  if (!process_.runs(generation_)) return;  // it went with its process
   try {
     process_.call({{"call", "release"}, {"handle", handle_}});
-  } catch (const std::exception&) {  // then it holds nothing any more
+  } catch (const std::exception&) {  // the peer holds nothing any more then
   }
 }
 

@@ -126,7 +126,7 @@ void PeerProcess::start() {
                                   "ATTNLAB_PEER_DIR to scripts/peers of the same version",
                                   options_.script.string()));
     }
-  } catch (const PeerError& error) {  // it would be the same the next time
+  } catch (const PeerError& error) {  // another process would fail alike
     stop();
     unusable_ = error.what();
     throw PeerError(Kind::unsupported, unusable_);

@@ -171,7 +171,7 @@ class PeerWithMemory : public Peer {
   PeerWithMemory() {
     const auto send = [&](const std::vector<float>& values) {
       const std::uint64_t bytes = values.size() * sizeof(float);
-      buffers_.push_back(arena_.allocate("input", bytes));  // behind guards: at an offset
+      buffers_.push_back(arena_.allocate("input", bytes));  // lies at an offset, behind guards
       device_.write(buffers_.back().get(), values.data(), bytes);
       return buffers_.back().get();
     };

@@ -29,7 +29,7 @@ DeviceLock::DeviceLock(const Device& device) {
   descriptor_ = open(file.c_str(), kOpen);
   if (descriptor_ < 0 && errno == ENOENT) {
     descriptor_ = open(file.c_str(), kOpen | O_CREAT, 0644);
-    if (descriptor_ >= 0) fchmod(descriptor_, 0644);  // whatever the umask is
+    if (descriptor_ >= 0) fchmod(descriptor_, 0644);  // the umask must not decide
   }
   struct stat status {};
   const bool is_file =

@@ -278,7 +278,7 @@ void run_on_devices(const DeviceRuns& runs) {
   check_files(runs);
   std::vector<std::unique_ptr<DeviceLock>> locks;
   for (const Device& device : runs.devices) locks.push_back(std::make_unique<DeviceLock>(device));
-  const RecordFile held(runs.records);  // or another run's records were lost by the merge
+  const RecordFile held(runs.records);  // else the merge would lose another run's records
   const InterruptWatch watch;
   Processes processes(runs);
   processes.run();

@@ -56,7 +56,7 @@ std::vector<std::string> without_flags(const std::vector<std::string>& arguments
     if (std::ranges::find(flags, name) == flags.end()) {
       kept.push_back(argument);
     } else if (name == argument) {
-      ++i;  // and its value
+      ++i;  // skips its value, too
     }
   }
   return kept;

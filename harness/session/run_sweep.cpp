@@ -57,7 +57,7 @@ struct Start {
 };
 
 Start start(const SweepRun& run) {
-  const bool is_new = !std::filesystem::exists(run.records);  // of a shard's dry run
+  const bool is_new = !std::filesystem::exists(run.records);  // a shard's dry run may have no file
   if (run.mode == RecordsMode::append || is_new) return {.rest = {.cases = run.cases}};
   std::vector<std::string> warnings;
   Start start{.records = read_records(run.records, warnings)};

@@ -71,7 +71,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     switch (inside_) {
       case Inside::root: open_member(value); break;
       case Inside::metadata: open_metadata(value); break;
-      default: open_field(value);  // of a tensor: nothing else is an object
+      default: open_field(value);  // it must be in a tensor: nothing else is an object
     }
     return true;
   }

@@ -20,7 +20,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-void bytes_of(std::string&& text) = delete;  // nothing would own them
+void bytes_of(std::string&& text) = delete;  // nothing would own the bytes
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -78,7 +78,7 @@ Property backward_reads_only(const Scene& scene, Dtype dtype) {
 // Checks that the number of threads does not change the result, if sums have a fixed order.
 Property threads_change_nothing(const Scene& scene, Dtype dtype) {
   Problem problem = launch_problem(dtype, Layout::bshd);
-  problem.seqlen_q = 450;  // so long that the workers meet
+  problem.seqlen_q = 450;  // it is so long that the workers meet
   problem.seqlen_k = 430;
   const auto subject = scene.subject(problem);
   Property property{.name = "threads-change-nothing", .variant = to_string(dtype)};

@@ -171,7 +171,7 @@ void add_many_items(std::vector<Shape>& shapes) {
   };
   add(128, "none", 8);
   add(128, "causal", 8);
-  add(60, "none", 256);  // where places on chip are few
+  add(60, "none", 256);  // few such blocks fit on chip
 }
 
 // Adds groups of query heads for each K/V head: 1, 4, 8, all.
@@ -340,7 +340,7 @@ void plan_every_tile(Plan& plan) {
       plan.skip(*kernel, Part::shapes, "tiles", "has no tiles to choose");
       continue;
     }
-    if (kernel->units != nullptr) continue;  // has configs_to_verify
+    if (kernel->units != nullptr) continue;  // plan_compiled_configs() covers it
     const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
     for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
       for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
@@ -457,7 +457,7 @@ void plan_every_isa(Plan& plan) {
         const std::string name = fmt::format("isa/{}/{}", isa, to_string(dtype));
         const Setup here = widest_setup(*kernel, plan.device(), subject->problem());
         if (std::string reason = unsupported(here, subject->problem()); !reason.empty()) {
-          plan.skip(*kernel, Part::shapes, name, reason);  // a device that does not exist
+          plan.skip(*kernel, Part::shapes, name, reason);  // `device` does not exist
           continue;
         }
         plan.add_judged(widest_setup(*kernel, device, subject->problem()), Part::shapes, name,

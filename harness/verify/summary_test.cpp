@@ -54,7 +54,7 @@ TEST(VerifyReport, CountsRandomProblemsByPass) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwd}) {
     all.push_back({.kernel = "v2", .part = Part::random, .pass = pass});
   }
-  all.back().outcome = Outcome::failed;  // judged as well
+  all.back().outcome = Outcome::failed;  // failures are judged as well
   all.push_back({.kernel = "v2", .part = Part::random, .outcome = Outcome::skipped});
   EXPECT_EQ(render_random(all),
             "Random problems judged, by pass:\n"
