@@ -209,7 +209,7 @@ class Checker:
         """Yields what does not exist of a command, sentence by sentence."""
         yield from self.files_exist(words[1:])
         program = words[0].removeprefix("./")
-        if re.match(r"\w+=", program):  # a variable of the environment
+        if re.match(r"\w+=", program):  # it sets a variable of the environment
             yield from self.wrong_command(words[1:])
         elif program in ("attnlab", "build/cpu/attnlab"):
             yield from self.wrong_attnlab(words[1:])

@@ -35,7 +35,7 @@ export ATTNLAB_COMMIT=$1
 logs=${2:-build}
 mkdir -p "$logs"
 step "unpack"
-unpacked=$(mktemp -d)  # not in the tree, which the test of an installed attnlab hides
+unpacked=$(mktemp -d)  # the test of an installed attnlab hides the tree
 for package in .packages/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
 prefix=$unpacked/usr
 sed -i "s#^prefix=/usr\$#prefix=$prefix#" "$prefix"/lib/*/pkgconfig/*.pc
@@ -75,7 +75,7 @@ print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] =
 step "the GPU's tests; beside them the rest is built and tested"
 (
   renice -n 19 $BASHPID >/dev/null
-  sleep 5  # in which the other ctest reads what there is
+  sleep 5  # the other ctest reads what there is meanwhile
   build || exit
   echo "-- the rest is built after $((SECONDS - step_began)) s"
   tests processor --label-exclude 'gpu|mutants' --parallel "$JOBS"

@@ -4,7 +4,7 @@
 
 # This builds a folder of sources when it runs there; it leaves build/cpu/attnlab.
 build_command="cmake --preset cpu && cmake --build --preset cpu --parallel $JOBS --target attnlab"
-unset ATTNLAB_COMMIT  # which would give every commit the same name
+unset ATTNLAB_COMMIT  # it would give every commit the same name
 
 # commit_of WORDS: prints its full hash; fails where it names none.
 commit_of() { git rev-parse --verify --quiet --end-of-options "$1^{commit}"; }
@@ -16,7 +16,7 @@ add_worktree() {
   trap 'end_step; remove_worktree' EXIT
   git worktree add --quiet --detach "$work/tree" "$1"
   local folder
-  for folder in .cuda .packages; do  # what scripts/setup.sh brings into a tree
+  for folder in .cuda .packages; do  # scripts/setup.sh brings these into a tree
     [[ ! -e $folder ]] || ln -s "$PWD/$folder" "$work/tree/$folder"
   done
 }

@@ -17,7 +17,7 @@ from peer_point import Unsupported
 
 REMEDY = ("pip install -r requirements-cudnn.txt (docs/peers.md says how), and set "
           "ATTNLAB_PYTHON_CUDNN to the Python that has it")
-PLANS, LAUNCHES, TIMINGS = 8, 5, 3  # that are tried, of a timing, of which the fastest counts
+PLANS, LAUNCHES, TIMINGS = 8, 5, 3  # plans to try, launches a timing, timings: the fastest counts
 
 
 def import_frontend():
@@ -25,7 +25,7 @@ def import_frontend():
     torch.backends.cudnn.version()
     with open("/proc/self/maps", encoding="utf-8") as maps:
         loaded = [line.split()[-1] for line in maps if "/libcudnn.so" in line]
-    if loaded:  # where the frontend looks first
+    if loaded:  # the frontend looks there first
         os.environ["LD_LIBRARY_PATH"] = os.path.dirname(loaded[0])
     try:
         import cudnn

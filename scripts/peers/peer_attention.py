@@ -69,7 +69,7 @@ class Attention:
             return self.backward(self.state, keep=True)
         state = self.forward_of_pass()
         outputs = {"o": self.order(state[0].detach())}
-        if state[1] is not None and not self.point.packed:  # whose lse everybody lays out otherwise
+        if state[1] is not None and not self.point.packed:  # packed lse: each has its own layout
             outputs["lse"] = state[1].detach()
         return outputs if passes == "fwd" else outputs | self.backward(state, keep=False)
 

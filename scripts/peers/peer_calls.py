@@ -79,7 +79,7 @@ class Prepared:
         return executed(self.library.operators_of(operators))
 
     def launch(self):
-        self.last = None  # its memory serves the next
+        self.last = None  # the next one takes its memory
         self.last = self.launchers[self.turn].launch()
         self.turn = (self.turn + 1) % len(self.launchers)
 
