@@ -134,7 +134,7 @@ Verb add_compare_verb(CLI::App& app) {
       ->required()
       ->type_name("FILE");
   command
-      ->add_option("--threshold", flags->threshold_percent, "A smaller change of time is none (5)")
+      ->add_option("--threshold", flags->threshold_percent, "Ignore a smaller change of time (5)")
       ->type_name("PERCENT")
       ->group("Judgement");
   add_fail_on(*command, flags->fail_on);

@@ -38,7 +38,7 @@ std::string usual_sweep(const std::string& backend) {
 // Refuses settings under which base and head would not be the programs that the gate names.
 void refuse_kernels(const CompilerSettings& compiler, const Device& device) {
   if (compiler.debug) {
-    throw UsageError("--debug-kernels: are not optimised, and nobody times them: leave it out");
+    throw UsageError("--debug-kernels: are not optimised, so a time means nothing: leave it out");
   }
   if (std::getenv("ATTNLAB_KERNEL_SOURCES") != nullptr) {
     throw UsageError(

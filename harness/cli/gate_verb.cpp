@@ -333,14 +333,14 @@ int run(const GateFlags& flags) {
     const bool chooses = names_points(flags.points.sweep) || !flags.points.sweep.backend.empty() ||
                          !flags.points.protocol.empty() || flags.points.rounds.has_value();
     if (chooses)
-      throw UsageError("--static: is of all default units: leave out what chooses points");
+      throw UsageError("--static: compares all default units: leave out what chooses points");
     if (!flags.points.out.empty()) {
       throw UsageError("--out: --static measures nothing and keeps no records: leave it out");
     }
     return run_static_gate(flags.compiled);
   }
   if (flags.compiled.update) {
-    throw UsageError("--update: is of --static: leave it out");
+    throw UsageError("--update: belongs to --static: leave it out");
   }
   if (flags.self_test) {
     refuse_beside("--self-test", flags);
@@ -381,7 +381,7 @@ Verb add_gate_verb(CLI::App& app) {
       ->group("Measurement");
   command
       ->add_option("--threshold", flags->threshold_percent,
-                   "A smaller change of time is none (default: by the machine's noise)")
+                   "Ignore a smaller change of time (default: by the machine's noise)")
       ->type_name("PERCENT")
       ->check(number_between(1e-3, 99.0))
       ->group("Judgement");

@@ -103,7 +103,7 @@ bool any_failed(const std::vector<Compilation>& compilations) {
 
 int run_static_gate(const StaticGateFlags& flags) {
   if (flags.compiling.compiler->debug) {
-    throw UsageError("--debug-kernels: have registers of their own; leave it out");
+    throw UsageError("--debug-kernels: such kernels take other registers; leave it out");
   }
   const TableFormat format = parse_format(flags.compiling.format, "--format");
   std::error_code error;

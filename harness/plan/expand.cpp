@@ -91,7 +91,7 @@ std::vector<Case> multiply_axes(const Axes& axes) {
         [](Case & c) -> auto& { return c.problem.seqlen_k; });
     for (Case& c : cases) c.problem.seqlen_q = c.problem.seqlen_k;
   } else if (!axes.seqlen.empty()) {
-    throw UsageError("axis seqlen says nothing where both seqlen_q and seqlen_k are given");
+    throw UsageError("axis seqlen has no effect where both seqlen_q and seqlen_k are given");
   }
   if (!axes.seqlen_q.empty()) {
     multiply(

@@ -29,7 +29,7 @@ std::uint8_t choose_decoy(const Outputs& outputs) {
 void reject(const std::string& unwritten, const char* launch) {
   if (unwritten.empty()) return;
   throw Ending{Status::invalid, fmt::format("{} left {} unwritten: it did not do all of its work, "
-                                            "so its time is none",
+                                            "so its time is void",
                                             launch, unwritten)};
 }
 

@@ -196,7 +196,7 @@ Comparison compare_sides(const MeasuredSides& sides, CompareOptions options) {
   Comparison comparison = compare(sides.base, sides.head, options);
   if (comparison.differences.empty()) return comparison;
   throw UsageError(
-      fmt::format("base and head cannot stand side by side: {}", comparison.differences.front()));
+      fmt::format("base and head cannot be compared: {}", comparison.differences.front()));
 }
 
 // Measures the points again, in several pairs of processes.
