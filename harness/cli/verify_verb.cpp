@@ -63,7 +63,7 @@ struct VerifyFlags {
   bool no_progress = false;
 };
 
-// Reports a kernel that was asked for but does not exist as skipped, so that nobody misses it.
+// Reports a kernel that was asked for but does not exist as skipped, so that it is not forgotten.
 Result missing(const std::string& kernel, Backend backend) {
   return {.name = kernel + "/all",
           .kernel = kernel,

@@ -13,7 +13,7 @@
 
 namespace attnlab {
 
-// Holds launches to take samples of: a kernel's, a peer's or a load. Nothing competes yet here.
+// Holds launches to take samples of: a kernel's, a peer's or a load. Competitors are unknown here.
 struct TimedLaunches {
   std::string name;
   // Returns the seconds that so many launches take together, once they are done.

@@ -98,7 +98,7 @@ bool names_a_function(std::string_view name) {
 }
 
 // Returns visible_keys() > 0, without a look at the blocks behind the first that is visible: 64k
-// keys have a thousand blocks, and as many rows ask.
+// keys have a thousand blocks, and each of 64k rows asks.
 bool sees_a_key(const Mask& mask, std::int64_t row) {
   const Range keys = band(mask, row);
   if (mask.blocks.visible == nullptr || keys.empty()) return !keys.empty();

@@ -1,7 +1,7 @@
 // OutputWatch checks by their outputs whether timed launches do their work: before each sample
 // these are filled with poison, and none of it may be left afterwards. Between samples launches go
 // onto other outputs, filled with a number that no result is, which must be gone afterwards. This
-// catches a launch that looks at what its outputs hold, that knows when it repeats itself on the
+// catches a launch that looks at what its outputs hold, that does less when it is repeated on the
 // same ones, or that stays bound to its first outputs.
 #pragma once
 

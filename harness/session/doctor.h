@@ -45,7 +45,7 @@ FolderLocks try_locks(const std::filesystem::path& folder);
 Diagnosis diagnose_locks(const FolderLocks& locks);
 
 // Runs a case of 256 tokens as `attnlab run` would, by every kernel of the device's backend that
-// takes it, verified and timed. The line is missing if one of them fails, or none exists.
+// takes it, verified and timed. Returns Health::missing if one of them fails, or there is none.
 Diagnosis diagnose_case(const Registry& registry, const Device& device, const std::string& what);
 
 // Returns whether nothing essential is missing.

@@ -52,7 +52,7 @@ std::array<double, 4> units(const PhiloxCounter& words) {
   return {unit(words.x), unit(words.y), unit(words.z), unit(words.w)};
 }
 
-// Makes two independent N(0, 1) of two uniform numbers each (Box-Muller).
+// Makes two independent N(0, 1) of every two uniform numbers (Box-Muller).
 Four gaussian(const PhiloxCounter& words) {
   const auto u = units(words);
   Four result;
