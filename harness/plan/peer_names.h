@@ -1,4 +1,4 @@
-// Attention of other libraries competes under these names; here is also known what it cannot run,
+// Lists the names under which attention of other libraries competes, and knows what it cannot run
 // and which kernels it needs:
 //
 //   torch:eager, torch:flash, torch:math, torch:efficient, torch:cudnn    PyTorch's

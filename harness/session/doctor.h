@@ -26,7 +26,7 @@ struct Checkup {
 };
 
 // Looks at the machine, and puts timers and counters to tests of known size. Takes seconds, longer
-// where PyTorch is imported from a cold disk. What throws is a line.
+// where PyTorch is imported from a cold disk. A check that throws becomes a line.
 Checkup check_up(BackendChoice asked, PeerProcesses& peers);
 
 // These are the parts of check_up(). `device` is one of available_devices().

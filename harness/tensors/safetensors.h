@@ -87,7 +87,7 @@ struct QkvTensors {
 // refused, so that nothing is left out in silence. Throws UsageError naming file and tensor.
 QkvTensors load_qkv(const std::filesystem::path& path, Layout layout);
 
-// Views of all tensors that are set, on the host, as a run saves them:
+// Views all tensors that are set, on the host, as a run saves them:
 //   q, k, v, do, o, dq, dk, dv  in the problem's dtype (of e4m3: F32, and o F16), shaped like the
 //                               inputs above
 //   lse                         F32 [batch, num_heads_q, seqlen_q]; packed: rows past an entry's

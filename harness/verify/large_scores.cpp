@@ -1,4 +1,4 @@
-// Scores so large that fp32 has few numbers near them, and answers that are known all the same. The
+// Checks scores so large that fp32 has few numbers near them; the answers are known anyway. The
 // tolerance rule allows what a materialized computation loses, which of such scores is everything;
 // here q and k are powers of two times small integers, so every score is exact in fp32, and only
 // how far a key stays behind the first one counts:
