@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Finds the commit that made a sweep slower, or the tree of kernel texts that did: a binary search
-# in which each step and the good end take turns on this machine, and attnlab gate judges.
+# Finds the commit that made a sweep slower, or the tree of kernel texts that did, by a binary
+# search: in each step it and the good end take turns on this machine, and attnlab gate judges.
 #
 #   scripts/bisect.sh [--verification] GOOD BAD SWEEP [ARGUMENTS OF gate...]
 #       drives git bisect run in a worktree of its own, so that the checkout is left alone. Each
@@ -31,10 +31,10 @@ end_with() {
   exit "$1"
 }
 
-# title COMMIT: its short hash and its subject.
+# title COMMIT: prints its short hash and its subject.
 title() { git log -1 --format='%h %s' "$1"; }
 
-# judge NAME COMMAND...: what the gate's code means for NAME, as $verdict: good, bad or skip.
+# judge NAME COMMAND...: sets $verdict to what the gate's code means for NAME: good, bad or skip.
 judge() {
   local name=$1 code=0
   shift
@@ -49,7 +49,7 @@ judge() {
   echo "-- $name: $verdict (the gate ends with $code)"
 }
 
-# judge_end NAME COMMAND...: without a bad end there is nothing between the two.
+# judge_end NAME COMMAND...: ends if the bad end is not bad, since then there is nothing to find.
 judge_end() {
   judge "$@"
   case $verdict in
@@ -93,7 +93,7 @@ search_commits() {
   esac
 }
 
-# judge_commit WORK SWEEP [ARGUMENTS OF gate...]: what git bisect run starts; its codes are git's.
+# judge_commit WORK SWEEP [ARGUMENTS OF gate...]: is what git bisect run starts, with git's codes.
 judge_commit() {
   local work=$1 name
   name=$(title "$(git -C "$worktree" rev-parse HEAD)")
@@ -110,7 +110,7 @@ judge_commit() {
   esac
 }
 
-# nearest: the place between good and bad, not skipped so far, that is nearest to their middle.
+# nearest: prints the place between good and bad, not skipped so far, nearest to their middle.
 nearest() {
   local middle=$(((good + bad) / 2)) distance at
   for ((distance = 0; distance < bad - good; ++distance)); do

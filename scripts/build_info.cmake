@@ -1,7 +1,7 @@
-# Writes ${OUTPUT} with the facts of this build, only if they changed. Run at every build.
+# Writes ${OUTPUT} with the facts of this build, only if they changed. It runs at every build.
 execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short=12 HEAD
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE result)
-if(NOT "$ENV{ATTNLAB_COMMIT}" STREQUAL "")  # of a copy without its history
+if(NOT "$ENV{ATTNLAB_COMMIT}" STREQUAL "")  # it is set for a copy without its history
   set(commit "$ENV{ATTNLAB_COMMIT}")
 elseif(NOT result EQUAL 0)
   set(commit "unknown")

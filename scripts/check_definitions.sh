@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Whether each name of the program has one definition (C++'s one-definition rule): links attnlab
+# Checks that each name of the program has one definition (C++'s one-definition rule): links attnlab
 # with the types of all sources at hand (-flto -Wodr). Two types of one name are an error there, and
-# at run time one of them in place of the other. Needs GCC.
+# at run time one would stand in for the other. Needs GCC.
 #
 # JOBS=N limits compile jobs (default: all cores).
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"

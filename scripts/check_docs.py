@@ -56,7 +56,7 @@ class Command(NamedTuple):
 
 
 def fences(text):
-    """(line of the first, lines, language) of each fenced block."""
+    """Yields (line of the first, lines, language) of each fenced block."""
     block = None
     for number, line in enumerate(text.splitlines(), 1):
         mark = re.match(r"\s*```(\w*)\s*$", line)
@@ -70,7 +70,7 @@ def fences(text):
 
 
 def joined(lines):
-    """(index, line) with what a backslash continues in one."""
+    """Yields (begin, end, line), with lines that a backslash continues joined."""
     index = 0
     while index < len(lines):
         begin, line = index, lines[index]
@@ -97,7 +97,7 @@ def commands_of_block(first, lines):
 
 
 def spans(text):
-    """(line, words) of each piece in backquotes, fenced blocks left out."""
+    """Yields (line, words) of each piece in backquotes, fenced blocks left out."""
     prose = re.sub(r"(?ms)^\s*```.*?^\s*```\s*?$", lambda block: "\n" * block[0].count("\n"), text)
     for span in re.finditer(r"`([^`]+)`", prose):
         yield prose.count("\n", 0, span.start()) + 1, " ".join(span[1].split())
@@ -113,7 +113,7 @@ def commands_of(text):
 
 
 def slug(heading):
-    """What a heading is called in a link."""
+    """Returns what a heading is called in a link."""
     plain = re.sub(r"[`*]", "", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
@@ -206,10 +206,10 @@ class Checker:
         yield from self.flags_exist(words, known, script)
 
     def wrong_command(self, words):
-        """What does not exist of a command, sentence by sentence."""
+        """Yields what does not exist of a command, sentence by sentence."""
         yield from self.files_exist(words[1:])
         program = words[0].removeprefix("./")
-        if re.match(r"\w+=", program):  # a variable of the environment
+        if re.match(r"\w+=", program):  # it sets a variable of the environment
             yield from self.wrong_command(words[1:])
         elif program in ("attnlab", "build/cpu/attnlab"):
             yield from self.wrong_attnlab(words[1:])
@@ -234,14 +234,14 @@ class Checker:
             yield f"there is no program {words[0]}"
 
     def quick_form(self, command, words):
-        """The arguments of attnlab by which the command only reads, or None."""
+        """Returns the arguments of attnlab by which the command only reads, or None."""
         if not command.is_block or words[0] not in ("attnlab", "./build/cpu/attnlab"):
             return None
         if re.search(r"[|<>;&~]", command.text) or PLACEHOLDER.search(command.text):
             return None
         if {"--help", "--version", "--dry-run"} & set(words) or words[1:] and words[1] in READING:
             return words[1:]
-        # What a run before left is not there.
+        # Commands with these flags are skipped: they need what an earlier run left.
         if words[1:] and words[1] == "run" and not {"--resume", "--input"} & set(words):
             return [*words[1:], "--dry-run"]
         return None
@@ -296,7 +296,7 @@ class Checker:
                 yield line, f"{target or 'this page'} has no heading #{anchor}"
 
     def check_document(self, path):
-        """(line, what) for everything wrong."""
+        """Yields (line, what) for everything wrong."""
         text = path.read_text(encoding="utf-8")
         yield from self.check_links(path, text)
         yield from self.check_paths(text)
@@ -309,7 +309,7 @@ class Checker:
 
 
 def words_of(lines, exact):
-    """The words of an output; "..." where lines were left out."""
+    """Returns the words of an output; "..." where lines were left out."""
     text = "\n".join(line.rstrip() for line in lines)
     text = re.sub(r"(?m)^\.\.\.$", " \0 ", text)
     machine = r"(Device:|\bon)\s[^\0]{1,100}?\d+\s+threads,\s+[\d.]+\s+[KMG]iB"
@@ -321,7 +321,7 @@ def words_of(lines, exact):
 
 
 def compare(pasted, printed, exact):
-    """The first difference between a pasted output and what is printed, or None."""
+    """Returns the first difference between a pasted output and what is printed, or None."""
     want, got = words_of(pasted, exact), words_of(printed.splitlines(), exact)
     parts, begin = [[]], 0
     for word in want:
@@ -350,7 +350,7 @@ def compare(pasted, printed, exact):
 
 
 def documents():
-    """All of the tree, also where it was unpacked without git."""
+    """Returns all documents of the tree, also where it was unpacked without git."""
     yield from sorted(ROOT.glob("*.md"))
     for folder in TREE:
         yield from sorted((ROOT / folder).rglob("*.md"))
@@ -370,13 +370,13 @@ def check_tree(attnlab):
 
 MODEL = "./build/cpu/attnlab model --seqlen 64"
 DRY = "./build/cpu/attnlab run --kernel v2 --seqlen 64 --dry-run"
-# What DRY prints elsewhere, its first lines left out.
+# DRY prints this on another machine, with its first lines left out.
 OTHER_MACHINE = """...
 1 case, 1 point, of which 1 can run on Another CPU @ 2.20GHz, avx2, 9 threads, 1.5 GiB. The largest
 needs 1.0 MiB: v2 on fwd/f32/b1/hq8/hkv8/sq64/sk64/d64/none/p0/bshd. Nothing was run."""
 TABLE = "./build/cpu/attnlab table results/cpu/quick.jsonl --where kernel=v2"
-# A document, and a part of what must be said of it; "" for nothing. {model} and {table} are what
-# these commands print.
+# Each fault is a document, and a part of what must be said of it; "" for nothing. {model} and
+# {table} stand for what these commands print.
 FAULTS = (
     ("```\n$ ./build/cpu/attnlab list\n```", ""),
     ("```\n./build/cpu/attnlab run sweeps/quick.json --kernel v2  # on a CPU\n```", ""),
@@ -418,7 +418,7 @@ FAULTS = (
 
 
 def filled(text, printed):
-    """A document with what commands print in it; {table:A:B} with B for the first A."""
+    """Fills a document with what commands print; {table:A:B} has B for the first A."""
     def output(place):
         lines = printed[place[1]]
         if place[2] == "rows":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs README's two commands as a new user does: in a bare root of Debian 12 (g++ 12) or Ubuntu
-# 24.04 (g++ 13) that holds nothing of this machine but the tree as it is committed. No GPU. What
-# takes how long is printed, and how many packages and how much disk the set-up took.
+# 24.04 (g++ 13) that holds nothing of this machine but the tree as it is committed. No GPU is used.
+# Prints how long everything takes, and how many packages and how much disk the set-up takes.
 #
 #   scripts/check_fresh.sh [--ubuntu] [--cuda] [FOLDER]
 #       --cuda: with the CUDA toolkit of this machine ($CUDA_HOME or /usr/local/cuda), read-only;

@@ -41,7 +41,7 @@ SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the rest are generations
 
 
-# The harness's rooms, from below.
+# The harness's rooms are listed from below.
 ROOMS = ("base", "plan", "tensors", "record", "measure", "run", "report", "session", "verify", "cli")
 
 
@@ -68,12 +68,12 @@ PACKAGES = (
     Package(
         "CUDA", ("cuda*", "nvrtc.h", "cublas*", "vector_types.h"), ("kernels/cuda/*",), rule=6
     ),
-    # Made by the build.
+    # The build makes these two.
     Package("the build's facts", ("build_info_values.h",), ("harness/base/build_info.cpp",)),
     Package("the records' schema", ("record_schema.h",), ("harness/record/record_values.cpp",)),
 )
 
-# Files that make tables of records, and what they may include: nothing that runs or measures.
+# These files make tables of records; they may include nothing that runs or measures.
 RECORD_READERS = tuple(
     f"harness/report/{name}*"
     for name in (
@@ -91,14 +91,14 @@ RECORD_READERS = tuple(
 )
 RECORDS = ("harness/base/*", "harness/record/*", "harness/report/*", "harness/plan/builtin_axes.h")
 
-# Functions that reach reference through api headers and share the kernels' idea of a mask.
+# These functions reach reference through api headers and share the kernels' idea of a mask.
 SHARED_MASK_LOGIC = re.compile(
     r"\b(make_mask|make_block_pattern|view_block_pattern|visible_blocks|visible_pairs|quantise)\s*\("
 )
 
 
 class Zone(NamedTuple):
-    """What one kind of file may include besides packages, which their owners decide."""
+    """Says what one kind of file may include besides packages, which their owners decide."""
 
     rule: int
     project: tuple  # patterns
@@ -113,7 +113,7 @@ class Finding(NamedTuple):
 
 
 def generation_of(path):
-    """'v2' for kernels/v2/cpu.cpp; None for files of no generation."""
+    """Returns 'v2' for kernels/v2/cpu.cpp; None for files of no generation."""
     parts = path.split("/")
     if len(parts) > 2 and parts[0] == "kernels" and parts[1] not in SUPPORT:
         return parts[1]
@@ -125,7 +125,7 @@ def kernels(*folders):
 
 
 def device_zone(path):
-    """The zone of code that NVRTC compiles, or None."""
+    """Returns the zone of code that NVRTC compiles, or None."""
     own = generation_of(path)
     if path.endswith("/schedule.h"):  # the CPU side uses it too: nothing of ptx
         return Zone(1, kernels("shared"), std=False, system=False)
@@ -147,7 +147,7 @@ def device_zone(path):
 
 
 def room_of(path):
-    """'plan' for harness/plan/sweep.h; None outside of the harness."""
+    """Returns 'plan' for harness/plan/sweep.h; None outside of the harness."""
     parts = path.split("/")
     return parts[1] if len(parts) > 2 and parts[0] == "harness" else None
 
@@ -211,7 +211,7 @@ def strip_comments(text):
 
 
 def include_problem(path, zone, header, quoted):
-    """Why this file may not include this header: (what, rule), or None."""
+    """Says why this file may not include this header: (what, rule), or None."""
     for package in PACKAGES:
         if matches(header, package.headers):
             if path.startswith("tests/") or matches(path, package.owners):
@@ -252,7 +252,7 @@ def begins_well(path, code):
 
 
 def check_text(path, text):
-    """All findings in one file, given its path from the project root."""
+    """Returns all findings in one file, given its path from the project root."""
     findings = []
     zone = zone_of(path)
     code = strip_comments(text)
@@ -284,7 +284,7 @@ def tree_files():
 
 
 def compiles_alone(compiler, path):
-    """Compiles one header by itself as plain C++20 without any system header; None if it does."""
+    """Compiles a header alone as plain C++20 without system headers; returns the error or None."""
     command = [compiler, "-x", "c++", "-std=c++20", "-ffreestanding", "-nostdinc", "-nostdinc++"]
     command += ["-fsyntax-only", "-I", str(ROOT), "-include", str(ROOT / path), "/dev/null"]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -295,7 +295,7 @@ def compiles_alone(compiler, path):
 
 
 def host_device_headers(files):
-    """Those that plain C++ compiles too: kernels/ptx and *.cuh may hold what only a GPU knows."""
+    """Yields headers for plain C++, too: kernels/ptx and *.cuh may hold what only a GPU knows."""
     gpu_only = ("kernels/ptx/", "kernels/device/")
     for path in files:
         if device_zone(path) and path.endswith(".h") and not path.startswith(gpu_only):
@@ -303,7 +303,7 @@ def host_device_headers(files):
 
 
 def includes_of(text):
-    """The headers of the tree that it includes, in order."""
+    """Yields the headers of the tree that it includes, in order."""
     code = strip_comments(text).splitlines()
     for line, original in zip(code, text.splitlines()):
         if re.match(r"\s*#\s*include\b", line):
@@ -312,12 +312,12 @@ def includes_of(text):
 
 
 def unit_of(path):
-    """Header and source of one name are one unit: 'harness/run/run'."""
+    """Returns the unit that header and source of one name make: 'harness/run/run'."""
     return path[: path.rindex(".")]
 
 
 def circles(units):
-    """Units that include one another in a circle, each circle once; {unit: included units}."""
+    """Finds units that include one another in a circle, each once; {unit: included units}."""
     found, state = [], {}  # of a unit: None before, "open" on the way, "done"
 
     def visit(unit, way):
@@ -345,7 +345,7 @@ def check_circles(texts):
 
 
 def check_names(paths):
-    """No room has the name of a file in another, nor is there one that ROOMS lacks."""
+    """Checks that no room has the name of a file in another, and that ROOMS lacks none."""
     findings = []
     for path in paths:
         room, name = room_of(path), unit_of(path.split("/")[-1])
@@ -357,7 +357,7 @@ def check_names(paths):
 
 
 def check_patterns(paths):
-    """Each pattern of this script matches a file."""
+    """Checks that each pattern of this script matches a file."""
     patterns = set(RECORD_READERS) | set(RECORDS)
     for package in PACKAGES:
         patterns.update(package.owners)
@@ -479,7 +479,7 @@ SNIPPETS = (
 )
 
 
-# Every include from a room into one above it.
+# Each is an include from a room into one above it.
 UPWARD = tuple(
     (f"harness/{room}/a{suffix}", f'#include "harness/{above}/b.h"\n', "(rule 5)")
     for i, room in enumerate(ROOMS)
@@ -505,7 +505,7 @@ CIRCLES = (
 
 
 def self_test():
-    """Every wrong snippet is caught for its reason, every good one passes."""
+    """Checks that every wrong snippet is caught for its reason, and every good one passes."""
     wrong = 0
     for path, text, want in SNIPPETS + UPWARD:
         said = "; ".join(f"{f.what} ({f.rule})" for f in check_text(path, text))

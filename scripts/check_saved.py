@@ -68,7 +68,7 @@ class BadFile(Exception):
 
 
 def read_safetensors(path):
-    """({name: array}, metadata, {name: dtype}); BF16 becomes float32."""
+    """Returns ({name: array}, metadata, {name: dtype}); BF16 becomes float32."""
     numpy_types = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "U8": "u1", "I32": "<i4"}
     try:
         with open(path, "rb") as file:
@@ -93,7 +93,7 @@ def read_safetensors(path):
 
 
 class Mask:
-    """Which keys a row sees; built from the text of the metadata."""
+    """Says which keys a row sees; built from the text of the metadata."""
 
     def __init__(self, text, blocks):
         self.causal, self.window, self.padded, self.blocks = False, None, False, None
@@ -113,7 +113,7 @@ class Mask:
                 raise BadFile(f"metadata: mask '{text}' is unknown here")
 
     def visible(self, rows, columns, keys):
-        """(rows, columns), True where visible; `keys` of the columns exist."""
+        """Returns (rows, columns), True where visible; `keys` of the columns exist."""
         r = np.arange(rows)[:, None] + columns - rows  # aligned at the bottom right
         c = np.arange(columns)[None, :]
         seen = np.broadcast_to(c < keys, (rows, columns)).copy()
@@ -130,7 +130,7 @@ class Mask:
 
 
 class Product:
-    """sum_j X_j Y_j with the spreads R and A of the tolerance rule."""
+    """Holds sum_j X_j Y_j with the spreads R and A of the tolerance rule."""
 
     def __init__(self, x, size, size32, y, floor):
         """`size`: |X| W, `size32`: |X| W32, both (m, n); y: (n, d)."""
@@ -141,7 +141,7 @@ class Product:
 
 
 def attention(q, k, v, dout, scale, visible, z, floor):
-    """One head in float64: {output: Product} and lse with its bound. z: dropout's factors, or 1."""
+    """Computes a head in float64: {output: Product}, lse, its bound. z: dropout's factors or 1."""
     scores = np.where(visible, scale * (q @ k.T), -np.inf)
     top = scores.max(axis=1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
@@ -166,7 +166,7 @@ def attention(q, k, v, dout, scale, visible, z, floor):
 
 
 class Comparison:
-    """One output, over all its slices."""
+    """Compares one output, over all its slices."""
 
     def __init__(self, name):
         self.name, self.count = name, 0
@@ -196,7 +196,7 @@ class Comparison:
         self.squares[2:] += (rounding**2).sum(), ((2.0**-23 * product.a) ** 2).sum()
 
     def judge(self):
-        """Prints one line; True if all is well."""
+        """Prints one line; returns True if all is well."""
         error, norm, *bound = np.sqrt(self.squares)
         relative = error / norm if norm > 0 else error
         norm_ratio = 0.0
@@ -211,7 +211,7 @@ class Comparison:
 
 
 class Saved:
-    """A file's tensors as slices (batch entry, head), whatever its layout."""
+    """Gives a file's tensors as slices (batch entry, head), whatever its layout."""
 
     def __init__(self, path):
         self.arrays, self.metadata, self.dtypes = read_safetensors(path)
@@ -273,14 +273,14 @@ class Saved:
                           "save the mask too")
 
     def slice(self, name, side, b, head):
-        """(rows, head_dim) of one entry and head, a view. `side` of its rows: 'q' or 'k'."""
+        """Views (rows, head_dim) of one entry and head. `side` of its rows: 'q' or 'k'."""
         array = self.arrays[name]
         if self.layout == "packed":
             return array[self.first[side][b] : self.first[side][b + 1], head]
         return array[b, :, head] if self.layout == "bshd" else array[b, head]
 
     def coordinate(self, side, b, head):
-        """From (row, column) of a slice to the index in the tensor as saved."""
+        """Returns a map from (row, column) of a slice to the index in the tensor as saved."""
         if self.layout == "packed":
             return lambda i: [int(self.first[side][b] + i[0]), head, int(i[1])]
         if self.layout == "bshd":
@@ -298,7 +298,7 @@ class Saved:
 
 
 def check(path):
-    """Compares all outputs of a file; True if all are within tolerance."""
+    """Compares all outputs of a file; returns True if all are within tolerance."""
     saved = Saved(path)
     compared = [name for name in OUTPUTS if name in saved.arrays]
     if "do" not in saved.arrays:
@@ -319,7 +319,7 @@ def check(path):
 
 
 def check_group(saved, comparisons, precision, b, visible, heads, head_kv):
-    """The query heads that share one head of k and v: their dk and dv add up."""
+    """Checks the query heads that share one head of k and v: their dk and dv add up."""
     rows, columns = visible.shape
     k, v = (saved.slice(name, "k", b, head_kv).astype(np.float64) for name in "kv")
     sums = {}
@@ -351,7 +351,7 @@ def check_group(saved, comparisons, precision, b, visible, heads, head_kv):
 
 
 def empty(q, k, v, dout):
-    """attention() of no queries or no keys."""
+    """Returns what attention() would of no queries or no keys."""
     nothing = lambda rows, y: Product(*[np.zeros((rows, 0))] * 3, y[:0], 0.0)
     results = {"o": nothing(len(q), v)}
     if dout is not None:
@@ -368,7 +368,7 @@ def add_products(one, other):
 
 
 def write_safetensors(path, arrays, metadata):
-    """float32 and uint8 only: for the self-test."""
+    """Writes float32 and uint8 only: for the self-test."""
     header, data = {"__metadata__": metadata}, b""
     for name, array in arrays.items():
         raw = array.tobytes()
@@ -381,7 +381,7 @@ def write_safetensors(path, arrays, metadata):
 
 
 def plain_forward(q, k, v, keep, factor):
-    """o and lse of causal attention with two query heads on one of k and v, element by element."""
+    """Computes causal o and lse with two query heads on one of k and v, element by element."""
     batch, rows, heads, _ = q.shape
     columns = k.shape[1]
     o, lse = np.zeros(q.shape), np.full((batch, heads, rows), -np.inf)
@@ -396,7 +396,7 @@ def plain_forward(q, k, v, keep, factor):
 
 
 def check_masks():
-    """Every kind of mask, against its definition (row r, key c, diagonal D) pair by pair."""
+    """Checks every kind of mask against its definition (row r, key c, diagonal D) pair by pair."""
     rows, columns, d = 3, 5, 5 - 3
     blocks = np.array([[1, 0, 1], [0, 1, 0]], np.uint8)
     rules = {"none": lambda r, c: c < 4, "causal": lambda r, c: c < 4 and c <= r + d,
@@ -467,13 +467,13 @@ def self_test():
 
 
 def quietly(paths):
-    """run() without its text."""
+    """Calls run() without its text."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return run(paths)
 
 
 def run(paths):
-    """Checks files; the exit code."""
+    """Checks files; returns the exit code."""
     code = 0
     for path in paths:
         try:

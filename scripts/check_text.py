@@ -20,12 +20,12 @@ import subprocess
 import sys
 
 COLUMNS = 100
-# An absolute path as an argument or as the value of a flag or key.
+# Finds an absolute path as an argument or as the value of a flag or key.
 ABSOLUTE = re.compile(r"(?:^|[ =,])(/[^ ,]+)")
 
 
 def wrong_line(path, line):
-    """What is wrong with a line of a file of this name, or None."""
+    """Says what is wrong with a line of a file of this name, or None."""
     if path.endswith(".md"):
         if len(line) > COLUMNS and not line.startswith("|"):
             return f"{len(line)} columns, {COLUMNS} at the most: break the line"

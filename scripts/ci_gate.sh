@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The gate of a pull request: builds a base commit in a git worktree and the tree as it stands, and
-# lets the two take turns on this machine over sweeps/gate.json, with --backend cpu over
+# Gates a pull request: builds a base commit in a git worktree and the tree as it stands, and lets
+# the two take turns on this machine over sweeps/gate.json, with --backend cpu over
 # sweeps/gate-cpu.json. .github/workflows/gate.yml runs it; it runs anywhere else as well.
 #
 #   scripts/ci_gate.sh BASE_COMMIT OUT_FOLDER [ARGUMENTS OF gate...]
@@ -22,10 +22,10 @@ base=$(commit_of "$1") || {
 out=$2
 shift 2
 mkdir -p "$out"
-# An older run's would be shown where this one writes none.
+# Files of an older run are removed: they would be shown if this one writes none.
 rm -f "$out"/{summary.md,gate.xml,benchmark.json} "$out"/{base,head}*.{jsonl,txt}
 
-# build WHICH FOLDER: the summary says so where it does not build.
+# build WHICH FOLDER: builds it; the summary says so where it does not build.
 build() {
   build_in "$2" "$out/build-$1.log" && return
   echo "The gate did not run: $1 does not build, see build-$1.log." | tee "$out/summary.md"

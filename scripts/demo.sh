@@ -35,6 +35,6 @@ step "CPU and GPU side by side: the kernels that run on both"
 for pass in fwd bwd fwdbwd; do
   printf '\n%s\n' "$pass"
   "$attnlab" table "$records" --cols backend,kernel --value time_ms \
-    --where "pass=$pass" --where kernel=naive,minimal || true  # none where arguments leave none
+    --where "pass=$pass" --where kernel=naive,minimal || true  # arguments may leave none
 done
 exit $status

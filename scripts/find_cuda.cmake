@@ -6,7 +6,7 @@ set(ATTNLAB_CUDA_ROOT "" CACHE PATH "The folder in which alone CUDA's headers ar
 
 add_library(attnlab_cuda_headers INTERFACE)
 
-# Folders that hold cuda.h, nvrtc.h, ...: one of a toolkit, several of older wheels.
+# Finds folders that hold cuda.h, nvrtc.h, ...: a toolkit has one, older wheels have several.
 function(attnlab_find_cuda_headers result)
   set(roots $ENV{CUDA_HOME} $ENV{CUDA_PATH} $ENV{CONDA_PREFIX} /usr/local/cuda)
   set(site_packages ${PROJECT_SOURCE_DIR}/.cuda)
@@ -55,7 +55,7 @@ set(ATTNLAB_WITH_CUDA OFF)
 set(why "ATTNLAB_CUDA is OFF")
 if(ATTNLAB_CUDA)
   attnlab_find_cuda_headers(cuda_include)
-  # What the sources include, in a release that has what they use.
+  # The test includes what the sources do, and needs a release that has what they use.
   set(test_source ${PROJECT_BINARY_DIR}/generated/cuda_headers.cpp)
   file(CONFIGURE OUTPUT ${test_source} CONTENT "#include <cublas_v2.h>
 #include <cuda.h>

@@ -1,5 +1,5 @@
-# cmake --install: the program, what it finds beside itself (share/attnlab, harness/base/shipped.h), the
-# documents, and what shells and man show of it, which the program itself writes.
+# Installs (cmake --install) the program, what it finds in share/attnlab (harness/base/shipped.h),
+# the documents, and what shells and man show of it, which the program itself writes.
 include(GNUInstallDirs)
 install(TARGETS attnlab RUNTIME)
 install(DIRECTORY sweeps DESTINATION ${CMAKE_INSTALL_DATADIR}/attnlab)
@@ -19,7 +19,7 @@ foreach(generation v1 v2 v3)
     DESTINATION ${CMAKE_INSTALL_DOCDIR}/kernels/${generation})
 endforeach()
 
-# attnlab_describe(FILE FOLDER ARGUMENTS...): what the program prints, in a file of its own.
+# attnlab_describe(FILE FOLDER ARGUMENTS...): installs what the program prints, as a file.
 function(attnlab_describe file folder)
   set(made ${PROJECT_BINARY_DIR}/generated/installed/${file})
   list(JOIN ARGN " " arguments)

@@ -53,7 +53,7 @@ from plots.table_picture import draw_table
 
 
 def pictures_of(result, folder):
-    """[(the file without its ending, what draws it)]"""
+    """Returns [(the file without its ending, what draws it)]."""
     def stem(name):
         return folder / re.sub(r"[^\w.-]", "-", name)
     pictures = [(stem(table.id), lambda stem, table=table: draw_table(table, result, stem))

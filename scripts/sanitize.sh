@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compute-sanitizer's tools on short checks of a CUDA kernel, forward and backward: masks, dropout,
-# packed batches, block patterns, grouped heads, tiles of many sizes and of large head dims, dQ in
-# any and in a fixed order.
+# Runs compute-sanitizer's tools on short checks of a CUDA kernel, forward and backward: masks,
+# dropout, packed batches, block patterns, grouped heads, tiles of many sizes and of large head
+# dims, dQ in any and in a fixed order.
 #
 #   scripts/sanitize.sh [KERNEL]      v2 if none is named; minutes
 #
@@ -17,7 +17,7 @@ attnlab=${ATTNLAB:-build/cpu/attnlab}
 verify=("$attnlab" verify --backend cuda --kernel "${1:-v2}" --timeout 3600 --no-progress)
 logs=build/sanitize
 
-# run_checks NAME COMMAND...: the checks under the command, their output in NAME.log
+# run_checks NAME COMMAND...: runs the checks under the command, with their output in NAME.log.
 run_checks() {
   local log=$logs/$1.log
   shift
@@ -42,7 +42,7 @@ if [[ ! -x $attnlab ]]; then
 fi
 mkdir -p "$logs"
 
-# Without a tool first: the kernels are compiled, which is slow under one.
+# The checks first run without a tool: that compiles the kernels, which is slow under one.
 code=0
 run_checks none env || code=$?
 if ((code != 0)); then
@@ -52,7 +52,7 @@ fi
 for tool in memcheck racecheck initcheck synccheck; do
   failed=""
   run_checks "$tool" "$sanitizer" --tool "$tool" || failed=", and a check fails"
-  # Each of the six runs ends with one: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
+  # Each of the six runs ends so: "ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards".
   errors=$(awk 'sub(/.* SUMMARY: /, "") { ++runs; sum += $1 } END { if (runs >= 6) print sum }' \
     "$logs/$tool.log")
   printf '%-10s %s errors%s\n' "$tool" "${errors:-unknown}" "$failed"

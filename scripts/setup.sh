@@ -22,20 +22,20 @@ cd "$(dirname "$0")/.."
 packages=(g++ cmake ninja-build ccache git pkg-config python3 libeigen3-dev libfmt-dev
           libcli11-dev nlohmann-json3-dev libbenchmark-dev libgtest-dev libhwy-dev
           python3-numpy)
-# The same for a machine without apt: commands, libraries as pkg-config knows them, and headers of
-# those that it does not know.
+# A machine without apt is asked for the same: commands, libraries as pkg-config knows them, and
+# headers of those that it does not know.
 commands=(g++ cmake ninja git pkg-config python3)
 modules=(eigen3 fmt CLI11 nlohmann_json benchmark gtest libhwy)
 headers=(valijson/validator.hpp)
 
-# Of one release, which CUDA's driver 580 and newer run.
+# These are of one release, which CUDA's driver 580 and newer run.
 cuda_packages=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88
                nvidia-cublas==13.1.0.3 nvidia-cuda-cupti==13.0.85 nvidia-nvtx==13.0.85)
 cuda_files=(include/{cuda.h,nvrtc.h,cublas_v2.h,cupti_range_profiler.h,crt/host_defines.h}
             include/nvtx3/nvToolsExt.h
             lib/{libnvrtc.so,libnvrtc-builtins.so,libcublas.so,libcublasLt.so,libcupti.so})
 
-# Reads the code of every CUDA up to its own; PyPI has none that is older.
+# It reads the code of every CUDA up to its own; PyPI has none that is older.
 nvdisasm_package=nvidia-cuda-nvdisasm==13.2.86
 
 with_cuda=
@@ -90,7 +90,7 @@ install_with_apt() {
   logged "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"
 }
 
-# logged COMMAND...: what it prints goes into build/setup.log, and to the terminal if it fails.
+# logged COMMAND...: logs its output in build/setup.log, and shows the end of it if it fails.
 logged() {
   local log=build/setup.log
   mkdir -p build
@@ -104,7 +104,7 @@ logged() {
 
 has_header() { g++ -fsyntax-only -I.packages/usr/include -include "$1" -x c++ /dev/null 2>/dev/null; }
 
-# unpack_valijson: the headers of the package, without what it depends on.
+# unpack_valijson: unpacks the headers of the package, without what it depends on.
 unpack_valijson() {
   if has_header valijson/validator.hpp; then return; fi
   echo "missing: libvalijson-dev; unpacking its headers into .packages"
@@ -138,7 +138,7 @@ look_for_them() {
   echo "all of them are there"
 }
 
-# has_cuda FOLDER: whether it holds everything; a library by any version.
+# has_cuda FOLDER: succeeds if it holds everything; libraries may have any version.
 has_cuda() {
   local file
   for file in "${cuda_files[@]}"; do
@@ -157,7 +157,7 @@ need_pip() {
   install_with_apt
 }
 
-# unpack_wheels FOLDER PACKAGE...
+# unpack_wheels FOLDER PACKAGE...: has pip unpack them, without what they depend on.
 unpack_wheels() {
   PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps \
     --only-binary :all: --target "$@"
@@ -188,8 +188,8 @@ install_cuda() {
   mv "$place.new" "$place"
 }
 
-# Only where there is CUDA, whose kernels it shows. Nothing but the tests of attnlab sass needs it,
-# which are skipped where it did not come.
+# Installs nvdisasm only where there is CUDA, whose kernels it shows. Nothing but the tests of
+# attnlab sass needs it, which are skipped without it.
 install_nvdisasm() {
   has_cuda "$toolkit" || has_cuda "$place/nvidia/cu13" || return 0
   if command -v nvdisasm >/dev/null || [[ -x $toolkit/bin/nvdisasm ]] ||

@@ -1,4 +1,4 @@
-# Sourced by the other scripts: the project's root, its options and the steps that several of them
+# Gives the scripts that source it the project's root, its options and steps that several of them
 # take. Leaves the shell in the project's root. Every step ends with the time it took.
 
 set -euo pipefail
@@ -23,7 +23,7 @@ step() {
 # Prints the comment block at the top of the script that was started, as its help.
 help() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$SCRIPT"; }
 
-# set_up PRESET [TARGET...]: from a bare machine to a build in build/PRESET.
+# set_up PRESET [TARGET...]: goes from a bare machine to a build in build/PRESET.
 set_up() {
   local preset=$1
   shift

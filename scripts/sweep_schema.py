@@ -25,7 +25,7 @@ END = '''
 
 
 def declared_axes(attnlab):
-    """What `attnlab list` says; a list may hold any number of them."""
+    """Returns the axes that `attnlab list` names; a list may hold any number of them."""
     listing = subprocess.run([attnlab, "list", "--format", "json"], check=True, text=True,
                              stdout=subprocess.PIPE).stdout
     return json.loads(listing)["config_axes"]

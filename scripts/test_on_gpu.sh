@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test suite, the GPU's included, on a machine with a GPU that lacks some packages and may
-# reach no network: carry them there with a copy of the tree.
+# Runs the test suite, with the GPU's tests, on a machine with a GPU that lacks some packages and
+# may reach no network: carry them there with a copy of the tree.
 #
 #   scripts/test_on_gpu.sh --pack
 #       where packages can be had: downloads into .packages (which git ignores) what a CUDA image
@@ -35,7 +35,7 @@ export ATTNLAB_COMMIT=$1
 logs=${2:-build}
 mkdir -p "$logs"
 step "unpack"
-unpacked=$(mktemp -d)  # not in the tree, which the test of an installed attnlab hides
+unpacked=$(mktemp -d)  # the test of an installed attnlab hides the tree
 for package in .packages/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
 prefix=$unpacked/usr
 sed -i "s#^prefix=/usr\$#prefix=$prefix#" "$prefix"/lib/*/pkgconfig/*.pc
@@ -44,7 +44,7 @@ PKG_CONFIG_PATH=$(echo "$prefix"/lib/*/pkgconfig)
 LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 step "configure"
 cmake --preset cpu
-# build [TARGET...]: everything without one
+# build [TARGET...]: builds these targets, everything without one.
 build() {
   cmake --build --preset cpu --parallel "$JOBS" "${@/#/--target=}" >>"$logs/build.log" 2>&1 || {
     grep -E -A5 'FAILED|error' "$logs/build.log" | head -60
@@ -55,7 +55,7 @@ build() {
 step "build what the GPU's tests need ($JOBS jobs)"
 build gpu_test
 
-# tests NAME ARGUMENTS OF ctest...: their log in NAME.log, failures and the slowest here
+# tests NAME ARGUMENTS OF ctest...: logs them in NAME.log, and shows failures and the slowest here.
 failed=0
 tests() {
   local log=$logs/$1.log
@@ -69,13 +69,13 @@ device=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
 [[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
-# The GPU's tests are few and wait for one another: they begin while the rest is built, and that and
-# the other tests leave them the processor. ctest's own list of what failed is of one of the two
-# runs; the logs have both.
+# The GPU's tests are few and wait for one another: they begin while the rest is built, and the
+# build and the other tests leave them the processor. ctest's own list of what failed is of one of
+# the two runs; the logs have both.
 step "the GPU's tests; beside them the rest is built and tested"
 (
   renice -n 19 $BASHPID >/dev/null
-  sleep 5  # in which the other ctest reads what there is
+  sleep 5  # the other ctest reads what there is meanwhile
   build || exit
   echo "-- the rest is built after $((SECONDS - step_began)) s"
   tests processor --label-exclude 'gpu|mutants' --parallel "$JOBS"

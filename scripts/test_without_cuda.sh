@@ -15,7 +15,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 case ${1:-} in -h | --help) help && exit ;; esac
 
-# Folders where scripts/find_cuda.cmake and the program look for CUDA.
+# Prints the folders where scripts/find_cuda.cmake and the program look for CUDA.
 cuda_folders() {
   local folder
   for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda* .cuda \

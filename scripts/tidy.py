@@ -47,7 +47,7 @@ class Judge:
         return self.texts[path]
 
     def dependencies(self, entry):
-        """The files that the source includes, itself among them, as the compiler lists them."""
+        """Lists the files that the source includes, and itself, as the compiler does."""
         command = re.sub(r" -o \S+", "", entry["command"]) + " -M"
         command = command[command.index(" -") :]  # without the compiler and its launcher
         listed = subprocess.run(
@@ -69,7 +69,7 @@ class Judge:
         return digest(self.settings, command, *relative, *hashes)
 
     def judge(self, entry):
-        """What clang-tidy says of the source; "" if all is well."""
+        """Returns what clang-tidy says of the source; "" if all is well."""
         files = self.dependencies(entry)
         kept = self.folder / self.key(entry, files) if files else None
         if kept and kept.exists():

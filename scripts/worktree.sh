@@ -1,12 +1,12 @@
-# Sourced behind steps.sh by scripts that build other commits: a git worktree in a temporary folder,
-# so that the user's checkout keeps its files, its branch and its builds. Worktree and folder are
-# removed when the script ends, also by Ctrl-C.
+# Gives scripts that build other commits (they source it after steps.sh) a git worktree in a
+# temporary folder, so that the user's checkout keeps its files, its branch and its builds. Worktree
+# and folder are removed when the script ends, also by Ctrl-C.
 
-# What a folder of sources is built with, run there; it leaves build/cpu/attnlab.
+# This builds a folder of sources when it runs there; it leaves build/cpu/attnlab.
 build_command="cmake --preset cpu && cmake --build --preset cpu --parallel $JOBS --target attnlab"
-unset ATTNLAB_COMMIT  # which would give every commit the same name
+unset ATTNLAB_COMMIT  # it would give every commit the same name
 
-# commit_of WORDS: its full hash; fails where it names none.
+# commit_of WORDS: prints its full hash; fails where it names none.
 commit_of() { git rev-parse --verify --quiet --end-of-options "$1^{commit}"; }
 
 # add_worktree COMMIT: makes the folder $work and the worktree $work/tree. A runner of GitHub
@@ -16,7 +16,7 @@ add_worktree() {
   trap 'end_step; remove_worktree' EXIT
   git worktree add --quiet --detach "$work/tree" "$1"
   local folder
-  for folder in .cuda .packages; do  # what scripts/setup.sh brings into a tree
+  for folder in .cuda .packages; do  # scripts/setup.sh brings these into a tree
     [[ ! -e $folder ]] || ln -s "$PWD/$folder" "$work/tree/$folder"
   done
 }
@@ -26,8 +26,8 @@ remove_worktree() {
   git worktree prune
 }
 
-# build_in FOLDER LOG: fails, and shows what the compiler said, where the sources do not build. The
-# program of another commit goes first, so that it cannot be taken for this one's.
+# build_in FOLDER LOG: builds it; where that fails, shows what the compiler said and fails. The
+# program of another commit is removed first, so that it cannot be taken for this one's.
 build_in() {
   rm -f "$1/build/cpu/attnlab"
   (cd "$1" && bash -c "$build_command") >"$2" 2>&1 && [[ -x $1/build/cpu/attnlab ]] && return

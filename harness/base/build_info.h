@@ -1,4 +1,4 @@
-// What this binary was built from: for records and --version.
+// Says what this binary was built from, for records and --version.
 #pragma once
 
 namespace attnlab {

@@ -36,7 +36,7 @@ void close_if_open(int& descriptor) {
   descriptor = -1;
 }
 
-// What posix_spawn needs to know, freed again.
+// Holds what posix_spawn needs to know, and frees it again.
 struct SpawnOptions {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -61,8 +61,8 @@ struct SpawnOptions {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command) {
-  // A socket and not two pipes: writing to one whose reader is gone can be asked not to raise
-  // SIGPIPE.
+  // This is a socket and not two pipes: only a write to a socket can be asked not to raise SIGPIPE
+  // when the reader is gone.
   std::array<int, 2> channel{};
   std::array<int, 2> errors{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel.data()) != 0) {
@@ -123,7 +123,7 @@ ChildProcess::Outcome ChildProcess::read_line(double timeout_s, std::string& lin
     std::array<pollfd, 2> waiting = {pollfd{channel_, POLLIN, 0}, pollfd{error_stream_, POLLIN, 0}};
     const int wait_ms = static_cast<int>(std::min(std::ceil(left.count()), 1e6));
     if (poll(waiting.data(), waiting.size(), wait_ms) < 0 && errno != EINTR) return Outcome::end;
-    if (waiting[1].revents != 0) read_errors();  // so that it never waits for us to read
+    if (waiting[1].revents != 0) read_errors();  // the child must never wait for us to read
     if (waiting[0].revents == 0) continue;
     const ssize_t count = recv(channel_, buffer.data(), buffer.size(), 0);
     if (count < 0 && errno == EINTR) continue;
@@ -140,7 +140,7 @@ std::string ChildProcess::end(double grace_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (!has_ended()) {
-    kill(-pid_, SIGKILL);  // with what it started
+    kill(-pid_, SIGKILL);  // kills it with all that it started
     while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
     }
     reaped_ = true;

@@ -1,4 +1,4 @@
-// A process of our own that answers on its standard output what is written to its standard input.
+// Starts a process of our own, which answers on its standard output what its standard input gets.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // `line` without its newline. False: it takes no more.
+  // Writes `line`, given without its newline. Returns false if the process takes no more.
   bool write_line(const std::string& line);
 
   enum class Outcome { line, end, timeout };
@@ -31,7 +31,7 @@ class ChildProcess {
   // status 1" or "signal 9"; afterwards errors() is complete.
   std::string end(double grace_s);
 
-  // The end of what it wrote to standard error, at most 4000 bytes.
+  // Returns the end of what it wrote to standard error, at most 4000 bytes.
   const std::string& errors() const { return errors_; }
 
  private:
@@ -41,7 +41,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int channel_ = -1;       // its input and output
   int error_stream_ = -1;  // -1: at its end
-  std::string received_;   // behind the last whole line
+  std::string received_;   // starts behind the last whole line
   std::string errors_;
   bool reaped_ = false;
   int status_ = 0;

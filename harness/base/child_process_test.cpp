@@ -39,7 +39,7 @@ TEST(ChildProcess, ADeadOneIsSeenAndSaysWhy) {
   std::string line;
   ASSERT_EQ(child.read_line(10.0, line), Outcome::line);
   ASSERT_EQ(child.read_line(10.0, line), Outcome::end);
-  EXPECT_FALSE(child.write_line("anyone there?"));  // and no SIGPIPE
+  EXPECT_FALSE(child.write_line("anyone there?"));  // it raises no SIGPIPE
   EXPECT_EQ(child.end(10.0), "exit status 7");
   EXPECT_EQ(child.errors(), "boom\n");
 }
@@ -60,7 +60,7 @@ TEST(ChildProcess, OneThatDoesNotGoIsKilledWithWhatItStarted) {
   ASSERT_EQ(child.read_line(10.0, line), Outcome::line);
   const int grandchild = std::stoi(line);
   EXPECT_EQ(child.end(0.0), "signal 9");
-  // Somebody else must reap it: until then it is there, as a zombie.
+  // Its new parent must reap it: until then the process is still there, as a zombie.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   const auto state = [&] {
     std::ifstream stat("/proc/" + std::to_string(grandchild) + "/stat");

@@ -48,7 +48,7 @@ class Reader {
     return value;
   }
 
-  // Reads on behind the first quote. Two quotes within are one.
+  // Reads on behind the first quote. Two quotes in a row within the field stand for one.
   std::string quoted() {
     std::string value;
     while (true) {

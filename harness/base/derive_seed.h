@@ -1,4 +1,4 @@
-// Seeds for what is drawn at random.
+// Derives seeds for what is drawn at random.
 #pragma once
 
 #include <cstdint>

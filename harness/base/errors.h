@@ -1,4 +1,4 @@
-// Exit codes of every verb, and the one exception that bad input raises.
+// Defines the exit codes of every verb, and the one exception that bad input raises.
 #pragma once
 
 #include <stdexcept>
@@ -14,8 +14,8 @@ enum ExitCode : int {
   kExitAmbiguous = 5,
 };
 
-// Bad input: the message names the file, the key or flag, and the remedy. Ends the verb with
-// code 2.
+// Reports bad input: the message names the file, the key or flag, and the remedy. It ends the verb
+// with code 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -28,8 +28,8 @@ fs::path choose_parent(std::uint64_t bytes) {
   return fs::temp_directory_path();
 }
 
-// A descriptor that holds the folder's lock, or -1: another process has it. The lock goes with its
-// process, however that ends.
+// Returns a descriptor that holds the folder's lock, or -1 if another process has it. The lock is
+// released when its process ends, however it ends.
 int lock_folder(const fs::path& folder) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return -1;
@@ -39,7 +39,7 @@ int lock_folder(const fs::path& folder) {
 }
 
 void remove_abandoned(const fs::path& parent) {
-  // One that was just made may not be locked yet.
+  // A folder that was just made may not be locked yet, so new ones are left alone.
   const auto newest = fs::file_time_type::clock::now() - std::chrono::minutes(1);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {

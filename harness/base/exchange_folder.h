@@ -1,4 +1,4 @@
-// A folder for files that two processes exchange.
+// Makes a folder for files that two processes exchange.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace attnlab {
 
-// A new folder, gone with the object, with all that is in it. In memory (/dev/shm) where that is
-// there and has `bytes` to spare, else with the temporary files. Folders of processes that were
-// killed are removed by the next one. Throws UsageError where none can be made.
+// Makes a new folder and removes it with all its files when the object is destroyed. It lies in
+// memory (/dev/shm) if that has `bytes` to spare, else with the temporary files. It also removes
+// folders of processes that were killed. Throws UsageError where none can be made.
 class ExchangeFolder {
  public:
   explicit ExchangeFolder(std::uint64_t bytes);

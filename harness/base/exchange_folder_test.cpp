@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than memory has: then folders lie with the temporary files, and those with the test's.
+// No memory has so much: so folders lie with the temporary files, whose place the test sets.
 constexpr std::uint64_t kTooMuch = std::numeric_limits<std::uint64_t>::max();
 
 class ExchangeFolderTest : public testing::Test {

@@ -20,8 +20,8 @@
 namespace attnlab {
 namespace {
 
-// " (process 1234)" of who has locked the file, "" if that cannot be known: flock() does not say,
-// but /proc/locks has lines like "1: FLOCK  ADVISORY  WRITE 1234 fe:00:10953862 0 EOF".
+// Returns " (process 1234)" for the holder of the lock, "" if it cannot be known: flock() does not
+// say, but /proc/locks has lines like "1: FLOCK  ADVISORY  WRITE 1234 fe:00:10953862 0 EOF".
 std::string describe_holder(const struct stat& file) {
   const std::string wanted =
       fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);

@@ -1,4 +1,4 @@
-// One writer a file.
+// Keeps a file to one writer at a time.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace attnlab {
 
-// Says whether an open file is locked now, against all others that call this. Where there are no
+// Says whether an open file is now locked against all others that call this. Where there are no
 // locks (pipes, devices, some network file systems) it counts as locked.
 struct LockAttempt {
   bool is_locked = false;

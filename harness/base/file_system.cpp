@@ -15,7 +15,7 @@ struct KnownType {
   bool is_local;
 };
 
-// Records are likely to lie on these. A fuse is whatever its program makes of it.
+// Records are likely to lie on these. A fuse counts as not local: its program may share it.
 constexpr std::array kKnown = {
     KnownType{0xEF53, "ext4", true},        KnownType{0x58465342, "xfs", true},
     KnownType{0x9123683E, "btrfs", true},   KnownType{0xF2F52010, "f2fs", true},
@@ -41,7 +41,7 @@ FileSystem file_system_of_type(unsigned long type) {
 FileSystem file_system_of(int descriptor) {
   struct statfs status {};
   if (fstatfs(descriptor, &status) != 0) return {.name = "unknown"};
-  // The type is signed on some machines, and its upper half is then no part of it.
+  // Where the type is signed, widening it sets the upper half, which is not part of the type.
   return file_system_of_type(static_cast<unsigned long>(status.f_type) & 0xFFFFFFFFUL);
 }
 

@@ -22,7 +22,7 @@ struct sigaction watch(int signal) {
   if (old.sa_handler == SIG_IGN) return old;
   struct sigaction action {};
   action.sa_handler = note;
-  // Default again after the first; calls of the system go on as if nothing had happened.
+  // The second signal has the default effect; system calls go on as if nothing had happened.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigaction(signal, &action, &old);
   return old;
@@ -49,7 +49,7 @@ void end_by_signal(int signal) {
   std::fflush(nullptr);
   std::signal(signal, SIG_DFL);
   std::raise(signal);
-  _exit(128 + signal);  // it is blocked
+  _exit(128 + signal);  // reached only where the signal is blocked
 }
 
 }  // namespace attnlab

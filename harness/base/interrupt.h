@@ -1,12 +1,12 @@
-// Ctrl-C and SIGTERM, as a question that long work asks itself between two steps.
+// Turns Ctrl-C and SIGTERM into a question that long work asks itself between two steps.
 #pragma once
 
 #include <csignal>
 
 namespace attnlab {
 
-// While it lives, the first SIGINT or SIGTERM is only noted; a second one of its kind kills as
-// ever. One that the process ignores (as under nohup) stays ignored. One object at a time.
+// Notes the first SIGINT or SIGTERM while it lives; a second one of the same kind kills as usual. A
+// signal that the process ignores (as under nohup) stays ignored. Only one object may exist.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -14,7 +14,7 @@ class InterruptWatch {
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
 
-  // The first signal that came, 0 if none did.
+  // Returns the first signal that came, 0 if none did.
   static int signal();
 
  private:
@@ -22,7 +22,7 @@ class InterruptWatch {
   struct sigaction old_terminate_ {};
 };
 
-// "SIGINT" or "SIGTERM".
+// Returns "SIGINT" or "SIGTERM".
 const char* name_of_signal(int signal);
 
 // Ends the process by the signal, so that whoever started it sees how it ended (a shell: status

@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// In processes of their own: a signal that is not caught must not end the test.
+// Runs in processes of their own: a signal that is not caught must not end the test.
 class InterruptDeathTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

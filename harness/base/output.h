@@ -1,5 +1,5 @@
-// What the program prints. Nothing that is lost on its way to standard output goes unnoticed, and
-// no file that it opens gets the number of a standard stream.
+// Prints what the program says. Nothing that is lost on its way to standard output goes unnoticed,
+// and no file that it opens gets the number of a standard stream.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 
 namespace attnlab {
 
-// Comes first in main(). Opens /dev/null in place of each standard stream that is closed; ends the
-// process where that cannot be. Makes a write beyond a limit on the size of files an error, as on a
-// full disk, instead of a signal.
+// Must be called first in main(). Opens /dev/null in place of each standard stream that is closed;
+// ends the process where that cannot be. Makes a write beyond a limit on the size of files an
+// error, as on a full disk, instead of a signal.
 void prepare_output();
 
 void write_text(std::FILE* stream, const std::string& text);
@@ -24,7 +24,7 @@ void print_to(std::FILE* stream, fmt::format_string<T...> format, T&&... argumen
   write_text(stream, fmt::format(format, std::forward<T>(arguments)...));
 }
 
-// Why some of what was printed could not be written, "" if all was.
+// Returns why some of what was printed could not be written, "" if all was.
 std::string flush_standard_output();
 
 }  // namespace attnlab

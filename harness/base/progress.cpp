@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kRedrawInterval(100);
 constexpr int kBarWidth = 12;
-// What the first launches take says little of the rest.
+// The first launches say little of the rest: no time left is shown below this share.
 constexpr double kLeastShare = 0.01;
 
-// Columns to draw in. The last one stays free: some terminals wrap once it is filled.
+// Returns the columns to draw in. The last stays free: some terminals wrap once it is filled.
 std::size_t usable_columns(std::FILE* stream) {
   return std::min(columns_of(stream).value_or(kPageWidth), kPageWidth) - 1;
 }
@@ -78,11 +78,11 @@ void Progress::line(const std::string& text) {
 void Progress::finish() { clear(); }
 
 double Progress::share_done() const {
-  // A sum of shares may end a rounding error below the whole.
+  // A sum of shares may end a rounding error below the whole, which still counts as done.
   return done_ < total_ * (1.0 - 1e-9) ? done_ / total_ : 1.0;
 }
 
-// Percent and time left, from the weight that is done.
+// Returns percent and time left, from the weight that is done.
 std::string Progress::status() const {
   const double share = share_done();
   const double elapsed = std::chrono::duration<double>(now_() - start_).count();

@@ -1,4 +1,4 @@
-// What a user sees while a sweep runs: a bar with the time left on a terminal, plain lines
+// Shows a user how far a sweep is: by a bar with the time left on a terminal, by plain lines
 // elsewhere.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace attnlab {
 
-// "1:05", or "2:00:00" from an hour on; parts of a second count as one.
+// Returns "1:05", or "2:00:00" from an hour on; parts of a second count as one.
 std::string time_text(double seconds);
 
 class Progress {
@@ -17,9 +17,9 @@ class Progress {
   using Time = std::chrono::steady_clock::time_point;
   using Clock = std::function<Time()>;
 
-  // total_weight: the sum of what will be reported to advance(); weights are estimates of cost
-  // (multiply-adds, say), so that the time left is fair when sizes differ.
-  // `now` is the time that passes.
+  // Takes in `total_weight` the sum of what will be reported to advance(); weights are estimates of
+  // cost (multiply-adds, say), so that the time left is fair when sizes differ. `now` reads the
+  // clock.
   Progress(std::FILE* stream, double total_weight, Clock now = std::chrono::steady_clock::now);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -28,7 +28,7 @@ class Progress {
   void begin(const std::string& what);  // what starts now (a case, say); always seen
   void phase(const std::string& what);  // what it is doing: verify, time (round 3/9), ...
   void advance(double weight);          // that much of the total is done
-  // That much of the total need not be done: `what` is left.
+  // Takes that much off what has to be done, and says so of `what`.
   void leave_out(double weight, const std::string& what);
   void line(const std::string& text);  // a line that stays (a failure, a warning)
   void finish();

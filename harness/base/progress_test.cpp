@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A clock that stands still unless time is let pass.
+// A clock stands still here unless the test lets time pass.
 class SetClock {
  public:
   void pass(std::chrono::milliseconds time) { now_ += time; }
@@ -55,7 +55,7 @@ TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
             "  0%  -:-- left  first\n 25%  1:00 left  second\nsecond: failed\n");
 }
 
-// What the first of many launches takes says little of the others.
+// The first of many launches says little of the time that the others take.
 TEST(Progress, NoTimeLeftIsGuessedFromTheFirstPercent) {
   const std::string text = run_into_file(1000.0);
   EXPECT_EQ(text, "  0%  -:-- left  first\n  0%  -:-- left  second\nsecond: failed\n");
@@ -65,7 +65,7 @@ TEST(Progress, NothingToDoIsAllDone) {
   EXPECT_NE(run_into_file(0.0).find("100%"), std::string::npos);
 }
 
-// A pseudo-terminal of a given width; what is written to stream() can be read back.
+// Opens a pseudo-terminal of a given width; what is written to stream() can be read back.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns) {
@@ -81,7 +81,7 @@ class Terminal {
     std::fclose(stream_);
     close(master_);
   }
-  // False where the system has no pseudo-terminals (a container without /dev/pts).
+  // Returns false where the system has no pseudo-terminals (a container without /dev/pts).
   bool exists() const { return stream_ != nullptr; }
   std::FILE* stream() const { return stream_; }
   std::string read_all() const {

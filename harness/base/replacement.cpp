@@ -52,7 +52,7 @@ void Replacement::put_in_place() {
   flush_folder();
 }
 
-// So that the new name survives a crash of the machine, where the file system can promise it.
+// Flushes the folder so that the new name survives a crash, if the file system can promise it.
 void Replacement::flush_folder() const {
   const auto folder = target_.has_parent_path() ? target_.parent_path() : ".";
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

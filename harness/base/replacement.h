@@ -1,4 +1,4 @@
-// Files that appear whole or not at all.
+// Writes files that appear whole or not at all.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace attnlab {
 
-// A file beside `target` that takes its place when all is well, and is gone otherwise. All
-// functions throw UsageError naming the target.
+// Writes a file beside `target`, which takes its place if put_in_place() is called and is removed
+// otherwise. All functions throw UsageError naming the target.
 class Replacement {
  public:
   explicit Replacement(std::filesystem::path target);

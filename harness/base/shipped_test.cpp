@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file of a name that nobody else has, gone with the object.
+// Makes a file of a name that nobody else has, and removes it with the object.
 class Stray {
  public:
   explicit Stray(const fs::path& folder)

@@ -47,7 +47,7 @@ std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std
   std::vector<std::vector<double>> ways(n + 1, std::vector<double>(sums, 0.0));  // of i taken
   ways[0][0] = 1.0;
   for (const Tie& tie : ties) {
-    for (std::size_t taken = n + 1; taken-- > 0;) {  // downward: those below are without this tie
+    for (std::size_t taken = n + 1; taken-- > 0;) {  // it counts down: rows below lack this tie yet
       for (std::size_t more = 1; more <= std::min(tie.size, taken); ++more) {
         const std::size_t rank = more * tie.doubled_rank;
         const double of_tie = choose(tie.size, more);
@@ -60,7 +60,7 @@ std::vector<double> ways_by_sum(const std::vector<Tie>& ties, std::size_t n, std
   return ways[n];
 }
 
-// Holds doubled sums of ranks of the first sample: its own, what is expected, the two most extreme.
+// Holds doubled rank sums of the first sample: its own, the expected one, the two most extreme.
 struct RankSums {
   double own = 0.0, expected = 0.0, least = 0.0, most = 0.0;
 };
@@ -86,7 +86,7 @@ RankTest exact_test(const std::vector<Tie>& ties, const RankSums& sums, std::siz
                     std::size_t values) {
   const std::vector<double> ways = ways_by_sum(ties, n, values);
   const double all = std::accumulate(ways.begin(), ways.end(), 0.0);
-  const auto p_of = [&](double sum) {  // that a sum lies as far from what is expected
+  const auto p_of = [&](double sum) {  // probability that a sum is this extreme
     const double distance = std::abs(sum - sums.expected);
     double extreme = 0.0;
     for (std::size_t i = 0; i < ways.size(); ++i) {

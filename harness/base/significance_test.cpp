@@ -50,7 +50,7 @@ TEST(MannWhitney, TheApproximationIsClose) {
   std::ranges::generate(a, [&] { return draw(generator); });
   std::ranges::generate(b, [&] { return draw(generator) + 0.2; });
   const double exact = p_of(a, b);
-  a.push_back(a.back() + 1e-9);  // 21 x 20 pairs are too many
+  a.push_back(a.back() + 1e-9);  // 21 x 20 pairs are too many for the exact test
   EXPECT_NEAR(p_of(a, b), exact, 0.2 * exact);
   Samples apart = b;
   for (double& value : apart) value += 10.0;

@@ -26,7 +26,7 @@ double quantile_of_sorted(const std::vector<double>& values, double p) {
   return std::lerp(values[below], values[above], position - std::floor(position));
 }
 
-// The median of a resample, from how often it drew each of the sorted values: no sorting again.
+// Returns the median of a resample from how often it drew each sorted value: nothing is sorted.
 double median_of_counts(const std::vector<double>& values, const std::vector<int>& counts) {
   const std::size_t n = values.size();
   std::size_t seen = 0, i = 0;

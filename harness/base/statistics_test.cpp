@@ -9,7 +9,7 @@ namespace attnlab {
 namespace {
 
 TEST(Statistics, QuantilesOfType7) {
-  // Position p * (n - 1) = 0.25 * 3 = 0.75 between 1 and 2; 0.5 * 3 = 1.5 between 2 and 4.
+  // Position p * (n - 1) = 0.25 * 3 = 0.75 lies between 1 and 2; 0.5 * 3 = 1.5 between 2 and 4.
   const std::vector<double> four = {8.0, 1.0, 4.0, 2.0};
   EXPECT_DOUBLE_EQ(quantile(four, 0.25), 1.75);
   EXPECT_DOUBLE_EQ(median(four), 3.0);
@@ -26,7 +26,7 @@ TEST(Statistics, IntervalOfOneValueIsThatValue) {
   EXPECT_DOUBLE_EQ(interval.high, 2.5);
 }
 
-// Of n = 3 samples, the median of a resample is the smallest with probability P(at least two of
+// With n = 3 samples, the median of a resample is the smallest with probability P(at least two of
 // three draws hit it) = 7/27 and likewise the largest: both ends lie beyond 2.5 %.
 TEST(Statistics, IntervalOfThreeSamplesSpansThem) {
   const Interval interval = median_interval95(std::vector<double>{3.0, 1.0, 2.0});

@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// "line 3, column 10" of the byte that the parser read last.
+// Returns "line 3, column 10" of the byte that the parser read last.
 std::string place_of(const std::string& text, std::size_t bytes_read) {
   const std::size_t last = std::min(bytes_read, text.size() + 1);
   const std::string before = text.substr(0, last == 0 ? 0 : last - 1);

@@ -1,4 +1,4 @@
-// JSON from files that anybody may have written.
+// Reads JSON from files that anybody may have written.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,8 +20,8 @@ namespace attnlab {
 nlohmann::ordered_json parse_strict_json(const std::string& text, int deepest,
                                          const std::string& where);
 
-// parse_strict_json() of a file that people write: a syntax error is a UsageError, too, which names
-// line and column.
+// Does the same for the text of a file that people write: a syntax error is a UsageError, too,
+// which names line and column.
 nlohmann::ordered_json parse_json_text(const std::string& text, const std::string& file);
 // Reads such a file. Throws UsageError where it cannot be read.
 nlohmann::ordered_json read_json_file(const std::filesystem::path& file);

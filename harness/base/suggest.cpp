@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// Optimal string alignment distance.
+// Returns the optimal string alignment distance.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {

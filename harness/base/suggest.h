@@ -1,4 +1,4 @@
-// The nearest known name, for messages about misspelt flags, keys, kernels and fields.
+// Finds the nearest known name, for messages about misspelt flags, keys, kernels and fields.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace attnlab {
 
-// The known name with the fewest edits (insert, delete, replace, swap of neighbours), or "" if none
-// comes within a third of the name's length (at least 2 edits).
+// Returns the known name with the fewest edits (insert, delete, replace, swap of neighbours), or ""
+// if none comes within a third of the name's length (at least 2 edits).
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
-// What follows a complaint about `name`: "; did you mean 'x'?" or "; there are: a, b, c".
+// Returns the end of a complaint about `name`: "; did you mean 'x'?" or "; there are: a, b, c".
 std::string suggestion(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace attnlab

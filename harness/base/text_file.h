@@ -1,4 +1,4 @@
-// Small files of text, read and replaced as a whole.
+// Reads and replaces small files of text as a whole.
 #pragma once
 
 #include <filesystem>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;  // between columns
 
-// Characters of UTF-8 text: its bytes without continuation bytes.
+// Counts the characters of UTF-8 text: its bytes without continuation bytes.
 std::size_t characters(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -25,7 +25,7 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + space : space + text;
 }
 
-// A run of neighbouring columns.
+// Names a run of neighbouring columns.
 struct Span {
   std::size_t first = 0;
   std::size_t count = 1;
@@ -73,7 +73,7 @@ std::vector<std::size_t> column_widths(const TextTable& table, const std::vector
   return widths;
 }
 
-// "--- v2 ---" across the columns of a group of several; a group of one is just its name.
+// Returns "--- v2 ---" across a group of several columns; a group of one has just its name.
 std::string group_title(const std::string& name, const Span& span, std::size_t width) {
   const std::size_t size = characters(name);
   if (name.empty() || span.count == 1 || size + 4 > width) return padded(name, width, false);
@@ -81,7 +81,7 @@ std::string group_title(const std::string& name, const Span& span, std::size_t w
   return std::string(dashes / 2, '-') + " " + name + " " + std::string(dashes - dashes / 2, '-');
 }
 
-// The cell with the gap before it (none before the first), which takes the mark.
+// Returns the cell with the gap before it (none before the first), which takes the mark.
 std::string render_cell(const TextCell& cell, std::size_t width, bool left, bool first) {
   std::string text = padded(cell.text, width, left);
   if (first) return text;
@@ -107,10 +107,10 @@ std::string full_title(const TextColumn& column) {
   return column.group.empty() ? column.title : column.group + " " + column.title;
 }
 
-// The first column always is one.
+// Returns whether a column is a key; the first column always is one.
 bool is_key(const TextTable& table, std::size_t c) { return c == 0 || table.columns[c].key; }
 
-// The keys and the columns from `first` up to `end`; of a cell that spans others too, the rest.
+// Returns the keys and columns [first, end); a spanning cell keeps the part that is in them.
 TextTable part_of(const TextTable& table, std::size_t first, std::size_t end) {
   const auto is_in = [&](std::size_t c) { return is_key(table, c) || (first <= c && c < end); };
   TextTable part;
@@ -130,8 +130,8 @@ TextTable part_of(const TextTable& table, std::size_t first, std::size_t end) {
   return part;
 }
 
-// Behind as many columns from `first` on as fit beside the keys, one at the least. A group is torn
-// only where it does not fit alone.
+// Returns the end of the columns from `first` on that fit beside the keys, of one at the least. A
+// group is split only where it does not fit alone.
 std::size_t end_of_part(const TextTable& table, std::size_t first) {
   const std::size_t count = table.columns.size();
   std::size_t end = first + 1;
@@ -144,7 +144,7 @@ std::size_t end_of_part(const TextTable& table, std::size_t first) {
   return end;
 }
 
-// Whether a column does not fit beside the keys, which are more than one.
+// Returns whether there are several keys and some column does not fit beside them.
 bool has_too_wide_keys(const TextTable& table) {
   bool are_several = false;
   bool is_too_wide = false;
@@ -155,7 +155,7 @@ bool has_too_wide_keys(const TextTable& table) {
   return are_several && is_too_wide;
 }
 
-// The number of its row is the one key.
+// Makes the row number the only key.
 TextTable with_numbered_rows(const TextTable& table) {
   TextTable numbered = {.columns = {{.title = "#"}}, .rows = {}};
   for (TextColumn column : table.columns) {
@@ -169,7 +169,7 @@ TextTable with_numbered_rows(const TextTable& table) {
   return numbered;
 }
 
-// All columns side by side.
+// Renders all columns side by side.
 std::string render_part(const TextTable& table) {
   const std::vector<Span> groups = group_spans(table);
   const std::vector<std::size_t> widths = column_widths(table, groups);

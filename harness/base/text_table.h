@@ -30,44 +30,44 @@ struct TextTable {
   std::vector<std::vector<TextCell>> rows;  // (rows, columns)
 };
 
-// Aligned plain text, without boxes. What is wider than the terminal comes in parts, one below
-// the other, each with the first column and the other keys; where these are too wide, row numbers.
+// Renders aligned plain text, without boxes. A table wider than the terminal comes in parts, one
+// below the other, each with the keys (the first column is one), or else with row numbers.
 std::string render_plain(const TextTable& table);
-// What render_plain() takes where there is room for all columns.
+// Returns the columns that render_plain() takes where there is room for all of the table.
 std::size_t width(const TextTable& table);
-// A GitHub table; group and title share one header cell.
+// Renders a GitHub table; group and title share one header cell.
 std::string render_markdown(const TextTable& table);
-// RFC 4180, with a header line; a spanning cell is repeated in each of its columns.
+// Renders RFC 4180, with a header line; a spanning cell is repeated in each of its columns.
 std::string render_csv(const TextTable& table);
 
-// The distinct reasons behind the marks of a table, numbered from 1.
+// Collects the distinct reasons behind the marks of a table, numbered from 1.
 class Footnotes {
  public:
-  // "skipped [2]"; just the word if there is no reason.
+  // Returns "skipped [2]"; just the word if there is no reason.
   std::string mark(const std::string& word, const std::string& reason);
-  // One line for each reason: "[1] ...".
+  // Returns one line for each reason: "[1] ...".
   std::string text() const;
 
  private:
   std::vector<std::string> reasons_;
 };
 
-// The widest line of a text.
+// Returns the width of the widest line of a text.
 std::size_t width(const std::string& text);
 
-// Words on lines of so many columns, where that can be; words may hold spaces, which are kept.
-// Continuation lines are indented, as far as that leaves a long word within the line.
+// Puts words on lines of so many columns, where that is possible; words may hold spaces, which
+// stay. Continuation lines are indented, unless that would push a long word beyond the line.
 std::string fill(const std::vector<std::string>& words, std::size_t indent,
                  std::size_t columns = prose_width());
 
-// fill() of the text's words.
+// Applies fill() to the text's words.
 std::string wrap(const std::string& text, std::size_t indent = 0,
                  std::size_t columns = prose_width());
 
-// "1 case", "2 cases"
+// Returns "1 case", "2 cases".
 std::string count_of(std::size_t count, const std::string& noun);
 
-// "table", "markdown", "csv" or "json". Throws UsageError, led by `where`.
+// Reads "table", "markdown", "csv" or "json". Throws UsageError, led by `where`.
 TableFormat parse_format(const std::string& text, const std::string& where);
 
 }  // namespace attnlab

@@ -63,7 +63,7 @@ TEST(TextTable, ALongWordIsIndentedLess) {
             "what                it is at\n     " + path + "\n");
 }
 
-// A page that others than the test are not left with.
+// Sets the page's width for one test and resets it, so that no other test inherits it.
 struct PageOf {
   explicit PageOf(std::size_t columns) { set_page_width(columns); }
   ~PageOf() { set_page_width(std::nullopt); }
@@ -125,7 +125,7 @@ TEST(TextTable, RowsAreNumberedWhereKeysLeaveNoRoom) {
             "2  v2      1.50\n");
 }
 
-// Keys and one column that do not fit: wider than the page, but nothing is lost.
+// Keys and one column do not fit together: the text is wider than the page, but nothing is lost.
 TEST(TextTable, EveryPartHasAColumn) {
   const PageOf page(5);
   const std::string text = render_plain(kGrid);

@@ -30,9 +30,9 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-// Returns when a process began, 0 if it has ended: the 22nd word of its line, of which the second
-// is its name in brackets and may hold blanks, and the third a Z where only its parent has to
-// notice.
+// Returns when a process began, 0 if it has ended: the 22nd word of its line in /proc. The second
+// word is the name in brackets, which may hold blanks; a Z as the third marks a process that has
+// ended, though its parent has not noticed.
 unsigned long long start_of(pid_t process) {
   const std::string line = first_line(fmt::format("/proc/{}/stat", process));
   const std::size_t name_end = line.rfind(')');
@@ -58,7 +58,7 @@ std::string link_at(const fs::path& file) {
   return fs::read_symlink(file, error).string();
 }
 
-// Names what Slurm runs here, by words that are the same when it runs it again.
+// Names what Slurm runs here, by words that are the same when Slurm runs it again.
 std::string slurm_job() {
   std::vector<std::string> words;
   for (const char* name : {"SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"}) {
@@ -79,7 +79,7 @@ std::string to_text(const Writer& writer) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Returns whom a claim names; nobody where there is none, or it is no claim.
+// Returns the writer that a claim names; nothing where there is no claim, or it cannot be read.
 std::optional<Writer> read_claim(const fs::path& claim) try {
   const Json json = Json::parse(read_text(claim));
   return Writer{.host = json.at("host"),

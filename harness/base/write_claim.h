@@ -20,14 +20,14 @@ struct Writer {
 };
 Writer this_writer();
 
-// Returns whether `self` can know that the other one has ended: a process of this machine is looked
-// for, and Slurm starts a job again only once it takes the former start for dead. Of a process of
-// another machine and job nothing is known.
+// Returns whether `self` can know that the other process has ended. One of this machine is looked
+// for; Slurm restarts a job only once it takes the former start for dead. Of a process of another
+// machine and job nothing is known.
 bool has_ended(const Writer& other, const Writer& self);
 
-// `file`.writer names the process that writes to `file`, while the object lives. A name that a
-// killed process left is replaced if has_ended(). Of two that claim at the same time, or after
-// Slurm took a living job for dead, the last one has it, and the other learns it by check().
+// Names the process that writes to `file` in `file`.writer, while the object lives. It replaces a
+// name that a killed process left if has_ended(). If two claim at once, or after Slurm took a
+// living job for dead, the last one has the file, and the other learns of it by check().
 class WriteClaim {
  public:
   // Throws std::runtime_error where another process has the file, UsageError where nobody can be

@@ -66,9 +66,9 @@ TEST(Writers, OfAnotherMachineHaveEndedIfSlurmRunsTheirJobAgain) {
   EXPECT_FALSE(has_ended(elsewhere(""), self));
   self.job.clear();
   EXPECT_FALSE(has_ended(elsewhere(""), self)) << "two that are of no job";
-  // A job that goes on is no reason to take a living process for dead.
+  // A job that Slurm restarted is no reason to take a living process for dead.
   EXPECT_FALSE(has_ended(self, self));
-  // A container has numbers of its own, and a machine whose boot is not known may be any.
+  // A container numbers its processes anew, and a machine whose boot is not known may be any.
   Writer other = this_writer();
   other.processes = "pid:[1]";
   EXPECT_FALSE(has_ended(other, self));
@@ -130,7 +130,7 @@ TEST_F(WriteClaims, ADeadWriterIsReplaced) {
     const WriteClaim next(file_);
     next.check();
   }
-  replace_text(claim_, "{\"host\":");  // nobody's, as a disk may leave it
+  replace_text(claim_, "{\"host\":");  // it names nobody, as a bad disk may leave it
   const WriteClaim after(file_);
   after.check();
 }

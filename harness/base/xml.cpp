@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// Bytes of the UTF-8 character that begins here, 0 if there is none. Source: RFC 3629.
+// Returns the bytes of the UTF-8 character that begins here, 0 if there is none. Source: RFC 3629.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t length = byte(0) < 0x80          ? 1

@@ -1,4 +1,4 @@
-// attnlab calibrate: how much times of equal kernels differ here.
+// Implements attnlab calibrate, which measures how much times of equal kernels differ here.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

@@ -57,8 +57,8 @@ std::string version_text() {
                      build.commit, build.compiler, build.flags);
 }
 
-// Counts the words of the command line that are attnlab's: all, but for what stands from "--" on
-// behind attnlab profile, which the parser would take for its points.
+// Counts the words of the command line that are attnlab's: all but those behind "--" of attnlab
+// profile, which the parser would take for its points.
 std::ptrdiff_t own_words(std::span<const char* const> words) {
   const bool is_split = words.size() > 1 && std::string_view(words[1]) == "profile";
   const auto dashes = std::ranges::find(words, std::string_view("--"),
@@ -79,7 +79,7 @@ CommandLine join_command_line(int argc, const char* const* argv) {
   return line;
 }
 
-// An argument that no verb knows, with the nearest one that exists; "" if all are known.
+// Returns a complaint about an argument that no verb knows, with the nearest one; "" if none is.
 std::string unknown_argument(const CLI::App& app, const std::vector<Verb>& verbs) {
   const auto complain = [](const std::string& what, const std::string& word,
                            const std::vector<std::string>& known) {
@@ -137,7 +137,7 @@ int run_verb(const Verb& verb) {
   }
 }
 
-// The verb on the command line, null if there is none.
+// Returns the verb on the command line, null if there is none.
 const Verb* find_parsed(const std::vector<Verb>& verbs) {
   const auto found =
       std::ranges::find_if(verbs, [](const Verb& verb) { return verb.command->parsed(); });
@@ -160,7 +160,7 @@ int parse_and_run(CLI::App& app, const std::vector<Verb>& verbs, int argc,
   return kExitUsage;
 }
 
-// The exit code once all that was printed has arrived, or has not.
+// Returns the exit code, which changes if some of what was printed could not be written.
 int finish_output(const Verb* verb, int code) {
   const std::string lost = flush_standard_output();
   if (lost.empty()) return code;

@@ -1,5 +1,5 @@
-// The verbs and flags of the command line, as those see it who describe it to others: without what
-// is hidden.
+// Lists the verbs and flags of the command line for help, completion and the manual page. Hidden
+// ones are left out.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -17,12 +17,12 @@ struct FlagValues {
 };
 
 std::vector<const CLI::App*> visible_verbs(const CLI::App& app);
-// In the order of the help, which is one of them.
+// Returns the flags in the order of the help; --help is one of them.
 std::vector<const CLI::Option*> visible_flags(const CLI::App& verb);
-// The words behind the verb that are no flags; null: there are none.
+// Returns the argument of the verb that is no flag, null if there is none.
 const CLI::Option* positional_of(const CLI::App& verb);
 
-// "--kernel"
+// Returns "--kernel".
 std::string long_name(const CLI::Option& flag);
 FlagValues values_of(const CLI::Option& flag);
 

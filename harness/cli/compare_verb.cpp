@@ -1,4 +1,4 @@
-// attnlab compare: what changed between two sets of records.
+// Implements attnlab compare, which says what changed between two sets of records.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -58,7 +58,7 @@ struct CompareFlags {
   std::string format = "table";
 };
 
-// Reads the records of a file, or of all of a folder's in the order of their names.
+// Reads the records of a file, or of all files of a folder in the order of their names.
 std::vector<nlohmann::ordered_json> read_side(const std::filesystem::path& place,
                                               std::vector<std::string>& warnings) {
   std::vector<std::filesystem::path> files = {place};
@@ -80,7 +80,7 @@ std::vector<nlohmann::ordered_json> read_side(const std::filesystem::path& place
   return records;
 }
 
-// Throws UsageError for a record without what every record has.
+// Throws UsageError for a record that lacks something that every record has.
 void check_complete(const std::vector<nlohmann::ordered_json>& records, const std::string& place) {
   for (const auto& record : records) {
     for (const char* key : {"id", "kernel", "backend", "config", "input_kind", "seed", "status",
@@ -134,7 +134,7 @@ Verb add_compare_verb(CLI::App& app) {
       ->required()
       ->type_name("FILE");
   command
-      ->add_option("--threshold", flags->threshold_percent, "A smaller change of time is none (5)")
+      ->add_option("--threshold", flags->threshold_percent, "Ignore a smaller change of time (5)")
       ->type_name("PERCENT")
       ->group("Judgement");
   add_fail_on(*command, flags->fail_on);

@@ -1,4 +1,4 @@
-// attnlab compile: kernels compiled ahead, on a machine with or without a GPU.
+// Implements attnlab compile, which compiles kernels ahead, on a machine with or without a GPU.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -101,7 +101,7 @@ Verb add_compile_verb(CLI::App& app) {
 
 Verb add_compile_worker_verb(CLI::App& app) {
   CLI::App* command = app.add_subcommand("compile-worker", "A process of compile_ahead()");
-  command->group("");  // not in the help: nobody calls it by hand
+  command->group("");  // hides it from the help: nobody calls it by hand
   return {command, [] { return run_compile_worker(); }};
 }
 

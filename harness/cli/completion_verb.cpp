@@ -1,4 +1,4 @@
-// attnlab completion: what shells complete, read from the tree of verbs and flags.
+// Implements attnlab completion: prints what shells complete, read from the tree of verbs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +28,7 @@ Examples:
 
 Exit codes: 0 good, 2 there is no script for this shell.)";
 
-// Each of `characters` led by a backslash.
+// Returns the text with a backslash before each of `characters`.
 std::string escaped(const std::string& text, const std::string& characters) {
   std::string result;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string escaped(const std::string& text, const std::string& characters) {
   return result;
 }
 
-// For bash and zsh, in quotes.
+// Puts text in quotes for bash and zsh.
 std::string in_quotes(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -87,8 +87,8 @@ _attnlab() {
   COMPREPLY=()
 )";
 
-// The words are matched behind the last comma of a list; and readline replaces only what is typed
-// behind a colon.
+// In a list only the words behind the last comma are matched; and readline replaces only what is
+// typed behind a colon, so `broken` is cut off the answers.
 constexpr const char* kBashTail = R"(  if [[ $list && $word == *,* ]]; then
     before=${word%,*},
   fi
@@ -146,7 +146,7 @@ std::string fish_action(const FlagValues& values) {
   return fmt::format(" -x -a '{}'", words(values));
 }
 
-// Scripts that complete verbs, flags, files, and values where there are few.
+// Returns a script that completes verbs, flags, files, and values where there are few.
 std::string bash_completion(const CLI::App& app) {
   std::string verbs = flags_of(app);
   std::string flags, values;

@@ -1,4 +1,4 @@
-// attnlab doctor: what this machine can measure with, and what it lacks.
+// Implements attnlab doctor: says what this machine can measure with, and what it lacks.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

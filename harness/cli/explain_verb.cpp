@@ -111,7 +111,7 @@ Conditions conditions(const std::vector<std::string>& where) {
   return all;
 }
 
-// Returns those that are asked about: all, or the one of --point.
+// Returns the points that are asked about: all, or the one of --point.
 template <class T>
 std::vector<T> pick(std::vector<T> points, std::size_t number) {
   if (number == 0) return points;

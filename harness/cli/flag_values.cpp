@@ -46,7 +46,7 @@ std::string check_number(const std::string& text, double minimum, double maximum
   return fmt::format("{} is outside [{}, {}]", text, minimum, maximum);
 }
 
-// What a suffix multiplies by: "", "B", "K", "KB", "KiB", ... in any case; 0: it is none.
+// Returns what a suffix ("", "B", "K", "KB", "KiB", ... in any case) multiplies by; 0 if unknown.
 double unit_of_bytes(std::string_view suffix) {
   constexpr std::string_view kUnits = "KMGT";
   std::string unit(trim(suffix));

@@ -1,5 +1,5 @@
-// How flags of all verbs read their values: what is no number, is empty or lies outside is refused
-// before anything starts, with a sentence.
+// Reads the values of flags of all verbs. A value that is no number, is empty or out of range is
+// refused before anything starts, with a message that says what is wrong.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -10,14 +10,14 @@
 
 namespace attnlab {
 
-// For Option::transform(): a whole number in decimal digits. (CLI11 alone takes 010 for 8.)
+// Accepts whole decimal numbers, for Option::transform(). (CLI11 alone would take 010 for 8.)
 CLI::Validator whole_number(std::uint64_t minimum, std::uint64_t maximum);
 
-// For Option::check(): a decimal number; NaN lies nowhere.
+// Accepts decimal numbers, for Option::check(). NaN lies in no range.
 CLI::Validator number_between(double minimum, double maximum);
 
-// A flag that takes a comma list and may be given several times: `target` gets the list of all.
-// (CLI11's join(',') would take "64,,128" for "64,128".)
+// Adds a flag that takes a comma list and may be given several times: `target` gets all lists
+// joined. (CLI11's join(',') would take "64,,128" for "64,128".)
 template <class Target>
 CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target,
                       const std::string& summary) {
@@ -29,10 +29,10 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, Target& target
   return command.add_option_function<std::vector<std::string>>(flag, join, summary)
       ->take_all()
       ->expected(1)
-      ->allow_extra_args(false);  // or "[64,128]" would be taken apart
+      ->allow_extra_args(false);  // "[64,128]" would be taken apart otherwise
 }
 
-// Adds --format, of a table on standard output, and --no-progress.
+// Adds --format, which chooses the form of a table on standard output, and --no-progress.
 void add_table_format(CLI::App& command, std::string& format);
 void add_no_progress(CLI::App& command, bool& no_progress);
 
@@ -43,15 +43,15 @@ void add_fail_on(CLI::App& command, std::string& fail_on);
 // take for a flag that was not given.
 void refuse_empty_values(CLI::App& command);
 
-// The items of a comma list, without blanks around them; none of "". Throws UsageError, led by
-// `where`, for an item that is empty or there twice.
+// Returns the items of a comma list, without blanks around them; none for "". Throws UsageError,
+// led by `where`, for an item that is empty or there twice.
 std::vector<std::string> split_list(const std::string& text, const std::string& where);
 
 // Reads "FIELD=VALUE[,VALUE]". Throws UsageError, led by `where`.
 std::pair<std::string, std::vector<std::string>> parse_condition(const std::string& text,
                                                                  const std::string& where);
 
-// "1500000", "512M", "2.5G", "8GB", "8 GiB": bytes, where K, M, G and T are powers of 1024,
+// Reads bytes: "1500000", "512M", "2.5G", "8GB", "8 GiB", where K, M, G and T are powers of 1024,
 // whatever follows them. Throws UsageError, led by `where`.
 std::uint64_t parse_bytes(const std::string& text, const std::string& where);
 

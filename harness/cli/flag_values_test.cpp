@@ -9,7 +9,7 @@
 namespace attnlab {
 namespace {
 
-// What a flag that the validator stands behind makes of a value: its text, or the complaint.
+// Returns what a flag with this validator makes of a value: its text, or the complaint.
 std::string read_by(const CLI::Validator& validator, const std::string& text) {
   std::string value = text;
   const std::string complaint = validator(value);
@@ -73,7 +73,7 @@ TEST(CliValues, BytesHaveUnitsOf1024) {
   }
 }
 
-// As CLI11 hands values over.
+// The parser of CLI11 itself hands the values over here.
 TEST(CliValues, AFlagMayBeGivenSeveralTimes) {
   CLI::App app;
   std::string target;

@@ -38,7 +38,7 @@ std::string usual_sweep(const std::string& backend) {
 // Refuses settings under which base and head would not be the programs that the gate names.
 void refuse_kernels(const CompilerSettings& compiler, const Device& device) {
   if (compiler.debug) {
-    throw UsageError("--debug-kernels: are not optimised, and nobody times them: leave it out");
+    throw UsageError("--debug-kernels: are not optimised, so a time means nothing: leave it out");
   }
   if (std::getenv("ATTNLAB_KERNEL_SOURCES") != nullptr) {
     throw UsageError(
@@ -94,7 +94,7 @@ GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& com
   check_device(plan.device, sweep.backend);
   refuse_kernels(compiler, plan.device);
   flags.sweep.backend =
-      to_string(plan.device.backend);  // of both sides, whatever they would choose
+      to_string(plan.device.backend);  // it holds for both sides, whatever they would choose
   plan.protocol = resolve(sweep.protocol, plan.device);
   plan.run = {.head = own_side("head", compiler, compiler.source_folder),
               .sweep = arguments_of(flags.sweep),

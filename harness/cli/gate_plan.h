@@ -14,7 +14,7 @@
 
 namespace attnlab {
 
-// Holds the flags of both, beside those of the compiler.
+// Holds the flags that both verbs have, beside those of the compiler.
 struct GatePointFlags {
   SweepFlags sweep;
   std::string protocol, out;
@@ -33,19 +33,19 @@ struct GatePlan {
   std::vector<NoiseSession> usable_noise;  // of it, with so many rounds
 };
 // Sets the compiler, chooses the device, reads the sweep (where flags name none, sweeps/gate.json,
-// on a CPU sweeps/gate-cpu.json) and the noise file. `folder`: of the records, where --out names
-// none, with the time behind it. Throws UsageError, std::runtime_error where there is no GPU and
-// nobody asked for the CPU.
+// on a CPU sweeps/gate-cpu.json) and the noise file. Where --out names no folder for the records,
+// `folder` with the time behind it does. Throws UsageError, and std::runtime_error where there is
+// no GPU and nobody asked for the CPU.
 GatePlan make_gate_plan(const GatePointFlags& given, const CompilerSettings& compiler,
                         const std::string& folder, bool shows_progress);
 
-// Makes the folder of the records. If --out names none and the default exists, appends a number:
-// gates of several GPUs may begin in one second. Throws UsageError where nothing can be written
-// there.
+// Makes the folder of the records. Appends a number if --out names none and the default exists:
+// gates of several GPUs may begin in one second. Throws UsageError where the folder cannot be
+// written to.
 void make_records_folder(GatePlan& plan);
-// Sets the thresholds: `percent`, or by the noise. `plan` outlives its options.
+// Sets the thresholds from `percent`, or from the noise. `plan` must outlive its options.
 void set_thresholds(GatePlan& plan, NoiseOf kind, const std::optional<double>& percent);
-// Says what can be resolved, in sentences.
+// Says in sentences what changes can be resolved.
 std::string describe_thresholds(const GatePlan& plan, NoiseOf kind);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// attnlab gate: fails where kernels became slower, larger or wrong.
+// Implements attnlab gate, which fails where kernels became slower, larger or wrong.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -101,7 +101,7 @@ double parse_seconds(const std::string& text, const std::string& where) {
   return unit * std::stod(number);
 }
 
-// Returns the last record of each point; of several regimes and caches, those that will be
+// Returns the last record of each point, among several regimes and caches the one that will be
 // measured. It leaves counted bytes out, since a gate runs without counters and has none to
 // compare.
 std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& protocol) {
@@ -123,7 +123,7 @@ std::vector<RecordJson> read_baseline(const std::string& file, const Protocol& p
   return last_of_each_point(records);
 }
 
-// Returns the points that fit the budget, nothing if all do; prints those that do not.
+// Returns the points that fit the budget, nothing if all do; prints those that do not fit.
 std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& flags,
                                         std::FILE* notes) {
   double budget = flags.budget.empty() ? 0.0 : parse_seconds(flags.budget, "--budget");
@@ -151,12 +151,12 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   }
   const RunContext context = {.device = &plan.device, .protocol = plan.protocol};
   PointLists points = {.head = planned_keys(fitting, context)};
-  points.base = asked_keys(fitting, context);  // its own choice of a tile may be another one
+  points.base = asked_keys(fitting, context);  // the base may choose another tile
   points.base_also = points.head;
   return points;
 }
 
-// Chooses v2's forward where flags name no points: its text is where plants go on a GPU.
+// Chooses v2's forward where flags name no points: on a GPU its text is what plants change.
 void set_trial_points(SweepFlags& flags) {
   if (names_points(flags)) return;
   const BackendChoice choice =
@@ -172,8 +172,8 @@ void set_trial_points(SweepFlags& flags) {
   set_axis_flag(flags, "batch", "2");
 }
 
-// Makes this program slower: on a GPU by other kernel texts, on a CPU by idle time behind each
-// launch, three times what counts as a change.
+// Returns ways to make this program slower: on a GPU other kernel texts, on a CPU idle time behind
+// each launch, three times what counts as a change.
 std::vector<Plant> plants_of(const GatePlan& plan) {
   if (plan.device.backend == Backend::cuda) {
     std::vector<Plant> plants;
@@ -189,7 +189,7 @@ std::vector<Plant> plants_of(const GatePlan& plan) {
   constexpr double kFarAbove = 3.0;
   double counts = plan.options.threshold;
   if (plan.options.threshold_of) {
-    for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // of each size
+    for (const double seconds : {50e-6, 500e-6, 5e-3, 50e-3}) {  // one of each size class
       counts = std::max(counts, noise_threshold(plan.usable_noise, NoiseOf::turns,
                                                 plan.protocol.regime, seconds, counts));
     }
@@ -228,7 +228,7 @@ int run_measured(const GateFlags& flags) {
   set_thresholds(plan, kind, flags.threshold_percent);
   const DeviceLock lock(plan.device);
   make_records_folder(plan);
-  write_file(flags.junit, junit_of_no_end(), "--junit");  // what stays where the gate breaks off
+  write_file(flags.junit, junit_of_no_end(), "--junit");  // stays if the gate breaks off
   write_file(flags.summary, "## attnlab gate: did not end\n", "--summary");
   write_file(flags.benchmark, "[]\n", "--benchmark-json");
   print_to(notes, "{}{}",
@@ -333,14 +333,14 @@ int run(const GateFlags& flags) {
     const bool chooses = names_points(flags.points.sweep) || !flags.points.sweep.backend.empty() ||
                          !flags.points.protocol.empty() || flags.points.rounds.has_value();
     if (chooses)
-      throw UsageError("--static: is of all default units: leave out what chooses points");
+      throw UsageError("--static: compares all default units: leave out what chooses points");
     if (!flags.points.out.empty()) {
       throw UsageError("--out: --static measures nothing and keeps no records: leave it out");
     }
     return run_static_gate(flags.compiled);
   }
   if (flags.compiled.update) {
-    throw UsageError("--update: is of --static: leave it out");
+    throw UsageError("--update: belongs to --static: leave it out");
   }
   if (flags.self_test) {
     refuse_beside("--self-test", flags);
@@ -381,7 +381,7 @@ Verb add_gate_verb(CLI::App& app) {
       ->group("Measurement");
   command
       ->add_option("--threshold", flags->threshold_percent,
-                   "A smaller change of time is none (default: by the machine's noise)")
+                   "Ignore a smaller change of time (default: by the machine's noise)")
       ->type_name("PERCENT")
       ->check(number_between(1e-3, 99.0))
       ->group("Judgement");

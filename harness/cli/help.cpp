@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// "  --flag NAME      what it does", and of a flag that is too long for its column two lines.
+// Returns "  --flag NAME      what it does", on two lines if the flag is too long for its column.
 std::string entry(const std::string& name, const std::string& text) {
   const std::size_t column = prose_width() * 36 / 100;
   std::string head = "  " + name;
@@ -19,7 +19,7 @@ std::string entry(const std::string& name, const std::string& text) {
   return head + "\n" + wrap(std::string(column, ' ') + text, column);
 }
 
-// A command, or "  name   what it is".
+// Lays out a command, or "  name   what it is".
 std::string indented(const std::string& line) {
   constexpr std::size_t kOfContinuedCommand = 6;
   const std::size_t begin = line.find_first_not_of(' ');

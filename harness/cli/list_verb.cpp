@@ -1,4 +1,4 @@
-// attnlab list: kernels and what they can do, devices, sweeps.
+// Implements attnlab list, which shows kernels and what they can do, devices, sweeps.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -131,7 +131,7 @@ std::string joined(const Json& values) {
   return fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), ", "));
 }
 
-// "  label           text", wrapped under the text.
+// Returns "  label           text", wrapped under the text.
 std::string entry(const std::string& label, const std::string& text) {
   constexpr std::size_t kIndent = 20;
   return wrap(fmt::format("    {:<{}}{}", label, kIndent - 4, text), kIndent);

@@ -1,4 +1,4 @@
-// attnlab man: the manual page, made of the help texts.
+// Implements attnlab man, which makes the manual page of the help texts.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +23,7 @@ Examples:
 
 Exit codes: 0 good.)";
 
-// Text as it is, whatever troff sees in it.
+// Escapes text so that troff prints it as it is.
 std::string plain(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string plain(const std::string& text) {
   return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
 
-// Quotes text, so that a macro takes it as one argument.
+// Quotes text so that a macro takes it as one argument.
 std::string argument(const std::string& text) {
   std::string result;
   for (const char c : plain(text)) result += c == '"' ? std::string("\\(dq") : std::string(1, c);

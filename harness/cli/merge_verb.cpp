@@ -1,4 +1,4 @@
-// attnlab merge: one record file of several.
+// Implements attnlab merge, which makes one record file of several.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -76,7 +76,7 @@ class StoredNoise {
   std::map<std::string, std::vector<NoiseSession>> sessions_;
 };
 
-// Locks what is there, so that no run that appends to it loses what it writes meanwhile.
+// Locks the output if it exists, so that no run that appends to it meanwhile loses records.
 std::optional<RecordFile> take_output(const MergeFlags& flags) {
   if (!std::filesystem::exists(flags.out)) return std::nullopt;
   const bool is_input = std::ranges::any_of(
@@ -109,7 +109,7 @@ int run(const MergeFlags& flags) try {
       merge_records(inputs, [&](const RecordJson& record) { return noise.threshold(record); });
   try {
     write_records(merged.records, flags.out);
-  } catch (const UsageError& error) {  // full disks, read-only folders
+  } catch (const UsageError& error) {  // it comes of full disks, read-only folders
     throw std::runtime_error(error.what());
   }
   print_to(stdout, "{}", render_merge(merged));

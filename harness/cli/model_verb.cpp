@@ -1,4 +1,4 @@
-// attnlab model: what problems cost on paper, without running them.
+// Implements attnlab model, which says what problems cost on paper, without running them.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -46,7 +46,7 @@ struct ModelFlags {
   std::string format = "table";
 };
 
-// Whose kernels are counted. On a GPU that is not here they are as much paper as the rest.
+// Returns the device whose kernels are counted: with --backend cuda --gpu one that need not exist.
 Device counted_device(BackendChoice backend, const ModelFlags& flags,
                       const std::vector<const Gpu*>& chosen) {
   if (backend == BackendChoice::cuda && !flags.gpus.empty()) return device_of(*chosen.front());
@@ -58,7 +58,7 @@ int run(const ModelFlags& flags) {
   for (Axes& axes : sweep.axes) {
     axes.input_kind = {InputKind::normal};  // the values of inputs cost nothing
   }
-  sweep.overridden = true;  // an exclusion may speak of other ones
+  sweep.overridden = true;  // an exclusion may speak of other inputs
   const TableFormat format = parse_format(flags.format, "--format");
   std::vector<const Gpu*> chosen;
   for (const Gpu& gpu : gpus()) chosen.push_back(&gpu);

@@ -1,4 +1,4 @@
-// attnlab peak: the measured ceilings of the GPU.
+// Implements attnlab peak, which measures the ceilings of the GPU.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

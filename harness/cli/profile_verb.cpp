@@ -78,7 +78,7 @@ struct ProfileFlags {
   bool print = false;
 };
 
-// Returns how this program is started again: as it was typed, where that says the file.
+// Returns how to start this program again: as it was typed, if that names the file.
 std::string own_program(const std::string& typed) {
   if (typed.find('/') != std::string::npos) return typed;
   return std::filesystem::read_symlink("/proc/self/exe").string();
@@ -101,13 +101,13 @@ std::vector<std::string> watched_run(int launches) {
   return words;
 }
 
-// Where there is no GPU and the command is only printed, a Hopper is assumed.
+// Assumes a Hopper where there is no GPU and the command is only printed.
 bool has_wgmma(const Device& device) {
   constexpr int kHopper = 90;
   return device.name.empty() || device.compute_capability == kHopper;
 }
 
-// Lists what ncu shall count for the element types of all points, each once.
+// Lists what ncu must count for the element types of all points, each once.
 std::vector<std::string> metrics_of(const std::vector<Case>& cases, const Device& device) {
   std::vector<std::string> metrics;
   for (const Case& work : cases) {
@@ -202,7 +202,7 @@ int import(const ProfileFlags& flags, const std::vector<std::string>& extra) try
       import_ncu_report(read_profiler_report(flags.import), flags.import, records);
   try {
     write_records(filled, flags.out);
-  } catch (const UsageError& error) {  // full disks, read-only folders
+  } catch (const UsageError& error) {  // it comes of full disks, read-only folders
     throw std::runtime_error(error.what());
   }
   print_to(stdout, "{}", render_ncu_import(filled));

@@ -1,4 +1,4 @@
-// attnlab report: one page of what attnlab reproduce found.
+// Implements attnlab report, which makes one page of what attnlab reproduce found.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ struct ReportFlags {
   std::string html;
 };
 
-// Returns the results that the places name: files, or all of a folder in the order of their names.
+// Returns the results that the places name: a file, or all files of a folder, sorted by name.
 std::vector<fs::path> result_files(const std::vector<std::string>& places) {
   std::vector<fs::path> files;
   for (const std::string& place : places) {
@@ -86,7 +86,7 @@ int run(const ReportFlags& flags) {
         throw UsageError(fmt::format("{}: a result of {} is there already: name each once",
                                      file.string(), name));
       }
-      page = render_page(results);  // so that what a result lacks is said of its file
+      page = render_page(results);  // a complaint about a result thus names its file
     } catch (const nlohmann::json::exception& error) {
       throw UsageError(fmt::format("{}: lacks a key or has it in another form: {}", file.string(),
                                    error.what()));

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Counts the verdicts of the runs that come with attnlab: "3 R 1 S on NVIDIA H200".
+// Counts the verdicts of the runs that come with attnlab, as in "3 R 1 S on NVIDIA H200".
 std::string states_of(const PaperFile& paper, const std::vector<Committed>& runs) {
   std::string text;
   for (const Committed& run : runs) {

@@ -1,4 +1,4 @@
-// attnlab reproduce: the papers' tables, published beside measured, and their claims judged.
+// Implements attnlab reproduce, which puts published tables beside measured ones and judges claims.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -112,7 +112,7 @@ struct Chosen {
   std::vector<std::string> ids;
 };
 
-// Returns what was asked for in the order of the files. Throws UsageError for an id that is none.
+// Returns what was asked for, in the order of the files. Throws UsageError for an unknown id.
 std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
                                   const std::vector<std::string>& asked,
                                   const PublishedTables& published) {
@@ -155,7 +155,7 @@ std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::st
                   device.empty() ? "device without a name" : device));
 }
 
-// Reads the records of a folder; those of a file that has none are no records.
+// Reads the records of a file; a file that does not exist has none.
 std::vector<Json> read_if_there(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return {};
   std::vector<std::string> warnings;
@@ -166,7 +166,7 @@ std::vector<Json> read_if_there(const std::filesystem::path& file) {
   return last_of_each_point(records);
 }
 
-// Gathers what came of all files: their codes, and the claims that --check finds worse.
+// Sums up what came of all files: their codes, and the claims that --check finds worse.
 struct Total {
   int run_code = kExitGood;  // the gravest: 2, 1, 3, 0
   std::vector<Worsened> worsened;
@@ -204,7 +204,7 @@ void check(const std::filesystem::path& folder, const Reproduction& result, Tota
   total.worsened.insert(total.worsened.end(), worsened.begin(), worsened.end());
 }
 
-// Counts the claims of a file as lost where an earlier run has its result, and this folder has no
+// Counts the claims of a file as lost if an earlier run has its result but this folder has no
 // records of it.
 void check_gone(const std::vector<PaperFile>& papers, const std::vector<Chosen>& chosen,
                 const PublishedTables& published, const std::filesystem::path& earlier,
@@ -230,8 +230,8 @@ struct Job {
   TableFormat format = TableFormat::table;
 };
 
-// Runs a file as the cut says. Returns the exit code; of what was refused or could not be run it
-// says why.
+// Runs a file as the cut says. Returns the exit code; where the run was refused or could not be
+// made, prints why.
 int run_cut(const ReproduceFlags& flags, const PaperFile& paper, const ExperimentCut& cut,
             const ExperimentFiles& files) {
   try {
@@ -258,8 +258,8 @@ std::vector<std::pair<TimingState, std::string>> other_states(const PaperFile& p
   return states;
 }
 
-// Runs a file, by other protocols too if these are asked for. Returns whether there may be
-// something to show: of a run that was refused the next file's turn comes.
+// Runs a file, by other protocols too if these are asked for. Returns false only if the run was
+// refused: there is nothing to show, and the next file's turn comes.
 bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job, Total& total) {
   const ExperimentFiles files = files_of(paper, job.folder);
   print_to(stderr, "{}",
@@ -297,7 +297,7 @@ void refuse_other_states(const std::vector<Json>& records, TimingState state,
   }
 }
 
-// Reads what a folder has of a file by other protocols than its own.
+// Reads the records that a folder has of a file by other protocols than its own.
 OtherProtocols read_protocols(const PaperFile& paper, const Job& job) {
   OtherProtocols protocols{.own = to_string(own_state(paper))};
   for (auto& [state, missing] : other_states(paper, job.backend)) {
@@ -349,7 +349,7 @@ Digests digests_of(const PaperFile& paper, const std::filesystem::path& folder) 
   return digests;
 }
 
-// Returns whether the folder's records of a file are of the sweep that --quick leaves.
+// Returns whether the folder's records of a file come from the sweep that --quick leaves.
 bool is_of_quick(const PaperFile& paper, const std::filesystem::path& folder, bool on_cpu) {
   const std::filesystem::path sweep = files_of(paper, folder).sweep;
   if (!paper.has_quick || folder.empty() || !std::filesystem::exists(sweep)) return false;
@@ -357,7 +357,7 @@ bool is_of_quick(const PaperFile& paper, const std::filesystem::path& folder, bo
   return read_json_file(sweep) == sweep_to_run(paper, {.backend = backend, .quick = true});
 }
 
-// Writes the form of --ae; of no records a blank one.
+// Writes the form of --ae; without records it is a blank one.
 int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
                const PublishedTables& published) {
   ArtifactForm form{.program = sha256(read_text("/proc/self/exe")), .folder = flags.records};
@@ -394,8 +394,8 @@ std::filesystem::path place_of(const ReproduceFlags& flags) {
   return fmt::format("results/paper-{:%Y%m%dT%H%M%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-// Returns the "device" of the first records that there are, null if there are none. Throws
-// UsageError where a file that was asked for has none.
+// Returns the "device" of the first records that exist, null if there are none. Throws UsageError
+// where a file that was asked for has none.
 Json device_of_records(const std::vector<Chosen>& chosen, const std::filesystem::path& folder) {
   for (const Chosen& choice : chosen) {
     const std::filesystem::path file = files_of(*choice.paper, folder).records;

@@ -1,4 +1,4 @@
-// attnlab run: a sweep from a file, from flags, or from a file with axes replaced by flags.
+// Implements attnlab run: a sweep from a file, from flags, or from a file with axes replaced.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -148,7 +148,7 @@ Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could
 measurement is invalid, records or output could not be written, 130 interrupted by Ctrl-C, 143 by
 SIGTERM (it ends by the signal).)";
 
-// The flags as they were given; empty: not given.
+// Holds the flags as they were given; an empty one was not given.
 struct RunFlags {
   SweepFlags sweep;
   std::shared_ptr<CompilerSettings> compiler;
@@ -174,7 +174,7 @@ struct RunFlags {
 
 constexpr double kMostSeconds = 86400.0;  // that Protocol::max_seconds may be
 
-// Nobody guesses which of two flags counts.
+// Refuses a flag that contradicts --protocol: nobody should guess which of the two counts.
 template <class T>
 void refuse_contradiction(const char* flag, T value, const char* key,
                           const std::optional<T>& of_protocol) {
@@ -183,7 +183,7 @@ void refuse_contradiction(const char* flag, T value, const char* key,
                                key, *of_protocol));
 }
 
-// The flags that are short for keys of the protocol, beside those that --protocol gives.
+// Sets the keys of the protocol that have flags of their own, beside those of --protocol.
 void set_rounds(ProtocolSettings& protocol, const RunFlags& flags, const ProtocolSettings& given) {
   if (flags.rounds) {
     refuse_contradiction("--rounds", *flags.rounds, "min_rounds", given.min_rounds);
@@ -204,7 +204,7 @@ Sweep make_sweep(const RunFlags& flags) {
   sweep.tune = flags.tune;
   if (!flags.peer.empty()) {
     sweep.peers = parse_peers(flags.peer, "--peer");
-    sweep.overridden = true;  // an exclusion may speak of other ones
+    sweep.overridden = true;  // an exclusion may speak of other peers
   }
   Sweep alone;
   if (!flags.protocol.empty()) {
@@ -224,7 +224,7 @@ CounterMode parse_counters(const std::string& text) {
                                suggestion(text, {"auto", "off", "require"})));
 }
 
-// A quarter is left to the oracle and to everybody else.
+// Leaves a quarter of the memory to the oracle and to other programs, unless the flag says more.
 std::uint64_t memory_limit(const RunFlags& flags, const Device& device) {
   if (!flags.memory_limit.empty()) return parse_bytes(flags.memory_limit, "--memory-limit");
   return device.memory_bytes / 4 * 3;
@@ -237,7 +237,7 @@ std::string default_output(const Sweep& sweep, const std::optional<ShardPart>& p
                      fmt::gmtime(std::time(nullptr)), shard);
 }
 
-// Leaves of the cases those of --shard, if it is given.
+// Keeps of the cases those of --shard, if it is given.
 std::optional<ShardPart> choose_shard(const RunFlags& flags, const Protocol& protocol,
                                       std::vector<Case>& cases) {
   if (flags.shard.empty()) return std::nullopt;
@@ -246,8 +246,8 @@ std::optional<ShardPart> choose_shard(const RunFlags& flags, const Protocol& pro
   return chosen.part;
 }
 
-// The file of --resume, or "" if it is not given. That of a shard need not be there: whoever starts
-// shards again and again gives the same command each time.
+// Returns the file of --resume, "" if it is not given. A shard's file need not exist: whoever
+// starts shards again and again gives the same command each time.
 std::string file_to_resume(const RunFlags& flags) {
   if (flags.resume.empty()) return "";
   if (!flags.out.empty() && !is_same_file(flags.out, flags.resume)) {
@@ -271,7 +271,7 @@ std::string file_to_resume(const RunFlags& flags) {
   return flags.resume;
 }
 
-// A profiler makes all times wrong, so there is nothing to keep.
+// Refuses flags that keep results: a profiler makes all times wrong.
 void refuse_beside_profile(const RunFlags& flags) {
   const std::pair<const char*, const std::string&> others[] = {
       {"--out", flags.out}, {"--resume", flags.resume}, {"--save", flags.save.save}};
@@ -285,7 +285,7 @@ void refuse_beside_profile(const RunFlags& flags) {
   }
 }
 
-// A file holds one launch, of a kernel that can write it.
+// Checks --timeline: its file holds one launch, of a kernel that can write it.
 void check_timeline(const RunFlags& flags, const std::vector<Case>& cases, const Device& device) {
   if (flags.timeline.empty()) return;
   if (device.backend != Backend::cuda) {
@@ -331,7 +331,7 @@ void check_speedup_over(const RunFlags& flags, const std::vector<Case>& cases) {
   check_speedup_base(flags.speedup_over, kernels);
 }
 
-// Where the output of a run was lost, `records` was not.
+// Says where the records are, which are safe even if the printed output of a run was lost.
 std::string describe_kept(const std::string& records) {
   std::error_code error;
   const bool has_some = std::filesystem::file_size(records, error) > 0 && !error;
@@ -339,7 +339,7 @@ std::string describe_kept(const std::string& records) {
   return fmt::format("; the records are safe: attnlab table {}", shell_word(records));
 }
 
-// Leaves to a process on each GPU what run_sweep() does; returns the exit code of all records.
+// Leaves run_sweep() to a process on each GPU; returns the exit code of all records.
 int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
   const std::pair<const char*, bool> others[] = {{"--shard", !flags.shard.empty()},
                                                  {"--profile", flags.profile > 0},
@@ -373,7 +373,7 @@ int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
   return exit_code(last_of_each_point(records));
 }
 
-// `records` is set to the file that gets them.
+// Runs the sweep and sets `records` to the file that gets its records.
 int run(const RunFlags& flags, const CommandLine& command_line, std::string& records) {
   if (flags.profile > 0) refuse_beside_profile(flags);
   const Sweep sweep = make_sweep(flags);
@@ -396,8 +396,8 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
                                                : default_output(sweep, shard);
-  // Not within the braces of `work`: where a later initializer throws, GCC 12 destroys a member
-  // that came from a call, as peaks would, twice.
+  // These are not within the braces of `work`: where a later initializer throws, GCC 12 destroys a
+  // member that came from a call, as peaks would, twice.
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
   PeerProcesses peers;
@@ -570,7 +570,7 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command->add_option("--planted-percent", flags->planted_percent)
       ->check(number_between(0.0, 1000.0))
       ->group("");
-  // So does attnlab reproduce, which says itself how to go on.
+  // attnlab reproduce starts such runs too, and says itself how to go on.
   command->add_flag("--no-hints", flags->no_hints)->group("");
   flags->compiler = add_compiler_flags(*command);
   const auto records = std::make_shared<std::string>();

@@ -60,15 +60,15 @@ struct SassFlags {
   bool no_progress = false;
 };
 
-// Returns the chip whose code is looked at.
+// Returns the chip whose code is shown.
 std::string chosen_arch(const std::string& asked) {
   if (!asked.empty()) return asked;
   const Device device = choose_device(BackendChoice::cuda);
   return device.name.empty() ? "sm_90a" : arch_of(device);
 }
 
-// Finds the job whose unit has this name, or alone begins with it. Throws UsageError, led by
-// `where`.
+// Finds the job whose unit has this name, or is the only one that begins with it. Throws
+// UsageError, led by `where`.
 CompileJob find_job(const SassFlags& flags, const std::string& name, const std::string& arch,
                     const std::string& where) {
   const CompilePlan plan =
@@ -96,14 +96,14 @@ bool is_folder(const std::string& word) {
   return word == "." || word == ".." || word.find('/') != std::string::npos;
 }
 
-// Holds a unit to be taken apart, and the settings of the compiler for it.
+// Holds a unit to be disassembled, and the settings of the compiler for it.
 struct Side {
   CompileJob job;
   CompilerSettings settings;
   std::string tree_flag = "--kernel-sources";
 };
 
-// Finds what --diff names.
+// Finds the unit that --diff names.
 Side find_other(const SassFlags& flags, const std::string& arch) {
   Side side{.settings = *flags.compiler};
   if (is_folder(flags.other)) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFolder = "results/static";
 
-// Names the file of "NVRTC 13.0": results/static/nvrtc-13.0.json.
+// Returns the file of "NVRTC 13.0": results/static/nvrtc-13.0.json.
 std::filesystem::path baseline_of(const std::string& compiler) {
   std::string name = compiler;
   std::ranges::transform(name, name.begin(), [](char c) {
@@ -87,7 +87,7 @@ int compare_with(const nlohmann::ordered_json& base, const nlohmann::ordered_jso
   return code;
 }
 
-// Says which do not compile; one that spills does, and differs.
+// Says which units do not compile. One that spills does compile, and counts as a difference.
 bool any_failed(const std::vector<Compilation>& compilations) {
   bool failed = false;
   for (const Compilation& compilation : compilations) {
@@ -103,7 +103,7 @@ bool any_failed(const std::vector<Compilation>& compilations) {
 
 int run_static_gate(const StaticGateFlags& flags) {
   if (flags.compiling.compiler->debug) {
-    throw UsageError("--debug-kernels: have registers of their own; leave it out");
+    throw UsageError("--debug-kernels: such kernels take other registers; leave it out");
   }
   const TableFormat format = parse_format(flags.compiling.format, "--format");
   std::error_code error;

@@ -13,8 +13,8 @@ struct StaticGateFlags {
   CompilingFlags compiling;
 };
 
-// Returns the exit code: 0 nothing differs, 1 a unit does not compile, 3 no NVRTC or no baseline of
-// its version, 4 something differs. Throws UsageError.
+// Returns the exit code: 0 if nothing differs, 1 if a unit does not compile, 3 without NVRTC or a
+// baseline of its version, 4 if something differs. Throws UsageError.
 int run_static_gate(const StaticGateFlags& flags);
 
 }  // namespace attnlab

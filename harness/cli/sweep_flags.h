@@ -1,4 +1,4 @@
-// The flags that say what to look at: a sweep file, axes, a backend.
+// Defines the flags that say what to look at: a sweep file, axes, a backend.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// As they were given; empty: not given.
+// Holds the flags as they were given; an empty one was not given.
 struct SweepFlags {
   std::string sweep_file;
   std::vector<std::optional<std::string>> axes;  // in the order of builtin_grammars()
@@ -21,7 +21,7 @@ struct SweepFlags {
 
 // `flags` must live as long as the command.
 void add_sweep_flags(CLI::App& command, SweepFlags& flags);
-// They add the axes alone, and --backend alone.
+// These add the flags of the axes alone, and --backend alone.
 void add_axis_flags(CLI::App& command, SweepFlags& flags);
 void add_backend_flag(CLI::App& command, SweepFlags& flags);
 
@@ -33,11 +33,11 @@ void set_axis_flag(SweepFlags& flags, const std::string& axis, const std::string
 // Returns the words of a command line that gives these flags again.
 std::vector<std::string> arguments_of(const SweepFlags& flags);
 
-// The sweep with the axes that were given replaced. Throws UsageError, naming the flag.
+// Returns the sweep with the given axes replaced. Throws UsageError, naming the flag.
 Sweep with_axes(Sweep sweep, const SweepFlags& flags);
 
-// The file's sweep with its axes replaced by the flags', or the flags' alone. Throws UsageError,
-// naming the flag; also where nothing is given.
+// Returns the file's sweep with its axes replaced by the flags', or the flags' alone. Throws
+// UsageError, naming the flag; also where nothing is given.
 Sweep make_sweep(const SweepFlags& flags);
 
 }  // namespace attnlab

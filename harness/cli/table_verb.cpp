@@ -1,4 +1,4 @@
-// attnlab table: any table from record files.
+// Implements attnlab table, which makes any table from record files.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -73,7 +73,7 @@ std::string footer() {
          "  attnlab table results/quick.jsonl --format csv > quick.csv";
 }
 
-// check_best refuses layout as a field or condition: each competitor is left with one layout.
+// Refuses layout as a field or condition of --best: each competitor is left with one layout.
 void check_best(const std::string& best, const TableOptions& options) {
   if (best != "layout") throw UsageError(fmt::format("--best: '{}' is not layout", best));
   const auto names_layout = [](const std::vector<std::string>& fields) {

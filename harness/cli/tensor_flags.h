@@ -1,4 +1,4 @@
-// The flags of attnlab run about files of tensors: --input, --save, --save-dropout.
+// Defines the flags of attnlab run about files of tensors: --input, --save, --save-dropout.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -13,7 +13,7 @@
 
 namespace attnlab {
 
-// As they were given; empty: not given. --input is in SweepFlags.
+// Holds the flags as given; an empty one was not given. SweepFlags holds --input.
 struct SaveFlags {
   std::string save;
   bool dropout = false;
@@ -26,12 +26,12 @@ void add_tensor_flags(CLI::App& command, SweepFlags& sweep, SaveFlags& save);
 // flag that says what the file says.
 void apply_input(Sweep& sweep, const SweepFlags& flags);
 
-// The saver that --save asks for, if it does. Throws UsageError: several points, a file that cannot
-// be written or is that of another flag, a dropout mask above the memory limit.
+// Returns the saver that --save asks for, if any. Throws UsageError for several points, a file that
+// cannot be written or is another flag's, or a dropout mask above the memory limit.
 std::optional<TensorSaver> make_saver(const SaveFlags& flags, const std::vector<Case>& cases,
                                       std::uint64_t memory_limit);
 
-// Whether two names are of one file, which need not exist.
+// Returns whether two names mean one file, which need not exist.
 bool is_same_file(const std::string& one, const std::string& other);
 
 // Throws UsageError where two flags, each a name and its file, name one file.

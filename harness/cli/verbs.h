@@ -1,4 +1,4 @@
-// What the files of the command line share: the verbs and the choice of a device.
+// Declares what the files of the command line share: the verbs and the choice of a device.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// A subcommand and what to do once its flags are parsed; the result is an exit code.
+// Holds a subcommand and what it runs once its flags are parsed; the result is an exit code.
 struct Verb {
   CLI::App* command = nullptr;
   std::function<int()> run;
@@ -19,7 +19,7 @@ struct Verb {
   std::function<std::string()> kept = [] { return std::string(); };
 };
 
-// How the user called the program: as it was typed, and as records keep it.
+// Holds how the user called the program: as it was typed, and as records keep it.
 struct CommandLine {
   std::string typed, recorded;
   std::vector<std::string> behind_dashes;  // of attnlab profile: the tool's, not attnlab's

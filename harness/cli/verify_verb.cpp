@@ -1,4 +1,4 @@
-// attnlab verify: what every kernel must hold, checked through the registry.
+// Implements attnlab verify, which checks what every kernel must hold, through the registry.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -51,7 +51,7 @@ Exit codes: 0 good, 1 a check failed, 2 bad flags, 3 nothing could be checked.)"
 
 constexpr std::size_t kMostFailures = 20;
 
-// The flags as they were given; empty: not given.
+// Holds the flags as they were given; an empty one was not given.
 struct VerifyFlags {
   std::string kernel, backend, isa, only, junit;
   std::string format = "table";
@@ -63,7 +63,7 @@ struct VerifyFlags {
   bool no_progress = false;
 };
 
-// A kernel that was asked for and is not there: skipped, not forgotten.
+// Reports a kernel that was asked for but does not exist as skipped, so that it is not forgotten.
 Result missing(const std::string& kernel, Backend backend) {
   return {.name = kernel + "/all",
           .kernel = kernel,
@@ -72,7 +72,7 @@ Result missing(const std::string& kernel, Backend backend) {
           .message = fmt::format("there is no {} kernel of this name yet", to_string(backend))};
 }
 
-// Fills in the kernels that are there, and returns the others.
+// Fills in the kernels that exist, and returns a result for each of the others.
 std::vector<Result> choose_kernels(const VerifyFlags& flags, verify::Options& options) {
   const Registry& registry = builtin_registry();
   const Backend backend = options.device->backend;
@@ -105,7 +105,7 @@ std::vector<Part> choose_parts(const VerifyFlags& flags) {
   return parts;
 }
 
-// "shapes/lengths" of "v2/shapes/lengths/257/causal/f32/fwd", "random" of "v2/random/7/13/bwd".
+// Returns "shapes/lengths" for "v2/shapes/lengths/257/causal", "random" for "v2/random/7/13/bwd".
 std::string group_of(const std::string& name) {
   const std::size_t begin = name.find('/') + 1;
   const std::size_t end = name.find('/', begin);
@@ -138,7 +138,7 @@ std::vector<Result> run_checks(const verify::Options& options, bool show_progres
   return verify::verify(options, observer);
 }
 
-// Opens it before anything runs, so that a wrong path costs nothing.
+// Opens the file before anything runs, so that a wrong path costs no time.
 std::ofstream open_junit(const std::string& path) {
   std::ofstream file;
   if (path.empty()) return file;
@@ -183,7 +183,7 @@ int run(const VerifyFlags& flags) {
   if (!device.name.empty()) runtime_of(device).set_timeout(flags.timeout);
   std::ofstream junit = open_junit(flags.junit);
 
-  // Data formats have standard output to themselves.
+  // Data formats need standard output to themselves, so the notes go elsewhere.
   const bool data_only = format == TableFormat::csv || format == TableFormat::json;
   std::FILE* const notes = data_only ? stderr : stdout;
   print_to(notes, "Device: {}. Seed {}.\n\n", describe(device), flags.seed);

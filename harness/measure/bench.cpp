@@ -21,11 +21,11 @@ constexpr double kLongLaunch = 50e-3;  // seconds: from here on kRoundsOfLongLau
 constexpr int kRoundsOfLongLaunches = 10;
 constexpr int kFirstLaunches = 8;  // of a warm-up, one by one
 
-// Of a GPU's regimes (bench.h).
+// These belong to a GPU's regimes (bench.h).
 constexpr double kLongestRest = 1.0;
 constexpr double kSettledWarmup = 1.5;
 constexpr double kLoadOfTurn = 0.7;     // share of a turn before its sample
-constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is nothing
+constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is negligible
 
 void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -55,8 +55,8 @@ class Runner {
 
   const std::string& name() const { return timed_->name; }
 
-  // Returns how long it took. A few launches by themselves say how many a call takes; the rest of
-  // the warm-up are such calls: of a GPU they are load, launches one by one mostly wait for the
+  // Returns how long it took. A few single launches say how many a call takes; the rest of the
+  // warm-up are such calls: they are load for a GPU, while single launches mostly wait for the
   // host.
   double warm_up(double at_least) try {
     const ProfilerRange range("warm up");
@@ -82,7 +82,7 @@ class Runner {
     return 0.0;
   }
 
-  // One sample; `place` is its place in the round. An exception must not cross Google Benchmark.
+  // Takes one sample at `place` of the round. An exception must not cross Google Benchmark.
   double sample(int place) try {
     (*take_turn_)(TurnStep::sample);
     const double prepared = watch("prepare", [&] { timed_->prepare(samples.inner_launches); });
@@ -114,14 +114,14 @@ class Runner {
     return samples.error == nullptr && (samples.seconds.empty() || spent_ < protocol_->max_seconds);
   }
 
-  // The samples, once there are no more to come.
+  // Returns the samples, once there are no more to come.
   Samples finish() {
     samples.blocks = watch_.finish();
     if (!samples.seconds.empty()) samples.rounds_asked = rounds_asked();
     return std::move(samples);
   }
 
-  // Whether it needs no further sample after `round` rounds.
+  // Returns whether it needs no further sample after `round` rounds.
   bool done(int round) const {
     if (samples.error != nullptr) return true;
     if (round < rounds_asked()) return false;
@@ -130,7 +130,7 @@ class Runner {
   }
 
  private:
-  // The least that there must be. Who gives one number means it.
+  // Returns the fewest rounds. Where minimum and maximum are one number, that number is meant.
   int rounds_asked() const {
     const bool is_exact = protocol_->min_rounds == protocol_->max_rounds;
     const bool is_long = !is_exact && median(samples.seconds) > kLongLaunch;
@@ -178,7 +178,7 @@ class Runner {
 
   double launch(int launches) const { return launch(timed_->time, launches); }
 
-  // Seconds. The range lies outside of what is timed.
+  // Returns the seconds of the launches. The profiler's range lies outside of what is timed.
   double launch(const std::function<double(int)>& launched, int launches) const {
     const ProfilerRange range(name());
     return launched(launches);
@@ -195,7 +195,7 @@ class Runner {
   double spent_ = 0.0;       // seconds in timed launches
 };
 
-// The samples are in the closures; a reporter would only see sums.
+// Reports nothing: the closures keep the samples, of which a reporter would only see sums.
 class SilentReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -213,8 +213,8 @@ void initialize_once() {
   });
 }
 
-// Google Benchmark shuffles all repetitions of all registered benchmarks in one bag, so a batch has
-// one repetition of each: that makes it a round, in which each runs exactly once.
+// Runs one round. Google Benchmark shuffles all repetitions of all registered benchmarks together,
+// so a batch has one repetition of each: that makes it a round, in which each runs exactly once.
 void run_round(const std::vector<Runner*>& runners) {
   int place = 0;
   for (Runner* runner : runners) {

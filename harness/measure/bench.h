@@ -1,4 +1,4 @@
-// Timing. Google Benchmark runs the samples; the rounds, the order and the stopping rule are here.
+// Times launches. Google Benchmark runs the samples; rounds, order and stopping rule are here.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace attnlab {
 
-// Launches to take samples of: a kernel's, a peer's or a load. Here nothing competes.
+// Holds launches to take samples of: a kernel's, a peer's or a load. Competitors are unknown here.
 struct TimedLaunches {
   std::string name;
-  // Seconds that so many launches take together; done when it returns.
+  // Returns the seconds that so many launches take together, once they are done.
   std::function<double(int launches)> time;
   std::function<void()> before = [] {};  // called before each call of a warm-up and sample, untimed
-  // Called around each sample of so many launches, untimed; what they throw ends the samples.
+  // These are called around each sample of so many launches, untimed; a throw ends the samples.
   std::function<void(int launches)> prepare = [](int) {};
   std::function<void()> check = [] {};
-  // As `time`, to load the device with right before a sample; null: `time` itself.
+  // Loads the device right before a sample, as `time` does; null: `time` itself does.
   std::function<double(int launches)> load = nullptr;
   int most_launches = 1 << 20;        // that one call of `time` can take
   std::function<int()> retries = {};  // that `time` has made so far; empty: it does not say
 };
 
-// The steps that need the device for themselves, each until the next one begins: the self-test of
-// the timer, and those of a measurement. The last, leave, is what comes after them.
+// These steps need the device for themselves, each until the next one begins: the self-test of the
+// timer, and those of a measurement. The last, leave, is what comes after them.
 enum class TurnStep : std::uint8_t { check_timer, warm_up, sample, leave };
 
 struct Samples {
@@ -46,18 +46,18 @@ struct Samples {
 };
 
 // Warms each up (protocol.warmup_launches and protocol.warmup_seconds; the first 8 launches one by
-// one, from which it learns how many make a sample of 1 ms, then so many a call), then takes
+// one, which show how many make a sample of 1 ms, then so many a call), then takes
 // rounds: each round takes one sample of each, in a fresh random order. Ends when all have
 // min_rounds samples (of those whose launches take more than 50 ms 10 at most, unless max_rounds is
 // the same) and every 95 % interval of the median is within +-interval of it, or after max_rounds.
 // Those that have used max_seconds get no further samples; the others go on. `after_round` gets the
 // number of rounds done. When one threw DeviceLost nothing else is launched.
 //
-// On a GPU protocol.regime says how samples are spaced. burst: rests as long as the warm-up took
-// (1 s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
+// protocol.regime says how samples on a GPU are spaced. burst: rests as long as the warm-up took (1
+// s at most), and before a sample 4 times as long as the one before and its own `prepare` took.
 // settled: warms up for at least 1.5 s in all, and gives the device to each for a turn of
 // protocol.turn_seconds: it loads for 70 % of it, then the launches of one sample fill the rest. So
-// a sample owes nothing to the heat of whoever came before.
+// the heat of whoever came before does not affect a sample.
 //
 // `telemetry`, if given, is read between samples, never within one: BlockWatch says when.
 //

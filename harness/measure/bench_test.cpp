@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// No warm-up beyond the first launch, and an interval that is never reached.
+// Allows no warm-up beyond the first launch, and asks for an interval that is never reached.
 Protocol rounds(int minimum, int maximum) {
   return {.min_rounds = minimum, .max_rounds = maximum, .interval = 0.0, .warmup_seconds = 0.0};
 }
@@ -31,7 +31,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Launches that say that each takes so long, at once.
+// Returns launches that claim to take so long each, and end at once.
 TimedLaunches saying(
     const char* name, double launch_s, std::function<void()> launch = [] {}) {
   return {name, [launch_s, launch = std::move(launch)](int launches) {
@@ -40,7 +40,7 @@ TimedLaunches saying(
           }};
 }
 
-// Calls take turns at saying so, for samples that are not all the same.
+// Returns launches whose calls claim these times in turn, for samples that are not all the same.
 TimedLaunches saying_in_turns(const char* name, std::vector<double> launch_s) {
   return {name, [launch_s = std::move(launch_s), call = std::size_t{0}](int launches) mutable {
             return launch_s[call++ % launch_s.size()] * launches;
@@ -243,7 +243,7 @@ TEST(Bench, AThrowingOneIsReportedAndTheOthersGoOn) {
   EXPECT_TRUE(in_warm_up[0].seconds.empty());
 }
 
-// A GPU that says that every launch takes so long, at once.
+// Pretends to be a GPU whose launches each take so long; they end at once.
 struct FakeGpu {
   double launch_s;
   int calls = 0;

@@ -1,5 +1,5 @@
-// What a device said of itself around a kernel's timed samples, and whether it was in one and the
-// same state for all of them.
+// Records what a device said of itself around a kernel's timed samples, and whether it was in one
+// and the same state for all of them.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 
 namespace attnlab {
 
-// Reads a device after every 50 ms of samples. One reading sees the last moment of its block only:
-// a GPU keeps its clock for milliseconds after the work has ended, and says little of what is
+// Reads a device after every 50 ms of samples. A reading tells the last moment of its block only: a
+// GPU keeps its clock for milliseconds after the work has ended, and does not resolve what is
 // shorter than that.
 class BlockWatch {
  public:
   explicit BlockWatch(Telemetry* telemetry) : telemetry_(telemetry) {}  // null: reads nothing
 
-  // After each sample, before anything else happens on the device. `seconds`: what the sample took,
-  // with the rest or the load that belongs to it. A block ends with the sample that makes it 50 ms
-  // long.
+  // Must be called after each sample, before anything else happens on the device. `seconds` is what
+  // the sample took, with the rest or the load that belongs to it. A block ends with the sample
+  // that makes it 50 ms long.
   void add_sample(double seconds);
 
-  // All blocks. Samples after the last whole block belong to it; where there is none, they are one
-  // block, read after the first of them.
+  // Returns all blocks. The last whole block takes the samples after it, too; without a whole block
+  // all samples are one block, read after the first of them.
   std::vector<Block> finish();
 
  private:
@@ -38,11 +38,11 @@ class BlockWatch {
 
 // Counts the samples of turns that are more than 2 % off their median.
 std::ptrdiff_t turns_off(const std::vector<double>& seconds);
-// Whether at most a quarter of them are.
+// Returns whether at most a quarter of them are.
 bool turns_agree(const std::vector<double>& seconds);
 
 // Marks the blocks whose clock is more than 5 % off the median of all, or is missing where others
-// have one. `why_not`: why there are no blocks.
+// have one. `why_not` says why there are no blocks.
 BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s, const std::string& why_not);
 
 }  // namespace attnlab

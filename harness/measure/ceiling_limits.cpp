@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// Of a multiprocessor and clock, the same for all compute capabilities from 7.5 to 9.0.
+// These hold per multiprocessor and clock, for all compute capabilities from 7.5 to 9.0.
 constexpr double kSharedBytes = 128, kEx2s = 16, kL1Bytes = 128;
 
 std::optional<double> times_clock(const std::optional<double>& rate, const Device& device) {

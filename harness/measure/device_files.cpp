@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// Letters, digits, '-', '_' and '.' stay.
+// Replaces everything but letters, digits, '-', '_' and '.'.
 std::string file_name(const std::string& text) {
   std::string name;
   for (const char c : text) {

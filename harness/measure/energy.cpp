@@ -49,7 +49,7 @@ class StepWatch {
   double last_;
   std::mutex mutex_;
   std::vector<EnergyStep> steps_;
-  // The last member: it ends before the others do.
+  // The thread is the last member: so it ends before the others are destroyed.
   std::jthread thread_{[this](const std::stop_token& stop) { watch(stop); }};
 };
 
@@ -107,7 +107,7 @@ EnergyRecord measure_energy(const TimedLaunches& load, double launch_s, double u
     load.before();
     load.time(batch);
   };
-  run_batch();  // so that the device is at work when the watch begins
+  run_batch();  // the device must be at work when the watch begins
   StepWatch watch(telemetry, clock, *joules);
   std::vector<LaunchMark> marks = {{clock.now_s(), 0.0}};
   for (;;) {

@@ -1,4 +1,4 @@
-// What a launch costs in joules, from the energy counter of its device.
+// Measures what a launch costs in joules, by the energy counter of its device.
 #pragma once
 
 #include <functional>
@@ -12,31 +12,31 @@
 
 namespace attnlab {
 
-// The counter's reading when it was seen to change.
+// Holds the counter's reading, and when it was seen to change.
 struct EnergyStep {
   double time_s = 0.0;
   double joules = 0.0;
 };
 
-// How many launches had been done.
+// Says how many launches had been done at a time.
 struct LaunchMark {
   double time_s = 0.0;
   double launches = 0.0;
 };
 
-// From the first to the last step; at least two, all while the launches went on. Between marks, of
-// which there are at least two, launches follow one another evenly. Throws std::invalid_argument.
+// Returns the energy from the first to the last step; there must be at least two, all while the
+// launches went on. Launches are even between marks (two or more). Throws std::invalid_argument.
 EnergyUse energy_between(const std::vector<EnergyStep>& steps, const std::vector<LaunchMark>& marks,
                          double useful_flops);
 
-// The time that passes while energy is measured.
+// Gives the time that passes while energy is measured.
 struct EnergyClock {
   std::function<double()> now_s;
-  // Between two looks at the counter; may end when the watch is told to stop.
+  // Waits between two looks at the counter; may end early when the watch is told to stop.
   std::function<void(const std::stop_token&)> pause;
 };
 
-// A steady clock, with pauses of 5 ms.
+// Returns a steady clock, with pauses of 5 ms.
 EnergyClock energy_clock();
 
 // Runs `load`, which takes about `launch_s` a launch, until its device's counter has made steps at

@@ -15,8 +15,8 @@
 namespace attnlab {
 namespace {
 
-// A device that draws 200 W and counts in steps of 1/8 s. Its clock goes on while launches run, by
-// 1/64 s at a time, and each time waits for the watch to look at the counter.
+// Draws 200 W and counts in steps of 1/8 s. Its clock goes on while launches run, by 1/64 s at a
+// time, and each time waits for the watch to look at the counter.
 class MeteredDevice {
  public:
   MeteredDevice() {
@@ -49,7 +49,7 @@ class MeteredDevice {
   fake::Telemetry telemetry;
 
  private:
-  // One that begins after the call, to its end.
+  // Waits for a look that begins after the call, until its end.
   void wait_for_a_look() {
     std::unique_lock lock(mutex_);
     const int look = ++asked_;
@@ -69,7 +69,7 @@ EnergyRecord energy_of(MeteredDevice& device, const TimedLaunches& load, double 
 }
 
 TEST(EnergyBetween, CountsFromStepToStep) {
-  // 10 launches a second; the steps lie within batches.
+  // There are 10 launches a second; the steps lie within batches.
   const EnergyUse use = energy_between({{1.25, 100.0}, {1.75, 180.0}, {2.75, 400.0}},
                                        {{1.0, 0.0}, {2.0, 10.0}, {3.0, 20.0}}, 1e12);
   EXPECT_DOUBLE_EQ(use.seconds, 1.5);

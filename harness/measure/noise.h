@@ -40,44 +40,44 @@ struct NoiseLevel {
   std::size_t pairs = 0;  // of times, behind it
 };
 
-// Seconds. Launches between two of these lengths have noise of their own.
+// These are seconds. Launches between two of these lengths have noise of their own.
 inline constexpr double kSizeBounds[] = {100e-6, 1e-3, 10e-3};
 // Returns 0 below the first bound, 1 below the second, and so on.
 int size_class(double seconds);
 std::string describe_size_class(int size);
 
-// A percentile needs so many pairs of times.
+// A percentile needs at least so many pairs of times.
 inline constexpr std::size_t kFewestNoisePairs = 20;
 
-// Returns the noise of a size class and regime; empty: no such pairs. `turns` pairs the two runs of
-// a job, `processes` each run with the one of the next job, `sessions` the medians of a point in
-// one calibration and the next, where commit and rounds are the same; a dirty commit is never the
-// same.
+// Returns the noise of a size class and regime; nothing where there are no such pairs. `turns`
+// pairs the two runs of a job, `processes` each run with the one of the next job, `sessions` the
+// medians of a point in one calibration and the next, where commit and rounds are the same; a dirty
+// commit is never the same as another.
 std::optional<NoiseLevel> noise_level(const std::vector<NoiseSession>& sessions, NoiseOf kind,
                                       Regime regime, int size);
 
 // Returns three times the noise, and at least 1 %.
 double threshold_share(double noise_share);
 
-// Returns the sessions whose noise is no smaller than that of so many rounds: those of no more.
+// Returns the sessions of at most so many rounds: their noise is no smaller than that of `rounds`.
 std::vector<NoiseSession> sessions_for(const std::vector<NoiseSession>& sessions, int rounds);
 
-// Returns the share of a time from which on a change counts. Three times the noise of the size of
-// `seconds`, at least 1 %: the smaller one of what it is as a share and in seconds, since each
-// alone holds for all times of the size, the one too wide for the longest, the other for the
-// shortest. Where that size was not measured, three times the largest share of another one; where
-// none was, `otherwise`. A size counts as measured from kFewestNoisePairs on.
+// Returns the share of a time from which on a change counts: three times the noise of the size of
+// `seconds`, at least 1 %. The noise, known as a share and in seconds, holds either way for all
+// times of the size, but the share is too wide for the longest and the seconds for the shortest, so
+// the smaller counts. Where that size was not measured, three times the largest share of another
+// counts; where none was, `otherwise`. A size counts as measured from kFewestNoisePairs on.
 double noise_threshold(const std::vector<NoiseSession>& sessions, NoiseOf kind, Regime regime,
                        double seconds, double otherwise);
 
 nlohmann::ordered_json to_json(const NoiseSession& session);
-// Throws UsageError, led by `where`, with the remedy.
+// Reads a noise file. Throws UsageError, led by `where`, with the remedy.
 std::vector<NoiseSession> parse_noise(const std::string& text, const std::string& where);
 
 // Returns cache_folder()/noise/NAME-DRIVER.jsonl.
 std::filesystem::path noise_file(const Device& device);
-// Returns nothing where there is no file. Throws UsageError for one that cannot be read or is
-// damaged.
+// Reads the device's file; returns nothing where there is none. Throws UsageError for a file that
+// cannot be read or is damaged.
 std::vector<NoiseSession> load_noise(const Device& device);
 // Adds a line to the file, whose folder it makes. Throws UsageError.
 void append_noise(const NoiseSession& session, const std::filesystem::path& file);

@@ -28,7 +28,7 @@ NoiseSession session(std::vector<NoisePoint> points, const std::string& commit =
           .points = std::move(points)};
 }
 
-// 20 jobs of one point of 1 ms; the two runs of job i are apart by i times 0.1 %.
+// Makes 20 jobs of one point of 1 ms; the two runs of job i are apart by i times 0.1 %.
 NoiseSession rising() {
   NoisePoint point = {.key = "k"};
   for (int i = 1; i <= 20; ++i) {
@@ -109,7 +109,7 @@ TEST(Noise, OfTooFewPairsOrMoreRoundsIsNotKnown) {
   EXPECT_TRUE(sessions_for({rising()}, 29).empty());
 }
 
-// Of a launch of 2 us it was 0.1 us; of one of 90 us that is less than 5 %, of one of 1 us no more.
+// A launch of 2 us had a noise of 0.1 us: less than 5 % for 90 us, and 5 % at most for 1 us.
 TEST(Noise, OfSharesAndSecondsTheSmallerOneCounts) {
   const NoiseSession one = session(
       {{.key = "k", .a_s = std::vector<double>(20, 2e-6), .b_s = std::vector<double>(20, 2.1e-6)}});

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kRemedy = "remove it, or measure again with attnlab peak --again";
 
-// One file: where it is, and what may be wrong with it.
+// Reads one file: knows where it is, and says what may be wrong with it.
 class Reader {
  public:
   explicit Reader(std::string where) : where_(std::move(where)) {}

@@ -1,4 +1,4 @@
-// The measured ceilings of a device, kept on disk: one JSON file for each device name and driver.
+// Keeps the measured ceilings of a device on disk: one JSON file for each device name and driver.
 #pragma once
 
 #include <filesystem>
@@ -23,32 +23,32 @@ struct Peaks {
   std::vector<Ceiling> ceilings;  // each id once
 };
 
-// The ceiling, or null where it was not measured.
+// Returns the ceiling, or null where it was not measured.
 const Ceiling* find_ceiling(const Peaks& peaks, CeilingId id);
 
 nlohmann::ordered_json to_json(const Peaks& peaks);
 
-// Strict: every key must be there and no other, every rate must be a positive number. Throws
-// UsageError, led by `where`, with the remedy.
+// Reads strictly: every key must be there and no other, every rate must be a positive number.
+// Throws UsageError, led by `where`, with the remedy.
 Peaks parse_peaks(const std::string& text, const std::string& where);
 
-// cache_folder()/peaks/NAME-DRIVER.json
+// Returns cache_folder()/peaks/NAME-DRIVER.json.
 std::filesystem::path peaks_file(const Device& device);
 
-// What the device's file holds; nothing where there is no file. Throws UsageError for a file that
-// cannot be read, and for one of another device, driver or number of multiprocessors.
+// Returns what the device's file holds; nothing where there is no file. Throws UsageError for a
+// file that cannot be read, or of another device, driver or number of multiprocessors.
 std::optional<Peaks> load_peaks(const Device& device);
 
-// In one step: others see the old file or the new one. Makes the folder. Throws UsageError.
+// Saves in one step: others see the old file or the new one. Makes the folder. Throws UsageError.
 void save_peaks(const Peaks& peaks, const std::filesystem::path& file);
 
-// What a run knows of its device's ceilings.
+// Holds what a run knows of its device's ceilings.
 struct KnownPeaks {
   std::optional<Peaks> peaks;
   std::string reason;  // why there are none, and the remedy
 };
 
-// Never measures, never throws. A file that is wrong is a reason.
+// Never measures and never throws: a file that is wrong becomes the reason.
 KnownPeaks known_peaks(const Device& device);
 
 }  // namespace attnlab

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A cache folder of the test's own.
+// Gives the test a cache folder of its own.
 class PeaksFile : public testing::Test {
  protected:
   PeaksFile() { set_compiler({.cache_folder = folder_.path().string()}); }
@@ -29,7 +29,7 @@ class PeaksFile : public testing::Test {
     fs::create_directories(peaks_file(h200()).parent_path());
     std::ofstream(peaks_file(h200())) << text;
   }
-  // What reading the file says; "" if it is good.
+  // Returns what reading the file says; "" if it is good.
   std::string complaint() const {
     return usage_error([] { load_peaks(h200()); });
   }

@@ -18,9 +18,9 @@ struct Rates {
   double f16, tf32, f32;  // FLOP a clock and multiprocessor
 };
 
-// The peaks of the data sheets over SMs and boost clock (harness/plan/gpus.cpp names the sheets): a
-// multiprocessor's tensor cores finish so many fused multiply-adds, each two FLOP. Where sheets of
-// one capability differ, the larger.
+// A rate is the data sheet's peak over SMs and boost clock (harness/plan/gpus.cpp names the
+// sheets): a multiprocessor's tensor cores finish so many fused multiply-adds, each two FLOP. Where
+// sheets of one capability differ, the larger rate counts.
 constexpr Rates kRates[] = {
     {75, 1024, 0, 128},     // T4
     {80, 2048, 1024, 128},  // A100
@@ -48,7 +48,7 @@ double flops_per_clock_of_thread(const std::string& isa, Dtype dtype, bool is_pe
 
 namespace {
 
-// FLOP/s of all of the device at the highest clock; empty where the chip is not known.
+// Returns FLOP/s of the whole device at the highest clock; nothing where the chip is not known.
 std::optional<double> highest_rate(const Record& record) {
   const Device& device = record.device;
   const Case& point = record.point;
@@ -72,8 +72,8 @@ std::string impossible_time(const Record& record) {
   const double seconds = record.time->min_s;
   const Flops& all = *record.flops;
   const bool on_gpu = record.device.backend == Backend::cuda;
-  // A processor's kernels leave out rows and keys of a tile that do not exist, which count as
-  // executed.
+  // Kernels on a processor leave out rows and keys of a tile that do not exist, which nevertheless
+  // count as executed.
   const std::int64_t executed = all.executed.value_or(all.useful);
   const auto flops = static_cast<double>(on_gpu ? executed : std::min(executed, all.useful));
   if (const auto rate = highest_rate(record)) {

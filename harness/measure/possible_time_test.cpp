@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// An H100 of round numbers: at 1 GHz 100 multiprocessors finish 409.6 TFLOP/s of f16, 25.6 of f32
-// and 204.8 in TF32. Its memory takes 1 us for 3.35 MB.
+// Makes an H100 of round numbers: at 1 GHz 100 multiprocessors finish 409.6 TFLOP/s of f16, 25.6 of
+// f32 and 204.8 in TF32. Its memory takes 1 us for 3.35 MB.
 Record record_of(double seconds, Dtype dtype = Dtype::f16) {
   Record record;
   record.point.problem.dtype = dtype;
@@ -100,7 +100,7 @@ TEST(PossibleTime, NoJudgementOfAChipThatIsNotKnown) {
   EXPECT_EQ(flops_per_clock(42, Dtype::f16, false), std::nullopt);
 }
 
-// An L40 is no L4, whose memory is a third as fast.
+// An L40 is no L4: the memory of an L4 is a third as fast.
 TEST(PossibleTime, AChipIsKnownByItsWholeName) {
   Record record = record_of(2e-6);
   record.flops = Flops{.useful = 1, .executed = 1};

@@ -1,4 +1,4 @@
-// A measured time against the measured ceilings of its device: the roofline of one point.
+// Compares a measured time with the measured ceilings of its device: the roofline of one point.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// What one launch did.
+// Holds what one launch did.
 struct RoofWork {
   double flops = 0.0;  // useful ones
   double bytes = 0.0;  // compulsory ones
@@ -19,20 +19,20 @@ struct RoofWork {
   std::optional<double> dram_bytes;  // counted ones
 };
 
-// Everything but source and reason. Bytes or seconds that are not positive give no number.
+// Fills all but source and reason. Bytes or seconds that are not positive give no number.
 Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks);
 
-// Returns the ceiling of such products: that of tensor cores, of f32 without TF32 that of
-// multiply-adds.
+// Returns the ceiling of such products: that of tensor cores, or of multiply-adds for f32 without
+// TF32.
 CeilingId compute_ceiling(Dtype dtype, bool tf32);
 
-// Of 16-bit products the tensor rate of the type, of fp32 ones the multiply-adds, of TF32 ones the
-// tensor rate of TF32; and the faster of reading HBM and copying there. Empty where the device's
-// peaks lack one: `reason` then says which.
+// Chooses the tensor rate of the type for 16-bit products, the multiply-adds for fp32 ones, the
+// tensor rate of TF32 for TF32 ones; and the faster of reading HBM and copying there. It is empty
+// where the device's peaks lack one: `reason` then says which.
 std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool tf32,
                                          std::string& reason);
 
-// Of a record with a time; nothing for others.
+// Returns the roof of a record that has a time, nothing for others.
 std::optional<Roof> roof_of(const Record& record, const KnownPeaks& known);
 
 }  // namespace attnlab

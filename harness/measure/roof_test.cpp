@@ -94,7 +94,7 @@ Record timed(const Problem& problem) {
   return record;
 }
 
-// q, k, v, o of 64 * 64 halves and lse.
+// Here q, k, v, o have 64 * 64 halves each, and lse comes on top.
 TEST(RoofOfARecord, UsesWhatItHolds) {
   const Record record = timed({.dtype = Dtype::f16,
                                .batch = 1,

@@ -24,12 +24,12 @@ using Item = TimelineItem;
 
 bool has_tiles(const Item& item) { return item.first_product.nanoseconds != 0; }
 
-// Where work on an item begins; one without tiles is only stored.
+// Returns where work on an item begins; an item without tiles is only stored.
 std::uint64_t begin_of(const Item& item) {
   return has_tiles(item) ? item.first_product.nanoseconds : item.published.nanoseconds;
 }
 
-// How long it is from one moment to another. Moments of two clocks may be in the other order.
+// Returns the time between two moments. Moments of two clocks may be in the other order.
 double nanoseconds_between(std::uint64_t from, std::uint64_t to) {
   return to >= from ? static_cast<double>(to - from) : -static_cast<double>(from - to);
 }
@@ -47,15 +47,15 @@ std::string why_void(std::span<const Item> items, double median_s, double timed_
                        items.front().times);
   }
   const double off = median_s / timed_median_s - 1.0;
-  if (std::abs(off) <= kMostOff) return "";  // a NaN is not
+  if (std::abs(off) <= kMostOff) return "";  // a NaN goes on
   return fmt::format(
       "with a timeline a launch takes {:.3f} us, without {:.3f} us: {:+.1f} %, "
       "more than {:.0f} %",
       median_s * 1e6, timed_median_s * 1e6, 100.0 * off, 100.0 * kMostOff);
 }
 
-// The share of the launch, from its first claim to its last store, in which a multiprocessor had
-// done all its items: the mean of those that had some.
+// Returns the share of the launch, from its first claim to its last store, in which a
+// multiprocessor had done all its items: the mean over those that had some.
 double idle_share_at_end(std::span<const Item> items) {
   std::map<std::uint32_t, std::uint64_t> last;
   for (const Item& item : items) {
@@ -70,7 +70,7 @@ double idle_share_at_end(std::span<const Item> items) {
   return idle / (whole * static_cast<double>(last.size()));
 }
 
-// A span or a moment on the track of the item's block; microseconds.
+// Makes a span or a moment on the track of the item's block; `at` is in microseconds.
 Json event(const Item& item, const std::string& name, const char* phase, double at) {
   return {
       {"name", name}, {"ph", phase}, {"ts", at}, {"pid", item.multiprocessor}, {"tid", item.block}};
@@ -78,7 +78,7 @@ Json event(const Item& item, const std::string& name, const char* phase, double 
 
 Json moment(const Item& item, const std::string& name, double at) {
   Json json = event(item, name, "i", at);
-  json["s"] = "t";  // of the thread alone
+  json["s"] = "t";  // it belongs to the thread alone
   return json;
 }
 
@@ -88,7 +88,7 @@ Json name_of(const char* what, std::uint32_t process, std::uint32_t thread,
       {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// The items of each block in the order in which it worked on them.
+// Maps each block to its items, in the order in which it worked on them.
 using Tracks = std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::size_t>>;
 Tracks tracks_of(std::span<const Item> items) {
   Tracks tracks;

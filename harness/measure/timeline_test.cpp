@@ -11,8 +11,8 @@
 namespace attnlab {
 namespace {
 
-// An item that is claimed at `claimed`, takes 10 ns until each step but the last, and is stored
-// at `stored`.
+// Makes an item that is claimed at `claimed`, takes 10 ns until each step but the last, and is
+// stored at `stored`.
 TimelineItem item_of(std::uint32_t multiprocessor, std::uint64_t claimed, std::uint64_t stored) {
   const auto moment = [](std::uint64_t at) { return Moment{.nanoseconds = at, .cycles = 2 * at}; };
   return {.times = 3,
@@ -26,7 +26,7 @@ TimelineItem item_of(std::uint32_t multiprocessor, std::uint64_t claimed, std::u
           .last_store = moment(stored)};
 }
 
-// Two multiprocessors from 1000 to 2000 ns; the second is done at 1600.
+// Makes items of two multiprocessors, from 1000 to 2000 ns; the second ends at 1600.
 std::vector<TimelineItem> two_and_one() {
   return {item_of(0, 1000, 1500), item_of(1, 1000, 1600), item_of(0, 1400, 2000)};
 }

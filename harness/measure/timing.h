@@ -1,4 +1,4 @@
-// From samples to the numbers of a record.
+// Turns samples into the numbers of a record.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// Both take the samples, of which there is at least one.
+// Both functions take the samples, at least one.
 Timing summarize(Samples samples, const std::string& timer);
 GraphTiming summarize_graph(Samples samples);
 

@@ -17,7 +17,7 @@ class DeviceTurns {
   virtual ~DeviceTurns() = default;
 
   // Returns when the step of a round of the case may begin, which ends the step before it.
-  // `case_id` tells the cases of a sweep apart. Throws what ends the run where nobody gives turns
+  // `case_id` tells the cases of a sweep apart. Throws what ends the run when nobody gives turns
   // any more.
   virtual void wait(const std::string& case_id, TurnStep step, int round) = 0;
 };

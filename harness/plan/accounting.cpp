@@ -9,8 +9,8 @@ namespace attnlab {
 
 namespace {
 
-// Returns the cost of a pass whose forward costs `forward`: a backward is 2.5 of them under both
-// conventions.
+// Returns the cost of a pass whose forward costs `forward`: both conventions count a backward as
+// 2.5 forwards.
 std::int64_t of_pass(Pass pass, std::int64_t forward) {
   switch (pass) {
     case Pass::fwd: break;
@@ -57,7 +57,7 @@ std::int64_t compulsory_bytes(const Problem& problem) {
   for (std::int64_t b = 0; b < problem.batch; ++b) keys += problem.keys(b);
   const std::int64_t existing_k = keys * problem.num_heads_kv * problem.head_dim;
   const bool backward = problem.runs_backward();
-  // q, o and with a backward dO, dQ; k, v and with a backward dK, dV.
+  // This counts q and o, with a backward dO and dQ too; and k and v, with a backward dK and dV.
   const std::int64_t elements = (backward ? 4 : 2) * problem.elements_q() + 2 * existing_k +
                                 (backward ? 2 : 0) * problem.elements_k();
   const std::int64_t statistics =

@@ -26,65 +26,65 @@ struct Memory {
   std::optional<std::uint64_t> peak_bytes;  // measured by the arena while this competitor ran
 };
 
-// The bytes of a block mask, so that a pattern from a file can be recognised.
+// Describes the bytes of a block mask, so that a pattern from a file can be recognised.
 struct PatternSummary {
   double visible_fraction = 0.0;  // of the blocks
   std::uint64_t hash = 0;         // fnv1a() of the bytes, row by row, 1: visible
 };
 
-// `executed` comes from the schedule (Implementation::traffic), if there is one.
+// Counts the FLOPs; `executed` comes from the schedule (Implementation::traffic), if there is one.
 Flops count_flops(const Problem& problem, std::optional<std::int64_t> executed);
 
-// FLOPs of the visible pairs: 4 * A * d forward, 10 * A * d backward.
+// Counts the FLOPs of the visible pairs: 4 * A * d forward, 10 * A * d backward.
 std::int64_t useful_flops(const Problem& problem);
 
-// The papers' convention: 4 * sq * sk * d * h * b forward, half of it for causal, x 2.5 backward,
-// x 3.5 for both. Packed: summed over the entries.
+// Counts by the papers' convention: 4 * sq * sk * d * h * b forward, half of it for causal, x 2.5
+// backward, x 3.5 for both. Packed problems are summed over the entries.
 std::int64_t paper_flops(const Problem& problem);
 
-// What the pass must read and write, each element once. Forward: q, k, v; o, lse. Backward: q, k,
-// v, o, dO, lse; dQ, dK, dV. Both: q, k, v, dO; o, lse, dQ, dK, dV. Keys that padding hides are not
-// read, but their gradients are written.
+// Counts what the pass must read and write, each element once. Forward: q, k, v; o, lse. Backward:
+// q, k, v, o, dO, lse; dQ, dK, dV. Both: q, k, v, dO; o, lse, dQ, dK, dV. Keys that padding hides
+// are not read, but their gradients are written.
 std::int64_t compulsory_bytes(const Problem& problem);
 
-// The same problem with Pass::fwd: what runs before a backward that is timed alone.
+// Returns the same problem with Pass::fwd, which runs before a backward that is timed alone.
 Problem forward_of(Problem problem);
 
-// What the kernel leaves for its backward beside o and lse: 0 for Pass::fwd.
+// Returns what the kernel leaves for its backward beside o and lse: 0 for Pass::fwd.
 std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& competitor);
 
-// What a launch of the competitor needs, sizes without guards; peak_bytes is left unset.
+// Returns what a launch of the competitor needs, without guards; peak_bytes is left unset.
 Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device);
 
-// Workspace of the forward that makes o, lse and the saved state for Pass::bwd; 0 for other passes.
+// Returns the workspace of the forward that comes before a Pass::bwd; 0 for other passes.
 std::uint64_t forward_workspace_bytes(const Problem& problem, const Competitor& competitor,
                                       const Device& device);
 
-// The most that the competitor needs at once, alone: memory_needed(), with the larger workspace of
-// Pass::bwd and the forward before it, and their sum as peak_bytes.
+// Returns the most that the competitor needs at once, alone: memory_needed(), with the larger
+// workspace of Pass::bwd and the forward before it, and the sum of all as peak_bytes.
 Memory most_memory(const Problem& problem, const Competitor& competitor, const Device& device);
 std::uint64_t most_bytes(const Problem& problem, const Competitor& competitor,
                          const Device& device);
 
-// One set of outputs of the competitor: what a launch writes, what the kernel saves among it.
+// Counts one set of outputs: what a launch of the competitor writes and what the kernel saves.
 std::uint64_t bytes_of_outputs(const Problem& problem, const Competitor& competitor);
-// The same of results alone, without lse: o; dQ, dK, dV.
+// Counts the results alone, without lse: o; dQ, dK, dV.
 std::uint64_t bytes_of_results(const Problem& problem);
 
-// The most that the competitor needs at once, alone, to be timed with a second set of outputs.
+// Returns the most that the competitor needs at once, alone, to be timed with two sets of outputs.
 std::uint64_t most_bytes_timed(const Problem& problem, const Competitor& competitor,
                                const Device& device);
 
 // Counts q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
 std::uint64_t bytes_of_inputs(const Problem& problem);
 
-// Bytes of a tensor like q (also dO, dQ), like k (also v, dK, dV), of o, and of lse.
+// These count the bytes of a tensor like q (also dO, dQ), like k (also v, dK, dV), of o, of lse.
 std::uint64_t bytes_like_q(const Problem& problem);
 std::uint64_t bytes_like_k(const Problem& problem);
 std::uint64_t bytes_of_o(const Problem& problem);
 std::uint64_t bytes_of_lse(const Problem& problem);
 
-// The blocks of the problem's pattern; nullopt if it has none or none can be formed.
+// Sums up the blocks of the problem's pattern; nothing if it has none or none can be formed.
 std::optional<PatternSummary> summarize_pattern(const Problem& problem);
 
 }  // namespace attnlab

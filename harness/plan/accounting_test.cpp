@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// b 2, hq 4, hkv 2, sq 3, sk 5, d 8.
+// Makes a problem with b 2, hq 4, hkv 2, sq 3, sk 5, d 8.
 Problem small_problem() {
   return {
       .batch = 2, .num_heads_q = 4, .num_heads_kv = 2, .seqlen_q = 3, .seqlen_k = 5, .head_dim = 8};
@@ -39,7 +39,7 @@ TEST(Accounting, PaddingLeavesOutKeysThatDoNotExist) {
   problem.lengths = {.kind = LengthsKind::padding, .keys = {5, 1}};
   EXPECT_EQ(useful_flops(problem), 4 * (4 * (15 + 3)) * 8);
   EXPECT_EQ(paper_flops(problem), 4 * (2 * 4 * 15) * 8);
-  // q and o: 2*4*3*8; k and v: (5+1)*2*8; lse: 2*4*3.
+  // q and o have 2*4*3*8 elements each, k and v (5+1)*2*8, lse 2*4*3.
   EXPECT_EQ(compulsory_bytes(problem), 4 * (2 * 192 + 2 * 96 + 24));
 }
 
@@ -57,7 +57,7 @@ TEST(Accounting, CompulsoryBytesOfABackward) {
   problem.lengths = {.kind = LengthsKind::padding, .keys = {5, 1}};
   for (const Pass pass : {Pass::bwd, Pass::fwdbwd}) {
     problem.pass = pass;
-    // q, o, dO, dQ: 2*4*3*8 each; k, v: (5+1)*2*8; dK, dV: (5+5)*2*8; lse: 2*4*3.
+    // q, o, dO, dQ have 2*4*3*8 elements each; k, v (5+1)*2*8; dK, dV (5+5)*2*8; lse 2*4*3.
     EXPECT_EQ(compulsory_bytes(problem), 4 * (4 * 192 + 2 * 96 + 2 * 160 + 24));
   }
 }
@@ -69,7 +69,7 @@ TEST(Accounting, CompulsoryLseIsThatOfRowsThatExist) {
   EXPECT_EQ(compulsory_bytes(problem), 4 * (2 * 4 * 4 * 8 + 2 * 7 * 2 * 8 + 4 * 4));
 }
 
-// A kernel that saves 70 bytes and works in 1000, forward in 5000.
+// Makes a kernel that saves 70 bytes and works in 1000, in its forward in 5000.
 Competitor saving_kernel() {
   static constexpr Implementation kSaving = [] {
     Implementation kernel = fake::kNaive;
@@ -170,7 +170,7 @@ TEST(Accounting, PatternsAreSummarised) {
   EXPECT_FALSE(summarize_pattern(problem).has_value());
 }
 
-// Known answers of the algorithm's authors.
+// The algorithm's authors publish these answers.
 TEST(Fnv1a, KnownAnswers) {
   EXPECT_EQ(fnv1a("", 0), 0xCBF29CE484222325u);
   EXPECT_EQ(fnv1a("a", 1), 0xAF63DC4C8601EC8Cu);

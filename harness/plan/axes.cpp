@@ -14,7 +14,7 @@
 namespace attnlab {
 namespace {
 
-// The values of a comma list, each item of which `parse` makes one or several of.
+// Reads a comma list; `parse` makes one or several values of each item.
 template <class T>
 std::vector<T> parse_list(std::string_view text, const std::string& where, const auto& parse) {
   std::vector<T> values;
@@ -64,7 +64,7 @@ std::string block_of(const Competitor& competitor) {
   return text_of(std::pair(config.get("block_m"), config.get("block_n")));
 }
 
-// An axis of kernels' configs, which sweeps set under its own name.
+// Makes the row of an axis of kernels' configs, which sweeps set under its own name.
 AxisGrammar config_grammar(const SharedAxis& axis) {
   const std::string name = axis.help.name;
   AxisGrammar row;
@@ -85,7 +85,7 @@ AxisGrammar config_grammar(const SharedAxis& axis) {
   return row;
 }
 
-// A part of the quantisation, which other dtypes do not have.
+// Returns the text for e4m3 only: other dtypes have no quantisation.
 std::string of_e4m3(const Problem& problem, const char* text) {
   return problem.is_e4m3() ? text : "";
 }
@@ -160,7 +160,7 @@ std::vector<AxisGrammar> problem_grammars() {
   };
 }
 
-// Registered kernels, a GPU's first.
+// Returns the registered kernels, those for GPUs first.
 std::vector<const Implementation*> gpu_first(const Registry& registry) {
   std::vector<const Implementation*> kernels(registry.all().begin(), registry.all().end());
   std::stable_partition(kernels.begin(), kernels.end(), [](const Implementation* kernel) {
@@ -169,7 +169,7 @@ std::vector<const Implementation*> gpu_first(const Registry& registry) {
   return kernels;
 }
 
-// "v2, v3 on a CPU": who declares the axis.
+// Returns the kernels that declare the axis, like "v2, v3 on a CPU".
 std::string owners_of(std::string_view axis, const Registry& registry) {
   std::vector<std::string> owners;
   for (const std::string& name : kernel_names(registry)) {
@@ -185,8 +185,8 @@ std::string owners_of(std::string_view axis, const Registry& registry) {
   return fmt::format("{}", fmt::join(owners, ", "));
 }
 
-// A list that the axis takes: what tuning tries, else its whole range where that is short, else the
-// default and a larger value.
+// Returns a list that the axis takes: what tuning tries, else its whole range where that is short,
+// else the default and a larger value.
 std::string example_of(const ConfigAxis& axis) {
   constexpr std::int64_t kShort = 4;
   std::vector<std::int64_t> values(axis.tried.begin(), axis.tried.end());

@@ -1,6 +1,6 @@
-// The grammar of the axes: one row for each, which says how its values are read, written and found
-// on a point. Sweep files, flags, exclusions and help texts all come from these rows. Those of the
-// problem are written here; those of kernels' configs are what the registered kernels declare.
+// Defines the grammar of the axes: one row for each, which says how its values are read, written
+// and found on a point. Sweep files, flags, exclusions and help texts all use these rows. Those of
+// the problem are written here; those of kernels' configs come from the kernels' declarations.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@
 
 namespace attnlab {
 
-// A one-line description of an axis, and an example of a comma list that it takes.
+// Holds a one-line description of an axis, and an example of a comma list that it takes.
 struct AxisHelp {
   std::string name;
   std::string values;
   std::string summary;
 };
 
-// An axis of kernels' configs, as all kernels that declare one of this name share it.
+// Holds an axis of kernels' configs, which all kernels that declare this name share.
 struct SharedAxis {
   AxisHelp help;  // the summary ends with the kernels that have the axis
   std::int64_t minimum = 0;
   std::int64_t maximum = 0;  // what at least one of them takes
 };
 
-// The axes that sweeps set under their own names, one value at a time: all but block_m and block_n,
-// which are set together (`block`). In the order of their declarations, a GPU's kernels first,
-// whose summaries and examples count where several kernels declare one.
+// Returns the axes that sweeps set under their own names, one value at a time: all but block_m and
+// block_n, which are set together (`block`). They are in the order of their declarations, a GPU's
+// kernels first, whose summaries and examples count where several kernels declare one.
 std::vector<SharedAxis> shared_axes(const Registry& registry);
 
 struct AxisGrammar {
   AxisHelp help;
   // Replaces the axis's values by those of a comma list. Throws UsageError, led by `where`.
   std::function<void(Axes& axes, std::string_view text, const std::string& where)> set;
-  // The values in canonical text, the form that exclusions hold.
+  // Returns the values in canonical text, the form that exclusions hold.
   std::function<std::vector<std::string>(const Axes& axes)> values;
-  // The canonical text of a point's value; "" where the point has none (no blocks, say).
+  // Returns the canonical text of a point's value; "" where the point has none (no blocks, say).
   std::function<std::string(const Case& work, const Competitor& competitor)> value_of;
 };
 
@@ -48,9 +48,9 @@ class AxisGrammars {
   // Throws std::invalid_argument where a kernel's axis has the name of one of the problem.
   explicit AxisGrammars(const Registry& registry);
 
-  // Those of the problem, of the kernel, and then of its config.
+  // Returns the axes of the problem, of the kernel, and then of its config.
   const std::vector<AxisGrammar>& rows() const { return rows_; }
-  // Throws UsageError, led by `where`, with the nearest name.
+  // Finds an axis. Throws UsageError, led by `where`, with the nearest name.
   const AxisGrammar& find(std::string_view name, std::string_view where) const;
   // Sets one axis of all products from its text, e.g. ("seqlen", "512:8192:x2"), ("mask",
   // "none,causal"), ("block", "64x64,128x128"). `where` names the flag or the file and key for the
@@ -62,13 +62,13 @@ class AxisGrammars {
   std::vector<AxisGrammar> rows_;
 };
 
-// "--head-dim" of the axis head_dim.
+// Returns "--head-dim" for the axis head_dim.
 std::string flag_of(std::string_view axis);
 
-// "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
+// Reads "auto", "cpu" or "cuda". Throws UsageError, led by `where`.
 BackendChoice parse_backend(std::string_view text, const std::string& where);
 
-// The names of all kernels, on whatever backend, in the order in which they are registered.
+// Returns the names of all kernels, of any backend, in the order of their registration.
 std::vector<std::string> kernel_names(const Registry& registry);
 
 // Throws UsageError for a name that is registered for no backend: a typing error.

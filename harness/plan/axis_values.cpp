@@ -47,7 +47,7 @@ T parse_step(std::string_view item, std::string_view text, T minimum, T maximum)
   }
 }
 
-// Empty: a number that no double can hold.
+// Reads a number; returns nothing if no double can hold it.
 std::optional<double> parse_fraction(std::string_view item) {
   double value = 0;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
@@ -141,7 +141,7 @@ std::vector<double> parse_probability(std::string_view item) {
   if (!value || !(*value >= 0.0 && *value < 1.0)) {
     throw std::invalid_argument(fmt::format("{} is outside [0, 1)", item));
   }
-  return {std::abs(*value)};  // -0 is 0
+  return {std::abs(*value)};  // -0 becomes 0
 }
 
 std::vector<double> parse_scale(std::string_view item) {

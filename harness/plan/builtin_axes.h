@@ -1,4 +1,4 @@
-// The axes of this program's own kernels (kernels/builtin.cpp), made once.
+// Returns the axes of this program's own kernels (kernels/builtin.cpp), made once.
 #pragma once
 
 #include <vector>

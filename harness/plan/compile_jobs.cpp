@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// All that a compilation depends on, and how its result is judged.
+// Returns all that a compilation depends on, and how its result is judged.
 std::string identity(const CompileJob& job) {
   std::string text = fmt::format("{}\n{}\n{}\n", job.arch, job.unit.name, job.unit.must_be_clean);
   for (const KernelEntry& entry : job.unit.entries) {
@@ -24,7 +24,7 @@ std::string identity(const CompileJob& job) {
 
 void CompileJobs::add(const Problem& problem, const Competitor& competitor, const Device& device) {
   const Implementation* const implementation = competitor.implementation;
-  if (implementation == nullptr || implementation->units == nullptr) return;  // or a peer
+  if (implementation == nullptr || implementation->units == nullptr) return;  // a peer has none
   const auto add_units = [&](const Problem& of, const Config& config) {
     for (KernelUnit& unit : implementation->units(of, config, device)) {
       CompileJob job{.unit = std::move(unit), .arch = arch_of(device)};

@@ -1,4 +1,4 @@
-// What has to be compiled before something can run.
+// Collects what has to be compiled before something can run.
 #pragma once
 
 #include <set>
@@ -10,13 +10,13 @@
 
 namespace attnlab {
 
-// Jobs, each once.
+// Holds each job once.
 class CompileJobs {
  public:
-  // What one competitor needs: of its pass, and for Pass::bwd of the forward before it. Nothing
-  // where its backend compiles nothing.
+  // Adds what one competitor needs: its pass and, for Pass::bwd, the forward before it. Adds
+  // nothing where its backend compiles nothing.
   void add(const Problem& problem, const Competitor& competitor, const Device& device);
-  // What all competitors need that want to run.
+  // Adds what all competitors need that want to run.
   void add(const std::vector<Case>& cases, const Device& device);
 
   const std::vector<CompileJob>& all() const { return jobs_; }

@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// Every pass has a unit of its own, of its dtype; the config is an option.
+// Gives every pass a unit of its own, of its dtype; the config is an option.
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device&) {
   const std::string name = std::string(to_string(problem.pass)) + "-" + to_string(problem.dtype);
   return {{.name = name,
@@ -75,7 +75,7 @@ TEST(CompileJobs, EachJobOnce) {
   EXPECT_EQ(jobs.all().size(), 3u);
 }
 
-// Units of one name that differ in anything that the compiler, or the judge of its log, sees.
+// Units of one name are different jobs if the compiler, or the judge of its log, sees a difference.
 TEST(CompileJobs, WhatDiffersAtAllIsAnotherJob) {
   static KernelUnit unit;
   static constexpr auto kGiveUnit = [](const Problem&, const Config&, const Device&) {

@@ -1,4 +1,4 @@
-// Which units the points of a sweep need compiled, for chips that need not be there.
+// Plans which units the points of a sweep need compiled, for chips that need not be there.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct CompilePlan {
   std::vector<std::string> refused;  // why points need nothing: each reason once
 };
 
-// What `attnlab compile` takes where nothing is asked for: every pass and dtype, head dims 64 and
-// 128, the kernels' default configs.
+// Returns what `attnlab compile` takes where nothing is asked for: every pass and dtype, head dims
+// 64 and 128, the kernels' default configs.
 Sweep default_compile_sweep();
 
-// The CUDA points of a sweep, whatever backend it names. Throws UsageError like expand(), and for
-// an arch that is not known.
+// Plans for the CUDA points of a sweep, whatever backend it names. Throws UsageError like expand(),
+// and for an arch that is not known.
 CompilePlan plan_compilation(Sweep sweep, const Registry& registry,
                              const std::vector<std::string>& archs);
 

@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// One unit a dtype and head dim, which all passes share, and one more for backward passes.
+// Gives each dtype and head dim one unit, which all passes share, and backward passes one more.
 std::vector<KernelUnit> units(const Problem& problem, const Config& config, const Device& device) {
   const std::string name = std::string(to_string(problem.dtype)) + "-d" +
                            std::to_string(problem.head_dim) + "-" + config.to_string();

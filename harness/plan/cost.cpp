@@ -17,7 +17,7 @@ const Pace& typical_pace(const Competitor& competitor) {
   return competitor.backend == Backend::cuda ? kPaceOfGpu : kPaceOfCpu;
 }
 
-// Seconds of the rounds that every competitor gets.
+// Returns the seconds of the rounds that every competitor gets.
 double timed_seconds(double launch, bool is_gpu, const Protocol& protocol) {
   const double sample = std::max(launch, kLeastSampleSeconds);
   const double with_rests = is_gpu ? 1.0 + kRestsPerBurstSample : 1.0;

@@ -1,4 +1,4 @@
-// These functions choose the device of a run as it was asked for.
+// Chooses the device of a run as it was asked for.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace attnlab {
 
-// The first device that fits the choice; one without a name where the machine has none.
+// Returns the first device that fits the choice; one without a name where the machine has none.
 Device choose_device(BackendChoice choice, const std::vector<Device>& devices);
 // Chooses among this machine's devices. A choice of the CPU starts no GPU's driver.
 Device choose_device(BackendChoice choice);
@@ -19,7 +19,7 @@ Device choose_device(BackendChoice choice);
 // for one that this processor does not have.
 void set_cpu(Device& device, std::optional<int> threads, const std::string& isa);
 
-// "<name>, avx512, 2 threads, 15.6 GiB"
+// Returns "<name>, avx512, 2 threads, 15.6 GiB".
 std::string describe(const Device& device);
 
 }  // namespace attnlab

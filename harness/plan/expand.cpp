@@ -38,7 +38,7 @@ void multiply(std::vector<Case>& cases, const std::vector<T>& values, Member mem
   cases = std::move(product);
 }
 
-// The same for what is of e4m3 alone: all other cases stay as they are.
+// Does the same for an axis of e4m3 alone: cases of other dtypes stay as they are.
 template <class T, class Set>
 void multiply_e4m3(std::vector<Case>& cases, const std::vector<T>& values, Set set) {
   if (values.empty()) return;
@@ -54,7 +54,7 @@ void multiply_e4m3(std::vector<Case>& cases, const std::vector<T>& values, Set s
   cases = std::move(product);
 }
 
-// The problems in the order of the axes, without lengths and competitors.
+// Returns the problems in the order of the axes, without lengths and competitors.
 std::vector<Case> multiply_axes(const Axes& axes) {
   std::vector<Case> cases(1);
   multiply(cases, axes.pass, [](Case& c) -> Pass& { return c.problem.pass; });
@@ -91,7 +91,7 @@ std::vector<Case> multiply_axes(const Axes& axes) {
         [](Case & c) -> auto& { return c.problem.seqlen_k; });
     for (Case& c : cases) c.problem.seqlen_q = c.problem.seqlen_k;
   } else if (!axes.seqlen.empty()) {
-    throw UsageError("axis seqlen says nothing where both seqlen_q and seqlen_k are given");
+    throw UsageError("axis seqlen has no effect where both seqlen_q and seqlen_k are given");
   }
   if (!axes.seqlen_q.empty()) {
     multiply(
@@ -109,7 +109,7 @@ std::vector<Case> multiply_axes(const Axes& axes) {
   return cases;
 }
 
-// Problem's invalid() in the words of the axes.
+// Puts the text of a Problem's invalid() in the words of the axes.
 std::string in_words_of_axes(std::string reason) {
   const std::pair<std::string, std::string> words[] = {{"num_heads_q", "heads"},
                                                        {"num_heads_kv", "heads_kv"}};
@@ -129,7 +129,7 @@ std::vector<std::string> kernels_of(const Registry& registry, Backend backend) {
   return names;
 }
 
-// The configs that come out of `base` when `values` are set, without those that are there already.
+// Returns the different configs that come out of `base` when each of `values` is set.
 template <class T, class Set>
 std::vector<Config> multiply_configs(const std::vector<Config>& base, const std::vector<T>& values,
                                      Set set) {
@@ -147,8 +147,8 @@ std::vector<Config> multiply_configs(const std::vector<Config>& base, const std:
   return configs;
 }
 
-// Every config that the axes ask of a kernel: only what it declares is set, so that a kernel
-// without stages runs once and not once for each number of stages.
+// Returns every config that the axes ask of a kernel. Only what the kernel declares is set, so that
+// one without stages runs once and not once for each number of stages.
 std::vector<Config> make_configs(const Axes& axes, const Implementation& implementation) {
   const auto set_declared = [](Config& config, const std::string& name, std::int64_t value) {
     if (config.contains(name)) config.set(name, value);
@@ -172,13 +172,13 @@ bool is_given(const Axes& axes, std::string_view name) {
   return is_block_axis(name) ? !axes.block.empty() : axes.config.contains(name);
 }
 
-// Whether the axes leave a value to the kernel: by no word of it, or by the 0 or -1 that says so.
+// Returns whether the axes leave a value to the kernel: they don't name it, or say 0 or -1.
 bool is_open(const Axes& axes, const ConfigAxis& axis, std::int64_t value) {
   return value == axis.default_value && (value <= 0 || !is_given(axes, axis.name));
 }
 
-// The configs that tuning tries: what `configs` leave open takes each value that the kernel wants
-// tried, all with all.
+// Returns the configs that tuning tries: what `configs` leave open takes each value that the kernel
+// wants tried, in all combinations.
 std::vector<Config> add_tried(std::vector<Config> configs, const Axes& axes,
                               const Implementation& implementation) {
   for (const ConfigAxis& axis : axes_of(implementation)) {
@@ -213,7 +213,7 @@ void refuse_impossible(const std::string& what, const Config& values,
   if (!first_reason.empty()) throw UsageError(fmt::format("{}: {}", what, first_reason));
 }
 
-// What is wrong with the values of axes whatever the problem.
+// Throws for values of axes that are wrong whatever the problem.
 void check_axes(const Axes& axes, const std::vector<const Implementation*>& kernels) {
   for (const MaskSpec& mask : axes.mask) {
     const std::string reason = mask.blocks ? malformed_pattern(*mask.blocks) : "";
@@ -230,7 +230,7 @@ void check_axes(const Axes& axes, const std::vector<const Implementation*>& kern
   }
 }
 
-// All that might compete, whatever the problem.
+// Returns all that might compete, whatever the problem.
 std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Registry& registry,
                                          const Device& device) {
   const std::vector<std::string> available = kernels_of(registry, device.backend);
@@ -271,7 +271,7 @@ std::vector<Competitor> make_competitors(const Axes& axes, bool tune, const Regi
   return competitors;
 }
 
-// Adds those of `more` that are not there yet.
+// Adds those of `more` that are not in the list yet.
 void add_competitors(std::vector<Competitor>& competitors, const std::vector<Competitor>& more) {
   for (const Competitor& other : more) {
     const bool is_there =
@@ -282,8 +282,8 @@ void add_competitors(std::vector<Competitor>& competitors, const std::vector<Com
   }
 }
 
-// On this problem: a config that leaves values open becomes the one that runs, so that two ways to
-// ask for it are one competitor.
+// Checks competitors against this problem. A config that leaves values open becomes the one that
+// runs, so that two ways to ask for it are one competitor.
 std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> competitors,
                                const Device& device) {
   for (Competitor& competitor : competitors) {
@@ -294,7 +294,7 @@ std::vector<Competitor> put_to(const Problem& problem, std::vector<Competitor> c
     const Config filled = resolved(kernel, problem, competitor.config, device);
     if (filled != competitor.config) competitor.asked = std::exchange(competitor.config, filled);
   }
-  // Nobody asked for what was only to be tried.
+  // A config that was only to be tried is dropped where it is unsupported: nobody asked for it.
   std::erase_if(competitors, [](const Competitor& competitor) {
     return competitor.tried && !competitor.unsupported.empty();
   });
@@ -338,7 +338,7 @@ void exclude_points(std::vector<Case>& cases, const Sweep& sweep, const Registry
   }
 }
 
-// The cases of one product.
+// Returns the cases of one product.
 std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& registry,
                                  const Device& device) {
   std::vector<Case> cases = multiply_axes(axes);
@@ -354,7 +354,7 @@ std::vector<Case> expand_product(const Axes& axes, bool tune, const Registry& re
   return cases;
 }
 
-// Peers compete on every case, whatever kernels do.
+// Adds the peers to every case: they compete on all, whatever kernels do.
 void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
                const Device& device) {
   for (Case& work : cases) {
@@ -368,8 +368,8 @@ void add_peers(std::vector<Case>& cases, const std::vector<std::string>& peers,
   }
 }
 
-// Adds the cases of another product: of a problem that is there already, only the competitors that
-// are new, so that all that compete on a problem are timed together.
+// Merges the cases of several products. A problem that is there already gets only the competitors
+// that are new, so that all that compete on a problem are timed together.
 class CaseList {
  public:
   void add(std::vector<Case> cases) {

@@ -1,4 +1,4 @@
-// A sweep's axes -> the cases to run.
+// Turns a sweep's axes into the cases to run.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace attnlab {
 
-// The products of the axes, a problem that several of them hold being one case, with kernels looked
-// up, each kernel's config projected on the axes it declares (so a kernel without blocks runs once,
-// not once per block) and, where it is supported, with what it leaves open filled in
-// (Implementation::resolved), duplicates removed, lengths that are not given drawn from the seed. A
-// device without a name stands for a backend that this machine does not have: every competitor is
-// then unsupported. Throws UsageError for an impossible combination that was asked for (heads not
-// divisible by heads_kv, ...), naming sweep and axis.
+// Returns the products of the axes. A problem of several products is one case; kernels are looked
+// up, and each kernel's config is projected on the axes it declares (so a kernel without blocks
+// runs once, not once per block). Where the config is supported, what it leaves open is filled in
+// (Implementation::resolved). Duplicates are removed; lengths that are not given are drawn from the
+// seed. A device without a name stands for a backend that this machine lacks: every competitor is
+// then unsupported. Throws UsageError, naming sweep and axis, for an impossible combination that
+// was asked for (heads not divisible by heads_kv, ...).
 std::vector<Case> expand(const Sweep& sweep, const Registry& registry, const Device& device);
 
 }  // namespace attnlab

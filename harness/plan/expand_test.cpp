@@ -96,7 +96,7 @@ TEST(Expand, ConfigAxesAreProjectedOnWhatAKernelDeclares) {
   EXPECT_EQ(excluded.at(0).competitors.at(2).skipped, "two are enough");
 }
 
-// A kernel that chooses its tile by head_dim where it is left open.
+// This kernel chooses its tile by head_dim where the config leaves it open.
 constexpr ConfigAxis kOpenBlocks[] = {{"block_m", "query rows", 0, 0, 256},
                                       {"block_n", "keys", 0, 0, 256}};
 Config with_chosen_block(const Problem& problem, const Config& config, const Device& /*device*/) {
@@ -191,7 +191,7 @@ TEST(Expand, WhatIsWrongWhateverTheProblemIsAnError) {
                "line 2 has 1 blocks, line 1 has 2");
 }
 
-// What one kernel takes is unsupported by the others.
+// One kernel takes the value, so it is no error; the others are unsupported.
 TEST(Expand, WhatOneKernelTakesIsNoError) {
   Registry registry = choosing_registry();
   registry.add(fake::kTiled);
@@ -399,7 +399,7 @@ TEST(Expand, TheSweepOfFlashAttention2HasItsSetting) {
   EXPECT_EQ(ids.size(), 2u * 2 * 2 * 3 * 2 * 6);  // pass, dtype, layout, head_dim, mask, seqlen
 }
 
-// What tuning tries: every combination that the kernel can take, beside its own choice.
+// Tuning tries every combination that the kernel can take, beside its own choice.
 TEST(Expand, TuningTriesWhatIsOpen) {
   static constexpr std::int64_t kTriedRows[] = {64, 128};
   static constexpr std::int64_t kTriedStages[] = {1, 4};

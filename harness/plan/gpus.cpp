@@ -79,7 +79,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// Whether a device's name, like "NVIDIA A100-SXM4-80GB", holds the word: an L40 is no L4.
+// Returns whether a device's name, like "NVIDIA A100-SXM4-80GB", holds the word: an L40 is no L4.
 bool has_word(std::string_view name, std::string_view word) {
   while (!name.empty()) {
     const std::size_t end = std::min(name.find_first_of(" -"), name.size());

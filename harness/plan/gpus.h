@@ -1,5 +1,5 @@
-// What the vendor says that a GPU can do, and the roofline that follows from it. A value without a
-// source is not here: the field is empty and what depends on it gets no number.
+// Holds what vendors say that a GPU can do, and the roofline that follows from it. A value without
+// a source is left out: the field is empty and what depends on it gets no number.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace attnlab {
 struct Gpu {
   const char* name;     // what --gpu takes
   const char* variant;  // where the name covers several products
-  // Dense peaks at the boost clock: matrix products with fp32 accumulation on tensor cores for f16
-  // and bf16, ordinary fused multiply-adds for f32.
+  // Holds dense peaks at the boost clock: matrix products with fp32 accumulation on tensor cores
+  // for f16 and bf16, ordinary fused multiply-adds for f32.
   struct FlopsPerSecond {
     std::optional<double> f16, bf16, f32;
   } flops_per_s;
@@ -37,15 +37,15 @@ struct Gpu {
 
 std::span<const Gpu> gpus();
 
-// The row of a device by the name that its driver gives it, like "NVIDIA H200"; null: there is
-// none.
+// Returns the row of a device by the name that its driver gives it, like "NVIDIA H200"; null if
+// there is none.
 const Gpu* find_gpu(std::string_view device_name);
 
-// The device that kernels would be given on such a GPU, without one: its chip and its name.
+// Returns the device that such a GPU would be to kernels, without having one: its chip and name.
 Device device_of(const Gpu& gpu);
 
-// The rows that a comma list names, each once; case, blanks, '-' and '_' do not matter. Throws
-// UsageError, led by `where`, with the nearest name.
+// Returns the rows that a comma list names, each once; case, blanks, '-' and '_' do not matter.
+// Throws UsageError, led by `where`, with the nearest name.
 std::vector<const Gpu*> parse_gpus(std::string_view text, const std::string& where);
 
 std::optional<double> peak_flops_per_s(const Gpu& gpu, Dtype dtype);
@@ -53,10 +53,10 @@ std::optional<double> peak_flops_per_s(const Gpu& gpu, Dtype dtype);
 enum class Limit : std::uint8_t { compute, memory };
 const char* to_string(Limit limit);
 
-// FLOP a byte at which a GPU's arithmetic and its memory take equally long.
+// Returns the FLOP a byte at which a GPU's arithmetic and its memory take equally long.
 std::optional<double> ridge_flops_per_byte(const Gpu& gpu, Dtype dtype);
 
-// The least time that `flops` and `bytes` take if they overlap perfectly: the longer of the two.
+// Holds the least time that `flops` and `bytes` take if they overlap perfectly: the longer one.
 struct Roofline {
   Limit limit = Limit::compute;
   double seconds = 0.0;

@@ -85,7 +85,7 @@ TEST(Gpus, PeaksAreWhatTheSmsDoAtTheirClocks) {
     const Gpu& it = gpu(row.name);
     const auto sms = static_cast<double>(*it.chip.sms);
     const auto expect_peak = [&](const std::optional<double>& peak, double by_hand) {
-      // Sheets give two or three digits: 8.1 is 8.14.
+      // Sheets give two or three digits, so 8.1 stands for 8.14.
       EXPECT_NEAR(peak.value_or(by_hand) / by_hand, 1.0, 0.0055) << row.name;
     };
     expect_peak(it.flops_per_s.f16, sms * row.tensor_flops * row.tensor_hz);
@@ -95,7 +95,7 @@ TEST(Gpus, PeaksAreWhatTheSmsDoAtTheirClocks) {
   }
 }
 
-// By hand: 312e12 / 2039e9 = 153.016 FLOP a byte. 3.12e12 FLOP take 10 ms, 20.39e9 bytes as well.
+// 312e12 / 2039e9 is 153.016 FLOP a byte. 3.12e12 FLOP take 10 ms, 20.39e9 bytes as well.
 TEST(Gpus, RooflineOfAnA100ByHand) {
   const Gpu& a100 = gpu("A100");
   EXPECT_NEAR(*ridge_flops_per_byte(a100, Dtype::f16), 153.0162, 1e-4);

@@ -11,14 +11,14 @@
 namespace attnlab {
 namespace {
 
-// Uniform in [minimum, maximum], the same on every platform (std::uniform_int_distribution is not).
-// The bias of the remainder is below 2^-32, as lengths are below 2^32.
+// Draws uniformly from [minimum, maximum], alike on every platform (unlike the standard library's
+// std::uniform_int_distribution). The remainder's bias is below 2^-32: lengths are below 2^32.
 std::int64_t draw(std::mt19937_64& engine, std::int64_t minimum, std::int64_t maximum) {
   const auto span = static_cast<std::uint64_t>(maximum - minimum) + 1;
   return minimum + static_cast<std::int64_t>(engine() % span);
 }
 
-// The seed's lengths in [minimum, maximum], one for each entry.
+// Draws the seed's lengths from [minimum, maximum], one for each entry.
 std::vector<std::int64_t> draw_lengths(std::mt19937_64& engine, const Problem& problem,
                                        std::int64_t minimum, std::int64_t maximum) {
   std::vector<std::int64_t> lengths;
@@ -28,7 +28,7 @@ std::vector<std::int64_t> draw_lengths(std::mt19937_64& engine, const Problem& p
   return lengths;
 }
 
-// The fewest keys that an entry may get under the problem's padding mask.
+// Returns the fewest keys that an entry may get under the problem's padding mask.
 std::int64_t fewest_keys(const Problem& problem) {
   constexpr std::int64_t kDefaultSpread = 20;
   const std::int64_t given = problem.mask.padding->minimum;
@@ -46,7 +46,7 @@ LengthsKind kind_of_lengths(const Problem& problem) {
   return problem.mask.padding ? LengthsKind::padding : LengthsKind::dense;
 }
 
-// Packed entries: queries and keys in [1, seqlen], equal where seqlen_q = seqlen_k.
+// Draws for packed entries queries and keys in [1, seqlen], equal where seqlen_q = seqlen_k.
 Lengths drawn_lengths(const Problem& problem) {
   Lengths lengths{.kind = kind_of_lengths(problem)};
   std::mt19937_64 engine(problem.seed);

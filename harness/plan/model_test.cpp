@@ -96,7 +96,7 @@ TEST(Model, TilesAreSummedOverTheBatch) {
   problem.batch = 3;
   problem.num_heads_q = 5;
   EXPECT_EQ(count_tiles(problem, {64, 64})->partial, 3 * 4);
-  // Entries of 1x1, 2x2 and no tiles; all are full.
+  // The entries have 1x1, 2x2 and no tiles; all are full.
   const Problem ragged = packed({16, 32, 0}, {16, 32, 64});
   EXPECT_EQ(count_tiles(ragged, {16, 16})->full, 1 + 4);
   EXPECT_FALSE(count_tiles(square(1 << 20), {64, 64}));

@@ -26,7 +26,7 @@ struct Peer {
   std::vector<std::string_view> needed;
 };
 
-// Parts of the names of kernels for matmul, scale, mask, softmax, dropout and gradients;
+// These are parts of the names of kernels for matmul, scale, mask, softmax, dropout and gradients;
 // `scaled_dot_product` is an operator on a CPU.
 const std::vector<std::string_view> kOfMatrices = {
     "nvjet_",       "gemm",         "cutlass",           "gemv",
@@ -36,7 +36,7 @@ const std::vector<std::string_view> kOfMatrices = {
     "matmul",       "bmm",          "aten::mul",         "aten::div",
     "aten::sum",    "sum_functor",  "scaled_dot_product"};
 
-// It clears a counter of its own, as v3 does.
+// cuDNN clears a counter of its own, as v3 does: so Memset is needed.
 const std::vector<std::string_view> kOfCudnn = {
     "cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq", "Memset"};
 
@@ -68,7 +68,7 @@ const std::array<Peer, 7> kPeers = {{
      {"FlashAttention", "flash_attn"}},
 }};
 
-// Nobody knows what a function needs; these parts of names are of what it could do without.
+// Nobody knows what a function needs, so these parts name what it could do without.
 constexpr std::array<std::string_view, 9> kOfMoves = {
     "copy_kernel", "CatArrayBatchedCopy", "FillFunctor", "Memcpy",     "Memset",
     "aten::copy_", "aten::cat",           "aten::fill_", "aten::zero_"};
@@ -81,8 +81,8 @@ bool holds_one_of(std::string_view symbol, const auto& parts) {
       parts, [&](std::string_view part) { return symbol.find(part) != std::string_view::npos; });
 }
 
-// Returns the peer of this name. Of one that only another version of this program has, which
-// records may name, nothing is known.
+// Returns the peer of this name. Records may name one of another version of this program: then
+// nothing is known of it.
 const Peer& find_peer(std::string_view name) {
   static const Peer kUnknown = {.name = "", .computes = "not known", .needed = {}};
   const auto found = std::ranges::find(kPeers, name, &Peer::name);
@@ -91,14 +91,14 @@ const Peer& find_peer(std::string_view name) {
 
 bool is_function(std::string_view peer) { return peer.starts_with(kPython); }
 
-// Whether it is py:FILE:FUNCTION.
+// Returns whether it is py:FILE:FUNCTION.
 bool names_a_function(std::string_view name) {
   const PeerName parts = split_peer(name);
   return is_function(name) && parts.library.size() > kPython.size() && !parts.backend.empty();
 }
 
-// visible_keys() > 0, without a look at the blocks behind the first that is visible: of 64k keys
-// there are a thousand, for each of as many rows.
+// Returns visible_keys() > 0, without a look at the blocks behind the first that is visible: 64k
+// keys have a thousand blocks, and each of 64k rows asks.
 bool sees_a_key(const Mask& mask, std::int64_t row) {
   const Range keys = band(mask, row);
   if (mask.blocks.visible == nullptr || keys.empty()) return !keys.empty();
@@ -109,12 +109,12 @@ bool sees_a_key(const Mask& mask, std::int64_t row) {
   return false;
 }
 
-// The first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
+// Returns the first row that sees no key, as "row 3 of batch entry 0"; "" if all see one.
 std::string blind_row(const Problem& problem) {
   const std::vector<std::uint8_t> blocks = make_block_pattern(problem);
   const MaskSpec& spec = problem.mask;
   const bool has_band = spec.causal || spec.window;
-  // Rows of one row of blocks see the same, where nothing but blocks and padding hides keys.
+  // Where only blocks and padding hide keys, all rows of a row of blocks see the same: one will do.
   const std::int64_t step = has_band ? 1 : spec.blocks ? spec.blocks->block_q : problem.seqlen_q;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     const Mask mask = make_mask(problem, b, view_block_pattern(problem, blocks.data()));
@@ -216,7 +216,7 @@ std::string unsupported_by_torch(const std::string& backend, const Problem& prob
   return "";
 }
 
-// cuDNN by its frontend, FlashAttention-4.
+// Covers cuDNN by its frontend, and FlashAttention-4.
 std::string unsupported_by_library(const std::string& name, const Problem& problem, bool is_cuda) {
   if (!is_cuda) return name + " runs on a GPU only";
   if (problem.dtype == Dtype::f32) return name + " takes f16 and bf16 only";

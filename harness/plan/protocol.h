@@ -19,12 +19,12 @@ const char* to_string(CacheState cache);
 enum class Regime : std::uint8_t { burst, settled };
 const char* to_string(Regime regime);
 
-// A sample is of as many launches as take this long: far above the clock's resolution.
+// A sample has as many launches as take this long: far above the clock's resolution.
 inline constexpr double kLeastSampleSeconds = 1e-3;
 // In bursts a GPU rests before each sample, for this many times as long as the last one took.
 inline constexpr double kRestsPerBurstSample = 4.0;
 
-// The two choices of a protocol that move a time most: what caches hold, how warm the device is.
+// Holds the two choices that move a time most: what caches hold, how warm the device is.
 struct TimingState {
   CacheState cache = CacheState::hot;
   Regime regime = Regime::burst;
@@ -39,11 +39,11 @@ std::string to_string(TimingState state);  // "cold-settled", also a part of a f
 // Says why a backend has no such state; "" where it has.
 std::string why_not(TimingState state, Backend backend);
 
-// Multiply-adds a second of the oracle, in the count of reference::choose_samples(), on a thread.
+// The oracle does so many multiply-adds a second on a thread (reference::choose_samples()).
 inline constexpr std::int64_t kOracleRate = std::int64_t{1} << 30;
 
-// How each case is measured and verified (docs: results/README.md). The values here are those of
-// a CPU with one thread.
+// Says how each case is measured and verified (docs: results/README.md). The values here are those
+// of a CPU with one thread.
 struct Protocol {
   int min_rounds = 9;  // interleaved rounds that every competitor gets
   int max_rounds = 100;
@@ -72,7 +72,7 @@ struct ProtocolSettings {
   bool operator==(const ProtocolSettings&) const = default;
 };
 
-// Throws UsageError for what does not go together: cold caches on a CPU, turns of a burst.
+// Fills in defaults. Throws UsageError for contradictions: cold caches on a CPU, turns of a burst.
 Protocol resolve(const ProtocolSettings& settings, const Device& device);
 
 // Lists the keys that differ from the device's defaults, as set_protocol() reads them; "" if none

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostShards = 100'000;
 
-// Reads a whole number from 1 on, of digits alone; 0 if it is none.
+// Reads a whole number from 1 on, made of digits only; returns 0 for anything else.
 int read_count(std::string_view text) {
   int value = 0;
   const char* const end = text.data() + text.size();
@@ -33,15 +33,15 @@ std::size_t count_points(const CaseGroup& group) {
   return points;
 }
 
-// Adds up what a shard has been dealt. Points decide where weights are equal, since a group of
-// which nothing runs has no weight.
+// Adds up what a shard has been dealt. Points decide where weights are equal: a group of which
+// nothing runs has no weight.
 struct Load {
   double weight = 0.0;
   std::size_t points = 0;
 };
 
-// Returns the shard of each group, from 0: the dearest group first, each to the shard that has
-// least so far.
+// Returns the shard of each group, from 0: the dearest group is dealt first, each to the shard that
+// has least so far.
 std::vector<std::size_t> deal(const std::vector<CaseGroup>& groups, std::size_t shards,
                               const Protocol& protocol) {
   std::vector<double> weights;

@@ -42,7 +42,7 @@ struct ShardedCases {
 ShardedCases take_shard(const std::vector<Case>& cases, const Shard& shard,
                         const Protocol& protocol);
 
-// "shard 2/8 with 12.4 % of the predicted time".
+// Returns "shard 2/8 with 12.4 % of the predicted time".
 std::string describe(const ShardPart& part);
 
 }  // namespace attnlab

@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const std::vector<Case>& cases) {
   return names;
 }
 
-// A sweep of 864 points in 288 cases, with both layouts of 144 problems.
+// Sets up a sweep of 864 points in 288 cases, with both layouts of 144 problems.
 class Shards : public testing::Test {
  protected:
   Shards() {
@@ -105,7 +105,7 @@ TEST_F(Shards, TakeEquallyLongByPrediction) {
   EXPECT_LE(longest, 1.25 * sum / 8);
 }
 
-// Nothing of what only records or machines know may move a case.
+// The cut must not depend on what only records or machines know.
 TEST_F(Shards, AreOneCutAsLongAsTheyAreCutAlike) {
   const std::string cut = take(1, 8).part.cut;
   EXPECT_EQ(take(5, 8).part.cut, cut);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWhere = "support";
 
-// One value of every form that an axis has.
+// An axis is probed with one value of every form that it has.
 constexpr std::pair<const char*, const char*> kProbes[] = {
     {"pass", "fwd,bwd,fwdbwd"},
     {"dtype", "f32,f16,bf16"},

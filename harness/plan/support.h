@@ -1,4 +1,4 @@
-// What a kernel can do, found by asking it.
+// Finds what a kernel can do by asking it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace attnlab {
 
-// The probed values of one axis, all else as in a small problem that the kernel supports.
+// Holds the probed values of one axis; the rest is a small problem that the kernel supports.
 struct AxisSupport {
   std::string axis;
   std::vector<std::string> supported;

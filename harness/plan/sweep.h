@@ -21,13 +21,13 @@
 
 namespace attnlab {
 
-// The axes in the order in which the product is formed: the first changes slowest. An empty
-// optional axis is "the kernel's default" or "the same as".
+// Holds the axes in the order in which the product is formed: the first changes slowest. An empty
+// optional axis means "the kernel's default" or "the same as".
 struct Axes {
   std::vector<Pass> pass = {Pass::fwd};
   std::vector<Dtype> dtype = {Dtype::f32};
   std::vector<Layout> layout = {Layout::bshd};
-  // These three are of e4m3 alone; empty: as Quantisation has them.
+  // These three apply to e4m3 alone; empty: as Quantisation has them.
   std::vector<ScaleOf> quant;
   std::vector<ScaleOf> quant_v;
   std::vector<std::int64_t> rotate;
@@ -54,7 +54,7 @@ struct Axes {
 
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 
-// Points that match every named value are recorded as skipped with the reason.
+// Records points that match every named value as skipped, with the reason.
 struct Exclusion {
   std::vector<std::pair<std::string, std::vector<std::string>>> where;  // axis -> canonical values
   std::string reason;

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using AxisValues = std::vector<std::pair<std::string, Json>>;
 
-// The values in canonical text.
+// Returns the values in canonical text.
 std::vector<std::string> canonical(const AxisGrammar& grammar, const Json& values,
                                    const std::string& where) {
   Axes axes;
@@ -36,7 +36,7 @@ AxisValues read_values(const Json& json, const char* key, const AxisGrammars& gr
   return values;
 }
 
-// Leaves of `values` those that are in `kept`.
+// Keeps those of `values` that are in `kept`.
 std::vector<std::string> intersect(std::vector<std::string> values,
                                    const std::vector<std::string>& kept) {
   std::erase_if(values, [&](const std::string& value) {

@@ -1,4 +1,4 @@
-// A cut makes a sweep smaller: for another kind of device, or for a quick look.
+// Makes a sweep smaller: for another kind of device, or for a quick look.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ SweepCut read_cut(const nlohmann::ordered_json& json, const std::string& where,
 nlohmann::ordered_json cut_sweep(nlohmann::ordered_json sweep, const SweepCut& cut,
                                  const std::string& where, const Registry& registry);
 
-// The words of a cut, "seqlen 128, 256; batch 1".
+// Returns a cut in words, like "seqlen 128, 256; batch 1".
 std::string describe(const SweepCut& cut);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// The strict reader of sweep files; sweeps/README.md describes the format.
+// Reads sweep files strictly; sweeps/README.md describes the format.
 #include "harness/plan/sweep_file.h"
 
 #include <fmt/format.h>
@@ -46,8 +46,8 @@ std::vector<Axes> read_axes(const Json& json, const AxisGrammars& grammars,
   return products;
 }
 
-// Returns the values of a condition in canonical text. Peers compete as kernels do, but no kernel
-// has their names.
+// Returns the values of a condition in canonical text. Peers are read apart: they compete as
+// kernels do, but no kernel has their names.
 std::vector<std::string> excluded_values(const AxisGrammar& grammar, const std::string& text,
                                          const std::string& where) {
   std::vector<std::string> peers;
@@ -87,7 +87,7 @@ Exclusion read_exclusion(const Json& json, const AxisGrammars& grammars, const s
   return exclusion;
 }
 
-// The one of `values` whose name the key has.
+// Returns the one of `values` that has the key's word as its name.
 template <class T>
 T read_word(const Json& json, std::initializer_list<T> values, const std::string& where) {
   std::string known;
@@ -98,7 +98,7 @@ T read_word(const Json& json, std::initializer_list<T> values, const std::string
   refuse(where, fmt::format("{} is not {}", json.dump(), known));
 }
 
-// `protocol` with the keys of `json` replaced.
+// Returns `protocol` with the keys of `json` replaced.
 ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
                                const std::string& where) {
   check_keys(json,
@@ -143,7 +143,7 @@ std::string read_name(const Json& json, const std::string& where) {
   return name;
 }
 
-// "; did you mean 'sweeps/quick.json'?", if a sweep of nearly that name lies in the same folder.
+// Returns "; did you mean 'sweeps/quick.json'?" if a sweep of nearly that name lies there.
 std::string similar_file(const std::filesystem::path& file) {
   std::vector<std::string> names;
   std::error_code error;

@@ -14,15 +14,15 @@ namespace attnlab {
 // number, a string in the grammar of the flags, or an array of these. Throws UsageError.
 std::string axis_text(const nlohmann::ordered_json& value, const std::string& where);
 
-// Whether a file is a sweep by its name: *.json, but no JSON Schema (*.schema.json), no paper file
-// (*.paper.json) and no published table (*.published.json).
+// Returns whether a file is a sweep by its name: *.json, but no JSON Schema (*.schema.json), no
+// paper file (*.paper.json) and no published table (*.published.json).
 bool is_sweep_name(const std::filesystem::path& path);
 
 // Reads a sweep file, strictly: throws UsageError naming file and key for anything unknown,
 // misspelt (with the nearest known name), out of range, or of the wrong type. The axes of configs
 // are those of the registered kernels.
 Sweep read_sweep(const std::filesystem::path& path, const Registry& registry);
-// The same of a sweep that stands in another file; `file` leads the messages.
+// Reads a sweep that stands in another file; `file` leads the messages.
 Sweep read_sweep(const nlohmann::ordered_json& json, const std::string& file,
                  const Registry& registry);
 

@@ -14,7 +14,7 @@ namespace {
 const Device kCpu;
 const Device kCuda = {.backend = Backend::cuda};
 
-// A sweep file with these further lines after its schema and name.
+// Returns a sweep file with these further lines after its schema and name.
 std::string with(const std::string& rest) {
   return R"({"schema": "attnlab.sweep/1", "name": "n", )" + rest + "}";
 }
@@ -132,7 +132,7 @@ TEST(ReadSweep, SyntaxErrorsHaveLineAndColumn) {
   EXPECT_PRED2(contains, error_of("{\"axes\": {\"dropout\": NaN}}"), "not JSON: line 1, column 22");
   EXPECT_PRED2(contains, error_of("{\"a\": 1e999}"), "not JSON");
   EXPECT_PRED2(contains, error_of(""), "not JSON: line 1");
-  // Taken for the end of the text, the zero byte would hide what follows.
+  // If the zero byte were taken for the end of the text, it would hide what follows.
   EXPECT_PRED2(contains, error_of(with(R"("axes": {})") + std::string(1, '\0') + "x"), "zero byte");
 }
 

@@ -15,7 +15,7 @@ void TurnsMemory::add(const Problem& problem, const Competitor& competitor, cons
   const Memory memory = most_memory(problem, competitor, device);
   const std::uint64_t shared = bytes_of_inputs(problem);
   if (layouts_.insert(problem.layout).second) inputs_ += shared;
-  // A backward's o is an input, but each competitor has its own.
+  // Each competitor has an o of its own, though it is an input of a backward.
   own_ += memory.inputs_bytes - shared + memory.outputs_bytes + memory.saved_bytes;
   workspace_ = std::max(workspace_, memory.workspace_bytes);
 }

@@ -1,4 +1,4 @@
-// TurnsMemory adds up what competitors that take turns need of a device's memory at once.
+// Adds up what competitors that take turns need of a device's memory at once.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class TurnsMemory {
   std::uint64_t inputs_ = 0, own_ = 0, workspace_ = 0;
 };
 
-// Returns what all of a group need that want to run and fit into `limit` bytes alone.
+// Returns what those of a group need that want to run and fit into `limit` bytes alone.
 std::uint64_t bytes_in_turns(const CaseGroup& group, const Device& device, std::uint64_t limit);
 
 }  // namespace attnlab

@@ -7,12 +7,12 @@
 
 namespace attnlab {
 
-// "this machine has no cuda device: ..." and what to do about it.
+// Returns "this machine has no cuda device: ..." and what to do about it.
 std::string no_device(Backend backend);
 
-// Why the kernel does not run the problem with this config on this device, or empty: values outside
-// of the axes, a block pattern that cannot be formed, or the kernel's own reason. A device without
-// a name stands for a backend that this machine does not have.
+// Returns why the kernel does not run the problem with this config on this device, or "": values
+// outside of the axes, a block pattern that cannot be formed, or the kernel's own reason. A device
+// without a name stands for a backend that this machine does not have.
 std::string why_unsupported(const Implementation& implementation, const Config& config,
                             const Problem& problem, const Device& device);
 

@@ -14,11 +14,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Matrix products of cuBLAS, the one library that a kernel of ours may be made with.
+// These are matrix products of cuBLAS, the one library that a kernel of ours may be made with.
 constexpr std::array<std::string_view, 5> kProducts = {"nvjet_", "gemm", "cutlass", "gemv",
                                                        "splitKreduce"};
 
-// Kernels of PyTorch that are instances of a template for what these names say.
+// These name functors: PyTorch's kernels are template instances, and the functor says what they do.
 constexpr std::array<std::string_view, 4> kFunctors = {"direct_copy_kernel_cuda",
                                                        "float16_copy_kernel_cuda",
                                                        "bfloat16_copy_kernel_cuda", "FillFunctor"};
@@ -43,7 +43,7 @@ bool is_product(const std::string& symbol) {
       kProducts, [&](std::string_view part) { return symbol.find(part) != std::string::npos; });
 }
 
-// Of all kernels together; empty where one of them has none.
+// Adds up the seconds of all kernels; returns nothing where one of them has none.
 std::optional<double> seconds_of(const Json& executed) {
   double total = 0.0;
   for (const Json& kernel : executed) {
@@ -55,7 +55,7 @@ std::optional<double> seconds_of(const Json& executed) {
   return total;
 }
 
-// The end of a long name is left out.
+// Leaves out the end of a long name.
 std::string shortened(const std::string& name) {
   constexpr std::size_t kLongest = 60;
   return name.size() <= kLongest ? name : name.substr(0, kLongest) + "...";
@@ -92,13 +92,13 @@ std::string computed_by_peer_of(const Json& record) {
 std::string short_name(const std::string& symbol) {
   for (const std::string_view functor : kFunctors) {
     const std::size_t at = symbol.find(functor);
-    // Not the end of a longer name.
+    // The match must be a whole name, not the end of a longer one.
     if (at != std::string::npos && (at == 0 || symbol[at - 1] == ':')) return std::string(functor);
   }
   constexpr std::string_view kVoid = "void ";
   const std::size_t begin = symbol.starts_with(kVoid) ? kVoid.size() : 0;
   const std::size_t end = symbol.find_first_of("<(", begin);
-  // Of "(anonymous namespace)::name" nothing would be left.
+  // A name like "(anonymous namespace)::name" is kept: a cut at the bracket would leave nothing.
   if (end == begin || end == std::string::npos) return shortened(symbol.substr(begin));
   const std::size_t last = symbol.find_last_not_of(' ', end - 1);  // "Memcpy DtoD (Device -> ..."
   return shortened(symbol.substr(begin, last + 1 - begin));

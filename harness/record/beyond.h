@@ -8,19 +8,19 @@
 
 namespace attnlab {
 
-// Of a record whose `evidence` shows kernels, those that its operation does not need, in their
-// order, as objects of `symbol`, `launches` and, where the time of all that ran is known, their
-// `share` of it; null where nobody saw what ran. Ours need the entries of their units and the
-// products of the library that they are made with, a peer what needed_by_peer() says. Older records
-// than the field have it said of them as well.
+// Returns the kernels in a record's `evidence` that its operation does not need, in their order, as
+// objects of `symbol`, `launches` and, where the time of all that ran is known, their `share` of
+// it; null where nobody saw what ran. Our kernels need the entries of their units and the products
+// of the library that they are made with, a peer what needed_by_peer() says. It works for records
+// that are older than the field, too.
 nlohmann::ordered_json kernels_beyond(const nlohmann::ordered_json& record);
 
-// What a record's peer computes, as computed_by_peer() says; "" of our kernels.
+// Returns what a record's peer computes, as computed_by_peer() says; "" for our kernels.
 std::string computed_by_peer_of(const nlohmann::ordered_json& record);
 
-// Returns what people call a kernel: of "void at::native::elementwise_kernel<128, 4, ...
+// Returns what people call a kernel: for "void at::native::elementwise_kernel<128, 4, ...
 // direct_copy_kernel_cuda(...) ...>(int, ...)" the functor that it is an instance for, else the
-// name without arguments, of which the end may be left out.
+// name without arguments, shortened at its end if it is long.
 std::string short_name(const std::string& symbol);
 
 }  // namespace attnlab

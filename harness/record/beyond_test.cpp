@@ -22,7 +22,7 @@ std::vector<Json> committed(const char* file) {
   return read_records(in_tree(file), warnings);
 }
 
-// One for each launch.
+// Returns a name for each launch.
 Names names_of(const Json& beyond) {
   Names names;
   for (const Json& kernel : beyond) {
@@ -43,7 +43,7 @@ Json launch_of(const std::string& participant, const std::vector<std::string>& s
           {"compile", Json::array({{{"entries", Json::array({{{"name", "backward"}}})}}})}};
 }
 
-// PyTorch's flash backward works in bshd: of bhsd it copies O and dO, inside of what is timed.
+// PyTorch's flash backward works in bshd: given bhsd it copies O and dO, inside of what is timed.
 TEST(KernelsBeyond, TheCommittedFlashBackwardCopiesTwice) {
   std::map<std::string, int> records;
   for (const Json& record : committed("results/nvidia-h200/fa2.jsonl")) {
@@ -98,7 +98,7 @@ TEST(KernelsBeyond, ACopyACastAndAFillAreOfNoOperation) {
   }
 }
 
-// Ours need the entries of their units; another's of the same name is not looked for.
+// Ours need the entries of their units, by name: whose kernel has that name is not checked.
 TEST(KernelsBeyond, OursNeedTheEntriesOfTheirUnits) {
   EXPECT_TRUE(kernels_beyond(launch_of("v2", {"backward"})).empty());
   EXPECT_EQ(kernels_beyond(launch_of("v2", {"backward", "copy_rows"})).at(0)["symbol"],

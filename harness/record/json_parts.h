@@ -1,4 +1,4 @@
-// What the parts of a record have in common as JSON.
+// Declares what the parts of a record have in common as JSON.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace attnlab {
 
-// JSON has no NaN and no infinity, and a silent null would hide a failure.
+// Writes NaN and infinity as words: JSON has neither, and a silent null would hide a failure.
 inline nlohmann::ordered_json number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -33,8 +33,8 @@ nlohmann::ordered_json telemetry_json(const BlockTelemetry& telemetry);
 nlohmann::ordered_json energy_json(const EnergyRecord& energy);
 nlohmann::ordered_json timeline_json(const TimelineRecord& timeline);
 nlohmann::ordered_json executed_json(const ExecutedKernel& kernel);
-nlohmann::ordered_json evidence_json(const Record& record);  // which has one
-// What was counted, but for the bytes, which stand in `traffic`. Null where nothing was.
+nlohmann::ordered_json evidence_json(const Record& record);  // `record` must have evidence
+// Writes all counts but the bytes, which stand in `traffic`; null where nothing was counted.
 nlohmann::ordered_json counters_json(const std::optional<Counted>& counted);
 nlohmann::ordered_json cache_claim_json(const CacheClaim& claim);
 nlohmann::ordered_json roof_json(const Roof& roof);

@@ -41,7 +41,7 @@ std::vector<CounterMetric> wanted_counts(Dtype dtype) {
   return metrics;
 }
 
-// Whether commas, if there are some, stand between groups of three digits and nowhere else.
+// Returns whether commas, if there are some, stand between groups of three digits only.
 bool is_well_grouped(std::string_view whole) {
   if (whole.find(',') == std::string_view::npos) return true;
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -66,14 +66,14 @@ std::optional<double> parse_value(const std::string& text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-// Whether a unit has a magnitude: Mbyte, Kinst. Those of rates and times have other ones, and are
+// Returns whether a unit has a magnitude: Mbyte, Kinst. Rates and times have other ones, which are
 // not read.
 bool is_scaled(const std::string& unit) {
   return unit.size() > 1 && std::string_view("KMGT").find(unit[0]) != std::string_view::npos &&
          unit[1] >= 'a' && unit[1] <= 'z';
 }
 
-// Returns the unit that a metric must have; empty: any that has no magnitude.
+// Returns the unit that a metric must have; "" allows any that has no magnitude.
 std::string unit_of(std::string_view metric) {
   if (metric.find("pct_of_peak") != std::string_view::npos) return "%";
   if (metric.find("_sectors") != std::string_view::npos) return "sector";
@@ -117,7 +117,7 @@ class Page {
     }
   }
 
-  // Takes the rows of the heading, the units and each launch.
+  // Counts the rows: the heading, the units and one for each launch.
   std::size_t rows() const { return rows_.size(); }
   const CsvRow& columns() const { return rows_[0]; }
   bool has(const std::string& column) const { return places_.contains(column); }

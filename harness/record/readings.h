@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// Samples of one competitor that follow on one another, others' in between left out.
+// Holds successive samples of one competitor; samples of others may lie in between.
 struct Block {
   int first_sample = 0;  // from 0
   int samples = 0;
@@ -23,16 +23,16 @@ struct Block {
 // This is what the device said while one competitor was sampled.
 struct BlockTelemetry {
   std::vector<Block> blocks;
-  // Of the blocks' clocks; empty: the device said none.
+  // These are of the blocks' clocks; empty: the device said none.
   std::optional<double> median_clock_hz, mean_clock_hz;
   int marked_blocks = 0;
-  // No more than a quarter of the blocks is marked, and of turns turns_agree() (measure/blocks.h).
+  // It is true if at most a quarter of the blocks is marked and turns_agree() (measure/blocks.h).
   std::optional<bool> settled;
   std::optional<double> cycles;  // median time * mean clock
   std::string reason;            // why something is empty
 };
 
-// Of launches one after the other. Idle power is part of it: nothing is subtracted.
+// Holds what launches one after the other used. It contains the idle power: nothing is subtracted.
 struct EnergyUse {
   double seconds = 0.0;   // between two steps of the counter
   double launches = 0.0;  // in these seconds, with the parts of launches at both ends
@@ -47,7 +47,7 @@ struct EnergyRecord {
   std::string reason;  // why it is empty
 };
 
-// The two roofs that it stands under, settled.
+// Holds the two roofs of a point, as measured with settled clocks.
 struct RoofPeaks {
   double flops_per_s = 0.0;
   double bytes_per_s = 0.0;
@@ -57,13 +57,13 @@ struct RoofPeaks {
 struct Roof {
   std::optional<double> intensity;       // FLOP a byte
   std::optional<double> dram_intensity;  // the same with counted bytes
-  // Which roof binds: the one under which the work takes longer.
+  // Says which roof binds: the one under which the work takes longer.
   std::optional<Limit> binds;
-  // May pass 100: the peaks are measured, not promised, and of a hot point a cache serves the
-  // bytes.
+  // These may pass 100: the peaks are measured, not promised, and a cache serves the bytes of a hot
+  // point.
   std::optional<double> percent_of_compute_peak, percent_of_memory_peak;
   std::optional<double> percent_of_roof;  // the larger of them: that of what binds
-  // Whose peaks, where there are some.
+  // Says whose peaks were taken, where there are some.
   struct Source {
     std::string device, driver, timestamp;
     CeilingId compute = CeilingId::tensor_f16, memory = CeilingId::hbm_read;

@@ -1,5 +1,5 @@
-// One finished point: a self-contained JSON object on one line, "attnlab.record/1". The fields are
-// documented in results/README.md; this struct is their one definition in code.
+// Holds one finished point: a self-contained JSON object on one line, "attnlab.record/1". The
+// fields are documented in results/README.md; this struct is their one definition in code.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ inline constexpr const char* kRecordSchema = "attnlab.record/1";
 enum class Status : std::uint8_t { ok, failed, unsupported, out_of_memory, invalid, skipped };
 const char* to_string(Status status);
 
-// The same launches replayed from a graph, which costs less than launching: of short ones.
+// Times the same launches replayed from a graph, for short ones: a replay costs less than a launch.
 struct GraphTiming {
   std::vector<double> samples_s;  // seconds a launch
   int inner_launches = 1;
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
 };
 
-// What was seen of the outputs of timed launches (harness/run/output_watch.h).
+// Says what was seen of the outputs of timed launches (harness/run/output_watch.h).
 struct OutputChecks {
   int sets = 0;      // that launches rotated through; 0: of a peer, whose outputs are its own
   int samples = 0;   // before each all of the outputs were poisoned, after it none was left
@@ -52,7 +52,7 @@ struct Timing {
   std::optional<OutputChecks> outputs;  // empty: records of older versions
 };
 
-// What a peer says of itself.
+// Holds what a peer says of itself.
 struct PeerEvidence {
   std::string version;
   std::string plan;               // which of its ways it chose; "": it does not say
@@ -61,14 +61,14 @@ struct PeerEvidence {
   std::optional<bool> launch_cost_hidden;   // from all timed launches; empty: not timed
 };
 
-// Which kernels a launch really ran, as the device or the peer says.
+// Says which kernels a launch really ran, as the device or the peer reports.
 struct Evidence {
   std::optional<std::vector<ExecutedKernel>> executed;  // empty: nobody could see
   std::optional<bool> as_asked;
   std::string reason;  // why nobody could, or what is not as asked
 };
 
-// What the hardware counted in a pass of its own.
+// Holds what the hardware counted in a pass of its own.
 struct Counted {
   HardwareCounts a_launch;  // the mean of
   int launches = 1;
@@ -82,7 +82,7 @@ struct Counted {
 enum class ClaimVerdict : std::uint8_t { proved, unproved, rejected };
 const char* to_string(ClaimVerdict verdict);
 
-// Whether the inputs came from where Protocol::cache says.
+// Says whether the inputs came from where Protocol::cache says.
 struct CacheClaim {
   CacheState claim = CacheState::hot;
   ClaimVerdict verdict = ClaimVerdict::unproved;
@@ -104,7 +104,7 @@ struct TimelineRecord {
   std::optional<double> describe_cycles;   // that the scheduler takes to describe an item, median
 };
 
-// Which part of a sweep a point belongs to.
+// Says which part of a sweep a point belongs to.
 struct ShardOfPoint {
   ShardPart part;
   double share = 0.0;  // of the part's weight that is this point's

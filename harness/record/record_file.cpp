@@ -1,6 +1,6 @@
 #include "harness/record/record_file.h"
 
-// Record files: JSON lines, appended so that a kill at any moment costs at most the last line.
+// Writes record files: JSON lines, appended so that a kill costs at most the last line.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -41,11 +41,11 @@ bool is_replaced(int descriptor, const std::filesystem::path& file) {
          own.st_ino != there.st_ino;
 }
 
-// How every line that RecordFile writes begins.
+// Returns how every line that RecordFile writes begins.
 std::string line_start() { return fmt::format(R"({{"schema":"{}")", kRecordSchema); }
 
-// What a kill leaves of a line: a beginning of a record. A power cut may leave zero bytes where
-// the rest, or all of it, had room already; JSON never holds one.
+// Returns whether a line is what a kill leaves: a beginning of a record. A power cut may leave zero
+// bytes where the rest, or all of it, had room already; JSON never holds one.
 bool is_torn(const std::string& line) {
   const std::string start = line_start();
   const std::string text = line.substr(0, line.find('\0'));
@@ -54,8 +54,8 @@ bool is_torn(const std::string& line) {
 
 enum class LineKind { blank, torn, record };
 
-// The kind of a line without its end; a record goes to `record`. Throws UsageError, led by
-// `where`, for anything else.
+// Returns the kind of a line, given without its end; a record goes to `record`. Throws UsageError,
+// led by `where`, for anything else.
 LineKind parse_line(const std::string& line, const std::string& where, Json& record) {
   constexpr int kDeepest = 64;
   if (line.find_first_not_of(" \t\r") == std::string::npos) return LineKind::blank;
@@ -84,7 +84,7 @@ class Backwards {
   Backwards(int descriptor, const std::filesystem::path& file)
       : descriptor_(descriptor), file_(file) {}
 
-  // The offset behind the last byte before `end` that `wanted` takes; 0 if there is none.
+  // Returns the offset behind the last byte before `end` that `wanted` accepts; 0 if there is none.
   template <class Wanted>
   off_t find_before(off_t end, Wanted wanted) const {
     std::array<char, 4096> chunk;
@@ -120,7 +120,7 @@ class Backwards {
   std::filesystem::path file_;
 };
 
-// How much of the file is whole lines.
+// Says how much of the file is whole lines.
 struct Whole {
   off_t bytes = 0;
   bool lacks_newline = false;  // the last line is all there but for its end
@@ -135,7 +135,7 @@ Whole find_whole(int descriptor, off_t size, const std::filesystem::path& file) 
     const off_t text_end = tail.find_before(end, is_text);
     if (text_end == 0) break;
     const bool lacks_newline = tail.text(text_end - 1, text_end) != "\n";
-    // One of the zero bytes behind an open line tells as much as all of them.
+    // Only one of the zero bytes behind an open line is read: it tells as much as all of them.
     const off_t line_end = lacks_newline ? std::min(text_end + 1, end) : text_end - 1;
     const off_t begin = tail.find_before(text_end - (lacks_newline ? 0 : 1), is_newline);
     Json record;
@@ -170,7 +170,7 @@ RecordFile::RecordFile(const std::filesystem::path& file) : path_(file) {
 }
 
 RecordFile::~RecordFile() {
-  claim_.reset();  // while the lock still keeps the next one from finding it
+  claim_.reset();  // goes while the lock still keeps others from finding it
   close(descriptor_);
 }
 

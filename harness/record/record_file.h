@@ -12,19 +12,19 @@
 
 namespace attnlab {
 
-// Records that could not be saved, as on a full disk; the message names the file and says why.
+// Says that records could not be saved, as on a full disk; the message names the file and why.
 class NotSaved : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A file of records that this process alone writes, until the object is gone. Creates the file and
-// its folder. Where the file cannot be written append() throws NotSaved, all others UsageError;
-// std::runtime_error where another process took the file. A lock keeps others out, and a WriteClaim
-// where locks may not.
+// Owns a file of records, which no other process writes until the object is gone. Creates the file
+// and its folder. If the file cannot be written, append() throws NotSaved and all others
+// UsageError; if another process took it, std::runtime_error. A lock keeps others out, and a
+// WriteClaim where locks may not.
 class RecordFile {
  public:
-  // Changes nothing of what is there. Throws std::runtime_error if another process has the file.
+  // Leaves the contents as they are. Throws std::runtime_error if another process has the file.
   explicit RecordFile(const std::filesystem::path& file);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
@@ -35,8 +35,8 @@ class RecordFile {
   // the last line is neither a record nor the beginning of one.
   std::string repair();
 
-  // One line each, all with one write() and fsync, so that what is finished survives a kill.
-  // Repairs the file first if nobody has. Where it throws, the file is as it was.
+  // Appends a line for each, all with one write() and fsync, so that what is finished survives a
+  // kill. Repairs the file first if nobody has. Where it throws, the file is as it was.
   void append(const std::vector<nlohmann::ordered_json>& records);
 
  private:

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Files in a folder of their own that goes with the test.
+// Keeps files in a folder of their own, which is removed with the test.
 class RecordFiles : public testing::Test {
  protected:
   RecordFiles() {
@@ -49,7 +49,7 @@ class RecordFiles : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
-// The text of a record, without the end of its line.
+// Returns the text of a record, without the end of its line.
 std::string line(int i) { return R"({"schema":"attnlab.record/1","i":)" + std::to_string(i) + "}"; }
 
 TEST_F(RecordFiles, AppendsLinesThatCanBeReadBack) {
@@ -93,7 +93,7 @@ TEST_F(RecordFiles, DeepNestingIsRefusedNotFollowed) {
   EXPECT_NE(error.find("records.jsonl:1: is nested deeper"), std::string::npos) << error;
 }
 
-// Taken for the end of the line, a zero byte would hide what follows.
+// If a zero byte were taken for the end of the line, it would hide what follows.
 TEST_F(RecordFiles, AZeroByteEndsNoRecord) {
   const auto file = write(line(2) + "\n" + line(1) + std::string(1, '\0') + "x\n");
   EXPECT_EQ(read_records(file, warnings_).size(), 1u);
@@ -196,8 +196,8 @@ TEST_F(RecordFiles, AKeyThatIsThereTwiceIsRefused) {
   EXPECT_EQ(read_error(write(R"({"schema":"attnlab.record/1","x":[{"a":1},{"a":2}],"a":3})")), "");
 }
 
-// As a kill leaves it, and as some file systems do after a power cut: zero bytes where there was
-// room already.
+// A kill leaves such an end, and so do some file systems after a power cut: they fill with zero
+// bytes what had room already.
 TEST_F(RecordFiles, ATornLineIsRemovedWhereverItEnds) {
   const std::string record = R"({"schema":"attnlab.record/1","i":[1,{"a":"b\\"}],"j":-2.5e3})";
   for (const std::size_t zeros : {0u, 1u, 5000u}) {
@@ -288,7 +288,7 @@ TEST_F(RecordFiles, WhatIsNoRegularFileHasNoLock) {
   close(reader);
 }
 
-// No file of this process grows beyond that, while it lives.
+// Limits the size of any file that this process writes, while the object lives.
 class LargestFile {
  public:
   explicit LargestFile(std::size_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -308,7 +308,7 @@ class LargestFile {
   rlimit old_limit_{};
 };
 
-// As on a full disk: some of it fits.
+// The limit acts like a full disk: a part of the record fits.
 TEST_F(RecordFiles, WhatDoesNotFitLeavesNothingOfItself) {
   const std::filesystem::path file = write("");
   RecordFile records(file);

@@ -27,7 +27,7 @@ Json config_json(const Config& config) {
   return json;
 }
 
-// Null: the config is as it was asked for.
+// Returns the config as it was asked for; null if it is the one that ran.
 Json config_asked_json(const Competitor& competitor) {
   return competitor.asked.values().empty() ? Json() : config_json(competitor.asked);
 }
@@ -64,7 +64,7 @@ Json problem_json(const Problem& problem, const std::optional<PatternSummary>& p
   return json;
 }
 
-// Where q, k, v come from.
+// Returns the file that q, k, v come from.
 Json input_file_json(const Case& point) {
   if (point.input == nullptr) return nullptr;
   Json json = {{"path", path_from_here(point.input->file.path).string()},
@@ -160,13 +160,13 @@ Json memory_json(const Memory& memory) {
           {"peak_bytes", optional(memory.peak_bytes, [](std::uint64_t b) { return Json(b); })}};
 }
 
-// Bytes that were counted; null where either is missing.
+// Returns the counted bytes; null where either count is missing.
 Json counted_bytes_json(const std::optional<double>& read, const std::optional<double>& write) {
   if (!read || !write) return nullptr;
   return {{"read_bytes", number(*read)}, {"write_bytes", number(*write)}};
 }
 
-// Why there are no counted bytes, or what is wrong with those that are there; "" if all is well.
+// Returns why there are no counted bytes, or what is wrong with them; "" if all is well.
 std::string reason_of_counts(const std::optional<Counted>& counted, Backend backend) {
   if (counted) return counted->reason;
   return backend == Backend::cpu ? "no hardware counters on the CPU backend"
@@ -225,7 +225,7 @@ Json compile_json(const std::vector<Compilation>& compilations) {
   return json;
 }
 
-// Each once, whatever shapes they were launched in.
+// Lists each symbol once, whatever shapes it was launched with.
 Json symbols_json(const std::optional<Evidence>& evidence) {
   std::vector<std::string> symbols;
   if (!evidence || !evidence->executed) return symbols;
@@ -281,7 +281,7 @@ Json protocol_json(const Protocol& protocol) {
   return json;
 }
 
-// Returns the name of this process: what it times took turns on a machine in one state.
+// Returns the name of this process: all that it times took turns on a machine in one state.
 const std::string& run_id() {
   static const std::string kId = [] {
     std::random_device device;
@@ -290,7 +290,7 @@ const std::string& run_id() {
   return kId;
 }
 
-// Kernels that were compiled of another source tree are not those of the commit.
+// Marks a commit whose kernels were compiled of another source tree: they are not the commit's.
 Json build_json(const BuildInfo& build, const Record& record) {
   const bool of_sources =
       !record.compilations.empty() && !compiler_settings().source_folder.empty();
@@ -367,7 +367,7 @@ std::string record_key(const Json& record) {
   if (const auto file = record.find("input_file"); file != record.end() && file->is_object()) {
     inputs += ":" + file->at("fnv1a").get<std::string>();
   }
-  // Records from before there was a choice have no protocol.cache.
+  // Records that are older than the choice have no protocol.cache: they were hot.
   const std::string cache = record.at("protocol").value("cache", to_string(CacheState::hot));
   return fmt::format("{}/{}/{}/{}/{}/seed{}/{}", record.at("id").get<std::string>(),
                      record.at("kernel").get<std::string>(),

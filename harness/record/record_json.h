@@ -25,7 +25,7 @@ std::string device_key(const nlohmann::ordered_json& record);
 // Names the device, and the state of caches and clocks: times of another one are other quantities.
 std::string way_of_measuring(const nlohmann::ordered_json& record);
 
-// Returns the type of the tensors; f32 where it is none that is known.
+// Returns the type of the tensors; f32 where the record's is not known.
 Dtype dtype_of(const nlohmann::ordered_json& record);
 
 // Keeps the last of several records of one point on one device, or of one way of measuring it where

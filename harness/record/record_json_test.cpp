@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A record with every section, and values that are not the defaults.
+// Returns a record with every section, and values that are not the defaults.
 Record full_record() {
   Record record;
   Competitor competitor{.kernel = "v2"};
@@ -248,7 +248,7 @@ TEST(Record, CountsAreALaunchsMean) {
             R"("shared_store_conflicts":0.0,"multiprocessor_clock_hz":1500000000.0,)"
             R"("metrics":["one","two"]})");
 
-  // A chip that lacks a counter.
+  // This chip lacks some of the counters.
   HardwareCounts& counts = record.counted->a_launch;
   counts.dram_write_bytes = counts.wgmma_flops = counts.active_cycles = std::nullopt;
   record.counted->l2 = L2State::steady;
@@ -349,7 +349,7 @@ TEST(Record, NumbersThatJsonLacksAreStrings) {
   EXPECT_EQ(verdict["message"], "got nan");
 }
 
-// Two versions of a kernel chose other tiles for the same point.
+// The two records are of versions of a kernel that chose other tiles for the same point.
 TEST(Record, APointAsItWasAskedForIsTheSameWhateverTheKernelChose) {
   nlohmann::ordered_json record = {{"id", "fwd"},
                                    {"kernel", "v2"},

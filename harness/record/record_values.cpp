@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A POSIX pattern: matching takes no stack, however long the text.
+// Matches a POSIX pattern: regexec() takes no stack, however long the text.
 bool matches(const std::string& pattern, const std::string& text) {
   struct Free {
     void operator()(regex_t* expression) const {
@@ -34,7 +34,7 @@ bool matches(const std::string& pattern, const std::string& text) {
   return regexec(expression.get(), text.c_str(), 0, nullptr, 0) == 0;
 }
 
-// The value of a key; null where there is none.
+// Returns the value of a key; null where there is none.
 const Json& member(const Json& object, std::string_view key) {
   static const Json kNone;
   const auto found = object.find(key);
@@ -47,7 +47,7 @@ bool is_of_type(const Json& value, const std::string& type) {
   return type == value.type_name();
 }
 
-// a < b, also where only one of them fits an int64_t.
+// Returns a < b, also where only one of them fits an int64_t.
 bool is_less(const Json& a, const Json& b) {
   if (a.is_number_unsigned() && b.is_number_unsigned()) {
     return a.get<std::uint64_t>() < b.get<std::uint64_t>();
@@ -55,7 +55,7 @@ bool is_less(const Json& a, const Json& b) {
   return a.get<double>() < b.get<double>();
 }
 
-// The value as text, short.
+// Returns the value as a short text.
 std::string shown(const Json& value) {
   constexpr std::size_t kLongest = 40;
   const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -115,7 +115,7 @@ class Schema {
     return json_.at(Json::json_pointer(ref.get<std::string>().substr(1)));
   }
 
-  // Whether the rule's types, if it names some, hold the value's.
+  // Returns whether the rule allows the value's type, or names no types.
   bool allows_type(const Json& rule, const Json& value) const {
     if (rule.contains("$ref")) return allows_type(target(rule["$ref"]), value);
     if (const auto any = rule.find("anyOf"); any != rule.end()) {
@@ -127,7 +127,7 @@ class Schema {
     return std::ranges::any_of(*type, [&](const Json& one) { return is_of_type(value, one); });
   }
 
-  // The types of the rule in words: "null or object".
+  // Returns the types of the rule in words: "null or object".
   std::string wanted(const Json& rule) const {
     if (rule.contains("$ref")) return wanted(target(rule["$ref"]));
     std::string words;
@@ -179,7 +179,7 @@ class Schema {
   Json json_;
 };
 
-// Lists of lengths have an entry for each of the batch, which no schema can say.
+// Returns what is wrong with lists of lengths: no schema can say that each needs `batch` entries.
 std::string wrong_lengths(const Json& record) {
   const Json& problem = member(record, "problem");
   const Json& batch = member(problem, "batch");

@@ -65,7 +65,7 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
                     to_string(problem.quantisation.v), problem.quantisation.rotate ? 1 : 0);
   }
   const Config& config = competitor.config;
-  const auto block = [&](const char* axis) {  // one that the kernel lacks may be anything
+  const auto block = [&](const char* axis) {  // a missing one may be anything
     return config.contains(axis) ? config.get(axis) : 0;
   };
   if (config.contains("block_m") || config.contains("block_n")) {

@@ -1,4 +1,4 @@
-// One command that runs one point again.
+// Makes the command that runs one point again.
 #pragma once
 
 #include <filesystem>
@@ -8,21 +8,21 @@
 
 namespace attnlab {
 
-// A word as a shell reads it again.
+// Quotes a word where a shell would not read it as it is.
 std::string shell_word(const std::string& word);
 
-// A word as a shell reads it again, in which an absolute path (the word, or what follows its first
-// '=') is one from the current folder: what is kept should not say how a machine is laid out.
+// Returns shell_word() with an absolute path (the word, or a flag's value behind '=') made relative
+// to the current folder: what is kept should not say how a machine is laid out.
 std::string portable_word(const std::string& word);
 
-// The path from the current folder where it is absolute; its name alone where it lies further away
-// than beside that folder.
+// Returns an absolute path relative to the current folder, or its name alone where it lies further
+// away than beside that folder. A relative path stays.
 std::filesystem::path path_from_here(const std::filesystem::path& path);
 
-// "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis of the
-// command line, the config and the device, spelled out, so that no default can change its meaning;
-// instead of what the user's own file of tensors says, that file; of the protocol what is not the
-// default.
+// Returns "attnlab run --backend cpu --isa avx2 --threads 2 --kernel v2 --pass fwd ...": every axis
+// of the command line, the config and the device, spelled out, so that no default can change its
+// meaning. The user's own file of tensors stands instead of what it says; of the protocol only what
+// differs from the default is given.
 std::string repro_command(const Case& work, const Competitor& competitor, const Device& device,
                           const Protocol& protocol);
 

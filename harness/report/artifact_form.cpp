@@ -55,7 +55,7 @@ std::string texts_of_kernels(const ArtifactForm& form) {
          digests_text(form.texts);
 }
 
-// Tables what the records say of where they were made; a blank form has empty lines for it.
+// Tables what the records say of where they were made; a blank form leaves the lines empty.
 std::string environment_of(const Reproduction& found) {
   TextTable table{.columns = {{"", "environment", true, true}, {"", "value", true}}};
   for (const std::string& key : environment_keys()) {

@@ -1,5 +1,5 @@
-// The form that a reviewer of artifacts fills in: each claim, the command that tests it, what must
-// come out, what that takes, where it was run, and the digests of all that it rests on.
+// Makes the form that a reviewer of artifacts fills in: each claim, the command that tests it, what
+// must come out, what that takes, where it was run, and the digests of all that it rests on.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace attnlab {
 
-// The digest of a file, as sha256sum gives it.
+// Maps names of files to their digests, as sha256sum gives them.
 using Digests = std::map<std::string, std::string>;  // by name
 
 struct FormExperiment {

@@ -7,7 +7,7 @@
 namespace attnlab {
 namespace {
 
-// An experiment of two claims, of which one is judged and one is not of this device.
+// Sets up an experiment of two claims: one is judged, one is not of this device.
 class ArtifactForms : public testing::Test {
  protected:
   ArtifactForms() {

@@ -13,7 +13,7 @@
 namespace attnlab {
 namespace {
 
-// All that tells one problem from another but the layout, and how it was measured.
+// Returns all that tells one problem from another but the layout, and how it was measured.
 std::string point_of(const RecordJson& record) {
   RecordJson problem = at(record, {"problem"});
   if (problem.is_object() && problem.value("layout", "") != "packed") problem.erase("layout");
@@ -23,7 +23,7 @@ std::string point_of(const RecordJson& record) {
   return text + device_key(record);
 }
 
-// What a kernel chose itself may differ from layout to layout.
+// Takes the config as asked for: what a kernel chose itself may differ from layout to layout.
 std::string competitor_of(const RecordJson& record) {
   const RecordJson asked = at(record, {"config_asked"});
   return at(record, {"kernel"}).dump() +

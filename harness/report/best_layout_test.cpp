@@ -21,7 +21,7 @@ Records committed(const char* file) {
   return read_records(in_tree(file), warnings);
 }
 
-// A record of the committed eager.jsonl, as if it were of this kernel and layout with this time.
+// Returns a record of the committed eager.jsonl, made to be of this kernel, layout and time.
 RecordJson record_of(const std::string& kernel, const std::string& layout, double seconds) {
   static const RecordJson kBase = committed("results/nvidia-h200/eager.jsonl").front();
   RecordJson record = kBase;
@@ -108,7 +108,7 @@ TEST(BestLayout, TheTableComparesBothSidesAtTheirBest) {
   EXPECT_NE(render_table(records, options).find("layout"), std::string::npos);
 }
 
-// Both layouts of 32 points of two competitors.
+// There are both layouts of 32 points of two competitors.
 TEST(BestLayout, OfCommittedRecordsHalfIsLeft) {
   const Records records = committed("results/nvidia-h200/eager.jsonl");
   ASSERT_EQ(records.size(), 128u);

@@ -33,7 +33,7 @@ class Filter {
   std::vector<std::pair<const Field*, const std::vector<std::string>*>> parts_;
 };
 
-// "kernel v1, seqlen 512"
+// Returns "kernel v1, seqlen 512".
 std::string describe(const Conditions& conditions) {
   std::string text;
   for (const auto& [field, values] : conditions) {
@@ -47,7 +47,7 @@ struct NotRun {
   std::string reason;
 };
 
-// Whether a value may be 0: no ratio, logarithm or mean is formed of it, and nothing takes no time.
+// Says whether a value may be 0: then no ratio, logarithm or mean is formed of it. No time is 0.
 enum class Zero : bool { is_wrong, is_a_value };
 
 // Returns the value of the one record of a side at a point. Throws NotRun.
@@ -114,7 +114,7 @@ double statistic_of(ClaimStatistic statistic, const std::vector<double>& values)
     case ClaimStatistic::most: return *std::ranges::max_element(values);
     case ClaimStatistic::mean: break;
   }
-  if (values.size() == 1) return values.front();  // without rounding
+  if (values.size() == 1) return values.front();  // a mean of one would round it
   double logarithms = 0.0;
   for (const double value : values) logarithms += std::log(value);
   return std::exp(logarithms / static_cast<double>(values.size()));

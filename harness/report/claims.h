@@ -11,9 +11,9 @@
 
 namespace attnlab {
 
-// reproduced: as the source says. in_shape: in its direction, not its size. not_applicable: of
-// something else than these records. not_run: a record that it needs is missing, not ok, did not
-// settle or was sampled.
+// reproduced: it is as the source says. in_shape: the direction is right, the size is not.
+// not_applicable: it is about something else than these records. not_run: a record that it needs is
+// missing, not ok, did not settle or was sampled.
 enum class Finding : std::uint8_t {
   reproduced,
   in_shape,
@@ -21,7 +21,7 @@ enum class Finding : std::uint8_t {
   not_applicable,
   not_run,
 };
-// "R", "S", "N", "X", "U"
+// Returns "R", "S", "N", "X", "U".
 const char* letter_of(Finding finding);
 const char* to_string(Finding finding);
 
@@ -40,8 +40,8 @@ struct Found {
   std::string trouble;
 };
 
-// Looks for the record for which all conditions hold; of one point that was measured several times
-// the last counts. Several points that fit are trouble, too: the conditions are those of a file.
+// Looks for the record for which all conditions hold. If a point was measured several times, the
+// last record counts. Several points that fit are trouble, too: the conditions come from a file.
 Found find_record(const std::vector<RecordJson>& records, const Conditions& conditions);
 
 // Says why a value of the record may not be judged; "" where it may. A value that comes from a time
@@ -52,7 +52,7 @@ std::string unfit(const RecordJson& record, const Field& value);
 // text.
 std::vector<Conditions> points_of(const Conditions& where);
 
-// Says in words what must come out: of which values, at which points, within which bounds.
+// Says in words what must come out: which values, at which points, within which bounds.
 std::string expected_result(const Claim& claim);
 
 Judgement judge(const Claim& claim, const std::vector<RecordJson>& records);

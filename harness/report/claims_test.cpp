@@ -16,7 +16,7 @@ namespace {
 
 using Records = std::vector<RecordJson>;
 
-// A record of a kernel that took so many milliseconds.
+// Makes a record of a kernel that took so many milliseconds.
 RecordJson timed(const std::string& kernel, int seqlen, double ms) {
   static const RecordJson kOne = [] {
     std::vector<std::string> warnings;
@@ -32,7 +32,7 @@ RecordJson timed(const std::string& kernel, int seqlen, double ms) {
   return record;
 }
 
-// Two kernels at three lengths: slow takes 1, 4, 16 ms, fast 2, 2, 4 ms.
+// Makes records of two kernels at three lengths: slow takes 1, 4, 16 ms, fast 2, 2, 4 ms.
 Records two_kernels() {
   return {timed("slow", 128, 1.0), timed("slow", 256, 4.0), timed("slow", 512, 16.0),
           timed("fast", 128, 2.0), timed("fast", 256, 2.0), timed("fast", 512, 4.0)};
@@ -70,7 +70,7 @@ void expect_sharp(Claim claim, const Records& records, double measured) {
   EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
   claim.shape = {.at_least = 0.5 * measured};
   EXPECT_EQ(finding_of(claim, records), Finding::in_shape);
-  claim.shape = {.at_least = 1.001 * measured};  // which no tolerance widens
+  claim.shape = {.at_least = 1.001 * measured};  // no tolerance widens it
   EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
 }
 
@@ -160,7 +160,7 @@ TEST(Claims, AStatusIsThatOfEveryPoint) {
   EXPECT_EQ(finding_of(claim, records), Finding::not_run);
 }
 
-// The claim that would hold of two_kernels(), whatever it is.
+// Makes a claim that would hold of two_kernels() whatever they took.
 Claim any_ratio() {
   Claim claim = claim_of(ClaimKind::ratio);
   claim.reproduced = {.at_least = 1e-6};

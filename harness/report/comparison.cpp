@@ -86,7 +86,7 @@ PointChange point_change(const Pair& pair, const CompareOptions& options) {
   return point;
 }
 
-// Older records do not name what they had no choice of.
+// Returns the protocol. Older records lack cache and regime, which they had no choice of.
 RecordJson protocol_of(const RecordJson& record, bool with_rounds) {
   RecordJson protocol = record.at("protocol");
   if (!with_rounds) {
@@ -124,7 +124,7 @@ void add_differences(const Pair& pair, const CompareOptions& options,
   if (!protocol.empty()) differences.insert(std::move(protocol));
   const bool on_cpu = pair.base->at("backend") == "cpu";
   if (on_cpu) differ({"/device/isa", "/device/threads", "/build/flags"}, differences);
-  const RecordJson::json_pointer compiler("/compile/0/compiler");  // of what was compiled at all
+  const RecordJson::json_pointer compiler("/compile/0/compiler");  // set if it compiled anything
   const bool both_compiled = pair.base->contains(compiler) && pair.now->contains(compiler);
   differ({"/compile/0/compiler"}, options.base_is_stored && both_compiled ? differences : notes);
   differ({"/build/compiler", "/peer/version"}, notes);

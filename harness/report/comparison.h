@@ -15,15 +15,15 @@
 namespace attnlab {
 
 struct CompareOptions {
-  // A smaller change of time is none: a share of the base's. Times of equal kernels have differed
-  // by 5 % between machines and minutes.
+  // A smaller change of time, as a share of the base's, does not count. Times of equal kernels have
+  // differed by 5 % between machines and minutes.
   double threshold = 0.05;
-  // That of a record of the base, in place of `threshold`, if set.
+  // Gives, if set, the threshold for a record of the base, in place of `threshold`.
   std::function<double(const RecordJson&)> threshold_of;
   bool across = false;      // also other devices, drivers and protocols
   bool any_rounds = false;  // sides may have other numbers of samples
-  // The base was stored: a limit of power that it does not name, and another compiler of kernels,
-  // are differences too.
+  // Says that the base was stored: then a limit of power that it does not name, and another
+  // compiler of kernels, count as differences, too.
   bool base_is_stored = false;
   std::vector<Judged> fail_on = all_judged();  // what can make a point worse or ambiguous
 };

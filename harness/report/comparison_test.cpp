@@ -55,7 +55,7 @@ TEST(Compare, ARecordIsTheSameAsItself) {
 }
 
 // A machine may be so noisy that a slowdown by a fifth is below its threshold. Nobody can call that
-// the same; but who gives a threshold has decided.
+// the same; but whoever gives a threshold has decided.
 TEST(Compare, FarSlowerIsNeverTheSameHoweverNoisyTheMachineIs) {
   const CompareOptions noisy = {.threshold_of = [](const RecordJson&) { return 0.4; }};
   const RecordJson base = timed(64, 1e-3);
@@ -107,7 +107,7 @@ TEST(Compare, AStoredBaseIsOfTheSamePowerLimitAndCompiler) {
   now["compile"] = {{{"compiler", "NVRTC 13.0"}}};
   EXPECT_EQ(code_of({base}, {now}), kExitGood);
   EXPECT_THROW(compare({base}, {now}, stored), UsageError);
-  base["status"] = "unsupported";  // so nothing was compiled
+  base["status"] = "unsupported";  // so nothing was compiled for it
   base["compile"] = nullptr;
   EXPECT_NO_THROW(compare({base}, {now}, stored));
   EXPECT_NO_THROW(compare({now}, {base}, stored));
@@ -437,7 +437,7 @@ TEST(Compare, OtherDevicesAreRefusedOrAdvisory) {
   }
   RecordJson on_gpu = base, elsewhere = base;
   on_gpu["backend"] = elsewhere["backend"] = "cuda";
-  elsewhere["device"]["threads"] = 77;  // of its host
+  elsewhere["device"]["threads"] = 77;  // these are its host's
   EXPECT_EQ(code_of({on_gpu}, {elsewhere}), kExitGood);
   RecordJson other = base;
   other["build"]["compiler"] = "another";

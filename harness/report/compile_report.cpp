@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Entries, or one without a name where there are none: a unit that failed has its line, too.
+// Returns the entries, or one without a name: a unit that failed has its line, too.
 std::vector<CompiledEntry> rows_of(const Compilation& compilation) {
   if (compilation.entries.empty()) return {CompiledEntry{}};
   return compilation.entries;

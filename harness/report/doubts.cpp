@@ -14,7 +14,7 @@ constexpr double kFirm = 2.0;  // percent to a side
 constexpr char kMark = '~';
 constexpr char kUnsettled = '!';
 
-// " (4 of 30)", "" where all rounds were taken. Older records do not say what was asked for.
+// Returns " (4 of 30)", "" if all rounds were taken. Older records do not say how many were asked.
 std::string missing_rounds(const RecordJson& record) {
   const RecordJson taken = at(record, {"time", "n"});
   const RecordJson asked = at(record, {"time", "rounds_asked"});
@@ -22,7 +22,7 @@ std::string missing_rounds(const RecordJson& record) {
   return fmt::format(" ({} of {})", exact(taken), exact(asked));
 }
 
-// Whether the clock moved under what the value comes from; of a speedup also under its base.
+// Returns whether the clock moved under the value; for a speedup, also under its base.
 bool did_not_settle(const Field& field, const RecordJson& record) {
   return at(record, {"time", "telemetry", "settled"}) == false ||
          (is_speedup(field) && at(record, {kSpeedupKey, "base_settled"}) == false);

@@ -1,4 +1,4 @@
-// What makes a time less firm than its digits look, said beside it.
+// Says beside a time what makes it less firm than its digits look.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace attnlab {
 // Collects what the cells of a table need said below it.
 class Doubts {
  public:
-  // The values of one point as people read them. A number is marked that comes from a time whose
-  // clock did not settle, or whose median has a 95 % interval of more than 2 % to a side, or none;
-  // the first that comes from a median says "(4 of 30)" where a limit ended the timing after 4 of
-  // 30 rounds.
+  // Returns the values of one point as people read them. A number is marked if it comes from a time
+  // whose clock did not settle, or whose median has a 95 % interval of more than 2 % to a side, or
+  // none; the first that comes from a median says "(4 of 30)" where a limit ended the timing after
+  // 4 of 30 rounds.
   std::vector<TextCell> cells(const std::vector<const Field*>& values, const RecordJson& record);
 
-  // What the marks mean and what to do, "" where there are none.
+  // Returns what the marks mean and what to do, "" where there are none.
   std::string text() const;
 
  private:

@@ -1,4 +1,4 @@
-// attnlab run --dry-run: what a sweep would do.
+// Implements attnlab run --dry-run, which says what a sweep would do.
 #include "harness/report/dry_run.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ std::vector<PlannedPoint> plan(const std::vector<Case>& cases, const Device& dev
   return points;
 }
 
-// What differs from the kernel's defaults.
+// Lists what differs from the kernel's defaults.
 std::string deviations(const Competitor& competitor) {
   Config config;
   const Config defaults =
@@ -107,7 +107,7 @@ std::string to_json_text(const TextTable& table) {
   return array.dump(1) + "\n";
 }
 
-// What the largest group of several layouts takes at once; 0 if there is none.
+// Returns what the largest group of several layouts takes at once; 0 if there is none.
 std::uint64_t most_bytes_of_layouts(const std::vector<Case>& cases, const Device& device) {
   std::uint64_t most = 0;
   for (const CaseGroup& group : group_layouts(cases)) {

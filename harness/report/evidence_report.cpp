@@ -18,13 +18,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kShapesWidth = 53;  // of the columns beside the symbol
 
-// "2x64x1" of [2, 64, 1]; "-" of null.
+// Returns "2x64x1" for [2, 64, 1], "-" for null.
 std::string sizes(const Json& three) {
   if (!three.is_array() || three.size() != 3) return "-";
   return fmt::format("{}x{}x{}", exact(three[0]), exact(three[1]), exact(three[2]));
 }
 
-// "0 + 32768", static and dynamic; of a peer, which tells both together, "32768".
+// Returns "0 + 32768", static and dynamic; for a peer, which tells their sum only, "32768".
 std::string shared_bytes(const Json& kernel) {
   const Json fixed = at(kernel, {"static_shared_bytes"});
   const Json dynamic = at(kernel, {"dynamic_shared_bytes"});
@@ -35,7 +35,7 @@ std::string shared_bytes(const Json& kernel) {
   return both.is_null() ? "-" : exact(both);
 }
 
-// Names of template instances are pages long; what tells them apart is mostly in front.
+// Cuts the end: names of template instances are pages long, and mostly differ in front.
 std::string shortened(const std::string& symbol) {
   const std::size_t widest = std::max(page_width(), kShapesWidth + 20) - kShapesWidth;
   if (symbol.size() <= widest) return symbol;
@@ -63,7 +63,7 @@ TextTable kernels_table(const Json& executed) {
   return table;
 }
 
-// "naive (cuda, tf32=0): ran as asked, verified, timed"
+// Returns "naive (cuda, tf32=0): ran as asked, verified, timed".
 std::string headline(const Json& record) {
   std::string config;
   const Json values = at(record, {"config"});
@@ -89,7 +89,7 @@ std::string headline(const Json& record) {
   return text + (reason.empty() ? "" : ": " + reason);
 }
 
-// The points of a case, which stand side by side in a file, under one line.
+// Puts the points of a case, which stand side by side in a file, under one line.
 std::string render_text(const std::vector<Json>& records, TableFormat format) {
   std::string text;
   Json last_id;
@@ -112,7 +112,7 @@ std::string render_text(const std::vector<Json>& records, TableFormat format) {
   return text;
 }
 
-// One object a kernel that ran, flat.
+// Returns one flat object for each kernel that ran.
 Json flat(const std::vector<Json>& records) {
   Json rows = Json::array();
   for (const Json& record : records) {

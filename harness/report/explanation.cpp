@@ -47,7 +47,7 @@ Counts counts_of(const RecordJson& record) {
           .counted_clock_hz = number_at(record, {"counters", "multiprocessor_clock_hz"})};
 }
 
-// Where the grid that ran was no tile of rows a block, those of neighbours are none either.
+// Drops all items: the grid that ran did not give a block a tile of rows, so neighbours' would not.
 void forget_items(TileFacts& tiles) {
   tiles.own.items.reset();
   for (TileFact& tile : tiles.neighbours) tile.items.reset();

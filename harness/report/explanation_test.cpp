@@ -86,13 +86,13 @@ void set_heads(RecordJson& record, int heads) {
 void make_too_few_tiles(RecordJson& record) { set_heads(record, 4); }
 void make_idle_tail(RecordJson& record) { set_heads(record, 20); }
 
-// Items of unequal length, of which a timeline alone tells how the launch ended.
+// Makes items of unequal length: a timeline alone tells how the launch ended.
 void make_seen_tail(RecordJson& record) {
   record["problem"]["mask"] = "causal";
   record["timeline"] = {{"void", false}, {"idle_share_at_end", 0.25}};
 }
 
-// 40 % of 132 multiprocessors' cycles.
+// Makes conflicts that take 40 % of 132 multiprocessors' cycles.
 void make_conflicts(RecordJson& record) {
   const double cycles = 132 * 1.98e9 * 400e-6;
   record["counters"]["shared_wavefronts"] = 0.8 * cycles;
@@ -245,7 +245,7 @@ bool is_in_a_unit(double value, const std::string& shown) {
       [&](double unit) { return std::abs(value / unit / written - 1.0) <= 0.006; });
 }
 
-// Kernels' names, and L2, are words.
+// Returns whether a text has a number; kernels' names, and L2, are words.
 bool has_number(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool is_digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;

@@ -157,7 +157,7 @@ std::string first_clause(const std::string& reason) {
   return reason.substr(0, reason.find_first_of(";\n"));
 }
 
-// Another version of the kernel counts otherwise, and neighbours are this program's.
+// Warns of another version of the kernel: it counts otherwise, and neighbours are this program's.
 std::string version_text(const Explanation& explanation) {
   const TileFact& own = explanation.tiles.own;
   const auto differ = [](const std::optional<double>& a, const std::optional<double>& b) {

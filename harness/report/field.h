@@ -30,7 +30,7 @@ struct Field {
   FieldKind kind;
   NumberFormat format;
   const char* summary;
-  // A number, a string, or null where the record has none.
+  // Returns a number, a string, or null where the record has none.
   std::function<RecordJson(const RecordJson& record)> read;
   // Returns half of the 95 % interval of the median time behind the value, in percent of it; of
   // several medians the widest; null if unknown. Empty for fields that come from no median.

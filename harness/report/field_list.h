@@ -1,5 +1,5 @@
-// How fields come to be: the list that grows, what most fields are read with, and the groups of
-// fields. Of fields.cpp and the fields_*.cpp alone; all others want fields.h.
+// Declares how fields come to be: the list that grows, what most fields are read with, and the
+// groups of fields. Only fields.cpp and fields_*.cpp use it; all others want fields.h.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ using FieldReader = std::function<RecordJson(const RecordJson& record)>;
 
 class FieldList {
  public:
-  // Of the problem, and of who ran it where: the title is the name, values are as they are.
+  // Adds a field of the problem, or of who ran it where: its name is its title, values stay as is.
   void add_axis(const char* name, const char* summary, FieldReader read);
   void add_identity(const char* name, const char* summary, FieldReader read);
-  // A number that came out, or a word about it. `interval` is Field::interval.
+  // Adds a number that came out, or a word about it. `interval` is Field::interval.
   void add_measure(const char* name, const char* title, const char* unit, NumberFormat format,
                    const char* summary, FieldReader read, FieldReader interval = nullptr);
 
@@ -29,28 +29,28 @@ class FieldList {
   std::vector<Field> fields_;
 };
 
-// The value at a path of keys.
+// Reads the value at a path of keys.
 FieldReader value_at(Path path);
 
-// A number of the record times a power of two: bytes -> MiB.
+// Reads a number of the record, times a power of two: bytes -> MiB.
 FieldReader scaled(Path path, double factor);
 
-// A number of the record times 10^exponent: seconds -> ms.
+// Reads a number of the record, times 10^exponent: seconds -> ms.
 FieldReader moved(Path path, int exponent);
 
-// numerator / denominator, null where either is missing or the denominator is 0.
+// Returns numerator / denominator, null where either is missing or the denominator is 0.
 RecordJson quotient(const RecordJson& numerator, const RecordJson& denominator);
 
 inline constexpr double kMibPerByte = 1.0 / (1 << 20);
 
-// Half the 95 % interval of the median time, in percent of it; null where there is none, as of a
-// single sample.
+// Returns half the 95 % interval of the median time, in percent of it; null where there is none, as
+// of a single sample.
 RecordJson read_interval(const RecordJson& record);
 
-// Modelled bytes that the schedule loads and stores; null where they are unknown.
+// Returns the modelled bytes that the schedule loads and stores; null where they are unknown.
 RecordJson read_requested_bytes(const RecordJson& record);
 
-// The groups, in the order in which fields() has them.
+// These add the groups, in the order in which fields() has them.
 void add_problem_fields(FieldList& list);    // what was computed, of which inputs
 void add_kernel_fields(FieldList& list);     // by which kernel, and how it ended
 void add_time_fields(FieldList& list);       // the median time and its spread

@@ -15,7 +15,7 @@
 namespace attnlab {
 namespace {
 
-// Four significant digits without exponent, at most four decimals.
+// Returns four significant digits without exponent, at most four decimals.
 std::string significant(double value) {
   if (value == 0.0) return "0";
   constexpr int kDigits = 4;

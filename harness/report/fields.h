@@ -1,5 +1,5 @@
-// The fields of a table: what each one is called, where in a record it stands, and how it is
-// printed.
+// Defines the fields of a table: what each one is called, where in a record it stands, and how it
+// is printed.
 #pragma once
 
 #include <functional>
@@ -21,29 +21,29 @@ struct FieldHelp {
 };
 const std::vector<FieldHelp>& field_help();
 
-// In the order in which help and long tables list them.
+// Returns the fields in the order in which help and long tables list them.
 const std::vector<Field>& fields();
 
-// Throws UsageError, led by `where`, with the nearest name.
+// Finds a field. Throws UsageError, led by `where`, with the nearest name.
 const Field& find_field(std::string_view name, std::string_view where);
 
-// Those whose fields have one of the values (in their exact text), for all conditions. Throws
-// UsageError, naming --where, for an unknown field and where none is left.
+// Keeps the records whose fields have one of the values (in their exact text), for all conditions.
+// Throws UsageError, naming --where, for an unknown field and where none is left.
 using Conditions = std::vector<std::pair<std::string, std::vector<std::string>>>;
 std::vector<RecordJson> choose(std::vector<RecordJson> records, const Conditions& where);
 
-// What a table shows: "-" for null.
+// Returns what a table shows: "-" for null.
 std::string display(const Field& field, const RecordJson& value);
 
-// Every digit, for csv and for comparing: "" for null.
+// Returns every digit, for csv and for comparing: "" for null.
 std::string exact(const RecordJson& value);
 
-// Where add_speedups() leaves what one record alone does not know: the object of `over`, the
-// kernel, `ratio`, `interval` (as Field::interval) and `base_settled` (as the base's telemetry).
+// Under this key add_speedups() leaves what one record alone does not know: the object of `over`,
+// the kernel, `ratio`, `interval` (as Field::interval), `base_settled` (as the base's telemetry).
 inline constexpr const char* kSpeedupKey = "speedup";
 bool is_speedup(const Field& field);
 
-// Where keep_best_layouts() leaves what one record alone does not know: `point`, which is the same
+// Under this key keep_best_layouts() leaves what one record alone does not know: `point`, the same
 // text for all layouts of one problem; `timed`, the layouts that have a time; `refused`, each other
 // layout with its status.
 inline constexpr const char* kBestLayoutKey = "best_layout";

@@ -1,4 +1,4 @@
-// Fields of the errors against the oracle.
+// Defines fields of the errors against the oracle.
 #include <optional>
 
 #include "harness/report/field_list.h"
@@ -7,9 +7,9 @@
 namespace attnlab {
 namespace {
 
-// The verdict in which a number is largest, over all tensors of the pass but lse, which is judged
-// by a rule of its own, before and after timing. Records spell infinities and NaN as text: those
-// are the largest.
+// Returns the verdict in which a number is largest, before and after timing, over all tensors of
+// the pass but lse, which is judged by a rule of its own. Records spell infinities and NaN as text:
+// those are the largest.
 RecordJson find_worst(const RecordJson& record, const char* key) {
   RecordJson worst;
   for (const char* when : {"verify", "verify_timed"}) {

@@ -1,4 +1,4 @@
-// Fields of what the hardware's counters saw, and of the device's measured peaks.
+// Defines fields of what the hardware's counters saw, and of the device's measured peaks.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ RecordJson read_executed(const RecordJson& record) {
   return text;
 }
 
-// "2 direct_copy_kernel_cuda, 1 FillFunctor": what ran beyond the operation's needs, with launches.
+// Returns what ran beyond the operation's needs: "2 direct_copy_kernel_cuda, 1 FillFunctor".
 RecordJson read_beyond(const RecordJson& record) {
   const RecordJson beyond = kernels_beyond(record);
   if (!beyond.is_array() || beyond.empty()) return nullptr;
@@ -50,7 +50,7 @@ RecordJson read_beyond_percent(const RecordJson& record) {
   return percent;
 }
 
-// Bytes of a counter that passed its self-test, reads and writes of both or of one kind.
+// Reads bytes of a counter that passed its self-test: reads and writes together, or one kind.
 FieldReader counted_mib(const char* memory, std::vector<const char*> kinds) {
   return [memory, kinds = std::move(kinds)](const RecordJson& record) -> RecordJson {
     if (at(record, {"traffic", "valid"}) != true) return nullptr;
@@ -64,8 +64,8 @@ FieldReader counted_mib(const char* memory, std::vector<const char*> kinds) {
   };
 }
 
-// What the multiprocessors asked the L2 for. Their reads of the same lines at the same time are
-// merged on the way, so the L2 may see less.
+// Reads what the multiprocessors asked the L2 for. Their reads of the same lines at the same time
+// are merged on the way, so the L2 may see less.
 RecordJson asked_mib(const RecordJson& record) {
   const RecordJson read = at(record, {"counters", "sm_read_bytes"});
   const RecordJson written = at(record, {"traffic", "l2", "write_bytes"});
@@ -75,7 +75,7 @@ RecordJson asked_mib(const RecordJson& record) {
   return (read.get<double>() + written.get<double>()) * kMibPerByte;
 }
 
-// The most that a kernel of the point takes of something, as its compiler said: the sum of `keys`.
+// Reads the most that a kernel of the point takes, as its compiler said, of the sum of `keys`.
 FieldReader most_of_kernels(std::vector<const char*> keys, double factor) {
   return [keys = std::move(keys), factor](const RecordJson& record) -> RecordJson {
     RecordJson most;

@@ -1,4 +1,4 @@
-// Fields of what was run: the problem, the kernel, where and when.
+// Defines fields of what was run: the problem, the kernel, where and when.
 #include <cmath>
 
 #include "harness/plan/builtin_axes.h"
@@ -8,7 +8,7 @@
 namespace attnlab {
 namespace {
 
-// The lengths that were given: keys of each entry, or queries x keys where they differ.
+// Reads the lengths that were given: keys of each entry, or queries x keys where they differ.
 RecordJson read_lengths(const RecordJson& record) {
   const RecordJson lengths = at(record, {"problem", "lengths"});
   if (at(lengths, {"given"}) != true) return nullptr;
@@ -27,7 +27,7 @@ RecordJson read_seqlen(const RecordJson& record) {
   return queries == at(record, {"problem", "seqlen_k"}) ? queries : RecordJson();
 }
 
-// Null: 1 / sqrt(head_dim), as in most records.
+// Reads the scale; null for 1 / sqrt(head_dim), as in most records.
 RecordJson read_scale(const RecordJson& record) {
   const RecordJson scale = at(record, {"problem", "softmax_scale"});
   const RecordJson head_dim = at(record, {"problem", "head_dim"});
@@ -35,7 +35,7 @@ RecordJson read_scale(const RecordJson& record) {
   return scale == 1.0 / std::sqrt(head_dim.get<double>()) ? RecordJson() : scale;
 }
 
-// Of the config under `key`.
+// Reads the text of the config under `key`.
 FieldReader config_text_at(const char* key) {
   return [key](const RecordJson& record) -> RecordJson {
     const RecordJson config = at(record, {key});
@@ -104,7 +104,7 @@ void add_kernel_fields(FieldList& list) {
   list.add_identity("config_asked", "the same as asked for, where the kernel chose some of them",
                     config_text_at("config_asked"));
   list.add_identity("block", "tile: block_m x block_n", read_block);
-  for (const SharedAxis& axis : builtin_axes()) {  // what records have beyond them is in `config`
+  for (const SharedAxis& axis : builtin_axes()) {  // `config` has what records hold beyond them
     const char* const name = axis.help.name.c_str();
     list.add_identity(name, axis.help.summary.c_str(), value_at({"config", name}));
   }
@@ -114,7 +114,7 @@ void add_kernel_fields(FieldList& list) {
 }
 
 void add_origin_fields(FieldList& list) {
-  // Older records were all taken so.
+  // Older records were all taken with hot caches.
   list.add_identity("cache", "hot or cold caches, as the protocol asks",
                     [](const RecordJson& record) {
                       const RecordJson cache = at(record, {"protocol", "cache"});

@@ -1,4 +1,4 @@
-// Fields of memory: allocated, and moved according to the schedule.
+// Defines fields of memory: allocated, and moved according to the schedule.
 #include <utility>
 
 #include "harness/report/field_list.h"

@@ -1,4 +1,4 @@
-// Fields of the time and of what follows from it: rates, clocks, energy.
+// Defines fields of the time and of what follows from it: rates, clocks, energy.
 #include "harness/base/decimal.h"
 #include "harness/report/field_list.h"
 #include "harness/report/fields.h"
@@ -10,7 +10,7 @@ constexpr NumberFormat kPlain = NumberFormat::plain;
 constexpr NumberFormat kSignificant = NumberFormat::significant;
 constexpr NumberFormat kRatio = NumberFormat::ratio;
 
-// Operations per second of the median time, times 10^exponent.
+// Reads operations per second of the median time, times 10^exponent.
 FieldReader rate(const char* count, int exponent) {
   return [count, exponent](const RecordJson& record) -> RecordJson {
     const RecordJson per_second =

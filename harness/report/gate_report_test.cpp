@@ -24,7 +24,7 @@ PointChange timed(const std::string& key, TimeVerdict verdict, double ratio,
   return {.key = key, .base_status = "ok", .status = "ok", .compared = true, .time = time};
 }
 
-// One point of each kind; only JUnit and annotations look at them, which need no records.
+// Sets up one point of each kind, without records: JUnit and annotations need none.
 class GateReports : public testing::Test {
  protected:
   GateReports() {

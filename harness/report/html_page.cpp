@@ -66,7 +66,7 @@ constexpr const char* kCloseTable = "</tbody></table></div>\n";
 
 bool is_shown(const Json& cell) { return !cell.at("record").get<std::string>().empty(); }
 
-// The span over protocols stands beside the ratio where one was measured.
+// Renders cells; the span over protocols stands beside the ratio where one was measured.
 std::string cells_of(const Json& table, const Json& result) {
   const bool has_spans = result.contains("protocols");
   std::vector<std::string> titles = {"row", "column", "published", "measured", "+-%", "ratio"};

@@ -1,5 +1,5 @@
-// One self-contained HTML page of reproductions: no script, no network, readable in print, in dark
-// mode, by keyboard and by screen readers.
+// Makes one self-contained HTML page of reproductions: no script, no network, readable in print, in
+// dark mode, by keyboard and by screen readers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace attnlab {
 
-// A picture by its name: ID.svg of a table, NAME-claims.svg of a file.
+// Holds a picture by its name: ID.svg of a table, NAME-claims.svg of a file.
 struct PageFigure {
   std::string name;
   std::string svg;

@@ -32,7 +32,7 @@ const char* to_string(Limiter limiter);  // "tensor cores"
 struct LimiterShare {
   Limiter limiter = Limiter::unsettled;
   std::optional<double> share;  // of the time; empty: not measured, or it has none
-  // Is the share over the one from which it binds: from 1 on it does, and the largest comes first.
+  // It is the share over the one from which it binds: from 1 on it does; the largest comes first.
   double weight = 0.0;
   std::string number;  // "649 of 768 TFLOP/s"
   std::string source;  // "chip at 1420 MHz"
@@ -73,10 +73,10 @@ struct SharedConflicts {
 };
 std::optional<SharedConflicts> shared_conflicts(const RecordJson& record);
 
-// Returns one a limiter: those that bind, the first of them before all, then the other shares in
-// falling order, then what nothing measured. `peaks` of the record's device: null, those of the
-// record itself or the data sheet's. A record without a time is judged on paper: the work that
-// takes longest is the time. Throws nlohmann::json::exception for a record of another form.
+// Returns one finding a limiter: those that bind, the first of them before all, then the other
+// shares in falling order, then what nothing measured. `peaks` are the device's; null: the record's
+// own or the data sheet's. A record without a time is judged on paper: the work that takes longest
+// is the time. Throws nlohmann::json::exception for a record of another form.
 std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
                                         const Peaks* peaks);
 

@@ -33,13 +33,13 @@ struct Held {
   std::string file;
 };
 
-// All records of one point, in the order of the inputs, the one that is kept among them.
+// Holds all records of one point, in the order of the inputs, the one that is kept among them.
 struct Candidates {
   std::vector<Held> all;
   std::size_t kept = 0;
 
   const Held& winner() const { return all[kept]; }
-  // Returns whether it is a copy of one that is there.
+  // Returns whether it is a copy of a record that is there, which is then not added.
   bool add(const Held& held) {
     const bool is_copy =
         std::ranges::any_of(all, [&](const Held& other) { return *other.record == *held.record; });

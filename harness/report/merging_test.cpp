@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// A record of a kernel that took turns with another one.
+// Makes a record of a kernel that took turns with another one.
 RecordJson record_of(const std::string& kernel, const std::string& time_of_day, double median_s) {
   return {{"id", "fwd/f32/b1/hq1/hkv1/sq64/sk64/d64/none/p0/bshd"},
           {"sweep", "s"},

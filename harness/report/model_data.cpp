@@ -1,4 +1,4 @@
-// attnlab model's data table: every number of the JSON.
+// Makes attnlab model's data table, which has every number of the JSON.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,10 +10,10 @@
 namespace attnlab {
 namespace {
 
-// The values of one row by their columns, in order.
+// Holds the values of one row by their columns, in order.
 using Leaves = std::vector<std::pair<std::string, ModelJson>>;
 
-// The columns that lead every table, in this order, and the GPUs' bounds behind them.
+// These columns lead every table, in this order, and the GPUs' bounds stand behind them.
 constexpr const char* kLeading[] = {"id",
                                     "seed",
                                     "kernel",
@@ -44,7 +44,7 @@ std::string title_of(const std::string& keys) {
   return keys;
 }
 
-// All that `value` holds, under the keys that lead to it.
+// Adds all that `value` holds, under the keys that lead to it.
 void add(Leaves& leaves, const std::string& keys, const ModelJson& value) {
   if (value.is_null()) return;
   if (!value.is_object()) {
@@ -73,7 +73,7 @@ void add_kernel(Leaves& leaves, const ModelJson& kernel) {
   leaves.emplace_back("config", config_text(kernel["config"]));
 }
 
-// All of a point but its kernels.
+// Adds all of a point but its kernels.
 void add_point(Leaves& leaves, const ModelJson& point) {
   add(leaves, "", without(point, {"reason", "work", "kernels", "tiles", "gpus"}));
   add(leaves, "problem_reason", point["reason"]);
@@ -85,7 +85,7 @@ void add_point(Leaves& leaves, const ModelJson& point) {
   }
 }
 
-// What a GPU offers, and the bounds on it of a point and of the kernel number `k`.
+// Adds what a GPU offers, and its bounds on a point and on the kernel number `k`.
 void add_gpu(Leaves& leaves, const ModelJson& gpu, const ModelJson& on_gpu, std::size_t k) {
   const std::string name = gpu["name"];
   add(leaves, name, without(gpu, {"name"}));

@@ -1,4 +1,4 @@
-// The cost model of a list of cases as JSON: every number of attnlab model.
+// Writes the cost model of a list of cases as JSON: every number of attnlab model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ Json tile_json(const Problem& problem, const Tiling& tiling) {
 
 constexpr i64 kSquares[] = {16, 32, 64, 128};
 
-// The squares, and the tiles that the kernels use.
+// Returns the squares, and the tiles that the kernels use.
 std::vector<Tiling> tile_choices(const Case& work) {
   std::vector<Tiling> choices;
   const auto add = [&](i64 block_m, i64 block_n) {
@@ -98,7 +98,7 @@ std::vector<Tiling> tile_choices(const Case& work) {
   return choices;
 }
 
-// One of the two phases of inference.
+// Describes one of the two phases of inference.
 Json phase_json(const Problem& problem) {
   std::string reason = invalid(problem);
   if (reason.empty()) reason = uncountable(problem);
@@ -128,7 +128,7 @@ Json v1_json(const Problem& problem, std::int64_t sram_elements) {
   return v1;
 }
 
-// The side of the largest of the squares whose tiles an SM holds; null: none.
+// Returns the side of the largest square whose tiles an SM holds; null if it holds none.
 Json largest_square(const Problem& problem, std::int64_t sram_bytes) {
   Json largest = nullptr;
   for (const i64 size : kSquares) {

@@ -24,20 +24,20 @@ Json operands_json(const Traffic& traffic) {
   return operands;
 }
 
-// What a forward leaves for a backward, whatever the point's own pass; null where the kernel has
-// no backward.
+// Returns what a forward leaves for a backward, whatever the point's own pass; null where the
+// kernel has no backward.
 Json saved_json(const Problem& problem, const Competitor& competitor, const Device& device) {
   Problem both = problem;
   both.pass = Pass::fwdbwd;
   const Implementation& kernel = *competitor.implementation;
-  // Not with the competitor's config, which may be one that forwards alone have.
+  // The competitor's config is not asked about: only forwards alone may have it.
   if (!kernel.unsupported(both, default_config(kernel), device).empty()) return nullptr;
   const Config config =
       problem.pass == Pass::bwd ? forward_config(kernel, competitor.config) : competitor.config;
   return lse_bytes(problem) + static_cast<std::int64_t>(kernel.saved_bytes(both, config));
 }
 
-// What it holds at once; what attnlab run --dry-run says.
+// Returns what the kernel holds at once, as attnlab run --dry-run says.
 Json memory_json(const Problem& problem, const Competitor& competitor, const Device& device) {
   const Memory memory = most_memory(problem, competitor, device);
   return {{"inputs_bytes", memory.inputs_bytes},
@@ -47,7 +47,7 @@ Json memory_json(const Problem& problem, const Competitor& competitor, const Dev
           {"peak_bytes", *memory.peak_bytes}};
 }
 
-// "v2 128x128": the block, and what else was asked for and is not a default.
+// Returns "v2 128x128": the block, and what else was asked for and is not a default.
 std::string kernel_label(const Competitor& competitor) {
   std::string label = competitor.kernel;
   if (competitor.implementation == nullptr) return label;
@@ -68,7 +68,7 @@ std::string kernel_label(const Competitor& competitor) {
   return label;
 }
 
-// The axes whose values tell points and kernels apart, in text.
+// Returns the axes whose values tell points and kernels apart, as text.
 Json axes_json(const Case& work, const Competitor& competitor) {
   Json axes = Json::object();
   for (const AxisGrammar& axis : builtin_grammars().rows()) {

@@ -1,4 +1,4 @@
-// What one kernel costs on one point, out of its own schedule, as JSON.
+// Says what one kernel costs on one point, out of its own schedule, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,16 +8,16 @@
 
 namespace attnlab {
 
-// `point` is the point's model as far as it is known: its reason, work and compulsory bytes.
+// Needs in `point` what is known of the point so far: its reason, work and compulsory bytes.
 nlohmann::ordered_json kernel_json(const Case& work, const Competitor& competitor,
                                    const Device& device, const nlohmann::ordered_json& point);
 
-// Null where the denominator is not positive.
+// Returns null where the denominator is not positive.
 nlohmann::ordered_json ratio(double numerator, double denominator);
 
 nlohmann::ordered_json counts_json(const TileCounts& counts);
 
-// Reads, writes, their sum, the FLOPs of each byte, and reads and writes by operand.
+// Returns reads, writes, their sum, the FLOPs of each byte, and reads and writes by operand.
 nlohmann::ordered_json traffic_json(const Traffic& traffic, std::int64_t useful_flops);
 
 // Says why a kernel's schedule is not gone through; empty: it is.

@@ -1,4 +1,4 @@
-// attnlab model's report on one point.
+// Writes attnlab model's report on one point.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr double kPercent = 0.01;
 
 using Row = std::vector<TextCell>;
 
-// A column of text, and a column of numbers.
+// These make a column of text, and a column of numbers.
 TextColumn text_column(const char* title) { return {"", title, true}; }
 TextColumn number_column(const char* title, const std::string& group = "") {
   return {group, title, false};
@@ -27,7 +27,7 @@ TextColumn number_column(const char* title, const std::string& group = "") {
 
 std::string label_of(const ModelJson& kernel) { return kernel["label"]; }
 
-// Two decimals.
+// Returns two decimals, "-" for null.
 std::string factor(const ModelJson& value) {
   return value.is_null() ? "-" : fmt::format("{:.2f}", value.get<double>());
 }
@@ -114,7 +114,7 @@ ModelSection memory_section(const ModelJson& point) {
   return {kMemoryTitle, table, wrap(kMemoryNote)};
 }
 
-// A table whose columns are the GPUs.
+// Makes a table whose columns are the GPUs.
 struct GpuTable {
   TextTable table;
   const ModelJson& point;
@@ -127,7 +127,7 @@ struct GpuTable {
       table.columns.push_back({"", gpu["name"].get<std::string>(), false});
     }
   }
-  // One row; `cell` gets the GPU's data and what the point has for it.
+  // Adds a row; `cell` gets the GPU's data and what the point has for it.
   template <class Cell>
   void add(const std::string& label, Cell cell) {
     Row row = {{label}};
@@ -161,7 +161,7 @@ ModelSection bound_section(const ModelJson& point, const ModelJson& gpus) {
                "bytes, as if no cache served any of them.")};
 }
 
-// As many kernels side by side as fit the page.
+// Puts as many kernels side by side as fit the page.
 std::vector<ModelSection> operand_sections(const ModelJson& point) {
   struct Source {
     std::string label;

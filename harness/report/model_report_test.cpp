@@ -65,8 +65,8 @@ TEST(ModelReport, RequestsAreTheSchedulesOwn) {
   EXPECT_GE(naive["saved_bytes"], 256 * 4 + 256 * 256 * 4);  // P beside it
 }
 
-// A bound by hand: 4 * (256 * 257 / 2) * 128 FLOP at 19.5 TFLOP/s against 4 * 128 KiB + 1 KiB at
-// 2039 GB/s.
+// By hand the bound is 4 * (256 * 257 / 2) * 128 FLOP at 19.5 TFLOP/s against 4 * 128 KiB + 1 KiB
+// at 2039 GB/s.
 TEST(ModelReport, BoundsByHand) {
   const ModelJson model = model_of(kCausal);
   const ModelJson& a100 = model["points"][0]["gpus"][0]["compulsory"];
@@ -88,7 +88,7 @@ TEST(ModelReport, PrefillAndDecode) {
       model_of({{"seqlen", "8k"}, {"dtype", "f16"}, {"heads", "1"}})["points"][0];
   EXPECT_EQ(point["prefill"]["scores_of_a_head_and_entry"], 67'108'864);
   EXPECT_EQ(point["decode"]["scores_of_a_head_and_entry"], 8192);
-  // One query: 4 d N FLOPs over 2 N d elements of 2 bytes, and little else.
+  // One query does 4 d N FLOPs over 2 N d elements of 2 bytes, and little else.
   EXPECT_NEAR(point["decode"]["compulsory"]["useful_flops_per_byte"].get<double>(), 1.0, 1e-3);
   const ModelJson blocks =
       model_of({{"seqlen", "256"}, {"mask", "blocks:butterfly:64x64"}})["points"][0];
@@ -114,7 +114,7 @@ void collect(const ModelJson& json, std::set<std::string>& texts) {
   }
 }
 
-// The numbers of a cell: "0.8796 c", "64x128".
+// Returns the numbers of a cell like "0.8796 c", "64x128".
 std::vector<std::string> numbers_in(std::string cell) {
   if (cell.ends_with(" c") || cell.ends_with(" m")) cell.resize(cell.size() - 2);
   if (cell.empty() || cell.find_first_not_of("0123456789.x") != std::string::npos) return {};

@@ -1,4 +1,4 @@
-// attnlab model's overview of several points, how numbers and formats look.
+// Writes attnlab model's overview of several points; says how numbers and formats look.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr double kMib = 0x1p20;
 constexpr double kGiga = 1e9;
 constexpr double kMs = 1e-3;
 
-// Axes of the problem (not of the kernel) whose values differ between points. seqlen stands for
-// seqlen_q and seqlen_k where every point is square.
+// Returns the axes of the problem (not of the kernel) whose values differ between points. seqlen
+// stands for seqlen_q and seqlen_k where every point is square.
 std::vector<std::string> varying_axes(const ModelJson& points) {
   const auto value = [](const ModelJson& point, const std::string& axis) {
     return point["kernels"][0]["axes"][axis].get<std::string>();

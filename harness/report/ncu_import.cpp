@@ -69,7 +69,7 @@ std::string words(const Counts& counts) {
 
 std::string key_of(const RecordJson& record) { return record.at("key"); }
 
-// Whether its kernels ran on a GPU in this program: those of a peer are out of a profiler's sight.
+// Returns whether its kernels ran on a GPU in this program: a profiler does not see a peer's.
 bool has_launches(const RecordJson& record) {
   return record.at("status") == "ok" && record.at("backend") == "cuda" &&
          !is_peer(record.at("kernel").get<std::string>());
@@ -84,7 +84,7 @@ void require_evidence(const RecordJson& record, const std::string& file) {
                   file, key_of(record)));
 }
 
-// Adds up all launches. What one of them has no count of, has none.
+// Adds up all launches. A count that one of them lacks is missing in the sum.
 HardwareCounts sum_of(Launches launches) {
   HardwareCounts all = launches.front().counts;
   using C = HardwareCounts;
@@ -136,7 +136,7 @@ void compare_bytes(const RecordJson& record, const HardwareCounts& ncu, Comparis
                number_at(record, {"traffic", "requested_write_bytes"}));
 }
 
-// f32 without TF32 takes no tensor core, so that these say nothing of its FLOPs.
+// Compares FLOPs, for f32 without TF32 not with the schedule: that takes no tensor core.
 void compare_flops(const RecordJson& record, const HardwareCounts& ncu, Comparisons& compared) {
   compared.add("wgmma_flops", ncu.wgmma_flops, "counters",
                number_at(record, {"counters", "wgmma_flops"}));

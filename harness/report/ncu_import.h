@@ -9,11 +9,11 @@
 
 namespace attnlab {
 
-// A value of ncu's differs from this share of the other one on. Times are never compared: ncu runs
-// kernels one by one, several times each.
+// From this share on a value of ncu's differs from the other one. Times are never compared: ncu
+// runs kernels one by one, several times each.
 inline constexpr double kNcuTolerance = 0.02;
 
-// Returns the records, those that ran kernels with their block. The launches of the report must be
+// Returns the records; those that ran kernels get their block. The launches of the report must be
 // theirs: one launch of each such record, in the order of the records. `text` is the report's raw
 // page as CSV, `file` its name. Throws UsageError, led by the file, where launches and records do
 // not fit, or fit in two ways, and for all that read_ncu_report() refuses.

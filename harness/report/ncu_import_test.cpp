@@ -214,7 +214,7 @@ TEST(NcuImport, RefusesLaunchesOfOtherPoints) {
             "the points on the GPU that they ran on");
 }
 
-// The same kernel in the same grid, as a persistent one has it at every length.
+// A persistent kernel has the same name and the same grid at every length.
 TEST(NcuImport, RangesTellPointsOfEqualLaunchesApart) {
   const auto launch_of = [](const std::string& problem) {
     return in_ranges(ncu_launch("a"), {problem, "profile", "v3 block_m=64"});

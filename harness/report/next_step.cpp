@@ -39,7 +39,7 @@ Cited of_share(const LimiterShare& finding) {
                kPercent);
 }
 
-// The size of a tile, both of its numbers, is what a reader wants to see: "128x112". A kernel that
+// Names a tile by both numbers of its size, "128x112", which a reader wants to see. A kernel that
 // has no such blocks shows the value that changes.
 Cited name_of(const TileFact& tile) {
   const Config& config = tile.config;

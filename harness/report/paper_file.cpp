@@ -1,4 +1,4 @@
-// The strict reader of paper files; sweeps/paper/README.md describes the format.
+// Reads paper files strictly; sweeps/paper/README.md describes the format.
 #include "harness/report/paper_file.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPaperSchema = "attnlab.paper/1";
 constexpr const char* kEnding = ".paper";
 
-// The values of a condition as fields print them.
+// Returns the values of a condition as fields print them.
 std::vector<std::string> read_values(const Json& json, const std::string& where) {
   std::vector<std::string> values;
   for (const Json& value : json.is_array() ? json : Json::array({json})) {
@@ -131,7 +131,7 @@ PaperTable read_table(const Json& json, const std::string& where) {
   return table;
 }
 
-// The value behind a word.
+// Returns the value behind a word.
 template <class T>
 T read_word(const Json& json, const std::vector<std::pair<std::string, T>>& words,
             const std::string& where) {
@@ -157,7 +157,7 @@ Bounds read_bounds(const Json& json, const std::string& where) {
   return bounds;
 }
 
-// The keys of a claim of each kind, beside those that all have.
+// Returns the keys of a claim of each kind, beside those that all have.
 std::vector<std::string> keys_of(ClaimKind kind) {
   switch (kind) {
     case ClaimKind::ratio: return {"value", "of", "over", "where", "statistic", "reproduced"};
@@ -270,7 +270,7 @@ PaperBudget read_budget(const Json& json, const std::string& where) {
   return budget;
 }
 
-// The sweep as a file of its own, which a reader of sweeps has accepted.
+// Returns the sweep as a file of its own, after a reader of sweeps has accepted it.
 Json read_inner_sweep(const Json& json, const PaperFile& paper, const std::string& where,
                       const Registry& registry) {
   if (!json.is_object()) refuse(where, "must be an object");

@@ -20,7 +20,7 @@ namespace attnlab {
 // Says which record is a cell, and what of it.
 struct CellRule {
   Conditions where;
-  // Not empty: the cell is the value of the record with these fields instead, divided by its own.
+  // If set, the cell is a ratio: the value of the record with these fields, divided by its own.
   std::optional<Conditions> over;
   std::string value;   // a field; "": the table's
   double scale = 1.0;  // to the source's unit
@@ -95,7 +95,7 @@ struct PaperFile {
   std::vector<Claim> claims;
 };
 
-// Whether a file is one by its name: *.paper.json.
+// Returns whether a file is a paper file by its name: *.paper.json.
 bool is_paper_name(const std::filesystem::path& path);
 
 // Returns the fields that cells of a table are of, each once, the table's own first.
@@ -107,8 +107,8 @@ bool has_times(const PaperFile& paper);
 // Reads a file strictly: throws UsageError naming file and key.
 PaperFile read_paper(const std::filesystem::path& path, const Registry& registry);
 
-// Reads all of a folder, in the order of their names. Throws UsageError also where two files have
-// the same table or claim.
+// Reads all files of a folder, in the order of their names. Throws UsageError also where two files
+// have the same table or claim.
 std::vector<PaperFile> read_papers(const std::filesystem::path& folder, const Registry& registry);
 
 }  // namespace attnlab

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// A file with a claim of each of two kinds, which the reader takes.
+// Makes a file with a claim of each of two kinds, which the reader takes.
 Json good() {
   return Json::parse(R"({
     "schema": "attnlab.paper/1", "name": "some", "title": "Some experiment",
@@ -51,7 +51,7 @@ class PaperFiles : public testing::Test {
     std::ofstream(file) << json.dump();
     return read_paper(file, builtin_registry());
   }
-  // What the reader says of the good file after a change.
+  // Returns what the reader says of the good file after a change.
   std::string says(const std::function<void(Json&)>& change) const {
     Json json = good();
     change(json);

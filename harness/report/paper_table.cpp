@@ -13,13 +13,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One row or column: its name, what it asks of a record, and where its published values stand.
+// Holds a row or column: its name, what it asks of a record, where its published values stand.
 struct Line {
   PaperEntry entry;
   const Json* row = nullptr;  // of rows that are published
 };
 
-// The rule of a row or column whose name is a field's value.
+// Returns the rule of a row or column whose name is a field's value.
 PaperEntry by_field(const std::string& name, const std::string& field) {
   return {.name = name, .rule = CellRule{.where = {{field, {name}}}}};
 }
@@ -51,7 +51,7 @@ std::vector<Line> rows_of(const PaperTable& table, const Json& published,
                           const std::string& where) {
   std::vector<Line> rows;
   const Json& printed = published["rows"];
-  // Of some figures also the bars' own heights are known, beside the rounded labels.
+  // Some figures give the bars' own heights, too, beside the rounded labels.
   const Json& precise = published.contains("rows_precise") ? published["rows_precise"] : printed;
   for (std::size_t i = 0; i < printed.size(); ++i) {
     const Json& row = printed[i];
@@ -69,8 +69,8 @@ std::vector<Line> rows_of(const PaperTable& table, const Json& published,
   return rows;
 }
 
-// Columns that a row of the source has beside the one that names it. Where a field says which they
-// are, those that are no number are words about the row.
+// Returns the columns of the source beside those that name rows. Where a field says which they are,
+// columns that are no number hold words about the row.
 std::vector<Line> columns_of(const PaperTable& table, const Json& published,
                              const std::string& where) {
   std::vector<Line> columns;
@@ -86,7 +86,7 @@ std::vector<Line> columns_of(const PaperTable& table, const Json& published,
   return columns;
 }
 
-// What a cell asks for: the column's word counts where row and column both have one.
+// Says what a cell asks for: the column's word counts where row and column both have one.
 struct Asked {
   Conditions where;
   std::optional<Conditions> over;
@@ -110,7 +110,7 @@ Asked asked_of(const PaperTable& table, const CellRule& row, const CellRule& col
   return asked;
 }
 
-// A number of a record, and the interval of it; or why there is none.
+// Holds a number of a record and its interval, or why there is none.
 struct Number {
   std::optional<double> value, interval;
   std::string trouble, record;

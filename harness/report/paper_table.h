@@ -1,4 +1,4 @@
-// The cells of a published table beside what was measured for them.
+// Puts what was measured beside the cells of a published table.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// A cell's value as another protocol than the table's own measured it.
+// Holds a cell's value as another protocol than the table's own measured it.
 struct ProtocolReading {
   std::string protocol;
   std::optional<double> measured;
@@ -32,7 +32,7 @@ struct PaperCell {
   std::vector<ProtocolReading> by_protocol;
 };
 
-// The least and the most that a cell is over all protocols.
+// Holds the least and the most that a cell is over all protocols.
 struct Span {
   double least = 0.0, most = 0.0;
   std::string lacks;  // the protocols that have a record and no value that counts, with the reason
@@ -45,9 +45,9 @@ void add_readings(std::vector<PaperCell>& cells, const std::string& protocol,
 // Returns the span of a cell with readings; none where no protocol has a value without trouble.
 std::optional<Span> span_of(const PaperCell& cell);
 
-// In the order of the published table, row by row, and then what stands beside it. Throws
-// UsageError, led by `where`, for a row or column of the source that the file does not name, and
-// for one that the source does not have.
+// Returns the cells in the order of the published table, row by row, and then what stands beside
+// it. Throws UsageError, led by `where`, for a row or column of the source that the file does not
+// name, and for one that the source does not have.
 std::vector<PaperCell> cells_of(const PaperTable& table, const PublishedTable& published,
                                 const std::vector<nlohmann::ordered_json>& records,
                                 const std::string& where);

@@ -24,7 +24,7 @@ Json ceiling_json(const Ceiling& ceiling, const Device& device) {
     Json json = {{"per_s", measured.per_s},
                  {"clock_hz", measured.clock_hz},
                  {"per_multiprocessor_and_clock", nullptr}};
-    if (!is_of_hbm) {  // whose clock is its own
+    if (!is_of_hbm) {  // HBM has a clock of its own
       json["per_multiprocessor_and_clock"] = per_multiprocessor_and_clock(measured, device);
     }
     return json;
@@ -80,12 +80,12 @@ Json memory_json(const Json& ceilings, const Device& device) {
                       level("HBM", CeilingId::hbm_read, device.memory_bytes)});
 }
 
-// A number in units of 10^12, or of `unit`; "-" for null.
+// Returns a number in units of 10^12, or of `unit`; "-" for null.
 std::string scaled(const Json& value, double unit, int digits) {
   return value.is_null() ? "-" : fmt::format("{:.{}f}", value.get<double>() / unit, digits);
 }
 
-// Four significant digits, so that 4.528 and 653.1 stand in one column.
+// Returns four significant digits, so that 4.528 and 653.1 stand in one column.
 std::string tera(const Json& value) {
   if (value.is_null()) return "-";
   const double number = value.get<double>() / 1e12;
@@ -174,7 +174,7 @@ std::string heading(const Json& report) {
 
 Json make_peak_report(const Peaks& peaks, const Device& device) {
   const Gpu* const sheet = datasheet_of(device);
-  Json report = to_json(peaks);  // where and when; the ceilings are said in another way here
+  Json report = to_json(peaks);  // keeps where and when; ceilings are said in another way
   report.erase("ceilings");
   report["schema"] = kPeakReportSchema;
   report["datasheet"] = nullptr;

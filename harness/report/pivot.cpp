@@ -47,12 +47,12 @@ Fields default_rows(const Records& records, const Fields& cols) {
   return rows;
 }
 
-// A kernel's name says which it is only beside its backend.
+// Returns the kernel with its backend: two backends may have kernels of one name.
 std::string kernel_of(const RecordJson& record) {
   return exact(at(record, {"backend"})) + " " + exact(at(record, {"kernel"}));
 }
 
-// What tells the configs of a kernel apart; the last one always does.
+// Returns the fields that tell the configs of a kernel apart; the last one always does.
 Fields config_fields() {
   Fields found = {&find_field("block", "")};
   for (const SharedAxis& axis : builtin_axes()) found.push_back(&find_field(axis.help.name, ""));
@@ -60,7 +60,7 @@ Fields config_fields() {
   return found;
 }
 
-// The same fields, read from the config as it was asked for.
+// Returns the same fields, read from the config as it was asked for.
 Fields asked_fields() {
   static const std::vector<Field> kFields = [] {
     std::vector<Field> asked;
@@ -77,8 +77,8 @@ Fields asked_fields() {
   return found;
 }
 
-// Whether a kernel that was asked for the same on the same problem chose differently, as on another
-// device, and `told_apart` does not tell these points apart: then what it chose must.
+// Returns whether a kernel that was asked for the same on the same problem chose differently, as on
+// another device, without `told_apart` telling these points apart: then its choice must.
 bool chose_differently(const Records& records, const Fields& told_apart) {
   std::map<std::string, RecordJson> chosen;  // by the point as it was asked for
   return std::any_of(records.begin(), records.end(), [&](const RecordJson& record) {
@@ -90,7 +90,7 @@ bool chose_differently(const Records& records, const Fields& told_apart) {
   });
 }
 
-// Those of the fields that have several values for one kernel; the last one where two configs
+// Keeps the fields that have several values for one kernel, and the last one where two configs
 // differ in nothing that has a field of its own.
 Fields varying_config(const Records& records, Fields fields) {
   const Field* const config = fields.back();
@@ -115,7 +115,7 @@ Fields varying_config(const Records& records, Fields fields) {
   return varying;
 }
 
-// A kernel's tiles (or other parts of its config) tell its columns apart where it was asked for
+// Adds columns for a kernel's tiles (or other parts of its config) where it was asked for
 // several.
 void add_varying_config(const Records& records, const Fields& rows, Fields& cols) {
   if (!holds(cols, "kernel") || holds(rows, "config") || holds(cols, "config")) return;
@@ -162,8 +162,8 @@ Fields default_cols(const Records& records, const Fields& rows) {
   return cols;
 }
 
-// Time, rate in the unit that suits its size, and speedup where there is something to compare with.
-// The last ones are the first to go where the page is narrow: not a speedup that was asked for.
+// Returns time, rate in the unit that suits its size, and speedup where there is something to
+// compare with. A narrow page drops the last ones first, but no speedup that was asked for.
 Fields default_values(const Records& records, bool wants_speedup) {
   constexpr double kManyGflops = 1e4;
   double most_gflops = 0.0;
@@ -198,7 +198,7 @@ std::vector<FieldValues> distinct_keys(const Fields& fields, const Records& reco
   return keys;
 }
 
-// The distinct keys; numbers ascend, text stands in the order in which it first appears. Points
+// Returns the distinct keys; numbers ascend, text keeps the order of its first appearance. Points
 // that came out count first: a sweep records what it cannot run before it runs the rest.
 std::vector<FieldValues> ordered_keys(const Fields& fields, const Records& records) {
   std::vector<std::map<std::string, std::size_t>> appearance(fields.size());

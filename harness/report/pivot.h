@@ -1,4 +1,4 @@
-// Which fields become rows, columns and values of a table, and which record stands in which cell.
+// Chooses which fields become rows, columns and values, and which record stands in which cell.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct Pivot {
   std::size_t replaced = 0;  // records that a later one of the same point replaced
 };
 
-// Whether every record has the same value, and (if `value` is not null) which.
+// Returns whether every record has the same value, and (if `value` is not null) which.
 bool is_constant(const Field& field, const std::vector<RecordJson>& records);
 
 // Fills what `options` leaves empty: rows are the problem's axes that vary; cols the kernel; values
@@ -32,10 +32,10 @@ bool is_constant(const Field& field, const std::vector<RecordJson>& records);
 // it. The records must outlive the result. Throws UsageError where different points share a cell.
 Pivot make_pivot(const std::vector<RecordJson>& records, const TableOptions& options);
 
-// The same cells with the fields of the columns moved behind those of the rows.
+// Returns the same cells with the fields of the columns moved behind those of the rows.
 TableOptions columns_as_rows(const Pivot& pivot, const TableOptions& options);
 
-// The axes that the problems need to be told apart: seqlen, or seqlen_q and seqlen_k where these
+// Returns the axes that tell the problems apart: seqlen, or seqlen_q and seqlen_k where these
 // differ; heads_kv only where it differs from heads; no layout where each has its best.
 std::vector<const Field*> problem_axes(const std::vector<RecordJson>& records);
 

@@ -36,7 +36,7 @@ void check_setting(const Json& setting, const std::string& where) {
   }
 }
 
-// Rows have values of the table's columns, and of no others.
+// Checks that rows have values of the table's columns, and of no others.
 void check_rows(const Json& rows, const Json& columns, const std::string& where) {
   if (!rows.is_array()) refuse(where, "must be an array of objects COLUMN -> value");
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -83,7 +83,7 @@ void check_table(const Json& table, const std::string& where) {
   for (const char* key : {"kind", "where"}) check_text(table["source"], key, place + ".source");
 }
 
-// Words about the source, which nothing here reads.
+// Checks words about the source: nothing else reads them.
 void check_words(const Json& file, const std::string& where) {
   for (const char* key : {"$schema", "work", "citation", "conventions", "consistency"}) {
     check_text(file, key, where);

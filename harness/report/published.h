@@ -1,4 +1,4 @@
-// The tables as their sources print them: sweeps/paper/published/*.published.json.
+// Reads the tables as their sources print them: sweeps/paper/published/*.published.json.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace attnlab {
 
-// A published table: its id, title, setting, columns, rows, units, source, note.
+// Holds a published table: its id, title, setting, columns, rows, units, source, note.
 struct PublishedTable {
   std::string work;  // the paper, post or text that it is from
   nlohmann::ordered_json json;
 };
 
-// By id. Throws UsageError for a file that cannot be read, and for an id that is there twice.
+// Maps ids to tables. Throws UsageError for a file that cannot be read, and for a double id.
 using PublishedTables = std::map<std::string, PublishedTable>;
 PublishedTables read_published(const std::filesystem::path& folder);
 
-// Throws UsageError, led by `where`, with the nearest id.
+// Finds a table. Throws UsageError, led by `where`, with the nearest id.
 const PublishedTable& find_published(const PublishedTables& tables, const std::string& id,
                                      const std::string& where);
 
-// "A100 40GB", or "no GPU named".
+// Returns "A100 40GB", or "no GPU named".
 std::string published_gpu(const PublishedTable& table);
 
 }  // namespace attnlab

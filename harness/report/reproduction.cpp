@@ -33,12 +33,12 @@ std::string measured_text(const PaperCell& cell, Footnotes& notes) {
                               : notes.mark(short_number(*cell.measured), cell.trouble);
 }
 
-// A cell for which something is or could be measured, of which there is something to show.
+// Returns whether a cell is measured or could be, and has something to show.
 bool is_shown(const PaperCell& cell) {
   return cell.is_measurable && (!cell.record.empty() || cell.published.is_number());
 }
 
-// The titles of rows: the published columns that name them.
+// Returns the titles of rows: the published columns that name them.
 std::string row_title(const PaperTable& table) {
   return fmt::format("{}", fmt::join(table.rows.key, ", "));
 }
@@ -120,7 +120,7 @@ std::string values_text(const PaperTable& table) {
   return text;
 }
 
-// What stands above a table.
+// Returns what stands above a table.
 std::string head_of(const ReproducedTable& reproduced, const Reproduction& all, bool is_markdown) {
   const Json& published = reproduced.published->json;
   const std::string title =
@@ -135,7 +135,7 @@ std::string head_of(const ReproducedTable& reproduced, const Reproduction& all, 
   return text + protocols_text(all) + "\n";
 }
 
-// What the source has and nothing is measured for, with the reasons.
+// Lists what the source has but nothing measures, with the reasons.
 std::string published_only(const PaperTable& table) {
   std::string text;
   for (const PaperAxis* axis : {&table.rows, &table.columns}) {
@@ -235,7 +235,7 @@ bool concerns(const Claim& claim, const std::vector<std::string>& ids) {
          });
 }
 
-// The different values of a field, each once, in order.
+// Joins the different values of a field, each once, in order.
 std::string values_of(const std::vector<Json>& records, const std::vector<const char*>& path) {
   std::set<std::string> values;
   for (const Json& record : records) {
@@ -259,7 +259,7 @@ const std::vector<std::pair<const char*, std::vector<const char*>>> kEnvironment
 };
 constexpr const char* kMeasured = "measured";
 
-// What records say of where, when and by what they were made; what none has is left out.
+// Returns what records say of where, when and by what they were made; leaves out what none has.
 Json environment_of(const std::vector<Json>& records) {
   Json environment = Json::object();
   for (const auto& [key, path] : kEnvironment) {

@@ -1,4 +1,4 @@
-// What came of a paper file: its tables with published beside measured, and its claims judged.
+// Says what came of a paper file: published beside measured in its tables, and its claims judged.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ProtocolUse {
   std::string missing;  // why there are none
 };
 
-// The protocols beside a table's own, with the records of each.
+// Holds the protocols beside a table's own, with the records of each.
 struct OtherProtocols {
   std::string own;  // the name of the table's
   std::vector<std::pair<ProtocolUse, std::vector<nlohmann::ordered_json>>> others;
@@ -60,19 +60,19 @@ Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
                        const std::vector<nlohmann::ordered_json>& records,
                        const std::vector<std::string>& ids, const OtherProtocols& protocols = {});
 
-// As text, or as Markdown; csv has one line a cell, of all tables.
+// Renders text or Markdown; csv has one line a cell, of all tables.
 std::string render_reproduction(const Reproduction& all, TableFormat format);
 
-// "attnlab.reproduction/1": all of it, for other programs, plots and --check.
+// Writes all of it as "attnlab.reproduction/1", for other programs, plots and --check.
 nlohmann::ordered_json to_json(const Reproduction& all);
 
 // Returns the keys that an environment may have, in order.
 std::vector<std::string> environment_keys();
 
-// Four significant digits, of small numbers three, with an exponent where they need one.
+// Returns four significant digits, of small numbers three, with an exponent where needed.
 std::string short_number(double value);
 
-// "12 reproduced (R), 3 in shape (S), ..."
+// Returns "12 reproduced (R), 3 in shape (S), ...".
 std::string count_findings(const std::vector<JudgedClaim>& claims);
 
 // worse: it held and does not, or holds in shape alone. lost: it had a verdict and has none, or is
@@ -80,7 +80,7 @@ std::string count_findings(const std::vector<JudgedClaim>& claims);
 enum class Setback : std::uint8_t { worse, lost, unforeseen };
 const char* to_string(Setback setback);
 
-// A claim that is worse off than it was, by an earlier to_json().
+// Names a claim that is worse off than in an earlier to_json().
 struct Worsened {
   std::string id, text;
   Setback how = Setback::worse;

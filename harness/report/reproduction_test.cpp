@@ -121,7 +121,7 @@ class Reproductions : public testing::Test {
     published_.emplace("t", kPublished);
   }
 
-  // That slow takes `least` times as long as fast at 128, where it takes 8 times.
+  // Claims that slow takes `least` times as long as fast at 128, where it takes 8 times.
   static Claim claim(const std::string& id, double least) {
     return {.id = id,
             .tables = {"t"},
@@ -158,7 +158,7 @@ TEST_F(Reproductions, ShowHowFarAProtocolMovesACell) {
   EXPECT_PRED2(contains, text, "medians by hot-burst, cold-burst; not hot-settled: not\nmeasured.");
   EXPECT_PRED2(contains, text, "Slow    128             4     8.000  1.00      2  8.000  16.00");
   EXPECT_PRED2(contains, text, "Fast    128             2     1.000  1.00    0.5  1.000  1.000");
-  EXPECT_PRED2(contains, text, "R first: Fast is fast.");  // by the table's own
+  EXPECT_PRED2(contains, text, "R first: Fast is fast.");  // the table's own protocol decides
   EXPECT_PRED2(contains, render_reproduction(all, TableFormat::markdown),
                "| Slow | 128 | 4 | 8.000 | 1.00 | 2 | 8.000 | 16.00 |");
   EXPECT_PRED2(contains, render_reproduction(all, TableFormat::csv), "t,Slow,128,4,8,1");
@@ -183,7 +183,7 @@ TEST_F(Reproductions, SpansAreOfWhatMayBeJudged) {
   EXPECT_EQ(span->most, 8.0);
   EXPECT_PRED2(contains, render_reproduction(unsettled, TableFormat::table),
                "[1] without cold-burst: did not settle");
-  paper_.tables[0].value = "workspace_mib";  // which no protocol moves
+  paper_.tables[0].value = "workspace_mib";  // no protocol moves it
   const Reproduction counted = reproduce(paper_, published_, kRecords, {}, protocols());
   EXPECT_FALSE(span_of(counted.tables[0].cells[0]));
   cold[0]["device"]["name"] = "Another CPU";

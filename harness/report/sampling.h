@@ -1,4 +1,4 @@
-// Which part of a point's outputs was verified, where that is not everything.
+// Says which part of a point's outputs was verified, where that is not everything.
 #pragma once
 
 #include <optional>

@@ -18,15 +18,15 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
   return taken;
 }
 
-// The compiler puts the folder in which it ran before the names that it was given.
+// Cuts off the folder in which the compiler ran: it puts that before the names it was given.
 std::string path_in_tree(std::string_view file) {
   const std::size_t tree = file.rfind("/kernels/");
   const std::size_t begin = tree != std::string_view::npos ? tree : file.rfind('/');
   return std::string(begin == std::string_view::npos ? file : file.substr(begin + 1));
 }
 
-// Reads `//## File "PATH", line N inlined at "PATH", line N`: the first of the two places, for the
-// line below begins with the second.
+// Reads `//## File "PATH", line N inlined at "PATH", line N`. Takes the first of the two places:
+// the line below begins with the second.
 std::optional<SourcePlace> parse_place(std::string_view line) {
   if (!take_until(line, "//## File \"")) return std::nullopt;
   const std::optional<std::string_view> file = take_until(line, "\", line ");

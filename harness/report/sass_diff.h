@@ -25,9 +25,9 @@ struct SassLinePair {
 std::vector<SassLinePair> differing_lines(const std::vector<SassLine>& unit,
                                           const std::vector<SassLine>& other);
 
-// Kernels of one name stand beside one another. table and markdown: counts by kind, products, and
-// the lines that differ; json: the same with all kinds; csv: a row for each kind of each line that
-// differs.
+// Renders kernels of one name beside one another. table and markdown have counts by kind, products,
+// and the lines that differ; json the same with all kinds; csv a row for each kind of each line
+// that differs.
 std::string render_sass_diff(const SassUnit& unit, const SassUnit& other, TableFormat format);
 
 }  // namespace attnlab

@@ -109,7 +109,7 @@ ProductChecks check_products(const SassKernel& kernel,
   for (const WarpgroupProduct& product : products) checks.products.push_back({product});
   for (const SassInstruction& instruction : kernel.instructions) {
     if (kind_of(operation_of(instruction)) != SassKind::wgmma) continue;
-    // Products of one form get its wgmmas in turn, and the first what is more than all have.
+    // Products of one form share its wgmmas in turn; the first gets what is more than all lack.
     const auto lacks = [&](const ProductCheck& candidate) {
       return has_form(instruction, candidate.product) && candidate.found < candidate.scheduled();
     };

@@ -63,16 +63,16 @@ struct ProductCheck {
 
   std::size_t scheduled() const;
   bool is_scheduled() const { return found == scheduled(); }
-  // Whether they make whole products.
+  // Returns whether they make whole products.
   bool is_whole() const;
-  // Whether they make at least those of the schedule: a compiler may copy a loop.
+  // Returns whether they make at least those of the schedule: a compiler may copy a loop.
   bool is_complete() const { return is_whole() && found >= scheduled(); }
 };
 struct ProductChecks {
   std::vector<ProductCheck> products;  // none where the unit says nothing of them
   std::size_t strangers = 0;           // wgmmas that have the form of none
 
-  // Whether all are complete, and nothing else is multiplied.
+  // Returns whether all are complete, and nothing else is multiplied.
   bool are_complete() const;
 };
 ProductChecks check_products(const SassKernel& kernel,
@@ -80,7 +80,7 @@ ProductChecks check_products(const SassKernel& kernel,
 
 // Returns the products of the entry of a kernel's name.
 std::vector<WarpgroupProduct> products_of(const SassUnit& unit, const std::string& kernel);
-// Whether the wgmmas of all kernels are those of their schedules, or copies of them.
+// Returns whether the wgmmas of all kernels are those of their schedules, or copies of them.
 bool has_complete_products(const SassUnit& unit);
 
 }  // namespace attnlab

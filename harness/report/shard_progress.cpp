@@ -18,7 +18,7 @@
 namespace attnlab {
 namespace {
 
-// Seconds since 1970 of "2026-01-31T12:00:00Z".
+// Returns the seconds since 1970 of "2026-01-31T12:00:00Z".
 double seconds_of(const RecordJson& record) {
   const std::string text = record.at("timestamp");
   std::tm time{};
@@ -34,7 +34,7 @@ double share_of(const RecordJson& record) {
   return share.is_number() ? share.get<double>() : 0.0;
 }
 
-// One process at work: what it finished after its first record, for when it began nobody wrote.
+// Holds what a process finished after its first record: nobody wrote down when it began.
 struct Span {
   double first = 0.0, last = 0.0;
   std::size_t points = 0;
@@ -108,8 +108,8 @@ struct SweepState {
   std::size_t of_all = 0;    // points of all shards; 0: no record says
   std::size_t begun = 0, shards = 0;
 
-  // Returns how many points there are, 0 where that is not known. A point may be in no shard of two
-  // cuts.
+  // Returns how many points there are, 0 where that is not known. With two cuts it is not: a point
+  // may be in no shard of either.
   std::size_t points() const {
     if (cuts.size() != 1) return 0;
     return of_all == 0 && begun == shards ? of_begun : of_all;

@@ -10,7 +10,7 @@
 namespace attnlab {
 namespace {
 
-// The n-th point of a shard of four, each a quarter of its predicted time.
+// Makes the n-th point of a shard of four, each a quarter of its predicted time.
 RecordJson point(int index, int n, const std::string& time_of_day, const std::string& run = "1") {
   return {{"id", "p" + std::to_string(n)},
           {"sweep", "s"},

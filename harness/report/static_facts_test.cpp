@@ -65,7 +65,7 @@ TEST(StaticFacts, SchedulesAreThoseOfTheKernels) {
   const std::string none = "sm_90a fwd/f16/b1/hq8/hkv8/sq1024/sk1024/d64/none/p0/bshd v2";
   const std::string causal = "sm_90a fwd/f16/b1/hq8/hkv8/sq1024/sk1024/d64/causal/p0/bshd v2";
   ASSERT_TRUE(schedules.contains(none) && schedules.contains(causal)) << schedules.dump(1);
-  // Tiles of 128x128: eight rows of eight, without those above the diagonal of a causal mask.
+  // There are eight rows of eight tiles of 128x128; a causal mask drops those above its diagonal.
   EXPECT_EQ(schedules[none]["tiles_full"], 8 * 64);
   EXPECT_EQ(schedules[causal]["tiles_full"], 8 * 28);
   EXPECT_EQ(schedules[causal]["tiles_partial"], 8 * 8);

@@ -24,7 +24,7 @@ namespace {
 
 using Records = std::vector<RecordJson>;
 
-// "v2 64x64"; numbers carry the field's name: "head_dim=64".
+// Returns "v2 64x64"; numbers carry the field's name: "head_dim=64".
 std::string column_label(const std::vector<const Field*>& cols, const FieldValues& key) {
   std::string label;
   for (std::size_t i = 0; i < cols.size(); ++i) {
@@ -44,7 +44,7 @@ bool is_text(const Field& field, const std::vector<FieldValues>& keys, std::size
 
 std::string status_of(const RecordJson& record) { return exact(at(record, {"status"})); }
 
-// "failed [2]"; a cell of one column is too narrow for "unsupported".
+// Returns "failed [2]"; a cell of one column is too narrow for "unsupported".
 std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& footnotes) {
   std::string word = status_of(record);
   if (word == "out_of_memory") word = "oom";
@@ -52,7 +52,7 @@ std::string status_cell(const RecordJson& record, std::size_t span, Footnotes& f
   return footnotes.mark(word, exact(at(record, {"reason"})));
 }
 
-// Why a time holds more than the operation; "" where nothing else ran, or nobody saw.
+// Returns why a time holds more than the operation; "" if nothing else ran, or nobody saw.
 std::string beyond_note(const RecordJson& record) {
   const std::string kernels = exact(find_field("beyond", "").read(record));
   if (kernels.empty()) return "";
@@ -62,13 +62,13 @@ std::string beyond_note(const RecordJson& record) {
       exact(at(record, {"kernel"})), kernels);
 }
 
-// A base that was asked for is named.
+// Returns the title, which names the base of a speedup if one was asked for.
 std::string title_of(const Field& field, const TableOptions& options) {
   const bool names_base = is_speedup(field) && !options.speedup_over.empty();
   return names_base ? "over " + options.speedup_over : field.title;
 }
 
-// A kernel is no faster than itself: a default table leaves that column out.
+// Returns whether all speedups of a column are 1, as of the base itself: it can be left out.
 bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
   if (!is_speedup(value)) return false;
   for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
@@ -80,7 +80,7 @@ bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
   return true;
 }
 
-// What stands below a table for people.
+// Collects what stands below a table for people.
 struct Notes {
   Footnotes reasons;
   Doubts doubts;
@@ -88,7 +88,7 @@ struct Notes {
   std::string text() const { return reasons.text() + doubts.text(); }
 };
 
-// With `notes`, numbers are rounded for people; without, they are exact.
+// Makes the table: with `notes`, numbers are rounded for people; without, they are exact.
 TextTable make_table(const Pivot& pivot, const TableOptions& options, Notes* notes) {
   const auto text_of = [&](const Field& field, const RecordJson& value) {
     return notes != nullptr ? display(field, value) : exact(value);
@@ -149,7 +149,7 @@ bool in(const std::vector<const Field*>& fields, const Field& field) {
   return std::find(fields.begin(), fields.end(), &field) != fields.end();
 }
 
-// What is the same on all points: first the problem, then who ran it where.
+// Says what is the same on all points: first the problem, then who ran it where.
 std::string caption(const Pivot& pivot, const Records& records) {
   const auto constants = [&](const std::vector<const Field*>& candidates) {
     std::vector<std::string> parts;
@@ -175,7 +175,7 @@ std::string caption(const Pivot& pivot, const Records& records) {
   return text;
 }
 
-// How many points came out how, and the largest error among them.
+// Counts the points by status, and names the largest error among them.
 std::string summary(const Records& records) {
   const RecordJson* worst = nullptr;
   const Field& ratio = find_field("ratio_to_twin", "");
@@ -204,7 +204,7 @@ std::string summary(const Records& records) {
   return wrap(text);
 }
 
-// The last record of each point.
+// Keeps the last record of each point.
 Records without_replaced(const Pivot& pivot, const Records& records) {
   Records kept;
   for (const RecordJson& record : records) {
@@ -215,7 +215,7 @@ Records without_replaced(const Pivot& pivot, const Records& records) {
   return kept;
 }
 
-// Where the base that was asked for has no time, no column can say so.
+// Says that the base that was asked for has no time: then no column can say so.
 std::string missing_speedups(const Records& records, const TableOptions& options) {
   const bool any = std::any_of(records.begin(), records.end(), [](const RecordJson& record) {
     return at(record, {kSpeedupKey, "ratio"}).is_number();
@@ -225,8 +225,8 @@ std::string missing_speedups(const Records& records, const TableOptions& options
       fmt::format("No speedup over {}: it has no time on these cases.", options.speedup_over));
 }
 
-// Where the points are of several runs, whose times were not taken side by side. Older records know
-// their commit alone.
+// Warns where the points are of several runs, whose times were not taken side by side. Older
+// records tell their commit only.
 std::string several_runs(const Records& records) {
   std::set<std::string> runs, commits;
   for (const RecordJson& record : records) {
@@ -244,7 +244,7 @@ std::string several_runs(const Records& records) {
                   runs.size(), of_commits));
 }
 
-// What the peers among them compute: less or more than ours, which is part of a comparison.
+// Says what the peers compute: a comparison must tell if that is more or less than ours.
 std::string what_peers_compute(const Records& records, const TableOptions& options) {
   std::set<std::string> said;
   std::string text;
@@ -280,7 +280,7 @@ std::string render_text(const Records& records, const TableOptions& options) {
   };
   TextTable table = lay_out();
   if (!markdown && options.rows.empty() && options.cols.empty()) {
-    // Many kernels: the time alone stands beside each other's; the rest is one --value away.
+    // If many kernels do not fit, only the time stays for each; --value shows the rest.
     while (width(table) > page_width() && options.values.empty() &&
            pivot.values.size() > least_values) {
       pivot.values.pop_back();
@@ -304,7 +304,7 @@ std::string render_text(const Records& records, const TableOptions& options) {
   return text;
 }
 
-// One line or object for each point: who and what, then the values (all measures by default).
+// Returns the fields of a long table: who and what, then the values (all measures by default).
 std::vector<const Field*> long_fields(const TableOptions& options) {
   std::vector<const Field*> chosen;
   for (const Field& field : fields()) {
@@ -342,7 +342,7 @@ std::string render_long_json(const Records& records, const TableOptions& options
   return array.dump(1) + "\n";
 }
 
-// An array of rows: {"seqlen": 512, ..., "cells": [{"kernel": "v2", ..., "status", "time_ms"}]}.
+// Renders an array of rows: {"seqlen": 512, ..., "cells": [{"kernel": "v2", ..., "time_ms"}]}.
 std::string render_pivot_json(const Records& records, const TableOptions& options) {
   const Pivot pivot = make_pivot(records, options);
   RecordJson array = RecordJson::array();

@@ -14,7 +14,7 @@ struct TableOptions {
   bool rows_in_order = false;       // as the records stand; else numbers ascend
   std::vector<std::string> cols;    // empty: kernel and config
   std::vector<std::string> values;  // empty: time_ms and tflops... the default comparison
-  // Only records whose field has one of the values (in their exact text).
+  // These keep only records whose field has one of the values (in their exact text).
   std::vector<std::pair<std::string, std::vector<std::string>>> where;
   TableFormat format = TableFormat::table;
   std::string speedup_over;  // a kernel or peer; empty: naive, whose name no column says

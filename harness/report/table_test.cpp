@@ -18,13 +18,13 @@ namespace {
 
 using Records = std::vector<RecordJson>;
 
-// Sixteen points: naive, v2 with two tiles and v3 (which does not exist) on two masks and lengths.
+// Reads 16 points: naive, v2 with two tiles and v3 (which does not exist), two masks and lengths.
 Records small() {
   std::vector<std::string> warnings;
   return read_records(in_tree("tests/data/small.jsonl"), warnings);
 }
 
-// The one record of v2 with this tile on a mask and length.
+// Finds the one record of v2 with this tile on a mask and length.
 RecordJson& point(Records& records, const std::string& block, const std::string& mask, int seqlen) {
   for (RecordJson& record : records) {
     if (exact(find_field("block", "").read(record)) == block && record["problem"]["mask"] == mask &&
@@ -43,7 +43,7 @@ TEST(Fields, ReadTheRecord) {
   Records records = small();
   add_speedups(records, "naive");
   RecordJson& record = point(records, "32x32", "causal", 128);
-  // 32 heads-by-dims, 128 * 129 / 2 visible pairs, 2 heads, 0.06 ms
+  // There are 32 heads-by-dims, 128 * 129 / 2 visible pairs, 2 heads; a launch takes 0.06 ms.
   const double flops = 4.0 * (128 * 129 / 2.0) * 32 * 2;
   EXPECT_DOUBLE_EQ(std::stod(value(record, "time_ms")), 0.06);
   EXPECT_DOUBLE_EQ(std::stod(value(record, "gflops")), flops / 0.06e-3 / 1e9);
@@ -62,8 +62,8 @@ TEST(Fields, ReadTheRecord) {
   EXPECT_EQ(value(record, "seqlen"), "");
 }
 
-// Three passes over given lengths (naive, v2 deterministic or not, minimal, which has no backward),
-// and a block mask (v1 with several configs, v3).
+// Reads three passes over given lengths (naive, v2 deterministic or not, minimal, which has no
+// backward), and a block mask (v1 with several configs, v3).
 Records passes() {
   std::vector<std::string> warnings;
   return read_records(in_tree("tests/data/passes.jsonl"), warnings);
@@ -211,7 +211,7 @@ TEST(Fields, APeersPeakHasTheInputsToo) {
   EXPECT_EQ(peak(), 2176.0 + 32.0);
   peer["problem"]["num_heads_kv"] = 2;
   EXPECT_EQ(peak(), 2176.0 + 32.0 - 48.0);
-  // Packed, of two entries: an eighth of the rows of q and dO, a quarter of those of k and v.
+  // The two packed entries have 1/8 of the rows of q and dO, and 1/4 of those of k and v.
   const double tokens = peer["problem"]["batch"].get<double>() * 2048.0;
   peer["problem"]["layout"] = "packed";
   peer["problem"]["lengths"]["queries"] = {tokens / 16, tokens / 16};
@@ -235,8 +235,8 @@ TEST(Fields, OfABackward) {
   EXPECT_EQ(value(record, "lengths"), "40+64");
   EXPECT_EQ(value(record, "deterministic"), "1");
   EXPECT_EQ(value(record, "stages"), "");
-  // 10 FLOPs a visible pair and element of the head: rows 0 to 63 of 2 heads see keys up to their
-  // own, of the first entry no more than 40.
+  // A visible pair costs 10 FLOPs an element of the head: rows 0 to 63 of 2 heads see keys up to
+  // their own, and in the first entry no more than 40.
   constexpr int kPairs = 64 * 65 + 40 * 41 + 2 * 24 * 40;
   EXPECT_DOUBLE_EQ(std::stod(value(record, "gflops")), 10.0 * kPairs * 16 / 3.75e-4 / 1e9);
 }
@@ -404,7 +404,7 @@ TEST(Table, ConfigsThatVaryTellColumnsApart) {
   EXPECT_PRED2(contains, render_table(records, {}), "mystery=2");
 }
 
-// v2 at two lengths, for which it chose the tile 64x64 at the short one and 32x32 at the long one.
+// Makes records of v2 at two lengths: it chose the tile 64x64 at the short, 32x32 at the long one.
 Records chosen_tiles() {
   Records records = small();
   Records chosen = {point(records, "64x64", "causal", 64), point(records, "32x32", "causal", 128)};
@@ -433,7 +433,7 @@ TEST(Table, WhatWasAskedForTellsColumnsApart) {
   Records records = chosen_tiles();
   records.push_back(with_tile(records[0], 16, 16));
   records.push_back(with_tile(records[1], 16, 16));
-  // Both passes in one go have a tile each: what is open stays so.
+  // Both passes in one have a tile each, so what is open stays open.
   records.push_back(with_tile(records[0], 0, 0));
   records.back()["id"] = "fwdbwd";
   records.back()["problem"]["pass"] = "fwdbwd";
@@ -449,7 +449,7 @@ TEST(Table, WhatWasAskedForTellsColumnsApart) {
   }
 }
 
-// On another device, say: both are shown, told apart by what there is to tell them apart.
+// Records of another device, say, are both shown, told apart by any difference that there is.
 TEST(Table, DifferentChoicesForOneProblemShareNoCell) {
   Records records = chosen_tiles();
   records.push_back(records.front());
@@ -465,7 +465,7 @@ TEST(Table, DifferentChoicesForOneProblemShareNoCell) {
   EXPECT_FALSE(contains(by_device, "16x16")) << by_device;
 }
 
-// Every time with an interval of so many percent to a side.
+// Gives every time an interval of so many percent to a side.
 Records with_intervals(Records records, double percent) {
   for (RecordJson& record : records) {
     if (record["time"].is_null()) continue;
@@ -475,7 +475,7 @@ Records with_intervals(Records records, double percent) {
   return records;
 }
 
-// Those of naive did not settle, and neither did what is compared with them.
+// The times of naive did not settle, so neither did what is compared with them.
 TEST(Table, WhatDidNotSettleIsMarkedAndCounted) {
   Records records = with_intervals(small(), 1.0);
   for (RecordJson& record : records) {

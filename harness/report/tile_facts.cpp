@@ -207,7 +207,7 @@ bool has_config(const RecordJson& record, const Config& config) {
   });
 }
 
-// Whether both are of one problem and kernel, measured on one device in the same way.
+// Returns whether both are of one problem and kernel, measured on one device in the same way.
 bool are_alike(const RecordJson& a, const RecordJson& b) {
   const std::vector<std::vector<const char*>> paths = {{"id"},
                                                        {"kernel"},

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSignificant = 0.05;
 constexpr std::size_t kFewest = 5;  // samples of a side that say anything
-// Noise never makes a median the same that is slower by more than this share.
+// A median that is slower by more than this share is never the same, whatever the noise.
 constexpr double kNeverSame = 0.1;
 
 std::vector<double> samples_of(const RecordJson& record) {

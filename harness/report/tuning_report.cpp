@@ -23,7 +23,7 @@ double median_of(const RecordJson& record) {
   return record.at("time").at("median_s").get<double>();
 }
 
-// Kernel and tile, and the other values of configs of which there are several.
+// Returns kernel and tile, and those other values of configs that differ.
 std::vector<std::string> telling_fields(const std::vector<RecordJson>& records) {
   std::vector<std::string> fields = {"kernel", "block"};
   for (const SharedAxis& axis : builtin_axes()) {
@@ -38,8 +38,8 @@ std::vector<std::string> telling_fields(const std::vector<RecordJson>& records) 
   return fields;
 }
 
-// What tells why one tile is slower than another: what a GPU's compiler made of it; on a CPU what
-// its schedule asks of memory, and the fast memory that it wants.
+// Returns what tells why one tile is slower than another: what a GPU's compiler made of it; on a
+// CPU what its schedule asks of memory, and the fast memory that it wants.
 std::vector<std::string> telling_values(const std::vector<RecordJson>& records) {
   const bool on_gpu = std::any_of(records.begin(), records.end(), [](const RecordJson& record) {
     return record.at("backend") == "cuda";
@@ -48,8 +48,8 @@ std::vector<std::string> telling_values(const std::vector<RecordJson>& records) 
   return {"time_ms", "gflops", "requested_mib", "workspace_mib"};
 }
 
-// Where a record stands: kernels, and the tiles of each, by their fastest config; the configs of a
-// tile by their values.
+// Orders records: kernels, and the tiles of each, by their fastest config; the configs of a tile by
+// their values.
 class TuningOrder {
  public:
   TuningOrder(const std::vector<RecordJson>& records, const std::vector<std::string>& fields) {

@@ -14,7 +14,7 @@ namespace {
 
 using Records = std::vector<nlohmann::ordered_json>;
 
-// v1 with four configs of one problem, as on a GPU.
+// Makes records of v1 with four configs of one problem, as on a GPU.
 Records records_of_v1(const char* backend = "cuda") {
   std::vector<std::string> warnings;
   Records own;
@@ -74,7 +74,7 @@ TEST(TuningReport, AConfigThatSpillsIsNoFailure) {
   records[1]["status"] = records[2]["status"] = "invalid";
   records[1]["compile"] = compiled(8);
   records[2]["compile"] = compiled(0);
-  records[3]["compile"] = compiled(8);  // and ok
+  records[3]["compile"] = compiled(8);  // it spills, and its status is ok
   const Records others = without_spilling(records);
   ASSERT_EQ(others.size(), 3u);
   EXPECT_EQ(others[1]["compile"], compiled(0));

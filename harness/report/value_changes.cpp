@@ -31,7 +31,7 @@ std::optional<double> number(const RecordJson& record, const std::vector<const c
 // Collects what differs.
 class Values {
  public:
-  // With `exact` by anything. With `may_move` the two are of different configs: neither is worse.
+  // Adds a value, with `exact` if it differs at all. With `may_move` configs differ: none is worse.
   void add(Judged judged, const std::string& what, std::optional<double> base,
            std::optional<double> now, bool exact, bool may_move = false) {
     if (!base) return;  // older records lack some

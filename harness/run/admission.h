@@ -1,4 +1,4 @@
-// What a point costs, before anything of it is allocated.
+// Decides what a point costs, before anything of it is allocated.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace attnlab {
 
-// All admitted competitors of a group of cases are timed together (TurnsMemory).
+// Admits competitors: all of a group of cases are timed together (TurnsMemory).
 class Admission {
  public:
   explicit Admission(const RunContext& context) : context_(context) {}
 
   // Writes what the point costs into the competitor's record. Throws Ending if it cannot fit, alone
-  // or beside those that were admitted before. Of a peer only FLOPs are known: it says itself what
+  // or beside those that were admitted before. Only FLOPs are known of a peer: it says itself what
   // does not fit.
   void admit(CompetitorRun& run);
 
-  // Once all are admitted: whether there is room for a second set of outputs of the competitor,
-  // too, beside those that got one before. Else says why not in CompetitorRun::why_no_spare.
+  // Returns, once all are admitted, whether a second set of outputs of the competitor fits, too,
+  // beside those that got one before. Else says why not in CompetitorRun::why_no_spare.
   bool admit_spare(CompetitorRun& run);
 
-  // Once all are admitted: whether there is room for so many bytes of references on the device.
+  // Returns, once all are admitted, whether so many bytes of references fit on the device.
   bool admit_references(std::uint64_t bytes);
 
   std::uint64_t workspace_bytes() const { return admitted_.workspace_bytes(); }

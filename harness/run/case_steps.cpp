@@ -45,7 +45,7 @@ void CaseSteps::begin(const std::string& what, double Spending::*share) {
   stop_if_interrupted();
   spend();
   share_ = share;
-  step_range_.reset();  // before the next one begins: ranges nest
+  step_range_.reset();  // it must end before the next one begins: ranges nest
   step_range_.emplace(what);
   progress_.phase(what);
 }

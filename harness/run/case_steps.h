@@ -1,4 +1,4 @@
-// What a case is at, for those who watch: progress, profilers, and whoever interrupts.
+// Says what a case is at, for those who watch: progress, profilers, and whoever interrupts.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ namespace attnlab {
 // Names a group of cases among those of a sweep, whoever of them runs.
 std::string group_id(std::span<const Case> group);
 
-// Of a group of cases: advances the progress by their case_weight() in all, and is a ProfilerRange
-// named by the problem of the first.
+// Follows a group of cases: advances the progress by their case_weight() in all, and is a
+// ProfilerRange named by the problem of the first.
 class CaseSteps {
  public:
   CaseSteps(std::span<const Case> group, const RunContext& context, Progress& progress);
@@ -30,16 +30,16 @@ class CaseSteps {
   // Throws Interrupted if somebody asked for it.
   void stop_if_interrupted() const;
 
-  // The step before it, if any, is over. `share`: what its seconds are spent on. Throws
+  // Ends the step before, if any, and begins one. `share` is what its seconds are spent on. Throws
   // Interrupted.
   void begin(const std::string& what, double Spending::*share);
-  // So many of the seconds of this step were spent on something else.
+  // Counts so many of this step's seconds as spent on something else.
   void move(double seconds, double Spending::*share);
-  // Within a step.
+  // Names a part of a step.
   void phase(const std::string& what) { progress_.phase(what); }
 
   void advance(double weight);
-  // What is left of the case's weight.
+  // Returns what is left of the case's weight.
   double remaining() const { return weight_ - advanced_; }
 
  private:

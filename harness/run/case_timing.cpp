@@ -69,7 +69,7 @@ class CaseTiming {
 
   void record(std::vector<Samples> measured) {
     runs_.hold_records();
-    // Failures first: after a lost device the others have no samples, or too few.
+    // Failures are recorded first: after a lost device the others have no samples, or too few.
     for (std::size_t i = 0; i < timed_.size(); ++i) {
       if (measured[i].error) {
         runs_.attempt(*timed_[i], [&] { std::rethrow_exception(measured[i].error); });
@@ -89,7 +89,7 @@ class CaseTiming {
     }
   }
 
-  // One a competitor that has a timeline, in their order.
+  // Records the timelines: `measured` has one entry a competitor that has one, in their order.
   void record_timelines(const std::vector<Samples>& measured) {
     auto samples = measured.begin();
     for (CompetitorRun* run : timed_) {
@@ -109,8 +109,8 @@ class CaseTiming {
     }
   }
 
-  // Short launches once more, replayed from graphs: for them the launch itself is most of the cost.
-  // Not with cold inputs: a graph replays those it was recorded with.
+  // Times short launches once more, replayed from graphs: the launch itself is most of their cost.
+  // Skips cold inputs: a graph replays the inputs it was recorded with.
   void time_graphs(const std::vector<TimedLaunches>& all) {
     std::vector<CompetitorRun*> runs;
     std::vector<TimedLaunches> short_launches;
@@ -136,10 +136,10 @@ class CaseTiming {
     }
   }
 
-  // Times that cannot be believed.
+  // Rejects times that cannot be believed.
   void reject() {
     const std::string where = arena_.restore_guards();
-    if (!where.empty()) {  // it may have hit anything
+    if (!where.empty()) {  // the stray write may have hit anything
       throw Ending{Status::failed, "one of the timed kernels " + where + ": no time is valid"};
     }
     for (CompetitorRun* run : runs_.running()) {

@@ -1,4 +1,4 @@
-// The times of one case: all its competitors in turns, and into their records.
+// Takes the times of one case, with all its competitors in turns, into their records.
 #pragma once
 
 #include "harness/run/case_steps.h"
@@ -9,8 +9,8 @@
 namespace attnlab {
 
 // Times all competitors that are running, whose outputs are attached, on the sets of inputs of
-// `rotation`; short launches of a GPU a second time, as graphs. What fails, or has a time that
-// cannot be, has ended afterwards. Throws Ending where no time is valid, DeviceLost, Interrupted.
+// `rotation`; times short launches of a GPU again, as graphs. What fails, or has an impossible
+// time, has ended afterwards. Throws Ending where no time is valid, DeviceLost, Interrupted.
 void time_case(CompetitorRuns& runs, InputRotation& rotation, Arena& arena,
                const RunContext& context, CaseSteps& steps);
 

@@ -1,4 +1,4 @@
-// One competitor on its way through a case: its record, its prepared kernel, its tensors.
+// Holds one competitor on its way through a case: its record, prepared kernel and tensors.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct ReleasePrepared {
 };
 using Prepared = std::unique_ptr<PreparedKernel, ReleasePrepared>;
 
-// The same kernel where it writes a timeline, too.
+// Holds the same kernel, prepared so that it writes a timeline, too.
 struct TimelineRun {
   Arena::Buffer items;  // TimelineItem, `count` of them
   std::int64_t count = 0;
@@ -52,13 +52,13 @@ struct CompetitorRun {
 
   Prepared prepare(const Problem& problem, const Device& device) const;
 
-  // For Pass::bwd, before anything of it: makes o, lse and the saved state by this competitor's own
+  // Must come first for Pass::bwd: makes o, lse and the saved state by this competitor's own
   // forward, with a workspace of its own, and seals them. Returns where it wrote outside of its
   // tensors, "" if nowhere.
   std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
                           const Tensors& inputs);
 
-  // Throws std::bad_alloc, and std::runtime_error with the compiler's words.
+  // Prepares it. Throws std::bad_alloc, and std::runtime_error with the compiler's words.
   TimelineRun prepare_timeline(Arena& arena, const Device& device) const;
 
   // Queues one launch of the prepared kernel.
@@ -66,8 +66,8 @@ struct CompetitorRun {
 
   Outputs make_outputs(Arena& arena, const Problem& problem) const;
 
-  // What a launch gets: the inputs, for a backward what its forward left, the outputs, and as much
-  // of the workspace as the competitor asked for.
+  // Returns what a launch gets: the inputs, for a backward what its forward left, the outputs, and
+  // as much of the workspace as the competitor asked for.
   Tensors attach(const Tensors& inputs, const Outputs& own, const Arena::Buffer& workspace) const;
 };
 

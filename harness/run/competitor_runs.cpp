@@ -60,8 +60,8 @@ void CompetitorRuns::attempt(CompetitorRun& run, const std::function<void()>& st
   try {
     if (const auto ending = ending_of(step)) finish(run, *ending);
   } catch (const DeviceLost& lost) {
-    holds_records_ = false;  // nothing else of the case comes to an end
-    // To release what lies on a device that hangs would hang too; the process ends soon.
+    holds_records_ = false;  // no other competitor of the case ends any more
+    // Releasing what lies on a device that hangs would hang too; and the process ends soon.
     for (CompetitorRun& other : runs_) static_cast<void>(other.prepared.release());
     finish(run, {Status::invalid, fmt::format("{} {}; {}; reproduce: {}", run.name(), lost.what(),
                                               run.problem().id(),
@@ -84,7 +84,7 @@ void CompetitorRuns::finish(CompetitorRun& run, const Ending& ending) {
   run.forward.reset();
   run.outputs.reset();
   run.spare.reset();
-  if (ending.status != Status::ok) run.record.time.reset();  // of wrong results: no time
+  if (ending.status != Status::ok) run.record.time.reset();  // a wrong result has no time
   run.record.status = ending.status;
   run.record.reason = ending.reason;
   run.record.timestamp = utc_now();

@@ -1,5 +1,5 @@
-// The competitors of a group of cases: who is still on the way, how each one's way ends, and when
-// its record is handed out.
+// Tracks the competitors of a group of cases: who is still on the way, how each one's way ends, and
+// when its record is handed out.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class CompetitorRuns {
  public:
   using Finished = std::function<void(const std::vector<Record>&)>;
 
-  // The arguments outlive the object.
+  // All arguments must outlive the object.
   CompetitorRuns(std::span<const Case> group, const RunContext& context, const Finished& finished)
       : group_(group), context_(context), finished_(finished) {}
 
@@ -28,10 +28,10 @@ class CompetitorRuns {
   // Runs a step of one's way; where it throws, that way has ended: see ending_of(). Passes on
   // DeviceLost, with the competitor's record handed out, and Interrupted.
   void attempt(CompetitorRun& run, const std::function<void()>& step);
-  // Of the way of all that are running.
+  // Does the same for all that are running.
   void attempt_for_all(const std::function<void()>& step);
 
-  // The record is complete: with a roof of its time, or without the time if the status is not ok.
+  // Completes the record: with a roof of its time, or without the time if the status is not ok.
   void finish(CompetitorRun& run, const Ending& ending);
 
   // From now on records wait for hand_out(): what took turns is handed out in one call.

@@ -35,19 +35,19 @@ struct RunContext {
   DeviceTurns* turns = nullptr;          // when launches may be timed; null: at any time
   double planted_share = 0.0;    // of a launch's time, by which each timed launch is made longer
   Spending* spending = nullptr;  // gets the seconds of all cases; null: nobody asks
-  // Asked between two steps of a case, launches among them; true ends it.
+  // Is asked between two steps of a case, and between launches; true ends the case.
   std::function<bool()> interrupted = [] { return false; };
-  // Where set, the competitors of a case, all of which have one, write a timeline beside what is
-  // timed: called with the items of a last launch.
+  // If set, the competitors of a case, all of which have one, write a timeline beside what is
+  // timed, and this is called with the items of a last launch.
   std::function<void(const Record&, std::span<const TimelineItem>)> timeline;
-  // Called, if set, with the tensors of every verification, passed or not: before timing and after.
+  // Is called, if set, with the tensors of every verification, before and after timing.
   std::function<void(const Record&, const Tensors&)> verified;
 };
 
-// The record of a competitor before anything of it has run: who, what, where and how.
+// Returns a competitor's record before anything of it has run: who, what, where and how.
 Record planned_record(const Case& work, const Competitor& competitor, const RunContext& context);
 
-// What run_case() throws when RunContext::interrupted says so.
+// run_case() throws this when RunContext::interrupted says so.
 struct Interrupted {};
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// How a competitor's way through its case ends.
+// Says how a competitor's way through its case ends.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Cold caches: launches rotate through copies of their inputs, so many that no cache still holds
-// one of them when it is used again.
+// Keeps caches cold: launches rotate through copies of their inputs, so many that no cache still
+// holds one of them when it is used again.
 #pragma once
 
 #include <map>
@@ -12,15 +12,15 @@ namespace attnlab {
 
 class InputRotation {
  public:
-  // With protocol.cache hot there is one set, the inputs themselves. The copies live as long as the
-  // object, in the arena.
+  // Makes, with protocol.cache hot, one set only, the inputs themselves. The copies live as long as
+  // the object, in the arena.
   InputRotation(Arena& arena, const Device& device, const Protocol& protocol)
       : arena_(arena), device_(device), protocol_(protocol) {}
 
-  // The inputs in one layout, before any set is asked for in it. All arguments outlive the object.
+  // Adds the inputs of a layout; must come before sets_of() for it. Arguments outlive the object.
   void add(const Problem& problem, const Inputs& inputs);
 
-  // How many sets there are.
+  // Returns how many sets there are.
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
   // Returns what the launches of a competitor rotate through: its tensors, with inputs in its
@@ -28,7 +28,7 @@ class InputRotation {
   std::vector<Tensors> sets_of(const CompetitorRun& run);
 
  private:
-  // A copy of a tensor of the device, null of null.
+  // Copies a tensor of the device; returns null for null.
   void* copy(const void* data, const char* name, std::uint64_t bytes);
 
   Arena& arena_;

@@ -41,7 +41,7 @@ constexpr Implementation kKernel = make_kernel();
 
 class Rotation : public testing::Test {
  protected:
-  // Tensors of a launch of the pass, its forward done if it is a backward.
+  // Returns tensors of a launch of the pass; for a backward, its forward is done.
   std::vector<Tensors> sets() {
     competitor_ = {
         .kernel = "fake", .backend = Backend::cuda, .implementation = &kKernel, .config = {}};
@@ -66,7 +66,7 @@ class Rotation : public testing::Test {
     return contents;
   }
 
-  // Each set has a tensor of its own, with the bytes of the first.
+  // Checks that each set has a tensor of its own, with the bytes of the first.
   template <class Member>
   void expect_copies(const std::vector<Tensors>& all, Member member, std::uint64_t bytes) {
     std::set<const void*> places;
@@ -107,7 +107,7 @@ TEST_F(Rotation, HasMoreThanThreeTimesTheCache) {
   EXPECT_EQ(InputRotation::count(problem_, gpu_, protocol_), 1);
 }
 
-// Also samples of one launch must not meet the same inputs again.
+// Samples of one launch, too, must not meet the same inputs again.
 TEST_F(Rotation, LaunchesGoOnWhereTheSampleBeforeEnded) {
   problem_.pass = Pass::bwd;
   const std::vector<Tensors> all = sets();
@@ -201,7 +201,7 @@ TEST_F(Rotation, TimingsThatAreMadeAgainAreSeenByWhatTheyWrite) {
     timed.check();
   };
   device_.is_late = true;
-  EXPECT_NO_THROW(sample(4));  // onto the spare outputs, the timed ones, and both again
+  EXPECT_NO_THROW(sample(4));  // it launches onto the spare, the timed, and both again
   EXPECT_THROW(sample(3), Ending);
 }
 

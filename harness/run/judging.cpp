@@ -79,7 +79,7 @@ void Judge::judge_damage(const CompetitorRun& run, const std::string& damage) co
   fail_if(named(damage), run);
 }
 
-// A failure with the problem's name, as the oracle's messages have it.
+// Adds the problem's name to a failure, as the oracle's messages have it.
 std::string Judge::named(const std::string& failure) const {
   return failure.empty() ? failure : failure + "; " + work_.problem.id();
 }

@@ -1,5 +1,5 @@
-// Whether what a competitor computed is right: held against the references, and nothing written
-// where it may not write.
+// Judges whether what a competitor computed is right: compares it with the references, and checks
+// that nothing was written outside.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// Of one case of a group. All that it finds wrong throws an Ending (Status::failed) with the
+// Judges one case of a group. If anything is wrong it throws an Ending (Status::failed) with the
 // problem and the command that reproduces it.
 class Judge {
  public:
@@ -26,19 +26,19 @@ class Judge {
   // Makes the references of the competitor's own precision, unless they are there: takes long.
   void make_references(const CompetitorRun& run);
 
-  // The tensors that a launch left, which lie in `arena`, and the arena's guards, which are mended.
+  // Judges a launch's tensors, which lie in `arena`, and the arena's guards, which it mends.
   void judge(const CompetitorRun& run, const Tensors& tensors, Arena& arena,
              std::vector<reference::Verdict>& verdicts);
 
   void judge_peer(const CompetitorRun& run, const PeerOutputs& outputs,
                   std::vector<reference::Verdict>& verdicts);
 
-  // `damage`: where launches of the competitor wrote outside of their tensors; empty: nowhere.
+  // Fails where launches wrote outside of their tensors, as `damage` says; "" means nowhere.
   void judge_damage(const CompetitorRun& run, const std::string& damage) const;
 
  private:
-  // What the competitor's twin shares with it. A peer draws dropout masks of its own, so what is
-  // judged had none.
+  // Returns what the competitor's twin shares with it. A peer draws dropout masks of its own, so it
+  // is judged without dropout.
   reference::Products products_of_twin(const CompetitorRun& run) const;
   static JudgedDropout dropout_of(const CompetitorRun& run);
   const reference::References& references_of(const CompetitorRun& run);

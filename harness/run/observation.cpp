@@ -19,8 +19,8 @@
 namespace attnlab {
 namespace {
 
-// Launches of a counted range: enough for the bytes of one to stand out, few enough to cost
-// nothing. Cold ones are at most as many as there are sets of inputs, so that each reads its own.
+// A counted range has so many launches: the bytes of one stand out, and they cost next to nothing.
+// Cold ones are at most as many as there are sets of inputs, so that each reads its own.
 constexpr double kCountedSeconds = 5e-3;
 constexpr int kMostCountedLaunches = 20;
 
@@ -40,14 +40,14 @@ std::string shape_of(const CompiledEntry& compiled) {
                      compiled.entry.dynamic_shared_bytes);
 }
 
-// The unit's entry of this name, null if it has none.
+// Returns the unit's entry of this name, null if it has none.
 const CompiledEntry* find_entry(const Compilation& unit, std::string_view symbol) {
   const auto found = std::ranges::find_if(
       unit.entries, [&](const CompiledEntry& compiled) { return compiled.entry.name == symbol; });
   return found == unit.entries.end() ? nullptr : &*found;
 }
 
-// Those of the record that the pass itself launches; a backward's record has its forward's too.
+// Returns what the pass itself launches: a backward's record has the units of its forward, too.
 std::vector<Compilation> units_of_pass(const CompetitorRun& run, const Device& device) {
   std::vector<Compilation> found;
   const Implementation& kernel = run.kernel();
@@ -87,7 +87,7 @@ void divide(std::optional<Value>& value, double by) {
   if (value) *value /= by;
 }
 
-// Counts of all launches to counts of one; rates stay.
+// Divides counts of all launches by their number; rates stay.
 HardwareCounts per_launch(HardwareCounts counts, int launches) {
   for (std::optional<double>* sum :
        {&counts.dram_read_bytes, &counts.dram_write_bytes, &counts.sm_read_bytes,
@@ -134,7 +134,7 @@ void count(CompetitorRun& run, const Observers& observers, const Device& device)
   counted.reason = observers.wrong_counters;
 }
 
-// A count that is not there is no reproach.
+// Rejects wrong counts of tensor FLOPs; a missing count is no reproach.
 void judge_tensor_flops(CompetitorRun& run) {
   const char* const library = run.kernel().library;
   Counted& counted = *run.record.counted;

@@ -1,5 +1,5 @@
-// What the hardware says of a competitor that has been timed: which kernels really ran, what they
-// moved, and whether the caches were as the protocol claims. Never from launches that are timed.
+// Asks the hardware about a competitor that has been timed: which kernels really ran, what they
+// moved, and whether the caches were as the protocol claims. It never observes timed launches.
 #pragma once
 
 #include <optional>
@@ -20,14 +20,14 @@ namespace attnlab {
 // (tensor_flops.h), and where counts are required and cannot be had; DeviceLost.
 void observe(CompetitorRun& run, const Observers& observers, const Device& device);
 
-// Why the kernels that ran are not those that were asked for; empty if they are. `compiled` are the
-// units of the pass. Each must have run a kernel of its own, as compiled: symbol, threads of a
-// block, registers and shared memory. `library`: whose kernels may have run beside them, or null.
+// Returns why the kernels that ran are not those that were asked for, "" if they are. `compiled`
+// are the units of the pass. Each must have run a kernel of its own, as compiled: symbol, threads
+// of a block, registers and shared memory. Kernels of `library` (or null) may have run beside them.
 std::string contradiction(std::span<const ExecutedKernel> executed,
                           std::span<const Compilation> compiled, const char* library);
 
-// What the counted dram reads of a launch say about the claim that its inputs came from there
-// (cold) or not (hot). `working_set_bytes`: all that a launch touches.
+// Judges by the counted dram reads of a launch the claim that its inputs came from there (cold) or
+// not (hot). A launch touches `working_set_bytes` in all.
 CacheClaim judge_cache(CacheState claim, double dram_read_bytes, double compulsory_read_bytes,
                        double working_set_bytes, double l2_bytes);
 

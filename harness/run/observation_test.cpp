@@ -1,4 +1,4 @@
-// What is made of what the instruments say; observe_test.cpp has competitors observed.
+// Tests what is made of what the instruments say; observe_test.cpp has competitors observed.
 #include "harness/run/observation.h"
 
 #include <gtest/gtest.h>

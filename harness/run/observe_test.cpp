@@ -1,4 +1,4 @@
-// observe(): a competitor alone, and in its case.
+// Tests observe() on a competitor alone, and in its case.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,7 +33,7 @@ std::vector<KernelUnit> unit_rows(const Problem&, const Config&, const Device&) 
   return {{.name = "rows"}};
 }
 
-// One competitor that has been timed, a GPU that it was timed on, and instruments.
+// Sets up a competitor that has been timed, a GPU that it was timed on, and instruments.
 class Observe : public testing::Test {
  protected:
   Observe() {
@@ -51,7 +51,7 @@ class Observe : public testing::Test {
   }
 
   void observe() { attnlab::observe(run_, observers_, device_); }
-  // How the competitor's way ended.
+  // Returns how the competitor's way ended.
   Ending ending() {
     try {
       observe();
@@ -263,7 +263,7 @@ TEST_F(Observe, AChipWithoutTheCounterProvesNothing) {
 
 TEST_F(Observe, CountersThatFailedTheirSelfTestKeepTheirFiguresAndProveNothing) {
   observers_.wrong_counters = "the counters' self-test failed: ...";
-  record().protocol.cache = CacheState::cold;  // which the figures would reject
+  record().protocol.cache = CacheState::cold;  // the figures would reject it
   EXPECT_EQ(ending().status, Status::ok);
   EXPECT_FALSE(record().counted->valid);
   EXPECT_EQ(record().counted->reason, observers_.wrong_counters);
@@ -287,10 +287,10 @@ struct PreparedProblem : PreparedKernel {
   Problem problem;
 };
 
-// Until the test ends: what is on a device that is lost is not released.
+// These live until the test ends: what is on a device that is lost is not released.
 std::list<PreparedProblem> prepared;
 
-// A right kernel, run as a case.
+// Runs a right kernel as a case.
 class ObservedCase : public testing::Test {
  protected:
   ObservedCase() {

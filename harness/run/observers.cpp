@@ -11,7 +11,7 @@
 namespace attnlab {
 namespace {
 
-// Counters whose self-test cannot run are as good as none; those that fail it are kept and marked.
+// Drops counters whose self-test cannot run; keeps those that fail it, but marks them.
 void check_counters(Counters& counters, Observers& observers) {
   try {
     const std::string& wrong = counters.check().wrong;

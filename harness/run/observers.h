@@ -10,7 +10,7 @@
 
 namespace attnlab {
 
-// The instruments of a run; null: not asked for or not there, and the reason says why.
+// Holds the instruments of a run; a null one was not asked for or not found, as the reason says.
 struct Observers {
   KernelTrace* trace = nullptr;
   std::string why_no_trace = "not asked for";
@@ -21,16 +21,16 @@ struct Observers {
   bool further_counters = false;     // CounterRequest::further
 };
 
-// off: the library that counts is not even loaded, so kernels that ran are not seen either.
+// off: the library that counts is not even loaded, so nothing sees which kernels ran, either.
 enum class CounterMode : std::uint8_t { automatic, off, require };
 
-// The instruments that the device has; nothing on a CPU. Counters are checked against work of known
-// size. Throws std::runtime_error where they are required and are not there, or count wrongly.
+// Opens the instruments that the device has; none on a CPU. Counters are checked against work of
+// known size. Throws std::runtime_error where they are required and are missing, or count wrongly.
 std::optional<Observers> open_observers(CounterMode mode, const Device& device);
-// The same of these instruments; the mode is not off.
+// Does the same with these instruments; the mode is not off.
 Observers choose_observers(CounterMode mode, Counters& counters, KernelTrace& trace);
 
-// One sentence for people: how the counters did in their self-test, or why there are none.
+// Says in a sentence how the counters did in their self-test, or why there are none.
 std::string describe(const Observers& observers);
 
 }  // namespace attnlab

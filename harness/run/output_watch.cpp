@@ -12,12 +12,12 @@
 namespace attnlab {
 namespace {
 
-// Of every type a NaN, which no operation makes: theirs have one bit of the mantissa, or lack the
-// sign.
+// The poison is a NaN in every type, and no operation makes it: theirs have one bit of the
+// mantissa, or lack the sign.
 constexpr std::uint8_t kPoison = Arena::kFill;
 
-// Bytes that repeat to a large number of every type, 6e4 and 4e2 in f16: a kernel that looks for
-// NaN finds none. The first is taken that no output of this problem has, at last poison itself.
+// A decoy repeats to a large number of every type, 6e4 and 4e2 in f16: a kernel that looks for NaN
+// finds none. The first that no output of this problem has is taken, at last poison itself.
 constexpr std::uint8_t kDecoys[] = {0x7B, 0x5B, 0xDB, kPoison};
 
 std::uint8_t choose_decoy(const Outputs& outputs) {
@@ -29,7 +29,7 @@ std::uint8_t choose_decoy(const Outputs& outputs) {
 void reject(const std::string& unwritten, const char* launch) {
   if (unwritten.empty()) return;
   throw Ending{Status::invalid, fmt::format("{} left {} unwritten: it did not do all of its work, "
-                                            "so its time is none",
+                                            "so its time is void",
                                             launch, unwritten)};
 }
 
@@ -42,8 +42,8 @@ OutputWatch::OutputWatch(CompetitorRun& run, std::function<void(int)> launch_spa
   run_.checks = {.sets = run.spare ? 2 : 1, .reason = run.why_no_spare};
 }
 
-// A sample of several launches repeats itself on the same outputs, and so do those onto the spare
-// ones: the first is looked at, and one that may be any of those that follow it in a sample.
+// Looks at launches onto the spare outputs, which repeat themselves there like the launches of a
+// sample: at the first, and at one that may stand for any of those that follow it in a sample.
 void OutputWatch::prepare(int launches) {
   if (decoy_ == 0) decoy_ = choose_decoy(*run_.outputs);
   if (launches > 1) {
@@ -53,7 +53,7 @@ void OutputWatch::prepare(int launches) {
   }
   poison();
   launch_onto_spare();
-  if (run_.spare) return;  // looked at after the sample, for a look takes room in the caches
+  if (run_.spare) return;  // it is looked at after the sample: a look takes room in caches
   check_spare();
   poison();
 }
@@ -89,7 +89,7 @@ void OutputWatch::check_spare() const {
   reject(spare().unwritten(decoy_), "an untimed launch between samples");
 }
 
-// What has the same bits in every launch: all, but for gradients whose sums have no order.
+// Compares what has the same bits in every launch: all but gradients whose sums have no order.
 void OutputWatch::compare() {
   const Pass pass = run_.record.point.problem.pass;
   std::vector<std::string> compared;

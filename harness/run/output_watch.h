@@ -1,8 +1,8 @@
-// OutputWatch says whether timed launches do their work, seen by their outputs: before each sample
-// these are filled with poison, and none of it may be left after it. Between samples launches go
-// onto other outputs, filled with a number that no result is, which must be gone afterwards: so a
-// launch is noticed that looks at what its outputs hold, that repeats itself on the same ones, or
-// that binds its first.
+// OutputWatch checks by their outputs whether timed launches do their work: before each sample
+// these are filled with poison, and none of it may be left afterwards. Between samples launches go
+// onto other outputs, filled with a number that no result is, which must be gone afterwards. This
+// catches a launch that looks at what its outputs hold, that does less when it is repeated on the
+// same ones, or that stays bound to its first outputs.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ class OutputWatch {
   // onto those that are timed, and waits. `run` must outlive the object.
   OutputWatch(CompetitorRun& run, std::function<void(int launches)> launch_spare);
 
-  // Before a sample of so many launches: launches onto the spare outputs, which brings inputs back
-  // into the caches and the clock up, and poisons those that will be timed. Throws Ending
+  // Prepares a sample of so many launches: launches onto the spare outputs, which brings inputs
+  // back into the caches and the clock up, and poisons those that will be timed. Throws Ending
   // (Status::invalid).
   void prepare(int launches);
-  // Poisons what will be timed; the second, where a launch onto the spare outputs overwrote it.
+  // These poison what will be timed; the second only if a launch onto spare outputs overwrote it.
   void poison();
   void poison_if_shared();
-  // After the sample. Throws Ending (Status::invalid) where poison is left, where the launches onto
-  // the spare outputs left something unwritten, or where results are not the bits of the first
-  // sample.
+  // Must follow the sample. Throws Ending (Status::invalid) where poison is left, where the
+  // launches onto the spare outputs left something unwritten, or where results are not the bits of
+  // the first sample.
   void check();
 
  private:

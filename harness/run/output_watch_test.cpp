@@ -1,4 +1,4 @@
-// Kernels that pass verification and then do less than they are timed for, each in another way.
+// Tests kernels that pass verification and then do less than they are timed for, in many ways.
 #include "harness/run/output_watch.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 namespace attnlab {
 namespace {
 
-// What a launch is about to write to one of its outputs.
+// Holds what a launch is about to write to one of its outputs.
 struct Piece {
   float* to = nullptr;
   std::vector<float> values;
@@ -113,7 +113,7 @@ void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
   }
 }
 
-// Something, so that a forward before a backward is told apart.
+// The kernel saves something, so that a forward before a backward is told apart.
 std::uint64_t saved_bytes(const Problem&, const Config&) { return 4; }
 std::string everything(const Problem&, const Config&, const Device&) { return ""; }
 
@@ -163,7 +163,7 @@ class OutputWatchTest : public testing::Test {
     });
     return records.at(0);
   }
-  // The point is invalid, for this reason.
+  // Expects the point to be invalid, for this reason.
   void expect_caught(const char* name, const Fault& fault, const char* reason) {
     SCOPED_TRACE(name);
     const Record record = run(fault);
@@ -173,7 +173,7 @@ class OutputWatchTest : public testing::Test {
     EXPECT_FALSE(record.verify.empty()) << "it was right at first";
     for (const reference::Verdict& verdict : record.verify) EXPECT_TRUE(verdict.pass);
   }
-  // Only room for what is timed alone.
+  // Leaves room only for what is timed.
   void take_memory_of_spare() {
     context_.memory_limit_bytes = most_bytes(work_.problem, work_.competitors.at(0), device_);
   }
@@ -187,7 +187,7 @@ constexpr const char* kSample = "a timed sample left ";
 constexpr const char* kBetween = "an untimed launch between samples left ";
 constexpr const char* kEither = " left ";
 
-// Launches that write nothing, or half, where they are among those meant.
+// These make launches that write nothing, or half, if they are among those meant.
 template <class IsMeant>
 Fault skip_if(const IsMeant& is_meant) {
   return [is_meant](Launch& launch) {
@@ -221,7 +221,7 @@ TEST_F(OutputWatchTest, ARightKernelIsTimedAndTheRecordSaysWhatWasSeen) {
   }
 }
 
-// Of a sample of one launch each is looked at, and none follows another onto the same outputs.
+// With samples of one launch each one is looked at, and none follows another onto the same outputs.
 TEST_F(OutputWatchTest, LongLaunchesAreLookedAtOneByOne) {
   context_.protocol.warmup_launches = 1;
   const auto slow = [](Launch&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };

@@ -18,7 +18,7 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-// What an answer says under a key. A peer that answers otherwise has another idea of the protocol.
+// Reads a key of an answer. If it is not there, the peer has another idea of the protocol.
 template <class T>
 T get(const nlohmann::json& answer, const char* key) try {
   return answer.at(key).get<T>();
@@ -50,14 +50,14 @@ Tensors inputs_of(const Tensors& tensors) {
           .block_pattern = tensors.block_pattern};
 }
 
-// Those that are small, and that a peer wants on the host.
+// Returns the lists, which are small, and which a peer wants on the host.
 Tensors lists_of(const Tensors& tensors) {
   return {.cu_seqlens_q = tensors.cu_seqlens_q,
           .cu_seqlens_k = tensors.cu_seqlens_k,
           .block_pattern = tensors.block_pattern};
 }
 
-// The outputs of the pass among `tensors`.
+// Returns the outputs of the pass among `tensors`.
 Tensors outputs_of(const Problem& problem, const Tensors& tensors) {
   Tensors outputs;
   if (problem.pass != Pass::bwd) {
@@ -98,7 +98,7 @@ Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& in
 PeerInputs::PeerInputs(const Problem& problem, const Tensors& host)
     : problem_(problem),
       host_(inputs_of(host)),
-      // q, k, v, dO and o, dQ, dK, dV, and room for both sides to write anew what is there.
+      // It has room for q, k, v, dO and o, dQ, dK, dV, and for both sides to write them anew.
       folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
   write(host_);
 }
@@ -143,7 +143,7 @@ PeerOutputs::PeerOutputs(const Problem& problem, const std::filesystem::path& fi
     : problem_(problem), runtime_(&host_runtime()), file_(read_safetensors(file)) {
   const auto data = [&](const char* name) -> void* {
     const auto view = file_.tensors.find(name);
-    // The bytes are this object's own and not const.
+    // The cast is safe: the bytes are this object's own and not const.
     return view == file_.tensors.end() ? nullptr
                                        : const_cast<std::byte*>(view->second.bytes.data());
   };
@@ -260,10 +260,10 @@ PeerOutputs LibraryPeer::outputs() {
 void LibraryPeer::release() noexcept {
   if (inputs_ == nullptr) return;
   inputs_ = nullptr;
-  if (!process_.runs(generation_)) return;  // gone with its process
+  if (!process_.runs(generation_)) return;  // it went with its process
   try {
     process_.call({{"call", "release"}, {"handle", handle_}});
-  } catch (const std::exception&) {  // then it holds nothing any more
+  } catch (const std::exception&) {  // the peer holds nothing any more then
   }
 }
 

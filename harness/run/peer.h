@@ -1,4 +1,4 @@
-// The attention of another library as a competitor of our kernels, in a process of its own.
+// Makes the attention of another library a competitor of our kernels, in a process of its own.
 //
 //   PeerProcess process;                               // one for a library in a run
 //   PeerInputs inputs(problem, host_tensors);          // one for a case
@@ -36,7 +36,7 @@ namespace attnlab {
 // what that costs).
 class PeerInputs {
  public:
-  // `host` lie in memory of this process; outputs among them are ignored.
+  // `host` lie in memory of this process; outputs among them are not used.
   PeerInputs(const Problem& problem, const Tensors& host);
   // `tensors` are the same in memory of `runtime`, which peers are offered where it can be shared.
   // All outlive the object.
@@ -87,7 +87,7 @@ class PeerOutputs {
   Runtime& runtime() const { return *runtime_; }
   TensorViews views() const { return view_tensors(problem_, tensors_); }
 
-  // `tensors` with these in place of its outputs.
+  // Returns `tensors` with these in place of its outputs.
   Tensors attach(Tensors tensors) const;
 
  private:
@@ -105,7 +105,7 @@ struct PeerSettings {
 
 class LibraryPeer {
  public:
-  // `name`: of parse_peers(). The process must outlive the object.
+  // `name` comes from parse_peers(). The process must outlive the object.
   LibraryPeer(PeerProcess& process, std::string name, Device device);
   ~LibraryPeer();
   LibraryPeer(const LibraryPeer&) = delete;
@@ -120,22 +120,22 @@ class LibraryPeer {
   // competitor whose outputs are filled before a sample.
   void warm_up(std::uint64_t bytes);
 
-  // All launches together, launch cost left out on a GPU.
+  // Returns the time of all launches together, on a GPU without the launch cost.
   double seconds_of(int launches);
-  // Whether every seconds_of() since prepare() could leave out all of it; true on the CPU.
+  // Returns whether each seconds_of() since prepare() left that out entirely; true on the CPU.
   bool launch_cost_was_hidden() const { return launch_cost_was_hidden_; }
 
-  // Returns those of the last timed launch. It may have no lse where prepare() has one, since a
-  // forward that is timed leaves it out if it can. With dropout they are of another launch.
+  // Returns what the last timed launch left. It may lack an lse that prepare() has: a forward that
+  // is timed leaves it out if it can. With dropout another launch made it.
   PeerOutputs outputs();
 
-  // Gives the peer's memory back. Nothing if it is not prepared.
+  // Gives the peer's memory back. Does nothing if it is not prepared.
   void release() noexcept;
 
   // Lists what the pass ran, once it is prepared. On a CPU these are PyTorch's operators, which
   // have no shape: grid and block are 0.
   const std::vector<ExecutedKernel>& kernels() const { return kernels_; }
-  // Above the inputs, while it ran: what its forward left, outputs, masks apart. Not on the CPU.
+  // Returns its peak above the inputs: outputs and what a forward left, no masks. Not on the CPU.
   std::optional<std::uint64_t> peak_bytes() const { return peak_bytes_; }
 
   // Says which of its ways the library chose, in its words; "": it does not say.
@@ -147,7 +147,7 @@ class LibraryPeer {
  private:
   // Prepares, and does not fall back to files.
   PeerOutputs try_to_prepare(const PeerInputs& inputs, const PeerSettings& settings);
-  // `request` with the handle of what is prepared.
+  // Returns `request` with the handle of what is prepared.
   nlohmann::json addressed(nlohmann::json request) const;
   nlohmann::json call(nlohmann::json request);
 

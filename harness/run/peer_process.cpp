@@ -31,7 +31,7 @@ Shipped find_script() {
   return find_shipped(std::filesystem::path("scripts/peers") / kScript);
 }
 
-// "py:FILE" -> $ATTNLAB_PYTHON_PY, else $ATTNLAB_PYTHON.
+// Finds the Python: for "py:FILE" $ATTNLAB_PYTHON_PY, else $ATTNLAB_PYTHON, else python3.
 std::string find_python(const std::string& library) {
   std::string own = "ATTNLAB_PYTHON_" + library.substr(0, library.find(':'));
   std::ranges::transform(own, own.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -41,7 +41,7 @@ std::string find_python(const std::string& library) {
   return "python3";
 }
 
-// Indented, so that it is told apart from our own words.
+// Indents the words, so that they are told apart from our own.
 std::string last_words(const std::string& errors) {
   std::string text;
   for (const char c : errors) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
@@ -126,7 +126,7 @@ void PeerProcess::start() {
                                   "ATTNLAB_PEER_DIR to scripts/peers of the same version",
                                   options_.script.string()));
     }
-  } catch (const PeerError& error) {  // it would be the same the next time
+  } catch (const PeerError& error) {  // another process would fail alike
     stop();
     unusable_ = error.what();
     throw PeerError(Kind::unsupported, unusable_);

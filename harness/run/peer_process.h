@@ -1,6 +1,6 @@
-// The process that a library of peers lives in, and the protocol that is spoken with it: a line of
-// JSON there, a line back (scripts/peers/peer.py documents the calls). One process serves all
-// backends and points of a run.
+// Runs the process that a library of peers lives in, and speaks its protocol: a line of JSON there,
+// a line back (scripts/peers/peer.py documents the calls). One process serves all backends and
+// points of a run.
 #pragma once
 
 #include <cstdint>
@@ -48,18 +48,18 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   // Returns what the peer says of itself: version (of its library), devices. Starts it if needed.
-  // Throws PeerError: `unsupported` with the remedy where it cannot be started at all, then ever
-  // again without trying.
+  // Throws PeerError: `unsupported` with the remedy where it cannot be started at all, and from
+  // then on always, without another try.
   const nlohmann::json& hello();
 
-  // The answer to a request, which names its "call". Starts the process if it does not run. Throws
-  // PeerError; after `lost` the process is gone and the next call starts another.
+  // Returns the answer to a request, which names its "call". Starts the process if it does not run.
+  // Throws PeerError; after `lost` the process is gone and the next call starts another.
   nlohmann::json call(nlohmann::json request);
   nlohmann::json call(nlohmann::json request, double timeout_s);
 
-  // The number of the process that runs now, or ran last.
+  // Returns the number of the process that runs now, or ran last.
   int generation() const { return generation_; }
-  // Whether that one still runs, with all that was prepared in it.
+  // Returns whether that one still runs, with all that was prepared in it.
   bool runs(int generation) const { return child_ != nullptr && generation == generation_; }
 
   // Ends it, if it runs, so that it holds no memory.
@@ -68,7 +68,7 @@ class PeerProcess {
  private:
   void start();
   nlohmann::json exchange(nlohmann::json request, double timeout_s);
-  // Ends the process. `what` it did wrong.
+  // Ends the process and throws; `what` says what it did wrong.
   [[noreturn]] void lose(const std::string& call, const std::string& what);
 
   PeerOptions options_;
@@ -79,10 +79,10 @@ class PeerProcess {
   int generation_ = 0;
 };
 
-// The processes of a run, one a library.
+// Holds the processes of a run, one a library.
 class PeerProcesses {
  public:
-  // `options`: of all of them, but for the library.
+  // `options` hold for all of them, but for the library.
   explicit PeerProcesses(PeerOptions options = {}) : options_(std::move(options)) {}
 
   // Returns the process of a library, as split_peer() has it. It lives as long as this object.

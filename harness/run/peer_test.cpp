@@ -1,4 +1,4 @@
-// The peer's protocol against tests/data/fake_peer.py, which needs no PyTorch and can misbehave.
+// Tests the peer's protocol on tests/data/fake_peer.py, which needs no PyTorch and can misbehave.
 #include "harness/run/peer.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ using Kind = PeerError::Kind;
 const Device kCpu = {.threads = 2};
 const Device kCuda = {.backend = Backend::cuda, .ordinal = 1};
 
-// What `action` throws, as "KIND: message"; "" if it throws no PeerError.
+// Returns what `action` throws, as "KIND: message"; "" if it throws no PeerError.
 template <class Action>
 std::string peer_error(const Action& action) try {
   action();
@@ -125,7 +125,7 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_PRED2(contains, peer_error([&] { peer.seconds_of(1); }), "not prepared");
 }
 
-// Memory that another process can open: each buffer is a file, whose name is the handle.
+// Models memory that another process can open: each buffer is a file whose name is the handle.
 class FileMemory final : public fake::SeparateMemory {
  public:
   explicit FileMemory(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -165,13 +165,13 @@ class FileMemory final : public fake::SeparateMemory {
   std::map<const char*, std::string> names_;
 };
 
-// Inputs and outputs in memory of a device that can be shared.
+// Puts inputs and outputs in memory of a device that can be shared.
 class PeerWithMemory : public Peer {
  protected:
   PeerWithMemory() {
     const auto send = [&](const std::vector<float>& values) {
       const std::uint64_t bytes = values.size() * sizeof(float);
-      buffers_.push_back(arena_.allocate("input", bytes));  // behind guards: at an offset
+      buffers_.push_back(arena_.allocate("input", bytes));  // lies at an offset, behind guards
       device_.write(buffers_.back().get(), values.data(), bytes);
       return buffers_.back().get();
     };
@@ -408,7 +408,7 @@ TEST_F(Peer, OutputsOfAnotherShapeAreRefused) {
                "error: the peer's outputs have no o of F32 [2, 3, 2, 4]");
 }
 
-// Not to be tried for each of a thousand points again.
+// Expects a refusal that starts nothing again: else each of a thousand points would try.
 void expect_unusable(const PeerOptions& how, const Texts& parts) {
   PeerProcess process(how);
   const std::string said = peer_error([&] { process.hello(); });
@@ -436,7 +436,7 @@ TEST_F(Peer, OneThatCannotBeStartedSaysTheRemedy) {
   expect_unusable(how, {"did not answer within 0.3 s"});
 }
 
-// A Python that certainly has no PyTorch: it sees none of its packages.
+// This Python certainly has no PyTorch: it sees none of its packages.
 TEST_F(Peer, TheScriptWithoutPyTorchSaysTheRemedy) {
   const TestFile python("", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
   std::filesystem::permissions(python.path(), std::filesystem::perms::owner_all);

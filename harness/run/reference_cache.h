@@ -1,5 +1,5 @@
-// What the oracle says of one problem, in the ways in which competitors need it: each made when
-// first asked for.
+// Keeps what the oracle says of one problem, in the ways in which competitors need it: each is made
+// when first asked for.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace attnlab {
 
-// of_the_problem; none: of peers, which draw dropout masks of their own and are judged without.
+// none is for peers: they draw dropout masks of their own, so they are judged without dropout.
 enum class JudgedDropout : std::uint8_t { of_the_problem, none };
 
 class ReferenceCache {

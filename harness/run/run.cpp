@@ -34,7 +34,7 @@ namespace attnlab {
 
 namespace {
 
-// What those share that compete on a case of a group: the same numbers, in its layout.
+// Holds what competitors on one case of a group share: the same numbers, in the case's layout.
 struct Lane {
   Lane(const Case& own, const RunContext& context, Arena& arena)
       : work(own),
@@ -96,7 +96,7 @@ class GroupRun {
     return run.peer ? &Spending::peers : &Spending::verification;
   }
 
-  // Inputs in each layout in which somebody runs, and the oracle, once for all competitors.
+  // Makes inputs in each layout in which somebody runs, and the oracle, once for all competitors.
   void prepare_lanes() {
     arena_.emplace(runtime_of(*context_.device));
     steps_.begin("inputs", &Spending::inputs);
@@ -111,7 +111,7 @@ class GroupRun {
     }
     steps_.begin("oracle", &Spending::references);
     const Case& first = lanes_.front()->work;
-    // Not the same rows and heads in every point: what is wrong in one place is met somewhere.
+    // Points check different rows and heads: what is wrong in one place is met somewhere.
     const std::uint64_t seed = derive_seed(first.seed, first.problem.id());
     references_.emplace(
         first.problem, lanes_.front()->inputs.host(),
@@ -128,15 +128,15 @@ class GroupRun {
     for (const CompetitorRun* run : running()) lane_of(*run).judge->make_references(*run);
   }
 
-  // A group has each layout once.
+  // Returns the competitor's lane: a group has each layout once.
   Lane& lane_of(const CompetitorRun& run) {
     return **std::ranges::find_if(lanes_, [&](const std::unique_ptr<Lane>& lane) {
       return lane->work.problem.layout == run.problem().layout;
     });
   }
 
-  // The first launch, and the peak of the memory: the inputs and this competitor's own, without
-  // what the forwards of earlier ones left.
+  // Makes and judges the first launch. The peak of the memory has the inputs and this competitor's
+  // own, without what the forwards of earlier ones left.
   void verify(CompetitorRun& run) {
     if (run.peer) return verify_peer(run);
     const Problem& problem = run.problem();
@@ -169,12 +169,12 @@ class GroupRun {
     run.record.peer = PeerEvidence{.version = run.peer->version(),
                                    .plan = run.peer->plan(),
                                    .peak_bytes = run.peer->peak_bytes()};
-    // It has checked itself that the backend that was asked for ran.
+    // The peer has checked itself that the backend that was asked for ran.
     run.record.evidence = Evidence{.executed = run.peer->kernels(), .as_asked = true};
     lane.judge->judge_peer(run, outputs, run.record.verify);
   }
 
-  // New outputs, full of NaN again: what is verified afterwards was written by timed launches.
+  // Makes new outputs, full of NaN: what is verified afterwards was written by timed launches.
   void time() {
     workspace_.emplace(arena_->allocate("workspace", admission_.workspace_bytes()));
     for (CompetitorRun* run : running()) {
@@ -204,8 +204,8 @@ class GroupRun {
     run.why_no_spare = "the device has no memory left for a second set of outputs";
   }
 
-  // In place of timing: launches for a profiler to watch, which makes them slow. Directly before
-  // them come others of the same kernel, so that caches and clocks are as those launches left them.
+  // Launches, in place of timing, for a profiler to watch, which makes launches slow. Others of the
+  // same kernel come directly before, so that they leave caches and clocks as these find them.
   void profile() {
     for (CompetitorRun* run : running()) {
       attempt(*run, [&] {
@@ -232,7 +232,7 @@ class GroupRun {
     }
   }
 
-  // Of what the last timed launch left.
+  // Judges what the last timed launch left.
   void judge_again(CompetitorRun& run) {
     Judge& judge = *lane_of(run).judge;
     if (run.peer) {
@@ -242,12 +242,12 @@ class GroupRun {
     }
   }
 
-  // What runs in another process is out of sight.
+  // Returns whether it is observed: what runs in another process is out of sight.
   bool observes(const CompetitorRun& run) const {
     return context_.observers != nullptr && run.launch_next;
   }
 
-  // After all times, for the device is hot then.
+  // Measures energy; it comes after all times, because the device is hot then.
   void measure_energy_of(CompetitorRun& run) {
     if (context_.telemetry == nullptr) {
       run.record.energy = EnergyRecord{.reason = "no telemetry of the device"};

@@ -50,7 +50,7 @@ TEST_F(RunGroup, LayoutsTakeTurnsAndEachHasItsRecord) {
     ++keys[to_json(records[i])["key"].get<std::string>()];
   }
   EXPECT_EQ(keys.size(), 4u);
-  for (std::size_t round = 0; round < 3; ++round) {  // each has a place of its own
+  for (std::size_t round = 0; round < 3; ++round) {  // each record has a place of its own
     std::vector<int> places;
     for (const Record& record : records) places.push_back(record.order.at(round));
     std::ranges::sort(places);
@@ -89,7 +89,7 @@ TEST_F(RunGroup, WhatIsWrongInOneLayoutFailsThereAlone) {
         run_layouts({competitor("a", kernel_with<Fault::none>()),
                      competitor("b", kernel_with<Fault::takes_all_for_bshd>())});
     ASSERT_EQ(records.size(), 4u);
-    EXPECT_EQ(records[0].status, Status::failed);  // at once; the others together
+    EXPECT_EQ(records[0].status, Status::failed);  // it comes at once; the others come together
     EXPECT_EQ(records[0].point.competitors[0].kernel, "b");
     EXPECT_PRED2(contains, records[0].reason, "--layout bhsd");
     for (std::size_t i = 1; i < 4; ++i) {

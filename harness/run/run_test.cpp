@@ -283,13 +283,13 @@ TEST_F(RunCase, SizesThatDoNotFitAreRefusedBeforeAllocation) {
   EXPECT_FALSE(records[0].memory->peak_bytes.has_value());
   EXPECT_EQ(records[1].status, Status::ok);
 
-  // Sizes of the tensors themselves.
+  // Here the tensors themselves are too large.
   work_.problem.num_heads_q = std::int64_t{1} << 40;
   EXPECT_EQ(run_one(kernel_with<Fault::none>()).status, Status::out_of_memory);
 }
 
 TEST_F(RunCase, WorkspaceIsSharedAndOutputsAreCounted) {
-  // Room for inputs, one workspace and two sets of outputs, not three.
+  // There is room for inputs, one workspace and two sets of outputs, not three.
   const std::uint64_t q_bytes = 2 * 4 * 17 * 8 * 4, k_bytes = 2 * 2 * 33 * 8 * 4;
   const std::uint64_t lse_bytes = 2 * 4 * 17 * 4, workspace = 100000;
   context_.memory_limit_bytes = q_bytes + 2 * k_bytes + workspace + 2 * (q_bytes + lse_bytes);
@@ -418,7 +418,7 @@ TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
   states.clear();
 }
 
-// Interrupted at every place where the case looks, one after the other.
+// The case is interrupted at every place where it looks, one after the other.
 TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
   work_.problem.pass = Pass::bwd;
   work_.competitors = {competitor("v9", nullptr), competitor("a", kernel_with<Fault::none>()),
@@ -444,8 +444,8 @@ TEST_F(RunCase, AnInterruptionDropsWhatIsInWork) {
   EXPECT_EQ(recorded.front(), 0u);
   EXPECT_EQ(recorded.back(), 4u);
   EXPECT_EQ(recorded.at(recorded.size() - 2), 2u);
-  // Beginning, inputs, oracle, three verifications, warm-up; two launches that warm up and three
-  // rounds of two; after them, and two last verifications.
+  // It looks at its beginning, at inputs, oracle, three verifications, warm-up; at two launches
+  // that warm up and three rounds of two; after them, and at two last verifications.
   EXPECT_EQ(recorded.size(), 1u + 7 + 2 + 3 * 2 + 3);
 }
 

@@ -1,4 +1,4 @@
-// Where the seconds of a run went: what verification costs beside timing.
+// Counts where the seconds of a run went: what verification costs beside timing.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Spending {
   double observation = 0.0;   // counters, evidence, energy
 };
 
-// "Spent: references 3.1 s, ..."; what took no time is left out. Empty: nothing ran.
+// Returns "Spent: references 3.1 s, ..." without what took no time; "" if nothing ran.
 std::string describe(const Spending& spending);
 
 }  // namespace attnlab

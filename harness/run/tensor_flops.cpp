@@ -21,8 +21,8 @@ bool multiplies_on_tensor_cores(const Case& point) {
 
 std::int64_t padded(std::int64_t extent) { return ceil_div(extent, kLibraryTile) * kLibraryTile; }
 
-// FLOPs of whole tiles over those of the matrices, at most. Every product of a pass has rows, keys
-// and head_dim as its extents.
+// Returns at most how many times the matrices' FLOPs whole tiles take. Every product of a pass has
+// rows, keys and head_dim as its extents.
 double most_padding(const Problem& problem) {
   const bool packed = problem.layout == Layout::packed;
   std::int64_t pairs = 0, padded_pairs = 0;

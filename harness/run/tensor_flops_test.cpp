@@ -21,7 +21,7 @@ class TensorFlops : public testing::Test {
     record_.flops = Flops{.useful = 500, .executed = 1000};
     record_.counted = Counted{.valid = true};
   }
-  // Whether the counts are taken for the schedule's work; empty: they cannot be judged.
+  // Returns whether the counts are taken for the schedule's work; nothing if they cannot be judged.
   std::optional<bool> is_right(std::optional<double> wgmma, std::optional<double> mma_sync,
                                const char* library = kNoLibrary) {
     record_.counted->a_launch.wgmma_flops = wgmma;

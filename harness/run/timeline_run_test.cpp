@@ -1,4 +1,4 @@
-// A run that asks for a kernel's timeline: its launches take turns with those that are timed.
+// Tests a run with a kernel's timeline: its launches take turns with those that are timed.
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -35,7 +35,7 @@ PreparedKernel* cannot_prepare(const Problem&, const Config&, const Device&, Tim
 void launch(PreparedKernel* prepared, const Tensors& tensors, void* queue) {
   Plain::launch(prepared, tensors, queue);
   if (prepared != with_timeline) return;
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a timeline is not for free
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a timeline costs time
   for (std::int64_t i = 0; i < kItems; ++i) {
     TimelineItem& item = items_of_launches[i];
     const auto at = 1000 * static_cast<std::uint64_t>(i + 1);
@@ -60,7 +60,7 @@ TEST_F(RunCase, ATimelineIsOfLaunchesThatTakeTurnsWithTheTimedOnes) {
   context_.timeline = [&](const Record& record, std::span<const TimelineItem> items) {
     ++calls;
     ASSERT_EQ(items.size(), 3U);
-    EXPECT_GE(items[2].times, 3U);  // of as many rounds
+    EXPECT_GE(items[2].times, 3U);  // there were as many rounds
     EXPECT_EQ(items[2].last_store.nanoseconds, 3100U);
     EXPECT_TRUE(record.time.has_value());
   };

@@ -19,7 +19,7 @@
 namespace attnlab {
 namespace {
 
-// Throws what stands in the way of a file at `path`.
+// Throws if something stands in the way of a file at `path`.
 void check_writable(const std::filesystem::path& path) {
   const auto fail = [&](const std::string& why) {
     throw UsageError(fmt::format("{}: {}", path.string(), why));
@@ -38,7 +38,7 @@ void check_writable(const std::filesystem::path& path) {
   }
 }
 
-// In the order in which one thinks of them.
+// Lists the names in their usual order.
 std::vector<std::string> names_of(const TensorViews& views) {
   std::vector<std::string> names;
   for (const char* name : {"q", "k", "v", "o", "lse", "do", "dq", "dk", "dv"}) {

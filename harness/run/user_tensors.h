@@ -1,4 +1,4 @@
-// Tensors that go in and out of a run as files: the user's own inputs, and what a run leaves for
+// Reads and writes the tensors of a run as files: the user's own inputs, and what a run leaves for
 // anyone who wants to check it.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace attnlab {
 
-// Whether an axis says what a file of inputs says itself: dtype, sizes, lengths, input_kind.
+// Returns whether an axis says what a file of inputs says: dtype, sizes, lengths, input_kind.
 bool is_axis_of_input_file(std::string_view axis);
 
 // Makes the q, k, v (and do) of a file the inputs of all cases of the sweep, and sets the axes that
@@ -23,23 +23,23 @@ bool is_axis_of_input_file(std::string_view axis);
 // several layouts, of which the file can have but one.
 void use_input_file(Sweep& sweep, const std::filesystem::path& path);
 
-// A sentence for the user: where the inputs come from, and if dO is drawn. Wrapped; ends a line.
+// Tells the user where the inputs come from, and if dO is drawn. Wraps the text; ends its line.
 std::string describe_input(const std::vector<Case>& cases);
 
 enum class SaveDropout : std::uint8_t { no, yes };
 
-// Writes the tensors of one point, again after every verification: what stays is what was verified
-// last.
+// Writes the tensors of one point, again after every verification: what was verified last
+// stays.
 class TensorSaver {
  public:
   // Throws UsageError where `path` cannot be written; writes nothing yet.
   TensorSaver(std::filesystem::path path, SaveDropout dropout);
 
-  // For RunContext::verified. Remembers what goes wrong instead of throwing: the record is good.
+  // Serves RunContext::verified. Remembers what goes wrong instead of throwing: the record is good.
   void save(const Record& record, const Tensors& tensors);
 
-  // What was written and how to check it, or that no verification ran. `records` are those of the
-  // point: one, or none where the run did not get so far. Throws UsageError where the writing
+  // Says what was written and how to check it, or that no verification ran. `records` are those of
+  // the point: one, or none where the run did not get so far. Throws UsageError where the writing
   // failed.
   std::string report(const std::vector<nlohmann::ordered_json>& records) const;
 

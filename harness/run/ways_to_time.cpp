@@ -13,7 +13,7 @@
 namespace attnlab {
 namespace {
 
-// A GPU's queue has a thousand places, and a launch may be a dozen kernels.
+// More would fill a GPU's queue: it has a thousand places, and a launch may be a dozen kernels.
 constexpr int kMostQueuedLaunches = 50;
 constexpr int kMostHostLaunches = 1 << 20;
 
@@ -28,7 +28,7 @@ class RotatingLaunches {
   }
 
   void launch_next() { launch_next_of(sets_); }
-  // The same onto the competitor's spare outputs, if it has some.
+  // Does the same onto the competitor's spare outputs, if it has some.
   void launch_spare() { launch_next_of(spare_sets_); }
 
  private:
@@ -44,7 +44,7 @@ class RotatingLaunches {
   std::size_t next_ = 0;
 };
 
-// The three ways to time a competitor, each beginning as `timed` is.
+// Adds the ways to time a peer, each beginning as `timed` is.
 void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const Problem& problem) {
   const std::uint64_t bytes = bytes_of_results(problem);
   run.checks.reason = fmt::format(
@@ -62,7 +62,7 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
   ways.graphs.push_back(timed);
 }
 
-// Launches of a competitor that write its timeline, too; `timed` as with the other ways.
+// Makes launches of a competitor that write its timeline, too; `timed` as with the other ways.
 TimedLaunches timeline_launches(TimedLaunches timed, const CompetitorRun& run,
                                 const std::vector<Tensors>& sets, Runtime& runtime) {
   timed.name += " with a timeline";
@@ -76,7 +76,7 @@ TimedLaunches timeline_launches(TimedLaunches timed, const CompetitorRun& run,
   return timed;
 }
 
-// Launches on the host, each made longer by a share of its own time.
+// Makes launches on the host, each longer by a share of its own time.
 Runtime::Launch slow_launch(const std::shared_ptr<RotatingLaunches>& launches, double share) {
   return [launches, share](int) {
     using Clock = std::chrono::steady_clock;

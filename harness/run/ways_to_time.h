@@ -1,4 +1,4 @@
-// The ways in which the competitors of a case are timed.
+// Says in which ways the competitors of a case are timed.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ namespace attnlab {
 struct WaysToTime {
   std::vector<TimedLaunches> launches;  // one a competitor, in their order
   std::vector<TimedLaunches> graphs;  // the same launches replayed from graphs; of a peer: as above
-  // The same launches with nothing between them: queued while the device works, so that it never
-  // waits. What they take is no time of theirs. Of a peer: as above.
+  // These are the same launches with nothing between them: queued while the device works, so that
+  // it never waits. What they take is no time of theirs. A peer's are as above.
   std::vector<TimedLaunches> queued;
-  // As `launches`, unwatched, of the competitors that have a timeline.
+  // These are like `launches`, but unwatched, and only of competitors that have a timeline.
   std::vector<TimedLaunches> timelines;
 };
 

@@ -14,8 +14,8 @@
 namespace attnlab {
 namespace {
 
-// What products reach of a chip with tensor cores for doubles, in FLOP/s: half of the data sheet's.
-// 0: the chip multiplies doubles at a small share of its rate.
+// Returns what products reach of a chip with tensor cores for doubles, in FLOP/s: half of the data
+// sheet's; 0 if the chip multiplies doubles at a small share of its rate.
 double rate_of_doubles(const Device& device) {
   switch (device.compute_capability) {
     case 80: return 9.7e12;
@@ -25,11 +25,11 @@ double rate_of_doubles(const Device& device) {
   }
 }
 
-// Bytes of matrices of scores that its kernels read and write for a pair of a row and a key.
+// Its kernels read and write so many bytes of matrices of scores for a pair of a row and a key.
 constexpr double kForwardBytes = 100.0;
 constexpr double kBackwardBytes = 250.0;
 constexpr double kBytesPerSecond = 1.5e12;
-// Products in double and in fp32 for such a pair, in units of head_dim.
+// Such a pair takes so many products in double and in fp32, in units of head_dim.
 constexpr double kForwardDoubles = 4.0, kForwardSingles = 10.0;
 constexpr double kBackwardDoubles = 12.0, kBackwardSingles = 32.0;
 

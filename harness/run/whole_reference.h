@@ -1,4 +1,4 @@
-// The reference on the device of a case: every element of every output is compared, where the
+// Makes the reference on the device of a case: every element of every output is compared, where the
 // oracle could look at a few rows.
 #pragma once
 
@@ -23,20 +23,20 @@ class WholeReference {
   WholeReference(const Problem& problem, const Tensors& inputs, const Device& device,
                  std::uint64_t seed);
 
-  // Of the device's memory, for references of one kind.
+  // Returns the device memory that references of one kind take.
   std::uint64_t bytes() const;
 
-  // Empty, or why it cannot judge: then the oracle looks at samples.
+  // Returns why it cannot judge, so that the oracle looks at samples; "" if it can.
   const std::string& why_not() const { return why_not_; }
 
-  // Makes the references, once; false, and why_not() says why, where memory is short.
+  // Makes the references, once. Returns false, with a reason in why_not(), where memory is short.
   bool make(reference::Products products, JudgedDropout dropout);
 
-  // Outputs that lie in memory of the device. make() was true. `problem` is that of the references
-  // but for its layout, which is that of the outputs.
+  // Judges outputs in memory of the device, after make() was true. `problem` is that of the
+  // references but for its layout, which is that of the outputs.
   std::vector<reference::Verdict> judge(const Problem& problem, reference::Products products,
                                         JudgedDropout dropout, const Tensors& outputs);
-  // Outputs that lie in memory of this process.
+  // Judges outputs in memory of this process.
   std::vector<reference::Verdict> judge_host(const Problem& problem, reference::Products products,
                                              JudgedDropout dropout, const Tensors& host);
 
@@ -55,11 +55,11 @@ class WholeReference {
   std::string why_not_;
 };
 
-// Seconds that the references of one K/V head of an entry take on the device, roughly; infinite
-// where it has no rate of doubles to speak of.
+// Estimates the seconds that the references of one K/V head of an entry take on the device;
+// infinite where it has no rate of doubles to speak of.
 double seconds_of_group(const Problem& problem, std::int64_t batch, const Device& device);
 
-// Groups whose references take kMostSeconds together, at least one; all if they do.
+// Chooses groups whose references take kMostSeconds together, at least one; all if they fit.
 std::vector<reference::Group> choose_groups(const Problem& problem, const Device& device,
                                             std::uint64_t seed);
 

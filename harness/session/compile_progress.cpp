@@ -14,7 +14,7 @@ CompiledAhead compile_with_progress(std::span<const CompileJob> jobs, int worker
                                     bool shows_progress) {
   const auto start = std::chrono::steady_clock::now();
   CompiledAhead ahead;
-  std::size_t lacking = jobs.size();  // of the cache, which speaks before anything is compiled
+  std::size_t lacking = jobs.size();  // the cache says how many before anything is compiled
   std::optional<Progress> progress;
   if (shows_progress) {
     progress.emplace(stderr, static_cast<double>(jobs.size()));

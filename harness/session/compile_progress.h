@@ -21,7 +21,7 @@ struct CompiledAhead {
 CompiledAhead compile_with_progress(std::span<const CompileJob> jobs, int workers,
                                     bool shows_progress);
 
-// "Kernels: 3 compiled in 4.1 s, 5 from the cache."
+// Returns "Kernels: 3 compiled in 4.1 s, 5 from the cache."
 std::string describe(const CompiledAhead& ahead);
 
 }  // namespace attnlab

@@ -24,12 +24,12 @@ std::filesystem::path lock_file(const Device& device) {
 
 DeviceLock::DeviceLock(const Device& device) {
   const std::filesystem::path file = lock_file(device);
-  // Reading is enough to lock it, and all that another user's file allows. A link is none of ours.
+  // Reading suffices for a lock, and is all that another user's file allows. A link is not ours.
   constexpr int kOpen = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   descriptor_ = open(file.c_str(), kOpen);
   if (descriptor_ < 0 && errno == ENOENT) {
     descriptor_ = open(file.c_str(), kOpen | O_CREAT, 0644);
-    if (descriptor_ >= 0) fchmod(descriptor_, 0644);  // whatever the umask is
+    if (descriptor_ >= 0) fchmod(descriptor_, 0644);  // the umask must not decide
   }
   struct stat status {};
   const bool is_file =

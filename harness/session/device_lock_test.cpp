@@ -56,7 +56,7 @@ TEST_F(DeviceLocks, AreNotHeldByProgramsThatTheOwnerStarted) {
     execl("/bin/sleep", "sleep", "30", nullptr);
     _exit(1);
   }
-  usleep(200'000);  // by when it is another program
+  usleep(200'000);  // sleep runs in the child by then
   lock.reset();
   EXPECT_EQ(error_of(cpu_), "");
   kill(child, SIGKILL);

@@ -34,7 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-// A process at work on its shard.
+// Holds a process at work on its shard.
 struct Part {
   fs::path records, errors;
   pid_t process = -1;  // -1: it has ended
@@ -64,7 +64,7 @@ bool is_part_name(std::string_view name, std::string_view stem) {
          is_number(name.substr(of + 2));
 }
 
-// A sweep is cut by what its device supports: unlike GPUs would cut it otherwise.
+// Refuses unlike GPUs: each would cut the sweep by what it supports, so into other shards.
 void check_alike(const std::vector<Device>& devices) {
   for (const Device& device : devices) {
     if (device.name == devices.front().name) continue;
@@ -278,7 +278,7 @@ void run_on_devices(const DeviceRuns& runs) {
   check_files(runs);
   std::vector<std::unique_ptr<DeviceLock>> locks;
   for (const Device& device : runs.devices) locks.push_back(std::make_unique<DeviceLock>(device));
-  const RecordFile held(runs.records);  // or another run's records were lost by the merge
+  const RecordFile held(runs.records);  // else the merge would lose another run's records
   const InterruptWatch watch;
   Processes processes(runs);
   processes.run();

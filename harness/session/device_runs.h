@@ -1,4 +1,4 @@
-// One process on each of several GPUs of this machine, each with a shard of the sweep.
+// Runs a process on each of several GPUs of this machine, each with a shard of the sweep.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace attnlab {
 // Chooses GPUs: "all", or their numbers, "0,2". Throws UsageError, naming --devices.
 std::vector<Device> choose_devices(const std::string& text, const std::vector<Device>& devices);
 
-// The word that shows a process this GPU alone: its place in `visible` (CUDA_VISIBLE_DEVICES of
-// this process, "" where it is not set).
+// Returns the word that shows a process this GPU alone: its place in `visible`
+// (CUDA_VISIBLE_DEVICES of this process, "" where it is not set).
 std::string visible_device(const Device& device, const std::string& visible);
 
 struct DeviceRuns {

@@ -97,7 +97,7 @@ TEST_F(DeviceRunsTest, EachGpuHasAProcessAShardAndItsLock) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "r.2of2.jsonl"));
 }
 
-// Those that a process sees are numbered from 0, whatever the machine calls them.
+// The GPUs that a process sees are numbered from 0, whatever the machine calls them.
 TEST_F(DeviceRunsTest, AGpuIsShownByTheWordThatShowedIt) {
   EXPECT_EQ(visible_device(gpus(2)[1], ""), "1");
   EXPECT_EQ(visible_device(gpus(2)[1], "4,MIG-7"), "MIG-7");
@@ -138,7 +138,7 @@ TEST_F(DeviceRunsTest, AProcessThatBreaksOffIsSaidAndTheOthersKept) {
   EXPECT_EQ(reasons(), Texts{"0 1/2 held"});
 }
 
-// The script ends as where a GPU is lost, with the code of an invalid measurement.
+// The script ends with the code of an invalid measurement, as where a GPU is lost.
 TEST_F(DeviceRunsTest, AShardThatIsNotWholeIsNoSuccess) {
   setenv("BREAKS", "2", 1);
   setenv("CODE", "3", 1);

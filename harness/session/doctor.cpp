@@ -21,7 +21,7 @@
 namespace attnlab {
 namespace {
 
-// Runs a check; what it throws is missing.
+// Runs a check; if it throws, the line is Health::missing, with what it threw.
 template <class Check>
 Diagnosis attempt(Diagnosis line, const std::string& remedy, const Check& check) {
   try {

@@ -1,4 +1,4 @@
-// attnlab doctor: what this machine can measure with, and what it lacks.
+// Implements attnlab doctor: says what this machine can measure with, and what it lacks.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace attnlab {
 
 inline constexpr const char* kDoctorSchema = "attnlab.doctor/1";
 
-// What was looked at; a backend that nobody asked for has no lines.
+// Holds what was looked at; a backend that nobody asked for has no lines.
 struct Checkup {
   BackendChoice asked = BackendChoice::automatic;
   bool expects_gpu = false;       // the machine seems to have one
@@ -26,10 +26,10 @@ struct Checkup {
 };
 
 // Looks at the machine, and puts timers and counters to tests of known size. Takes seconds, longer
-// where PyTorch is imported from a cold disk. What throws is a line.
+// where PyTorch is imported from a cold disk. A check that throws becomes a line.
 Checkup check_up(BackendChoice asked, PeerProcesses& peers);
 
-// The parts of it. `device`: one of available_devices().
+// These are the parts of check_up(). `device` is one of available_devices().
 Diagnosis diagnose_build();
 Diagnosis diagnose_peer(PeerProcess& peer, const std::string& what, bool wants_gpu);
 std::vector<Diagnosis> diagnose_cpu(const Device& device);
@@ -44,18 +44,18 @@ struct FolderLocks {
 FolderLocks try_locks(const std::filesystem::path& folder);
 Diagnosis diagnose_locks(const FolderLocks& locks);
 
-// A case of 256 tokens, run as `attnlab run` would, by every kernel of the device's backend that
-// takes it: verified and timed. Missing if one of them is not, or none there is.
+// Runs a case of 256 tokens as `attnlab run` would, by every kernel of the device's backend that
+// takes it, verified and timed. Returns Health::missing if one of them fails, or there is none.
 Diagnosis diagnose_case(const Registry& registry, const Device& device, const std::string& what);
 
-// Whether nothing essential is missing.
+// Returns whether nothing essential is missing.
 bool works(const std::vector<Diagnosis>& lines);
 
-// kExitEnvironment if something essential is missing of a backend that was asked for, else
+// Returns kExitEnvironment if something essential is missing of a backend that was asked for, else
 // kExitGood. `auto` asks for the CPU, and for CUDA where the machine seems to have a GPU.
 int exit_code(const Checkup& checkup);
 
-// One line a check, the remedy below what is not ok, and the verdict as the last line.
+// Renders a line for each check, remedies below what is not ok, and the verdict as the last line.
 std::string render(const Checkup& checkup);
 nlohmann::ordered_json to_json(const Checkup& checkup);
 

@@ -15,7 +15,7 @@
 namespace attnlab {
 namespace {
 
-// Small, and within what every kernel that is of use takes on its backend.
+// Makes a small sweep with a point that every kernel of use on its backend takes.
 Sweep small_sweep() {
   Sweep sweep;
   sweep.source = "attnlab doctor";

@@ -34,7 +34,7 @@ std::array<Part, 3> parts_of(const Checkup& checkup) {
   return {{{nullptr, checkup.common}, {"cpu", checkup.cpu}, {"cuda", checkup.cuda}}};
 }
 
-// Of messages from elsewhere, which may have several lines.
+// Joins the lines of a message from elsewhere, which may have several.
 std::string on_one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   while (text.ends_with(' ')) text.pop_back();
@@ -50,7 +50,7 @@ std::string entry(const Diagnosis& line, std::size_t name_width) {
   return text + wrap(std::string(indent, ' ') + "remedy: " + on_one_line(line.remedy), indent + 2);
 }
 
-// "The CPU backend works." or what is missing.
+// Returns "The CPU backend works." or what is missing.
 std::string verdict_of(const char* name, const Lines& lines) {
   if (works(lines)) return fmt::format("The {} backend works.", name);
   std::vector<std::string> missing;

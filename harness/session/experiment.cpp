@@ -78,7 +78,7 @@ bool has_records(const std::filesystem::path& records) {
   return std::filesystem::file_size(records, error) > 0 && !error;
 }
 
-// A settled sample has a turn of its own, for which the seconds of a burst leave no time.
+// Sets the state. A settled sample has a turn of its own, which a burst's max_seconds do not cover.
 void set_state(Json& sweep, TimingState state) {
   Json& protocol = sweep["protocol"];
   const bool was_settled = protocol.value("regime", "burst") == to_string(Regime::settled);

@@ -13,11 +13,11 @@
 
 namespace attnlab {
 
-// The files of an experiment in a folder.
+// Names the files of an experiment in a folder.
 struct ExperimentFiles {
   std::filesystem::path sweep, records, result;
 };
-// `state`: of another protocol than the file's own; its result is the file's.
+// `state` is that of another protocol than the file's own; the result is always the file's.
 ExperimentFiles files_of(const PaperFile& paper, const std::filesystem::path& folder,
                          const std::optional<TimingState>& state = {});
 
@@ -31,16 +31,16 @@ struct ExperimentCut {
 // Returns the state of caches and clocks in which the file's own protocol measures.
 TimingState own_state(const PaperFile& paper);
 
-// The sweep as it runs, with the words of its cut in its description. Throws UsageError where a
-// CPU runs nothing of the file.
+// Returns the sweep as it runs, with the words of its cut in its description. Throws UsageError
+// where a CPU runs nothing of the file.
 nlohmann::ordered_json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut);
 
-// What a sweep of such a file was cut to, in words; "" if to nothing, or if there is no such file.
+// Says in words what the sweep of such a file was cut to; "" if to nothing, or without the file.
 std::string cut_of(const ExperimentFiles& files);
 
-// Runs what the records lack (`resumes`), or all. Returns run's exit code. Throws UsageError where
-// there are records and nobody said to resume, and where those are of another sweep. Ends the
-// process by a signal that interrupts it.
+// Runs what the records lack (`resumes`), or all. Returns run's exit code. Throws UsageError if
+// records exist and nobody said to resume, or if they are of another sweep. Ends the process by a
+// signal that interrupts it.
 int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const ExperimentFiles& files,
                    bool resumes, bool shows_progress);
 

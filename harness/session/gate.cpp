@@ -196,7 +196,7 @@ Comparison compare_sides(const MeasuredSides& sides, CompareOptions options) {
   Comparison comparison = compare(sides.base, sides.head, options);
   if (comparison.differences.empty()) return comparison;
   throw UsageError(
-      fmt::format("base and head cannot stand side by side: {}", comparison.differences.front()));
+      fmt::format("base and head cannot be compared: {}", comparison.differences.front()));
 }
 
 // Measures the points again, in several pairs of processes.
@@ -289,7 +289,7 @@ double expected_seconds(const GateRun& run, const Case& work, const Device& devi
   const bool is_gpu = device.backend == Backend::cuda;
   const Pace pace = {.flops_per_s = is_gpu ? 1e14 : 2e10 * device.threads,
                      .point_s = is_gpu ? 1.0 : 0.1,
-                     .untimed_launches = 4.0};  // that verify
+                     .untimed_launches = 4.0};  // these verify
   Protocol rounds = protocol;
   rounds.min_rounds = run.rounds;
   rounds.max_seconds = std::numeric_limits<double>::infinity();

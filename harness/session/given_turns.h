@@ -27,7 +27,7 @@ TurnRequest parse_turn_request(const std::string& line);
 
 class GivenTurns : public DeviceTurns {
  public:
-  // Greets. Both streams outlive the object.
+  // Greets. Both streams must outlive the object.
   GivenTurns(std::FILE* requests, std::FILE* answers);
   // Throws Interrupted at the end of the answers.
   void wait(const std::string& case_id, TurnStep step, int round) override;

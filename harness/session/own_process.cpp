@@ -38,7 +38,7 @@ namespace {
 
 pid_t start_process(const OwnProcess& process) {
   std::fflush(nullptr);
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, as some supervisors leave it, it loses the status
+  std::signal(SIGCHLD, SIG_DFL);  // if ignored, as some supervisors leave it, it loses the status
   const pid_t child = fork();
   if (child < 0) {
     throw std::runtime_error(fmt::format("cannot start {} {}: {}", process.command.at(0),

@@ -28,7 +28,7 @@ struct TurnOptions {
       case_ids;               // in the order of the sweep: the run that is behind goes first
   std::uint64_t seed = 0;     // of who begins
   double timeout_s = 1800.0;  // a run that asks for nothing so long is ended
-  // Called before a step of a side begins.
+  // Is called before a step of a side begins.
   std::function<void(const TurnRun&, const TurnRequest&)> before = [](const auto&, const auto&) {};
   std::function<bool()> interrupted = [] { return false; };
 };

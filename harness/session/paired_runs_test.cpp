@@ -12,7 +12,7 @@
 namespace attnlab {
 namespace {
 
-// A run that greets, and asks for these steps: "a:sample", one after the other, in a round each.
+// Makes a run that greets, and asks for steps like "a:sample", one after the other, a round each.
 TurnRun script(const std::string& name, const std::vector<std::string>& steps,
                const std::string& end = "") {
   std::string text = fmt::format("echo '{}'\n", turn_greeting());
@@ -27,7 +27,7 @@ TurnRun script(const std::string& name, const std::vector<std::string>& steps,
   return {.name = name, .command = {"/bin/sh", "-c", text + end}};
 }
 
-// What was let go, in its order: "base a:sample".
+// Logs what was let go, in its order: "base a:sample".
 class TakeTurns : public testing::Test {
  protected:
   std::vector<RunEnding> run(const std::vector<TurnRun>& runs) {
@@ -98,7 +98,7 @@ TEST_F(TakeTurns, WhoPreparesACaseIsDrawnForEachCase) {
   }
   EXPECT_GT(base_first, 3);
   EXPECT_LT(base_first, 17);
-  // The first case is prepared when the check of the timer, of no case, is left.
+  // Whoever leaves the timer's check first, which is of no case, prepares the first case first.
   std::string firsts;
   for (options_.seed = 0; options_.seed < 20; ++options_.seed) {
     log_.clear();

@@ -85,7 +85,7 @@ std::vector<std::string> profiler_command(const std::string& name, const Profile
   Words command = {name};
   if (run.tool == ProfilerTool::nsys) command.emplace_back("profile");
   const bool is_ncu = run.tool == ProfilerTool::ncu;
-  // Neither tool takes a flag twice.
+  // The user's flag replaces ours: neither tool takes a flag twice.
   const auto is_replaced = [&](const Flag& flag) {
     return std::ranges::any_of(run.extra, [&](const std::string& word) {
       return word.substr(0, word.find('=')) == flag.front();
@@ -129,7 +129,7 @@ std::string read_profiler_report(const std::filesystem::path& file) {
     throw UsageError(fmt::format("{}: no such file", file.string()));
   }
   constexpr double kTimeout = 600.0;
-  // In other locales numbers have other separators.
+  // The C locale is needed: in others numbers have other separators.
   ChildProcess ncu({"env", "LC_ALL=C", require_profiler(ProfilerTool::ncu), "--import",
                     file.string(), "--page", "raw", "--csv", "--print-units", "base"});
   std::string text, line;

@@ -16,7 +16,7 @@
 namespace attnlab {
 namespace {
 
-// All files but the standard ones are closed by exec.
+// Marks all files but the standard ones, so that exec closes them.
 void close_files_at_exec() {
   DIR* const folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;
@@ -56,7 +56,7 @@ std::vector<std::string> without_flags(const std::vector<std::string>& arguments
     if (std::ranges::find(flags, name) == flags.end()) {
       kept.push_back(argument);
     } else if (name == argument) {
-      ++i;  // and its value
+      ++i;  // skips its value, too
     }
   }
   return kept;

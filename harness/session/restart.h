@@ -8,15 +8,15 @@
 
 namespace attnlab {
 
-// The arguments that this program was given, its name first.
+// Returns the arguments that this program was given, its name first.
 std::vector<std::string> own_arguments();
 
 // Leaves out these flags and their values (also --out=FILE).
 std::vector<std::string> without_flags(const std::vector<std::string>& arguments,
                                        const std::vector<std::string>& flags);
 
-// The arguments of the process that goes on with `records`: those given, --out and --resume
-// replaced by --resume records.
+// Returns the arguments of the process that goes on with `records`: those given, with --out and
+// --resume replaced by --resume records.
 std::vector<std::string> arguments_to_resume(const std::vector<std::string>& arguments,
                                              const std::filesystem::path& records);
 

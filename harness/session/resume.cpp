@@ -19,9 +19,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What must be the same for two times to stand side by side. Not of it: memory, which varies from
-// boot to boot, and the commit, which every record names. The device first: the protocol's defaults
-// depend on it.
+// These must be the same for two times to stand side by side. Memory is left out, since it varies
+// from boot to boot, and so is the commit, which every record names. The device comes first: the
+// protocol's defaults depend on it.
 constexpr const char* kMustAgree[] = {"/sweep",          "/problem",        "/device/name",
                                       "/device/isa",     "/device/threads", "/protocol",
                                       "/build/compiler", "/build/flags"};
@@ -39,12 +39,12 @@ std::string first_disagreement(const Json& was, const Json& is) {
   return "";
 }
 
-// The command that the record is of, on a line of its own.
+// Names the command that the record is of, on a line of its own.
 std::string began_as(const Json& record) {
   return fmt::format("It began as:\n  {}", record.value("command_line", "(not recorded)"));
 }
 
-// What was found out about the file on the way.
+// Holds what was found out about the file on the way.
 struct Findings {
   std::map<std::string, std::size_t> commits;  // finished points by the commit they are of
   std::size_t split_cases = 0;   // in whatever layouts: some kernels were timed, others are left
@@ -79,7 +79,7 @@ std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
   return notes;
 }
 
-// Refuses records of another shard. The whole sweep goes on with records of any of its shards.
+// Refuses records of another shard. A whole sweep may go on with records of any of its shards.
 void check_shard(const std::optional<ShardPart>& part, const std::vector<Json>& records,
                  const std::string& file) {
   if (!part) return;

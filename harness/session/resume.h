@@ -1,4 +1,4 @@
-// What is left of a sweep whose records are partly in a file.
+// Finds what is left of a sweep whose records are partly in a file.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct Remainder {
 // skipped or unsupported is not if it could run now. Throws UsageError, led by `file`, where the
 // last record of a finished point says that it was measured otherwise than the rest would be: in
 // sweep, problem, protocol, device, isa, threads, compiler or flags. Another commit is a note, as
-// are points that are not of this sweep; where no point of the file is, that is an error too, as
-// are records of another shard than the context's.
+// are points that are not of this sweep. It is an error, too, if no point of the file is of this
+// sweep, or if records are of another shard than the context's.
 Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
                          const std::vector<nlohmann::ordered_json>& records,
                          const std::string& file);

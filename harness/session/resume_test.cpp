@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Two problems with three points each: naive, and v2 with two tiles.
+// Sets up two problems with three points each: naive, and v2 with two tiles.
 class Resume : public testing::Test {
  protected:
   Resume() {
@@ -50,7 +50,7 @@ class Resume : public testing::Test {
     return usage_error([&] { remainder(); });
   }
 
-  // The points that are left, as "32 v2 64x64".
+  // Returns the points that are left, as "32 v2 64x64".
   Texts left() const {
     Texts points;
     for (const Case& work : remainder().cases) {

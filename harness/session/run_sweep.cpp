@@ -50,14 +50,14 @@ std::size_t count_runnable(const std::vector<Case>& cases) {
 
 void warn(const std::string& text) { print_to(stderr, "attnlab run: {}\n", text); }
 
-// What is to be run, beside the records that the file has of it.
+// Holds what is to be run, beside the records that the file has of it.
 struct Start {
   Records records;
   Remainder rest;
 };
 
 Start start(const SweepRun& run) {
-  const bool is_new = !std::filesystem::exists(run.records);  // of a shard's dry run
+  const bool is_new = !std::filesystem::exists(run.records);  // a shard's dry run may have no file
   if (run.mode == RecordsMode::append || is_new) return {.rest = {.cases = run.cases}};
   std::vector<std::string> warnings;
   Start start{.records = read_records(run.records, warnings)};
@@ -66,7 +66,7 @@ Start start(const SweepRun& run) {
   return start;
 }
 
-// "r.jsonl has 3 of them, 5 are left."
+// Returns "r.jsonl has 3 of them, 5 are left."
 std::string describe_rest(const SweepRun& run, const Remainder& rest) {
   const std::size_t left = count_points(rest.cases);
   if (left == 0) {
@@ -88,7 +88,7 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// ", shard 2/8 with 12.4 % of the predicted time", "" of a whole sweep.
+// Returns ", shard 2/8 with 12.4 % of the predicted time", "" for a whole sweep.
 std::string describe_shard(const SweepRun& run) {
   return run.context.shard ? ", " + describe(*run.context.shard) : "";
 }
@@ -106,8 +106,8 @@ void print_header(const SweepRun& run, const Remainder& rest, std::FILE* stream)
   std::fflush(stream);
 }
 
-// Compiles what the cases need, before anything is timed. What fails is recorded with the points
-// that need it.
+// Compiles what the cases need, before anything is timed. A unit that fails is recorded with the
+// points that need it.
 void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE* notes) {
   CompileJobs needed;
   needed.add(cases, *run.context.device);
@@ -118,7 +118,7 @@ void compile_all(const SweepRun& run, const std::vector<Case>& cases, std::FILE*
   std::fflush(notes);
 }
 
-// A device that measures time wrongly measures nothing.
+// Throws if the device measures time wrongly: then nothing that it measures counts.
 void check_device(const SweepRun& run, const std::vector<Case>& cases) {
   if (count_runnable(cases) == 0) return;
   DeviceTurns* const turns = run.context.turns;
@@ -131,7 +131,7 @@ void check_device(const SweepRun& run, const std::vector<Case>& cases) {
   if (turns != nullptr) turns->wait("", TurnStep::leave, 0);
 }
 
-// The instruments of a GPU, and what there is to say of them; none where nothing runs on one.
+// Opens a GPU's instruments and prints what there is to say of them; none where nothing runs.
 std::optional<Observers> open_instruments(const SweepRun& run, const std::vector<Case>& cases,
                                           std::FILE* notes) {
   const Device& device = *run.context.device;
@@ -144,7 +144,7 @@ std::optional<Observers> open_instruments(const SweepRun& run, const std::vector
   return observers;
 }
 
-// What became of the cases: their records, or of those that were finished if the run was
+// Holds what became of the cases: their records, or those that were finished before the run was
 // interrupted, lost the device, or had no room left for them.
 struct Outcome {
   Records records;
@@ -152,7 +152,7 @@ struct Outcome {
   std::optional<NotSaved> not_saved;
 };
 
-// `keep` gets the records of each case as soon as there are some.
+// Runs the cases; `keep` gets the records of each as soon as there are some.
 Outcome run_cases(const SweepRun& run, const Observers* observers, const std::vector<Case>& cases,
                   const std::function<void(const Records&)>& keep) {
   RunContext context = run.context;
@@ -188,7 +188,7 @@ Outcome run_cases(const SweepRun& run, const Observers* observers, const std::ve
   return outcome;
 }
 
-// What is recorded, and the command that runs the rest.
+// Says what is recorded, and gives the command that runs the rest.
 std::string describe_end(const SweepRun& run, const std::string& what, std::size_t recorded) {
   const std::size_t points = count_points(run.cases);
   const std::string text =
@@ -213,7 +213,7 @@ void print_other_views(const SweepRun& run, std::FILE* stream) {
 }  // namespace
 
 int run_sweep(const SweepRun& run) {
-  // Data formats have standard output to themselves.
+  // Data formats need standard output to themselves, so notes go to standard error.
   const bool data_only = run.format == TableFormat::csv || run.format == TableFormat::json;
   const bool speaks = run.context.turns != nullptr;  // to the process that gives turns
   std::FILE* const notes = data_only || speaks ? stderr : stdout;
@@ -240,7 +240,7 @@ int run_sweep(const SweepRun& run) {
     records.insert(records.end(), added.begin(), added.end());
   }
   const int signal = InterruptWatch::signal();
-  // Only if this process recorded something: else the next one would end as this one did.
+  // A restart needs something new in the records: else the next process would end as this one did.
   const bool hangs = lost && lost->cause() == DeviceLost::Cause::hang;
   if (hangs && !added.empty() && signal == 0 && !speaks) {
     warn("a kernel hangs: its point is recorded, and a fresh process goes on with the rest");
@@ -291,7 +291,7 @@ int profile_sweep(const SweepRun& run) {
                             launches, launches == 1 ? "" : "es", kProfilerDomain,
                             describe(*run.context.device))));
   compile_all(run, run.cases, stdout);
-  // A profiler makes a launch as long as it likes, and the timer's self-test wrong.
+  // A profiler slows launches without limit and upsets the timer's self-test: both are left out.
   runtime_of(*run.context.device).set_timeout(std::numeric_limits<double>::infinity());
   const Outcome outcome = run_cases(run, nullptr, run.cases, [](const Records& records) {
     for (const auto& record : records) {

@@ -1,5 +1,5 @@
-// A sweep from its record file's lock to the last table: what attnlab run does once it knows what
-// to run.
+// Runs a sweep from its record file's lock to the last table: this is what attnlab run does once it
+// knows what to run.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct SweepRun {
   double timeout_s = kDefaultTimeout;  // a launch on a GPU that takes longer hangs
 };
 
-// Of a finished run: 1 if a point failed verification, 3 if a measurement is invalid or nothing
-// came out, else 0.
+// Returns for a finished run 1 if a point failed verification, 3 if a measurement is invalid or
+// nothing came out, else 0.
 int exit_code(const std::vector<nlohmann::ordered_json>& records);
 
 // Runs the points, or those that the file lacks, and prints what came of it; where the format is
@@ -48,9 +48,9 @@ int exit_code(const std::vector<nlohmann::ordered_json>& records);
 // std::runtime_error for one that another process writes.
 int run_sweep(const SweepRun& run);
 
-// For a profiler that watches: context.profile_launches of each kernel, verified before and after.
-// Times and writes nothing, and leaves out what a profiler upsets: the timer's self-test and the
-// time after which a launch hangs. Prints what came of each point; returns the exit code.
+// Runs for a profiler that watches: context.profile_launches of each kernel, verified before and
+// after. Times and writes nothing, and leaves out what a profiler upsets: the timer's self-test and
+// the time after which a launch hangs. Prints what came of each point; returns the exit code.
 int profile_sweep(const SweepRun& run);
 
 // Prints the points that run_sweep() would run; runs and writes nothing.

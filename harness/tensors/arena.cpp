@@ -10,7 +10,7 @@ namespace attnlab {
 
 namespace {
 
-// Index of the guard byte that differs and lies nearest to the tensor, or -1.
+// Returns the index of the guard byte that differs and lies nearest to the tensor, or -1.
 std::int64_t altered_byte(const unsigned char* guard, bool before) {
   constexpr auto kBytes = static_cast<std::int64_t>(Arena::kGuardBytes);
   for (std::int64_t distance = 0; distance < kBytes; ++distance) {

@@ -1,5 +1,5 @@
-// The memory that kernels see: all of it comes from an arena, which counts it and surrounds it with
-// guards.
+// Owns the memory that kernels see: all of it comes from an arena, which counts it and surrounds it
+// with guards.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace attnlab {
 
-// Every new byte, guards included, is 0xFF: a NaN in f32, f16, bf16 and e4m3, and -1 as an index.
-// So whoever reads what it did not write, or reads past an end, spoils its result. Filling also
-// touches every page before anything is timed.
+// Sets every new byte, guards included, to 0xFF: a NaN in f32, f16, bf16 and e4m3, and -1 as an
+// index. So whoever reads what it did not write, or reads past an end, spoils its result. Filling
+// also touches every page before anything is timed.
 class Arena {
  public:
   static constexpr std::uint8_t kFill = 0xFF;
@@ -26,23 +26,23 @@ class Arena {
   };
   using Buffer = std::unique_ptr<void, Release>;
 
-  // Of memory of `runtime`, which must outlive the arena.
+  // Takes memory of `runtime`, which must outlive the arena.
   explicit Arena(Runtime& runtime = host_runtime()) : runtime_(runtime) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Aligned to kAlignment; the guards lie directly before the first and after the last byte. The
-  // buffer must not outlive the arena. Throws std::bad_alloc.
+  // Allocates, aligned to kAlignment, with guards directly before the first byte and after the
+  // last. The buffer must not outlive the arena. Throws std::bad_alloc.
   Buffer allocate(std::string name, std::uint64_t bytes);
 
   Runtime& runtime() const { return runtime_; }
 
-  // Bytes that were asked for, guards left out: now, and the most since reset_peak().
+  // Returns the bytes that were asked for, without guards: now, and the most since reset_peak().
   std::uint64_t current_bytes() const { return current_; }
   std::uint64_t peak_bytes() const { return peak_; }
   void reset_peak() { peak_ = current_; }
 
-  // Looks at the guards of all live buffers. Says which buffer was overrun and where (empty: none),
+  // Looks at the guards of all live buffers. Says which buffer was overrun and where ("" if none),
   // and restores the guards, so that the next kernel is not blamed for this one.
   std::string restore_guards();
 

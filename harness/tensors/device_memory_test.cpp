@@ -1,5 +1,5 @@
-// Arena, inputs, outputs and what is brought back, on a device whose memory only its runtime can
-// reach.
+// Tests arena, inputs, outputs and what is brought back, on a device whose memory only its runtime
+// can reach.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class DeviceMemory : public testing::Test {
     device_.read(contents.data(), data, bytes);
     return contents;
   }
-  // What a kernel of the device would do.
+  // Writes to the device's memory, as its kernels would.
   void spoil(const void* data, std::int64_t byte) {
     auto* const address = const_cast<std::uint8_t*>(static_cast<const std::uint8_t*>(data)) + byte;
     *device_.on_device(address, 1) ^= 1;
@@ -113,7 +113,7 @@ TEST_F(DeviceMemory, NamedBuffersKnowWhatChanged) {
   EXPECT_EQ(third.changed(), "");
 }
 
-// The same values on the device, beside it, and where the host is the device.
+// The values are the same on the device, beside it, and where the host is the device.
 TEST_F(DeviceMemory, InputsAreTheSameHereAndThere) {
   Arena on_host;
   Arena arena(device_);

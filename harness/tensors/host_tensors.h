@@ -1,4 +1,4 @@
-// Tensors of a device, where the oracle can read them.
+// Brings tensors of a device to where the oracle can read them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace attnlab {
 
 class HostTensors {
  public:
-  // The outputs among `tensors` (o and lse also where they are inputs), brought here from `runtime`
+  // Brings the outputs among `tensors` (o and lse also where they are inputs) here from `runtime`,
   // if they are elsewhere; inputs are those of `inputs`, which lie here. `saved` and the workspace
   // stay behind.
   HostTensors(const Problem& problem, const Tensors& tensors, const Tensors& inputs,

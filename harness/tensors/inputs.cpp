@@ -21,17 +21,17 @@ namespace {
 
 using Four = std::array<float, 4>;
 
-// One row of one tensor, and the random words that belong to it.
+// Holds one row of one tensor, and the random words that belong to it.
 struct RowSource {
   PhiloxKey key;
   InputTensor tensor;
   std::int64_t b, h, row;
 
-  // What the four words of a call are for; each purpose has numbers of its own. The counter has
-  // room for four tensors and four purposes.
+  // Says what the four words of a call are for; each purpose has numbers of its own. The counter
+  // has room for four tensors and four purposes.
   enum class Purpose : u32 { values, outlier_choice, outlier_values };
 
-  // The words of columns 4 * group to 4 * group + 3.
+  // Returns the words of columns 4 * group to 4 * group + 3.
   PhiloxCounter words(std::int64_t group, Purpose purpose) const {
     return philox(
         {.x = static_cast<u32>(group),
@@ -45,14 +45,14 @@ struct RowSource {
 // Keeps the inputs apart from the dropout mask of the same seed.
 PhiloxKey input_key(std::uint64_t seed) { return philox_key(seed ^ 0x61746E6C61622E69u); }
 
-// In (0, 1): never 0, whose logarithm Box-Muller could not take.
+// Maps to (0, 1): never to 0, whose logarithm Box-Muller could not take.
 double unit(u32 word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 std::array<double, 4> units(const PhiloxCounter& words) {
   return {unit(words.x), unit(words.y), unit(words.z), unit(words.w)};
 }
 
-// Box-Muller: two uniform numbers make two independent N(0, 1).
+// Makes two independent N(0, 1) of every two uniform numbers (Box-Muller).
 Four gaussian(const PhiloxCounter& words) {
   const auto u = units(words);
   Four result;
@@ -154,7 +154,7 @@ void store_row(Dtype dtype, const std::vector<float>& row, std::int64_t offset, 
   }
 }
 
-// The geometry of one tensor.
+// Describes the geometry of one tensor.
 struct Extent {
   std::int64_t heads;
   Strides strides;

@@ -1,6 +1,6 @@
-// The inputs of a case. The value of a logical element (tensor, batch entry, head, row, column)
-// depends on the seed and on this index only: not on layout, thread count or the other sizes, so
-// that every layout and every kernel sees the same numbers.
+// Makes the inputs of a case. The value of a logical element (tensor, batch entry, head, row,
+// column) depends on the seed and on this index only: not on layout, thread count or the other
+// sizes, so that every layout and every kernel sees the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ enum class InputTensor : std::uint8_t { q, k, v, dout };
 void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std::uint64_t seed,
                 int threads, void* data);
 
-// q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in an
-// arena. Tensors that `file` has come from there, all others are drawn; the problem's sizes are
+// Holds q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in
+// an arena. Tensors that `file` has come from there, all others are drawn; the problem's sizes are
 // then the file's.
 class Inputs {
  public:
@@ -46,25 +46,25 @@ class Inputs {
   // Copies the values of `other`, whose problem differs in layout alone: faster than drawing them.
   Inputs(Arena& arena, const Problem& problem, const Inputs& other, int threads);
 
-  // With the inputs set and all else null: memory of the arena's device.
+  // Returns the inputs in memory of the arena's device; all else is null.
   const Tensors& tensors() const { return tensors_; }
-  // The same values in memory of this process.
+  // Returns the same values in memory of this process.
   const Tensors& host() const { return host_; }
 
-  // Another set of q, k, v and dO with the same values, in `buffers`; the lists are shared.
+  // Makes another set of q, k, v and dO with the same values, in `buffers`; the lists are shared.
   Tensors copy(Arena& arena, NamedBuffers& buffers) const;
 
   const Problem& problem() const { return problem_; }
 
-  // Writes a tensor anew, element by element, rounded to its dtype; also what padding hides. Of
-  // e4m3 all codes and scales follow.
+  // Writes a tensor anew, element by element, rounded to its dtype, also where padding hides it.
+  // For e4m3 all codes and scales follow.
   using Value =
       std::function<float(std::int64_t b, std::int64_t head, std::int64_t row, std::int64_t col)>;
   void fill(InputTensor tensor, const Value& value);
 
   // Remembers the contents of all of them.
   void seal() { buffers_.seal(); }
-  // The name of one that changed since, "" if none did.
+  // Returns the name of one that changed since, "" if none did.
   std::string changed() const { return buffers_.changed(); }
 
  private:
@@ -81,7 +81,7 @@ class Inputs {
   // host_ views them, unless the device is the host; the threads that fill them touch them first.
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   Tensors host_;
-  // Of e4m3, else empty: where quantise_inputs() writes on the device, as in E4m3Inputs.
+  // For e4m3 quantise_inputs() writes here on the device, as in E4m3Inputs; else it is empty.
   std::vector<void*> codes_and_scales_;
 };
 

@@ -31,7 +31,7 @@ Problem small_problem() {
       .batch = 2, .num_heads_q = 4, .num_heads_kv = 2, .seqlen_q = 5, .seqlen_k = 9, .head_dim = 6};
 }
 
-// 2^20 elements: large enough for moments.
+// Makes 2^20 elements: enough for moments.
 Problem large_problem() {
   return {.num_heads_q = 4, .num_heads_kv = 4, .seqlen_q = 4096, .seqlen_k = 4096};
 }
@@ -252,8 +252,8 @@ TEST(Inputs, HalfTypesAreTheRoundedFloats) {
   for (std::size_t i = 0; i < bits.size(); ++i) ASSERT_EQ(bits[i], bf16_from_f32(exact[i]));
 }
 
-// What is drawn anew in another layout, and what is copied there from the first, is the same; also
-// what padding hides. That it was copied shows where the first one was changed.
+// Inputs drawn anew in another layout are the same as those copied there from the first, also where
+// padding hides them. A change of the first one shows that it was copied.
 TEST(Inputs, AnotherLayoutIsCopied) {
   Problem bshd = small_problem();
   bshd.pass = Pass::fwdbwd;

@@ -1,4 +1,4 @@
-// Buffers of an arena under their names, whose contents can be remembered and compared.
+// Keeps buffers of an arena under their names, whose contents can be remembered and compared.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class NamedBuffers {
 
   // Remembers the contents.
   void seal();
-  // The name of a buffer that changed since, "" if none did; only of those named, if any are.
+  // Returns the name of a buffer that changed since, "" if none did; looks at `of` only, if given.
   std::string changed(const std::vector<std::string>& of = {}) const;
-  // The names of the buffers whose bits are not those of the other's (which has the same buffers).
+  // Returns the names of buffers whose bits differ from those of `other`, which has the same ones.
   std::vector<std::string> different(const NamedBuffers& other) const;
 
  private:

@@ -1,4 +1,4 @@
-// The outputs of one competitor.
+// Holds the outputs of one competitor.
 #pragma once
 
 #include <string>
@@ -9,36 +9,36 @@
 
 namespace attnlab {
 
-// What a pass writes, in an arena: o, lse and what the kernel saves for its backward, if the pass
-// has a forward; dQ, dK, dV, if it has a backward.
+// Holds what a pass writes, in an arena: o, lse and what the kernel saves for its backward, if the
+// pass has a forward; dQ, dK, dV, if it has a backward.
 class Outputs {
  public:
-  // What `kernel` writes; `saved_bytes`: what it saves beside o and lse; 0: nothing.
+  // Makes what `kernel` writes; it saves `saved_bytes` beside o and lse (0: nothing).
   Outputs(Arena& arena, const std::string& owner, const Problem& problem,
           const Implementation& kernel, std::uint64_t saved_bytes);
 
-  // The tensors with these outputs filled in.
+  // Returns the tensors with these outputs filled in.
   Tensors attach(Tensors tensors) const;
 
-  // Fills all of them, what the kernel saves among them.
+  // Fills all of them, also what the kernel saves.
   void fill(std::uint8_t byte) { buffers_.fill(byte); }
-  // Which tensor still has elements of fill(byte), as "128 of 4096 elements of o"; "" if none has.
-  // All of o, dq, dk and dv must be written, and the rows of lse that exist.
+  // Returns which tensor still has elements of fill(byte), as "128 of 4096 elements of o"; "" if
+  // none has. All of o, dq, dk and dv must be written, and the rows of lse that exist.
   std::string unwritten(std::uint8_t byte) const;
 
-  // Remembers the contents: from now on they are inputs of a backward, or what others are held to.
+  // Remembers the contents: from now on they are inputs of a backward, or compared with others.
   void seal() { buffers_.seal(); }
-  // The name of a tensor that changed since, "" if none did; only of those named, if any are.
+  // Returns the name of a tensor that changed since, "" if none did; looks at `of` only, if given.
   std::string changed(const std::vector<std::string>& of = {}) const {
     return buffers_.changed(of);
   }
-  // The names of the tensors whose bits are not those of the same tensor of `other`.
+  // Returns the names of tensors whose bits differ from those of the same tensor of `other`.
   std::vector<std::string> different(const Outputs& other) const {
     return buffers_.different(other.buffers_);
   }
 
  private:
-  // One that must be written.
+  // Describes a tensor that must be written.
   struct Written {
     const char* name;
     const void* data;

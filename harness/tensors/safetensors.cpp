@@ -1,4 +1,4 @@
-// The reader of safetensors files: the header's claims against the file's bytes.
+// Reads safetensors files, and checks the header's claims against the file's bytes.
 #include "harness/tensors/safetensors.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ struct DtypeRow {
   std::uint64_t bytes;
 };
 
-// The dtypes of whole bytes. Source: version 0.8 of the format's own implementation.
+// These dtypes have whole bytes. Source: version 0.8 of the format's own implementation.
 constexpr DtypeRow kDtypes[] = {
     {"F64", 8},     {"F32", 4},         {"F16", 2},     {"BF16", 2},        {"I64", 8},
     {"I32", 4},     {"I16", 2},         {"I8", 1},      {"U64", 8},         {"U32", 4},
@@ -87,7 +87,7 @@ void check_entry(const HeaderEntry& entry, std::uint64_t data_bytes, const std::
   }
 }
 
-// A stream of a file whose size is known, with all that can go wrong as an error.
+// Streams a file whose size is known, and makes an error of all that can go wrong.
 class InputFile {
  public:
   InputFile(const std::filesystem::path& path, FileHash hash)

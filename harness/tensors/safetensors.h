@@ -1,5 +1,5 @@
-// Tensors in files: the safetensors format, the user's own q, k, v in such a file, and what a run
-// saves in one.
+// Handles tensors in files: the safetensors format, the user's own q, k, v in such a file, and what
+// a run saves in one.
 //
 // The format: 8 bytes, the header's length N, little-endian; N bytes of JSON, an object of
 // "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]} and perhaps
@@ -30,15 +30,15 @@ struct TensorView {
 
 using TensorViews = std::map<std::string, TensorView>;
 
-// Bytes of a tensor. Throws UsageError, led by `where`, for an unknown dtype, too many dimensions
-// and a size that overflows.
+// Returns the bytes of a tensor. Throws UsageError, led by `where`, for an unknown dtype, too many
+// dimensions and a size that overflows.
 std::uint64_t tensor_bytes(const std::string& dtype, std::span<const std::int64_t> shape,
                            const std::string& where);
 
-// The size of an element; 0: the dtype is unknown.
+// Returns the size of an element; 0 if the dtype is unknown.
 std::uint64_t element_bytes(const std::string& dtype);
 
-// A file in memory, read and checked as a whole.
+// Holds a file in memory, read and checked as a whole.
 struct SafetensorsFile {
   std::filesystem::path path;
   TensorViews tensors;  // of `data`
@@ -47,15 +47,15 @@ struct SafetensorsFile {
   std::uint64_t hash = 0;  // fnv1a() of the whole file, header included; 0: not asked for
 };
 
-// Whether a file is hashed as it is read, which takes longer than all else.
+// Says whether a file is hashed as it is read, which takes longer than all else.
 enum class FileHash : std::uint8_t { none, fnv1a };
 
-// Throws UsageError that names the file, and the tensor and field where there is one, for all that
-// the format forbids: a truncated file, a header that is too long or no such JSON, a name or field
-// given twice, missing or unknown, an unknown dtype, a size that overflows or is not that of shape
-// and dtype, bytes that belong to two tensors or to none. Dtypes of less than a byte are unknown
-// here. Takes memory for the file's bytes and at most 32 times the header's for what it says;
-// checks the header against the file's size before it allocates anything for the bytes.
+// Reads a file. Throws UsageError that names the file, and the tensor and field where there is one,
+// for all that the format forbids: a truncated file, a header that is too long or no such JSON, a
+// name or field given twice, missing or unknown, an unknown dtype, a size that overflows or is not
+// that of shape and dtype, bytes that belong to two tensors or to none. Dtypes of less than a byte
+// are unknown here. Takes memory for the file's bytes and at most 32 times the header's for what it
+// says; checks the header against the file's size before it allocates anything for the bytes.
 SafetensorsFile read_safetensors(const std::filesystem::path& path, FileHash hash = FileHash::none);
 
 // Writes a temporary file beside `path`, flushes it and renames it: whoever looks sees the old file
@@ -65,10 +65,10 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path, FileHash has
 void write_safetensors(const std::filesystem::path& path, const TensorViews& tensors,
                        const Metadata& metadata);
 
-// The format's name of an element type.
+// Returns the format's name of an element type.
 const char* safetensors_dtype(Dtype dtype);
 
-// The user's own inputs of a run.
+// Holds the user's own inputs of a run.
 struct QkvTensors {
   SafetensorsFile file;             // owns the bytes
   Problem problem;                  // sizes, dtype, layout and lengths; the rest is as by default
@@ -87,7 +87,7 @@ struct QkvTensors {
 // refused, so that nothing is left out in silence. Throws UsageError naming file and tensor.
 QkvTensors load_qkv(const std::filesystem::path& path, Layout layout);
 
-// Views of all tensors that are set, on the host, as a run saves them:
+// Views all tensors that are set, on the host, as a run saves them:
 //   q, k, v, do, o, dq, dk, dv  in the problem's dtype (of e4m3: F32, and o F16), shaped like the
 //                               inputs above
 //   lse                         F32 [batch, num_heads_q, seqlen_q]; packed: rows past an entry's
@@ -98,7 +98,7 @@ QkvTensors load_qkv(const std::filesystem::path& path, Layout layout);
 // A caller may add dropout_keep, U8 [batch, num_heads_q, seqlen_q, seqlen_k], 1: kept.
 TensorViews view_tensors(const Problem& problem, const Tensors& tensors);
 
-// What a run says beside its tensors, and the keys under which it says so:
+// Holds what a run says beside its tensors, and the keys under which it says so:
 struct SavedMetadata {
   Problem problem;     // schema: "attnlab.tensors/1"
                        // pass: fwd, bwd, fwdbwd

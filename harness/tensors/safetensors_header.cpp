@@ -71,7 +71,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     switch (inside_) {
       case Inside::root: open_member(value); break;
       case Inside::metadata: open_metadata(value); break;
-      default: open_field(value);  // of a tensor: nothing else is an object
+      default: open_field(value);  // it must be in a tensor: nothing else is an object
     }
     return true;
   }
@@ -136,7 +136,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     field_ = field;
   }
 
-  // The numbers that are being read, null elsewhere.
+  // Returns the numbers that are being read, null elsewhere.
   std::vector<std::int64_t>* list() {
     if (inside_ == Inside::shape) return &*entry_->shape;
     if (inside_ == Inside::offsets) return &*entry_->offsets;
@@ -151,7 +151,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return field_.empty() ? tensor : tensor + ": " + field_;
   }
 
-  // The value that came has the wrong type for its place.
+  // Refuses a value that has the wrong type for its place.
   [[noreturn]] void refuse() const {
     switch (inside_) {
       case Inside::nothing: fail(file_ + ": header", "must be a JSON object");
@@ -198,7 +198,7 @@ Header parse_header(const std::string& text, const std::string& file) {
   if (!text.starts_with('{')) {
     fail(file + ": header", "does not begin with '{': is this a safetensors file?");
   }
-  // The parser takes a zero byte for the end of its input.
+  // The parser takes a zero byte for the end of its input, so it would not see the rest.
   if (text.find('\0') != std::string::npos) fail(file + ": header", "not JSON: holds a zero byte");
   HeaderReader reader(file);
   nlohmann::json::sax_parse(text, &reader);

@@ -1,4 +1,4 @@
-// The user's own tensors of a run, and those that a run saves.
+// Reads the user's own tensors of a run, and views those that a run saves.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kSchema = "attnlab.tensors/1";
 
-// Names in a file of the user, and those that a run adds to them.
+// The user's file may have these names, and those that a run adds to them.
 const std::vector<std::string> kInputNames = {
     "q", "k", "v", "do", "cu_seqlens", "cu_seqlens_q", "cu_seqlens_k"};
 const std::vector<std::string> kSavedNames = {"o",  "lse",          "dq",           "dk",
@@ -40,7 +40,7 @@ T element(const TensorView& tensor, std::size_t index) {
   return value;
 }
 
-// The first element whose exponent bits, `infinity`, are all set; the number of elements if none.
+// Finds the first element whose exponent bits, `infinity`, are all set; else returns the count.
 template <class Bits>
 std::size_t first_not_finite(const TensorView& tensor, Bits infinity) {
   const std::size_t elements = tensor.bytes.size() / sizeof(Bits);
@@ -60,7 +60,7 @@ std::size_t first_not_finite(const TensorView& tensor, Dtype dtype) {
   return first_not_finite<std::uint32_t>(tensor, 0x7F800000);
 }
 
-// "[0, 3, 1, 17]": the index in every dimension of the element at a row-major position.
+// Returns the index in every dimension of the element at a row-major position: "[0, 3, 1, 17]".
 std::string coordinate(const std::vector<std::int64_t>& shape, std::size_t position) {
   std::vector<std::size_t> indices(shape.size());
   for (std::size_t i = shape.size(); i-- > 0;) {
@@ -88,7 +88,7 @@ class QkvReader {
   }
 
  private:
-  // `tensor` "": the file as a whole.
+  // Refuses `tensor`; "" stands for the file as a whole.
   [[noreturn]] void fail(const std::string& tensor, const std::string& why) const {
     const std::string place = tensor.empty() ? "" : fmt::format(": tensor '{}'", tensor);
     throw UsageError(fmt::format("{}{}: {}", file_.path.string(), place, why));
@@ -116,7 +116,7 @@ class QkvReader {
     }
   }
 
-  // A file that a run saved knows its own layout.
+  // Checks the layout: a file that a run saved knows its own.
   void check_layout() const {
     const Metadata& metadata = file_.metadata;
     const auto schema = metadata.find("schema");
@@ -189,7 +189,7 @@ class QkvReader {
                            describe(other)));
   }
 
-  // seqlen_q and seqlen_k come as the totals of rows and become the longest entries.
+  // Reads lengths: seqlen_q and seqlen_k come as totals of rows and become the longest entries.
   void read_lengths() {
     const bool shared = find("cu_seqlens") != nullptr;
     const char* name_q = shared ? "cu_seqlens" : "cu_seqlens_q";
@@ -211,7 +211,7 @@ class QkvReader {
     problem_.seqlen_k = *std::ranges::max_element(lengths.keys);
   }
 
-  // The lengths of the entries out of their running sum.
+  // Computes the lengths of the entries from their running sum.
   std::vector<std::int64_t> read_list(const char* name, std::int64_t total,
                                       const char* rows_of) const {
     const TensorView* list = find(name);
@@ -256,7 +256,7 @@ class QkvReader {
   Problem problem_;
 };
 
-// The shape of a tensor like q or k, in the problem's layout.
+// Returns the shape of a tensor like q or k, in the problem's layout.
 std::vector<std::int64_t> shape_of(const Problem& problem, std::int64_t rows, std::int64_t heads,
                                    std::int64_t elements) {
   switch (problem.layout) {

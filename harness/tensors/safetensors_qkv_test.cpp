@@ -15,7 +15,7 @@ std::string raw(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// Tensors whose bytes it owns, and the file that they make.
+// Holds a tensor and owns its bytes.
 struct Tensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
@@ -47,7 +47,7 @@ std::string load_error(const TensorTexts& tensors, Layout layout, const Metadata
   return message.substr(std::min(name.size(), message.size()));
 }
 
-// batch 2, seqlen 3 x 5, heads 4 and 2, head_dim 8
+// Makes tensors with batch 2, seqlen 3 x 5, heads 4 and 2, head_dim 8.
 TensorTexts bshd(const std::string& dtype = "F32") {
   return {{"q", zeros(dtype, {2, 3, 4, 8})},
           {"k", zeros(dtype, {2, 5, 2, 8})},
@@ -120,7 +120,7 @@ TEST(LoadQkv, FillsTheLengthsOfPackedEntries) {
   EXPECT_EQ(lengths.keys, lengths.queries);
 }
 
-// The error for `tensors` after `change`.
+// Returns the error for `tensors` after `change`.
 template <class Change>
 std::string changed_error(TensorTexts tensors, Layout layout, const Change& change) {
   change(tensors);

@@ -20,13 +20,13 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-void bytes_of(std::string&& text) = delete;  // nothing would own them
+void bytes_of(std::string&& text) = delete;  // nothing would own the bytes
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A file, byte by byte: the length, the header, the data.
+// Makes a file, byte by byte: the length, the header, the data.
 std::string with_length(std::uint64_t length, const std::string& header, const std::string& data) {
   std::string text;
   for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(length >> shift & 0xFF);
@@ -37,7 +37,7 @@ std::string file_text(const std::string& header, const std::string& data = "") {
   return with_length(header.size(), header, data);
 }
 
-// A file with one tensor 't' of these fields and 8 bytes of data.
+// Makes a file with one tensor 't' of these fields and 8 bytes of data.
 std::string one_tensor(const std::string& fields) {
   return file_text("{\"t\":{" + fields + "}}", "12345678");
 }
@@ -237,7 +237,7 @@ TEST(Safetensors, RefusesWrongFieldsOfATensor) {
   }
 }
 
-// Two tensors of four bytes each in eight bytes of data.
+// Makes two tensors of four bytes each in eight bytes of data.
 std::string two_tensors(const std::string& offsets_a, const std::string& offsets_b) {
   const std::string fields = R"("dtype":"U8","shape":[4],"data_offsets":)";
   return file_text("{\"a\":{" + fields + offsets_a + "},\"b\":{" + fields + offsets_b + "}}",
@@ -260,7 +260,7 @@ TEST(Safetensors, EveryByteBelongsToExactlyOneTensor) {
   EXPECT_EQ(hole("[0,4]"), "4 bytes behind the last tensor belong to no tensor");
 }
 
-// The limit on the size of files that this process may write; lifted with the object.
+// Limits the size of files that this process may write, while the object lives.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

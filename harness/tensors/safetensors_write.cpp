@@ -1,4 +1,4 @@
-// The writer of safetensors files.
+// Writes safetensors files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
   throw UsageError(fmt::format("{}: {}", file.string(), why));
 }
 
-// Where the bytes go: a link's own target, and never a device or a pipe, which a rename would
-// replace by a file.
+// Returns where the bytes go: a link's own target, and never a device or a pipe, which a rename
+// would replace by a file.
 std::filesystem::path target_of(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -31,7 +31,7 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 
 using NamedView = TensorViews::value_type;
 
-// The tensors in the order of their bytes.
+// Returns the tensors in the order of their bytes.
 std::vector<const NamedView*> in_file_order(const TensorViews& tensors) {
   std::vector<const NamedView*> order;
   for (const NamedView& tensor : tensors) order.push_back(&tensor);

@@ -1,5 +1,5 @@
-// Attention in f32 by plain loops, straight from the definition: what the fake kernels of run_test
-// and the verifier's tests compute. One row of one (batch, query head) slice at a time.
+// Computes attention in f32 by plain loops, straight from the definition, for the fake kernels of
+// run_test and the verifier's tests: one row of one (batch, query head) slice at a time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace attnlab::fake {
 
-// Where a row of a slice lies.
+// Says where a row of a slice lies.
 struct Row {
   const Problem& problem;
   const Tensors& tensors;
@@ -37,12 +37,12 @@ struct Row {
     for (std::int64_t i = 0; i < shape.head_dim; ++i) sum += x[i] * y[i];
     return sum;
   }
-  // y += factor * x
+  // Computes y += factor * x.
   void add(float factor, const float* x, float* y) const {
     for (std::int64_t i = 0; i < shape.head_dim; ++i) y[i] += factor * x[i];
   }
   float score(std::int64_t c) const { return dot(q(), k(c)) * shape.softmax_scale; }
-  // What dropout multiplies P with.
+  // Returns what dropout multiplies P with.
   float z(std::int64_t c) const {
     if (problem.dropout == 0.0) return 1.0f;
     const bool kept = reference::element_is_kept(problem, b, h, r, c);
@@ -56,7 +56,7 @@ struct Row {
   }
 };
 
-// o and lse of the row, from the keys before `keys_end`.
+// Computes o and lse of the row, from the keys before `keys_end`.
 inline void attend(const Row& row, std::int64_t keys_end) {
   std::vector<float> scores;
   std::vector<std::int64_t> columns;
@@ -76,7 +76,7 @@ inline void attend(const Row& row, std::int64_t keys_end) {
   row.lse() = largest + std::log(sum);
 }
 
-// What the row adds to dq, dk and dv, which start as zeros.
+// Adds the row's part to dq, dk and dv, which start as zeros.
 inline void differentiate(const Row& row) {
   const float delta = row.dot(row.o(), row.dout());
   for (std::int64_t c = 0; c < row.mask.seqlen_k; ++c) {

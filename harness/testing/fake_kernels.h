@@ -1,4 +1,4 @@
-// Kernels that compute nothing, for tests of what meets kernels only through the registry.
+// Defines kernels that compute nothing, for tests that meet kernels only through the registry.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ inline constexpr Implementation kNaive = make("naive", Backend::cpu, false);
 inline constexpr Implementation kTiled = make("v2", Backend::cpu, true);
 inline constexpr Implementation kOwn = make("own", Backend::cuda, false);
 
-// A kernel whose axis of this role has a name that nobody else knows.
+// This kernel's axis of a known role has a name that nobody else knows.
 inline constexpr ConfigAxis kCoarse[] = {
     {"coarse", "1: products in TF32", 0, 0, 1, {}, AxisRole::tf32_products}};
 inline constexpr Implementation kWithTf32 = {.api_version = kApiVersion,

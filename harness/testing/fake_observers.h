@@ -1,4 +1,4 @@
-// Counters and a kernel trace that say what a test tells them to, and kernels that they tell of.
+// Fakes counters and a kernel trace that say what a test tells them to, and kernels to tell of.
 #pragma once
 
 #include <cstdint>
@@ -51,14 +51,14 @@ struct KernelTrace final : attnlab::KernelTrace {
   Trouble trouble = Trouble::none;
 };
 
-// An entry of 128 threads and 40 registers, with 16 + 1024 bytes of shared memory.
+// Makes an entry of 128 threads and 40 registers, with 16 + 1024 bytes of shared memory.
 inline CompiledEntry compiled(const char* name, int registers = 40) {
   return {.entry = {.name = name, .threads = 128, .dynamic_shared_bytes = 1024},
           .registers = registers,
           .static_shared_bytes = 16};
 }
 
-// A launch of it in blocks of 64 x 2.
+// Makes a launch of it in blocks of 64 x 2.
 inline ExecutedKernel executed(const char* symbol) {
   return {.symbol = symbol,
           .grid = {8, 1, 1},

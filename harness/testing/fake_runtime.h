@@ -1,4 +1,4 @@
-// A device whose memory this process cannot read: what is not moved through the Runtime is a crash.
+// Fakes a device with memory of its own: an access that bypasses the Runtime crashes.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ class SeparateMemory : public Runtime {
   }
   void set_timeout(double /*seconds*/) override {}
 
-  // What a kernel of this device does: reaches its memory. `data` may lie within a buffer.
+  // Reaches the device's memory as its kernels do. `data` may lie within a buffer.
   template <class T>
   T* on_device(T* data, std::uint64_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -96,7 +96,7 @@ class SeparateMemory : public Runtime {
  protected:
   static constexpr std::size_t kAlignment = 256;
 
-  // The process's memory behind a buffer, aligned.
+  // Returns the process's memory behind a buffer, aligned.
   virtual void* obtain(std::uint64_t bytes) {
     return ::operator new (bytes, std::align_val_t{kAlignment});
   }

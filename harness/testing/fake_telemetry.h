@@ -1,4 +1,4 @@
-// A device that says what a test tells it to.
+// Fakes a device that says what a test tells it to.
 #pragma once
 
 #include <cstddef>

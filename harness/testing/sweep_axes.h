@@ -1,4 +1,4 @@
-// Sweeps made by hand in tests.
+// Sets axes of sweeps that tests make by hand.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Peaks that tests share.
+// Defines peaks that tests share.
 #pragma once
 
 #include "harness/measure/peaks.h"
@@ -17,7 +17,7 @@ inline Device h200() {
           .driver = "580.159.04"};
 }
 
-// Of the h200(), all ceilings, rates of the size that one has; how: "by SOMETHING".
+// Makes all ceilings of the h200(), with rates of the usual size; `how` says "by SOMETHING".
 inline Peaks h200_peaks() {
   const auto make = [](CeilingId id, double burst, double settled) {
     return Ceiling{.id = id,

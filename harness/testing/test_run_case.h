@@ -97,7 +97,7 @@ struct Fake {
     }
     if (problem.pass != Pass::bwd) forward(problem, tensors, repeated);
     if (problem.pass != Pass::fwd) backward(problem, tensors, state.launches == 2);
-    // The whole workspace is the kernel's own.
+    // The kernel must get exactly the workspace that it asked for.
     if (tensors.workspace_bytes != kWorkspace) throw std::runtime_error("wrong workspace size");
     std::fill_n(static_cast<unsigned char*>(tensors.workspace), kWorkspace,
                 static_cast<unsigned char>(1));
@@ -217,7 +217,7 @@ class RunCase : public testing::Test {
     EXPECT_EQ(records.size(), 1u);
     return records.at(0);
   }
-  // A point that fails before it is timed says why, and how to see it again.
+  // Expects that a point which fails before timing says why, and how to see it again.
   void expect_failure(const Record& record, const std::string& cause) {
     EXPECT_EQ(record.status, Status::failed) << record.reason;
     EXPECT_NE(record.reason.find(work_.problem.id()), std::string::npos) << record.reason;

@@ -1,4 +1,4 @@
-// What several tests need: files that go away, messages of expected errors, text comparisons.
+// Holds what many tests need: files that go away, messages of expected errors, text comparisons.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// A file of its own in the temporary folder; gone with the object.
+// Makes a file of its own in the temporary folder, and removes it with the object.
 class TestFile {
  public:
   TestFile(const std::string& extension, const std::string& text) {
@@ -32,7 +32,7 @@ class TestFile {
 
 using Texts = std::vector<std::string>;
 
-// For EXPECT_PRED2, which prints both.
+// These serve EXPECT_PRED2, which prints both arguments.
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -40,7 +40,7 @@ inline bool starts_with(const std::string& text, const std::string& part) {
   return text.starts_with(part);
 }
 
-// The message of the UsageError that `action` throws, "" if it throws none.
+// Returns the message of the UsageError that `action` throws, "" if it throws none.
 template <class Action>
 std::string usage_error(const Action& action) {
   try {

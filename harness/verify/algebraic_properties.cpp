@@ -1,6 +1,6 @@
-// Properties of the formula. Two launches stand in a relation that holds exactly for exact outputs;
-// the kernel's outputs are each within the tolerance rule's bound of them, so the relation holds up
-// to the sum of the bounds. No number of the oracle's is compared.
+// Checks properties of the formula. Two launches stand in a relation that holds exactly for exact
+// outputs; the kernel's outputs are each within the tolerance rule's bound of them, so the relation
+// holds up to the sum of the bounds. No number of the oracle's is compared.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,14 +19,14 @@ std::string variant(const std::string& what, Dtype dtype) {
   return fmt::format("{}/{}", what, to_string(dtype));
 }
 
-// The wanted value is that of another run, at the same place.
+// Wants the value of another run, at the same place.
 Relation::Want value_of(const Run& run, Output output) {
   return [&run, output](const Place& p) {
     return static_cast<double>(run.values(output).at(p.b, p.h, p.row, p.col));
   };
 }
 
-// The sum of the runs' bounds, which both have the same places.
+// Adds up the runs' bounds, which all have the same places.
 Relation::Want bounds_of(std::vector<const Run*> runs, Output output) {
   return [runs = std::move(runs), output](const Place& p) {
     double sum = 0.0;
@@ -35,7 +35,7 @@ Relation::Want bounds_of(std::vector<const Run*> runs, Output output) {
   };
 }
 
-// Multiples of 1/16 up to 2: a sum of two of them is exact in every type.
+// Rounds to multiples of 1/16 up to 2: a sum of two of them is exact in every type.
 float coarse(float value) { return std::clamp(std::round(value * 16.0f) / 16.0f, -2.0f, 2.0f); }
 
 void make_coarse(Inputs& inputs, InputTensor tensor) {
@@ -48,7 +48,7 @@ void make_coarse(Inputs& inputs, InputTensor tensor) {
 // Softmax and its sums know no order of the keys.
 Property permuted_keys(const Scene& scene, Dtype dtype, const std::string& mask) {
   const Problem problem = small_problem(dtype, mask);
-  // Backwards, and turned by a third; hidden keys stay.
+  // The keys are reversed and rotated by a third; hidden keys stay.
   const auto moved = [problem](std::int64_t b, std::int64_t key) {
     const std::int64_t keys = problem.keys(b);
     return key < keys ? (keys - 1 - key + keys / 3) % keys : key;
@@ -78,8 +78,8 @@ Property permuted_keys(const Scene& scene, Dtype dtype, const std::string& mask)
                 });
 }
 
-// What is linear in `tensor` adds up over two tensors and their sum, what does not depend on it
-// stays.
+// Outputs that are linear in `tensor` add up over two tensors and their sum; outputs that do not
+// depend on it stay.
 Property linear(const Scene& scene, Dtype dtype, InputTensor tensor) {
   Problem problem = small_problem(dtype, "causal");
   problem.dropout = 0.2;
@@ -118,7 +118,7 @@ Property linear(const Scene& scene, Dtype dtype, InputTensor tensor) {
                        : bounds_of({&first, &second, &sum}, output));
         }
       });
-  // Of a forward alone there is nothing to say about dO.
+  // A forward alone does not depend on dO, so there is nothing to check.
   if (!of_v) property.without = Property::Without::skipped;
   return property;
 }
@@ -163,7 +163,7 @@ Property shifted_keys(const Scene& scene, Dtype dtype, const std::string& mask) 
                 });
 }
 
-// K/V heads that are shared, against heads of their own with the same contents; dK and dV of a
+// Compares shared K/V heads with heads of their own that have the same contents; dK and dV of a
 // shared head are the sums over those who share it.
 Property repeated_heads(const Scene& scene, Dtype dtype, std::int64_t heads_kv) {
   Problem shared = small_problem(dtype, "causal");
@@ -207,7 +207,7 @@ Property repeated_heads(const Scene& scene, Dtype dtype, std::int64_t heads_kv) 
       });
 }
 
-// Two parts of the keys, each with a softmax of its own, merged by their lse:
+// Two parts of the keys have a softmax of their own, and are merged by their lse:
 //   O = w O1 + (1 - w) O2,  w = 1 / (1 + exp(lse2 - lse1)),
 // whose error is that of O1 and O2, weighted, and w (1 - w) |O1 - O2| times that of lse2 - lse1.
 Property merged_splits(const Scene& scene, Dtype dtype, std::int64_t first_keys) {

@@ -1,4 +1,4 @@
-// The checks of a run, in the order in which they are made.
+// Plans the checks of a run, in the order in which they are made.
 #pragma once
 
 #include <functional>
@@ -30,12 +30,12 @@ class Plan {
 
   const Options& options() const { return options_; }
   const Device& device() const { return *options_.device; }
-  // Those of the device's backend.
+  // Returns the kernels of the device's backend.
   const std::vector<const Implementation*>& kernels() const { return kernels_; }
 
-  // "v2/shapes/<rest>"
+  // Returns "v2/shapes/<rest>".
   static std::string name_of(const Implementation& kernel, Part part, const std::string& rest);
-  // Whether a check of this name is asked for.
+  // Returns whether a check of this name is asked for.
   bool wants(const std::string& name) const;
 
   // All of these leave out checks that nobody asked for.
@@ -43,13 +43,13 @@ class Plan {
             const std::string& reason);
   void add(const Setup& setup, Part part, const std::string& rest, double weight,
            std::function<void()> run);
-  // That a check which is asked for launches the setup on the problem.
+  // Notes that a check which is asked for launches the setup on the problem.
   void launches(const Setup& setup, const Problem& problem);
-  // One launch, judged by the oracle; skipped with the reason where the setup is unsupported.
+  // Adds one launch, judged by the oracle; skips it with the reason if the setup is unsupported.
   void add_judged(const Setup& setup, Part part, const std::string& rest,
                   const std::shared_ptr<Subject>& subject);
 
-  // What all launches need compiled.
+  // Returns what must be compiled for all launches.
   const std::vector<CompileJob>& needed() const { return needed_.all(); }
   std::vector<Check> take() { return std::move(checks_); }
 
@@ -60,24 +60,24 @@ class Plan {
   CompileJobs needed_;
 };
 
-// Estimated cost of a launch and its share of the oracle, in FLOPs.
+// Estimates the cost of a launch and its share of the oracle, in FLOPs.
 double weight_of(const Problem& problem);
 
-// The kernel's defaults.
+// Returns the kernel's defaults.
 Setup default_setup(const Implementation& kernel, const Device& device, Pass pass);
 
-// With as many passes as the kernel has for the problem: forward and backward, or forward alone.
+// Returns them with as many passes as the kernel has for the problem: both, or the forward alone.
 Setup widest_setup(const Implementation& kernel, const Device& device, const Problem& problem);
 
-// The same with tiles of these sizes, if the kernel has the axes block_m and block_n.
+// Sets tiles of these sizes, if the kernel has the axes block_m and block_n.
 bool has_blocks(const Implementation& kernel);
 Setup with_blocks(Setup setup, std::int64_t block_m, std::int64_t block_n);
 
-// The same with tiles so small that short problems have several, if the kernel has tiles and
-// supports one of the sizes that are tried.
+// Sets tiles so small that short problems have several, if the kernel has tiles and supports one of
+// the sizes that are tried.
 Setup small_tiles(const Setup& setup, const Problem& problem);
 
-// The same with sums in a fixed order, where the kernel has a choice.
+// Sets sums to a fixed order, where the kernel has a choice.
 Setup in_fixed_order(Setup setup);
 
 // Each part adds its checks.

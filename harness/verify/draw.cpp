@@ -29,12 +29,12 @@ std::int64_t dealt_head_dim(std::uint64_t seed, std::int64_t i) {
   return 8 * (1 + static_cast<std::int64_t>(seed % kCycle) + kCycle * i);
 }
 
-// The distributions of <random> draw differently from one standard library to another.
+// Draws alike everywhere: distributions of <random> differ from one standard library to another.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
-  // In [minimum, maximum].
+  // Draws from [minimum, maximum].
   std::int64_t whole(std::int64_t minimum, std::int64_t maximum) {
     return minimum +
            static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(maximum - minimum + 1));
@@ -44,7 +44,7 @@ class Random {
   T any_of(std::initializer_list<T> values) {
     return values.begin()[whole(0, static_cast<std::int64_t>(values.size()) - 1)];
   }
-  // In [minimum, maximum], with a logarithm that is spread evenly.
+  // Draws from [minimum, maximum], with a logarithm that is spread evenly.
   std::int64_t logarithmic(std::int64_t minimum, std::int64_t maximum) {
     if (minimum < 0) return minimum + logarithmic(0, maximum - minimum);
     const double low = std::log(static_cast<double>(minimum) + 1.0);
@@ -64,7 +64,7 @@ std::int64_t draw_seqlen(Random& random, std::int64_t minimum, std::int64_t maxi
   return std::clamp((seqlen + 32) / 64 * 64 + random.whole(-1, 1), minimum, maximum);
 }
 
-// Mostly small; some medium, some oblong, some large.
+// Draws mostly small lengths; some medium, some oblong, some large.
 void draw_seqlens(Random& random, std::int64_t longest, Problem& problem) {
   const std::int64_t kind = random.whole(0, 19);
   const auto draw = [&](std::int64_t minimum, std::int64_t maximum) {
@@ -139,8 +139,8 @@ MaskSpec draw_mask(Random& random, const Problem& problem) {
   return parse_mask(text.empty() ? "none" : text);
 }
 
-// The first entry is as long as the tensors, one in six is empty, and one in four ends where tiles
-// do.
+// Draws lengths of entries: the first is as long as the tensors, one in six is empty, and one in
+// four ends where tiles do.
 std::vector<std::int64_t> draw_entries(Random& random, std::int64_t batch, std::int64_t seqlen) {
   std::vector<std::int64_t> lengths = {seqlen};
   while (static_cast<std::int64_t>(lengths.size()) < batch) {
@@ -166,20 +166,20 @@ Lengths draw_lengths(Random& random, const Problem& problem) {
   return lengths;
 }
 
-// The least rows or keys of a tile.
+// Returns the least rows or keys of a tile.
 std::int64_t least_tile(const Problem& problem) {
   const std::int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
   return (longest + kMostTiles - 1) / kMostTiles;
 }
 
-// The least that an axis may be drawn at. What a tile follows from is looked at when it is known.
+// Returns the least value to draw for an axis. Tiles that follow from it are checked when known.
 std::int64_t least(const ConfigAxis& axis, const Problem& problem) {
   return std::min(
       is_block_axis(axis.name) ? std::max(axis.minimum, least_tile(problem)) : axis.minimum,
       axis.maximum);
 }
 
-// The configs to verify that the problem may be given.
+// Returns the configs to verify that the problem may be given.
 std::vector<Config> configs_for(const Implementation& kernel, const Problem& problem) {
   std::vector<Config> configs;
   if (kernel.configs_to_verify == nullptr) return configs;
@@ -193,8 +193,8 @@ std::vector<Config> configs_for(const Implementation& kernel, const Problem& pro
   return configs;
 }
 
-// Those of a seed, ascending: a kernel that is compiled for its head_dim is compiled for 22 of them
-// at most, however many problems there are.
+// Returns a seed's head dims, ascending: a kernel that is compiled for its head_dim is compiled for
+// 22 of them at most, however many problems there are.
 std::vector<std::int64_t> head_dims_of(std::uint64_t seed) {
   std::vector<std::int64_t> head_dims(std::begin(kRareHeadDims), std::end(kRareHeadDims));
   head_dims.insert(head_dims.end(), std::begin(kOftenHeadDims), std::end(kOftenHeadDims));
@@ -203,7 +203,7 @@ std::vector<std::int64_t> head_dims_of(std::uint64_t seed) {
   return head_dims;
 }
 
-// One problem in two has a multiple of 8 that was dealt to the seed, each in turn.
+// Gives every other problem a multiple of 8 that was dealt to the seed, each in turn.
 std::int64_t draw_head_dim(Random& random, std::uint64_t seed, std::int64_t index) {
   if (index % 2 == 0) return dealt_head_dim(seed, index / 2 % kDealt);
   if (random.chance(40)) return random.any_of(kOftenHeadDims);
@@ -233,8 +233,8 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   result.kind =
       random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
                      InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel});
-  // Large logits with a large scale would leave what f16 can hold. Far above 1 a row sees one key,
-  // far below 1 all alike.
+  // Large logits with a large scale would leave the range of f16. With a scale far above 1 a row
+  // sees one key, far below 1 all keys alike.
   if (result.kind != InputKind::large_logits && random.chance(25)) {
     problem.softmax_scale =
         static_cast<double>(random.whole(10, 99)) / random.any_of({10.0, 100.0, 1000.0, 10000.0});

@@ -1,4 +1,4 @@
-// Random problems and configs, each from a seed of its own and the same on every platform.
+// Draws random problems and configs, each from a seed of its own, the same on every platform.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace attnlab::verify {
 
-// The most (row, key) pairs of all heads of a random problem.
+// A random problem has at most so many (row, key) pairs over all heads.
 inline constexpr std::int64_t kMostPairs = std::int64_t{1} << 22;
 
 struct RandomProblem {
@@ -16,26 +16,26 @@ struct RandomProblem {
   std::uint64_t seed = 0;  // of the inputs, too
 };
 
-// Number `index` of a seed. Any type, layout, mask with all its parts, dropout, grouped heads,
-// lengths of entries with empty ones among them, head dim, scale and kind of inputs; mostly short
-// and odd, one in seven long, none longer than `longest`.
+// Draws number `index` of a seed: any type, layout, mask with all its parts, dropout, grouped
+// heads, lengths of entries with empty ones among them, head dim, scale and kind of inputs; mostly
+// short and odd, one in seven long, none longer than `longest`.
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
-// Of a kernel that is compiled for its config (Implementation::units), axes of 0 and 1 are drawn,
+// Draws for a kernel that is compiled for its config (Implementation::units) only axes of 0 and 1,
 // and Implementation::configs_to_verify where they suit the problem; all others are at their
-// defaults. So it is compiled as often as there are head dims and such configs, not as often as
-// there are problems; a pass takes problems of 24 such choices (random.cpp).
+// defaults. So it is compiled as often as there are head dims and such configs, not once a problem;
+// a pass takes problems of 24 such choices (random.cpp).
 //
-// Of any other, every axis at its default, or anywhere in its range, small values as likely as
-// large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile is
-// one addition to a row's sum in fp32, and equal scores (inputs of few values) round the same way
-// every time: with tiles of one key, v3's lse of 2796 keys was off by four times its bound. Tiles
-// of every size are among the fixed shapes, of fewer keys.
+// Any other kernel gets every axis at its default, or anywhere in its range, small values as likely
+// as large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile
+// is one addition to a row's sum in fp32, and equal scores (inputs of few values) round the same
+// way every time: with tiles of one key, v3's lse of 2796 keys was off by four times its bound.
+// Tiles of every size are among the fixed shapes, of fewer keys.
 inline constexpr std::int64_t kMostTiles = 128;
 Config draw_config(const Implementation& kernel, const Problem& problem, std::uint64_t seed);
 
-// Whether the tiles of a config are so small. Of a config that the kernel has filled in it tells
-// also where they follow from other axes.
+// Returns whether the tiles of a config are so small. With a config that the kernel has filled in
+// it also tells where tiles follow from other axes.
 bool has_too_small_tiles(const Config& config, const Problem& problem);
 
 }  // namespace attnlab::verify

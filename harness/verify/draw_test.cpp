@@ -70,7 +70,7 @@ TEST(DrawProblem, DependsOnSeedAndNumberAlone) {
   EXPECT_LE(draw_problem(3, 5, 40).problem.seqlen_k, 40);
 }
 
-// With as few problems as are drawn where nobody asks for more.
+// No more problems are drawn than by default.
 TEST(DrawProblem, FourSeedsHaveEveryMultipleOfEight) {
   std::set<std::int64_t> head_dims;
   for (std::uint64_t seed = 7; seed < 11; ++seed) {
@@ -106,7 +106,7 @@ TEST(DrawConfig, CoversTheRangesOfTheAxes) {
   EXPECT_GT(*values["block_m"].rbegin(), 220);
 }
 
-// The configs that are drawn for a problem of a kernel that is compiled for them.
+// Returns the configs that are drawn for a problem of a kernel that is compiled for them.
 std::set<std::string> compiled_configs(const Problem& problem) {
   static constexpr ConfigAxis kAxes[] = {{"block_m", "query rows", 0, 0, 256},
                                          {"stages", "tiles in flight", 0, 0, 4},
@@ -145,7 +145,7 @@ TEST(DrawConfig, WhatIsCompiledIsCompiledForFewConfigs) {
   }
 }
 
-// Also what the kernel itself chooses.
+// The kernel's own choices are among them, too.
 TEST(DrawConfig, WhatIsCompiledHasTheTilesOfTheFixedShapes) {
   const auto configs = compiled_configs({.dtype = Dtype::bf16, .head_dim = 64, .dropout = 0.5});
   for (const char* config :

@@ -1,4 +1,4 @@
-// Dropout's mask, read out of a kernel's outputs and held to the oracle's own generator bit by bit.
+// Compares dropout's mask, read out of a kernel's outputs, bit by bit with the oracle's generator.
 //
 // With Q = 0 all visible keys of a row have the same probability P, which makes three products show
 // the mask Z itself:
@@ -59,7 +59,7 @@ void show_in_dq(Inputs& inputs) {
 
 class MaskOfKernel {
  public:
-  // Of the first kind of inputs, and with a backward also of the second.
+  // Takes the run on the first kind of inputs, and with a backward also that on the second.
   MaskOfKernel(Run o_and_dv, const Run* dq) : shown_(std::move(o_and_dv)), dq_(dq) {}
 
   bool in_o(const Place& p) const { return shown_.o.at(p.b, p.h, p.row, p.col) > 0.0f; }
@@ -129,7 +129,7 @@ Kept compare_masks(const MaskOfKernel& mask, bool has_backward, const Relation& 
 using Tiles = std::pair<std::int64_t, std::int64_t>;
 constexpr Tiles kDefaultTiles = {0, 0};
 
-// The mask, in forward and backward, with tiles of one size.
+// Checks the mask, in forward and backward, with tiles of one size.
 Property dropout_mask(const Scene& scene, const std::string& variant, const Problem& problem,
                       Tiles tiles) {
   const auto first = scene.subject(problem, show_in_o_and_dv);
@@ -145,8 +145,8 @@ Property dropout_mask(const Scene& scene, const std::string& variant, const Prob
   return property;
 }
 
-// The share of kept elements is 1 - T / 65536 within four standard deviations of as many
-// independent draws. (A right generator fails this for one seed in 16000.)
+// Checks that the share of kept elements is 1 - T / 65536 within four standard deviations of as
+// many independent draws. (A right generator fails this for one seed in 16000.)
 Property keep_rate(const Scene& scene, const std::string& variant, const Problem& problem) {
   const auto subject = scene.subject(problem, show_in_o_and_dv);
   Property property{.name = "dropout-keep-rate", .variant = variant};

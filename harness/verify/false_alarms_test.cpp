@@ -1,7 +1,7 @@
-// How often correct kernels fail the tolerance rule, and how much of its bounds they use. The
-// kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys or
-// fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems (each is run by every
-// kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed, and
+// Counts how often correct kernels fail the tolerance rule, and how much of its bounds they use.
+// The kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys
+// or fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems (each is run by
+// every kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed, and
 // $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both tables are printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::int64_t from_environment(const char* name, std::int64_t otherwise) {
   return text == nullptr ? otherwise : std::stoll(text);
 }
 
-// The largest share of each bound that was used.
+// Holds the largest share of each bound that was used.
 struct Used {
   double max = 0.0, row = 0.0, slope = 0.0, slice_slope = 0.0;
 
@@ -51,7 +51,7 @@ struct Count {
   int runs = 0, few_rows = 0, alarms = 0;
 };
 
-// Up to 5 rows of one slice, or keys of one head, wherever they lie.
+// Chooses up to 5 rows of one slice, or keys of one head, wherever they lie.
 reference::Samples few_of(const Problem& problem, std::uint64_t seed) {
   const auto head = static_cast<std::int64_t>(seed >> 8) % problem.num_heads_kv;
   const auto spread = [&](std::int64_t all) {
@@ -138,12 +138,12 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
   campaign.print();
 }
 
-// Problems in which correct kernels failed once, by what the rule did not know: P that round alike
+// Correct kernels failed once on these problems, by what the rule did not know: P that round alike
 // in all rows, or before O cancels; subnormal P of f16, in slopes and identities; numbers that fp32
 // cannot hold, nor squares of; products that are nearly ties. Those of 9402 to 9404 are naive's,
 // which scaled K before it summed: scores rounded by themselves, in bf16 tied ones to different
-// numbers. 9502: an outlier among many rows; slopes on what is 0 but for the reference's rounding.
-// 9602 and 9603: O cancels to 0, or to 1e-27, and leaves what fp32 rounds.
+// numbers. 9502 has an outlier among many rows, and slopes on what is 0 but for the reference's
+// rounding. In 9602 and 9603 O cancels to 0, or to 1e-27, and leaves what fp32 rounds.
 TEST(FalseAlarms, NoneWhereThereWereSome) {
   constexpr struct {
     std::uint64_t seed;

@@ -1,4 +1,4 @@
-// The JUnit report.
+// Renders the JUnit report.
 #include <fmt/format.h>
 
 #include <map>

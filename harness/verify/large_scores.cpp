@@ -1,4 +1,4 @@
-// Scores so large that fp32 has few numbers near them, and answers that are known all the same. The
+// Checks scores so large that fp32 has few numbers near them; the answers are known anyway. The
 // tolerance rule allows what a materialized computation loses, which of such scores is everything;
 // here q and k are powers of two times small integers, so every score is exact in fp32, and only
 // how far a key stays behind the first one counts:
@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kClasses = 7;
 
-// Four keys of their own, a pair and three that share a class, whose scores are the same; all
-// others are the last class.
+// Returns a key's class: four keys have their own, a pair and a group of three share one each,
+// whose scores are the same; all others are the last class.
 int class_of(std::int64_t key) {
   switch (key) {
     case 3: return 0;
@@ -38,7 +38,7 @@ int class_of(std::int64_t key) {
   }
 }
 
-// By row: one class leads, in the last two rows others follow a unit or two behind it.
+// Returns a weight: in each row one class leads, in the last two others are a unit or two behind.
 float weight(std::int64_t row, int of_class) {
   constexpr float kWeights[8][kClasses] = {{3, -5, -5, -5, -5, -5, -5}, {-5, 3, -5, -5, -5, -5, -5},
                                            {-5, -5, 3, -5, -5, -5, -5}, {-5, -5, -5, 3, -5, -5, -5},
@@ -50,7 +50,7 @@ float weight(std::int64_t row, int of_class) {
 enum class Large { all_keys, first_keys, rounded_sums };
 constexpr std::int64_t kFirstKeys = 64;  // as many as a small tile has at the most
 
-// Powers of two.
+// Holds exponents of powers of two.
 struct Sizes {
   Large large = Large::all_keys;
   int score = 0;     // of softmax_scale q k
@@ -61,7 +61,7 @@ struct Sizes {
   int dout = 0;      // so that gradients stay in the range of f16
 };
 
-// `bits`: how many a score takes, less those of a weight.
+// A score takes `bits` bits, less those of a weight.
 Sizes make_sizes(Dtype dtype, int score, int bits, Large large) {
   Sizes sizes = {.large = large, .score = score, .unit = std::max(score - bits, -1)};
   sizes.factor = std::min((score + 3) / 2, dtype == Dtype::f16 ? 15 : 64);
@@ -75,16 +75,16 @@ Sizes make_sizes(Dtype dtype, int score, int bits, Large large) {
 
 float power(int exponent) { return std::ldexp(1.0f, exponent); }
 
-// Heads have scores of both signs. Where they are negative, their rounded product with log2(e) is
-// below the exact one, so that a P without care exceeds 1.
+// Returns the sign of a head's scores. Negative ones have a rounded product with log2(e) below the
+// exact one, so that a P without care exceeds 1.
 float sign(std::int64_t head) { return head % 2 == 0 ? 1.0f : -1.125f; }
 
 bool is_large(const Sizes& sizes, std::int64_t key) {
   return sizes.large == Large::all_keys || key < kFirstKeys;
 }
 
-// Four patterns of signs over the columns: products of a pattern with itself add up, with another
-// they mostly cancel. Their sizes reach over twelve binades, whose sums fp32 rounds.
+// Makes four patterns of signs over the columns: products of a pattern with itself add up, with
+// another they mostly cancel. Their sizes reach over twelve binades, whose sums fp32 rounds.
 float patterned(std::int64_t pattern, std::int64_t row, std::int64_t col, int factor) {
   constexpr std::int64_t kBinades = 12;
   const auto bits = static_cast<std::uint64_t>((col / kBinades) & (pattern + 1));
@@ -93,7 +93,7 @@ float patterned(std::int64_t pattern, std::int64_t row, std::int64_t col, int fa
          power(factor - static_cast<int>(col % kBinades));
 }
 
-// Of four keys each leads in every fourth row; the others have a pattern that no row has.
+// Each of four keys leads in every fourth row; the others have a pattern that no row has.
 void fill_rounded_sums(Inputs& inputs, const Sizes& sizes) {
   inputs.fill(InputTensor::q, [&](auto, auto head, auto row, auto col) {
     return patterned(row % 4, row + head, col, sizes.factor);
@@ -103,7 +103,7 @@ void fill_rounded_sums(Inputs& inputs, const Sizes& sizes) {
   });
 }
 
-// The first column has what all scores of a row share, one column for each class the weight.
+// The first column has what all scores of a row share; each class has a column with its weight.
 void fill_exact_scores(Inputs& inputs, const Sizes& sizes) {
   inputs.fill(InputTensor::q, [&](auto, auto head, auto row, auto col) {
     if (col == 0) return sign(head) * power(sizes.factor);
@@ -128,8 +128,8 @@ void fill_scores(Inputs& inputs, const Sizes& sizes) {
   });
 }
 
-// (batch, head, row, column) of an output: what it is, and the sum of the sizes of what it is a sum
-// of, of which roundings take their share.
+// Holds for each (batch, head, row, column) of an output its value, and the sum of the sizes of its
+// terms, of which roundings take their share.
 class Exact {
  public:
   Exact(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns)
@@ -157,7 +157,7 @@ class Exact {
   std::vector<Element> elements_;
 };
 
-// All outputs, from differences of scores alone.
+// Holds all outputs, computed from differences of scores alone.
 struct Answer {
   explicit Answer(const Problem& p)
       : o(p.batch, p.num_heads_q, p.seqlen_q, p.head_dim),
@@ -180,21 +180,21 @@ struct Answer {
   Exact o, lse, dq, dk, dv;
 };
 
-// Roundings on the way to an output, each to the storage type: of P, dP, delta's O, dS and itself;
-// in fp32 a few more.
+// Returns the share that roundings take on the way to an output, each to the storage type: of P,
+// dP, delta's O, dS and itself; in fp32 a few more.
 double share_of_roundings(Output output, Dtype dtype) {
   if (output == Output::lse || dtype == Dtype::f32)
     return output == Output::lse ? 0x1p-21 : 0x1p-18;
   return 6.0 * (dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8);
 }
 
-// The size whose share P and dS may be off by where they are nothing beside a P of 1, or too small
-// for f16.
+// Returns the size whose share P and dS may be off by where they vanish beside a P of 1, or are too
+// small for f16.
 double vanishing(Dtype dtype) {
   return (dtype == Dtype::f16 ? 0x1p-24 : 0x1p-32) / share_of_roundings(Output::o, dtype);
 }
 
-// P of one row, and what it adds to the outputs.
+// Computes P of one row, and adds what it gives to the outputs.
 class Row {
  public:
   Row(const Problem& problem, const Values& q, const Values& k, const Place& place)
@@ -254,7 +254,7 @@ class Row {
   }
 
  private:
-  // In double, where the powers of two and their differences are exact.
+  // Computes in double, where the powers of two and their differences are exact.
   double score(const Values& q, const Values& k, std::size_t j) const {
     double sum = 0.0;
     for (std::int64_t x = 0; x < problem_.head_dim; ++x) {
@@ -366,7 +366,7 @@ std::vector<Property> large_score_properties(const Scene& scene, Dtype dtype) {
   // An exponent that is off by half of the distance of numbers there leaves f16 alone, then fp32.
   for (const int score : {28, 30, 40}) add({.score = score, .large = Large::first_keys});
   for (const int score : {20, 28, 40}) add({.score = score, .large = Large::rounded_sums});
-  // Scores that the storage type holds, for kernels that keep them in it.
+  // The storage type holds these scores: they are for kernels that keep scores in it.
   if (dtype == Dtype::f16) add({.score = 15, .bits = 8});
   if (dtype == Dtype::bf16) {
     for (const int score : {15, 40}) add({.score = score, .bits = 5});

@@ -1,4 +1,4 @@
-// Properties of a launch: what it may depend on, and what it may touch. Bits are compared.
+// Checks properties of a launch: what it may depend on, and what it may touch. Bits are compared.
 #include <fmt/format.h>
 
 #include "harness/verify/relation.h"
@@ -28,8 +28,8 @@ void require_same(const Trial& trial, const std::string& property, const Outputs
   }
 }
 
-// What lies in the workspace before a launch, or was left there by the one before, is nothing to
-// it.
+// Checks that a launch ignores what lies in its workspace beforehand, also what the launch before
+// left there.
 Property workspace_contents(const Scene& scene, Dtype dtype, Layout layout, Pass pass) {
   const auto subject = scene.subject(launch_problem(dtype, layout));
   Property property{
@@ -52,8 +52,8 @@ Property workspace_contents(const Scene& scene, Dtype dtype, Layout layout, Pass
   return property;
 }
 
-// A backward finds o and lse as its forward left them, and leaves them so: the bits are those of
-// the forward alone. (That it writes nowhere else is checked in every launch.)
+// A backward finds o and lse as its forward left them, and must leave them so: it compares their
+// bits with those of the forward alone. (Every launch checks that it writes nowhere else.)
 Property backward_reads_only(const Scene& scene, Dtype dtype) {
   const auto subject = scene.subject(launch_problem(dtype, Layout::bshd));
   Property property{.name = "backward-leaves-o-and-lse", .variant = to_string(dtype)};
@@ -75,10 +75,10 @@ Property backward_reads_only(const Scene& scene, Dtype dtype) {
   return property;
 }
 
-// How many threads share the work is nothing to the result, where sums have a fixed order.
+// Checks that the number of threads does not change the result, if sums have a fixed order.
 Property threads_change_nothing(const Scene& scene, Dtype dtype) {
   Problem problem = launch_problem(dtype, Layout::bshd);
-  problem.seqlen_q = 450;  // so long that the workers meet
+  problem.seqlen_q = 450;  // it is so long that the workers meet
   problem.seqlen_k = 430;
   const auto subject = scene.subject(problem);
   Property property{.name = "threads-change-nothing", .variant = to_string(dtype)};

@@ -1,6 +1,6 @@
-// Properties of masks and lengths: prefixes, packed batches, rows that see little or nothing, keys
-// that are hidden. Bounds as in algebraic_properties.cpp; where something must not matter at all,
-// there is no bound: the bits stay.
+// Checks properties of masks and lengths: prefixes, packed batches, rows that see little or
+// nothing, keys that are hidden. Bounds are as in algebraic_properties.cpp; where something must
+// not matter at all, there is no bound: the bits stay.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Relation::Want constant(double value) {
   return [value](const Place&) { return value; };
 }
 
-// Rows of dO become 0 where `where` holds (b, row).
+// Sets rows of dO to 0 where `where` holds for (b, row).
 void clear_dout(Inputs& inputs, const std::function<bool(std::int64_t, std::int64_t)>& where) {
   const Values old = read_input(inputs, InputTensor::dout);
   if (old.empty()) return;
@@ -120,7 +120,7 @@ Property packed_is_dense(const Scene& scene, Dtype dtype, const std::string& mas
       });
 }
 
-// Which rows and keys have nobody to look at or to be seen by, by the oracle's masks.
+// Says which rows see a key, and which keys are seen, by the oracle's masks.
 struct Reach {
   explicit Reach(const Problem& problem) {
     const reference::Visibility visibility(problem);
@@ -170,7 +170,7 @@ Property values_of_one(const Scene& scene, Dtype dtype, const std::string& mask)
                 });
 }
 
-// Exactly 0, and -inf in lse.
+// Rows that see nothing must have exactly 0, and -inf in lse; unseen keys have gradients of 0.
 Property nothing_visible(const Scene& scene, Dtype dtype, const std::string& name,
                          const Problem& problem) {
   const auto subject = scene.subject(problem);
@@ -192,8 +192,8 @@ Property nothing_visible(const Scene& scene, Dtype dtype, const std::string& nam
 
 using IsChanged = std::function<bool(std::int64_t b, std::int64_t key)>;
 
-// Two launches that differ in the K and V of some keys. Rows that see none of them keep every bit
-// of o, lse and dq; with dO = 0 in the rows that do, so do dk and dv of all other keys.
+// Compares two launches that differ in the K and V of some keys. Rows that see none of them keep
+// every bit of o, lse and dq; with dO = 0 in the rows that do, so do dk and dv of all other keys.
 Property hidden_keys(const Scene& scene, Dtype dtype, const std::string& name,
                      const Problem& problem, const IsChanged& is_changed) {
   const reference::Visibility visibility(problem);
@@ -214,7 +214,7 @@ Property hidden_keys(const Scene& scene, Dtype dtype, const std::string& name,
     return sees_changed[static_cast<std::size_t>(b)][static_cast<std::size_t>(row)];
   };
   const auto quiet = [sees](Inputs& inputs) { clear_dout(inputs, sees); };
-  // As large as every type can stand: scores of what is seen must stay finite in f16.
+  // The values are as large as every type can stand: scores that are seen must stay finite in f16.
   const float size = nobody_sees ? 3e4f : 60.0f;
   const auto changed = [sees, is_changed, size](Inputs& inputs) {
     clear_dout(inputs, sees);
@@ -229,7 +229,7 @@ Property hidden_keys(const Scene& scene, Dtype dtype, const std::string& name,
   Property property{.name = "hidden-keys", .variant = variant(name, dtype)};
   property.subjects = {before, after};
   property.check = [before, after, sees, is_changed](const Setup& setup, const Relation& relation) {
-    // Sums of dQ in any order are as far apart as rounding lets them.
+    // Where sums of dQ have no fixed order, they differ by as much as rounding lets them.
     const bool is_fixed = has_fixed_order(setup);
     const Bounds bounds = is_fixed ? Bounds::none : Bounds::of_the_rule;
     const Run one = run(*before, setup, bounds), two = run(*after, setup, Bounds::none);

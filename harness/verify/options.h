@@ -20,7 +20,7 @@ inline constexpr Part kAllParts[] = {Part::shapes, Part::random, Part::propertie
 enum class Outcome : std::uint8_t { passed, failed, skipped };
 const char* to_string(Outcome outcome);
 
-// What follows a failure: all other checks, or no further check of the kernel that failed (its
+// Says what follows a failure: all other checks, or no further check of the kernel that failed (its
 // other checks are then missing from the results).
 enum class AfterFailure : std::uint8_t { go_on, drop_kernel };
 
@@ -43,39 +43,39 @@ struct Options {
       kLongestSeqlen;  // shapes and random problems with longer ones are left out
 };
 
-// The check that failed where the device is gone: nothing after it can be checked.
+// This names the check that failed if the device is gone: nothing after it can be checked.
 inline constexpr const char* kDeviceLost = "device lost";
 
-// What became of one check of one kernel.
+// Says what became of one check of one kernel.
 struct Result {
-  // "v2/random/7/13/bwd": kernel, part, and what tells it from the others of the part. No two
-  // checks of a backend share a name.
+  // It consists of kernel, part, and what tells it from others of the part: "v2/random/7/13/bwd".
+  // No two checks of a backend share a name.
   std::string name;
   std::string kernel;
   Backend backend = Backend::cpu;
   Part part = Part::shapes;
   std::optional<Pass> pass;  // that was launched, if something was
   Outcome outcome = Outcome::passed;
-  // Of a failure, what caught it: "oracle: dq", "guards", "inputs unchanged", "property:
+  // This is what caught a failure: "oracle: dq", "guards", "inputs unchanged", "property:
   // causal-prefix", "repeats", "exception", kDeviceLost (then the last result).
   std::string check;
-  // Of a failure: coordinate, got, want, bound, Problem::id(), config. Skipped: the reason.
+  // A failure has coordinate, got, want, bound, Problem::id(), config; a skipped check the reason.
   std::string message;
   std::string repro;  // of a failure: one command that runs this check again
   double seconds = 0.0;
 };
 
-// Told about every check as it comes. All may be empty.
+// Is told about every check as it comes. All functions may be empty.
 struct Observer {
-  // Once, before all others, where there is something: what the checks need compiled. Whatever is
-  // not compiled here is when the first check needs it, one unit at a time.
+  // Is called once, before all others, if there is anything to compile, with all that the checks
+  // need. What it does not compile is compiled when the first check needs it, one unit at a time.
   std::function<void(const std::vector<CompileJob>& jobs)> compile;
   std::function<void(double total_weight)> planned;  // once, before the first check
   std::function<void(const std::string& name)> begins;
   std::function<void(const Result& result, double weight)> ended;
 };
 
-// Whether '*' (any characters, '/' too) and '?' (one) of the glob make it the text.
+// Returns whether '*' (any characters, '/' too) and '?' (one) of the glob make it the text.
 bool matches_glob(const std::string& glob, const std::string& text);
 
 }  // namespace attnlab::verify

@@ -1,4 +1,4 @@
-// The properties, put to every kernel and type.
+// Puts the properties to every kernel and type.
 #include <fmt/format.h>
 
 #include "harness/base/derive_seed.h"
@@ -9,7 +9,7 @@ namespace attnlab::verify {
 namespace {
 
 void plan_property(Plan& plan, const Property& property, const Implementation& kernel) {
-  // One setup for all of its subjects.
+  // The property uses one setup for all of its subjects.
   Setup setup = default_setup(kernel, plan.device(), property.pass);
   const auto reason_of = [&](const Setup& candidate) {
     for (const auto& subject : property.subjects) {

@@ -1,5 +1,5 @@
-// Seeded random problems: number i of a seed is the same for all kernels and passes, so the oracle
-// is asked once; each kernel and pass takes the problems that it supports until it has enough.
+// Plans seeded random problems. Number i of a seed is the same for all kernels and passes, so the
+// oracle is asked once; each kernel and pass takes supported problems until it has enough.
 #include <fmt/format.h>
 
 #include <set>
@@ -15,13 +15,13 @@ namespace {
 constexpr Pass kPasses[] = {Pass::fwdbwd, Pass::bwd, Pass::fwd};
 constexpr int kConfigDraws = 8;    // configs drawn before the default is taken
 constexpr int kProblemDraws = 16;  // problems drawn for each one that is wanted
-// Each is compiled, which takes seconds where the cache has it not; another seed has others.
+// Each is compiled, which takes seconds if the cache lacks it; another seed has others.
 constexpr std::size_t kSpecialisations = 24;
 
-// What is compiled for one problem: the names of its units.
+// Names the units that are compiled for one problem.
 using Specialisation = std::vector<std::string>;
 
-// What one pass of one kernel has so far.
+// Holds what one pass of one kernel has so far.
 struct Taker {
   const Implementation* kernel = nullptr;
   Pass pass = Pass::fwd;
@@ -30,7 +30,7 @@ struct Taker {
   std::set<Specialisation> specialisations;
 };
 
-// Whether the setup needs no more than what the taker has had compiled, or there is room for it.
+// Returns whether all that the setup needs is compiled for the taker, or there is room for it.
 bool is_one_of_few(Taker& taker, const Setup& setup, Problem problem) {
   if (taker.kernel->units == nullptr) return true;
   problem.pass = taker.pass;
@@ -44,7 +44,7 @@ bool is_one_of_few(Taker& taker, const Setup& setup, Problem problem) {
   return taker.specialisations.contains(needed);
 }
 
-// The setup with a config drawn from the kernel's axes; the same for all passes of a problem.
+// Returns the setup with a config drawn from the kernel's axes, the same for all of its passes.
 Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& drawn) {
   Setup setup = default_setup(*taker.kernel, plan.device(), taker.pass);
   for (int draw = 0; draw < kConfigDraws; ++draw) {

@@ -85,7 +85,7 @@ Run run(Subject& subject, const Setup& setup, Bounds bounds) {
     result.dv = read_like_k(result.problem, tensors.dv);
   }
   if (bounds == Bounds::of_the_rule) {
-    // Only the bounds: what the oracle thinks of the outputs is a matter of other checks.
+    // Only the bounds are taken: other checks look at what the oracle thinks of the outputs.
     const reference::References& references =
         subject.references(products_of(result.problem, setup.kernel, setup.config));
     take_bounds(result, references, reference::judge(result.problem, tensors, references));

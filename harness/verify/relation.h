@@ -1,5 +1,5 @@
-// What a kernel leaves on one or more subjects, and how two of these things are compared: the
-// common ground of the properties.
+// Defines what properties have in common: what a kernel leaves on one or more subjects, and how two
+// of these things are compared.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ namespace attnlab::verify {
 
 enum class Output { o, lse, dq, dk, dv };
 
-// The outputs of one launch on a subject, and how far each may be from what is exact: the tolerance
-// rule's bound, which depends on the problem and its inputs alone.
+// Holds the outputs of one launch on a subject, and how far each may be from what is exact: the
+// tolerance rule's bound, which depends on the problem and its inputs alone.
 struct Run {
   Setup setup;
   Problem problem;
@@ -33,7 +33,7 @@ struct Run {
 enum class Bounds { none, of_the_rule };
 Run run(Subject& subject, const Setup& setup, Bounds bounds);
 
-// An element of an output.
+// Names an element of an output.
 struct Place {
   std::int64_t b = 0, h = 0, row = 0, col = 0;
 };
@@ -46,14 +46,14 @@ class Relation {
   using Want = std::function<double(const Place&)>;
   using Where = std::function<bool(const Place&)>;
 
-  // Every element of the output is within the bound of what is wanted, but for those that `where`
-  // leaves out. Columns are asked one by one.
+  // Checks that every element of the output is within the bound of what is wanted, but for those
+  // that `where` leaves out. Columns are asked one by one.
   void compare(const Run& run, Output output, const Want& want, const Want& bound,
                const Where& where = {}) const;
-  // The same with no room at all: 0 is 0 whatever its sign, NaN is never equal.
+  // Does the same with no room at all: 0 is 0 whatever its sign, NaN is never equal.
   void same(const Run& run, Output output, const Want& want, const Where& where = {}) const;
 
-  // One element.
+  // Checks one element.
   void expect(const Run& run, Output output, const Place& place, double got, double want,
               double bound) const;
   [[noreturn]] void fail(const Run& run, const std::string& message) const;
@@ -62,19 +62,19 @@ class Relation {
   std::string property_;
 };
 
-// A property that is put to every kernel.
+// Describes a property that is put to every kernel.
 struct Property {
   std::string name;     // the property's own, like "causal-prefix"
   std::string variant;  // like "causal/f16"
   std::vector<std::shared_ptr<Subject>> subjects;
   Pass pass = Pass::fwdbwd;
-  // Whether kernels without the pass are asked about the forward alone.
+  // Says whether kernels without the pass are asked about the forward alone.
   enum class Without { forward_alone, skipped };
   Without without = Without::forward_alone;
   std::optional<Backend> only_on;
   bool needs_lse = false;       // kernels that write none are skipped
   bool scores_in_fp32 = false;  // kernels that keep them in a 16-bit type are skipped
-  // Tiles of this size instead of small ones; 0: small ones. Kernels without tiles are skipped.
+  // Small tiles are replaced by this size; 0 keeps them. Kernels without tiles are then skipped.
   std::pair<std::int64_t, std::int64_t> tiles = {0, 0};
   // Throws Failure where the kernel has not got the property. The setup has small tiles, and sums
   // in a fixed order where the kernel has one.
@@ -83,11 +83,11 @@ struct Property {
 
 using Holds = std::function<void(const std::vector<Run>& runs, const Relation& relation)>;
 
-// A relation of the outputs of one launch on each of the subjects.
+// Makes a property of a relation between the outputs of one launch on each of the subjects.
 Property relate(std::string name, std::string variant,
                 std::vector<std::shared_ptr<Subject>> subjects, Holds holds);
 
-// What the files of properties share.
+// Holds what the files of properties share.
 struct Scene {
   std::uint64_t seed = 0;
   const Device* device = nullptr;
@@ -98,7 +98,7 @@ struct Scene {
   }
 };
 
-// Two batch entries, four query heads on two K/V heads.
+// Makes a problem of two batch entries, four query heads on two K/V heads.
 Problem small_problem(Dtype dtype, const std::string& mask, std::int64_t seqlen_q = 45,
                       std::int64_t seqlen_k = 53);
 

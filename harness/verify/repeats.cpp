@@ -1,6 +1,6 @@
-// Launches of one prepared kernel, again and again on outputs full of NaN: the same bits every
-// time. A config that declares itself not deterministic is held to the oracle instead, each time;
-// its o and lse must be the same bits all the same.
+// Launches one prepared kernel again and again on outputs full of NaN: the bits must be the same
+// every time. A config that declares itself not deterministic is compared with the oracle instead,
+// each time; its o and lse must be the same bits all the same.
 #include <fmt/format.h>
 
 #include "harness/base/derive_seed.h"
@@ -15,7 +15,7 @@ struct RepeatedProblem {
   Problem problem;
 };
 
-// Several tiles each way, so that workers meet.
+// Returns problems with several tiles each way, so that workers meet.
 std::vector<RepeatedProblem> repeated_problems() {
   const Problem dense = {.num_heads_q = 4,
                          .num_heads_kv = 2,

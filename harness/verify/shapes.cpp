@@ -1,5 +1,5 @@
-// The fixed shapes: odd and unequal lengths, every kind of mask, dropout, packed batches, head
-// dims, grouped heads, layouts, scales, kinds of inputs, what is far from the beginning, tile
+// Plans the fixed shapes: odd and unequal lengths, every kind of mask, dropout, packed batches,
+// head dims, grouped heads, layouts, scales, kinds of inputs, what is far from the beginning, tile
 // sizes, instruction sets; every type, every pass.
 #include <fmt/format.h>
 
@@ -20,11 +20,11 @@ namespace {
 
 constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
 
-// What is launched beside forward and backward in one go, which every shape gets. by_default:
-// nothing, and in no other tiles than the kernel's own.
+// Says what is launched beside forward and backward in one go, which every shape gets. by_default:
+// nothing else, and only the kernel's own tiles.
 enum class Launches { together, also_apart, by_default };
 
-// For shapes whose every element the oracle compares although they are large.
+// This budget makes the oracle compare every element of a shape although it is large.
 constexpr std::int64_t kEverything = std::int64_t{1} << 40;
 
 struct Shape {
@@ -93,7 +93,7 @@ void add_block_patterns(std::vector<Shape>& shapes) {
         "blocks:longformer:1:1:16x24", "blocks:bigbird:1:1:2:16x16", "blocks:random:20:32x8",
         "causal+blocks:butterfly:16x16", "window:50:3+blocks:bigbird:1:1:1:16x8",
         "padding+blocks:local:0:32x32",
-        // Blocks of several tiles, large ones among them.
+        // These have blocks of several tiles, large ones among them.
         "blocks:random:40:128x128", "causal+blocks:random:30:256x256"}) {
     for (const std::int64_t seqlen : {1, 31, 200, 513}) {
       shapes.push_back({.name = fmt::format("blocks/{}/{}", seqlen, mask),
@@ -130,7 +130,7 @@ void add_packed(std::vector<Shape>& shapes) {
   }
 }
 
-// Entries that end where tiles of keys and of rows do.
+// Adds entries that end where tiles of keys and of rows do.
 void add_packed_at_borders(std::vector<Shape>& shapes) {
   for (const char* mask : {"none", "causal"}) {
     shapes.push_back(
@@ -159,8 +159,8 @@ void add_head_dims(std::vector<Shape>& shapes) {
   shapes.push_back({.name = "head_dim/200/packed/dropout0.2", .problem = packed});
 }
 
-// More work items than a GPU has places for blocks, up to four a multiprocessor: who is done takes
-// another one.
+// Adds more work items than a GPU has places for blocks, up to four a multiprocessor: a block that
+// is done takes another one.
 void add_many_items(std::vector<Shape>& shapes) {
   const auto add = [&shapes](std::int64_t heads, const char* mask, std::int64_t head_dim) {
     Problem problem = make_problem(33, 33, mask, head_dim);
@@ -171,10 +171,10 @@ void add_many_items(std::vector<Shape>& shapes) {
   };
   add(128, "none", 8);
   add(128, "causal", 8);
-  add(60, "none", 256);  // where places on chip are few
+  add(60, "none", 256);  // few such blocks fit on chip
 }
 
-// Query heads for each K/V head: 1, 4, 8, all.
+// Adds groups of query heads for each K/V head: 1, 4, 8, all.
 void add_heads(std::vector<Shape>& shapes) {
   for (const Layout layout : {Layout::bshd, Layout::bhsd}) {
     for (const std::int64_t heads_kv : {16, 4, 2, 1}) {
@@ -191,7 +191,7 @@ void add_heads(std::vector<Shape>& shapes) {
   }
 }
 
-// Groups of query heads that are no power of 2.
+// Adds groups of query heads whose size is no power of 2.
 void add_odd_groups(std::vector<Shape>& shapes) {
   for (const std::int64_t group : {3, 5, 6, 7}) {
     Problem problem = make_problem(70, 90, "causal", 24);
@@ -205,7 +205,7 @@ void add_odd_groups(std::vector<Shape>& shapes) {
   }
 }
 
-// Far below 1 all keys weigh alike, far above it a row sees one.
+// Adds scales: far below 1 all keys weigh alike, far above it a row sees one.
 void add_scales(std::vector<Shape>& shapes) {
   for (const double scale : {0.001, 1.0, 64.0}) {
     Shape shape = {.name = fmt::format("scale/{}", scale),
@@ -215,8 +215,8 @@ void add_scales(std::vector<Shape>& shapes) {
   }
 }
 
-// What is far from the beginning: keys, rows, slices, entries of a batch, elements. Each is long in
-// one way alone, so that the oracle compares all of it.
+// Adds what is far from the beginning: keys, rows, slices, entries of a batch, elements. Each is
+// long in one way alone, so that the oracle compares all of it.
 void add_far(std::vector<Shape>& shapes) {
   const auto add = [&shapes](const std::string& name, const Problem& problem) {
     shapes.push_back({.name = "far/" + name,
@@ -272,8 +272,8 @@ void add_kinds_of_inputs(std::vector<Shape>& shapes) {
                         });
                       }});
   }
-  // K, V and dO of one sign: O and dO point the same way, so delta is as large as it gets, and an
-  // error of it does not cancel in dQ.
+  // K, V and dO have one sign here: so O and dO point the same way, delta is as large as it gets,
+  // and an error of it does not cancel in dQ.
   shapes.push_back(
       {.name = "inputs/positive",
        .problem = make_problem(65, 130, "none", 256),
@@ -293,7 +293,7 @@ struct Variant {
   Setup setup;
 };
 
-// The kernel's defaults, and small, uneven tiles if it has tiles and these are wanted.
+// Returns the kernel's defaults, and small, uneven tiles if it has tiles and they are wanted.
 std::vector<Variant> variants(const Setup& setup, Launches launches) {
   std::vector<Variant> result = {{"", setup}};
   if (launches != Launches::by_default && has_blocks(*setup.kernel))
@@ -330,7 +330,7 @@ void add_launches(Plan& plan, const Shape& shape, const std::shared_ptr<Subject>
   if (shape.launches == Launches::also_apart) add(alone, "");
 }
 
-// Tiles of every size, one row and one key among them. A kernel that is compiled for each has few.
+// Plans tiles of every size, down to one row or key. Kernels compiled for each tile are left out.
 void plan_every_tile(Plan& plan) {
   Shape shape = {.name = "tiles", .problem = make_problem(150, 170, "causal", 40)};
   shape.problem.dropout = 0.2;
@@ -340,7 +340,7 @@ void plan_every_tile(Plan& plan) {
       plan.skip(*kernel, Part::shapes, "tiles", "has no tiles to choose");
       continue;
     }
-    if (kernel->units != nullptr) continue;  // has configs_to_verify
+    if (kernel->units != nullptr) continue;  // plan_compiled_configs() covers it
     const Setup setup = widest_setup(*kernel, plan.device(), subject->problem());
     for (const std::int64_t block_m : {1, 16, 30, 64, 128, 200}) {
       for (const std::int64_t block_n : {1, 16, 50, 64, 128, 256}) {
@@ -351,8 +351,8 @@ void plan_every_tile(Plan& plan) {
   }
 }
 
-// Several tiles each way, cut off by masks, by lengths and by a pattern; and rows whose every logit
-// is so low that exp2 of it is 0: relative to anything but their own maximum nothing is left.
+// Returns shapes with several tiles each way, cut off by masks, by lengths and by a pattern; and
+// rows whose every logit is so low that exp2 of it is 0 unless their own maximum is taken off.
 std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
   std::vector<Shape> shapes = {
       {.name = "causal", .problem = make_problem(300, 330, "causal")},
@@ -371,7 +371,7 @@ std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
   return shapes;
 }
 
-// Forward and backward apart: a tile that both can take is rare.
+// Plans forward and backward apart: a tile that both can take is rare.
 void plan_compiled_configs(Plan& plan, const Implementation& kernel, const ConfigsToVerify& group) {
   for (const Shape& shape : shapes_for(group)) {
     const auto subject = make_subject(plan, shape, group.dtype);
@@ -388,8 +388,8 @@ void plan_compiled_configs(Plan& plan, const Implementation& kernel, const Confi
   }
 }
 
-// Sums of as many parts as there are rows, and keys: what is rounded to a 16-bit type at each of
-// them is too far off at the end. So short that the oracle compares everything.
+// Plans sums of as many parts as there are rows, and keys: rounding each of them to a 16-bit type
+// would be too far off at the end. The shapes are so short that the oracle compares everything.
 void plan_many_tiles(Plan& plan) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     Shape shape = {.name = "many-tiles", .problem = make_problem(512, 256, "none", 8)};
@@ -408,8 +408,8 @@ void plan_many_tiles(Plan& plan) {
   }
 }
 
-// Why the device cannot hold the tensors of a shape, or empty: in and out, what a forward leaves,
-// and sums in fp32.
+// Returns why the device cannot hold the tensors of a shape, or "". It counts tensors in and out,
+// what a forward leaves, and sums in fp32.
 std::string too_large(const Problem& problem, const Device& device) {
   const std::int64_t bytes = (8 * size_bytes(problem.dtype) + size_bytes(Dtype::f32)) *
                              std::max(problem.elements_q(), problem.elements_k());
@@ -417,8 +417,8 @@ std::string too_large(const Problem& problem, const Device& device) {
   return fmt::format("needs {} GiB of the device's memory", bytes >> 30);
 }
 
-// Tensors of more than 2^31 elements, a fifth of whose slices begin beyond it. So do a fifth of the
-// two hundred slices in whose rows the oracle looks.
+// Plans tensors of more than 2^31 elements, a fifth of whose slices begin beyond it. So do a fifth
+// of the two hundred slices in whose rows the oracle looks.
 void plan_beyond_32_bits(Plan& plan) {
   if (plan.device().backend != Backend::cuda) return;
   constexpr std::int64_t kLong = 512, kShort = 64;
@@ -442,7 +442,7 @@ void plan_beyond_32_bits(Plan& plan) {
   }
 }
 
-// Those too that this processor would not choose.
+// Plans every instruction set, also those that this processor would not choose.
 void plan_every_isa(Plan& plan) {
   if (plan.device().backend != Backend::cpu) return;
   for (const Dtype dtype : kDtypes) {
@@ -457,7 +457,7 @@ void plan_every_isa(Plan& plan) {
         const std::string name = fmt::format("isa/{}/{}", isa, to_string(dtype));
         const Setup here = widest_setup(*kernel, plan.device(), subject->problem());
         if (std::string reason = unsupported(here, subject->problem()); !reason.empty()) {
-          plan.skip(*kernel, Part::shapes, name, reason);  // a device that does not exist
+          plan.skip(*kernel, Part::shapes, name, reason);  // `device` does not exist
           continue;
         }
         plan.add_judged(widest_setup(*kernel, device, subject->problem()), Part::shapes, name,
@@ -467,8 +467,8 @@ void plan_every_isa(Plan& plan) {
   }
 }
 
-// e4m3: every kind of scale with every mask, lengths that fill no block of scales, and inputs in
-// which sums lean.
+// Adds shapes of e4m3: every kind of scale, several masks, lengths that fill no block of scales,
+// and inputs that bias sums.
 void add_quantised(std::vector<Shape>& shapes) {
   const auto add = [&](const std::string& name, const Problem& problem, const Quantisation& how,
                        InputKind kind = InputKind::normal) {
@@ -497,7 +497,7 @@ void add_quantised(std::vector<Shape>& shapes) {
         InputKind::v_mean_one, InputKind::sink}) {
     add(fmt::format("inputs/{}", to_string(kind)), make_problem(65, 400, "none", 64), {}, kind);
   }
-  // A rotation would spread the outliers over all columns.
+  // These are not rotated: a rotation would spread the outliers over all columns.
   Problem outliers = make_problem(1024, 1024, "none", 64);
   outliers.num_heads_q = outliers.num_heads_kv = 4;
   add("inputs/outlier/rotate-0", outliers, {ScaleOf::tensor, ScaleOf::tensor, false},

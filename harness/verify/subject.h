@@ -1,5 +1,5 @@
-// A problem with its inputs and what the oracle says of them, made when first asked for and shared
-// by all kernels, passes and configs that are put to it.
+// Holds a problem with its inputs and what the oracle says of them, made when first asked for and
+// shared by all kernels, passes and configs that are put to it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class Subject {
  public:
   using Edit = std::function<void(Inputs&)>;
 
-  // Multiply-adds of the oracle for one problem: every row of what is short. results/README.md says
-  // how long problems are sampled.
+  // The oracle does so many multiply-adds for one problem: enough for every row of a short one.
+  // results/README.md says how long problems are sampled.
   static constexpr std::int64_t kBudget = std::int64_t{1} << 23;
 
   // `problem` says nothing of the pass. Its inputs are drawn from `seed`, then changed by `edit`,
@@ -25,14 +25,14 @@ class Subject {
   Subject(const Problem& problem, InputKind kind, std::uint64_t seed, const Device& device,
           Edit edit = {}, std::int64_t budget = kBudget);
 
-  // From now on the oracle has gradients too. Before inputs() and references().
+  // Gives the oracle gradients from now on. Must come before inputs() and references().
   void wants_backward() { problem_.pass = Pass::fwdbwd; }
 
   const Problem& problem() const { return problem_; }
   Arena& arena() { return arena_; }
   const Inputs& inputs();
-  // All rows and keys where the budget allows, else some that depend on the problem alone; for
-  // kernels whose products are of this precision.
+  // Returns all rows and keys where the budget allows, else some that depend on the problem alone;
+  // for kernels whose products are of this precision.
   const reference::References& references(reference::Products products);
 
  private:

@@ -22,7 +22,7 @@ struct Row {
   double seconds = 0.0;
 };
 
-// In the order in which the kernels come.
+// Counts the results by kernel, in the order in which the kernels come.
 std::vector<Row> count(const std::vector<Result>& results) {
   std::vector<Row> rows;
   for (const Result& result : results) {

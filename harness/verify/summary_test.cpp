@@ -54,7 +54,7 @@ TEST(VerifyReport, CountsRandomProblemsByPass) {
   for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwd}) {
     all.push_back({.kernel = "v2", .part = Part::random, .pass = pass});
   }
-  all.back().outcome = Outcome::failed;  // judged as well
+  all.back().outcome = Outcome::failed;  // failures are judged as well
   all.push_back({.kernel = "v2", .part = Part::random, .outcome = Outcome::skipped});
   EXPECT_EQ(render_random(all),
             "Random problems judged, by pass:\n"
@@ -73,7 +73,7 @@ TEST(VerifyReport, CutsTooManyFailuresWithACount) {
   EXPECT_EQ(render_failures({}, 2), "");
 }
 
-// What Python's parser reads out of the report.
+// Returns what Python's parser reads out of the report.
 std::string parsed_by_python(const std::filesystem::path& file) {
   const TestFile program(".py", R"(
 import sys, xml.etree.ElementTree as tree

@@ -39,7 +39,7 @@ std::vector<float> rounded(const void* data, std::int64_t elements) {
   return result;
 }
 
-// Products of q, k and v in TF32, whatever the config says.
+// Rounds q, k and v to TF32 for its products, whatever the config says.
 void launch(PreparedKernel* prepared, const Tensors& tensors, void*) {
   const Problem& problem = static_cast<State*>(prepared)->problem;
   const std::vector<float> q = rounded(tensors.q, problem.elements_q());
@@ -113,7 +113,7 @@ TEST(Tf32Products, TheVerifierJudgesASetupByItsOwn) {
   }
 }
 
-// The bounds of properties, too.
+// The bounds of properties follow the products, too.
 TEST(Tf32Products, ThePropertiesBoundsAreThoseOfTheProducts) {
   verify::Subject subject(kProblem, InputKind::normal, 7, kDevice);
   const auto run_with = [&](std::int64_t tf32) {

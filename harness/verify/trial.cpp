@@ -11,7 +11,7 @@ namespace attnlab::verify {
 
 namespace {
 
-// The byte that every byte of the workspace starts with. ones: 0x3F3F3F3F is 0.75 in f32.
+// Returns the byte that fills the workspace. ones: 0x3F3F3F3F is 0.75 in f32.
 std::uint8_t byte_of(Fill fill) {
   switch (fill) {
     case Fill::zeros: return 0;

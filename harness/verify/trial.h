@@ -1,4 +1,4 @@
-// One kernel on one subject: launched under guard, and what it leaves is judged.
+// Launches one kernel on one subject under guard, and judges what it leaves.
 #pragma once
 
 #include <optional>
@@ -16,24 +16,24 @@ struct Failure {
   std::string message;
 };
 
-// What runs: a kernel, how, where, and which pass.
+// Says what runs: a kernel, how, where, and which pass.
 struct Setup {
   const Implementation* kernel = nullptr;
   Config config;
   Device device;
   Pass pass = Pass::fwd;
 
-  // "v2 block_m=48,block_n=17, avx2, 2 threads": what a message about it ends with.
+  // Returns what ends a message about it: "v2 block_m=48,block_n=17, avx2, 2 threads".
   std::string text() const;
 };
 
-// Empty if the setup can run the subject's problem, else why not.
+// Returns "" if the setup can run the subject's problem, else why not.
 std::string unsupported(const Setup& setup, const Problem& problem);
 
-// Whether launches of the setup must leave the same bits (harness/plan/case.h).
+// Returns whether launches of the setup must leave the same bits (harness/plan/case.h).
 bool has_fixed_order(const Setup& setup);
 
-// What a workspace holds before a launch; `as_left`: what the launch before left.
+// Says what a workspace holds before a launch; `as_left`: what the launch before left.
 enum class Fill { nan, zeros, ones, as_left };
 
 class Trial {
@@ -42,16 +42,16 @@ class Trial {
   // Failure; passes on what the kernel throws.
   Trial(Subject& subject, const Setup& setup);
 
-  // One launch, on new outputs full of NaN. Throws Failure if anything was written that is not an
-  // output or the workspace.
+  // Launches once, on new outputs full of NaN. Throws Failure if anything was written that is not
+  // an output or the workspace.
   void launch(Fill fill = Fill::nan);
 
   // Throws Failure where the oracle disagrees with the last launch. Returns the verdicts.
   std::vector<reference::Verdict> judge();
 
   const Problem& problem() const { return problem_; }
-  // Of the last launch, where this process can read them; of Pass::bwd also o and lse of its
-  // forward.
+  // Returns what the last launch left, where this process can read it; for Pass::bwd also o and lse
+  // of its forward.
   const Tensors& host();
   const Outputs& outputs() const { return *outputs_; }
   // Takes the outputs away, so that the next launch does not replace them.

@@ -1,4 +1,4 @@
-// Tensors by logical index, whatever their layout and type: what properties compare.
+// Reads tensors by logical index, whatever their layout and type, so that properties compare them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace attnlab::verify {
 
-// (batch, head, row, column) of what the entries have in memory; fp32 holds every type exactly.
+// Holds (batch, head, row, column) of what entries have in memory, in fp32, which is exact.
 class Values {
  public:
   Values() = default;
@@ -35,12 +35,12 @@ class Values {
   std::vector<float> values_;
 };
 
-// A tensor like q, or like k; an lse.
+// These read a tensor like q, one like k, and an lse.
 Values read_like_q(const Problem& problem, const void* data);
 Values read_like_k(const Problem& problem, const void* data);
 Values read_lse(const Problem& problem, const float* data);
 
-// As they are now.
+// Reads the inputs as they are now.
 Values read_input(const Inputs& inputs, InputTensor tensor);
 
 }  // namespace attnlab::verify

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One command that makes this check again. Everything that its problem, inputs and config depend on
-// is in the name and the flags.
+// Returns a command that makes this check again. Everything that its problem, inputs and config
+// depend on is in the name and the flags.
 std::string repro_of(const Check& check, const Options& options) {
   const Device& device = *options.device;
   std::string command = fmt::format("attnlab verify --backend {} --kernel {}",
@@ -105,7 +105,7 @@ std::vector<Result> verify(const Options& options, const Observer& observer) {
     if (dropped.contains(check.kernel)) continue;
     if (observer.begins) observer.begins(check.name);
     results.push_back(run(check, options));
-    check.run = nullptr;  // what nobody else needs of its subject goes
+    check.run = nullptr;  // frees what no later check needs of its subject
     const bool lost = results.back().check == kDeviceLost;
     const bool failed = results.back().outcome == Outcome::failed;
     if (failed && options.after_failure == AfterFailure::drop_kernel) dropped.insert(check.kernel);

@@ -1,6 +1,6 @@
-// Verification of kernels through the registry's contract alone: fixed odd shapes, random problems,
-// properties that need no oracle, and bitwise repeats. What is checked and why is in
-// results/README.md; `attnlab verify` prints what comes out.
+// Verifies kernels through the registry's contract alone: by fixed odd shapes, random problems,
+// properties that need no oracle, and bitwise repeats. results/README.md says what is checked and
+// why; `attnlab verify` prints what comes out.
 //
 // Wherever a kernel is launched, outputs and workspace start as NaN, guards of 512 elements lie on
 // both sides of every tensor, keys that padding hides hold large finite values, and the inputs (of
@@ -14,11 +14,11 @@
 
 namespace attnlab::verify {
 
-// All checks that the options ask for. A kernel that throws has failed that check. Inputs and
+// Makes all checks that the options ask for. A kernel that throws has failed that check. Inputs and
 // oracle of a problem are made once for all kernels and passes.
 std::vector<Result> verify(const Options& options, const Observer& observer = {});
 
-// The names of the checks that verify() would make or skip, in its order; nothing runs.
+// Returns the names of the checks that verify() would make or skip, in its order; runs nothing.
 std::vector<std::string> list(const Options& options);
 
 }  // namespace attnlab::verify

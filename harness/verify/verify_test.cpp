@@ -1,5 +1,5 @@
-// The verifier on fake kernels: a right one passes everything, and every check is seen failing with
-// one that is wrong in just the way that the check is there for.
+// Tests the verifier on fake kernels: a right one passes everything, and every check is seen
+// failing with one that is wrong in just the way that the check is there for.
 #include "harness/verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ struct Fake {
     }
   }
 
-  // The row with what the fault changes of its problem.
+  // Returns the row with what the fault changes of its problem.
   static fake::Row bent(fake::Row row) {
     if (kFault == Fault::other_kv_head) row.head_kv = row.h % row.shape.num_heads_kv;
     if (kFault == Fault::next_entry && row.b == 0 && row.problem.layout == Layout::packed) {
@@ -141,7 +141,7 @@ struct Fake {
   static void backward(const State& state, const Tensors& tensors) {
     Problem problem = state.problem;
     Tensors given = tensors;
-    // A second dq, dk and dv for what is thrown away.
+    // These take a second dq, dk and dv, which are thrown away.
     std::vector<float> like_q(static_cast<std::size_t>(problem.elements_q()));
     std::vector<float> like_k(static_cast<std::size_t>(problem.elements_k()));
     const auto differentiate = [&](const Problem& p, const Tensors& t) {
@@ -210,7 +210,7 @@ std::vector<Result> run(const Implementation& kernel, const std::string& only) {
                  .longest = 260});
 }
 
-// A kernel, the checks it is put to, and what catches it.
+// Names a kernel, the checks it is put to, and what catches it.
 struct Trap {
   const char* name;
   const Implementation* kernel;
@@ -400,8 +400,8 @@ TEST(Verifier, SaysWhyItSkips) {
   }
 }
 
-// As a kernel of a GPU: pieces of 16x16, compiled for each tile. It refuses all but f32, so that
-// what it was asked stands in the reason.
+// Acts like a kernel of a GPU: it has pieces of 16x16, compiled for each tile. It refuses all but
+// f32, so that what it was asked stands in the reason.
 constexpr ConfigAxis kPieces[] = {{"block_m", "query rows", 64, 16, 256},
                                   {"block_n", "keys", 64, 16, 256},
                                   {"warps", "warps", 4, 1, 16}};
@@ -468,7 +468,7 @@ TEST(Verifier, ATileThatIsRefusedIsSkippedWithTheReason) {
   }
 }
 
-// As v3's backward on a GPU: it refuses to sum in a fixed order.
+// Acts like v3's backward on a GPU: it refuses to sum in a fixed order.
 template <Fault kFault>
 Implementation unordered_kernel() {
   Implementation kernel = kFake<kFault>;
@@ -495,7 +495,7 @@ TEST(Verifier, AKernelWithoutAFixedOrderHasPropertiesAllTheSame) {
   EXPECT_EQ(feeling[0].check, "property: hidden-keys") << feeling[0].message;
 }
 
-// It has f32 alone, a third of the problems: others are drawn in place of what it does not take.
+// The kernel takes f32 alone, a third of the problems: others are drawn in place of the rest.
 TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
   const Device cpu = device();
   const auto names = [&](const std::string& pass) {
@@ -513,7 +513,7 @@ TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
   }
 }
 
-// One that is compiled for each head dim and mask: there are hundreds of them in the first
+// This kernel is compiled for each head dim and mask: there are hundreds of them in the first
 // problems.
 TEST(Verifier, RandomProblemsHaveFewCompiled) {
   const Device cpu = device();
@@ -538,8 +538,8 @@ TEST(Verifier, RandomProblemsHaveFewCompiled) {
   EXPECT_EQ(compiled.size(), 24U);
 }
 
-// Once, before anything is planned or run, and each unit once: of shapes, random problems,
-// properties and repeats, and of a backward also the forward before it.
+// It is told once, before anything is planned or run, with each unit once: those of shapes, random
+// problems, properties and repeats, and for a backward also of the forward before it.
 TEST(Verifier, WhatTheChecksNeedIsKnownBeforeTheFirst) {
   const Device cpu = device();
   Implementation kernel = kFake<Fault::none>;

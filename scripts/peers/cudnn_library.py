@@ -17,15 +17,15 @@ from peer_point import Unsupported
 
 REMEDY = ("pip install -r requirements-cudnn.txt (docs/peers.md says how), and set "
           "ATTNLAB_PYTHON_CUDNN to the Python that has it")
-PLANS, LAUNCHES, TIMINGS = 8, 5, 3  # that are tried, of a timing, of which the fastest counts
+PLANS, LAUNCHES, TIMINGS = 8, 5, 3  # plans to try, launches a timing, timings: the fastest counts
 
 
 def import_frontend():
-    """The frontend takes the cuDNN that is in this process, not a second one."""
+    """Imports the frontend, which takes the cuDNN that is in this process, not a second one."""
     torch.backends.cudnn.version()
     with open("/proc/self/maps", encoding="utf-8") as maps:
         loaded = [line.split()[-1] for line in maps if "/libcudnn.so" in line]
-    if loaded:  # where the frontend looks first
+    if loaded:  # the frontend looks there first
         os.environ["LD_LIBRARY_PATH"] = os.path.dirname(loaded[0])
     try:
         import cudnn
@@ -65,7 +65,7 @@ class Cudnn(Library):
         return CudnnAttention(self, point, lse, copy)
 
     def graph(self, point, key, make):
-        """The point's graph of this name, made once."""
+        """Returns the point's graph of this name, made once."""
         graphs = self.graphs.setdefault(point, {})
         if key not in graphs:
             graphs[key] = make()
@@ -78,7 +78,7 @@ class Cudnn(Library):
 
 
 class Graph:
-    """One operation on tensors of certain shapes and strides, by the fastest of its plans."""
+    """Runs one operation on tensors of certain shapes and strides, by the fastest of its plans."""
 
     def __init__(self, library, device, define, inputs, outputs):
         """`define(graph, {name: cuDNN's tensor})` -> {name: output of the operation}. `inputs`,
@@ -158,7 +158,7 @@ class CudnnAttention(Attention):
         return "; ".join(f"{name}: {plan}" for name, plan in self.plans.items())
 
     def masks(self, inputs):
-        """sdpa's keywords for the point's mask."""
+        """Returns sdpa's keywords for the point's mask."""
         cudnn, point = self.library.cudnn, self.point
         left, right = point.window or (-1, -1)
         if point.causal:

@@ -3,7 +3,7 @@ import torch
 
 
 def attend(q, k, v, *, causal, softmax_scale):
-    """(batch, seqlen, heads, head_dim) each; v's type is that of the results."""
+    """Takes (batch, seqlen, heads, head_dim) each; the results have v's type."""
     q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))  # heads before rows
     groups = q.shape[1] // k.shape[1]  # query heads that share a head of K and V
     k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)

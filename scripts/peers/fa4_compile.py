@@ -46,7 +46,7 @@ def main():
     from peer_point import Point
 
     class Shapes(Point):
-        """A point of a sweep whose tensors have no memory."""
+        """Stands for a point of a sweep whose tensors have no memory."""
 
         def __init__(self, dtype, layout, head_dim, seqlen, mask, passes):
             self.layout, self.passes, self.device = layout, passes, "cuda:0"

@@ -24,7 +24,7 @@ REMEDY = ("pip install -r requirements-fa4.txt (docs/peers.md says how), and set
 
 
 def import_interface():
-    """Its functions; it reads the environment while it is imported."""
+    """Returns its functions; it reads the environment while it is imported."""
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")
     os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR", str(home / "attnlab" / "fa4"))

@@ -3,28 +3,28 @@ import torch
 
 
 class Library:
-    """What peer_calls.py asks of a library, beside its `version`, a text for people."""
+    """Declares what peer_calls.py asks of a library, beside its `version`, a text for people."""
 
     def version_of(self, backend):
-        """For records."""
+        """Returns the version for records."""
         return self.version
 
     def check(self, point, backend):
         """Throws Unsupported where it is known without a try."""
 
     def attention(self, point, backend, dropout, lse, copy=False):
-        """An Attention. `lse`: the forward gives it, where the library can."""
+        """Returns an Attention. `lse`: the forward gives it, where the library can."""
         raise NotImplementedError
 
     def check_ran(self, backend, operators):
         """Throws Unsupported if another backend answered. `operators`: of a forward."""
 
     def operators_of(self, operators):
-        """On a CPU: the names of those that count as what ran."""
+        """Returns the names of those operators that count as what ran on a CPU."""
         raise NotImplementedError
 
     def reason_of(self, backend, refusal, caught):
-        """Why the library refused, "" if that is no refusal but an error. `caught`: warnings."""
+        """Says why the library refused; "" if it is an error, no refusal. `caught`: warnings."""
         return ""
 
 
@@ -47,7 +47,7 @@ class Attention:
             self.dout = order(dout.clone() if copy else dout)
 
     def forward(self, lse):
-        """(o, lse), or (o, None) where it gives none: always, or unless `lse`."""
+        """Returns (o, lse), or (o, None) where it gives none: always, or unless `lse`."""
         raise NotImplementedError
 
     def backward(self, state, keep):
@@ -56,7 +56,7 @@ class Attention:
         raise NotImplementedError
 
     def forward_of_pass(self):
-        """The pass's forward, or the one that a backward alone starts from."""
+        """Runs the pass's forward, or the one that a backward alone starts from."""
         return self.forward(self.lse or self.point.passes != "fwd")
 
     def begin(self):
@@ -69,7 +69,7 @@ class Attention:
             return self.backward(self.state, keep=True)
         state = self.forward_of_pass()
         outputs = {"o": self.order(state[0].detach())}
-        if state[1] is not None and not self.point.packed:  # whose lse everybody lays out otherwise
+        if state[1] is not None and not self.point.packed:  # packed lse: each has its own layout
             outputs["lse"] = state[1].detach()
         return outputs if passes == "fwd" else outputs | self.backward(state, keep=False)
 
@@ -83,7 +83,7 @@ class AutogradAttention(Attention):
             tensor.requires_grad_(point.passes != "fwd")
 
     def attend(self, q, k, v):
-        """(o, lse), or (o, None)."""
+        """Returns (o, lse), or (o, None)."""
         raise NotImplementedError
 
     def forward(self, lse):

@@ -14,7 +14,7 @@ from peer_profile import executed, profiled, synchronize
 
 
 class Prepared:
-    """A backend of a library at a point, ready to be timed."""
+    """Holds a backend of a library at a point, ready to be timed."""
 
     def __init__(self, library, point, request):
         self.library, self.point, self.backend = library, point, request["backend"]
@@ -46,16 +46,16 @@ class Prepared:
         return attention
 
     def timed(self, copy=False):
-        """With dropout, and without an lse that nothing needs."""
+        """Returns the attention with dropout, and without an lse that nothing needs."""
         return self.make(self.point.dropout, False, copy)
 
     def verified(self):
-        """Outputs of a launch without dropout, and with lse."""
+        """Returns the outputs of a launch without dropout, and with lse."""
         return self.make(0.0, True).launch()
 
     def base(self):
-        """Bytes of the inputs, their masks, and what other prepared ones hold; cuBLAS's workspace
-        is not among them."""
+        """Returns the bytes of the inputs, their masks, and what other prepared ones hold, without
+        cuBLAS's workspace."""
         if self.device == "cpu":
             return 0
         synchronize(self.device)
@@ -66,7 +66,7 @@ class Prepared:
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
 
     def profile(self, attention):
-        """What the pass runs; checks the forward of each."""
+        """Returns what the pass runs; checks the forward of each."""
         forward = self.ran(attention.forward_of_pass, is_checked=True)
         return forward if self.point.passes == "fwd" else self.ran(attention.launch)
 
@@ -79,7 +79,7 @@ class Prepared:
         return executed(self.library.operators_of(operators))
 
     def launch(self):
-        self.last = None  # its memory serves the next
+        self.last = None  # the next one takes its memory
         self.last = self.launchers[self.turn].launch()
         self.turn = (self.turn + 1) % len(self.launchers)
 
@@ -100,7 +100,7 @@ class Prepared:
         return {"lse": self.write(request, self.last if is_last else self.verified())}
 
     def write(self, request, tensors):
-        """Whether an lse is among them."""
+        """Writes the outputs; returns whether an lse is among them."""
         if "outputs" in request:
             hand_over(tensors, request["outputs"], self.device)
         else:
@@ -181,7 +181,7 @@ class Peer:
         raise ValueError(f"there is no call '{call}'")
 
     def answer(self, request):
-        """Whatever goes wrong becomes an answer."""
+        """Returns the answer to a request; whatever goes wrong becomes one, too."""
         try:
             return {"ok": True} | self.run(request)
         except Unsupported as error:

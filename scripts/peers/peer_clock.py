@@ -13,7 +13,7 @@ class CpuClock:
 
 
 class CudaClock:
-    """Events behind a sleeping kernel: the queue is full before the first launch begins."""
+    """Times by events behind a sleeping kernel: the queue is full when the first launch begins."""
 
     LONGEST_SLEEP_S = 0.25
     TRIES = 3

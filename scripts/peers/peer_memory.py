@@ -18,7 +18,7 @@ class IpcHandle(ctypes.Structure):
 
 
 class Bytes:
-    """What torch.as_tensor() takes for memory of a GPU."""
+    """Describes memory of a GPU as torch.as_tensor() takes it."""
 
     def __init__(self, address, count):
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1",
@@ -35,7 +35,7 @@ def load_driver():
 
 @contextlib.contextmanager
 def opened(entries, device):
-    """{name: tensor} for {name: {"dtype", "shape", "handle", "offset"}}, within the block alone."""
+    """Gives {name: tensor} for {name: {"dtype", "shape", "handle", "offset"}}, within the block."""
     torch.cuda.synchronize(device)  # the context of the device is then this thread's
     driver, addresses = load_driver(), {}
     try:

@@ -19,7 +19,7 @@ class Failure(Exception):
 
 
 def read_safetensors(path):
-    """({name: tensor}, metadata) of a file of attnlab's; the tensors view a private map of it."""
+    """Reads ({name: tensor}, metadata) of attnlab's file; tensors view a private map of it."""
     types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
              "I32": torch.int32, "U8": torch.uint8}
     with open(path, "rb") as file:
@@ -38,9 +38,9 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, tensors):
-    """From any device and with any strides, rows in the order of their shape."""
+    """Writes from any device and with any strides, rows in the order of their shape."""
     names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    # The widest first: each then lies at a multiple of its size.
+    # The widest tensors come first: each then lies at a multiple of its size.
     tensors = dict(sorted(tensors.items(), key=lambda entry: -entry[1].element_size()))
     header, size = {}, 0
     for name, tensor in tensors.items():
@@ -63,7 +63,7 @@ def write_safetensors(path, tensors):
 
 
 class Point:
-    """The inputs of one point on a device, and what its metadata say."""
+    """Holds the inputs of one point on a device, and what its metadata say."""
 
     def __init__(self, path, device, shared=None):
         """`shared`: where q, k, v and do lie in memory of attnlab's (peer_memory.py); None: they
@@ -120,7 +120,7 @@ class Point:
         return self.causal and not self.padded and self.window is None and self.pattern is None
 
     def visible(self):
-        """Boolean, broadcasts to (batch, heads, rows, columns); None: everything is visible."""
+        """Returns booleans that broadcast to (batch, heads, rows, columns), None for all."""
         if "visible" not in self.masks:
             self.masks["visible"] = self.make_visible()
         return self.masks["visible"]
@@ -164,9 +164,9 @@ class Point:
         return visible
 
     def heads_first(self, tensor):
-        """(batch, heads, rows, head_dim) and back; of dense tensors."""
+        """Swaps to (batch, heads, rows, head_dim) and back; for dense tensors."""
         return tensor.transpose(1, 2) if self.layout == "bshd" else tensor
 
     def rows_first(self, tensor):
-        """(batch, rows, heads, head_dim), packed (all rows, heads, head_dim), and back."""
+        """Swaps to (batch, rows, heads, head_dim), packed (all rows, heads, head_dim), and back."""
         return tensor.transpose(1, 2) if self.layout == "bhsd" else tensor

@@ -5,7 +5,7 @@ import tempfile
 
 import torch
 
-# Operators that allocate, or make views of what is there, and move nothing.
+# These operators allocate, or make views of what is there, and move nothing.
 VIEWS = ("as_strided", "empty", "empty_like", "empty_strided", "detach", "alias", "view",
          "_unsafe_view", "_reshape_alias", "reshape", "expand", "permute", "transpose", "t",
          "unsqueeze", "squeeze", "slice", "select", "split", "narrow", "unfold", "flatten",
@@ -33,7 +33,7 @@ def executed(symbols):
 
 
 def described(event):
-    """A kernel with its shape, or a copy or fill of memory, which has none, of a trace."""
+    """Describes a kernel of a trace with its shape, or a copy or fill of memory, without."""
     what = {"symbol": event["name"], "seconds": event["dur"] * 1e-6}
     if event["cat"] != "kernel":
         return what
@@ -44,7 +44,7 @@ def described(event):
 
 
 def traced_kernels(profiler):
-    """What ran on a GPU, in order. Shapes are in the profiler's trace alone."""
+    """Returns what ran on a GPU, in order. Shapes are in the profiler's trace alone."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "trace.json")
         profiler.export_chrome_trace(file)
@@ -55,7 +55,7 @@ def traced_kernels(profiler):
 
 
 def profiled(action, device):
-    """(kernels that ran, as executed() gives them, [] on a CPU; the operators, outer ones first)"""
+    """Returns (kernels as executed() gives them, [] on a CPU; the operators, outer ones first)."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device != "cpu":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -69,12 +69,12 @@ def profiled(action, device):
 
 
 def is_at_work(operator):
-    """Whether it is more than a view."""
+    """Returns whether it is more than a view."""
     kind, _, name = operator.name.partition("::")
     return kind == "aten" and name not in VIEWS
 
 
 def working_operators(operators):
-    """Names of those that do their work themselves, and call others for views at most."""
+    """Names the operators that do their work themselves, and call others for views at most."""
     return [operator.name for operator in operators if is_at_work(operator)
             and not any(is_at_work(called) for called in operator.cpu_children)]

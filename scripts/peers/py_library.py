@@ -78,7 +78,7 @@ class PythonFile(Library):
 
 
 def keywords_of(point, dropout, parameters, name):
-    """What the function is given beside q, k and v."""
+    """Returns what the function is given beside q, k and v."""
     masks = {"causal": point.causal}
     needs_visible = point.padded or point.pattern is not None
     if "window_size" in parameters:
@@ -109,7 +109,7 @@ def keywords_of(point, dropout, parameters, name):
 
 @contextlib.contextmanager
 def blamed(path):
-    """What is raised in the file says where."""
+    """Adds to what is raised in the file where that was."""
     try:
         yield
     except (Unsupported, Failure):

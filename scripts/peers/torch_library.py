@@ -9,16 +9,16 @@ from torch.nn.attention.bias import causal_lower_right
 from peer_attention import AutogradAttention, Library
 from peer_point import Unsupported
 
-# What the profiler must have seen of a backend's operators.
+# The profiler must have seen this in the names of a backend's operators.
 OPERATORS = {"flash": "_flash_attention", "efficient": "_efficient_attention",
              "cudnn": "_cudnn_attention", "math": "_scaled_dot_product_attention_math"}
-# How PyTorch begins its complaints about a backend.
+# PyTorch's complaints about a backend begin so.
 COMPLAINTS = {"flash": "flash", "efficient": "memory efficient", "cudnn": "cudnn", "math": "math"}
 BACKENDS = ("eager", *OPERATORS)
 CPU_BACKENDS = ("eager", "flash", "math")
 SDPA_BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
                  "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}
-# The operators that eager attention and its backward run on a CPU; the others only move views.
+# Eager attention and its backward run these on a CPU; the other operators only move views.
 EAGER_OPERATORS = ("bmm", "mul", "masked_fill", "_softmax", "_softmax_backward_data", "bernoulli_",
                    "native_dropout", "native_dropout_backward", "div_", "sum", "copy_")
 
@@ -57,7 +57,7 @@ class Torch(Library):
                              if name.removeprefix("aten::") in EAGER_OPERATORS]
 
     def reason_of(self, backend, refusal, caught):
-        """PyTorch's own words: it warns about each backend in turn, then gives up."""
+        """Returns PyTorch's own words: it warns about each backend in turn, then gives up."""
         signs = ("No available kernel", "No viable backend")
         if not any(sign in str(refusal) for sign in signs):
             return ""
@@ -72,7 +72,7 @@ class Torch(Library):
 
 
 class TorchAttention(AutogradAttention):
-    """A backend, which gives no lse."""
+    """Runs a backend, which gives no lse."""
 
     def __init__(self, point, backend, dropout, copy=False):
         super().__init__(point, point.heads_first, False, copy)

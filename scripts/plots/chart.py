@@ -8,7 +8,7 @@ LOG_AXIS = 8  # from this factor on, logarithmic
 
 
 class Point(NamedTuple):
-    """A cell and its place. `at`: a number's name on the axis of lines, the group of bars."""
+    """Holds a cell and its place. `at`: a number's name on the axis of lines, the group of bars."""
 
     panel: str
     series: str
@@ -41,7 +41,7 @@ class Chart(NamedTuple):
 
 
 def axis_number(name):
-    """4096 of "4096" and "4k", 12.5 of "12.5 %"; None if it is no number."""
+    """Reads 4096 from "4096" and "4k", 12.5 from "12.5 %"; returns None if it is no number."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kK]?)%?", name)
     return float(match[1]) * (1024 if match[2] else 1) if match else None
 
@@ -64,7 +64,7 @@ def axis_places(names):
 
 
 def ends_in_numbers(rows):
-    """Whether rows are numbers with something before them, several for each of it."""
+    """Returns whether rows are numbers with something before them, several for each of it."""
     numbers = {}
     for row in rows:
         before, _, last = row.rpartition(", ")
@@ -77,7 +77,7 @@ def units_in(units):
 
 
 def named_units(names, units):
-    """{name: the unit that stands in it, as ms does in "fwd_ms", or None}."""
+    """Returns {name: the unit that stands in it, as ms does in "fwd_ms", or None}."""
     def stands_in(name, part):
         unit = re.sub(r"[^a-z%]", "", part.lower())
         words = re.split(r"[^a-z%]+", name.lower())
@@ -103,7 +103,7 @@ def transposed(point):
 
 
 def points_of(table, cells):
-    """(Whether lines, the title of the axis, the points in the order of the table)."""
+    """Returns (whether lines, the title of the axis, the points in the order of the table)."""
     points = [Point("", cell.row, cell.column, cell) for cell in cells]
     rows, columns = unique(point.series for point in points), unique(point.at for point in points)
     if axis_places(columns):
@@ -139,12 +139,12 @@ def recorded_axis(points):
 
 
 def letter_of(index):
-    """a to z, then a1 and so on."""
+    """Returns a to z, then a1 and so on."""
     return chr(ord("a") + index % 26) + (str(index // 26) if index > 25 else "")
 
 
 def chart_of(table):
-    """None where there is no number."""
+    """Makes the chart; returns None where there is no number."""
     cells = [cell for cell in table.cells
              if cell.measured is not None or not cell.trouble.startswith("of the setting")]
     if all(cell.is_empty for cell in cells):

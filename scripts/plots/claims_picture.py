@@ -10,7 +10,7 @@ COLOURS = {"R": "#009E73", "S": "#0072B2", "N": "#D55E00", "X": GREY, "U": GREY}
 
 
 def draw_claims(result, stem):
-    """A line a claim: its id, its verdict, and how measured stands to published."""
+    """Draws a line a claim: its id, its verdict, and how measured stands to published."""
     claims = result.claims
     counts = {letter: sum(claim.finding == letter for claim in claims) for letter in FINDINGS}
     told = ", ".join(f"{count} {FINDINGS[letter]} ({letter})"

@@ -7,7 +7,7 @@ from matplotlib import ticker
 from .chart import axis_number, by_series, values_of
 from .sheet import GREY, set_values
 
-# Okabe and Ito's, without the yellow, which paper swallows.
+# These are Okabe and Ito's colours, without the yellow, which paper swallows.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = "osD^vPX<>ph"  # as many of them as have no common factor with the colours
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "----", "||||", "++++")
@@ -16,7 +16,7 @@ DAGGER = "\u2020"
 
 
 def values_on(chart, units):
-    """All values of the panels that have these units, and so the same axis."""
+    """Returns all values of the panels that have these units, and so the same axis."""
     return [value for panel in chart.panels if panel.units == units
             for kind in ("published", "measured") for value in values_of(panel.points, kind)]
 
@@ -30,7 +30,7 @@ def marker_of(chart, name):
 
 
 def draw_line(axes, chart, name, points, kind, key):
-    """One series, `kind` of it; its parts have ids that end in `key`."""
+    """Draws one series, `kind` of it; its parts have ids that end in `key`."""
     points = sorted(points, key=lambda point: chart.places[point.at])
     place = [chart.places[point.at] for point in points]
     value = [getattr(point.cell, kind) for point in points]
@@ -82,12 +82,12 @@ def draw_lines(axes, chart, panel, number, is_narrow):
 
 
 def label_of(group):
-    """The lines of its label."""
+    """Returns the lines of its label."""
     return textwrap.wrap(group, 30, break_on_hyphens=False) or [""]
 
 
 def bars_of(panel):
-    """The (series, kind) that a group has a bar for, from the top."""
+    """Returns the (series, kind) that a group has a bar for, from the top."""
     return [(name, kind) for name, points in by_series(panel.points).items()
             for kind in ("published", "measured") if values_of(points, kind)]
 
@@ -101,7 +101,7 @@ def bar_style(chart, point, kind):
                 "linestyle": DASHED, "linewidth": 0.6 if is_grey else 1}
     if point.cell.is_doubtful:
         return {"facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
-    # The hatch has the colour of the edge: white upon the fill.
+    # The hatch takes the colour of the edge: it is white upon the fill.
     return {"facecolor": colour, "edgecolor": "white" if hatch else colour, "hatch": hatch,
             "linewidth": 0 if hatch else 1}
 

@@ -67,7 +67,7 @@ class Result(NamedTuple):
 
 
 def number_of(value):
-    """The number; None for words and null, which are not drawn."""
+    """Returns the number; None for words and null, which are not drawn."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)

@@ -15,7 +15,7 @@ NOTE_COLUMNS, TITLE_COLUMNS = 135, 86
 
 
 class Sheet:
-    """A figure laid out in inches from its top: the title, the body, legends, notes."""
+    """Lays out a figure in inches from its top: the title, the body, legends, notes."""
 
     def __init__(self, title, body_height, legends, notes):
         titles = textwrap.wrap(title, TITLE_COLUMNS)
@@ -46,7 +46,7 @@ class Sheet:
                          verticalalignment="top", **style)
 
     def axes(self, left, top, width, height):
-        """`top`: below that of the body."""
+        """Adds axes; `top` is counted from the top of the body."""
         bottom = self.height - self.body_top - top - height
         axes = self.figure.add_axes((left / WIDTH, bottom / self.height, width / WIDTH,
                                      height / self.height))

@@ -8,7 +8,7 @@ from .words import description_of, kinds_legend, notes_of, series_legend
 
 
 def draw_table(table, result, stem):
-    """False where the table has no number."""
+    """Draws a table; returns False where it has no number."""
     chart = chart_of(table)
     if chart is None:
         return False

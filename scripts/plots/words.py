@@ -8,7 +8,7 @@ from .sheet import GREY
 
 
 def series_legend(chart):
-    """None of a single series: the title says what it is."""
+    """Makes the legend, empty for a single series: the title says what it is."""
     points = chart.points
     if len(by_series(points)) < 2:
         return []
@@ -71,7 +71,7 @@ def notes_of(chart, table, cut):
 
 
 def description_of(chart, table, device):
-    """For those who cannot see: what is drawn, with ranges."""
+    """Says for those who cannot see what is drawn, with ranges."""
     shape = "Lines" + (f" over {chart.axis_title}" if chart.axis_title else "")
     text = [f"{shape if chart.is_lines else 'Bars'}. Published: {table.gpu or 'no GPU named'}. "
             f"Measured: {device or 'nothing'}."]

@@ -25,9 +25,9 @@ fi
 
 folder=$(mktemp -d)
 munged='' controller='' node=''
-# pids_of WORDS: the processes with these words, which name the folder of this test.
+# pids_of WORDS: prints the processes with these words, which name the folder of this test.
 pids_of() { pgrep -f -- "$1" || true; }
-# end_child ID [SIGNAL]
+# end_child ID [SIGNAL]: signals the child, if there is one, and waits until it has ended.
 end_child() {
   [[ -n $1 ]] || return 0
   kill "${2--TERM}" "$1" 2>/dev/null || true
@@ -44,7 +44,7 @@ finish() {
   end_child "$node"
   end_child "$controller"
   end_child "$munged"
-  # What a killed daemon had started was told nothing.
+  # Nothing told the programs of a killed daemon to end, so they are killed here.
   for process in $(pids_of "$folder/"); do kill -9 "$process" 2>/dev/null || true; done
   rm -rf "$folder"
 }
@@ -55,7 +55,7 @@ fail() {
   exit 1
 }
 
-# wait_for SECONDS WHAT COMMAND...
+# wait_for SECONDS WHAT COMMAND...: waits until the command succeeds, else fails with "no WHAT".
 wait_for() {
   local left=$(($1 * 5)) what=$2
   shift 2
@@ -141,7 +141,7 @@ submit() {
   ATTNLAB=$attnlab sbatch --parsable --chdir="$folder" --output="$folder/task-%a.log" \
     --open-mode=append "$@"
 }
-# submit_shards ARRAY FOLDER [FLAG...]
+# submit_shards ARRAY FOLDER [FLAG...]: submits these shards, whose records go to FOLDER.
 submit_shards() {
   local array=$1 records=$2
   shift 2
@@ -152,12 +152,12 @@ submit_merge() { submit --dependency=afterany:"$1" "$here/sweep.sbatch" merge "$
 has_records() { [[ -s $out/$1.jsonl ]]; }
 is_over() { [[ $(squeue -h -j "$1" 2>&1) =~ ^$|Invalid\ job\ id ]]; }
 was_said() { grep -q "$2" "$folder/task-$1.log"; }
-# starts_of SHARD: Slurm's number of each start.
+# starts_of SHARD: prints Slurm's number of each start.
 starts_of() { sed -n 's/^sweep.sbatch: shard .* restart \([0-9]*\), .*/\1/p' "$folder/task-$1.log"; }
 count_starts() { starts_of "$1" | wc -l; }
-# program_of SHARD: its id.
+# program_of SHARD: prints its id.
 program_of() { pids_of "run $sweep --shard $1/3"; }
-# keep_for_later SHARD...: their whole lines.
+# keep_for_later SHARD...: keeps their whole lines.
 keep_for_later() {
   for shard; do grep '}$' "$out/$shard.jsonl" >>"$folder/before.jsonl"; done
 }
@@ -196,7 +196,7 @@ test_kills() {
     echo "each of two tasks had a GPU of its own"
   fi
 
-  # A batch script that was killed is not queued again by Slurm: somebody starts the shard again.
+  # Slurm does not queue a killed batch script again: here the shard is submitted once more.
   again=$(submit_shards 2 "$out")
   merge=$(submit_merge "$again")
   wait_for 90 "merge" is_over "$merge"
@@ -204,8 +204,8 @@ test_kills() {
 }
 
 # --- a file that another program has: nothing is written, and the task runs later -----------------
-# hold SHARD PRELOADED: a program, $held, begins to write to the shard's file, and a task, $task,
-# wants to. `preloaded` is a library that both get.
+# hold SHARD PRELOADED: starts a program, $held, which begins to write to the shard's file, and a
+# task, $task, which wants to. PRELOADED is a library that both get.
 hold() {
   mkdir "$folder/taken$1"
   : >"$folder/task-$1.log"
@@ -215,14 +215,14 @@ hold() {
   wait_for 30 "first writer" test -e "$folder/taken$1/$1.jsonl"
   task=$(LD_PRELOAD=$2 submit_shards "$1" "$folder/taken$1" --protocol warmup_seconds=0)
 }
-# check_refusal SHARD PROGRAM: and ends the program.
+# check_refusal SHARD PROGRAM: checks that the task was refused, and ends the program.
 check_refusal() {
   wait_for 60 "refusal of a second writer" was_said "$1" 'is writing to it'
   wait_for 10 "second queueing" was_said "$1" 'attnlab ended with 3 before'
   [[ ! -s $folder/taken$1/$1.jsonl ]] || fail "a second writer wrote"
   end_child "$2" -KILL
 }
-# check_later SHARD TASK
+# check_later SHARD TASK: checks that the task ran after all.
 check_later() {
   wait_for 90 "end of the task that was refused" is_over "$2"
   [[ $(wc -l <"$folder/taken$1/$1.jsonl") == 8 ]] || fail "what was refused did not run later"
@@ -244,7 +244,7 @@ test_second_writers() {
 }
 
 # --- the daemons are killed -----------------------------------------------------------------------
-# Tasks last a minute, so that Slurm takes their machine for dead meanwhile.
+# The tasks last a minute, so that Slurm takes their machine for dead meanwhile.
 test_daemons() {
   local job merge
   job=$(submit_shards 1-3 "$out" --protocol warmup_seconds=8)
@@ -275,7 +275,7 @@ test_daemons() {
   check_merged
 
   # A task that has finished may run again, as after a controller that died before it noted the end.
-  # The number of the job alone would be the whole array.
+  # The job's number alone would name the whole array, so the task is named.
   local before
   before=$(cat "$out"/[123].jsonl | sha256sum)
   scontrol requeue "${job}_3"
