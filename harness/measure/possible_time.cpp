@@ -16,17 +16,18 @@ namespace {
 struct Rates {
   int compute_capability;
   double f16, tf32, f32;  // FLOP a clock and multiprocessor
+  double e4m3;            // 0: its tensor cores have none
 };
 
 // A rate is the data sheet's peak over SMs and boost clock (harness/plan/gpus.cpp names the
 // sheets): a multiprocessor's tensor cores finish so many fused multiply-adds, each two FLOP. Where
 // sheets of one capability differ, the larger rate counts.
 constexpr Rates kRates[] = {
-    {75, 1024, 0, 128},     // T4
-    {80, 2048, 1024, 128},  // A100
-    {86, 1024, 512, 256},   // A10
-    {89, 1024, 512, 256},   // L4
-    {90, 4096, 2048, 256},  // H100, H200
+    {75, 1024, 0, 128, 0},        // T4
+    {80, 2048, 1024, 128, 0},     // A100
+    {86, 1024, 512, 256, 0},      // A10
+    {89, 1024, 512, 256, 2048},   // L4
+    {90, 4096, 2048, 256, 8192},  // H100, H200
 };
 
 }  // namespace
@@ -34,6 +35,9 @@ constexpr Rates kRates[] = {
 std::optional<double> flops_per_clock(int compute_capability, Dtype dtype, bool tf32) {
   const auto found = std::ranges::find(kRates, compute_capability, &Rates::compute_capability);
   if (found == std::end(kRates)) return std::nullopt;
+  if (dtype == Dtype::e4m3) {
+    return found->e4m3 > 0.0 ? std::optional(found->e4m3) : std::nullopt;
+  }
   if (dtype != Dtype::f32) return found->f16;
   return tf32 ? std::max(found->tf32, found->f32) : found->f32;
 }

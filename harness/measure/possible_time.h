@@ -9,8 +9,8 @@
 namespace attnlab {
 
 // Returns the FLOP that one multiprocessor finishes a clock at best: dense products with fp32
-// accumulation, on tensor cores for f16 and bf16 (and f32 as TF32), fused multiply-adds otherwise.
-// It is empty for a chip that is not known.
+// accumulation, on tensor cores for f16, bf16 and e4m3 (and f32 as TF32), fused multiply-adds
+// otherwise. It is empty for a chip that is not known, and for e4m3 on one that has none.
 std::optional<double> flops_per_clock(int compute_capability, Dtype dtype, bool tf32);
 
 // Returns the FLOP that one thread of a processor finishes a clock at best. Our kernels do fused

@@ -91,6 +91,12 @@ TEST(PossibleTime, NaNIsNeverPossible) {
   EXPECT_PRED2(contains, impossible_time(no_rate), "a cold sample of nan us is impossible");
 }
 
+// Tensor cores multiply e4m3 twice as fast as f16, where they can.
+TEST(PossibleTime, TheRateOfE4m3IsItsOwn) {
+  EXPECT_EQ(flops_per_clock(90, Dtype::e4m3, false), 2.0 * *flops_per_clock(90, Dtype::f16, false));
+  EXPECT_EQ(flops_per_clock(80, Dtype::e4m3, false), std::nullopt);
+}
+
 TEST(PossibleTime, NoJudgementOfAChipThatIsNotKnown) {
   Record record = record_of(1e-12);
   record.device.compute_capability = 42;

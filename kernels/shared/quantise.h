@@ -17,8 +17,10 @@ constexpr i64 kScaleRows = 128;
 constexpr float kLargestE4m3 = 448.0f;
 
 // P lies in [0, 1] and would use half of e4m3's exponents: kernels multiply it with 2^kShiftOfP,
-// which lse gives back exactly. A slack of the running maximum adds to it, and 2^9 is too large.
+// which lse gives back exactly. The running maximum may lag behind by kSlackOfP powers of two at
+// the most: 2^8.8 is 446, and e4m3 ends at 448.
 constexpr float kShiftOfP = 8.0f;
+constexpr float kSlackOfP = 0.8f;
 
 // A scale turns codes back into values: value = code * scale. It is amax / 448, so that the largest
 // becomes the largest code, 1 where all is 0, and never subnormal: its reciprocal is finite.

@@ -4,8 +4,8 @@
 // - Q, K and V come as codes with scales (kernels/shared/quantise.h), V transposed and its keys
 //   permuted, so that P, rounded in registers, meets its own keys without a shuffle.
 // - A tile's scores are of the scale of its K. Maxima are compared in scaled units.
-// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-18 of its row's maximum. There is
-//   no slack of the maximum then: O is rescaled at each change of it.
+// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-18 of its row's maximum. The
+//   maximum has a slack of 2^kSlackOfP: a rise below that costs no rescaling of O.
 // - Tiles go from the last to the first. Large scores at the first keys (a sink) come late then:
 //   what came before has been rounded relative to the smaller maximum of its time.
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
@@ -276,11 +276,16 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       float raised[2];
       const bool raises =
           softmax_step<is_masked.value, kShift>(scale_q * scales.k, rows, rS, raised);
-      if constexpr (kOverlaps && !kEndsEarly) end_pv();
+      if constexpr (kOverlaps && !kEndsEarly) {
+        // Has completed; the loop ends a basic block. Within one ptxas moves the wait for P V up in
+        // front of the exponentials, which then run behind P V and not beside it.
+        if constexpr (kConfig.promote) memory.v_ring.wait_full(v);
+        end_pv();
+      }
       if constexpr (kConfig.promote) {
         take_factors(raised);
       } else if constexpr (!is_first.value) {
-        if (raises) rescale_rows(rO, raised);
+        if (raises) scale_rows(rO, raised);  // O is finite: V is 448 at the most
       }
       scale_v = scales.v;
       round_to_e4m3(rP, rS);

@@ -4,6 +4,7 @@
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_uniform.cuh"
 #include "kernels/ptx/ex2.cuh"
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/softmax.h"
 
 namespace attnlab::v3 {
@@ -11,13 +12,13 @@ namespace attnlab::v3 {
 // Turns scores into exp2(scale * score - reference + kShift). Returns whether the reference of any
 // row of the warp was raised: O must then be rescaled by `factors`. It takes no branch, since
 // products are in flight. The maximum of a row is the same in its four lanes, the sum is over the
-// lane's own columns until the end. kIsMasked: rows may see nothing of the tile. What P is shifted
-// by is no slack of the maximum any more: P is 2^kSlack at the most. Maxima are compared in scaled
-// units, so `scale` may differ from tile to tile.
+// lane's own columns until the end. kIsMasked: rows may see nothing of the tile. The reference may
+// lag behind a row's maximum by kSlack, or of a shifted P by kSlackOfP. Maxima are compared in
+// scaled units, so `scale` may differ from tile to tile.
 template <bool kIsMasked, i32 kShift = 0, i32 kColumns>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
                              device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
-  constexpr float kOwnSlack = device::kSlack - kShift;
+  constexpr float kOwnSlack = kShift > 0 ? kSlackOfP : device::kSlack;
   float tile_max[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
