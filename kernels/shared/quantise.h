@@ -21,6 +21,7 @@ constexpr float kLargestE4m3 = 448.0f;
 // the most: 2^8.8 is 446, and e4m3 ends at 448.
 constexpr float kShiftOfP = 8.0f;
 constexpr float kSlackOfP = 0.8f;
+static_assert(kShiftOfP + kSlackOfP < 8.807f, "log2(448): conversion would cut off larger P");
 
 // A scale turns codes back into values: value = code * scale. It is amax / 448, so that the largest
 // becomes the largest code, 1 where all is 0, and never subnormal: its reciprocal is finite.
