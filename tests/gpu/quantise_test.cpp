@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "harness/plan/cost.h"
+#include "harness/run/run.h"
 #include "harness/tensors/arena.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/peak_kernels.h"
@@ -269,6 +274,39 @@ const QuantiseCase kCases[] = {
 
 INSTANTIATE_TEST_SUITE_P(Problems, QuantisedOnGpu, testing::ValuesIn(kCases),
                          [](const auto& what) { return std::string(what.param.name); });
+
+// A point as a run measures it: v3 and its inputs, and what became of both.
+TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
+  if (gpu().compute_capability != 90) GTEST_SKIP() << "v3 needs compute capability 9.0";
+  set_compiler({.cache_folder = gpu_test_cache(), .worker_program = in_build("attnlab")});
+  Case work;
+  work.problem = packed(problem_of(64, 1, 1, kChannels));
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  work.competitors = {{.kernel = "v3",
+                       .backend = Backend::cuda,
+                       .implementation = &v3,
+                       .config = default_config(v3)}};
+  RunContext context;
+  context.device = &gpu();
+  context.protocol = {.min_rounds = 2, .max_rounds = 2, .warmup_seconds = 0.0};
+  context.memory_limit_bytes = u64{1} << 30;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  Progress progress(file.get(), case_weight(work, context.protocol));
+  std::vector<Record> records;
+  run_case(work, context, progress,
+           [&](const std::vector<Record>& finished) { records = finished; });
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].status, Status::ok) << records[0].reason;
+  ASSERT_TRUE(records[0].quantise.has_value());
+  EXPECT_EQ(records[0].quantise->reason, "");
+  ASSERT_TRUE(records[0].quantise->time.has_value());
+  EXPECT_EQ(records[0].quantise->time->samples_s.size(), 2U);
+  // q and k are read once, v twice; codes of all, V^T with room for padding, and scales.
+  EXPECT_EQ(records[0].quantise->bytes,
+            64U * (328 * 4 * 4 + 509 * 2 * (4 + 8) + 328 * 4 + 2 * 509 * 2) +
+                static_cast<u64>(elements_v_transposed(work.problem)) +
+                4U * (4 * 4 * 2 + 4 * 2 * 2 + 4 * 2 * 64));
+}
 
 // 16384 tokens of hidden size 2048.
 class QuantiseSpeed : public QuantiseOnGpu {
