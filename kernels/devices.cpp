@@ -5,6 +5,7 @@
 
 #include "kernels/api/calculator.h"
 #include "kernels/api/counters.h"
+#include "kernels/api/device_quantiser.h"
 #include "kernels/api/diagnosis.h"
 #include "kernels/api/peaks.h"
 #include "kernels/api/ranges.h"
@@ -23,6 +24,7 @@
 #include "kernels/cuda/kernel_trace.h"
 #include "kernels/cuda/nvtx.h"
 #include "kernels/cuda/peaks.h"
+#include "kernels/cuda/quantiser.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/telemetry.h"
 #endif
@@ -94,6 +96,21 @@ std::unique_ptr<Calculator> make_calculator(const Device& device,
 #endif
   throw std::runtime_error("a " + std::string(to_string(device.backend)) +
                            " device does not compute references: the oracle does, on processors");
+}
+
+std::string why_no_quantiser([[maybe_unused]] const Problem& problem, const Device& device) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::why_no_quantiser(problem, device);
+#endif
+  return "a " + std::string(to_string(device.backend)) + " device has no kernel that quantises";
+}
+
+std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,
+                                                       const Device& device) {
+#if ATTNLAB_WITH_CUDA
+  if (device.backend == Backend::cuda) return cuda::make_quantiser(problem, device);
+#endif
+  throw std::runtime_error(why_no_quantiser(problem, device));
 }
 
 std::vector<Ceiling> measure_peaks(const Device& device,

@@ -71,14 +71,18 @@ std::int64_t compulsory_bytes(const Problem& problem) {
          statistics * static_cast<std::int64_t>(sizeof(float));
 }
 
+std::uint64_t bytes_of_codes(const Problem& problem) {
+  if (!problem.is_e4m3()) return 0;
+  return static_cast<std::uint64_t>(
+      problem.elements_q() + 2 * problem.elements_k() + elements_v_transposed(problem) +
+      elements_of_scales(problem) * static_cast<std::int64_t>(sizeof(float)));
+}
+
 std::uint64_t bytes_of_inputs(const Problem& problem) {
   const std::int64_t like_q = problem.pass == Pass::fwd ? 1 : 2;  // q, dO
   std::int64_t total = (like_q * problem.elements_q() + 2 * problem.elements_k()) *
                        size_bytes(problem.input_dtype());
-  if (problem.is_e4m3()) {
-    total += problem.elements_q() + 2 * problem.elements_k() + elements_v_transposed(problem) +
-             elements_of_scales(problem) * static_cast<std::int64_t>(sizeof(float));
-  }
+  total += static_cast<std::int64_t>(bytes_of_codes(problem));
   constexpr std::int64_t kIndexBytes = sizeof(std::int32_t);
   if (problem.lengths.kind == LengthsKind::padding) total += problem.batch * kIndexBytes;
   if (problem.lengths.kind == LengthsKind::packed) total += 2 * (problem.batch + 1) * kIndexBytes;

@@ -104,6 +104,20 @@ struct TimelineRecord {
   std::optional<double> describe_cycles;   // that the scheduler takes to describe an item, median
 };
 
+// Says what the device's own kernels take to make the codes and scales of e4m3 that were timed
+// (kernels/api/device_quantiser.h). No other time has it in it.
+struct QuantiseTiming {
+  std::vector<double> samples_s;  // seconds a launch of all of them
+  int inner_launches = 1;
+  double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
+};
+
+struct QuantiseRecord {
+  std::optional<QuantiseTiming> time;
+  std::uint64_t bytes = 0;  // that a launch reads and writes
+  std::string reason;       // why there is no time
+};
+
 // Says which part of a sweep a point belongs to.
 struct ShardOfPoint {
   ShardPart part;
@@ -121,6 +135,7 @@ struct Record {
   std::optional<Timing> time;
   std::optional<EnergyRecord> energy;      // empty: nobody asked for it
   std::optional<TimelineRecord> timeline;  // likewise
+  std::optional<QuantiseRecord> quantise;  // of e4m3 on a GPU alone
   std::optional<Flops> flops;
   std::optional<Memory> memory;
   std::optional<Traffic> requested;

@@ -146,6 +146,22 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"order", order}};
 }
 
+Json quantise_json(const QuantiseRecord& quantise) {
+  const std::optional<QuantiseTiming>& time = quantise.time;
+  const auto seconds = [&time](double QuantiseTiming::*member) {
+    return time ? number((*time).*member) : Json(nullptr);
+  };
+  return {{"median_s", seconds(&QuantiseTiming::median_s)},
+          {"q1_s", seconds(&QuantiseTiming::q1_s)},
+          {"q3_s", seconds(&QuantiseTiming::q3_s)},
+          {"min_s", seconds(&QuantiseTiming::min_s)},
+          {"n", time ? time->samples_s.size() : 0},
+          {"inner_launches", time ? time->inner_launches : 0},
+          {"samples_s", samples_json(time ? time->samples_s : std::vector<double>())},
+          {"bytes", quantise.bytes},
+          {"reason", quantise.reason}};
+}
+
 Json flops_json(const Flops& flops) {
   return {{"useful", flops.useful},
           {"executed", optional(flops.executed, [](std::int64_t n) { return Json(n); })},
@@ -336,6 +352,7 @@ Json to_json(const Record& record) {
   });
   json["energy"] = optional(record.energy, energy_json);
   if (record.timeline) json["timeline"] = timeline_json(*record.timeline);
+  if (record.quantise) json["quantise"] = quantise_json(*record.quantise);
   json["flops"] = optional(record.flops, flops_json);
   json["memory"] = optional(record.memory, memory_json);
   json["traffic"] = record.requested ? traffic_json(record) : Json();

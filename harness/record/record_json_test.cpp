@@ -209,6 +209,25 @@ TEST(Record, ATimelineIsThereWhereItWasAskedFor) {
             R"("describe_cycles":null})");
 }
 
+TEST(Record, QuantisationIsThereWhereADeviceDidIt) {
+  Record record = full_record();
+  EXPECT_FALSE(to_json(record).contains("quantise"));
+  record.quantise = QuantiseRecord{.bytes = 640, .reason = "scale_k is wrong"};
+  EXPECT_EQ(to_json(record)["quantise"].dump(),
+            R"({"median_s":null,"q1_s":null,"q3_s":null,"min_s":null,"n":0,"inner_launches":0,)"
+            R"("samples_s":[],"bytes":640,"reason":"scale_k is wrong"})");
+  record.quantise = QuantiseRecord{.time = QuantiseTiming{.samples_s = {0.25, 0.75},
+                                                          .inner_launches = 3,
+                                                          .median_s = 0.5,
+                                                          .q1_s = 0.375,
+                                                          .q3_s = 0.625,
+                                                          .min_s = 0.25},
+                                   .bytes = 640};
+  EXPECT_EQ(to_json(record)["quantise"].dump(),
+            R"({"median_s":0.5,"q1_s":0.375,"q3_s":0.625,"min_s":0.25,"n":2,"inner_launches":3,)"
+            R"("samples_s":[0.25,0.75],"bytes":640,"reason":""})");
+}
+
 TEST(Record, CountsAreALaunchsMean) {
   Record record = full_record();
   record.device.backend = Backend::cuda;

@@ -43,6 +43,9 @@ std::string exact(const RecordJson& value);
 inline constexpr const char* kSpeedupKey = "speedup";
 bool is_speedup(const Field& field);
 
+// This is the time of making codes and scales, which only points of e4m3 have, and not all of them.
+inline constexpr const char* kQuantiseField = "quantise_ms";
+
 // Under this key keep_best_layouts() leaves what one record alone does not know: `point`, the same
 // text for all layouts of one problem; `timed`, the layouts that have a time; `refused`, each other
 // layout with its status.

@@ -20,6 +20,14 @@ FieldReader rate(const char* count, int exponent) {
   };
 }
 
+// Bytes per second of the kernels that quantise, in units of 10^9.
+RecordJson read_quantise_rate(const RecordJson& record) {
+  const RecordJson per_second =
+      quotient(at(record, {"quantise", "bytes"}), at(record, {"quantise", "median_s"}));
+  if (per_second.is_null()) return nullptr;
+  return times_power_of_ten(per_second.get<double>(), -9);
+}
+
 RecordJson read_tokens_per_s(const RecordJson& record) {
   const RecordJson batch = at(record, {"problem", "batch"});
   const RecordJson queries = at(record, {"problem", "seqlen_q"});
@@ -54,6 +62,11 @@ void add_time_fields(FieldList& list) {
   list.add_measure("rounds_asked", "rounds asked", "", kPlain,
                    "rounds that the protocol asked for; n is less where max_seconds ended them",
                    value_at({"time", "rounds_asked"}));
+  list.add_measure(kQuantiseField, "quantise ms", "ms", kSignificant,
+                   "of e4m3 on a GPU: median time of making codes and scales, beside the time",
+                   moved({"quantise", "median_s"}, 3));
+  list.add_measure("quantise_gbs", "quantise GB/s", "GB/s", kSignificant,
+                   "bytes that this reads and writes / its median time", read_quantise_rate);
 }
 
 void add_telemetry_fields(FieldList& list) {

@@ -167,12 +167,14 @@ Fields default_cols(const Records& records, const Fields& rows) {
 Fields default_values(const Records& records, bool wants_speedup) {
   constexpr double kManyGflops = 1e4;
   double most_gflops = 0.0;
-  bool has_speedup = false;
+  bool has_speedup = false, has_quantise = false;
   const Field& gflops = find_field("gflops", "");
+  const Field& quantise = find_field(kQuantiseField, "");
   for (const RecordJson& record : records) {
     const RecordJson rate = gflops.read(record);
     if (rate.is_number()) most_gflops = std::max(most_gflops, rate.get<double>());
     has_speedup |= at(record, {kSpeedupKey, "ratio"}).is_number();
+    has_quantise |= quantise.read(record).is_number();
   }
   Fields values = {&find_field("time_ms", ""),
                    &find_field(most_gflops < kManyGflops ? "gflops" : "tflops", "")};
@@ -180,6 +182,7 @@ Fields default_values(const Records& records, bool wants_speedup) {
     values.insert(wants_speedup ? values.begin() + 1 : values.end(), &find_field("speedup", ""));
   }
   if (are_best_layouts(records)) values.insert(values.begin() + 1, &find_field("layout", ""));
+  if (has_quantise) values.push_back(&quantise);
   return values;
 }
 

@@ -68,14 +68,15 @@ std::string title_of(const Field& field, const TableOptions& options) {
   return names_base ? "over " + options.speedup_over : field.title;
 }
 
-// Returns whether all speedups of a column are 1, as of the base itself: it can be left out.
+// Returns whether a default table can leave the column out: a kernel is no faster than itself, and
+// what is not of e4m3 is not quantised.
 bool says_nothing(const Pivot& pivot, std::size_t col, const Field& value) {
-  if (!is_speedup(value)) return false;
+  if (!is_speedup(value) && value.name != std::string_view(kQuantiseField)) return false;
   for (std::size_t row = 0; row < pivot.row_keys.size(); ++row) {
     const auto cell = pivot.cells.find({row, col});
     if (cell == pivot.cells.end()) continue;
-    const RecordJson speedup = value.read(*cell->second);
-    if (speedup.is_number() && speedup != 1.0) return false;
+    const RecordJson number = value.read(*cell->second);
+    if (number.is_number() && !(is_speedup(value) && number == 1.0)) return false;
   }
   return true;
 }

@@ -102,6 +102,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     ok.back()["protocol"]["regime"] = "settled";
     ok.back()["time"]["telemetry"] = {
         {"median_clock_hz", 1.5e9}, {"cycles", 3e6}, {"settled", true}};
+    ok.back()["quantise"] = {{"median_s", 1e-4}, {"bytes", 1000}};
     ok.back()["energy"] = {
         {"joules_per_call", 0.5}, {"picojoules_per_flop", 1.5}, {"mean_power_w", 600.0}};
     ok.back()["roof"] = {{"intensity_flop_per_byte", 1.5},
@@ -386,6 +387,19 @@ TEST(Table, ADefaultTableDropsValuesBeforeItListsPoints) {
   EXPECT_PRED2(contains, table, "ms");
   EXPECT_FALSE(contains(table, "speedup")) << table;
   EXPECT_LT(std::count(table.begin(), table.end(), '\n'), 20) << table;
+}
+
+TEST(Table, OnlyWhatWasQuantisedHasAColumnOfIt) {
+  Records records = small();
+  const TableOptions options = {.rows = {"mask", "seqlen"}, .cols = {"kernel", "block"}};
+  const std::string without = render_table(records, options);
+  EXPECT_EQ(without.find("quantise"), std::string::npos) << without;
+  point(records, "32x32", "causal", 128)["quantise"] = {{"median_s", 1.25e-3}, {"bytes", 1000}};
+  const std::string with = render_table(records, options);
+  const std::size_t title = with.find("quantise ms");
+  ASSERT_NE(title, std::string::npos) << with;
+  EXPECT_EQ(with.find("quantise ms", title + 1), std::string::npos) << with;
+  EXPECT_NE(with.find("1.25"), std::string::npos) << with;
 }
 
 TEST(Table, ConfigsThatVaryTellColumnsApart) {

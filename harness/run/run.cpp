@@ -22,6 +22,7 @@
 #include "harness/run/input_rotation.h"
 #include "harness/run/judging.h"
 #include "harness/run/observation.h"
+#include "harness/run/quantise_timing.h"
 #include "harness/run/reference_cache.h"
 #include "harness/run/ways_to_time.h"
 #include "harness/run/whole_reference.h"
@@ -196,6 +197,20 @@ class GroupRun {
       }
     }
     time_case(runs_, *rotation_, *arena_, context_, steps_);
+    time_quantisations();
+  }
+
+  // Once for all that compete on a case: it is the same for each.
+  void time_quantisations() {
+    for (const std::unique_ptr<Lane>& lane : lanes_) {
+      if (!lane->work.problem.is_e4m3()) continue;
+      steps_.begin("time quantisation", &Spending::timing);
+      const std::optional<QuantiseRecord> quantise = time_quantisation(
+          lane->inputs, *arena_, context_, [this] { steps_.stop_if_interrupted(); });
+      for (CompetitorRun* run : running()) {
+        if (&lane_of(*run) == lane.get()) run->record.quantise = quantise;
+      }
+    }
   }
 
   void make_spare(CompetitorRun& run) try {

@@ -15,6 +15,7 @@ namespace attnlab {
 // are padded to a multiple of it.
 constexpr i64 kScaleRows = 128;
 constexpr float kLargestE4m3 = 448.0f;
+constexpr u8 kNanE4m3 = 0x7F;
 
 // P lies in [0, 1] and would use half of e4m3's exponents: kernels multiply it with 2^kShiftOfP,
 // which lse gives back exactly. The running maximum may lag behind by kSlackOfP powers of two at
@@ -32,8 +33,10 @@ ATTNLAB_HD constexpr float e4m3_scale(float amax) {
 // Values are multiplied with the rounded reciprocal of their scale: one division a scale.
 ATTNLAB_HD constexpr float e4m3_multiplier(float scale) { return 1.0f / scale; }
 
+// NaN has no sign, as a GPU converts it: processors differ in which one it gets.
 ATTNLAB_HD constexpr u8 quantise(float value, float multiplier) {
-  return e4m3_from_f32(value * multiplier);
+  const float scaled = value * multiplier;
+  return scaled == scaled ? e4m3_from_f32(scaled) : kNanE4m3;
 }
 
 // Returns the larger of amax and |value|. NaN is passed over (it becomes NaN in e4m3), and infinity
@@ -57,10 +60,13 @@ ATTNLAB_HD constexpr PhiloxCounter rotation_signs(PhiloxKey key, i64 head_kv, i6
                 key);
 }
 
+// The signs of 32 columns: word 0 to 3.
+ATTNLAB_HD constexpr u32 sign_bits(const PhiloxCounter& signs, i64 word) {
+  return word == 0 ? signs.x : word == 1 ? signs.y : word == 2 ? signs.z : signs.w;
+}
+
 ATTNLAB_HD constexpr bool changes_sign(const PhiloxCounter& signs, i64 column) {
-  const i64 word = column / 32 % 4;
-  const u32 bits = word == 0 ? signs.x : word == 1 ? signs.y : word == 2 ? signs.z : signs.w;
-  return (bits >> (column % 32) & 1u) != 0;
+  return (sign_bits(signs, column / 32 % 4) >> (column % 32) & 1u) != 0;
 }
 
 // The rotation goes in blocks of columns, whose widths are the powers of two that head_dim is the

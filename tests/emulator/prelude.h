@@ -100,6 +100,15 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
   return lane.all;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+// Byte i of the result is the byte of (b, a) whose number is digit i of `digits`, 0 to 7.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned digits) {
+  const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    result |= (bytes >> 8 * (digits >> 4 * i & 7) & 0xFF) << 8 * i;
+  }
+  return result;
+}
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
 
@@ -130,6 +139,13 @@ inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long e
                                     unsigned long long value) {
   __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   return expected;
+}
+inline unsigned atomicMax(unsigned* at, unsigned value) {
+  unsigned before = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (value > before && !__atomic_compare_exchange_n(at, &before, value, false, __ATOMIC_ACQ_REL,
+                                                        __ATOMIC_RELAXED)) {
+  }
+  return before;
 }
 inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
   unsigned long long before = *at;

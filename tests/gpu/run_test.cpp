@@ -56,6 +56,26 @@ TEST_F(GpuRun, ColdCachesAreAPointOfTheirOwn) {
   EXPECT_TRUE(all[1].at("key").get<std::string>().ends_with("/hot"));
 }
 
+TEST_F(GpuRun, PointsOnE4m3SayWhatQuantisationTakes) {
+  if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+  const Result result =
+      run_points("--kernel v3 --dtype e4m3,f16 --seqlen 256 --head-dim 64 --out r.jsonl");
+  ASSERT_EQ(result.code, kExitGood) << result.out << result.err;
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    expect_verified(record);
+    if (record.at("problem").at("dtype") == "f16") {
+      EXPECT_FALSE(record.contains("quantise"));
+      continue;
+    }
+    const Json& quantise = record.at("quantise");
+    EXPECT_EQ(quantise.at("reason"), "");
+    EXPECT_GT(quantise.at("median_s").get<double>(), 0.0);
+    // q and k are read once, v twice, and all become codes, v twice.
+    EXPECT_GT(quantise.at("bytes").get<double>(), 2 * 256 * 64 * (4 + 4 + 8 + 4));
+  }
+}
+
 TEST_F(GpuRun, PyTorchCompetes) {
   const Result result =
       run_points("--kernel naive --peer torch:flash --dtype f16 --seqlen 256 --out r.jsonl");

@@ -16,8 +16,12 @@ inline u32 cvt_rn_bf16x2_f32(float low, float high) {
   return bf16_from_f32(low) | static_cast<u32>(bf16_from_f32(high)) << 16;
 }
 
+inline u8 cvt_rn_satfinite_e4m3_f32(float value) {
+  return value == value ? e4m3_from_f32(value) : u8{0x7F};
+}
+
 inline u16 cvt_rn_satfinite_e4m3x2_f32(float low, float high) {
-  return static_cast<u16>(e4m3_from_f32(low) | e4m3_from_f32(high) << 8);
+  return static_cast<u16>(cvt_rn_satfinite_e4m3_f32(low) | cvt_rn_satfinite_e4m3_f32(high) << 8);
 }
 
 }  // namespace attnlab::ptx

@@ -1,0 +1,147 @@
+#include "harness/run/quantise_timing.h"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/base/statistics.h"
+#include "harness/measure/bench.h"
+#include "harness/plan/accounting.h"
+#include "harness/tensors/arena.h"
+#include "kernels/api/runtime.h"
+
+namespace attnlab {
+namespace {
+
+// A GPU's queue has a thousand places, and a launch is up to six kernels and a clearing.
+constexpr int kMostQueuedLaunches = 50;
+
+// A second set of codes and scales, beside the one that the CPU made.
+class QuantisedTensors {
+ public:
+  QuantisedTensors(const Problem& problem, const E4m3Inputs& expected, Arena& arena)
+      : arena_(arena) {
+    add("e4m3 q", expected.q, problem.elements_q(), outputs_.q);
+    add("e4m3 k", expected.k, problem.elements_k(), outputs_.k);
+    add("e4m3 v", expected.v, problem.elements_k(), outputs_.v);
+    add("e4m3 v_transposed", expected.v_transposed, elements_v_transposed(problem),
+        outputs_.v_transposed);
+    add("scale_q", expected.scale_q, elements_scale_q(problem), outputs_.scale_q);
+    add("scale_k", expected.scale_k, elements_scale_k(problem), outputs_.scale_k);
+    add("scale_v", expected.scale_v, elements_scale_v(problem), outputs_.scale_v);
+  }
+
+  const E4m3Outputs& outputs() const { return outputs_; }
+
+  void poison() {
+    for (const Tensor& tensor : tensors_) {
+      arena_.runtime().fill(tensor.own.get(), Arena::kFill, tensor.bytes);
+    }
+  }
+
+  // What is not as the CPU has it, or where else was written; "" if all is well.
+  std::string fault() {
+    Runtime& runtime = arena_.runtime();
+    for (const Tensor& tensor : tensors_) {
+      if (runtime.fingerprint(tensor.own.get(), tensor.bytes) !=
+          runtime.fingerprint(tensor.expected, tensor.bytes)) {
+        return tensor.name + " has other bytes than the CPU's";
+      }
+    }
+    const std::string where = arena_.restore_guards();
+    return where.empty() ? "" : "a kernel that quantises " + where;
+  }
+
+ private:
+  struct Tensor {
+    std::string name;
+    const void* expected;
+    Arena::Buffer own;
+    std::uint64_t bytes;
+  };
+
+  template <class T>
+  void add(const char* name, const T* expected, std::int64_t elements, T*& place) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * sizeof(T);
+    tensors_.push_back({name, expected, arena_.allocate(name, bytes), bytes});
+    place = static_cast<T*>(tensors_.back().own.get());
+  }
+
+  Arena& arena_;
+  std::vector<Tensor> tensors_;
+  E4m3Outputs outputs_;
+};
+
+QuantiseTiming summarize_quantise(Samples samples) {
+  QuantiseTiming time{.inner_launches = samples.inner_launches,
+                      .median_s = median(samples.seconds),
+                      .q1_s = quantile(samples.seconds, 0.25),
+                      .q3_s = quantile(samples.seconds, 0.75),
+                      .min_s = *std::ranges::min_element(samples.seconds)};
+  time.samples_s = std::move(samples.seconds);
+  return time;
+}
+
+// Throws what was thrown while samples were taken.
+Samples sample(DeviceQuantiser& quantiser, const Inputs& inputs, const E4m3Outputs& outputs,
+               const Device& device, Protocol protocol, const std::function<void()>& before) {
+  protocol.regime = Regime::burst;
+  Runtime& runtime = runtime_of(device);
+  const auto launch = [&](int) { quantiser.launch(inputs.tensors(), outputs); };
+  const TimedLaunches launches = {.name = "quantise",
+                                  .time = [&](int n) { return runtime.seconds_of(n, launch, {}); },
+                                  .before = before,
+                                  .most_launches = kMostQueuedLaunches};
+  Samples samples = measure({launches}, protocol, device.backend, [](int) {}).at(0);
+  if (samples.error) std::rethrow_exception(samples.error);
+  return samples;
+}
+
+}  // namespace
+
+QuantiseRecord time_quantiser(DeviceQuantiser& quantiser, const Inputs& inputs, Arena& arena,
+                              const Device& device, const Protocol& protocol,
+                              const std::function<void()>& before) {
+  QuantiseRecord record = {.bytes = quantiser.bytes()};
+  QuantisedTensors tensors(inputs.problem(), inputs.tensors().e4m3, arena);
+  quantiser.launch(inputs.tensors(), tensors.outputs());
+  record.reason = tensors.fault();
+  if (!record.reason.empty()) return record;
+  tensors.poison();
+  Samples samples = sample(quantiser, inputs, tensors.outputs(), device, protocol, before);
+  record.reason = tensors.fault();
+  if (record.reason.empty()) record.time = summarize_quantise(std::move(samples));
+  return record;
+}
+
+std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& arena,
+                                                const RunContext& context,
+                                                const std::function<void()>& before) {
+  const Device& device = *context.device;
+  const Problem& problem = inputs.problem();
+  if (!problem.is_e4m3() || device.backend == Backend::cpu || context.turns != nullptr) return {};
+  if (std::string why = why_no_quantiser(problem, device); !why.empty()) {
+    return QuantiseRecord{.reason = std::move(why)};
+  }
+  const QuantiseRecord no_memory = {.reason = "there is no memory for a second set of codes"};
+  if (arena.current_bytes() + bytes_of_codes(problem) > context.memory_limit_bytes) {
+    return no_memory;
+  }
+  try {
+    return time_quantiser(*make_device_quantiser(problem, device), inputs, arena, device,
+                          context.protocol, before);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return no_memory;
+  } catch (const std::runtime_error& error) {
+    return QuantiseRecord{.reason = error.what()};
+  }
+}
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// The laboratory's quantisation of a whole problem on a device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/api/device.h"
+#include "kernels/api/problem.h"
+#include "kernels/api/quantise.h"
+#include "kernels/api/tensors.h"
+
+namespace attnlab {
+
+// Gives the bits of quantise(), on memory of the device's Runtime.
+class DeviceQuantiser {
+ public:
+  DeviceQuantiser() = default;
+  DeviceQuantiser(const DeviceQuantiser&) = delete;
+  DeviceQuantiser& operator=(const DeviceQuantiser&) = delete;
+  virtual ~DeviceQuantiser() = default;
+
+  // Queues the kernels that write all of `to` from q, k, v and the lengths of `from`. Allocates
+  // nothing; each launch begins anew.
+  virtual void launch(const Tensors& from, const E4m3Outputs& to) = 0;
+
+  // That a launch reads and writes: inputs once or twice, codes, V^T and scales once.
+  virtual std::uint64_t bytes() const = 0;
+};
+
+// The reason why the device has none for this problem, or empty.
+std::string why_no_quantiser(const Problem& problem, const Device& device);
+
+// Only where there is one. Throws std::runtime_error with the compiler's words.
+std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,
+                                                       const Device& device);
+
+}  // namespace attnlab
