@@ -21,7 +21,7 @@ namespace {
 // A GPU's queue has a thousand places, and a launch is up to six kernels and a clearing.
 constexpr int kMostQueuedLaunches = 50;
 
-// A second set of codes and scales, beside the one that the CPU made.
+// QuantisedTensors is a second set of codes and scales, beside the one that the CPU made.
 class QuantisedTensors {
  public:
   QuantisedTensors(const Problem& problem, const E4m3Inputs& expected, Arena& arena)
@@ -44,7 +44,7 @@ class QuantisedTensors {
     }
   }
 
-  // What is not as the CPU has it, or where else was written; "" if all is well.
+  // Returns what is not as the CPU has it, or where else was written; "" if all is well.
   std::string fault() {
     Runtime& runtime = arena_.runtime();
     for (const Tensor& tensor : tensors_) {

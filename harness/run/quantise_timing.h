@@ -1,5 +1,5 @@
-// What it takes on a device to make the codes and scales of e4m3: the laboratory's own kernels,
-// timed apart from those that read what they make.
+// Times the kernels that make the codes and scales of e4m3 on a device, apart from those that read
+// what they make.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,17 @@
 
 namespace attnlab {
 
-// Of the inputs of a case. Empty where nothing is to be said: of another type, on a CPU, and where
+// Times them on the inputs of a case. Returns nothing for another type, on a CPU, and where
 // another process measures in turns. `before` is called before each warm-up launch and sample.
 // Throws DeviceLost, and what `before` throws.
 std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& arena,
                                                 const RunContext& context,
                                                 const std::function<void()>& before);
 
-// The same by one quantiser. Its first launch, and the last timed one, must have left the bytes of
-// `inputs`, which the CPU made, where poison was before; else there is no time. Samples are bursts,
-// whatever the protocol says: it waits for memory, not for the clock that a power limit leaves.
+// Does the same by one quantiser. Its first launch, and the last timed one, must have left the
+// bytes of `inputs`, which the CPU made, where poison was before; else there is no time. Samples
+// are bursts, whatever the protocol says: it waits for memory, not for the clock that a power limit
+// leaves.
 QuantiseRecord time_quantiser(DeviceQuantiser& quantiser, const Inputs& inputs, Arena& arena,
                               const Device& device, const Protocol& protocol,
                               const std::function<void()>& before);

@@ -1,4 +1,4 @@
-// The laboratory's quantisation of a whole problem on a device.
+// Quantises a whole problem on a device.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class DeviceQuantiser {
   // nothing; each launch begins anew.
   virtual void launch(const Tensors& from, const E4m3Outputs& to) = 0;
 
-  // That a launch reads and writes: inputs once or twice, codes, V^T and scales once.
+  // Returns what a launch reads and writes: inputs once or twice, codes, V^T and scales once.
   virtual std::uint64_t bytes() const = 0;
 };
 
-// The reason why the device has none for this problem, or empty.
+// Returns why the device has none for this problem, or nothing.
 std::string why_no_quantiser(const Problem& problem, const Device& device);
 
-// Only where there is one. Throws std::runtime_error with the compiler's words.
+// Makes it where there is one. Throws std::runtime_error with the compiler's words.
 std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,
                                                        const Device& device);
 

@@ -34,7 +34,7 @@ ConfigFields fields_of(const QuantiserConfig& config) {
           flag("has_columns", config.has_columns, "-columns")};
 }
 
-// Entries in the order in which they are launched.
+// Names the entries in the order in which they are launched.
 KernelUnit unit_of(const QuantiserConfig& config) {
   const ConfigFields fields = fields_of(config);
   KernelUnit unit = {.name = unit_name("quantise", Dtype::e4m3, fields),
@@ -53,7 +53,7 @@ KernelUnit unit_of(const QuantiserConfig& config) {
   return unit;
 }
 
-// How many numbers amax of a head has, and of the whole tensor.
+// Says how many numbers amax of a head has, and of the whole tensor.
 struct AmaxSize {
   i64 of_head = 0, all = 0;
 };
@@ -68,7 +68,7 @@ AmaxSize amax_size(const Problem& problem, ScaleOf scale_of, i64 heads) {
   return {problem.head_dim, problem.batch * heads * problem.head_dim};
 }
 
-// The kernels of one unit.
+// TensorQuantiser holds the kernels of one unit.
 class TensorQuantiser {
  public:
   TensorQuantiser(const QuantiserConfig& config, const Device& device)

@@ -1,4 +1,4 @@
-// The laboratory's quantisation on a GPU: kernels/device/quantise.cuh for q, k and v in order.
+// Quantises on a GPU: launches kernels/device/quantise.cuh for q, k and v in order.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace attnlab::cuda {
 std::string why_no_quantiser(const Problem& problem, const Device& device);
 std::unique_ptr<DeviceQuantiser> make_quantiser(const Problem& problem, const Device& device);
 
-// What it compiles: for q and k, and for v.
+// Returns the units that it compiles: for q and k, and for v.
 std::vector<KernelUnit> quantiser_units(const Problem& problem);
 
 }  // namespace attnlab::cuda

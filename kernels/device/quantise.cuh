@@ -1,6 +1,6 @@
-// The laboratory's quantisation on a GPU (sm_90), bit for bit what kernels/api/quantise.h does: a
-// block has kScaleRows rows of a head in registers, rotates them there, and writes codes and
-// scales. Its unit is compiled with --fmad=false, so that no operation is contracted.
+// Quantises on a GPU (sm_90), bit for bit as kernels/api/quantise.h does on a CPU: a block holds
+// kScaleRows rows of a head in registers, rotates them there, and writes codes and scales. Its unit
+// is compiled with --fmad=false, so that no operation is contracted.
 #pragma once
 
 #include "kernels/device/team.cuh"
@@ -12,7 +12,7 @@ namespace attnlab::device {
 
 constexpr float kLargestF32 = 0x1.FFFFFEp127f;
 
-// The rows of one head that a block works on: 0 to kScaleRows of it, some of them past the end.
+// RowsOfBlock says which rows of one head a block works on: kScaleRows, some of them past the end.
 struct RowsOfBlock {
   i64 b, h, block;
   i64 first;      // row, of its head
@@ -38,7 +38,7 @@ __device__ inline RowsOfBlock rows_of_block(const QuantiseArguments& of) {
   return rows;
 }
 
-// What a thread has of a block's rows. Columns that a row does not have are zeros.
+// RowsOfThread holds a thread's part of a block's rows. Columns that a row lacks are zeros.
 template <QuantiserConfig kConfig>
 struct RowsOfThread {
   float at[kConfig.rows()][kConfig.quads()][kQuad];
@@ -110,15 +110,15 @@ __device__ inline void butterfly(float& lower, float& upper) {
   lower = sum;
 }
 
-// The butterfly of two lanes' values, of which the upper lane has that of the upper column. A
+// Does the butterfly of two lanes' values; the upper lane has that of the upper column. A
 // product with 1 or -1 is exact, so the fma rounds as the addition does.
 __device__ inline float butterfly_of_lanes(float value, i32 distance) {
   const float sign = (static_cast<i32>(threadIdx.x) & distance) != 0 ? -1.0f : 1.0f;
   return fmaf(sign, value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
 }
 
-// The rotation of kWidth columns of a row, strides ascending: within a quad, between lanes, between
-// the quads of a lane.
+// Rotates kWidth columns of a row, strides ascending: within a quad, between lanes, between the
+// quads of a lane.
 template <i32 kWidth>
 __device__ void rotate_columns(float (*quads)[kQuad]) {
   constexpr i32 kColumnsOfLanes = kLanesOfRow * kQuad;
@@ -162,7 +162,7 @@ __device__ void rotate_row(float (*quads)[kQuad]) {
   if constexpr (kBegin + kWidth < kHeadDim) rotate_row<kHeadDim, kBegin + kWidth>(quads);
 }
 
-// The block's rows as they are quantised.
+// Returns the block's rows as they are quantised.
 template <QuantiserConfig kConfig>
 __device__ RowsOfThread<kConfig> read_rows(const QuantiseArguments& of, const RowsOfBlock& rows) {
   RowsOfThread<kConfig> values;
@@ -175,11 +175,11 @@ __device__ RowsOfThread<kConfig> read_rows(const QuantiseArguments& of, const Ro
   return values;
 }
 
-// update_amax() but for infinity, which finite() takes back. fmaxf passes over NaN.
+// Does what update_amax() does but for infinity, which finite() takes back. fmaxf passes over NaN.
 __device__ inline float larger(float amax, float value) { return fmaxf(amax, fabsf(value)); }
 __device__ inline float finite(float amax) { return min(amax, kLargestF32); }
 
-// amax of the whole block, in each of its threads.
+// Returns amax of the whole block, in each of its threads.
 template <QuantiserConfig kConfig>
 __device__ float amax_of_block(const RowsOfThread<kConfig>& values) {
   float amax = 0.0f;
@@ -194,7 +194,7 @@ __device__ float amax_of_block(const RowsOfThread<kConfig>& values) {
   return finite(reduce_team<Maximum, kConfig.threads()>(amax));
 }
 
-// amax of each column of a warp's rows, in the first lanes of its rows.
+// Returns amax of a column of a warp's rows, in the first lanes of its rows.
 template <QuantiserConfig kConfig>
 __device__ float amax_of_column(const RowsOfThread<kConfig>& values, i32 quad, i32 c) {
   float amax = 0.0f;
@@ -211,7 +211,7 @@ __device__ inline u32* amax_of_head(const QuantiseArguments& of, const RowsOfBlo
   return of.amax + (rows.b * of.heads + rows.h) * of.amax_of_head;
 }
 
-// One addition to memory a column and block: the warps' results meet in shared memory before.
+// Raises amax by one atomic a column and block: the warps' results meet in shared memory before.
 template <QuantiserConfig kConfig>
 __device__ void raise_amax_of_columns(const RowsOfThread<kConfig>& values, u32* amax) {
   using Own = RowsOfThread<kConfig>;
@@ -235,7 +235,7 @@ __device__ void raise_amax_of_columns(const RowsOfThread<kConfig>& values, u32* 
   atomicMax(amax + column, bit_cast<u32>(of_block));
 }
 
-// Before quantise_rows(), where blocks of rows have no scales of their own.
+// Runs before quantise_rows() where blocks of rows have no scales of their own.
 template <QuantiserConfig kConfig>
 __device__ void find_amax(const QuantiseArguments& of) {
   const RowsOfBlock rows = rows_of_block(of);
@@ -250,7 +250,7 @@ __device__ void find_amax(const QuantiseArguments& of) {
   }
 }
 
-// What values are multiplied with: each column with its own, or all of the block with the same.
+// Multipliers holds what values are multiplied with: one a column, or one for all of the block.
 template <QuantiserConfig kConfig>
 struct Multipliers {
   float of_rows = 0.0f;
@@ -296,7 +296,7 @@ __device__ Multipliers<kConfig> scale_rows(const QuantiseArguments& of, const Ro
   return {.of_rows = e4m3_multiplier(scale)};
 }
 
-// A row's quad as codes, its first column in the low byte.
+// Returns a row's quad as codes, its first column in the low byte.
 template <QuantiserConfig kConfig>
 __device__ u32 codes_of_quad(const RowsOfThread<kConfig>& values,
                              const Multipliers<kConfig>& multipliers, i32 i, i32 j) {
@@ -309,9 +309,9 @@ __device__ u32 codes_of_quad(const RowsOfThread<kConfig>& values,
   return low | high << 16;
 }
 
-// V's codes of a block on their way to V^T, a word a quad. Rows of 16 keys begin 4 words apart, and
-// rows 8: neither eight lanes that go down the groups of keys nor four rows of a warp meet in a
-// bank.
+// CodesOfBlock lays out V's codes of a block on their way to V^T, a word a quad. Groups of 16 keys
+// are 4 words further apart than their rows, and rows 8: so neither eight lanes that go down the
+// groups nor four rows of a warp meet in a bank.
 template <QuantiserConfig kConfig>
 struct CodesOfBlock {
   static constexpr i32 kWords = kConfig.head_dim / kQuad;
@@ -321,7 +321,7 @@ struct CodesOfBlock {
   static __device__ i32 place(i32 key, i32 word) { return key * kStride + key / 16 * 4 + word; }
 };
 
-// Four words of four bytes each as a matrix, transposed in place.
+// Transposes four words of four bytes each as a matrix, in place.
 __device__ inline void transpose_bytes(u32 (&words)[4]) {
   const u32 a = __byte_perm(words[0], words[1], 0x5140),
             b = __byte_perm(words[2], words[3], 0x5140);
@@ -333,7 +333,8 @@ __device__ inline void transpose_bytes(u32 (&words)[4]) {
   words[3] = __byte_perm(c, d, 0x7632);
 }
 
-// Where the block's keys of column 0 lie in V^T, and how far columns are apart.
+// PlaceInTransposed says where the block's keys of column 0 lie in V^T, and how far apart columns
+// are.
 struct PlaceInTransposed {
   i64 offset, stride;
   bool exists;  // packed entries have room for one block more, or not

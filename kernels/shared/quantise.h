@@ -33,7 +33,7 @@ ATTNLAB_HD constexpr float e4m3_scale(float amax) {
 // Values are multiplied with the rounded reciprocal of their scale: one division a scale.
 ATTNLAB_HD constexpr float e4m3_multiplier(float scale) { return 1.0f / scale; }
 
-// NaN has no sign, as a GPU converts it: processors differ in which one it gets.
+// Gives NaN no sign, as a GPU does: processors differ in which one it gets.
 ATTNLAB_HD constexpr u8 quantise(float value, float multiplier) {
   const float scaled = value * multiplier;
   return scaled == scaled ? e4m3_from_f32(scaled) : kNanE4m3;
@@ -60,7 +60,7 @@ ATTNLAB_HD constexpr PhiloxCounter rotation_signs(PhiloxKey key, i64 head_kv, i6
                 key);
 }
 
-// The signs of 32 columns: word 0 to 3.
+// Returns the signs of 32 columns: word 0 to 3.
 ATTNLAB_HD constexpr u32 sign_bits(const PhiloxCounter& signs, i64 word) {
   return word == 0 ? signs.x : word == 1 ? signs.y : word == 2 ? signs.z : signs.w;
 }

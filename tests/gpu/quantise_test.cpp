@@ -1,5 +1,5 @@
-// The laboratory's quantisation on a GPU against the same on the CPU, byte by byte, and how fast it
-// is beside a copy.
+// Compares quantisation on a GPU with the same on the CPU, byte by byte, and says how fast it is
+// beside a copy.
 #include "kernels/api/device_quantiser.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ float odd_value(Odd odd, i64 index, i64 head_dim, float value) {
   return value;
 }
 
-// q, k and v of a problem, and what the CPU makes of them.
+// Holds q, k and v of a problem, and what the CPU makes of them.
 struct Expected {
   std::vector<float> q, k, v, scale_q, scale_k, scale_v;
   std::vector<std::uint8_t> codes_q, codes_k, codes_v, transposed;
@@ -153,7 +153,7 @@ class QuantiseOnGpu : public GpuTest {
     return static_cast<T*>(data);
   }
 
-  // Filled with 0xFF.
+  // Is filled with 0xFF.
   void* room(std::size_t bytes) {
     buffers_.push_back(arena_->allocate("a tensor", bytes));
     return buffers_.back().get();
@@ -275,7 +275,7 @@ const QuantiseCase kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Problems, QuantisedOnGpu, testing::ValuesIn(kCases),
                          [](const auto& what) { return std::string(what.param.name); });
 
-// A point as a run measures it: v3 and its inputs, and what became of both.
+// Holds a point as a run measures it: v3 and its inputs, and what became of both.
 TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
   if (gpu().compute_capability != 90) GTEST_SKIP() << "v3 needs compute capability 9.0";
   set_compiler({.cache_folder = gpu_test_cache(), .worker_program = in_build("attnlab")});
@@ -318,7 +318,7 @@ class QuantiseSpeed : public QuantiseOnGpu {
     QuantiseOnGpu::SetUp();
   }
 
-  // Bytes a second, in the median.
+  // Returns bytes a second, in the median.
   template <class Launch>
   static double rate(double bytes, const Launch& launch) {
     std::vector<double> seconds;

@@ -1,4 +1,4 @@
-// What NVRTC makes of the kernels that quantise: no GPU is needed.
+// Looks at what NVRTC makes of the kernels that quantise: no GPU is needed.
 #include <gtest/gtest.h>
 
 #include <string>
