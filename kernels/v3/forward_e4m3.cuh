@@ -4,8 +4,8 @@
 // - Q, K and V come as codes with scales (kernels/shared/quantise.h), V transposed and its keys
 //   permuted, so that P, rounded in registers, meets its own keys without a shuffle.
 // - A tile's scores are of the scale of its K. Maxima are compared in scaled units.
-// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-18 of its row's maximum. The
-//   maximum has a slack of 2^kSlackOfP: a rise below that costs no rescaling of O.
+// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-18 of its row's maximum. Where
+//   O is not promoted a rise of the maximum by less than 2^kSlackOfP costs no rescaling of O.
 // - Tiles go from the last to the first. Large scores at the first keys (a sink) come late then:
 //   what came before has been rounded relative to the smaller maximum of its time.
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
@@ -142,8 +142,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
   constexpr ForwardTiles kTiles = forward_tiles(kConfig);
   constexpr i32 kKeys = kConfig.block_n / 32;      // steps of 32 keys: k of P V
   constexpr i32 kColumns = kConfig.head_dim / 32;  // steps of 32 columns: k of Q K^T
-  constexpr i32 kShift = static_cast<i32>(kShiftOfP);
-  constexpr i32 kOrderThreads = 2 * kWarpgroup;  // the consumer that waits, and the one before
+  constexpr i32 kOrderThreads = 2 * kWarpgroup;    // the consumer that waits, and the one before
 
   const i32 consumer = warp_uniform(static_cast<i32>(threadIdx.x) / kWarpgroup - 1);
   const i32 first_row = 64 * consumer;  // of the tile
@@ -274,8 +273,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       if constexpr (kOverlaps && kEndsEarly) end_pv();
       if constexpr (is_masked.value) apply_mask(tile);
       float raised[2];
-      const bool raises =
-          softmax_step<is_masked.value, kShift>(scale_q * scales.k, rows, rS, raised);
+      const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(scale_q * scales.k,
+                                                                               rows, rS, raised);
       if constexpr (kOverlaps && !kEndsEarly) {
         // Has completed; the loop ends a basic block. Within one ptxas moves the wait for P V up in
         // front of the exponentials, which then run behind P V and not beside it.

@@ -9,19 +9,80 @@
 
 namespace attnlab::v3 {
 
-// Turns scores into exp2(scale * score - reference + kShift). Returns whether the reference of any
-// row of the warp was raised: O must then be rescaled by `factors`. It takes no branch, since
-// products are in flight. The maximum of a row is the same in its four lanes, the sum is over the
-// lane's own columns until the end. kIsMasked: rows may see nothing of the tile. The reference may
-// lag behind a row's maximum by kSlack, or of a shifted P by kSlackOfP. Maxima are compared in
-// scaled units, so `scale` may differ from tile to tile.
-template <bool kIsMasked, i32 kShift = 0, i32 kColumns>
+// Turns scores into exp2(scale * score - reference). Returns whether the reference of any row of
+// the warp was raised: O must then be rescaled by `factors`. It takes no branch, since products are
+// in flight. The maximum of a row is the same in its four lanes, the sum is over the lane's own
+// columns until the end. kIsMasked: rows may see nothing of the tile.
+template <bool kIsMasked, i32 kColumns>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
                              device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
-  constexpr float kOwnSlack = kShift > 0 ? kSlackOfP : device::kSlack;
   float tile_max[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
+  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + device::kSlack ||
+                                          tile_max[1] > rows[1].max + device::kSlack);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    OnlineSoftmax& row = rows[half];
+    const float old_max = row.max;
+    row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
+    const float reference = kIsMasked ? finite_max(row.max) : row.max;
+    factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
+    row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
+  }
+  return raises;
+}
+
+// Returns the largest score of each of a lane's two rows, in all of the row's four lanes. Each row
+// has two running maxima: beside two warps a scheduler has nothing to do while a maximum waits for
+// the one before.
+template <i32 kColumns>
+__device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float (&maxima)[2]) {
+  float largest[4] = {-kInfinity, -kInfinity, -kInfinity, -kInfinity};
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) largest[i] = fmaxf(largest[i], rS.at[0][c][i]);
+  }
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    float& own = maxima[half];
+    own = fmaxf(largest[2 * half], largest[2 * half + 1]);
+    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 2));
+    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 1));
+  }
+}
+
+// Turns the scores of a lane's two rows into exp2(scale * score - reference) and returns their sums
+// over the lane's own columns: two running sums a row, as above.
+template <i32 kColumns>
+__device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float scale,
+                                  const float (&references)[2], float (&sums)[2]) {
+  float partial[4] = {};
+#pragma unroll
+  for (i32 c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      float& score = rS.at[0][c][i];
+      score = ptx::ex2_approx_ftz_f32(fmaf(score, scale, -references[i / 2]));
+      partial[i] += score;
+    }
+  }
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) sums[half] = partial[2 * half] + partial[2 * half + 1];
+}
+
+// Does the same for e4m3: P is shifted by 2^kShiftOfP, and maxima are compared in scaled units, so
+// that `scale` may differ from tile to tile. kLags: the reference may lag behind a row's maximum by
+// kSlackOfP.
+template <bool kIsMasked, bool kLags, i32 kColumns>
+__device__ bool softmax_step_e4m3(float scale, OnlineSoftmax (&rows)[2],
+                                  device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
+  constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
+  float tile_max[2], references[2], sums[2];
+  row_maxima(rS, tile_max);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) tile_max[half] *= scale;
   const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + kOwnSlack ||
                                           tile_max[1] > rows[1].max + kOwnSlack);
 #pragma unroll
@@ -31,8 +92,12 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
     row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
     const float reference = kIsMasked ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    row.sum = row.sum * factors[half] +
-              device::exponentiate_row(rS, 0, half, scale, reference - static_cast<float>(kShift));
+    references[half] = reference - kShiftOfP;
+  }
+  exponentiate_rows(rS, scale, references, sums);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    rows[half].sum = rows[half].sum * factors[half] + sums[half];
   }
   return raises;
 }
