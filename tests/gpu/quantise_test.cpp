@@ -308,10 +308,11 @@ TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
                 4U * (4 * 4 * 2 + 4 * 2 * 2 + 4 * 2 * 64));
 }
 
-// 16384 tokens of hidden size 2048.
+// QuantiseSpeed takes 16384 tokens of hidden size 2048.
 class QuantiseSpeed : public QuantiseOnGpu {
  protected:
   static constexpr int kRounds = 15, kLaunches = 20;
+  static constexpr double kLeast = 0.8;  // of the rate of a copy; measured on an H100: 0.89 to 0.95
 
   void SetUp() override {
     if (std::getenv("ATTNLAB_EMULATED") != nullptr) GTEST_SKIP() << "the emulated GPU has no speed";
@@ -367,6 +368,7 @@ TEST_F(QuantiseSpeed, BesideACopy) {
       std::cout << what << ": " << 1e6 * bytes / measured << " us, " << measured * 1e-9 << " GB/s, "
                 << measured / copy << " of the copy\n";
       RecordProperty(what, std::to_string(measured / copy));
+      EXPECT_GE(measured, kLeast * copy) << what;
       buffers_.clear();
     }
   }
