@@ -4,10 +4,9 @@
 // and cuts off, towards zero, what lies below the 13th bit behind its leading one. Each addend may
 // lose up to such a unit, and what 31 of them lose need not cancel: the usual bound, (d / 32 + 1)
 // 2^-13 of all products' sizes (lse_bound_of_e4m3 in reference/tolerance.h), counts one unit a sum.
-// With an outlier in a column of both q and k a correct kernel passes it, in a row in a thousand,
-// by up to 1.8 times. Measured on an H100 (tests/gpu/e4m3_product_test.cpp): sums agree bit for bit
-// with this description, and lse of the rows that passed the bound with sums that are cut like
-// this, to 2e-6.
+// Where a column of both q and k has an outlier single rows of a correct kernel pass it, by up to
+// 1.8 times. Measured on an H100 (tests/gpu/e4m3_product_test.cpp): sums agree bit for bit with this
+// description, and lse of two rows that passed the bound with sums that are cut like this, to 2e-6.
 #pragma once
 
 #include <cstdint>
