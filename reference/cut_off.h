@@ -5,8 +5,9 @@
 // lose up to such a unit, and what 31 of them lose need not cancel: the usual bound, (d / 32 + 1)
 // 2^-13 of all products' sizes (lse_bound_of_e4m3 in reference/tolerance.h), counts one unit a sum.
 // Where a column of both q and k has an outlier single rows of a correct kernel pass it, by up to
-// 1.8 times. Measured on an H100 (tests/gpu/e4m3_product_test.cpp): sums agree bit for bit with this
-// description, and lse of two rows that passed the bound with sums that are cut like this, to 2e-6.
+// 1.8 times. Measured on an H100 (tests/gpu/e4m3_product_test.cpp): sums agree bit for bit with
+// this description, and lse of two rows that passed the bound with sums that are cut like this, to
+// 2e-6.
 #pragma once
 
 #include <cstdint>
