@@ -1,4 +1,4 @@
-// How far lse of e4m3 may be off where one product of a score dwarfs the others.
+// Bounds how far lse of e4m3 may be off where one product of a score dwarfs the others.
 //
 // wgmma aligns the 32 products of codes that it adds, and the sum so far, to the largest of them
 // and cuts off, towards zero, what lies below the 13th bit behind its leading one. Each addend may
