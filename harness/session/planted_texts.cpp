@@ -35,7 +35,7 @@ const std::vector<TextPlant>& text_plants() {
   static const std::vector<TextPlant> kPlants = {
       {"time in the main loop", kFile,
        "softmax_step(shape.softmax_scale_log2, states, rS, rO);  // P = exp(S - max)", wait(2500)},
-      {"time at a launch's end", kFile, "// O / sum, and lse.", wait(40000)},
+      {"time at a launch's end", kFile, "// Divides O by the sum, and stores lse.", wait(40000)},
       {"bytes, K read four times", kFile, "load(gK, ahead, kTiles.k_tile(stage));",
        "for (int again = 0; again < 3; ++again) load(gK, ahead, kTiles.k_tile(stage));\n"}};
   return kPlants;
