@@ -194,7 +194,7 @@ class QuantiseOnGpu : public GpuTest {
             .scale_v = scales(elements_scale_v(problem))};
   }
 
-  // Of every byte; then fills the tensor with other bytes, for the next launch.
+  // Compares every byte, then fills the tensor with other bytes, for the next launch.
   template <class T>
   void expect_same(const char* name, const std::vector<T>& expected, T* got) {
     std::vector<T> read(expected.size());
