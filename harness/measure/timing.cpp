@@ -27,14 +27,4 @@ Timing summarize(Samples samples, const std::string& timer) {
   return time;
 }
 
-GraphTiming summarize_graph(Samples samples) {
-  GraphTiming graph{.inner_launches = samples.inner_launches,
-                    .median_s = median(samples.seconds),
-                    .q1_s = quantile(samples.seconds, 0.25),
-                    .q3_s = quantile(samples.seconds, 0.75),
-                    .min_s = *std::ranges::min_element(samples.seconds)};
-  graph.samples_s = std::move(samples.seconds);
-  return graph;
-}
-
 }  // namespace attnlab

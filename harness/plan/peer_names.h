@@ -34,8 +34,8 @@ std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device);
 
 // Returns whether the peer's operation needs a kernel (or, on a CPU, an operator) of this name.
-// What it does not need is a copy, cast or fill that brings tensors into a layout or type of its
-// own: a launch that ran it took longer for it.
+// It does not need a copy, cast or fill that brings tensors into a layout or type of its own: a
+// launch that ran one took longer for it.
 bool needed_by_peer(std::string_view peer, std::string_view symbol);
 
 // Returns, as a part of a sentence, what the peer computes where peers differ: whether it writes

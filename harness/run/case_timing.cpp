@@ -130,7 +130,7 @@ class CaseTiming {
       runs_.attempt(*runs[i], [&] {
         if (measured[i].error) std::rethrow_exception(measured[i].error);
         if (!measured[i].seconds.empty()) {
-          runs[i]->record.time->graph = summarize_graph(std::move(measured[i]));
+          runs[i]->record.time->graph = summarize_plain<GraphTiming>(std::move(measured[i]));
         }
       });
     }

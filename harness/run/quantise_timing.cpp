@@ -1,6 +1,5 @@
 #include "harness/run/quantise_timing.h"
 
-#include <algorithm>
 #include <exception>
 #include <memory>
 #include <new>
@@ -9,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/base/statistics.h"
 #include "harness/measure/bench.h"
+#include "harness/measure/timing.h"
 #include "harness/plan/accounting.h"
 #include "harness/tensors/arena.h"
 #include "kernels/api/runtime.h"
@@ -77,17 +76,7 @@ class QuantisedTensors {
   E4m3Outputs outputs_;
 };
 
-QuantiseTiming summarize_quantise(Samples samples) {
-  QuantiseTiming time{.inner_launches = samples.inner_launches,
-                      .median_s = median(samples.seconds),
-                      .q1_s = quantile(samples.seconds, 0.25),
-                      .q3_s = quantile(samples.seconds, 0.75),
-                      .min_s = *std::ranges::min_element(samples.seconds)};
-  time.samples_s = std::move(samples.seconds);
-  return time;
-}
-
-// Throws what was thrown while samples were taken.
+// Takes samples, and throws what was thrown meanwhile.
 Samples sample(DeviceQuantiser& quantiser, const Inputs& inputs, const E4m3Outputs& outputs,
                const Device& device, Protocol protocol, const std::function<void()>& before) {
   protocol.regime = Regime::burst;
@@ -115,7 +104,7 @@ QuantiseRecord time_quantiser(DeviceQuantiser& quantiser, const Inputs& inputs, 
   tensors.poison();
   Samples samples = sample(quantiser, inputs, tensors.outputs(), device, protocol, before);
   record.reason = tensors.fault();
-  if (record.reason.empty()) record.time = summarize_quantise(std::move(samples));
+  if (record.reason.empty()) record.time = summarize_plain<QuantiseTiming>(std::move(samples));
   return record;
 }
 

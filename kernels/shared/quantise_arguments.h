@@ -25,7 +25,7 @@ struct QuantiserConfig {
   ATTNLAB_HD constexpr i32 threads() const { return 512 / blocks(); }
   ATTNLAB_HD constexpr i32 blocks() const { return head_dim <= 64 ? 4 : head_dim <= 128 ? 2 : 1; }
 
-  // Of each thread: rows, that many apart, and quads of each.
+  // These say how many rows a thread has, how far apart, and how many quads of each.
   ATTNLAB_HD constexpr i32 row_distance() const { return threads() / kLanesOfRow; }
   ATTNLAB_HD constexpr i32 rows() const { return static_cast<i32>(kScaleRows) / row_distance(); }
   ATTNLAB_HD constexpr i32 quads() const { return ceil_div(head_dim, kLanesOfRow * kQuad); }
@@ -43,8 +43,8 @@ struct QuantiseArguments {
   u8* codes = nullptr;
   u8* transposed = nullptr;  // V^T, of V
   float* scales = nullptr;
-  // What has no block scales: amax of the tensor, of each head, or of each column of each head, as
-  // bits, which are ordered as the numbers are. Zeros before the kernel that finds them.
+  // Points to amax, where blocks have no scales: of the tensor, of each head, or of its columns, as
+  // bits, which are ordered as the numbers are. All are zeros before the kernel that finds them.
   u32* amax = nullptr;
   i64 amax_of_head = 0;  // how many belong to a head; 0: all heads have one
 };

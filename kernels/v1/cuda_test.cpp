@@ -228,7 +228,7 @@ OperandTraffic sums(const Problem& problem, const Sizes& head) {
 }
 
 // Counts Algorithm 1: K and V once; Q at each visit; O, l and m from one visit to the next; lse.
-// What a backward follows has l and m at the last visit, too, and those of rows without any.
+// Before a backward l and m go out at the last visit, too, and those of rows without any visit.
 Traffic forward_traffic(const Problem& problem, const Sizes& head) {
   Traffic traffic;
   const i64 kv_bytes = kHeads * head.keys * problem.head_dim * 2;

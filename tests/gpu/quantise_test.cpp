@@ -26,7 +26,7 @@
 namespace attnlab {
 namespace {
 
-// What is in the inputs beside numbers drawn from N(0,1).
+// Says what the inputs hold beside numbers drawn from N(0,1).
 enum class Odd : std::uint8_t {
   nothing,
   large,      // some columns and rows are larger, one block is all zeros
