@@ -276,9 +276,11 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(scale_q * scales.k,
                                                                                rows, rS, raised);
       if constexpr (kOverlaps && !kEndsEarly) {
-        // Has completed; the loop ends a basic block. Within one ptxas moves the wait for P V up in
-        // front of the exponentials, which then run behind P V and not beside it.
-        if constexpr (kConfig.promote) memory.v_ring.wait_full(v);
+        // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
+        // wait for P V up in front of the exponentials, which then run behind P V and not beside
+        // it. Q stays until each warp has released it. A stage of V does not: the warpgroup's first
+        // thread may have, and a warp that is behind would wait for the phase after the next.
+        if constexpr (kConfig.promote) memory.q_ring.wait_full(q);
         end_pv();
       }
       if constexpr (kConfig.promote) {
