@@ -20,8 +20,8 @@ constexpr u8 kNanE4m3 = 0x7F;
 // P lies in [0, 1] and would use half of e4m3's exponents: kernels multiply it with 2^kShiftOfP,
 // which lse gives back exactly. The running maximum may lag behind by kSlackOfP powers of two at
 // the most: 2^8.8 is 446, and e4m3 ends at 448.
-constexpr float kShiftOfP = 8.0f;
-constexpr float kSlackOfP = 0.8f;
+constexpr float kShiftOfP = 7.0f;
+constexpr float kSlackOfP = 1.8f;
 static_assert(kShiftOfP + kSlackOfP < 8.807f, "log2(448): conversion would cut off larger P");
 
 // A scale turns codes back into values: value = code * scale. It is amax / 448, so that the largest

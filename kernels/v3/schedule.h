@@ -41,15 +41,23 @@ struct ForwardConfig {
   // last: with three blocks' small tiles there is too little time then to claim and describe it.
   ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
 
+  // Returns whether P of a tile of e4m3 is made before its maxima are known (online_softmax.cuh).
+  // That takes registers for two P, and beside O and P V of 128 columns there are none. Of three
+  // consumers two compute while one waits for its maxima: they gain nothing.
+  ATTNLAB_HD constexpr bool exponentiates_ahead() const {
+    return e4m3 && consumers < 3 && !(promote && head_dim > 64);
+  }
+
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Return the registers of a role's thread. The kernel is launched with 65536 / blocks / threads,
   // rounded down to a multiple of 8, as __launch_bounds__ makes ptxas do. By setmaxnreg the
-  // producer goes down to 40, or to 32 with three consumers and block_n >= 128, and the consumers
-  // go up to what that leaves: two to 232, three to 152, or 160 beside 32, one in each of three
-  // blocks to 120. Only one consumer with a multiprocessor of its own meets the limit of 240.
+  // producer goes down to 40, or to 32 with three consumers and block_n >= 128 (not on e4m3, where
+  // it reads scales, too), and the consumers go up to what that leaves: two to 232, three to 152,
+  // or 160 beside 32, one in each of three blocks to 120. Only one consumer with a multiprocessor
+  // of its own meets the limit of 240.
   ATTNLAB_HD constexpr i32 producer_registers() const {
-    return consumers == 3 && block_n >= 128 ? 32 : 40;
+    return consumers == 3 && block_n >= 128 && !e4m3 ? 32 : 40;
   }
   ATTNLAB_HD constexpr i32 consumer_registers() const {
     const i32 each = 65536 / blocks / threads() / 8 * 8;
@@ -86,7 +94,7 @@ constexpr i32 kWorkTileStages = 2;  // work items known at once
 
 // E4m3WorkTile is what the roles know beside it of a work item on e4m3.
 struct E4m3WorkTile {
-  float scales_log2[2];   // softmax_scale_log2 times Q's scale, of each consumer's rows
+  float scales_log2[3];   // softmax_scale_log2 times Q's scale, of each consumer's rows
   i32 first_key = 0;      // of the batch entry in V^T
   const float* scales_k;  // of the K/V head's blocks of keys
   const float* scales_v;  // the same, or of its columns

@@ -1,5 +1,5 @@
 // Compares v3's forward on e4m3 with the same computation in double: codes times scales, P rounded
-// to e4m3 relative to the maximum of the tiles so far, from the last to the first, as the kernel
+// to e4m3 relative to the reference of the tiles so far, from the last to the first, as the kernel
 // rounds it. What is left is what fp32 and 13 bits of the accumulator's sums lose.
 #include <cmath>
 #include <cstdint>
@@ -20,10 +20,6 @@ namespace attnlab {
 namespace {
 
 constexpr double kTolerance = 0.008;  // of O, relative, in the norm of all elements
-
-// Where maxima lag, P is rounded elsewhere than in the twin: O is then as far as the twin from what
-// no rounding of P would give, but for this factor.
-constexpr double kMoreThanTheTwin = 1.25;
 
 // The mean of O may be off by this, at 4096 keys and a V of mean 1: what 13 bits of sums over all
 // keys would lose shows there alone.
@@ -93,71 +89,116 @@ struct Outputs {
   std::vector<float> o, lse;
 };
 
-// Twin computes one row of one head, in double.
+constexpr i64 kRowsOfWarp = 16;
+
+// Twin computes the rows of a warp, in double. They share the vote on whether references follow
+// their maxima.
 class Twin {
  public:
-  Twin(const Problem& problem, const HostInputs& inputs, i32 block_n)
-      : problem_(problem), shape_(make_shape(problem)), inputs_(inputs), block_n_(block_n) {}
+  Twin(const Problem& problem, const HostInputs& inputs, const v3::ForwardConfig& kernel)
+      : problem_(problem),
+        shape_(make_shape(problem)),
+        inputs_(inputs),
+        block_n_(kernel.block_n),
+        slack_(kernel.exponentiates_ahead() || !kernel.promote ? std::log(2.0) * kSlackOfP : 0.0) {}
 
-  // `offset_q` is of the row, `offset_k` of the entry's key 0, both of the head.
   struct Row {
     double lse = 0.0, lse_bound = 0.0;
-    std::vector<double> o, exact;  // exact: without rounding P
+    std::vector<double> o;
   };
-  Row row(const Mask& mask, i64 b, i64 h, i64 r, i64 offset_q, i64 offset_k) const {
-    const i64 d = problem_.head_dim, kv = b * shape_.num_heads_kv + shape_.kv_head(h);
-    const i64 blocks_k = ceil_div(problem_.seqlen_k, kScaleRows);
-    const i64 blocks_q = ceil_div(problem_.seqlen_q, kScaleRows);
-    const float scale_q =
-        at(inputs_.scale_q, (b * shape_.num_heads_q + h) * blocks_q + r / kScaleRows);
-    double max = -HUGE_VAL, sum = 0.0, largest = 0.0;
-    std::vector<double> o(static_cast<std::size_t>(d)), exact(o);
-    for (i64 tile = ceil_div<i64>(mask.seqlen_k, block_n_) - 1; tile >= 0; --tile) {
-      std::vector<double> scores;
-      double tile_max = -HUGE_VAL;
-      const Range keys = tile_range(tile, block_n_, mask.seqlen_k);
-      for (i64 key = keys.begin; key < keys.end; ++key) {
-        double score = 0.0, size = 0.0;
-        for (i64 c = 0; c < d; ++c) {
-          const double term = code(inputs_.q_codes, offset_q + c) *
-                              code(inputs_.k_codes, offset_k + key * shape_.k.row + c);
-          score += term;
-          size += std::fabs(term);
-        }
-        const double scale = double{scale_q} *
-                             at(inputs_.scale_k, kv * blocks_k + key / kScaleRows) *
-                             shape_.softmax_scale;
-        largest = std::max(largest, scale * size);
-        scores.push_back(is_visible(mask, r, key) ? scale * score : -HUGE_VAL);
-        tile_max = std::max(tile_max, scores.back());
-      }
-      if (tile_max == -HUGE_VAL) continue;
-      const double raised = std::max(max, tile_max), factor = std::exp(max - raised);
-      max = raised;
-      sum *= factor;
-      for (double& value : o) value *= factor;
-      for (double& value : exact) value *= factor;
-      for (i64 key = keys.begin; key < keys.end; ++key) {
-        const double p = std::exp(scores[static_cast<std::size_t>(key - keys.begin)] - max);
-        sum += p;
-        const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(256.0 * p))) / 256.0;
-        for (i64 c = 0; c < d; ++c) {
-          const double value = code(inputs_.v_codes, offset_k + key * shape_.k.row + c) *
-                               scale_v(kv, key, c, blocks_k);
-          o[static_cast<std::size_t>(c)] += rounded * value;
-          exact[static_cast<std::size_t>(c)] += p * value;
-        }
-      }
+  // Computes rows [first, first + kRowsOfWarp) that exist; `first_row` and `first_key` are of the
+  // batch entry in its tensors.
+  std::vector<Row> rows(const Mask& mask, i64 b, i64 h, i64 first, i64 first_row,
+                        i64 first_key) const {
+    std::vector<State> states;
+    for (i64 r = first; r < std::min(first + kRowsOfWarp, mask.seqlen_q); ++r) {
+      states.emplace_back(r, shape_.q.offset(b, h, first_row + r), problem_.head_dim);
     }
-    for (double& value : o) value = sum == 0.0 ? 0.0 : value / sum;
-    for (double& value : exact) value = sum == 0.0 ? 0.0 : value / sum;
-    return {.lse = sum == 0.0 ? -HUGE_VAL : max + std::log(sum),
-            .lse_bound = (static_cast<double>(d) / 32.0 + 1.0) * 0x1p-13 * (1.0 + largest),
-            .o = o,
-            .exact = exact};
+    const i64 offset_k = shape_.k.offset(b, shape_.kv_head(h), first_key);
+    for (i64 tile = ceil_div<i64>(mask.seqlen_k, block_n_) - 1; tile >= 0; --tile) {
+      const Range keys = tile_range(tile, block_n_, mask.seqlen_k);
+      bool raises = false;
+      for (State& state : states) {
+        score(state, mask, b, h, keys, offset_k);
+        raises = raises || state.tile_max > state.reference + slack_;
+      }
+      for (State& state : states) add(state, raises, b, h, keys, offset_k);
+    }
+    std::vector<Row> rows;
+    for (State& state : states) rows.push_back(finish(state));
+    return rows;
   }
 
  private:
+  struct State {
+    State(i64 row, i64 offset, i64 head_dim)
+        : r(row), offset_q(offset), o(static_cast<std::size_t>(head_dim)) {}
+    i64 r, offset_q;
+    double reference = -HUGE_VAL, sum = 0.0, largest = 0.0;
+    std::vector<double> scores;  // of a tile
+    double tile_max = 0.0;
+    std::vector<double> o;
+  };
+
+  // Computes the scores of a row and a tile.
+  void score(State& state, const Mask& mask, i64 b, i64 h, const Range& keys, i64 offset_k) const {
+    const i64 kv = b * shape_.num_heads_kv + shape_.kv_head(h);
+    const float scale_q =
+        at(inputs_.scale_q, (b * shape_.num_heads_q + h) * ceil_div(problem_.seqlen_q, kScaleRows) +
+                                state.r / kScaleRows);
+    state.scores.clear();
+    state.tile_max = -HUGE_VAL;
+    for (i64 key = keys.begin; key < keys.end; ++key) {
+      double score = 0.0, size = 0.0;
+      for (i64 c = 0; c < problem_.head_dim; ++c) {
+        const double term = code(inputs_.q_codes, state.offset_q + c) *
+                            code(inputs_.k_codes, offset_k + key * shape_.k.row + c);
+        score += term;
+        size += std::fabs(term);
+      }
+      const double scale =
+          double{scale_q} *
+          at(inputs_.scale_k, kv * ceil_div(problem_.seqlen_k, kScaleRows) + key / kScaleRows) *
+          shape_.softmax_scale;
+      state.largest = std::max(state.largest, scale * size);
+      state.scores.push_back(is_visible(mask, state.r, key) ? scale * score : -HUGE_VAL);
+      state.tile_max = std::max(state.tile_max, state.scores.back());
+    }
+  }
+
+  // Adds a tile's P V to a row.
+  void add(State& state, bool raises, i64 b, i64 h, const Range& keys, i64 offset_k) const {
+    const i64 kv = b * shape_.num_heads_kv + shape_.kv_head(h);
+    if (raises && state.tile_max > state.reference) {
+      const double factor = std::exp(state.reference - state.tile_max);
+      state.reference = state.tile_max;
+      state.sum *= factor;
+      for (double& value : state.o) value *= factor;
+    }
+    if (state.tile_max == -HUGE_VAL) return;
+    const double shift = std::exp2(kShiftOfP);
+    for (i64 key = keys.begin; key < keys.end; ++key) {
+      const double p =
+          std::exp(state.scores[static_cast<std::size_t>(key - keys.begin)] - state.reference);
+      state.sum += p;
+      const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shift * p))) / shift;
+      for (i64 c = 0; c < problem_.head_dim; ++c) {
+        const double value = code(inputs_.v_codes, offset_k + key * shape_.k.row + c) *
+                             scale_v(kv, key, c, ceil_div(problem_.seqlen_k, kScaleRows));
+        state.o[static_cast<std::size_t>(c)] += rounded * value;
+      }
+    }
+  }
+
+  Row finish(State& state) const {
+    const double sum = state.sum;
+    for (double& value : state.o) value = sum == 0.0 ? 0.0 : value / sum;
+    return {.lse = sum == 0.0 ? -HUGE_VAL : state.reference + std::log(sum),
+            .lse_bound = (static_cast<double>(problem_.head_dim) / 32.0 + 1.0) * 0x1p-13 *
+                         (1.0 + state.largest),
+            .o = state.o};
+  }
+
   static double code(const std::vector<std::uint8_t>& codes, i64 index) {
     return f32_from_e4m3(codes[static_cast<std::size_t>(index)]);
   }
@@ -174,6 +215,7 @@ class Twin {
   const Shape shape_;
   const HostInputs& inputs_;
   i32 block_n_;
+  double slack_;  // that references may be below maxima
 };
 
 class E4m3Forward : public GpuTest, public testing::WithParamInterface<E4m3Case> {
@@ -258,18 +300,18 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
   const Shape shape = make_shape(problem);
   const std::vector<u8> pattern = make_block_pattern(problem);
   const v3::ForwardConfig kernel = v3::forward_config_of(problem, config);
-  const Twin twin(problem, inputs, kernel.block_n);
+  const Twin twin(problem, inputs, kernel);
   double difference = 0.0, size = 0.0;       // squares
-  double of_kernel = 0.0, of_twin = 0.0;     // squares of errors that P's rounding makes
   double mean_difference = 0.0, mean = 0.0;  // sums
   i64 first_row = 0, first_key = 0;
   for (i64 b = 0; b < problem.batch; ++b) {
     const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
     for (i64 h = 0; h < problem.num_heads_q; ++h) {
-      for (i64 r = 0; r < mask.seqlen_q; r += r % 64 < 2 ? 1 : 13) {
+      std::vector<Twin::Row> rows;
+      for (i64 r = 0; r < mask.seqlen_q; ++r) {
+        if (r % kRowsOfWarp == 0) rows = twin.rows(mask, b, h, r, first_row, first_key);
+        const Twin::Row& row = rows[static_cast<std::size_t>(r % kRowsOfWarp)];
         const i64 offset = shape.q.offset(b, h, first_row + r);
-        const Twin::Row row =
-            twin.row(mask, b, h, r, offset, shape.k.offset(b, shape.kv_head(h), first_key));
         const float lse =
             outputs.lse[static_cast<std::size_t>(shape.row_statistic_offset(b, h, r))];
         if (row.lse == -HUGE_VAL) {
@@ -282,9 +324,6 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
           const double expected = row.o[static_cast<std::size_t>(c)];
           const double error = outputs.o[static_cast<std::size_t>(offset + c)] - expected;
           difference += error * error;
-          const double exact = row.exact[static_cast<std::size_t>(c)];
-          of_kernel += (expected + error - exact) * (expected + error - exact);
-          of_twin += (expected - exact) * (expected - exact);
           size += expected * expected;
           mean_difference += error;
           mean += std::fabs(expected);
@@ -298,11 +337,7 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
   }
   const double relative_error = std::sqrt(difference / size);
   RecordProperty("relative_error", std::to_string(relative_error));
-  RecordProperty("over_twin", std::to_string(std::sqrt(of_kernel / of_twin)));
-  if (kernel.promote) {
-    EXPECT_LE(relative_error, kTolerance);
-  }
-  EXPECT_LE(std::sqrt(of_kernel), kMoreThanTheTwin * std::sqrt(of_twin));
+  EXPECT_LE(relative_error, kTolerance);
   if (GetParam().v_mean != 0.0) {
     const double bias = std::fabs(mean_difference) / mean;
     RecordProperty("bias", std::to_string(bias));
@@ -336,6 +371,9 @@ const E4m3Case kCases[] = {
     {"d64_window", problem_of(64, 300, 500, "window:200:20", ScaleOf::block), {{"block_n", 64}}},
     {"d128_one_scale", problem_of(128, 70, 300, "none", ScaleOf::tensor), {{"promote", 0}}},
     {"d64_one_consumer", problem_of(64, 200, 300, "causal", ScaleOf::head), {{"consumers", 1}}},
+    {"d64_three_consumers",
+     problem_of(64, 300, 400, "causal", ScaleOf::channel),
+     {{"promote", 0}, {"consumers", 3}}},
     {"d80", problem_of(80, 130, 200, "causal", ScaleOf::block), {}},
     {"d192", problem_of(192, 70, 200, "none", ScaleOf::channel), {}},
     {"d256", problem_of(256, 70, 200, "causal", ScaleOf::channel), {}},
