@@ -65,7 +65,7 @@ Matrix<float> Slice::read_rows(const void* tensor, Indices rows) const {
   return values;
 }
 
-// (keys, head_dim)
+// Returns (keys, head_dim).
 template <class Scalar>
 Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factors) const {
   Matrix<float> values(static_cast<Eigen::Index>(keys.size()), problem_.head_dim);

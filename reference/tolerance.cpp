@@ -57,7 +57,7 @@ double subnormal_error(const Problem& problem) {
   return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : kUnderflow;
 }
 
-// Failure is a bound that failed: which, and the sentence about it. No sentence: none failed.
+// Failure is a bound that failed: which, and the sentence about it. Without a sentence none failed.
 struct Failure {
   const char* bound = "";
   std::string text;
@@ -239,7 +239,7 @@ Verdict judge_columns(const Problem& problem, const References& references, cons
 
 namespace {
 
-// The bounds of lse, row by row.
+// LseBounds has the bounds of lse, row by row.
 class LseBounds {
  public:
   LseBounds(const Problem& problem, const References& references)

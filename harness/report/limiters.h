@@ -74,9 +74,9 @@ struct SharedConflicts {
 std::optional<SharedConflicts> shared_conflicts(const RecordJson& record);
 
 // Returns one finding a limiter: those that bind, the first of them before all, then the other
-// shares in falling order, then what nothing measured. `peaks` are the device's; null: the record's
-// own or the data sheet's. A record without a time is judged on paper: the work that takes longest
-// is the time. Throws nlohmann::json::exception for a record of another form.
+// shares in falling order, then what nothing measured. `peaks` are the device's; null stands for
+// the record's own or the data sheet's. A record without a time is judged on paper: the work that
+// takes longest is the time. Throws nlohmann::json::exception for a record of another form.
 std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
                                         const Peaks* peaks);
 

@@ -60,7 +60,7 @@ Fields config_fields() {
   return found;
 }
 
-// Returns the same fields, read from the config as it was asked for.
+// Returns config_fields(), read from the config as it was asked for.
 Fields asked_fields() {
   static const std::vector<Field> kFields = [] {
     std::vector<Field> asked;

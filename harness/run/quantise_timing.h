@@ -19,7 +19,7 @@ std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& are
                                                 const RunContext& context,
                                                 const std::function<void()>& before);
 
-// Does the same by one quantiser. Its first launch, and the last timed one, must have left the
+// Times one quantiser in the same way. Its first launch, and the last timed one, must have left the
 // bytes of `inputs`, which the CPU made, where poison was before; else there is no time. Samples
 // are bursts, whatever the protocol says: it waits for memory, not for the clock that a power limit
 // leaves.

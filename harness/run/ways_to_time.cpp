@@ -28,7 +28,7 @@ class RotatingLaunches {
   }
 
   void launch_next() { launch_next_of(sets_); }
-  // Does the same onto the competitor's spare outputs, if it has some.
+  // Launches it onto the competitor's spare outputs, if it has some.
   void launch_spare() { launch_next_of(spare_sets_); }
 
  private:

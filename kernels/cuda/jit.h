@@ -40,8 +40,8 @@ struct Compiled {
 };
 Compiled compile(const KernelUnit& unit, const std::string& arch);
 
-// Finds the same in the cache alone. Throws MissingLibrary where there is no NVRTC, whose version
-// is part of what is looked for.
+// Finds such a cubin in the cache alone. Throws MissingLibrary where there is no NVRTC, whose
+// version is part of what is looked for.
 std::optional<Compiled> find_compiled(const KernelUnit& unit, const std::string& arch);
 
 }  // namespace attnlab::cuda

@@ -85,8 +85,8 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
-// Does the same for e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t
-// + 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
+// Rounds sums to e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t +
+// 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
 // key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
 template <i32 kSteps>
 __device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4 * kSteps>& sums) {
@@ -151,7 +151,7 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, 
   ptx::wgmma_commit_group();
 }
 
-// Does the same with A in registers.
+// Starts such a product with A in registers.
 template <class T, i32 kSteps, i32 kColumns, class Right>
 __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<kSteps>& left,
                               const Right& right, ScaleD scale_d) {
@@ -202,7 +202,7 @@ __device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 
   }
 }
 
-// Does the same with an accumulator, rounded: a warp's 16 rows become columns of the tile, from
+// Rounds an accumulator and writes it transposed: a warp's 16 rows become columns of the tile, from
 // `column` on, its columns rows of the tile, from `row` on, multiples of 8.
 template <class T, auto kTile, i32 kColumns>
 __device__ void store_transposed_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row,

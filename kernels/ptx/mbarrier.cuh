@@ -42,7 +42,7 @@ __device__ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   return complete != 0;
 }
 
-// Returns the same at once.
+// Returns at once whether that phase is complete.
 __device__ inline bool mbarrier_test_wait_parity(u32 barrier, u32 parity) {
   u32 complete;
   asm volatile(

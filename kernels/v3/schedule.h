@@ -32,7 +32,7 @@ struct ForwardConfig {
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
-  // Set: factors are of e4m3 (forward_e4m3.cuh), and tiles of keys go from the last to the first.
+  // If set, factors are of e4m3 (forward_e4m3.cuh), and tiles of keys go from last to first.
   bool e4m3 = false;
   bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
   bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys

@@ -11,7 +11,7 @@
 
 namespace attnlab::emulator {
 
-// VectorClock is what an agent knows of each agent: up to which step all is over. Empty: nothing.
+// VectorClock is what an agent knows of each: up to which step all is over; empty if of none.
 using VectorClock = std::vector<u32>;
 
 enum class Access : u8 { read, write };

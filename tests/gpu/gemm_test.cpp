@@ -53,7 +53,7 @@ KernelUnit gemm_unit() {
 using namespace attnlab;
 using namespace attnlab::device;
 
-// Registers of a thread: launched with 168, the producer gives what the consumers take.
+// A thread is launched with 168 registers; the producer gives what the consumers take.
 constexpr i32 kThreads = (1 + kConsumers) * kWarpgroup;
 constexpr i32 kProducerRegisters = 24, kConsumerRegisters = 240;
 constexpr i32 kSlabs = kBlockN / SlabTile::kColumns;  // of a tile of C
@@ -66,7 +66,7 @@ struct Maps {
   TensorMap a, b, c;
 };
 
-// Tiles of C, and steps along k of each.
+// Work has the numbers of tiles of C, and of steps along k of each.
 struct Work {
   i32 m_blocks, n_blocks, k_blocks;
   __device__ i32 tiles() const { return m_blocks * n_blocks; }
@@ -86,7 +86,7 @@ struct Tile {
   }
 };
 
-// The shared memory of a block, from its address on.
+// Memory maps the shared memory of a block, from its address on.
 struct Memory {
   u32 begin;
 
@@ -99,7 +99,7 @@ struct Memory {
   __device__ Ring<kStages> ring() const { return {c(4 * kConsumers, 0)}; }
 };
 
-// One thread: it runs ahead of the consumers, also into their next tile.
+// One thread runs this: ahead of the consumers, also into their next tile.
 __device__ void load(const Maps& maps, const Work& work, const Memory& memory) {
   const Ring<kStages> ring = memory.ring();
   PipelineState stage = producer_start();
@@ -146,8 +146,8 @@ __device__ void store(const Accumulator<1, kBlockN / 8>& rC, const Maps& maps, c
   }
 }
 
-// A warpgroup, 64 rows of each tile. Products of a step are under way while the next one's are
-// started; once they have ended, their stage goes back.
+// A warpgroup runs this, on 64 rows of each tile. Products of a step are under way while the next
+// one's are started; once they have ended, their stage goes back.
 __device__ void consume(const Maps& maps, const Work& work, const Memory& memory) {
   const Ring<kStages> ring = memory.ring();
   const i32 warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kWarp, 0) - 4;  // of the consumers
