@@ -21,9 +21,9 @@ __device__ i32 columns_before(i32 border) {
   return columns / 8 * 2 + min(columns % 8, 2);
 }
 
-// Sets all of a lane's columns but [begin, end) to -inf, in one of its two rows; unless kLeft
-// it has no `begin`. What is seen becomes bits of a word, since one instruction moves several bits
-// to predicates.
+// Sets all of a lane's columns but [begin, end) to `hidden`, in one of its two rows; unless kLeft
+// there is no `begin`. What is seen becomes bits of a word, since one instruction moves several
+// bits to predicates.
 template <bool kLeft, i32 kColumns>
 __device__ void hide_columns(device::Accumulator<1, kColumns>& scores, i32 half, i32 begin, i32 end,
                              float hidden) {
