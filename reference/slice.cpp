@@ -9,7 +9,7 @@
 namespace attnlab::reference {
 namespace {
 
-// So many keys are converted, and elements of P held, at a time: a few MB each at any length.
+// This many keys are converted, and elements of P held, at a time: a few MB each at any length.
 constexpr std::int64_t kKeyBlock = 512;
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 

@@ -32,7 +32,7 @@ const char* to_string(Limiter limiter);  // "tensor cores"
 struct LimiterShare {
   Limiter limiter = Limiter::unsettled;
   std::optional<double> share;  // of the time; empty: not measured, or it has none
-  // It is the share over the one from which it binds: from 1 on it does; the largest comes first.
+  // It is the share divided by that from which it binds: from 1 on it binds, the largest first.
   double weight = 0.0;
   std::string number;  // "649 of 768 TFLOP/s"
   std::string source;  // "chip at 1420 MHz"

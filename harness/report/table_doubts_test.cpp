@@ -149,7 +149,7 @@ TEST(Table, RoundsThatALimitCutShortAreSaid) {
   EXPECT_PRED2(contains, render_table(records, {.values = {"gflops"}}), "34.95 (4 of 30)");
 }
 
-// What a peer does not compute is part of a comparison with it.
+// A comparison with a peer must say what the peer does not compute.
 TEST(Table, WhatPeersComputeIsSaid) {
   Records records = small();
   EXPECT_EQ(render_table(records, {}).find("lse"), std::string::npos);

@@ -84,7 +84,7 @@ struct ForwardWorkTile {
 
 constexpr i32 kWorkTileStages = 2;  // work items known at once
 
-// E4m3WorkTile is what the roles know beside it of a work item on e4m3.
+// E4m3WorkTile is what the roles know beside a ForwardWorkTile of a work item on e4m3.
 struct E4m3WorkTile {
   float scales_log2[2];   // softmax_scale_log2 times Q's scale, of each consumer's rows
   i32 first_key = 0;      // of the batch entry in V^T

@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kTolerance = 0.008;  // of O, relative, in the norm of all elements
 
-// Where maxima lag, P is rounded elsewhere than in the twin: O is then as far as the twin from what
-// no rounding of P would give, but for this factor.
+// Where maxima lag, P is rounded elsewhere than in the twin. O may then be this many times as far
+// from what an unrounded P gives as the twin is.
 constexpr double kMoreThanTheTwin = 1.25;
 
 // The mean of O may be off by this, at 4096 keys and a V of mean 1: what 13 bits of sums over all
@@ -244,8 +244,8 @@ class E4m3Forward : public GpuTest, public testing::WithParamInterface<E4m3Case>
   }
 };
 
-// Whoever rounds P where the kernel does differs from it where fp32 brings P to another side of a
-// rounding border: the error of O is small beside what e4m3 itself loses (2 to 3 % of P's noise).
+// A twin that rounds P where the kernel does differs from it where fp32 brings P to another side of
+// a rounding border: the error of O is small beside what e4m3 itself loses (2 to 3 % of P's noise).
 TEST_P(E4m3Forward, IsThatOfTheTwin) {
   const Problem& problem = GetParam().problem;
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);

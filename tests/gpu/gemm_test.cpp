@@ -21,8 +21,8 @@ namespace {
 constexpr i32 kBlockM = 128, kBlockN = 256, kBlockK = 64;
 constexpr i32 kConsumers = 2;  // warpgroups of 64 rows each
 constexpr i32 kStages = 4;
-// So many rows of tiles run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows of
-// A are half the bytes of its rows of B.
+// This many rows of tiles run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows
+// of A are half the bytes of its rows of B.
 constexpr i32 kGroup = 16;
 
 KernelUnit gemm_unit() {

@@ -65,7 +65,7 @@ Problem padded(Problem problem) {
   return problem;
 }
 
-// Of the entries' places in V^T some have a block more than their keys need, and some have not.
+// Some of the entries' places in V^T have a block more than their keys need, others have not.
 Problem packed(Problem problem) {
   problem.batch = 4;
   problem.layout = Layout::packed;

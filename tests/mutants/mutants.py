@@ -272,7 +272,7 @@ def check(arguments):
         for mutant in mutants:  # all of them before the first is compiled, which takes long
             write(mutant, arguments.backend, outputs[mutant.name])
         if arguments.backend == "cuda" and arguments.attnlab:
-            # Those of the reference are compiled where they are judged: no verb compiles them.
+            # Mutants of the reference are compiled where they are judged: no verb compiles them.
             mutants = [mutant for mutant in mutants if texts_of(mutant.kernel) in KERNELS]
 
             def compiled(mutant):
