@@ -28,7 +28,7 @@ std::vector<Verdict> judge(TestProblem& test) {
   return judge(test.problem, test.tensors(), all_references(test));
 }
 
-// Judges it on normal inputs, queries multiplied with `factor`.
+// Judges the kernel on normal inputs, queries multiplied with `factor`.
 std::vector<Verdict> judge_kernel(const Problem& problem, std::uint64_t seed,
                                   Fault fault = Fault::none, float factor = 1.0f) {
   TestProblem test(problem);

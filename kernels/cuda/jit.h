@@ -18,7 +18,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Returns it ready to be launched with the entry's dynamic shared memory. Throws
+  // Returns the entry, ready to be launched with its dynamic shared memory. Throws
   // std::runtime_error if the unit has no such entry.
   CUfunction function(const std::string& entry) const;
 

@@ -58,8 +58,8 @@ __device__ void apply_band_mask(const ForwardWorkTile& sWorkTile, i32 row, i32 k
   }
 }
 
-// Applies it to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows past
-// the last one have P 0 already.
+// Applies the mask to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows
+// past the last one have P 0 already.
 template <i32 kColumns>
 __device__ void apply_band_mask(const BackwardWorkTile& sWorkTile, i32 row, i32 key,
                                 device::Accumulator<1, kColumns>& rP) {
