@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// Times these on the inputs of a case. Returns nothing for another type, on a CPU, and where
+// Times a quantiser on the inputs of a case. Returns nothing for another type, on a CPU, and where
 // another process measures in turns. `before` is called before each warm-up launch and sample.
 // Throws DeviceLost, and what `before` throws.
 std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& arena,
