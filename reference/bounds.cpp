@@ -7,14 +7,14 @@
 namespace attnlab::reference {
 namespace {
 
-// A row's error may be so many times the twin's.
+// A row's error may be this many times the twin's.
 constexpr double kRowFactor = 4.0;
-// An error of delta may be so many times its expected size.
+// An error of delta may be this many times its expected size.
 constexpr double kDeltaFactor = 3.0;
 // Any order of summation may lose these shares of A': in one row, and along r.
 constexpr double kRowFloor = 0x1p-18;
 constexpr double kSlopeFloor = 0x1p-19;
-// A lucky twin may lack so many roundings to the storage type: of P or dS, and of the result.
+// A lucky twin may lack this many roundings to the storage type: of P or dS, and of the result.
 constexpr double kRoundings = 2.0;
 // In one row it may lack these: its scores may be rounded to the storage type, too.
 constexpr double kRoundingsOfRow = 3.0;

@@ -66,7 +66,7 @@ class ComparisonSum {
  public:
   explicit ComparisonSum(const Precision& precision) : precision_(precision) {}
 
-  // Adds a row that has ended, and its largest error; `not_zero` exists if an element had to be 0.
+  // Adds a row that has ended, its largest error and an element that is not 0 but must be, if any.
   void add(const Statistics& row, const Element& worst, const Element& not_zero);
   // Returns the comparison of all rows that were added; it is called once.
   Comparison end();

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kProducts = 32;  // that one wgmma adds
 constexpr int kBits = 13;              // that it keeps behind the leading one
 
-// A sum of products of codes, and the most that a tensor core may lose of it.
+// Sum has a sum of products of codes, and the most that a tensor core may lose of it.
 struct Sum {
   double value = 0.0;
   double cut = 0.0;

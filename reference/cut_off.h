@@ -23,7 +23,7 @@ namespace attnlab::reference {
 // is asked about the few rows that the usual bound refuses.
 class CutOff {
  public:
-  // An e4m3 problem and its inputs.
+  // Takes an e4m3 problem and its inputs.
   CutOff(const Problem& problem, std::shared_ptr<const JudgedInputs> inputs);
 
   // Returns log sum_j p_j exp(c_j): p_j are the probabilities of the row's visible keys, whose log

@@ -12,8 +12,8 @@
 namespace attnlab::reference {
 namespace {
 
-// One row and one key of 32 columns. The first product is 448 * 448, at 2^17 with 16 as its last
-// bit, and the other 31 are 15 each: a tensor core loses all of them. All scales are 1.
+// There are one row and one key of 32 columns. The first product is 448 * 448, at 2^17 with 16 as
+// its last bit, and the other 31 are 15 each: a tensor core loses all of them. All scales are 1.
 class Outlier : public testing::Test {
  protected:
   Outlier() {
@@ -37,7 +37,7 @@ class Outlier : public testing::Test {
     return {problem_, std::make_shared<const JudgedInputs>(problem_, inputs())};
   }
 
-  // The score, and so lse, as it is, and what a tensor core makes of it.
+  // These are the score, and so lse, as it is, and as a tensor core makes it.
   double lse() const { return problem_.scale() * (448.0 * 448.0 + 31.0 * 15.0); }
   double cut_lse() const { return problem_.scale() * 448.0 * 448.0; }
 

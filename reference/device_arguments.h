@@ -28,7 +28,7 @@ struct Rows {
   double keep_scale = 1.0;
 };
 
-// Gathers rows of a tensor, as doubles and as fp32 in three ways. Null: not wanted.
+// Gathers rows of a tensor, as doubles and as fp32 in three ways; null stands for not wanted.
 struct GatherArguments {
   const void* from = nullptr;  // the first row
   Stored stored = Stored::f32;
@@ -98,7 +98,7 @@ struct SubnormalArguments {
 struct DeltaArguments {
   Rows rows;
   i64 columns = 0;
-  // O's (in TF32 dO's) elements and P are off by this, and O's where they are subnormal at least.
+  // Elements of O (in TF32 of dO) and P are off by up to this, subnormal ones of O by half_step.
   float unit_roundoff = 0.0f;
   float half_step = 0.0f;
   const float* o_errors = nullptr;  // (rows, columns), besides; null: none

@@ -360,7 +360,7 @@ __device__ inline double delta_of(DeltaForm form, const float* delta, i64 i) {
   return 0.0;
 }
 
-// Keeps what the other lane found, if that is more wrong: of two alike the one before.
+// Keeps what the other lane found if its error is larger, or as large in an earlier column.
 __device__ inline void keep_worse(RowStatistics& mine, i32 lanes) {
   const double own = mine.worst_column < 0 ? -1.0 : error_of(mine.worst_got, mine.worst_want);
   const double other = __shfl_xor_sync(0xFFFFFFFFu, own, lanes);

@@ -23,7 +23,7 @@ using device::DeltaForm;
 
 constexpr std::int64_t kWarpsOfBlock = 8;             // of device_kernels.cuh
 constexpr std::int64_t kRowsOfBlock = kWarpsOfBlock;  // of device::compare(), a warp each
-// device::count_nan() gives a warp so many elements, until the device has enough blocks.
+// device::count_nan() gives a warp this many elements, until the device has enough blocks.
 constexpr std::int64_t kElementsOfNanWarp = 256;
 constexpr std::int64_t kMostNanBlocks = 1024;
 

@@ -44,7 +44,7 @@ struct HeadPlace {
   bool opens_keys = false;  // the first head of those that share
 };
 
-// A matrix of scores has so many elements at a time, at least one row: 256 MiB in double.
+// A matrix of scores has this many elements at a time, at least one row: 256 MiB in double.
 inline constexpr std::int64_t kChunkElements = std::int64_t{1} << 25;
 
 class DeviceWork {

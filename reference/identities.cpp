@@ -125,7 +125,7 @@ double largest_share(const std::vector<Verdict>& verdicts, const Identity& ident
 
 using KvHead = std::pair<std::int64_t, std::int64_t>;  // batch, head
 
-// Returns those of which no key was compared, drawn by the samples' seed if all cost too much.
+// Returns heads of which no key was compared, drawn by the samples' seed if all cost too much.
 std::vector<KvHead> choose_heads(const Problem& problem, const References& references) {
   std::set<KvHead> compared;
   for (const ColumnReference& reference : references.columns) {

@@ -22,7 +22,7 @@ class JudgedInputs {
 
   const Tensors& tensors() const { return tensors_; }
 
-  // The codes of one row of Q or K of an e4m3 problem as numbers, (head_dim), and their scale.
+  // Row has the codes of one row of Q or K of an e4m3 problem as numbers, and their scale.
   struct Row {
     std::vector<float> codes;
     float scale = 1.0f;

@@ -14,7 +14,7 @@ namespace attnlab::reference {
 std::string find_nan(const Problem& problem, const std::string& name, Side side,
                      const void* tensor);
 
-// Does the same for an lse; rows that a packed entry does not have may hold anything.
+// Returns what is NaN in an lse; rows that a packed entry does not have may hold anything.
 std::string find_nan_in_lse(const Problem& problem, const float* lse);
 
 }  // namespace attnlab::reference

@@ -15,10 +15,10 @@ namespace {
 // Neighbours of tile borders at this distance are looked at: block sizes are multiples of it.
 constexpr std::int64_t kBorder = 64;
 
-// The oracle works on at least so many rows of a slice at a time.
+// The oracle works on at least this many rows of a slice at a time.
 constexpr std::int64_t kFewestRows = 4;
 
-// One pair of a row and a key takes so many multiply-adds, in units of head_dim.
+// One pair of a row and a key takes this many multiply-adds, in units of head_dim.
 constexpr std::int64_t kForward = 2;      // Q K^T, P V
 constexpr std::int64_t kRowBackward = 2;  // dO V^T, dS K
 constexpr std::int64_t kColumns = 3;      // dO V^T, dS^T Q, P^T dO
@@ -91,7 +91,7 @@ std::vector<Sample> choose_rows_of_slices(const Problem& problem, Budget budget,
       if (rows_in_memory(problem, b) > 0) samples.push_back({.batch = b, .head = head, .rows = {}});
     }
   }
-  // What one slice does not need, because it is short, is left for those after it.
+  // A short slice leaves what it does not need to those after it.
   draw(random, samples.size(), samples);
   auto left = static_cast<std::int64_t>(samples.size());
   for (Sample& sample : samples) {

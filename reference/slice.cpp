@@ -9,7 +9,7 @@
 namespace attnlab::reference {
 namespace {
 
-// So many keys are converted, and elements of P held, at a time: a few MB each at any length.
+// This many keys are converted, and elements of P held, at a time: a few MB each at any length.
 constexpr std::int64_t kKeyBlock = 512;
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 
@@ -65,7 +65,7 @@ Matrix<float> Slice::read_rows(const void* tensor, Indices rows) const {
   return values;
 }
 
-// (keys, head_dim)
+// Returns (keys, head_dim).
 template <class Scalar>
 Matrix<Scalar> Slice::read_keys(const void* tensor, Indices keys, Factors factors) const {
   Matrix<float> values(static_cast<Eigen::Index>(keys.size()), problem_.head_dim);

@@ -28,7 +28,7 @@ enum class Factors : std::uint8_t { as_they_are, absolute, squares, tf32 };
 
 class Slice {
  public:
-  // `rows`: how many of its rows will be asked for.
+  // `rows` says how many of its rows will be asked for.
   Slice(const Problem& problem, const Tensors& tensors, const Visibility& visibility,
         std::int64_t batch, std::int64_t head, std::int64_t rows);
 
@@ -39,7 +39,7 @@ class Slice {
   // shape: so a row's result never depends on which rows it is computed with.
   std::int64_t chunk_rows() const { return chunk_rows_; }
 
-  // (chunk_rows, all keys)
+  // Returns (chunk_rows, all keys).
   Matrix<Fate> fates(Indices rows) const;
   bool sees_any(std::int64_t row, Indices keys) const;
 

@@ -19,23 +19,23 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // Any order of summation may lose these shares of A' (see tolerance.h).
 constexpr double kMaxFloor = 0x1p-18;
 constexpr double kMeanFloor = 0x1p-20;
-// The mean and the norm of errors may be so many times the twin's.
+// The mean and the norm of errors may be this many times the twin's.
 constexpr double kMeanFactor = 1.5;
-// So many roundings lie between exact scores and the tensor: of P or dS, and of the result to the
+// This many roundings lie between exact scores and the tensor: of P or dS, and of the result to the
 // storage type; in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
 constexpr double kRoundings = 2.0;
 // A subnormal number of f16 is rounded by up to this.
 constexpr double kHalfStepF16 = 0x1p-25;
 constexpr double kHalfStepE4m3 = 0x1p-18;  // of a P that is shifted by 2^8
-// A tensor core keeps a sum of so many products of e4m3 but for this share.
+// A tensor core keeps a sum of this many products of e4m3 but for this share.
 constexpr double kCutOffOfE4m3 = 0x1p-13, kProductsOfE4m3 = 32.0;
-// In the largest of many elements an error of delta may be so many times its size.
+// In the largest of many elements an error of delta may be this many times its size.
 constexpr double kDeltaFactor = 3.0;
 // An lse may be off by this, relative to 1 + score_bound.
 constexpr double kLseFloor = 0x1p-19;
 // It is w, a TF32 score's worst error relative to score_bound: (1 + e)^2 - 1, e = 2^-11.
 constexpr double kWorstScoreError = 0x1p-10 + 0x1p-22;
-// An lse's error may be so many times the twin's.
+// An lse's error may be this many times the twin's.
 constexpr double kLseFactor = 2.0;
 
 // Returns how many times the twin's the largest error may be.
@@ -57,7 +57,7 @@ double subnormal_error(const Problem& problem) {
   return problem.dtype == Dtype::f16 ? kHalfStepF16 * dropout_keep_scale(problem) : kUnderflow;
 }
 
-// Failure is a bound that failed: which, and the sentence about it. No sentence: none failed.
+// Failure is a bound that failed: which, and the sentence about it. Without a sentence none failed.
 struct Failure {
   const char* bound = "";
   std::string text;
@@ -239,7 +239,7 @@ Verdict judge_columns(const Problem& problem, const References& references, cons
 
 namespace {
 
-// The bounds of lse, row by row.
+// LseBounds has the bounds of lse, row by row.
 class LseBounds {
  public:
   LseBounds(const Problem& problem, const References& references)

@@ -28,7 +28,7 @@ std::vector<Verdict> judge(TestProblem& test) {
   return judge(test.problem, test.tensors(), all_references(test));
 }
 
-// Judges it on normal inputs, queries multiplied with `factor`.
+// Judges the kernel on normal inputs, queries multiplied with `factor`.
 std::vector<Verdict> judge_kernel(const Problem& problem, std::uint64_t seed,
                                   Fault fault = Fault::none, float factor = 1.0f) {
   TestProblem test(problem);
@@ -121,8 +121,8 @@ TEST(Tolerance, PassesProblemsWhereNothingIsSeen) {
   EXPECT_EQ(verdicts[0].bound, 0x1p-100);  // an O that is not exactly 0 fails all the same
 }
 
-// Row by row, so that no row can help another: O and lse notice the missing key of 4096 in (nearly)
-// every row. An absolute bound on lse would not.
+// Rows are judged one by one, so that none can help another: O and lse notice the missing key of
+// 4096 in (nearly) every row. An absolute bound on lse would not.
 TEST(Tolerance, OneKeyOf4096Dropped) {
   TestProblem test({.seqlen_q = 64, .seqlen_k = 4096});
   test.fill_normal(1);

@@ -24,8 +24,8 @@ float sum_in_lanes(Eigen::Index count, const Value& value) {
   return sum;
 }
 
-// Does the same for e4m3, as kernels do it: scores are not rounded, P is shifted by 2^8 and rounded
-// to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
+// Turns scores of e4m3 into P as kernels do: scores are not rounded, P is shifted by 2^8 and
+// rounded to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
 float softmax_row_e4m3(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
                        Matrix<float>& p) {
   constexpr double kShift = 0x1p8;

@@ -15,8 +15,8 @@ struct Verdict {
                                // twin's is smaller; lse: the largest |error| / bound
   // It is the root mean square of x - ref over the twin's; lse has none, but a rule of its own.
   std::optional<double> rms_to_twin;
-  // For o of e4m3: the root mean square of x - exact, where exact is attention of the unquantised
-  // inputs. It is no part of a bound: it says what e4m3 costs, not how right the kernel is.
+  // It is, for o of e4m3, the root mean square of x - exact, exact being unquantised attention. It
+  // is no part of a bound: it says what e4m3 costs, not how right the kernel is.
   std::optional<double> rmse_unquantised;
   double bound = 0.0;         // what max_abs is held to (lse: of the row that has max_abs)
   std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices

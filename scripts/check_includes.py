@@ -21,10 +21,10 @@ Prints "file:line: what (rule)" for everything wrong and then exits with 1. The 
   6  libcuda, NVRTC, cuBLAS, CUPTI and NVML are known to kernels/cuda alone.
   7  Each package has one owner.
 
-Tests beside the code (*_test.cpp) obey their folder's rule and may use std, gtest, fmt,
-harness/testing, tests/paths.h and tests/test_folder.h on top; tests/ may include everything. A
-pattern of this script
-that matches no file of the tree is an error, too: it would guard nothing.
+Tests beside the code (*_test.cpp, and test_*.h that they share) obey their folder's rule and may
+use std, gtest, fmt, harness/testing, tests/paths.h and tests/test_folder.h on top; tests/ may
+include everything. A pattern of this script that matches no file of the tree is an error, too: it
+would guard nothing.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("kernels", "reference", "harness", "tests")
 SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
+TEST_FILES = ("*_test.cpp", "*/test_*.h")
 SUPPORT = ("api", "shared", "ptx", "device", "cuda", "cpu")  # of kernels/; the rest are generations
 
 
@@ -59,7 +60,7 @@ PACKAGES = (
     Package("Google Benchmark", ("benchmark/*",), ("harness/measure/bench.cpp",)),
     Package("Eigen", ("Eigen/*", "unsupported/Eigen/*"), ("reference/*",)),
     Package("Highway", ("hwy/*",), ("kernels/cpu/*",)),
-    Package("GoogleTest", ("gtest/*", "gmock/*"), ("*_test.cpp", "*/test_*.h")),
+    Package("GoogleTest", ("gtest/*", "gmock/*"), TEST_FILES),
     Package("valijson", ("valijson/*",), ("tests/*",)),
     Package("Boost.Context", ("boost/context/*",), ("tests/emulator/*",)),
     Package("CUPTI", ("cupti*",), ("kernels/cuda/*",), rule=6),
@@ -219,9 +220,7 @@ def include_problem(path, zone, header, quoted):
             owners = ", ".join(package.owners)
             what = f"includes {package.name}'s {header}, which belongs to {owners}"
             return what, f"rule {package.rule}"
-    if header == "tests/paths.h" and path.endswith("_test.cpp"):
-        return None
-    if header == "tests/test_folder.h" and matches(path, ("*_test.cpp", "*/test_*.h")):
+    if header in ("tests/paths.h", "tests/test_folder.h") and matches(path, TEST_FILES):
         return None
     if header.split("/")[0] in FOLDERS or quoted:
         if header.split("/")[0] not in FOLDERS and not matches(header, zone.project):
@@ -428,6 +427,8 @@ SNIPPETS = (
     ("kernels/cpu/roles.cpp", "#include <boost/context/fiber.hpp>\n", "Boost.Context"),
     ("kernels/v2/cpu_test.cpp", '#include "reference/oracle.h"\n', "(rule 2)"),
     ("kernels/v2/cpu_test.cpp", '#include "tests/paths.h"\n', ""),
+    ("harness/testing/test_records.h", '#pragma once\n#include "tests/paths.h"\n', ""),
+    ("harness/testing/fake.h", '#pragma once\n#include "tests/paths.h"\n', "(rule 4)"),
     ("kernels/v2/cpu.cpp", '#include "tests/paths.h"\n', "(rule 2)"),
     ("kernels/cpu/tile.cpp", '#include "hwy/highway.h"\n#include <sched.h>\n', ""),
     ("kernels/cpu/tile.cpp", '#include "kernels/v2/schedule.h"\n', "only kernels/builtin.cpp"),

@@ -64,7 +64,7 @@ OUTPUTS = ("o", "lse", "dq", "dk", "dv")
 
 
 class BadFile(Exception):
-    """The file cannot be checked: the message says why."""
+    """Says that a file cannot be checked: the message says why."""
 
 
 def read_safetensors(path):
@@ -412,8 +412,8 @@ def check_masks():
 
 
 def self_test():
-    """A file whose outputs come from plain loops and finite differences passes; every file with one
-    element changed fails, and files that cannot be checked are refused."""
+    """Checks that a file passes whose outputs come from plain loops and finite differences, that
+    each with one element changed fails, and that files that cannot be checked are refused."""
     check_masks()
     generator = np.random.default_rng(1)
     shapes = {"q": (2, 5, 2, 3), "k": (2, 4, 1, 3), "v": (2, 4, 1, 3), "do": (2, 5, 2, 3)}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The axes of kernels' configs in sweeps/sweep.schema.json, from what the kernels declare.
+"""Writes the axes of kernels' configs into sweeps/sweep.schema.json, as the kernels declare them.
 
     scripts/sweep_schema.py --attnlab build/cpu/attnlab           writes the schema anew
     scripts/sweep_schema.py --attnlab build/cpu/attnlab --check   exit 1 where it is not so

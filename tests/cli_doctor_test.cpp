@@ -53,7 +53,7 @@ TEST_F(DoctorCli, JsonSaysTheSame) {
   }
 }
 
-// Only a build with CUDA has this line.
+// Only a build with CUDA has the line of the cache.
 TEST_F(DoctorCli, ACacheThatCannotBeWrittenIsMissing) {
   write("file", "");
   const Json json = Json::parse(run("doctor --json --cache-dir file/cache").out);

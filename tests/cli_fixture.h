@@ -58,7 +58,7 @@ class Cli : public testing::Test {
   // Stands before the command: it hides GPUs, so that the default backend is the CPU everywhere.
   virtual std::string environment() const { return "CUDA_VISIBLE_DEVICES= "; }
 
-  // Runs it; `settings` is "NAME=VALUE ..." of the environment.
+  // Runs the binary; `settings` is "NAME=VALUE ..." of the environment.
   Result run(const std::string& arguments, const std::string& settings = "COLUMNS=") const {
     const auto err = folder_ / "stderr";
     const std::string command = "cd '" + folder_.string() + "' && " + settings + " " +

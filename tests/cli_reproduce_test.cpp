@@ -129,13 +129,13 @@ TEST_F(CliReproduce, ChecksAgainstAnEarlierRun) {
   const Result lost = check_where("X");
   EXPECT_EQ(lost.code, 3) << lost.out;
   EXPECT_PRED2(contains, lost.out, "lost: ");
-  // What never held is named, and breaks nothing.
+  // A claim that never held is named, and breaks nothing.
   std::filesystem::create_directories(folder_ / "never");
   Json never = Json::parse(read(folder_ / "p/fa1-memory.result.json"));
   for (Json& claim : never["claims"]) claim["finding"] = "U";
   std::ofstream(folder_ / "never/fa1-memory.result.json") << never.dump();
   EXPECT_EQ(run("reproduce --records p --check --against never").code, 0);
-  // What is gone is lost; where there is nothing to compare with, nothing holds.
+  // A claim that is gone is lost; where there is nothing to compare with, nothing holds.
   std::filesystem::create_directories(folder_ / "other");
   Json other = never;
   other["claims"] = {{{"id", "fa1-fig2-bytes-asked"}, {"finding", "S"}}};
@@ -233,7 +233,7 @@ TEST_F(CliReproduce, WritesTheFormOfAnArtifact) {
   EXPECT_EQ(read(folder_ / "again.md"), form);
 }
 
-// Whoever is asked to end hands it on: nothing goes on measuring, and the status tells.
+// A process that is asked to end hands it on: nothing goes on measuring, and the status tells.
 TEST_F(CliReproduce, EndsItsRunWithItself) {
   const std::filesystem::path script = folder_ / "script.sh", said = folder_ / "said";
   std::ofstream(script) << fmt::format(

@@ -218,7 +218,7 @@ TEST_F(Cli, OutputThatIsLostIsAnError) {
     EXPECT_PRED2(contains, full.err, "cannot write to standard output: ");
     EXPECT_EQ(count_lines(full.err.substr(full.err.rfind("attnlab"))), 1u) << full.err;
   }
-  // What goes to standard error is not worth a run.
+  // A run does not fail because its standard error is lost.
   EXPECT_EQ(run("run " + quick + "--out r.jsonl >/dev/null 2>/dev/full; echo $?").out, "0\n");
   EXPECT_EQ(run("rnu 2>/dev/full; echo $?").out, "2\n");
 }

@@ -115,7 +115,7 @@ TEST_F(CompileAhead, AnErrorIsThatOfItsJobAlone) {
   EXPECT_NE(results.at(1).error.find("bad.cu(2): error"), std::string::npos) << results[1].error;
 }
 
-// It is that of a point on a CPU, with or without a compiler on the machine.
+// A point on a CPU has nothing to compile, with or without a compiler on the machine.
 TEST(CompileNothing, NeedsNoCompiler) {
   EXPECT_TRUE(compile_ahead({}, 1, [](const auto&) {}).empty());
 }

@@ -1,7 +1,7 @@
-# attnlab compile for the default configs into a fresh folder, twice: the second time it compiles
-# nothing. Then attnlab gate --static on the same units, against the committed baseline, and against
-# two that are wrong. -DATTNLAB=the program -DFOLDER=an empty folder of the test's own
-# -DBASELINES=the folder of baselines
+# Runs attnlab compile for the default configs into a fresh folder, twice: the second time it
+# compiles nothing. Then runs attnlab gate --static on the same units, against the committed
+# baseline, and against two that are wrong. -DATTNLAB=the program -DFOLDER=an empty folder of the
+# test's own -DBASELINES=the folder of baselines
 file(REMOVE_RECURSE ${FOLDER})
 function(compile)
   execute_process(
@@ -26,7 +26,7 @@ if(skipped)
 endif()
 compile(": 0 compiled ")
 
-# gate(CODE TEXT [ARGUMENTS...])
+# gate(CODE TEXT [ARGUMENTS...]): expects that the gate ends with CODE and says TEXT.
 function(gate wanted text)
   execute_process(
     COMMAND ${ATTNLAB} gate --static --cache-dir ${FOLDER} --no-progress ${ARGN}

@@ -57,7 +57,7 @@ inline void count(Record& record) {
       .claim = CacheState::cold, .verdict = ClaimVerdict::proved, .dram_reads_of_compulsory = 1.0};
 }
 
-// Returns the same point with all that its counters may come to, by name.
+// Returns the point with all that its counters may come to, by name.
 inline std::map<std::string, nlohmann::json> records_of_counters(const Record& counted) {
   std::map<std::string, nlohmann::json> records;
   const auto add = [&](const char* name, const std::function<void(Record&)>& change) {

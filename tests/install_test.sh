@@ -52,7 +52,7 @@ for page in README.md HACKING.md docs/tour.md kernels/v1/TUNING.md results/nvidi
   [[ -f $prefix/share/doc/attnlab/$page ]] || fail "no $page among the documents"
 done
 
-# What lies above the program is somebody else's, and is not run.
+# Files above the program's folder are somebody else's, and are not run.
 mkdir -p deep/er scripts/peers
 cp "$prefix/bin/attnlab" deep/er/
 echo 'open("ran", "w")' >scripts/peers/peer.py

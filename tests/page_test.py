@@ -68,7 +68,7 @@ def dom_of(browser, page):
 
 
 def why_not_shown(browser, folder):
-    """Why this browser shows no page at all, "" if it does."""
+    """Returns why this browser shows no page at all, "" if it does."""
     page = folder / "line.html"
     page.write_text("<!DOCTYPE html><title>A line</title><p>A line</p>\n")
     try:

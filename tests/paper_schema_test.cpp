@@ -220,7 +220,7 @@ TEST(PaperSchema, WhatTheReaderOfPublishedTablesRefusesDoesNotFit) {
                  published_schema(), published_reader_says);
 }
 
-// What a schema cannot say, the reader says alone.
+// The reader alone refuses what a schema cannot express.
 TEST(PaperSchema, TheReaderKnowsMore) {
   for (const char* patch : {
            R"([{"op": "replace", "path": "/name", "value": "q"}])",

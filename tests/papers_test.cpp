@@ -171,7 +171,7 @@ TEST(Papers, EveryProtocolRunsTheSamePoints) {
   }
 }
 
-// At least so many claims can get a verdict on a GPU, half of them about time.
+// At least this many claims can get a verdict on a GPU, half of them about time.
 TEST(Papers, ThereAreEnoughClaims) {
   int judged = 0, of_time = 0;
   for (const PaperFile& paper : papers()) {

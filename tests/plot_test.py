@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/plot.py: marks are counted in the SVG, and bad files refused. Skipped without matplotlib.
+"""Tests scripts/plot.py: counts marks in the SVG, feeds bad files. Skipped without matplotlib.
 
   tests/plot_test.py
 """
@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def python_with_matplotlib():
-    """The first python3 may be somebody's own; None if there is none that has it."""
+    """Returns a python3 that has it, None if none has: the first may be somebody's own."""
     for python in (sys.executable, "/usr/bin/python3"):
         try:
             done = subprocess.run([python, "-c", "import matplotlib"], capture_output=True)
@@ -110,7 +110,7 @@ class Plot(unittest.TestCase):
         return done
 
     def svg(self, *tables, claims=()):
-        """The trees of the pictures of these tables, or of the claims."""
+        """Returns the trees of the pictures of these tables, or of the claims."""
         self.plot(self.write(result("trial", list(tables), claims)))
         return [ElementTree.parse(self.folder / f"{name}.svg").getroot()
                 for name in [drawn["id"] for drawn in tables] + ["trial-claims"] * bool(claims)]

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/api/quantise.h"
+#include "kernels/api/test_quantised.h"
 #include "kernels/shared/quantise.h"
 #include "reference/judged_inputs.h"
 
@@ -24,27 +24,6 @@ struct Inputs {
     }
   }
   std::vector<float> q, k, v;
-};
-
-struct Codes {
-  explicit Codes(const Problem& problem, const Inputs& from) {
-    const auto size = [](std::int64_t elements) { return static_cast<std::size_t>(elements); };
-    q.resize(from.q.size()), k.resize(from.k.size()), v.resize(from.k.size());
-    v_transposed.resize(size(elements_v_transposed(problem)));
-    scale_q.resize(size(elements_scale_q(problem)));
-    scale_k.resize(size(elements_scale_k(problem)));
-    scale_v.resize(size(elements_scale_v(problem)));
-    quantise(problem, from.q.data(), from.k.data(), from.v.data(), 2,
-             {.q = q.data(),
-              .k = k.data(),
-              .v = v.data(),
-              .v_transposed = v_transposed.data(),
-              .scale_q = scale_q.data(),
-              .scale_k = scale_k.data(),
-              .scale_v = scale_v.data()});
-  }
-  std::vector<std::uint8_t> q, k, v, v_transposed;
-  std::vector<float> scale_q, scale_k, scale_v;
 };
 
 std::uint32_t bits(float value) { return bit_cast<std::uint32_t>(value); }
@@ -82,14 +61,14 @@ void expect_same(const Problem& problem, bool is_query, const std::vector<std::u
 void expect_agreement(const Problem& problem) {
   ASSERT_EQ(invalid(problem), "");
   const Inputs inputs(problem);
-  const Codes codes(problem, inputs);
+  const QuantisedOnCpu made(problem, inputs.q, inputs.k, inputs.v, 2);
   Tensors tensors;
   tensors.q = inputs.q.data(), tensors.k = inputs.k.data(), tensors.v = inputs.v.data();
   const reference::JudgedInputs judged(problem, tensors);
   const bool of_columns = problem.quantisation.v == ScaleOf::channel;
-  expect_same(problem, true, codes.q, codes.scale_q, false, judged.tensors().q);
-  expect_same(problem, false, codes.k, codes.scale_k, false, judged.tensors().k);
-  expect_same(problem, false, codes.v, codes.scale_v, of_columns, judged.tensors().v);
+  expect_same(problem, true, made.codes_q, made.scale_q, false, judged.tensors().q);
+  expect_same(problem, false, made.codes_k, made.scale_k, false, judged.tensors().k);
+  expect_same(problem, false, made.codes_v, made.scale_v, of_columns, judged.tensors().v);
 }
 
 Problem problem_of(std::int64_t head_dim, const Quantisation& how) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Five tables made a second time, from their records by a few lines each, beside what `attnlab
+"""Makes five tables a second time, from their records by a few lines each, beside what `attnlab
 reproduce --records` makes of them: every cell must agree to the last digit.
 
     tests/recompute_test.py ATTNLAB

@@ -99,7 +99,7 @@ class RecordSchema : public Cli {
     return lines;
   }
 
-  // Returns one that holds as many sections as one can.
+  // Returns a record that holds as many sections as one can.
   Json full_record() const {
     return records(
                "--kernel v3 --pass fwdbwd --batch 2 --seqlen 32 --mask "

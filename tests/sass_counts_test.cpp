@@ -1,4 +1,4 @@
-// What is known of a kernel's text is found in its code: counted by the real compiler and nvdisasm.
+// Finds in a kernel's code what is known of its text, by the real compiler and nvdisasm.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -14,7 +14,7 @@ class ChildProcess {
   // its own: Ctrl-C does not reach it, and it ends when its input does. Throws std::system_error if
   // it cannot be started (ENOENT: there is no such program).
   explicit ChildProcess(const std::vector<std::string>& command);
-  // Kills it if it still runs.
+  // Kills the process if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

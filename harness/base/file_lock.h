@@ -18,8 +18,8 @@ LockAttempt try_lock(int descriptor);
 // tries it. Where a file cannot be locked at all there is nothing to keep out: true.
 bool refuses_second(int descriptor);
 
-// Returns whether no other process of any machine can have the file locked, too: refuses_second(),
-// on a local file system.
+// Returns whether the lock keeps out the processes of all machines: it refuses_second(), and the
+// file system is local.
 bool is_locked_for_sure(int descriptor);
 
 // Locks the open file as try_lock() does; the lock goes with the descriptor, so with the process at

@@ -28,7 +28,7 @@ class Progress {
   void begin(const std::string& what);  // what starts now (a case, say); always seen
   void phase(const std::string& what);  // what it is doing: verify, time (round 3/9), ...
   void advance(double weight);          // that much of the total is done
-  // Takes that much off what has to be done, and says so of `what`.
+  // Takes that much off what has to be done, and says that `what` is left out.
   void leave_out(double weight, const std::string& what);
   void line(const std::string& text);  // a line that stays (a failure, a warning)
   void finish();

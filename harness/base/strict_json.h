@@ -20,13 +20,13 @@ namespace attnlab {
 nlohmann::ordered_json parse_strict_json(const std::string& text, int deepest,
                                          const std::string& where);
 
-// Does the same for the text of a file that people write: a syntax error is a UsageError, too,
-// which names line and column.
+// Parses the text of a file that people write as parse_strict_json() does, but a syntax error is a
+// UsageError, too, which names line and column.
 nlohmann::ordered_json parse_json_text(const std::string& text, const std::string& file);
-// Reads such a file. Throws UsageError where it cannot be read.
+// Reads a file for parse_json_text(). Throws UsageError where it cannot be read.
 nlohmann::ordered_json read_json_file(const std::filesystem::path& file);
 
-// Throws UsageError, led by `where`, the file and key, as all that follow do.
+// Throws UsageError, led by `where` (file and key), as all functions below do.
 [[noreturn]] void refuse(const std::string& where, const std::string& why);
 // Refuses what is no object, and keys of other names, with the nearest known one.
 void check_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& known,

@@ -245,7 +245,7 @@ int run_cut(const ReproduceFlags& flags, const PaperFile& paper, const Experimen
   }
 }
 
-// Returns the states beside the file's own, each with why it is not measured there ("": it is).
+// Returns the states beside the file's own, each with why it is not measured there ("" if it is).
 std::vector<std::pair<TimingState, std::string>> other_states(const PaperFile& paper,
                                                               Backend backend) {
   const bool is_timed = has_times(paper);

@@ -396,8 +396,8 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
   const std::string out = !resumed.empty()     ? resumed
                           : !flags.out.empty() ? flags.out
                                                : default_output(sweep, shard);
-  // These are not within the braces of `work`: where a later initializer throws, GCC 12 destroys a
-  // member that came from a call, as peaks would, twice.
+  // These stand outside of the braces of `work`: where a later initializer throws, GCC 12 destroys
+  // twice what a call returned to a member, peaks for one.
   const CounterMode counters = parse_counters(flags.counters);
   const KnownPeaks peaks = known_peaks(device);
   PeerProcesses peers;

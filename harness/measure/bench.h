@@ -22,7 +22,7 @@ struct TimedLaunches {
   // These are called around each sample of so many launches, untimed; a throw ends the samples.
   std::function<void(int launches)> prepare = [](int) {};
   std::function<void()> check = [] {};
-  // Loads the device right before a sample, as `time` does; null: `time` itself does.
+  // Loads the device right before a sample, as `time` does; where it is null, `time` is called.
   std::function<double(int launches)> load = nullptr;
   int most_launches = 1 << 20;        // that one call of `time` can take
   std::function<int()> retries = {};  // that `time` has made so far; empty: it does not say

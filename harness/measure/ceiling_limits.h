@@ -20,7 +20,7 @@ const Gpu* datasheet_of(const Device& device);
 std::optional<double> datasheet_rate(CeilingId id, const Device& device);
 
 // Returns what no kernel can exceed: the chip's rate at its highest clock; for HBM the data
-// sheet's, for the L2 what the L1 takes (128 bytes a multiprocessor and clock). Empty: not known.
+// sheet's, for the L2 what the L1 takes (128 bytes a multiprocessor and clock); nothing if unknown.
 std::optional<double> highest_rate(CeilingId id, const Device& device);
 
 // Returns why a measured ceiling cannot be true, or "": its rate is no positive number, or lies

@@ -46,7 +46,7 @@ inline constexpr double kSizeBounds[] = {100e-6, 1e-3, 10e-3};
 int size_class(double seconds);
 std::string describe_size_class(int size);
 
-// A percentile needs at least so many pairs of times.
+// A percentile needs at least this many pairs of times.
 inline constexpr std::size_t kFewestNoisePairs = 20;
 
 // Returns the noise of a size class and regime; nothing where there are no such pairs. `turns`

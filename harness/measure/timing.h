@@ -14,7 +14,7 @@ namespace attnlab {
 // Both functions take the samples, at least one.
 Timing summarize(Samples samples, const std::string& timer);
 
-// Sums them up without an interval or telemetry, as GraphTiming or QuantiseTiming.
+// Sums samples up without an interval or telemetry, as GraphTiming or QuantiseTiming.
 template <class Plain>
 Plain summarize_plain(Samples samples) {
   Plain plain{.inner_launches = samples.inner_launches,

@@ -131,7 +131,7 @@ TEST(Accounting, ATimedKernelHasASecondSetOfOutputs) {
   }
 }
 
-// What a backward finds was left by a forward with a config of its own.
+// A backward finds what a forward with a config of its own has left.
 TEST(Accounting, TheForwardBeforeABackwardHasItsOwnConfig) {
   static constexpr Implementation kKernel = [] {
     Implementation kernel = fake::kTiled;

@@ -38,7 +38,7 @@ void multiply(std::vector<Case>& cases, const std::vector<T>& values, Member mem
   cases = std::move(product);
 }
 
-// Does the same for an axis of e4m3 alone: cases of other dtypes stay as they are.
+// Replaces every e4m3 case by one case for each value; cases of other dtypes stay as they are.
 template <class T, class Set>
 void multiply_e4m3(std::vector<Case>& cases, const std::vector<T>& values, Set set) {
   if (values.empty()) return;

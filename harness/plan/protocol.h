@@ -39,7 +39,7 @@ std::string to_string(TimingState state);  // "cold-settled", also a part of a f
 // Says why a backend has no such state; "" where it has.
 std::string why_not(TimingState state, Backend backend);
 
-// The oracle does so many multiply-adds a second on a thread (reference::choose_samples()).
+// The oracle does this many multiply-adds a second on a thread (reference::choose_samples()).
 inline constexpr std::int64_t kOracleRate = std::int64_t{1} << 30;
 
 // Says how each case is measured and verified (docs: results/README.md). The values here are those
@@ -54,7 +54,7 @@ struct Protocol {
   CacheState cache = CacheState::hot;
   Regime regime = Regime::burst;
   double turn_seconds = 1.0;  // settled: 70 % of it load, then one sample
-  // The oracle may spend so much on one case and then looks at samples. By default all threads of
+  // The oracle may spend this much on one case and then looks at samples. By default all threads of
   // the device's host take a second for it.
   std::int64_t verify_multiply_adds = kOracleRate;
   bool operator==(const Protocol&) const = default;

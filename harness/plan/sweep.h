@@ -27,7 +27,7 @@ struct Axes {
   std::vector<Pass> pass = {Pass::fwd};
   std::vector<Dtype> dtype = {Dtype::f32};
   std::vector<Layout> layout = {Layout::bshd};
-  // These three apply to e4m3 alone; empty: as Quantisation has them.
+  // These three apply to e4m3 alone; where they are empty, Quantisation's defaults hold.
   std::vector<ScaleOf> quant;
   std::vector<ScaleOf> quant_v;
   std::vector<std::int64_t> rotate;

@@ -23,7 +23,7 @@ struct Block {
 // This is what the device said while one competitor was sampled.
 struct BlockTelemetry {
   std::vector<Block> blocks;
-  // These are of the blocks' clocks; empty: the device said none.
+  // These sum up the blocks' clocks; they are empty where the device said none.
   std::optional<double> median_clock_hz, mean_clock_hz;
   int marked_blocks = 0;
   // It is true if at most a quarter of the blocks is marked and turns_agree() (measure/blocks.h).

@@ -75,7 +75,7 @@ TEST(BestLayout, OtherProblemsStayApart) {
             4u);
 }
 
-// What a kernel chose itself does not make two competitors of it; what it was asked for does.
+// A kernel's own choice does not make two competitors of it; what it was asked for does.
 TEST(BestLayout, OfOneKernelWhatItWasAskedForCounts) {
   RecordJson a = record_of("v2", "bhsd", 2e-3), b = record_of("v2", "bshd", 1e-3);
   a["config"] = {{"block_m", 64}};

@@ -14,7 +14,7 @@ namespace attnlab {
 // it.
 std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
                               TableFormat format, int code);
-// Renders the same with exit_code().
+// Renders it with the comparison's own exit_code().
 std::string render_comparison(const Comparison& comparison, const CompareOptions& options,
                               TableFormat format);
 

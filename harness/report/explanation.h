@@ -50,7 +50,7 @@ struct Explanation {
   TileFacts tiles;
   std::optional<Advice> next;  // empty: no number speaks for anything
 
-  // Returns what binds first; null: nothing does.
+  // Returns what binds first, null if nothing does.
   const LimiterShare* limiter() const;
 };
 
@@ -64,7 +64,7 @@ std::optional<Advice> next_step(const Explanation& explanation, const RecordJson
 nlohmann::ordered_json to_json(const Explanation& explanation);
 // Says "dram binds: 4.1 of 4.3 TB/s, 95 % of the time", or that nothing does.
 std::string headline(const Explanation& explanation);
-// Shows one point: a screenful; csv: its limiters; json: to_json().
+// Shows one point: as text a screenful, as csv its limiters, as json to_json().
 std::string render_explanation(const Explanation& explanation, TableFormat format);
 // Shows what binds each of several, one a line, numbered as --point takes it.
 std::string render_explanations(const std::vector<Explanation>& explanations, TableFormat format);

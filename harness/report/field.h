@@ -33,7 +33,7 @@ struct Field {
   // Returns a number, a string, or null where the record has none.
   std::function<RecordJson(const RecordJson& record)> read;
   // Returns half of the 95 % interval of the median time behind the value, in percent of it; of
-  // several medians the widest; null if unknown. Empty for fields that come from no median.
+  // several medians the widest; null if unknown. It is empty where no median is behind a field.
   std::function<RecordJson(const RecordJson& record)> interval = nullptr;
 };
 

@@ -20,7 +20,7 @@ FieldReader rate(const char* count, int exponent) {
   };
 }
 
-// Bytes per second of the kernels that quantise, in units of 10^9.
+// Reads bytes per second of the kernels that quantise, in units of 10^9.
 RecordJson read_quantise_rate(const RecordJson& record) {
   const RecordJson per_second =
       quotient(at(record, {"quantise", "bytes"}), at(record, {"quantise", "median_s"}));

@@ -28,7 +28,7 @@ std::string render_gate(const GateReport& report, TableFormat format);
 // was not measured or cannot be told, so that nothing but "same or faster" looks good.
 std::string junit_of(const GateReport& report);
 
-// Returns the same of a gate that broke off: one error.
+// Returns JUnit's XML of a gate that broke off: it has one error.
 std::string junit_of_no_end();
 
 // Returns a Markdown page that begins with the verdict, and ends before 1 MiB, the worst points

@@ -313,7 +313,7 @@ LimiterShare unsettled_finding(const Point& point) {
   const RecordJson settled = at(point.record, {"time", "telemetry", "settled"});
   const std::optional<Unsettled> off = unsettled_of(point.record);
   if (!settled.is_boolean() || !off) return missing(Limiter::unsettled, "nothing read the clock");
-  // The doubt is about the time itself: it has no share of it.
+  // The doubt is about the time itself, so it has no share of the time.
   return {.limiter = Limiter::unsettled,
           .weight = settled == true ? 0.0 : 1.0,
           .number = fmt::format("{:.0f} of {:.0f} {} off", off->marked, off->all, off->what),
@@ -366,7 +366,7 @@ LimiterShare spill_finding(const RecordJson& record) {
   const auto stored = number_at(entry, {"spill_store_bytes"});
   const auto loaded = number_at(entry, {"spill_load_bytes"});
   if (!stored || !loaded) return missing(Limiter::spills, "what was compiled for it is not known");
-  // They have no share of the time; they bind where nothing else does so clearly.
+  // Spills have no share of the time: they bind where nothing else binds more clearly.
   constexpr double kBinds = 1.01;
   const double bytes = *stored + *loaded;
   return {.limiter = Limiter::spills,

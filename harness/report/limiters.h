@@ -32,7 +32,7 @@ const char* to_string(Limiter limiter);  // "tensor cores"
 struct LimiterShare {
   Limiter limiter = Limiter::unsettled;
   std::optional<double> share;  // of the time; empty: not measured, or it has none
-  // It is the share over the one from which it binds: from 1 on it does; the largest comes first.
+  // It is the share divided by that from which it binds: from 1 on it binds, the largest first.
   double weight = 0.0;
   std::string number;  // "649 of 768 TFLOP/s"
   std::string source;  // "chip at 1420 MHz"
@@ -74,9 +74,9 @@ struct SharedConflicts {
 std::optional<SharedConflicts> shared_conflicts(const RecordJson& record);
 
 // Returns one finding a limiter: those that bind, the first of them before all, then the other
-// shares in falling order, then what nothing measured. `peaks` are the device's; null: the record's
-// own or the data sheet's. A record without a time is judged on paper: the work that takes longest
-// is the time. Throws nlohmann::json::exception for a record of another form.
+// shares in falling order, then what nothing measured. `peaks` are the device's; null stands for
+// the record's own or the data sheet's. A record without a time is judged on paper: the work that
+// takes longest is the time. Throws nlohmann::json::exception for a record of another form.
 std::vector<LimiterShare> find_limiters(const RecordJson& record, const TileFacts& facts,
                                         const Peaks* peaks);
 

@@ -139,7 +139,7 @@ TEST(Merging, WhatShardsLackIsSaid) {
                "Sweep s: its records are of 2 cuts");
 }
 
-// What one device has does not stand for what another lacks.
+// Records of one device do not stand for those that another lacks.
 TEST(Merging, ShardsOfUnlikeDevicesAreCountedApart) {
   const RecordJson here = in_shard(record_of("v2", "10:00:00", 1.0), 1, 2);
   RecordJson there = here;

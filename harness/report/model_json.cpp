@@ -78,7 +78,7 @@ Json tile_json(const Problem& problem, const Tiling& tiling) {
 
 constexpr i64 kSquares[] = {16, 32, 64, 128};
 
-// Returns the squares, and the tiles that the kernels use.
+// Returns the tiles to count: kSquares, and those that the kernels use.
 std::vector<Tiling> tile_choices(const Case& work) {
   std::vector<Tiling> choices;
   const auto add = [&](i64 block_m, i64 block_n) {

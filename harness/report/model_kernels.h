@@ -20,7 +20,7 @@ nlohmann::ordered_json counts_json(const TileCounts& counts);
 // Returns reads, writes, their sum, the FLOPs of each byte, and reads and writes by operand.
 nlohmann::ordered_json traffic_json(const Traffic& traffic, std::int64_t useful_flops);
 
-// Says why a kernel's schedule is not gone through; empty: it is.
+// Returns why a kernel's schedule is not gone through, "" if it is.
 std::string too_many_tiles(const Problem& problem, const Config& config);
 
 }  // namespace attnlab

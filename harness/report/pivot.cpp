@@ -60,7 +60,7 @@ Fields config_fields() {
   return found;
 }
 
-// Returns the same fields, read from the config as it was asked for.
+// Returns config_fields(), read from the config as it was asked for.
 Fields asked_fields() {
   static const std::vector<Field> kFields = [] {
     std::vector<Field> asked;
@@ -77,8 +77,8 @@ Fields asked_fields() {
   return found;
 }
 
-// Returns whether a kernel that was asked for the same on the same problem chose differently, as on
-// another device, without `told_apart` telling these points apart: then its choice must.
+// Returns whether a kernel that was asked for the same on the same problem chose differently (as on
+// another device), at points that `told_apart` does not tell apart.
 bool chose_differently(const Records& records, const Fields& told_apart) {
   std::map<std::string, RecordJson> chosen;  // by the point as it was asked for
   return std::any_of(records.begin(), records.end(), [&](const RecordJson& record) {

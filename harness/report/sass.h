@@ -30,7 +30,7 @@ std::vector<SassKernel> parse_sass(std::string_view text);
 
 // Returns "HGMMA.64x128x16.F32": what stands behind the predicate.
 std::string_view opcode_of(const SassInstruction& instruction);
-// Returns the same up to the first dot.
+// Returns "HGMMA": the opcode up to its first dot.
 std::string_view operation_of(const SassInstruction& instruction);
 // Returns the operands, "R24, R152, gdesc[UR8].tnspB, R24"; empty where there are none.
 std::string_view operands_of(const SassInstruction& instruction);

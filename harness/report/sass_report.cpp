@@ -107,8 +107,8 @@ std::string without_end_blanks(std::string text) {
   return text;
 }
 
-// Prints instructions below the line of the kernel's text that they come from. Beside one whose
-// innermost place is another, and not that of the one before, that place stands, too.
+// Prints instructions below the line of the kernel's text that they come from, each with its
+// innermost place beside it where that is not the place of the line before.
 std::string listing(const SassKernel& kernel, const SassText& text) {
   std::string lines, header, inner;
   for (const SassInstruction& instruction : kernel.instructions) {

@@ -44,7 +44,7 @@ class SassText {
   SourcePlace own_place(const SassInstruction& instruction) const;
   // Returns a line without its blanks, "" where it is not known.
   std::string line(const SourcePlace& place) const;
-  // Returns them sorted by file and line.
+  // Counts the instructions of each line, sorted by file and line.
   std::vector<SassLine> count_lines(const SassKernel& kernel) const;
 
  private:
@@ -63,16 +63,16 @@ struct ProductCheck {
 
   std::size_t scheduled() const;
   bool is_scheduled() const { return found == scheduled(); }
-  // Returns whether they make whole products.
+  // Returns whether the wgmmas found make whole products.
   bool is_whole() const;
-  // Returns whether they make at least those of the schedule: a compiler may copy a loop.
+  // Returns whether they make at least the schedule's products: a compiler may copy a loop.
   bool is_complete() const { return is_whole() && found >= scheduled(); }
 };
 struct ProductChecks {
   std::vector<ProductCheck> products;  // none where the unit says nothing of them
   std::size_t strangers = 0;           // wgmmas that have the form of none
 
-  // Returns whether all are complete, and nothing else is multiplied.
+  // Returns whether all products are complete, and nothing else is multiplied.
   bool are_complete() const;
 };
 ProductChecks check_products(const SassKernel& kernel,

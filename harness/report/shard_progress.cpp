@@ -116,7 +116,7 @@ struct SweepState {
   }
 };
 
-// Groups them by sweep and way of measuring.
+// SweepStates groups shards by sweep and way of measuring.
 using SweepStates = std::map<std::pair<std::string, std::string>, SweepState>;
 
 SweepStates add_up(const std::vector<ShardState>& shards) {

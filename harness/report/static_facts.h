@@ -36,7 +36,7 @@ struct StaticChange {
   std::string what;  // "units/v2-forward-f16-d64-128x128-w4-s1 sm_90a/forward/registers"
   std::optional<std::int64_t> base, now;
 };
-// Throws UsageError, naming the number, for one that is none.
+// Returns what differs. Throws UsageError, naming the place, where a number should be and is not.
 std::vector<StaticChange> static_changes(const nlohmann::ordered_json& base,
                                          const nlohmann::ordered_json& now);
 

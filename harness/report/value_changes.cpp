@@ -31,7 +31,7 @@ std::optional<double> number(const RecordJson& record, const std::vector<const c
 // Collects what differs.
 class Values {
  public:
-  // Adds a value, with `exact` if it differs at all. With `may_move` configs differ: none is worse.
+  // Adds a changed value, with `exact` by however little; with `may_move` no change is worse.
   void add(Judged judged, const std::string& what, std::optional<double> base,
            std::optional<double> now, bool exact, bool may_move = false) {
     if (!base) return;  // older records lack some

@@ -58,7 +58,7 @@ struct CompetitorRun {
   std::string run_forward(Arena& arena, const Problem& problem, const Device& device,
                           const Tensors& inputs);
 
-  // Prepares it. Throws std::bad_alloc, and std::runtime_error with the compiler's words.
+  // Prepares the kernel. Throws std::bad_alloc, and std::runtime_error with the compiler's words.
   TimelineRun prepare_timeline(Arena& arena, const Device& device) const;
 
   // Queues one launch of the prepared kernel.

@@ -28,7 +28,7 @@ class CompetitorRuns {
   // Runs a step of one's way; where it throws, that way has ended: see ending_of(). Passes on
   // DeviceLost, with the competitor's record handed out, and Interrupted.
   void attempt(CompetitorRun& run, const std::function<void()>& step);
-  // Does the same for all that are running.
+  // Runs a step of each of those that are running, as attempt() does.
   void attempt_for_all(const std::function<void()>& step);
 
   // Completes the record: with a roof of its time, or without the time if the status is not ok.

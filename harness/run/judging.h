@@ -18,7 +18,7 @@ class Judge {
  public:
   // `inputs` lie in memory of this process; `references` and `whole` are of the whole group, since
   // they are of rows and keys and know no layout. All outlive the object. `whole` judges where it
-  // can; null: the oracle judges, by samples.
+  // can; where it is null, the oracle judges samples.
   Judge(const Case& work, const RunContext& context, const Tensors& inputs,
         ReferenceCache& references, WholeReference* whole)
       : work_(work), context_(context), inputs_(inputs), references_(references), whole_(whole) {}

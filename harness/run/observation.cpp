@@ -19,8 +19,8 @@
 namespace attnlab {
 namespace {
 
-// A counted range has so many launches: the bytes of one stand out, and they cost next to nothing.
-// Cold ones are at most as many as there are sets of inputs, so that each reads its own.
+// A counted range has this many launches: the bytes of one stand out, and they cost next to
+// nothing. Cold ones are at most as many as there are sets of inputs, so that each reads its own.
 constexpr double kCountedSeconds = 5e-3;
 constexpr int kMostCountedLaunches = 20;
 

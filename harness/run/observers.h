@@ -21,13 +21,13 @@ struct Observers {
   bool further_counters = false;     // CounterRequest::further
 };
 
-// off: the library that counts is not even loaded, so nothing sees which kernels ran, either.
+// With `off` the library that counts is not even loaded: nothing sees which kernels ran, either.
 enum class CounterMode : std::uint8_t { automatic, off, require };
 
 // Opens the instruments that the device has; none on a CPU. Counters are checked against work of
 // known size. Throws std::runtime_error where they are required and are missing, or count wrongly.
 std::optional<Observers> open_observers(CounterMode mode, const Device& device);
-// Does the same with these instruments; the mode is not off.
+// Opens these instruments as open_observers() does; the mode is not off.
 Observers choose_observers(CounterMode mode, Counters& counters, KernelTrace& trace);
 
 // Says in a sentence how the counters did in their self-test, or why there are none.

@@ -12,14 +12,14 @@
 
 namespace attnlab {
 
-// Times them on the inputs of a case. Returns nothing for another type, on a CPU, and where
+// Times a quantiser on the inputs of a case. Returns nothing for another type, on a CPU, and where
 // another process measures in turns. `before` is called before each warm-up launch and sample.
 // Throws DeviceLost, and what `before` throws.
 std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& arena,
                                                 const RunContext& context,
                                                 const std::function<void()>& before);
 
-// Does the same by one quantiser. Its first launch, and the last timed one, must have left the
+// Times one quantiser in the same way. Its first launch, and the last timed one, must have left the
 // bytes of `inputs`, which the CPU made, where poison was before; else there is no time. Samples
 // are bursts, whatever the protocol says: it waits for memory, not for the clock that a power limit
 // leaves.

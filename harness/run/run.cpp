@@ -200,7 +200,7 @@ class GroupRun {
     time_quantisations();
   }
 
-  // Once for all that compete on a case: it is the same for each.
+  // Times it once for all that compete on a case: they share the codes and scales.
   void time_quantisations() {
     for (const std::unique_ptr<Lane>& lane : lanes_) {
       if (!lane->work.problem.is_e4m3()) continue;

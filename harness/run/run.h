@@ -26,7 +26,7 @@ namespace attnlab {
 void run_group(const CaseGroup& group, const RunContext& context, Progress& progress,
                const std::function<void(const std::vector<Record>&)>& finished);
 
-// Does the same for a case that has no other layouts.
+// Runs a group of one case, which has no other layouts.
 void run_case(const Case& work, const RunContext& context, Progress& progress,
               const std::function<void(const std::vector<Record>&)>& finished);
 

@@ -383,7 +383,7 @@ TEST_F(RunCase, EnergyIsMeasuredWhenAskedFor) {
   EXPECT_FALSE(run_one(kernel_with<Fault::wrong_when_repeated>()).energy.has_value());
 }
 
-// What ran before it is recorded, what would come after it is not: nothing on the device can be
+// Kernels that ran before it are recorded, those after it are not: nothing on the device can be
 // trusted.
 TEST_F(RunCase, ALostDeviceEndsTheCaseWithTheKernelThatLostIt) {
   const struct {

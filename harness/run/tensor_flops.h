@@ -11,7 +11,7 @@ namespace attnlab {
 
 // Returns a launch's counted FLOPs over executed ones. It is empty where tensor instructions do not
 // make the products (f32 without TF32), and where not all that may make them were counted: a
-// kernel's own products use wgmma or mma.sync, a library's (`library` names it, null: none) both.
+// kernel's own products use wgmma or mma.sync, those of a `library` (null if there is none) both.
 std::optional<double> tensor_flops_of_executed(const Record& record, const char* library);
 
 // Returns why that share is impossible, "" if it is 1, within 1 %. A library multiplies whole tiles

@@ -28,7 +28,7 @@ class RotatingLaunches {
   }
 
   void launch_next() { launch_next_of(sets_); }
-  // Does the same onto the competitor's spare outputs, if it has some.
+  // Launches it onto the competitor's spare outputs, if it has some.
   void launch_spare() { launch_next_of(spare_sets_); }
 
  private:
@@ -44,7 +44,7 @@ class RotatingLaunches {
   std::size_t next_ = 0;
 };
 
-// Adds the ways to time a peer, each beginning as `timed` is.
+// Adds the ways to time a peer, each of which begins as a copy of `timed`.
 void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const Problem& problem) {
   const std::uint64_t bytes = bytes_of_results(problem);
   run.checks.reason = fmt::format(
@@ -62,7 +62,7 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
   ways.graphs.push_back(timed);
 }
 
-// Makes launches of a competitor that write its timeline, too; `timed` as with the other ways.
+// Makes launches of a competitor that write its timeline, too; `timed` has what all ways share.
 TimedLaunches timeline_launches(TimedLaunches timed, const CompetitorRun& run,
                                 const std::vector<Tensors>& sets, Runtime& runtime) {
   timed.name += " with a timeline";

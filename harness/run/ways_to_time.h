@@ -14,8 +14,8 @@ namespace attnlab {
 struct WaysToTime {
   std::vector<TimedLaunches> launches;  // one a competitor, in their order
   std::vector<TimedLaunches> graphs;  // the same launches replayed from graphs; of a peer: as above
-  // These are the same launches with nothing between them: queued while the device works, so that
-  // it never waits. What they take is no time of theirs. A peer's are as above.
+  // These are the same launches, queued while the device works, so that it never waits between
+  // them. The time that they take is not a launch's. A peer's are those of `launches`.
   std::vector<TimedLaunches> queued;
   // These are like `launches`, but unwatched, and only of competitors that have a timeline.
   std::vector<TimedLaunches> timelines;

@@ -25,11 +25,11 @@ double rate_of_doubles(const Device& device) {
   }
 }
 
-// Its kernels read and write so many bytes of matrices of scores for a pair of a row and a key.
+// Its kernels read and write this many bytes of matrices of scores for a pair of a row and a key.
 constexpr double kForwardBytes = 100.0;
 constexpr double kBackwardBytes = 250.0;
 constexpr double kBytesPerSecond = 1.5e12;
-// Such a pair takes so many products in double and in fp32, in units of head_dim.
+// Such a pair takes this many products in double and in fp32, in units of head_dim.
 constexpr double kForwardDoubles = 4.0, kForwardSingles = 10.0;
 constexpr double kBackwardDoubles = 12.0, kBackwardSingles = 32.0;
 

@@ -49,9 +49,9 @@ struct MeasuredSides {
 };
 
 // Measures the points once, by runs in fresh processes whose records go to NAME + suffix + .jsonl,
-// which are begun anew. `only` may be null: all points. A point that a side was to measure and has
-// no record of is a trouble, as is a run that ended otherwise than its records say. Throws
-// std::runtime_error where a side cannot be started or does not take turns, Interrupted.
+// which are begun anew. Where `only` is null, these are all points. A point that a side was to
+// measure and has no record of is a trouble, as is a run that ended otherwise than its records say.
+// Throws std::runtime_error where a side cannot be started or does not take turns, Interrupted.
 MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int rounds,
                             const PointLists* only);
 

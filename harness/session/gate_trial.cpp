@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kRoundsOfShare = 200;
 
-// Returns the same run with a folder of its own below the run's.
+// Returns the run with a folder of its own below the run's.
 GateRun named(const GateRun& run, const std::string& folder) {
   GateRun copy = run;
   copy.folder = run.folder / folder;

@@ -98,7 +98,7 @@ TEST_F(TakeTurns, WhoPreparesACaseIsDrawnForEachCase) {
   }
   EXPECT_GT(base_first, 3);
   EXPECT_LT(base_first, 17);
-  // Whoever leaves the timer's check first, which is of no case, prepares the first case first.
+  // The process that leaves the timer's check first, which is of no case, prepares the first case.
   std::string firsts;
   for (options_.seed = 0; options_.seed < 20; ++options_.seed) {
     log_.clear();

@@ -30,7 +30,7 @@ std::vector<std::string> profiler_command(const std::string& name, const Profile
 // Returns the word that starts the tool here: its name where PATH has it, else its path in
 // $CUDA_HOME/bin, /usr/local/cuda/bin or /opt/nvidia. It is empty where none of them has it.
 std::string find_profiler(ProfilerTool tool);
-// Returns the same. Throws std::runtime_error, with what to install, where it is not there.
+// Returns find_profiler(). Throws std::runtime_error, with what to install, where it is empty.
 std::string require_profiler(ProfilerTool tool);
 
 // Returns the raw page of a report of ncu, as CSV: ncu makes it of its own files (.ncu-rep), others

@@ -66,7 +66,7 @@ double weight_of(const Problem& problem);
 // Returns the kernel's defaults.
 Setup default_setup(const Implementation& kernel, const Device& device, Pass pass);
 
-// Returns them with as many passes as the kernel has for the problem: both, or the forward alone.
+// Returns defaults with as many passes as the kernel has for the problem: both, or the forward.
 Setup widest_setup(const Implementation& kernel, const Device& device, const Problem& problem);
 
 // Sets tiles of these sizes, if the kernel has the axes block_m and block_n.

@@ -7,7 +7,7 @@
 
 namespace attnlab::verify {
 
-// A random problem has at most so many (row, key) pairs over all heads.
+// A random problem has at most this many (row, key) pairs over all heads.
 inline constexpr std::int64_t kMostPairs = std::int64_t{1} << 22;
 
 struct RandomProblem {

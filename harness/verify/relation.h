@@ -50,7 +50,7 @@ class Relation {
   // that `where` leaves out. Columns are asked one by one.
   void compare(const Run& run, Output output, const Want& want, const Want& bound,
                const Where& where = {}) const;
-  // Does the same with no room at all: 0 is 0 whatever its sign, NaN is never equal.
+  // Checks the same with no room at all: 0 is 0 whatever its sign, NaN is never equal.
   void same(const Run& run, Output output, const Want& want, const Where& where = {}) const;
 
   // Checks one element.

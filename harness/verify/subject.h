@@ -16,7 +16,7 @@ class Subject {
  public:
   using Edit = std::function<void(Inputs&)>;
 
-  // The oracle does so many multiply-adds for one problem: enough for every row of a short one.
+  // The oracle does this many multiply-adds for one problem: enough for every row of a short one.
   // results/README.md says how long problems are sampled.
   static constexpr std::int64_t kBudget = std::int64_t{1} << 23;
 

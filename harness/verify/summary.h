@@ -10,7 +10,7 @@
 
 namespace attnlab::verify {
 
-// Renders how many checks passed, failed and were skipped, kernels by parts. json: every result.
+// Renders how many checks passed, failed and were skipped, kernels by parts; as json every result.
 std::string render_summary(const std::vector<Result>& results, TableFormat format);
 
 // Says how many random problems each kernel was judged on, by pass; "" if none were.

@@ -301,7 +301,7 @@ TEST_P(VerifierTrap, IsCaughtByItsCheckAndOnlyIfWrong) {
   EXPECT_GE(passed, 1);
 }
 
-// What follows --only and --seed in the printed command is all that it takes.
+// The printed command needs no more than what follows --only and --seed.
 TEST(Verifier, AFailureIsMadeAgainFromItsRepro) {
   const Device cpu = device();
   const Options all = {.kernels = {&kFake<Fault::wrong_dq>},

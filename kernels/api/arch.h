@@ -22,7 +22,7 @@ struct Arch {
 
 std::span<const Arch> known_archs();
 
-// Returns null if it is not known.
+// Returns the arch of a compute capability, null if it is not known.
 const Arch* find_arch(int compute_capability);
 
 // Returns how many blocks of so many threads fit a multiprocessor at once; 0 if not even one does.

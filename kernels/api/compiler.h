@@ -61,7 +61,7 @@ struct Compilation {
   std::string unit;      // KernelUnit::name
   std::string arch;      // "sm_90a"
   std::string compiler;  // "NVRTC 13.0"
-  // This hashes the unit's source and all that it includes, in hex; empty: nothing was compiled.
+  // This hashes the unit's source and all it includes, in hex; empty where nothing was compiled.
   std::string text_sha256;
   double seconds = 0.0;  // that the compiler took, also if it was in an earlier process
   bool from_cache = false;
@@ -80,10 +80,10 @@ struct CompileJob {
 struct CompilerSettings {
   std::string cache_folder;  // empty: $XDG_CACHE_HOME/attnlab, or ~/.cache/attnlab
   std::string library;       // path of another NVRTC than the one that is found
-  // The kernels/ of this tree replaces what is built in; empty: $ATTNLAB_KERNEL_SOURCES.
+  // The kernels/ of this tree, or if empty of $ATTNLAB_KERNEL_SOURCES, replaces what is built in.
   std::string source_folder;
   bool debug = false;  // for cuda-gdb: no optimisation, and no unit need be clean
-  // This program's verb compile-worker is run_compile_worker(); empty: it is this one.
+  // The verb compile-worker of this program, or if empty of this one, is run_compile_worker().
   std::string worker_program;
 };
 

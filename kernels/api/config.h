@@ -29,7 +29,7 @@ struct ConfigAxis {
   std::int64_t default_value;
   std::int64_t minimum;
   std::int64_t maximum;
-  // Tuning tries these instead of the default; empty: nothing.
+  // Tuning tries these instead of the default, and nothing where the list is empty.
   std::span<const std::int64_t> tried = {};
   AxisRole role = AxisRole::none;
 };

@@ -76,7 +76,7 @@ class Counters {
   Counters& operator=(const Counters&) = delete;
   virtual ~Counters() = default;
 
-  // Returns why nothing can be counted, and the remedy; empty: it can. Tries it on the first call.
+  // Returns why nothing can be counted, with the remedy, "" if it can. Tries it on the first call.
   virtual std::string why_not() = 0;
 
   // Counts what launch(0) to launch(request.launches - 1) queue; waits for them. All are launched
@@ -114,7 +114,7 @@ class KernelTrace {
   virtual std::vector<ExecutedKernel> trace(const std::function<void()>& work) = 0;
 };
 
-// Returns those of one of available_devices(); made on first use, they live as long as the process.
+// Return those of one of available_devices(), made on first use; they live as long as the process.
 Counters& counters_of(const Device& device);
 KernelTrace& kernel_trace_of(const Device& device);
 

@@ -15,11 +15,11 @@ struct Device {
   Backend backend = Backend::cpu;
   std::string name;
   std::uint64_t memory_bytes = 0;  // what a process may use in total
-  // CPU
+  // These describe a CPU.
   int threads = 1;
   std::string isa;  // instruction set of the tile operations: "avx512", "avx2", ...
   std::vector<std::uint64_t> cache_bytes;  // L1d, L2, L3 as the system reports them
-  // CUDA
+  // These describe a GPU.
   int ordinal = 0;
   int compute_capability = 0;  // 90 for sm_90
   int multiprocessors = 0;

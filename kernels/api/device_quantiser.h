@@ -31,7 +31,7 @@ class DeviceQuantiser {
 // Returns why the device has none for this problem, or nothing.
 std::string why_no_quantiser(const Problem& problem, const Device& device);
 
-// Makes it where there is one. Throws std::runtime_error with the compiler's words.
+// Makes a quantiser where there is one. Throws std::runtime_error with the compiler's words.
 std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,
                                                        const Device& device);
 

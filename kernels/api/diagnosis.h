@@ -28,7 +28,7 @@ std::vector<Diagnosis> diagnose_cuda();
 // nobody hid all of them by CUDA_VISIBLE_DEVICES.
 bool expects_gpu();
 
-// Returns those of this processor that CPU kernels can be told to use (Device::isa), best first.
+// Returns this processor's sets that CPU kernels can be told to use (Device::isa), best first.
 std::vector<std::string> instruction_sets();
 
 }  // namespace attnlab

@@ -55,12 +55,12 @@ struct Implementation {
   std::uint64_t (*saved_bytes)(const Problem& problem, const Config& config);
 
   // Returns what prepare() will compile, so that it can be compiled ahead, on any machine: it reads
-  // only what describes the chip of `device`. Null: nothing is compiled.
+  // only what describes the chip of `device`. It is null where nothing is compiled.
   std::vector<KernelUnit> (*units)(const Problem& problem, const Config& config,
                                    const Device& device);
 
-  // Returns whether the forward writes lse; null: always. Materialized attention in 16 bits has no
-  // scores from which it could be taken as exactly as it is judged.
+  // Returns whether the forward writes lse; where it is null, it always does. Materialized
+  // attention in 16 bits has no scores from which it could be taken as exactly as it is judged.
   bool (*writes_lse)(const Problem& problem);
 
   // Does all that may be slow or allocate. Throws std::runtime_error with the cause.
@@ -78,16 +78,16 @@ struct Implementation {
   // Counts what the schedule loads and stores and executes, without running it: O(tiles).
   Traffic (*traffic)(const Problem& problem, const Config& config);
 
-  // Names whose kernels launch() runs beside those of units(): "cuBLAS"; null: nobody's.
+  // Names the library, like "cuBLAS", whose kernels launch() runs beside those of units(), if any.
   const char* library = nullptr;
 
   // Returns the config with what it leaves open (0) filled in with what the kernel takes for this
-  // problem; null: nothing is ever open. It is asked for what is supported alone. What runs is the
-  // same with the config as it was and with the one returned.
+  // problem; it is null where nothing is ever open. It is asked for what is supported alone. What
+  // runs is the same with the config as it was and with the one returned.
   Config (*resolved)(const Problem& problem, const Config& config, const Device& device) = nullptr;
 
-  // Returns the config of the forward whose o, lse and `saved` a Pass::bwd of this config takes;
-  // null: the same. It prepares that forward, and saved_bytes() of Pass::bwd is asked with it.
+  // Returns the config of the forward whose o, lse and `saved` a Pass::bwd of this config takes,
+  // the same if null. It prepares that forward, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
 
   // A forward that can write down when it works on each of its work items has both; others have
@@ -99,7 +99,7 @@ struct Implementation {
 
   // Verification runs these few beside the defaults where a kernel is compiled for its config
   // (`units`) and each config costs seconds; of all other kernels it draws any config. Some may be
-  // unsupported; null: none.
+  // unsupported. It is null where there are none.
   std::vector<ConfigsToVerify> (*configs_to_verify)() = nullptr;
 
   // Says whether the kernel reads Tensors::e4m3. One that does not is never asked about e4m3.

@@ -113,7 +113,7 @@ std::string to_string(const Lengths& lengths);
 // Returns the bytes of the problem's block pattern; empty if it has none.
 std::vector<std::uint8_t> make_block_pattern(const Problem& problem);
 
-// Views them (or no pattern).
+// Views these bytes (or no pattern).
 BlockPattern view_block_pattern(const Problem& problem, const std::uint8_t* bytes);
 
 }  // namespace attnlab

@@ -7,17 +7,17 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/api/test_quantised.h"
 #include "kernels/shared/quantise.h"
 
 namespace attnlab {
 namespace {
 
-// Quantised holds a problem's inputs and what became of them.
-struct Quantised {
-  explicit Quantised(const Problem& problem, int threads = 2) {
-    const auto like_q = static_cast<std::size_t>(problem.elements_q());
-    const auto like_k = static_cast<std::size_t>(problem.elements_k());
-    q.resize(like_q), k.resize(like_k), v.resize(like_k);
+struct Drawn {
+  explicit Drawn(const Problem& problem)
+      : q(static_cast<std::size_t>(problem.elements_q())),
+        k(static_cast<std::size_t>(problem.elements_k())),
+        v(k.size()) {
     u32 state = 1;
     for (std::vector<float>* tensor : {&q, &k, &v}) {
       for (float& value : *tensor) {
@@ -25,23 +25,15 @@ struct Quantised {
         value = static_cast<float>(static_cast<i32>(state)) * 0x1p-30f;
       }
     }
-    codes_q.resize(like_q), codes_k.resize(like_k), codes_v.resize(like_k);
-    transposed.assign(static_cast<std::size_t>(elements_v_transposed(problem)), 0xFF);
-    scale_q.resize(static_cast<std::size_t>(elements_scale_q(problem)));
-    scale_k.resize(static_cast<std::size_t>(elements_scale_k(problem)));
-    scale_v.resize(static_cast<std::size_t>(elements_scale_v(problem)));
-    quantise(problem, q.data(), k.data(), v.data(), threads,
-             {.q = codes_q.data(),
-              .k = codes_k.data(),
-              .v = codes_v.data(),
-              .v_transposed = transposed.data(),
-              .scale_q = scale_q.data(),
-              .scale_k = scale_k.data(),
-              .scale_v = scale_v.data()});
   }
 
-  std::vector<float> q, k, v, scale_q, scale_k, scale_v;
-  std::vector<std::uint8_t> codes_q, codes_k, codes_v, transposed;
+  std::vector<float> q, k, v;
+};
+
+// Quantised holds a problem's inputs and what became of them.
+struct Quantised : Drawn, QuantisedOnCpu {
+  explicit Quantised(const Problem& problem, int threads = 2)
+      : Drawn(problem), QuantisedOnCpu(problem, q, k, v, threads) {}
 };
 
 Problem small() {

@@ -31,8 +31,8 @@ const Registry& builtin_registry();
 
 // Returns this machine's devices, best first; the CPU is always there (kernels/devices.cpp).
 std::vector<Device> available_devices();
-// Returns those of one backend. To ask for the CPU's alone starts no driver, which takes seconds on
-// a busy machine.
+// Returns the devices of one backend. To ask for the CPU's alone starts no driver, which takes
+// seconds on a busy machine.
 std::vector<Device> available_devices(Backend backend);
 
 // Returns why this machine has no device of the backend, and what to do; empty if it has one.

@@ -75,10 +75,10 @@ class Runtime {
   // Returns empty if work of known length takes as long as it should by this clock, else the fault.
   virtual std::string check_timer() = 0;
 
-  // Does the same for work that is replayed from a graph, which costs less to launch: seconds that
-  // all `launches` take together. The graph is replayed twice; `between`, which may be empty, is
-  // called before the second time, which is timed, and each time that one is made again. Negative
-  // where the device has no graphs.
+  // Returns the seconds that `launches` take together when a graph replays them, which costs less
+  // than launching. The graph is replayed twice; `between`, which may be empty, is called before
+  // the second time, which is timed, and each time that one is made again. It is negative where the
+  // device has no graphs.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 
@@ -86,7 +86,7 @@ class Runtime {
   virtual void set_timeout(double seconds) = 0;
 };
 
-// Returns that of one of available_devices(); made on first use, it lives as long as the process.
+// Returns that of one of available_devices(), made on first use; it lives as long as the process.
 // Throws std::runtime_error where the device cannot be used.
 Runtime& runtime_of(const Device& device);
 

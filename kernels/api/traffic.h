@@ -42,7 +42,7 @@ struct Traffic {
   std::int64_t read_bytes() const;
   std::int64_t write_bytes() const;
   Traffic& operator+=(const Traffic& other);
-  // Makes it the traffic of `times` identical slices.
+  // Becomes the traffic of `times` identical slices.
   Traffic& operator*=(std::int64_t times);
   bool operator==(const Traffic&) const = default;
 };

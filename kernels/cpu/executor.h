@@ -51,7 +51,7 @@ struct ScoreTile {
   Orientation orientation = Orientation::rows_by_keys;
 };
 
-// Scales has those of codes in e4m3: of kScaleRows rows each, or of columns. Null: there are none.
+// Scales has those of e4m3's codes, of kScaleRows rows or of columns; null where there are none.
 struct Scales {
   const float* data = nullptr;
   bool of_columns = false;
@@ -89,7 +89,7 @@ class Executor {
   explicit Executor(const TileOps* ops) : ops_(ops) {}
 
   bool counts_only() const { return ops_ == nullptr; }
-  // Returns one that does the same with counts of its own: for what happens inside a library call.
+  // Returns an executor with counts of its own, for what happens inside a library call.
   Executor uncounted() const { return Executor(ops_); }
   const Traffic& traffic() const { return traffic_; }
 
@@ -98,8 +98,8 @@ class Executor {
   void load(const GlobalRows& source, const Tile& tile);
   // Copies tile -> HBM, rounded to the destination's type: the destination's rows and columns.
   void store(const Tile& tile, const GlobalRows& destination);
-  // Adds HBM += tile, fp32; counts a read and a write. Not atomic: callers serialise access to
-  // shared rows.
+  // Adds HBM += tile, fp32; counts a read and a write. It is not atomic: callers serialise access
+  // to shared rows.
   void accumulate(const Tile& tile, const GlobalRows& destination);
 
   // Counts a tile of the attention matrix and, unless it is empty, the FLOPs of `products` matrix

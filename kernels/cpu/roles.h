@@ -52,7 +52,7 @@ class Barrier {
   u32 phase_ = 0;
 };
 
-// Wait says what a role waits for. No barrier: nothing, it only lets others go first.
+// Wait says what a role waits for. Without a barrier it only lets others go first.
 struct Wait {
   const Barrier* barrier = nullptr;
   u32 parity = 0;

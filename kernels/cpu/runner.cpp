@@ -36,7 +36,7 @@ class Counter final : public Runner {
     }
   }
 
-  // Returns that of all slices of the group.
+  // Returns the traffic of all slices of the group.
   Traffic traffic() const {
     Traffic total = of_a_slice_.traffic();
     total *= static_cast<i64>(group_.size());

@@ -17,7 +17,7 @@ class Runner {
   // A body does one item, in fast memory of its worker, by the executor that does and counts it.
   using SliceBody =
       std::function<void(const SliceTensors&, i64 block, TileCarver fast, Executor& executor)>;
-  // `group`: the query heads that share a K/V head.
+  // `group` has the query heads that share a K/V head.
   using GroupBody = std::function<void(std::span<const SliceTensors> group, i64 block,
                                        TileCarver fast, Executor& executor)>;
 
@@ -26,7 +26,7 @@ class Runner {
   // Runs one pass, an item for each block of each query head: grid.heads = num_heads_q. Ends when
   // all items have ended.
   virtual void slices(const WorkGrid& grid, const SliceBody& body) = 0;
-  // Does the same for K/V heads: grid.heads = num_heads_kv.
+  // Runs one pass, an item for each block of each K/V head: grid.heads = num_heads_kv.
   virtual void groups(const WorkGrid& grid, const GroupBody& body) = 0;
 };
 

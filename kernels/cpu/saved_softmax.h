@@ -10,7 +10,7 @@ namespace attnlab::cpu {
 
 class SavedSoftmax {
  public:
-  // `saved`: bytes(problem) bytes; null where no backward follows, or when only counting.
+  // `saved` has bytes(problem) bytes, and is null where no backward follows, or when only counting.
   SavedSoftmax(const Problem& problem, void* saved)
       : states_(static_cast<OnlineSoftmax*>(saved)), seqlen_q_(problem.seqlen_q) {}
 

@@ -12,7 +12,7 @@
 
 namespace attnlab::cpu {
 
-// The widest vector has so many lanes; every tile's leading dimension is a multiple of it.
+// The widest vector has this many lanes; every tile's leading dimension is a multiple of it.
 inline constexpr i64 kTileColumns = 16;
 
 // Accumulate says what a product does with the values that C holds.

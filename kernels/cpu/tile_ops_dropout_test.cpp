@@ -96,7 +96,7 @@ TEST_P(TileOpsDropoutTest, ExtremeThresholdsAndLargePositions) {
   }
 }
 
-// What is marked already stays marked, and a P of 0 can be marked: the sign bit is set, not
+// A mark that is there already stays, and a P of 0 can be marked: the sign bit is set, not
 // flipped.
 TEST_P(TileOpsDropoutTest, MarkingSetsTheSignBit) {
   std::vector<float> p(16 * 16, 0.0f);

@@ -96,9 +96,9 @@ HWY_ATTR void multiply(const Product& p) {
   for (; column < p.columns; column += lanes) multiply_columns<1>(p, column);
 }
 
-// The probabilities of so many keys are summed before they join the sum of the tile. Scores of few
-// different values round the same way at every addition: summed one by one, the lse of a tile of
-// 569 keys was off by 1.3 times its bound.
+// The probabilities of this many keys are summed before they join the sum of the tile. Scores of
+// few different values round the same way at every addition: summed one by one, the lse of a tile
+// of 569 keys was off by 1.3 times its bound.
 constexpr i64 kSummedKeys = 32;
 
 // Compute scale_of_row() and scaled_max() of shared/softmax.h, of a row a lane.

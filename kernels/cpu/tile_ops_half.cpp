@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
-// A lane has the bits of an fp32, or a half in its low 16 bits. Signed, because that is what all
+// A lane has the bits of an fp32, or a half in its low 16 bits. It is signed: that is what all
 // instruction sets compare.
 using Bits = hn::RebindToSigned<Lanes>;
 using BitVector = hn::Vec<Bits>;

@@ -15,7 +15,7 @@ namespace attnlab::cuda {
 enum class Transposed : u8 { no, yes };
 
 // GemmMatrix is a batch of row-major matrices: elements from the operand's address to the first,
-// between rows, between matrices, and between groups (0: all of the batch, or group, are one).
+// between rows, between matrices, and between groups (0 where all of these are one and the same).
 struct GemmMatrix {
   i64 offset = 0;
   i64 row_stride = 0;
@@ -57,7 +57,7 @@ BlasLibrary blas_library();
 
 class Blas {
  public:
-  // Returns a device's one, kept as long as the process; its first use makes and allocates it. The
+  // Returns a device's Blas, kept as long as the process; its first use makes and allocates it. The
   // context must be current. Throws MissingLibrary, or std::runtime_error with cuBLAS's words.
   static Blas& of(const Device& device);
 
@@ -80,8 +80,8 @@ class Blas {
   void run(const MatrixProduct& product, const double* left, const double* right, double* result);
   void run(const MatrixProduct& product, const float* left, const float* right, float* result);
 
-  // Does the same for any number of groups, whose matrices begin where `addresses`, in memory of
-  // the device, says: those of all left factors, then of all right ones, then of all results.
+  // Runs any number of groups, asynchronously, whose matrices begin where `addresses`, in device
+  // memory, says: those of all left factors, then of all right ones, then of all results.
   void run(const Gemm& gemm, const GemmTypes& types, const void* addresses);
 
  private:

@@ -32,7 +32,7 @@ class Batch {
     for (std::size_t i = 0; i < jobs.size(); ++i) same_code_[code_of(jobs[i])].push_back(i);
   }
 
-  // What the cache has is done at once; the rest waits for a worker.
+  // Jobs that the cache has are done at once; the rest waits for a worker.
   void find_compiled() {
     for (const auto& [code, same] : same_code_) {
       std::optional<cuda::Compiled> found =

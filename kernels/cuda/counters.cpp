@@ -93,7 +93,7 @@ class GpuCounters final : public Counters {
 
   CUstream stream() const { return static_cast<CUstream>(runtime_->queue()); }
 
-  // Returns those of them that the chip has; of two for one field the first.
+  // Returns the wanted metrics that the chip has; of two for one field the first.
   std::vector<CounterMetric> present(const std::vector<CounterMetric>& wanted) const {
     std::vector<CounterMetric> found;
     for (const CounterMetric& metric : wanted) {

@@ -18,7 +18,7 @@ struct CachedCubin {
 
 class CubinCache {
  public:
-  // Uses that of compiler_settings(). Throws std::runtime_error where there is none and no home.
+  // Uses compiler_settings()'s folder. Throws std::runtime_error where there is none and no home.
   CubinCache();
   explicit CubinCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 

@@ -10,7 +10,7 @@
 
 namespace attnlab::cuda {
 
-// Returns those that the driver shows; empty where there is no driver or no GPU.
+// Returns the GPUs that the driver shows; none where there is no driver or no GPU.
 std::vector<Device> devices();
 
 // Returns why devices() is empty: what is missing and what to do about it.

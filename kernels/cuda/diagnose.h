@@ -20,7 +20,7 @@ std::vector<Diagnosis> diagnose_libraries();
 // Says if this process may read counters, given /proc/driver/nvidia/params and /proc/self/status.
 Diagnosis judge_permission(const std::string& params, const std::string& status);
 
-// Says how a GPU is set up and who is on it; empty: NVML does not say, or it has no such thing.
+// Says how a GPU is set up and who is on it; what NVML does not say or it does not have is empty.
 struct GpuSettings {
   struct Process {
     unsigned pid = 0;
@@ -35,7 +35,7 @@ struct GpuSettings {
   std::optional<std::uint64_t> uncorrected_errors;  // since the driver was loaded
 };
 
-// Reads those of a GPU before this process uses it. Throws as nvml() does.
+// Reads a GPU's settings before this process uses it. Throws as nvml() does.
 GpuSettings read_settings(const Device& device);
 
 // `gpu` leads the names of the lines: "GPU 0".

@@ -14,7 +14,7 @@ namespace attnlab::cuda {
 
 class Instruments {
  public:
-  // Compiles them; the device's context must be current.
+  // Compiles the kernels; the device's context must be current.
   explicit Instruments(const Device& device);
   ~Instruments();
   Instruments(const Instruments&) = delete;
@@ -22,9 +22,9 @@ class Instruments {
 
   // Queues a kernel that runs for `seconds`, and for `cycles` of the multiprocessor's clock.
   void spin(CUstream stream, double seconds, std::uint64_t cycles = 0);
-  // Says of the last one, at any time, whether it has ended.
+  // Returns whether the last spin has ended, at any time.
   bool spin_has_ended() const;
-  // Returns of the last one, once it has ended, how long it found itself running.
+  // Return how long the last spin found itself running, once it has ended.
   double spin_seconds() const;
   std::uint64_t spin_cycles() const;
 
@@ -32,7 +32,7 @@ class Instruments {
   // Counts as Runtime::count_filled() does.
   void count_filled(CUstream stream, const void* data, std::uint8_t byte, std::uint64_t bytes,
                     int element_bytes);
-  // Returns the result of the last of these two, once the stream has been waited for.
+  // Returns the result of the last fingerprint or count, once the stream has been waited for.
   std::uint64_t last_sum() const;
 
   // Both take whole multiples of 16 bytes.

@@ -18,7 +18,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Returns it ready to be launched with the entry's dynamic shared memory. Throws
+  // Returns the entry, ready to be launched with its dynamic shared memory. Throws
   // std::runtime_error if the unit has no such entry.
   CUfunction function(const std::string& entry) const;
 
@@ -40,8 +40,8 @@ struct Compiled {
 };
 Compiled compile(const KernelUnit& unit, const std::string& arch);
 
-// Finds the same in the cache alone. Throws MissingLibrary where there is no NVRTC, whose version
-// is part of what is looked for.
+// Finds such a cubin in the cache alone. Throws MissingLibrary where there is no NVRTC, whose
+// version is part of what is looked for.
 std::optional<Compiled> find_compiled(const KernelUnit& unit, const std::string& arch);
 
 }  // namespace attnlab::cuda

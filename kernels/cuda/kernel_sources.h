@@ -13,9 +13,9 @@ namespace attnlab::cuda {
 
 class KernelSources {
  public:
-  // Returns those of this build.
+  // Returns the sources that this build holds.
   static KernelSources built_in();
-  // Returns those of a tree: `folder` holds kernels/. Throws std::runtime_error if it does not.
+  // Returns a tree's sources: `folder` holds kernels/. Throws std::runtime_error if it does not.
   static KernelSources of_tree(const std::string& folder);
   explicit KernelSources(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}
 
@@ -29,7 +29,7 @@ class KernelSources {
   std::map<std::string, std::string> texts_;  // path in the tree -> text
 };
 
-// Returns those of compiler_settings(), of $ATTNLAB_KERNEL_SOURCES where no folder is set.
+// Returns the sources of compiler_settings(), or of $ATTNLAB_KERNEL_SOURCES where no folder is set.
 const KernelSources& kernel_sources();
 // Returns what is built in, whatever the settings say.
 const KernelSources& built_in_sources();

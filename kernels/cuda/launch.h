@@ -12,7 +12,7 @@ namespace attnlab::cuda {
 // LaunchGrid has the blocks of a launch, in a line, and what else the launch asks of the GPU.
 struct LaunchGrid {
   u64 blocks = 0;
-  // So many neighbours run at once and reach each other's shared memory: 1 to 8, a divisor of
+  // This many neighbours run at once and reach each other's shared memory: 1 to 8, a divisor of
   // `blocks`. More than 1 needs sm_90.
   int cluster_blocks = 1;
   // The kernel may start before the one in front of it in the stream has ended (programmatic stream

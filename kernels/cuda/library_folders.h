@@ -13,7 +13,7 @@ namespace attnlab::cuda {
 // others cannot write it), Python's nvidia wheels. Reads folders and the environment; runs nothing.
 std::vector<std::filesystem::path> library_folders();
 
-// Returns why a local environment that is there is left out (why_untrusted); empty: none is.
+// Returns why a local environment that is there is left out (why_untrusted), "" if none is.
 std::string refused_folder();
 
 }  // namespace attnlab::cuda

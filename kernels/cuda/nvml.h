@@ -14,13 +14,13 @@ using NvmlReturn = int;                        // nvmlReturn_t
 using NvmlDevice = struct NvmlDeviceOpaque*;   // nvmlDevice_t
 inline constexpr NvmlReturn kNvmlSuccess = 0;  // NVML_SUCCESS
 
-// nvmlClockType_t; in MHz.
+// These are of nvmlClockType_t; clocks are in MHz.
 inline constexpr unsigned kNvmlClockSm = 1;
 inline constexpr unsigned kNvmlClockMemory = 2;
 
 inline constexpr unsigned kNvmlTemperatureGpu = 0;  // nvmlTemperatureSensors_t; in degrees Celsius
 
-// nvmlClocksEventReason...: bits of nvmlDeviceGetCurrentClocksEventReasons.
+// These are nvmlClocksEventReason...: bits of nvmlDeviceGetCurrentClocksEventReasons.
 inline constexpr unsigned long long kNvmlReasonGpuIdle = 0x1;
 inline constexpr unsigned long long kNvmlReasonApplicationsClocks = 0x2;
 inline constexpr unsigned long long kNvmlReasonPowerCap = 0x4;
@@ -31,11 +31,11 @@ inline constexpr unsigned long long kNvmlReasonHardwareThermal = 0x40;
 inline constexpr unsigned long long kNvmlReasonPowerBrake = 0x80;
 inline constexpr unsigned long long kNvmlReasonDisplayClocks = 0x100;
 
-// NVML_FI_DEV_POWER_INSTANT: milliwatts now, as an unsigned int.
-// nvmlDeviceGetPowerUsage is a mean over one second on GPUs since Ampere (but GA100).
+// NVML_FI_DEV_POWER_INSTANT gives milliwatts now, as an unsigned int. nvmlDeviceGetPowerUsage is a
+// mean over one second on GPUs since Ampere (but GA100).
 inline constexpr unsigned kNvmlFieldPowerInstant = 186;
 
-// nvmlFieldValue_t.
+// This is nvmlFieldValue_t.
 struct NvmlFieldValue {
   unsigned field = 0;
   unsigned scope = 0;  // 0: the GPU
@@ -50,7 +50,7 @@ struct NvmlFieldValue {
 };
 static_assert(sizeof(NvmlFieldValue) == 40);
 
-// nvmlProcessInfo_t since version 2.
+// This is nvmlProcessInfo_t since version 2.
 struct NvmlProcess {
   unsigned pid = 0;
   unsigned long long memory_bytes = 0;  // all bits set: not known
@@ -59,7 +59,7 @@ struct NvmlProcess {
 };
 static_assert(sizeof(NvmlProcess) == 24);
 
-// nvmlUtilization_t: percent of the last sample period, up to a second.
+// This is nvmlUtilization_t, in percent of the last sample period, up to a second.
 struct NvmlUtilization {
   unsigned gpu = 0;
   unsigned memory = 0;

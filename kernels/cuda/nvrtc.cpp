@@ -115,8 +115,8 @@ NvrtcResult nvrtc_compile(const std::string& source, const std::string& name,
 
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
-  // What NVRTC has from a cache of its own comes without ptxas' words (seen on a machine with a
-  // driver, NVRTC 13.0).
+  // Code that NVRTC takes from a cache of its own comes without ptxas' words (seen on a machine
+  // with a driver, NVRTC 13.0).
   if (nvrtc.caches) arguments.push_back("--no-cache");
   const nvrtcResult result = nvrtc.nvrtcCompileProgram(
       program.get(), static_cast<int>(arguments.size()), arguments.data());

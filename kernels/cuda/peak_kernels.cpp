@@ -9,8 +9,8 @@ constexpr u64 kLoads = 8, kLoadBytes = 16;
 constexpr u64 kFmaChains = 16, kEx2Chains = 8;
 static_assert(kPeakChunkBytes == kThreads * kLoads * kLoadBytes);
 
-// A multiprocessor gets so many. One, two, three or four of them run at once, as its registers and
-// shared memory allow, and all of these divide it: no multiprocessor idles in a last round.
+// A multiprocessor gets this many. One, two, three or four of them run at once, as its registers
+// and shared memory allow, and all of these divide it: no multiprocessor idles in a last round.
 constexpr u64 kBlocks = 12;
 
 constexpr u64 kSeed = 1;

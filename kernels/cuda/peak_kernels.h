@@ -17,7 +17,7 @@ inline constexpr u64 kPeakChunkBytes = 64 << 10;
 
 class PeakKernels {
  public:
-  // Compiles them; the device's context must be current.
+  // Compiles the kernels; the device's context must be current.
   explicit PeakKernels(const Device& device);
 
   u64 blocks() const { return blocks_; }

@@ -28,7 +28,7 @@ constexpr int kSamples = 9;
 constexpr int kMostLaunches = 50;         // of a sample
 constexpr double kClockSeconds = 400e-6;  // the GPU's own timer steps by about 1 us
 
-// So many steps of the kernels that are not bound to a buffer's size take about 2 ms at 1.7 GHz.
+// This many steps of the kernels that are not bound to a buffer's size take about 2 ms at 1.7 GHz.
 constexpr u32 kL2Steps = 192, kSharedSteps = 512, kFmaSteps = 4096, kEx2Steps = 1024;
 
 std::string mib(u64 bytes) { return std::to_string(bytes >> 20) + " MiB"; }

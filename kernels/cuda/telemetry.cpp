@@ -78,7 +78,7 @@ class GpuTelemetry final : public Telemetry {
   }
 
  private:
-  // Returns that of now, or, where the GPU has no such number, what it calls its power usage.
+  // Returns the power of now, or, where the GPU has no such number, what it calls its power usage.
   std::optional<double> power_w() {
     constexpr double kMilli = 1e-3;
     NvmlFieldValue now{.field = kNvmlFieldPowerInstant};

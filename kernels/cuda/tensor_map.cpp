@@ -81,7 +81,7 @@ i64 slab_columns(const TileTensor& tensor) {
   return static_cast<i64>(tensor.swizzle) / size_bytes(tensor.dtype);
 }
 
-// What no coordinate ever multiplies may be 0 (a packed tensor's batch), which is no legal stride.
+// A stride that no coordinate multiplies may be 0 (a packed tensor's batch), which is not legal.
 i64 legal_stride(i64 extent, i64 stride, Dtype dtype) {
   return extent == 1 ? kAlignment / size_bytes(dtype) : stride;
 }

@@ -11,8 +11,8 @@
 
 namespace attnlab::cuda {
 
-// Swizzle says how a box lies in shared memory: rows of at most `swizzle` bytes whose 16-byte
-// chunks are permuted as swizzle<32|64|128>() of kernels/shared/layout.h says; none: as they are.
+// Swizzle says how a box lies in shared memory: rows of at most `swizzle` bytes, whose 16-byte
+// chunks swizzle<32|64|128>() of kernels/shared/layout.h permutes, and `none` does not.
 enum class Swizzle : int { none = 0, bytes_32 = 32, bytes_64 = 64, bytes_128 = 128 };
 
 // TensorMapSpec has dimensions from the innermost, contiguous one outwards; at most 5.

@@ -18,7 +18,7 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // Hands it a job; it must have none. A process that is dead says so in receive().
+  // Hands the process a job; it must have none. A process that is dead says so in receive().
   void send(const CompileJob& job);
   // Returns a descriptor that is readable when there is something to receive.
   int descriptor() const { return socket_; }

@@ -24,7 +24,7 @@ __device__ void clear_dropped(Accumulator<kRows, kColumns>& sums, i32 r, i32 c, 
   }
 }
 
-// Does the same for a fragment A.
+// Clears what `kept` lacks of a lane's elements of a fragment A, counted likewise.
 __device__ inline void clear_dropped(FragmentA& piece, u32 kept) {
 #pragma unroll
   for (i32 pair = 0; pair < 4; ++pair) {
@@ -63,7 +63,7 @@ __device__ void for_hidden(const Mask& mask, i64 row, i64 key, const Hide& hide)
   }
 }
 
-// Does the same for sums that are keys x rows.
+// Calls hide(r, c, i) for each element that its row may not see, of sums that are keys x rows.
 template <i32 kRows, i32 kColumns, class Hide>
 __device__ void for_hidden_transposed(const Mask& mask, i64 row, i64 key, const Hide& hide) {
   constexpr i32 kWord = bits_of_word(8 * kColumns);
@@ -98,7 +98,7 @@ __device__ inline u32 kept_bits(const Dropout& dropout, i64 slice, i64 row, i64 
   return kept_of_call(dropout, philox(counter, dropout.key));
 }
 
-// Returns the same for 16 rows and 8 * kColumns keys, four bits for each 8 keys. An even number of
+// Returns the bits for 16 rows and 8 * kColumns keys, four bits for each 8 keys. An even number of
 // these begins with a block of 16; an odd one may begin or end amid one, whose other bits are lost.
 template <i32 kColumns>
 __device__ u32 kept_bits_of_columns(const Dropout& dropout, i64 slice, i64 row, i64 key) {
@@ -112,7 +112,7 @@ __device__ u32 kept_bits_of_columns(const Dropout& dropout, i64 slice, i64 row, 
   return bits >> before / 2;
 }
 
-// Returns the same for a block of keys x rows. A lane's key is one of a pair, of which its
+// Returns the bits for a block of keys x rows. A lane's key is one of a pair, of which its
 // neighbour four lanes on holds the other, and each of the two calls that serve both lanes' two
 // rows has half of its numbers for either: each lane makes one and hands over the neighbour's half.
 __device__ inline u32 kept_bits_transposed(const Dropout& dropout, i64 slice, i64 row, i64 key) {

@@ -81,7 +81,7 @@ __device__ inline float lse(const OnlineSoftmax& state) {
   return (state.max + ptx::lg2_approx_ftz_f32(state.sum)) * kLn2;
 }
 
-// Returns the same, but NaN where a row is lost: attend_again() finds the row by that.
+// Returns lse(), but NaN where a row is lost: attend_again() finds the row by that.
 __device__ inline float lse_or_mark(const OnlineSoftmax& state) {
   return is_lost(state) ? bit_cast<float>(0x7FFFFFFFu) : lse(state);
 }

@@ -156,7 +156,7 @@ __device__ void multiply_add(Accumulator<kRows, kColumns>& sums, const Left& lef
   }
 }
 
-// Does the same for tiles: multiplies from the first element of `left` and of `right` on.
+// Computes sums += A B of tiles, from the first element of `left` and of `right` on.
 template <class T, i32 kSteps, i32 kRows, i32 kColumns, TileShape kLeft, MatrixOrder kLeftOrder,
           TileShape kRight, MatrixOrder kRightOrder>
 __device__ void multiply_add_tiles(Accumulator<kRows, kColumns>& sums,
@@ -167,7 +167,7 @@ __device__ void multiply_add_tiles(Accumulator<kRows, kColumns>& sums,
       [&](i32 k, i32 c) { return fragment_b(right, 16 * k, 16 * c); });
 }
 
-// Does the same for an accumulator, rounded, and a tile.
+// Computes sums += A B of an accumulator, rounded, and a tile.
 template <class T, i32 kRows, i32 kColumns, i32 kSteps, TileShape kRight, MatrixOrder kRightOrder>
 __device__ void multiply_add_rounded(Accumulator<kRows, kColumns>& sums,
                                      const Accumulator<kRows, kSteps>& left,

@@ -152,7 +152,7 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, 
   ptx::wgmma_commit_group();
 }
 
-// Does the same with A in registers.
+// Starts such a product with A in registers.
 template <class T, i32 kSteps, i32 kColumns, class Right>
 __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<kSteps>& left,
                               const Right& right, ScaleD scale_d) {
@@ -214,7 +214,7 @@ __device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 
   }
 }
 
-// Does the same with an accumulator, rounded: a warp's 16 rows become columns of the tile, from
+// Rounds an accumulator and writes it transposed: a warp's 16 rows become columns of the tile, from
 // `column` on, its columns rows of the tile, from `row` on, multiples of 8.
 template <class T, auto kTile, i32 kColumns>
 __device__ void store_transposed_of_warp(const Accumulator<1, kColumns>& sums, u32 tile, i32 row,

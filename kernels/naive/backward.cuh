@@ -77,7 +77,7 @@ __device__ void softmax_backward_short_rows(const Params& params, const T* gP, T
   }
 }
 
-// Does the same for rows that no block holds: it goes twice over the row.
+// Turns gdP into dS in rows that no block holds: it goes twice over the row.
 template <class T>
 __device__ void softmax_backward_long_rows(const Params& params, const T* gP, T* gdP) {
   using namespace device;

@@ -245,7 +245,7 @@ TEST(NaiveForward, LseHasThePrecisionOfFp32) {
   }
 }
 
-// As a library's products are, scores are scaled when they are summed: whole numbers are exact
+// Scores are scaled when they are summed, as a library's products are: whole numbers are exact
 // until then. 60 times 9.3 lies in the middle between two numbers of bf16, 4 apart; a scale that is
 // rounded with each element of K took equal scores to both.
 TEST(NaiveForward, EqualScoresHaveEqualP) {

@@ -182,7 +182,7 @@ class Prepared : public PreparedKernel {
     multiply(calls, left, right, result, problem_.dtype, tensors, stream);
   }
 
-  // Does the same for dK and dV, by way of fp32 where heads are summed call by call.
+  // Runs the calls of dK or dV, by way of fp32 where heads are summed call by call.
   void multiply_keys(const ProductCalls& calls, const void* left, const void* right, void* result,
                      const Tensors& tensors, CUstream stream) {
     if (!needs_sums(problem_)) return multiply(calls, left, right, result, tensors, stream);

@@ -24,7 +24,7 @@ ProductCalls score_calls(const Problem& problem, float alpha);
 // Returns calls of (o, dQ) = alpha * (matrix) (v, k): O, dQ.
 ProductCalls row_calls(const Problem& problem, float alpha);
 
-// Sums over the query heads of a K/V head (dK, dV) = alpha * (matrix)^T (q, dO): dK, dV.
+// Returns calls of (dK, dV) = alpha * (matrix)^T (q, dO), summed over a K/V head's query heads.
 ProductCalls key_calls(const Problem& problem, float alpha);
 
 // Returns whether key_calls() sums query heads call by call, into the result. Else their rows

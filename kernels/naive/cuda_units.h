@@ -11,7 +11,7 @@ namespace attnlab::naive {
 KernelUnit forward_unit(Dtype dtype);
 KernelUnit backward_unit(Dtype dtype);
 
-// Return entries of units. `kernel`: "softmax_rows" or "softmax_backward_rows".
+// Return entries of units. `kernel` is "softmax_rows" or "softmax_backward_rows".
 KernelEntry pass_entry(const std::string& kernel);
 KernelEntry row_class_entry(const std::string& kernel, const RowClass& row_class);
 

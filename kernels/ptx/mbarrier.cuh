@@ -6,7 +6,7 @@
 
 namespace attnlab::ptx {
 
-// Inits it by one thread; others use it after a fence_mbarrier_init and a __syncthreads.
+// Inits a barrier by one thread; others use it after a fence_mbarrier_init and a __syncthreads.
 __device__ inline void mbarrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -42,7 +42,7 @@ __device__ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
   return complete != 0;
 }
 
-// Returns the same at once.
+// Returns at once whether that phase is complete.
 __device__ inline bool mbarrier_test_wait_parity(u32 barrier, u32 parity) {
   u32 complete;
   asm volatile(

@@ -13,8 +13,8 @@ __device__ inline void stmatrix_x4(u32 address, const u32 (&from)[4]) {
                : "memory");
 }
 
-// Does the same with each matrix transposed on its way: row r in memory is column r of what lanes
-// hold. x2 stores two matrices, whose rows' addresses lanes 0 to 15 give.
+// Writes four matrices, each transposed on its way: row r in memory is column r of what lanes hold.
+// x2 stores two matrices, whose rows' addresses lanes 0 to 15 give.
 __device__ inline void stmatrix_x4_trans(u32 address, const u32 (&from)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

@@ -129,7 +129,7 @@ __device__ void wgmma_fence_operand(u32 (&a)[kSteps][4]) {
                    "r"(static_cast<i32>(adds)), "n"(kTransposedB ? 1 : 0));                     \
   }
 
-// Does the same for e4m3.
+// Multiplies e4m3, with both factors in shared memory.
 #define ATTNLAB_WGMMA_SS_E4M3(n, a0, b0, adds0)                                                \
   __device__ inline void wgmma_m64k32_f32_e4m3(float(&d)[n / 8][4], u64 a, u64 b, bool adds) { \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #adds0                             \

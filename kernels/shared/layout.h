@@ -48,7 +48,7 @@ ATTNLAB_HD constexpr Range tile_range(i64 block, i64 block_size, i64 seqlen) {
   return intersect({block * block_size, (block + 1) * block_size}, {0, seqlen});
 }
 
-// Every visible tile takes so many matrix products.
+// Every visible tile takes this many matrix products.
 constexpr int kForwardProducts = 2;   // S = Q K^T, O = P V
 constexpr int kBackwardProducts = 5;  // S again, dP = dO V^T, dV, dK, dQ
 

@@ -11,7 +11,7 @@
 
 namespace attnlab {
 
-// So many rows of Q, or keys of K and V, share a scale where blocks have scales. The keys of V^T
+// This many rows of Q, or keys of K and V, share a scale where blocks have scales. The keys of V^T
 // are padded to a multiple of it.
 constexpr i64 kScaleRows = 128;
 constexpr float kLargestE4m3 = 448.0f;

@@ -20,7 +20,7 @@ struct QuantiserConfig {
   bool has_block_scales = false;  // a block finds its own scale; else a kernel before found amax
   bool has_columns = false;       // columns have scales, else rows; not with has_block_scales
 
-  // Are so few that a thread has up to 64 values: what it does beside them counts little. Of a
+  // Threads are so few that each has up to 64 values: what it does beside them counts little. Of a
   // multiprocessor's blocks one stores while another loads; above head_dim 128 there is one.
   ATTNLAB_HD constexpr i32 threads() const { return 512 / blocks(); }
   ATTNLAB_HD constexpr i32 blocks() const { return head_dim <= 64 ? 4 : head_dim <= 128 ? 2 : 1; }

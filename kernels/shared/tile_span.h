@@ -11,8 +11,8 @@ class TileEntry {
   static constexpr i32 kFar = 127;
 
   TileEntry() = default;
-  // `to_seen` says how many tiles further on one is not empty (0: this one is not), or where that
-  // is too far, a tile on the way.
+  // `to_seen` says how many tiles further on one is not empty (0 if it is empty itself), or where
+  // that is too far, a tile on the way.
   ATTNLAB_HD constexpr TileEntry(i32 to_seen, bool is_partial)
       : bits_(static_cast<u8>(min(to_seen, kFar) * 2 + (is_partial ? 1 : 0))) {}
 
@@ -33,7 +33,7 @@ struct TileSpan {
   i32 full_end = 0;
   const TileEntry* entries = nullptr;  // with a pattern: of every tile
 
-  // Returns the first of `block`, block + stride, ... that is not empty; `end` or more: none is.
+  // Returns the first of `block`, block + stride, ... that is not empty; `end` or more if none is.
   ATTNLAB_HD constexpr i32 not_empty(i32 block, i32 stride = 1) const {
     if (entries == nullptr) return block;
     while (block < end) {
@@ -43,7 +43,7 @@ struct TileSpan {
     }
     return block;
   }
-  // Returns the last tile at or before `block` that is not empty; less than `begin`: none is.
+  // Returns the last tile at or before `block` that is not empty; less than `begin` if none is.
   ATTNLAB_HD constexpr i32 not_empty_before(i32 block) const {
     if (entries == nullptr) return block;
     while (block >= begin && entries[block].to_seen() != 0) --block;

@@ -11,9 +11,9 @@ struct WarpGrid {
   i32 columns = 0;
 };
 
-// Returns the grid of warps over rows x columns that reads least from shared memory: a warp reads
-// its rows of A and its columns of B for each step of 16. A warp has whole multiples of 16 of both;
-// of equal grids it takes that with more rows a warp, which reads B less often. {0, 0}: no grid.
+// Returns the grid of warps over rows x columns that reads least from shared memory ({0, 0} if none
+// fits): a warp reads its rows of A and columns of B for each step of 16. It has whole multiples of
+// 16 of both; of equal grids it takes that with more rows a warp, which reads B less often.
 ATTNLAB_HD constexpr WarpGrid warp_grid(i32 warps, i32 rows, i32 columns) {
   WarpGrid best;
   i32 least = 0;

@@ -11,7 +11,7 @@ struct WorkGrid {
   i64 batch = 1;
   i64 heads = 1;
   i64 blocks = 0;
-  // So many slices make a section, whose items are interleaved: one block of each slice, then the
+  // This many slices make a section, whose items are interleaved: one block of each slice, then the
   // next of each, and so on. With 1 the items of a slice follow one another and share its tensors
   // in the caches; with more the heavy items of all of them go first.
   i64 section = 1;

@@ -74,8 +74,8 @@ __device__ void backward(const BackwardArguments<T>& arguments) {
     }
   }
   __syncthreads();
-  // The kernel from lse runs through its empty loops instead: the return would take the last
-  // registers, as its compiler happens to allocate them.
+  // The kernel from lse does not return here but goes through its empty loops: a return would take
+  // the last registers, as ptxas happens to allocate them.
   if (kFromMAndL && sBlock.heads == 0) return;
   for (i32 head = 0; head < sBlock.heads; ++head) {
     finish_unseen<kBackwardWarps>(sBlock.visits, sBlock.mask, kConfig.block_m,

@@ -18,7 +18,7 @@ struct BackwardParts {
       kConfig.p_in_registers() ? WarpGrid{kWarps, 1} : warp_grid(kWarps, kKeys, kRows);
   static constexpr WarpGrid kOfKeys =
       kConfig.p_in_registers() ? kOfScores : warp_grid(kWarps, kKeys, kDim);
-  // S^T, dP^T
+  // This is of S^T and dP^T.
   using TransposedScores = device::TransposedScoresPart<kOfScores, kKeys, kRows, kTeams>;
   using Keys = device::WarpPart<kOfKeys, kKeys, kDim, kTeams>;                         // dK, dV
   using Rows = device::WarpPart<warp_grid(kWarps, kRows, kDim), kRows, kDim, kTeams>;  // dQ
@@ -36,7 +36,7 @@ struct BackwardTeam {
 
   __device__ BackwardTeam(u8* shared_memory, u32 address) : shared(address) {
     const i32 of_block = static_cast<i32>(threadIdx.x);
-    // Broadcast so that the compiler knows that it is warp-uniform: else registers do not suffice.
+    // It is broadcast: a compiler that does not know it as warp-uniform runs out of registers.
     team = kConfig.teams == 1 ? 0 : __shfl_sync(0xFFFFFFFFu, of_block / kThreads, 0);
     thread = kConfig.teams == 1 ? of_block : of_block % kThreads;
     shift = team == 0 ? 0 : backward_tiles(kConfig).team_bytes();

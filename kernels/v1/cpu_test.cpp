@@ -1,5 +1,5 @@
-// v1 on the CPU: the paper's block sizes and closed forms of its traffic, counted and executed; the
-// order of work items never shows in the results; memory grows with seqlen.
+// Tests v1 on the CPU: the paper's block sizes and closed forms of its traffic, counted and
+// executed; the order of work items never shows in the results; memory grows with seqlen.
 #include "kernels/v1/cpu.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// v1 on a GPU: one kernel forward, two backward, each for the K/V heads that the other leaves.
-// Before each pass, one finds which tile of keys visits which rows first and last, and, under a
-// block pattern, one the classes of its tiles.
+// Implements v1 on a GPU: one kernel forward, two backward, each for K/V heads that the other
+// leaves. Before each pass, one finds which tile of keys visits which rows first and last, and,
+// under a block pattern, one the classes of its tiles.
 #include "kernels/v1/cuda.h"
 
 #include <iterator>

@@ -48,7 +48,7 @@ i32 whole_pieces(i64 elements) {
   return static_cast<i32>(min<i64>(kLargestBlock, max<i64>(16, elements / 16 * 16)));
 }
 
-// Returns the tile that the config asks for; 0: it asks for nothing.
+// Returns the tile that the config asks for; sizes that it leaves open are 0.
 AskedBlocks asked_blocks(const Problem& problem, const Config& config) {
   AskedBlocks asked = {.block_m = config.get("block_m"), .block_n = config.get("block_n")};
   if (config.get("sram") == 0) return asked;

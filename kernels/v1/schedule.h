@@ -18,7 +18,7 @@ namespace attnlab::v1 {
 // on-chip memory in the paper (section 2.1).
 constexpr i64 kDefaultSram = 49152;
 
-// AskedBlocks holds the block sizes that a user asks for; 0: take the paper's.
+// AskedBlocks holds the block sizes that a user asks for; 0 stands for the paper's.
 struct AskedBlocks {
   i64 block_m = 0;
   i64 block_n = 0;
@@ -39,8 +39,8 @@ ATTNLAB_HD constexpr bool sees_keys(const Mask& mask, Range rows, i64 block_n, i
   return next_n_block(mask, rows, block_n, from) < n_block_range(mask, rows, block_n).end;
 }
 
-// RowVisits says which tiles of keys visit a tile of rows first and last; first > last: none does.
-// At the first visit there is no O, l, m or dQ to load yet, at the last one they are complete.
+// RowVisits says which tiles of keys visit a tile of rows first and last; first > last if none
+// does. At the first visit there is no O, l, m or dQ to load yet, at the last they are complete.
 struct RowVisits {
   i32 first = 0;
   i32 last = -1;

@@ -172,7 +172,7 @@ TEST(V1SharedMemory, PartsOfTheBackwardAreApart) {
   EXPECT_GT(checked, 0);
 }
 
-// What a team sends must not lie where it looks up its work.
+// The place from which a team sends must not overlap the one where it looks up its work.
 TEST(V1SharedMemory, ATeamSendsByWayOfWhatItIsDoneWith) {
   const auto sends = [](i32 head_dim, i32 block_m) {
     return backward_tiles({.head_dim = head_dim, .block_m = block_m, .teams = 2}).sends();

@@ -38,7 +38,7 @@ i32 registers(const BackwardConfig& config) {
   return of_keys + max(of_scores, of_rows) + kOtherRegisters;
 }
 
-// Returns how many blocks a multiprocessor can hold at once; 0: not one.
+// Returns how many blocks a multiprocessor can hold at once, 0 if not one.
 template <class KernelConfig>
 i32 blocks_that_fit(const KernelConfig& config, const Device& device) {
   const u64 bytes = shared_bytes(config);

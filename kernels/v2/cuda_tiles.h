@@ -15,7 +15,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config, co
 BackwardConfig backward_config_of(const Problem& problem, const Config& config,
                                   const Device& device);
 
-// Returns why such a kernel cannot run on this device, in one sentence; empty: it can.
+// Returns why such a kernel cannot run on this device, in one sentence, "" if it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 std::string unfit(const BackwardConfig& config, const Device& device);
 

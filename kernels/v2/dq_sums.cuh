@@ -25,7 +25,7 @@ __device__ void add_dq(const typename Part::Accumulator& rDQ, float* gSums) {
       rDQ, [&](const float(&sum)[4], i32 place) { ptx::red_add_v4_f32(gSums + place, sum); });
 }
 
-// Does the same in a fixed order. The semaphore is the number of the tile of keys that adds next:
+// Adds that part in a fixed order. The semaphore is the number of the tile of keys that adds next:
 // `own` lets this block add, which then sets it to `next`.
 template <class Part>
 __device__ void add_dq_in_order(const typename Part::Accumulator& rDQ, float* gSums, i32* semaphore,

@@ -89,7 +89,7 @@ class Launch {
     return busy_until(end);
   }
 
-  // Returns the same for a static round-robin: block b takes items b, b + blocks, ...
+  // Returns that share for a static round-robin: block b takes items b, b + blocks, ...
   double busy_by_stride() const {
     std::vector<double> ends(static_cast<std::size_t>(blocks_), 0.0);
     for (i64 item = 0; item < work_items(grid_); ++item) {

@@ -21,9 +21,9 @@ __device__ i32 columns_before(i32 border) {
   return columns / 8 * 2 + min(columns % 8, 2);
 }
 
-// Sets all of a lane's columns but [begin, end) to -inf, in one of its two rows; unless kLeft
-// it has no `begin`. What is seen becomes bits of a word, since one instruction moves several bits
-// to predicates.
+// Sets all of a lane's columns but [begin, end) to `hidden`, in one of its two rows; unless kLeft
+// there is no `begin`. What is seen becomes bits of a word, since one instruction moves several
+// bits to predicates.
 template <bool kLeft, i32 kColumns>
 __device__ void hide_columns(device::Accumulator<1, kColumns>& scores, i32 half, i32 begin, i32 end,
                              float hidden) {
@@ -58,8 +58,8 @@ __device__ void apply_band_mask(const ForwardWorkTile& sWorkTile, i32 row, i32 k
   }
 }
 
-// Applies it to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows past
-// the last one have P 0 already.
+// Applies the mask to P of a backward, from `row` of its batch entry and `key` of its tile on. Rows
+// past the last one have P 0 already.
 template <i32 kColumns>
 __device__ void apply_band_mask(const BackwardWorkTile& sWorkTile, i32 row, i32 key,
                                 device::Accumulator<1, kColumns>& rP) {

@@ -13,10 +13,10 @@ namespace attnlab::v3 {
 // by head_dim.
 ForwardConfig forward_config_of(const Problem& problem, const Config& config);
 
-// Returns why such a kernel cannot run on this device, in one sentence; empty: it can.
+// Returns why such a kernel cannot run on this device, in one sentence, "" if it can.
 std::string unfit(const ForwardConfig& config, const Device& device);
 
-// Does the same for the backward.
+// These two say it of the backward.
 BackwardConfig backward_config_of(const Problem& problem, const Config& config);
 std::string unfit(const BackwardConfig& config, const Device& device);
 

@@ -32,7 +32,7 @@ struct ForwardConfig {
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
   bool dropout = false;
-  // Set: factors are of e4m3 (forward_e4m3.cuh), and tiles of keys go from the last to the first.
+  // If set, factors are of e4m3 (forward_e4m3.cuh), and tiles of keys go from last to first.
   bool e4m3 = false;
   bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
   bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys
@@ -92,7 +92,7 @@ struct ForwardWorkTile {
 
 constexpr i32 kWorkTileStages = 2;  // work items known at once
 
-// E4m3WorkTile is what the roles know beside it of a work item on e4m3.
+// E4m3WorkTile is what the roles know beside a ForwardWorkTile of a work item on e4m3.
 struct E4m3WorkTile {
   float scales_log2[3];   // softmax_scale_log2 times Q's scale, of each consumer's rows
   i32 first_key = 0;      // of the batch entry in V^T

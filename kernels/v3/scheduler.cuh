@@ -102,8 +102,8 @@ __device__ inline void find_e4m3_work_tile(const Params& params, const ForwardCo
 template <ForwardConfig kConfig>
 class Scheduler {
  public:
-  // next_item counts the items that blocks have taken beyond their first ones; null: static
-  // round-robin with stride gridDim.x.
+  // next_item counts the items that blocks have taken beyond their first ones; where it is null,
+  // block b takes items b, b + gridDim.x, ...
   __device__ Scheduler(const Params& params, const WorkGrid& grid, const TileEntry* entries,
                        u32* next_item, const ForwardMemory<kConfig>& memory,
                        const E4m3Scales& scales = {})

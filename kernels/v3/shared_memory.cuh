@@ -69,7 +69,7 @@ struct ForwardMemory {
   }
 
   // Returns the phase of `asked` that ends when the item before that of `state` has asked for it.
-  // Phases and work tiles are counted alike, so that its parity is that of the other place.
+  // Each item has one phase and one of two stages, so that its parity is the other stage's number.
   __device__ device::Phase when_asked(const PipelineState& state) const {
     static_assert(kWorkTileStages == 2);
     return {asked, static_cast<u32>(state.stage ^ 1)};

@@ -1,4 +1,4 @@
-"""What is drawn where: the cells of a table as lines or bars, in panels."""
+"""Says what is drawn where: the cells of a table as lines or bars, in panels."""
 import re
 from typing import NamedTuple, Optional
 
@@ -124,8 +124,8 @@ def points_of(table, cells):
 
 
 def recorded_axis(points):
-    """The field of the records' keys ("sq4096", "block_m=64") that is the point's number, or "".
-    Of a single number that could be chance."""
+    """Returns the field of the records' keys ("sq4096", "block_m=64") that is the point's number,
+    or "". Of a single number that could be chance."""
     names = {"sq": "seqlen", "d": "head_dim", "b": "batch", "hq": "heads"}
     recorded = [point for point in points if point.cell.record]
     candidates = None

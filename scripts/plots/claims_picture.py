@@ -1,4 +1,4 @@
-"""The picture of claims: a strip with the verdict, and measured over published."""
+"""Draws the picture of claims: a strip with the verdict, and measured over published."""
 import textwrap
 
 from matplotlib import ticker

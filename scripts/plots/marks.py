@@ -1,4 +1,4 @@
-"""The marks of a chart: lines with points, and bars."""
+"""Draws the marks of a chart: lines with points, and bars."""
 import math
 import textwrap
 

@@ -1,4 +1,4 @@
-"""What `attnlab reproduce` wrote of one file of papers: its tables and claims."""
+"""Reads what `attnlab reproduce` wrote of one file of papers: its tables and claims."""
 import json
 import math
 import pathlib
@@ -10,7 +10,7 @@ FINDINGS = {"R": "reproduced", "S": "in shape", "N": "not reproduced", "X": "not
 
 
 class BadResult(Exception):
-    """The file is no result: the message says why."""
+    """Says that a file is no result: the message says why."""
 
 
 class Cell(NamedTuple):

@@ -1,4 +1,4 @@
-"""A figure with its title, legends and notes, and its axes of values."""
+"""Makes a figure with its title, legends and notes, and its axes of values."""
 import io
 import math
 import re

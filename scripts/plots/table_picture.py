@@ -1,4 +1,4 @@
-"""The picture of a table."""
+"""Draws the picture of a table."""
 import math
 
 from .chart import chart_of, unique

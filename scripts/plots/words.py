@@ -1,4 +1,4 @@
-"""Legends, notes and descriptions of a chart."""
+"""Writes legends, notes and descriptions of a chart."""
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 

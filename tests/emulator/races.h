@@ -11,14 +11,14 @@
 
 namespace attnlab::emulator {
 
-// VectorClock is what an agent knows of each agent: up to which step all is over. Empty: nothing.
+// VectorClock is what an agent knows of each: up to which step all is over; empty if of none.
 using VectorClock = std::vector<u32>;
 
 enum class Access : u8 { read, write };
 
 class Races {
  public:
-  // `shared` has so many bytes that are watched.
+  // `shared` has this many bytes, which are watched.
   Races(const u8* shared, u64 bytes, int warps);
 
   // Engine names agents beside the warps, which count from 0: what they start, what runs by itself.

@@ -13,7 +13,7 @@ void attnlab::fuzz::read_input(const std::filesystem::path& file) {
   for (const auto& record : records) {
     require(record.is_object() && record.at("schema") == kRecordSchema, "a record has no schema");
   }
-  // What can be read is what stays when the torn end goes.
+  // The records that can be read are those that stay when the torn end goes.
   RecordFile(file).repair();
   require(read_records(file, warnings) == records, "a repair has changed the records");
   require(RecordFile(file).repair().empty(), "a repaired file is repaired again");

@@ -2,18 +2,8 @@
 // with its operands where the kernel has them, dS on its way through shared memory, and the sums of
 // dQ in device memory. Results are compared element by element. All are small integers, so every
 // sum is exact.
-#include <cstdint>
-#include <optional>
-#include <ostream>
-#include <random>
-
-#include "harness/tensors/arena.h"
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/tensor_map.h"
-#include "kernels/shared/convert.h"
 #include "kernels/v3/schedule.h"
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/product_fixture.h"
 
 namespace attnlab {
 namespace {
@@ -38,31 +28,15 @@ KernelUnit unit(const Tile& tile) {
   return {.name = "backward-products-" + tile.name(),
           .source = "constexpr int kHeadDim = " + std::to_string(tile.head_dim) +
                     ", kRows = " + std::to_string(tile.block_m) + ";\n" + "#define TYPE " +
-                    (tile.dtype == Dtype::f16 ? "F16" : "Bf16") + R"(
-#include "kernels/device/ring.cuh"
+                    (tile.dtype == Dtype::f16 ? "F16" : "Bf16") + kProductText + R"(
 #include "kernels/device/warp_uniform.cuh"
 #include "kernels/ptx/barrier.cuh"
 #include "kernels/v3/dq_sums.cuh"
-using namespace attnlab;
-using namespace attnlab::device;
 using T = TYPE;
 
 struct Maps {
   TensorMap q, k;
 };
-
-// Calls visit(key, row, value) for each of a lane's sums, which are keys x rows or columns.
-template <i32 kColumns, class Do>
-__device__ void for_own(Accumulator<1, kColumns>& sums, i32 warp, const Do& visit) {
-  const i32 lane = threadIdx.x % 32;
-#pragma unroll
-  for (i32 c = 0; c < kColumns; ++c) {
-#pragma unroll
-    for (i32 i = 0; i < 4; ++i) {
-      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
-    }
-  }
-}
 
 constexpr v3::BackwardConfig kConfig = {.head_dim = kHeadDim, .block_m = kRows};
 
@@ -74,20 +48,11 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
   using Part = v3::DqPart<kConfig>;
   const u32 shared = ptx::cvta_to_shared(memory);
   const u32 sK = shared + kTiles.k(), sQ = shared + kTiles.q_of(0), sDS = shared + kTiles.ds_of(0);
-  const Ring<1> ring{shared + kTiles.kv_ring()};
-  if (threadIdx.x == 0) {
-    ring.init(1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
+  const Ring<1> ring = make_ring(shared + kTiles.kv_ring());
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(ring.full(0), kTiles.kv.bytes() + kTiles.q.bytes() + 4 * kRows);
-    for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
-      ptx::cp_async_bulk_tensor_4d(sQ + slab * kTiles.q.slab_bytes(), maps.q, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-      ptx::cp_async_bulk_tensor_4d(sK + slab * kTiles.kv.slab_bytes(), maps.k, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-    }
+    start_copies(kTiles.q, maps.q, sQ, ring);
+    start_copies(kTiles.kv, maps.k, sK, ring);
     ptx::cp_async_bulk(shared + kTiles.lse_of(0), rows, 4 * kRows, ring.full(0));
   }
   ring.wait_full(consumer_start());
@@ -101,9 +66,9 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
   start_product<T, kHeadDim / 16>(rS, KMajor<kTiles.kv>(sK, 64 * consumer), KMajor<kTiles.q>(sQ, 0));
   ptx::wgmma_wait_group<0>();
   fence_operand(rS);
-  for_own(rS, warp, [&](i32 key, i32 row, float& value) { s[key * kRows + row] = value; });
+  for_own(rS, [&](i32 key, i32 row, float& value) { s[key * kRows + row] = value; });
 
-  for_own(rS, warp, [&](i32 key, i32 row, float& value) { value = factors[key * kRows + row]; });
+  for_own(rS, [&](i32 key, i32 row, float& value) { value = factors[key * kRows + row]; });
   FragmentsA<kRows / 16> rP;
   round_to<T>(rP, rS);
   store_transposed_of_warp<kTiles.ds>(rP, sDS, 16 * warp);
@@ -117,7 +82,7 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
   ptx::wgmma_wait_group<0>();
   fence_operand(rDV);
   fence_operand(rP);
-  for_own(rDV, warp, [&](i32 key, i32 x, float& value) { dv[key * kHeadDim + x] = value; });
+  for_own(rDV, [&](i32 key, i32 x, float& value) { dv[key * kHeadDim + x] = value; });
 
   ptx::barrier_sync(1, 256);
   for (i32 time = 0; time < times; ++time) {
@@ -149,30 +114,14 @@ KernelUnit unit_of_columns(i32 head_dim, i32 keys) {
   return {
       .name = "backward-columns-" + std::to_string(head_dim) + "x" + std::to_string(keys),
       .source = "constexpr int kHeadDim = " + std::to_string(head_dim) +
-                ", kKeys = " + std::to_string(keys) + ";\n" + R"(
-#include "kernels/device/ring.cuh"
+                ", kKeys = " + std::to_string(keys) + ";\n" + kProductText + R"(
 #include "kernels/v3/dq_sums.cuh"
-using namespace attnlab;
-using namespace attnlab::device;
 
 struct Maps {
   TensorMap q, k;
 };
 
 constexpr v3::BackwardConfig kConfig = {.head_dim = kHeadDim, .block_m = 64, .block_n = kKeys};
-
-// Calls visit(row, column, value) for each of a lane's sums.
-template <i32 kColumns, class Do>
-__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
-  const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (i32 c = 0; c < kColumns; ++c) {
-#pragma unroll
-    for (i32 i = 0; i < 4; ++i) {
-      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
-    }
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(128)
 products(const __grid_constant__ Maps maps, const float* factors, i32 times, float* s, float* dv,
@@ -182,20 +131,11 @@ products(const __grid_constant__ Maps maps, const float* factors, i32 times, flo
   constexpr i32 kOwnKeys = kKeys / kConfig.consumers();
   const u32 shared = ptx::cvta_to_shared(memory);
   const u32 sK = shared + kTiles.k(), sQ = shared + kTiles.q_of(0), sP = shared + kTiles.p_of(0);
-  const Ring<1> ring{shared + kTiles.kv_ring()};
-  if (threadIdx.x == 0) {
-    ring.init(1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
+  const Ring<1> ring = make_ring(shared + kTiles.kv_ring());
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(ring.full(0), kTiles.kv.bytes() + kTiles.q.bytes());
-    for (i32 slab = 0; slab < kTiles.q.slabs(); ++slab) {
-      ptx::cp_async_bulk_tensor_4d(sQ + slab * kTiles.q.slab_bytes(), maps.q, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-      ptx::cp_async_bulk_tensor_4d(sK + slab * kTiles.kv.slab_bytes(), maps.k, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-    }
+    start_copies(kTiles.q, maps.q, sQ, ring);
+    start_copies(kTiles.kv, maps.k, sK, ring);
   }
   ring.wait_full(consumer_start());
 
@@ -240,83 +180,10 @@ struct Maps {
   TensorMap q, k;
 };
 
-class ProductTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
-    arena_.emplace(runtime());
-  }
-
-  // Draws integers from -4 to 4.
-  std::vector<int> integers(i64 count) {
-    std::vector<int> values(static_cast<std::size_t>(count));
-    for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
-    return values;
-  }
-  template <class T>
-  Arena::Buffer upload(const std::vector<T>& values) {
-    Arena::Buffer buffer = arena_->allocate("operand", values.size() * sizeof(T));
-    runtime().write(buffer.get(), values.data(), values.size() * sizeof(T));
-    return buffer;
-  }
-  Arena::Buffer upload_rounded(const std::vector<int>& values, Dtype dtype) {
-    std::vector<std::uint16_t> bits;
-    for (const int value : values) {
-      const auto number = static_cast<float>(value);
-      bits.push_back(dtype == Dtype::f16 ? f16_from_f32(number) : bf16_from_f32(number));
-    }
-    return upload(bits);
-  }
-  Arena::Buffer floats(i64 count) {
-    return arena_->allocate("result", static_cast<u64>(count) * sizeof(float));
-  }
-  std::vector<float> download(const Arena::Buffer& buffer, i64 count) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    runtime().read(values.data(), buffer.get(), values.size() * sizeof(float));
-    return values;
-  }
-  static TensorMap map(const Arena::Buffer& data, Dtype dtype, i64 rows, i64 columns) {
-    return cuda::make_tensor_map(cuda::slab_of({.dtype = dtype,
-                                                .data = data.get(),
-                                                .strides = {.row = columns},
-                                                .rows = rows,
-                                                .head_dim = columns,
-                                                .tile_rows = rows}));
-  }
-
-  std::mt19937 generator_{3};
-  std::optional<Arena> arena_;
-};
-
 class BackwardProduct : public ProductTest, public testing::WithParamInterface<Tile> {
  protected:
   static constexpr i64 kKeys = 128;
 };
-
-// Matrix is a matrix of integers as some of its products see it.
-struct Matrix {
-  const std::vector<int>& values;
-  i64 stride;
-  bool transposed = false;
-  int at(i64 row, i64 column) const {
-    const i64 place = transposed ? column * stride + row : row * stride + column;
-    return values[static_cast<std::size_t>(place)];
-  }
-};
-
-std::vector<float> product(const Matrix& left, const Matrix& right, i64 rows, i64 columns, i64 k) {
-  std::vector<float> sums;
-  for (i64 row = 0; row < rows; ++row) {
-    for (i64 column = 0; column < columns; ++column) {
-      int sum = 0;
-      for (i64 i = 0; i < k; ++i) sum += left.at(row, i) * right.at(i, column);
-      sums.push_back(static_cast<float>(sum));
-    }
-  }
-  return sums;
-}
 
 // Returns sums of dQ, one after the other as they lie, from rows x columns: a warp has 16 x 64 of
 // them, in blocks of 8 columns, of which a lane has two columns of two rows.
@@ -361,7 +228,7 @@ TEST_P(BackwardProduct, IsExactForSmallIntegers) {
   runtime().synchronize();
 
   EXPECT_EQ(download(gCopied, rows), statistics);
-  const Matrix of_k = {k, head_dim}, of_q = {q, head_dim}, of_p = {factors, rows};
+  const IntegerMatrix of_k = {k, head_dim}, of_q = {q, head_dim}, of_p = {factors, rows};
   EXPECT_EQ(download(gS, kKeys * rows), product(of_k, {q, head_dim, true}, kKeys, rows, head_dim));
   EXPECT_EQ(download(gDV, kKeys * head_dim), product(of_p, of_q, kKeys, head_dim, rows));
   const std::vector<float> dq = product({factors, rows, true}, of_k, rows, head_dim, kKeys);

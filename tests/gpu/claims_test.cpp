@@ -5,7 +5,6 @@
 #include <exception>
 #include <map>
 #include <numeric>
-#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,43 +14,13 @@
 #include "kernels/v3/cuda_tiles.h"
 #include "tests/emulator/trace.h"
 #include "tests/gpu/emulated.h"
+#include "tests/gpu/forward_case.h"
 #include "tests/gpu/forward_launch.h"
 
 namespace attnlab {
 namespace {
 
 using emulator::Event;
-
-struct ClaimsCase {
-  const char* name;
-  std::int64_t consumers;  // one: three blocks share a multiprocessor
-  std::int64_t seqlen_q;
-  std::int64_t seqlen_k;
-  std::int64_t slices = 24;
-  const char* mask = "causal";
-  std::vector<std::int64_t> queries = {};  // of packed entries
-  std::vector<std::int64_t> keys = {};
-  std::int64_t producer = 1;
-};
-
-void PrintTo(const ClaimsCase& what, std::ostream* stream) { *stream << what.name; }
-
-Problem problem_of(const ClaimsCase& what) {
-  Problem problem = {.dtype = Dtype::f16,
-                     .num_heads_q = what.slices,
-                     .num_heads_kv = what.slices,
-                     .seqlen_q = what.seqlen_q,
-                     .seqlen_k = what.seqlen_k,
-                     .head_dim = 64,
-                     .mask = parse_mask(what.mask),
-                     .layout = Layout::bhsd};
-  if (what.queries.empty()) return problem;
-  problem.batch = static_cast<std::int64_t>(what.queries.size());
-  problem.layout = Layout::packed;
-  problem.lengths = {
-      .kind = LengthsKind::packed, .given = true, .queries = what.queries, .keys = what.keys};
-  return problem;
-}
 
 // Returns the numbers of tiles of all work items, in the order in which they are handed out.
 std::vector<i64> tiles_of(const Problem& problem, const v3::ForwardConfig& config) {
@@ -66,7 +35,7 @@ std::vector<i64> tiles_of(const Problem& problem, const v3::ForwardConfig& confi
   return tiles;
 }
 
-class V3Claims : public GpuTest, public testing::WithParamInterface<ClaimsCase> {
+class V3Claims : public GpuTest, public testing::WithParamInterface<ForwardCase> {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
@@ -139,12 +108,9 @@ class BlockWork {
 // A block claims an item once the last K of the item in work is under way, or the last but one, and
 // an item without tiles at once. All items are taken, each once.
 TEST_P(V3Claims, ComeBehindTheLastKeysOfTheItemInWork) {
-  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Implementation& v3 = v3_on_gpu();
   const Problem problem = problem_of(GetParam());
-  Config asked = default_config(v3);
-  asked.set("consumers", GetParam().consumers);
-  asked.set("block_n", GetParam().consumers == 1 ? 64 : 128);
-  asked.set("producer", GetParam().producer);
+  const Config asked = config_of(GetParam());
   ASSERT_EQ(v3.unsupported(problem, asked, gpu()), "");
   const v3::ForwardConfig config = v3::forward_config_of(problem, asked);
   ASSERT_EQ(config.blocks, GetParam().consumers == 1 ? 3 : 1);
@@ -181,7 +147,7 @@ TEST_P(V3Claims, ComeBehindTheLastKeysOfTheItemInWork) {
   EXPECT_EQ(taken, all);
 }
 
-const ClaimsCase kCases[] = {
+const ForwardCase kCases[] = {
     {.name = "one_tile", .consumers = 1, .seqlen_q = 64, .seqlen_k = 64},
     {.name = "a_few_tiles", .consumers = 1, .seqlen_q = 300, .seqlen_k = 300},
     {.name = "rows_that_see_nothing", .consumers = 1, .seqlen_q = 300, .seqlen_k = 100},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/tensors/arena.h"
-#include "kernels/api/quantise.h"
+#include "kernels/api/test_quantised.h"
 #include "kernels/shared/convert.h"
 #include "kernels/shared/mask.h"
 #include "kernels/shared/quantise.h"
@@ -47,13 +47,10 @@ Problem problem_of(i64 head_dim, i64 seqlen_q, i64 seqlen_k, const char* mask, S
           .quantisation = {.v = v}};
 }
 
-// HostInputs holds q, k, v, and what the laboratory makes of them.
-struct HostInputs {
+struct Drawn {
   std::vector<float> q, k, v;
-  std::vector<std::uint8_t> q_codes, k_codes, v_codes, v_transposed;
-  std::vector<float> scale_q, scale_k, scale_v;
 
-  HostInputs(const Problem& problem, double v_mean) {
+  Drawn(const Problem& problem, double v_mean) {
     std::mt19937 generator(5);
     std::normal_distribution<float> normal;
     const auto draw = [&](i64 elements, float mean) {
@@ -64,25 +61,13 @@ struct HostInputs {
     q = draw(problem.elements_q(), 0.0f);
     k = draw(problem.elements_k(), 0.0f);
     v = draw(problem.elements_k(), static_cast<float>(v_mean));
-    const auto resize = [](auto& values, i64 elements) {
-      values.resize(static_cast<std::size_t>(elements));
-    };
-    resize(q_codes, problem.elements_q());
-    resize(k_codes, problem.elements_k());
-    resize(v_codes, problem.elements_k());
-    resize(v_transposed, elements_v_transposed(problem));
-    resize(scale_q, elements_scale_q(problem));
-    resize(scale_k, elements_scale_k(problem));
-    resize(scale_v, elements_scale_v(problem));
-    quantise(problem, q.data(), k.data(), v.data(), 1,
-             {.q = q_codes.data(),
-              .k = k_codes.data(),
-              .v = v_codes.data(),
-              .v_transposed = v_transposed.data(),
-              .scale_q = scale_q.data(),
-              .scale_k = scale_k.data(),
-              .scale_v = scale_v.data()});
   }
+};
+
+// HostInputs holds q, k, v, and what the laboratory makes of them.
+struct HostInputs : Drawn, QuantisedOnCpu {
+  HostInputs(const Problem& problem, double v_mean)
+      : Drawn(problem, v_mean), QuantisedOnCpu(problem, q, k, v, 1) {}
 };
 
 struct Outputs {
@@ -151,8 +136,8 @@ class Twin {
     for (i64 key = keys.begin; key < keys.end; ++key) {
       double score = 0.0, size = 0.0;
       for (i64 c = 0; c < problem_.head_dim; ++c) {
-        const double term = code(inputs_.q_codes, state.offset_q + c) *
-                            code(inputs_.k_codes, offset_k + key * shape_.k.row + c);
+        const double term = code(inputs_.codes_q, state.offset_q + c) *
+                            code(inputs_.codes_k, offset_k + key * shape_.k.row + c);
         score += term;
         size += std::fabs(term);
       }
@@ -183,7 +168,7 @@ class Twin {
       state.sum += p;
       const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shift * p))) / shift;
       for (i64 c = 0; c < problem_.head_dim; ++c) {
-        const double value = code(inputs_.v_codes, offset_k + key * shape_.k.row + c) *
+        const double value = code(inputs_.codes_v, offset_k + key * shape_.k.row + c) *
                              scale_v(kv, key, c, ceil_div(problem_.seqlen_k, kScaleRows));
         state.o[static_cast<std::size_t>(c)] += rounded * value;
       }
@@ -252,9 +237,9 @@ class E4m3Forward : public GpuTest, public testing::WithParamInterface<E4m3Case>
       return buffers.back().get();
     };
     Tensors tensors;
-    tensors.e4m3 = {.q = codes(inputs.q_codes),
-                    .k = codes(inputs.k_codes),
-                    .v_transposed = codes(inputs.v_transposed),
+    tensors.e4m3 = {.q = codes(inputs.codes_q),
+                    .k = codes(inputs.codes_k),
+                    .v_transposed = codes(inputs.transposed),
                     .scale_q = scales(inputs.scale_q),
                     .scale_k = scales(inputs.scale_k),
                     .scale_v = scales(inputs.scale_v)};
@@ -286,8 +271,8 @@ class E4m3Forward : public GpuTest, public testing::WithParamInterface<E4m3Case>
   }
 };
 
-// Whoever rounds P where the kernel does differs from it where fp32 brings P to another side of a
-// rounding border: the error of O is small beside what e4m3 itself loses (2 to 3 % of P's noise).
+// A twin that rounds P where the kernel does differs from it where fp32 brings P to another side of
+// a rounding border: the error of O is small beside what e4m3 itself loses (2 to 3 % of P's noise).
 TEST_P(E4m3Forward, IsThatOfTheTwin) {
   const Problem& problem = GetParam().problem;
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);

@@ -4,18 +4,12 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <ostream>
-#include <random>
+#include <string>
+#include <vector>
 
-#include "harness/tensors/arena.h"
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/tensor_map.h"
-#include "kernels/shared/convert.h"
 #include "kernels/shared/quantise.h"
 #include "kernels/shared/tile.h"
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/product_fixture.h"
 
 namespace attnlab {
 namespace {
@@ -25,42 +19,23 @@ constexpr i64 kRows = 64;
 // Tiles are those of Q (64, head_dim), K (keys, head_dim) and V^T (head_dim, keys).
 struct Tiles {
   SlabTile q, k, v;
-  Tiles(i64 keys, i64 head_dim)
-      : q{.rows = 64, .columns = static_cast<i32>(head_dim), .element_bytes = 1},
-        k{.rows = static_cast<i32>(keys), .columns = q.columns, .element_bytes = 1},
+  explicit Tiles(const ProductSize& size)
+      : q{.rows = 64, .columns = static_cast<i32>(size.head_dim), .element_bytes = 1},
+        k{.rows = static_cast<i32>(size.keys), .columns = q.columns, .element_bytes = 1},
         v{.rows = q.columns, .columns = k.rows, .element_bytes = 1} {}
 };
 
 // Computes S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P
 // in registers.
-KernelUnit unit(i64 keys, i64 head_dim) {
-  const Tiles tiles(keys, head_dim);
+KernelUnit unit(const ProductSize& size) {
+  const Tiles tiles(size);
   const auto bytes = static_cast<u64>(tiles.q.bytes() + tiles.k.bytes() + tiles.v.bytes() + 64);
-  return {.name = "e4m3-products-" + std::to_string(keys) + "x" + std::to_string(head_dim),
-          .source = "constexpr int kKeys = " + std::to_string(keys) +
-                    ", kHeadDim = " + std::to_string(head_dim) + ";" + R"(
-#include "kernels/device/ring.cuh"
-#include "kernels/device/warpgroup_product.cuh"
-#include "kernels/ptx/fence.cuh"
-#include "kernels/ptx/tma.cuh"
-using namespace attnlab;
-using namespace attnlab::device;
-
+  return {.name = "e4m3-products-" + size.name(),
+          .source = "constexpr int kKeys = " + std::to_string(size.keys) +
+                    ", kHeadDim = " + std::to_string(size.head_dim) + ";" + kProductText + R"(
 struct Maps {
   TensorMap q, k, v;
 };
-
-template <i32 kColumns, class Do>
-__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
-  const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (i32 c = 0; c < kColumns; ++c) {
-#pragma unroll
-    for (i32 i = 0; i < 4; ++i) {
-      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
-    }
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(128)
 products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) {
@@ -70,23 +45,12 @@ products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) 
   constexpr SlabTile kV = {.rows = kHeadDim, .columns = kKeys, .element_bytes = 1};
   const u32 sQ = ptx::cvta_to_shared(memory);
   const u32 sK = sQ + kQ.bytes(), sV = sK + kK.bytes();
-  const Ring<1> ring{sV + kV.bytes()};
-  if (threadIdx.x == 0) {
-    ring.init(1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
-  const auto load = [&](const SlabTile& tile, const TensorMap& map, u32 to) {
-    for (i32 slab = 0; slab < tile.slabs(); ++slab) {
-      ptx::cp_async_bulk_tensor_4d(to + slab * tile.slab_bytes(), map, slab * tile.slab_columns(),
-                                   0, 0, 0, ring.full(0));
-    }
-  };
+  const Ring<1> ring = make_ring(sV + kV.bytes());
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(ring.full(0), kQ.bytes() + kK.bytes() + kV.bytes());
-    load(kQ, maps.q, sQ);
-    load(kK, maps.k, sK);
-    load(kV, maps.v, sV);
+    start_copies(kQ, maps.q, sQ, ring);
+    start_copies(kK, maps.k, sK, ring);
+    start_copies(kV, maps.v, sV, ring);
   }
   ring.wait_full(consumer_start());
 
@@ -119,14 +83,6 @@ struct Maps {
   TensorMap q, k, v;
 };
 
-struct Size {
-  i64 keys, head_dim;
-};
-
-void PrintTo(const Size& size, std::ostream* stream) {
-  *stream << size.keys << "x" << size.head_dim;
-}
-
 using Matrix = std::vector<float>;  // row by row
 
 Matrix matrix(i64 rows, i64 columns, const std::function<float(i64, i64)>& element) {
@@ -141,30 +97,16 @@ struct Results {
   Matrix s, o;
 };
 
-class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
+class E4m3Product : public ProductTest, public testing::WithParamInterface<ProductSize> {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
-    arena_.emplace(runtime());
-  }
-
-  // Draws integers from -4 to 4.
-  Matrix integers(i64 rows, i64 columns) {
-    return matrix(rows, columns, [&](i64, i64) {
-      return static_cast<float>(static_cast<int>(generator_() % 9) - 4);
-    });
-  }
-  Arena::Buffer upload(const void* data, std::size_t bytes) {
-    Arena::Buffer buffer = arena_->allocate("operand", bytes);
-    runtime().write(buffer.get(), data, bytes);
-    return buffer;
+  Matrix integer_matrix(i64 rows, i64 columns) {
+    const std::vector<int> values = integers(rows * columns);
+    return {values.begin(), values.end()};
   }
   Arena::Buffer upload_e4m3(const Matrix& values) {
     std::vector<std::uint8_t> bits;
     for (const float value : values) bits.push_back(e4m3_from_f32(value));
-    return upload(bits.data(), bits.size());
+    return upload(bits);
   }
   static TensorMap map(const Arena::Buffer& data, const SlabTile& tile) {
     return cuda::make_tensor_map(cuda::slab_of(
@@ -176,45 +118,33 @@ class E4m3Product : public GpuTest, public testing::WithParamInterface<Size> {
          .tile_rows = tile.rows,
          .swizzle = tile.row_bytes() == 128 ? cuda::Swizzle::bytes_128 : cuda::Swizzle::bytes_64}));
   }
-  Matrix download(const Arena::Buffer& buffer, i64 count) {
-    Matrix values(static_cast<std::size_t>(count));
-    runtime().read(values.data(), buffer.get(), values.size() * sizeof(float));
-    return values;
-  }
 
   // Takes q (64, head_dim), k (keys, head_dim), p (64, keys), v (keys, head_dim).
-  Results multiply(const Size& size, const Matrix& q, const Matrix& k, const Matrix& p,
+  Results multiply(const ProductSize& size, const Matrix& q, const Matrix& k, const Matrix& p,
                    const Matrix& v) {
     const i64 keys = size.keys, head_dim = size.head_dim;  // a lambda cannot capture a binding
-    const Tiles tiles(keys, head_dim);
+    const Tiles tiles(size);
     const Matrix v_transposed = matrix(head_dim, keys, [&](i64 column, i64 slot) {
       const i64 key = slot / 16 * 16 + key_of_slot(slot % 16);
       return v[static_cast<std::size_t>(key * head_dim + column)];
     });
     const Arena::Buffer gQ = upload_e4m3(q), gK = upload_e4m3(k), gV = upload_e4m3(v_transposed);
-    const Arena::Buffer gP = upload(p.data(), p.size() * sizeof(float));
-    const auto room = [&](i64 columns) {
-      return arena_->allocate("sums", static_cast<u64>(kRows * columns) * sizeof(float));
-    };
-    const Arena::Buffer gS = room(keys), gO = room(head_dim);
-    const auto module = cuda::load(unit(keys, head_dim), gpu());
-    const cuda::Kernel<Maps, void*, void*, void*> kernel(*module,
-                                                         unit(keys, head_dim).entries.at(0));
+    const Arena::Buffer gP = upload(p), gS = floats(kRows * keys), gO = floats(kRows * head_dim);
+    const KernelUnit needed = unit(size);
+    const auto module = cuda::load(needed, gpu());
+    const cuda::Kernel<Maps, void*, void*, void*> kernel(*module, needed.entries.at(0));
     kernel(cuda::as_stream(runtime().queue()), 1,
            Maps{.q = map(gQ, tiles.q), .k = map(gK, tiles.k), .v = map(gV, tiles.v)}, gP.get(),
            gS.get(), gO.get());
     runtime().synchronize();
     return {download(gS, kRows * keys), download(gO, kRows * head_dim)};
   }
-
-  std::mt19937 generator_{3};
-  std::optional<Arena> arena_;
 };
 
 TEST_P(E4m3Product, IsExactForSmallIntegers) {
   const auto [keys, head_dim] = GetParam();
-  const Matrix q = integers(kRows, head_dim), k = integers(keys, head_dim);
-  const Matrix p = integers(kRows, keys), v = integers(keys, head_dim);
+  const Matrix q = integer_matrix(kRows, head_dim), k = integer_matrix(keys, head_dim);
+  const Matrix p = integer_matrix(kRows, keys), v = integer_matrix(keys, head_dim);
   const Results results = multiply(GetParam(), q, k, p, v);
   const auto sum = [](i64 terms, const std::function<float(i64)>& term) {
     float all = 0.0f;
@@ -238,12 +168,10 @@ TEST_P(E4m3Product, IsExactForSmallIntegers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, E4m3Product,
-                         testing::Values(Size{64, 64}, Size{128, 64}, Size{128, 128}, Size{64, 192},
-                                         Size{128, 256}),
-                         [](const auto& size) {
-                           return std::to_string(size.param.keys) + "x" +
-                                  std::to_string(size.param.head_dim);
-                         });
+                         testing::Values(ProductSize{64, 64}, ProductSize{128, 64},
+                                         ProductSize{128, 128}, ProductSize{64, 192},
+                                         ProductSize{128, 256}),
+                         [](const auto& size) { return size.param.name(); });
 
 using E4m3Accumulator = E4m3Product;
 

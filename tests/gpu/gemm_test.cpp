@@ -6,20 +6,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
-#include <optional>
 #include <ostream>
-#include <random>
 
-#include "harness/tensors/arena.h"
-#include "kernels/cuda/backend.h"
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/peak_kernels.h"
-#include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/test_support.h"
-#include "kernels/shared/convert.h"
 #include "kernels/shared/tile.h"
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/product_fixture.h"
 
 namespace attnlab {
 namespace {
@@ -28,8 +21,8 @@ namespace {
 constexpr i32 kBlockM = 128, kBlockN = 256, kBlockK = 64;
 constexpr i32 kConsumers = 2;  // warpgroups of 64 rows each
 constexpr i32 kStages = 4;
-// So many rows of tiles run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows of
-// A are half the bytes of its rows of B.
+// This many rows of tiles run at once. Of 132 tiles 16 rows by 8 columns read least: a tile's rows
+// of A are half the bytes of its rows of B.
 constexpr i32 kGroup = 16;
 
 KernelUnit gemm_unit() {
@@ -53,7 +46,7 @@ KernelUnit gemm_unit() {
 using namespace attnlab;
 using namespace attnlab::device;
 
-// Registers of a thread: launched with 168, the producer gives what the consumers take.
+// A thread is launched with 168 registers; the producer gives what the consumers take.
 constexpr i32 kThreads = (1 + kConsumers) * kWarpgroup;
 constexpr i32 kProducerRegisters = 24, kConsumerRegisters = 240;
 constexpr i32 kSlabs = kBlockN / SlabTile::kColumns;  // of a tile of C
@@ -66,7 +59,7 @@ struct Maps {
   TensorMap a, b, c;
 };
 
-// Tiles of C, and steps along k of each.
+// Work has the numbers of tiles of C, and of steps along k of each.
 struct Work {
   i32 m_blocks, n_blocks, k_blocks;
   __device__ i32 tiles() const { return m_blocks * n_blocks; }
@@ -86,7 +79,7 @@ struct Tile {
   }
 };
 
-// The shared memory of a block, from its address on.
+// Memory maps the shared memory of a block, from its address on.
 struct Memory {
   u32 begin;
 
@@ -99,7 +92,7 @@ struct Memory {
   __device__ Ring<kStages> ring() const { return {c(4 * kConsumers, 0)}; }
 };
 
-// One thread: it runs ahead of the consumers, also into their next tile.
+// One thread runs this: ahead of the consumers, also into their next tile.
 __device__ void load(const Maps& maps, const Work& work, const Memory& memory) {
   const Ring<kStages> ring = memory.ring();
   PipelineState stage = producer_start();
@@ -146,8 +139,8 @@ __device__ void store(const Accumulator<1, kBlockN / 8>& rC, const Maps& maps, c
   }
 }
 
-// A warpgroup, 64 rows of each tile. Products of a step are under way while the next one's are
-// started; once they have ended, their stage goes back.
+// A warpgroup runs this, on 64 rows of each tile. Products of a step are under way while the next
+// one's are started; once they have ended, their stage goes back.
 __device__ void consume(const Maps& maps, const Work& work, const Memory& memory) {
   const Ring<kStages> ring = memory.ring();
   const i32 warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kWarp, 0) - 4;  // of the consumers
@@ -245,26 +238,12 @@ class Gemm {
   Work work_;
 };
 
-class GemmTest : public GpuTest {
+class GemmTest : public ProductTest {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
-    arena_.emplace(runtime());
-  }
-
   Arena::Buffer halves(const char* name, i64 count) {
     return arena_->allocate(name, static_cast<u64>(count) * sizeof(u16));
   }
-  static std::vector<u16> download(const Arena::Buffer& buffer, i64 count) {
-    std::vector<u16> values(static_cast<std::size_t>(count));
-    runtime().read(values.data(), buffer.get(), values.size() * sizeof(u16));
-    return values;
-  }
   static CUstream stream() { return cuda::as_stream(runtime().queue()); }
-
-  std::optional<Arena> arena_;
 };
 
 struct SmallCase {
@@ -278,32 +257,17 @@ void PrintTo(const SmallCase& small, std::ostream* stream) {
   *stream << "m " << m << ", n " << n << ", k " << k << ", " << small.blocks << " blocks";
 }
 
-class GemmSums : public GemmTest, public testing::WithParamInterface<SmallCase> {
- protected:
-  std::vector<int> integers(i64 count) {  // from -4 to 4
-    std::vector<int> values(static_cast<std::size_t>(count));
-    for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
-    return values;
-  }
-  Arena::Buffer upload(const char* name, const std::vector<int>& values) {
-    std::vector<u16> bits;
-    for (const int value : values) bits.push_back(f16_from_f32(static_cast<float>(value)));
-    Arena::Buffer buffer = halves(name, static_cast<i64>(bits.size()));
-    runtime().write(buffer.get(), bits.data(), bits.size() * sizeof bits[0]);
-    return buffer;
-  }
-
-  std::mt19937 generator_{7};
-};
+class GemmSums : public GemmTest, public testing::WithParamInterface<SmallCase> {};
 
 // Sums of small integers are exact in fp32, and rounded once.
 TEST_P(GemmSums, AreExactForSmallIntegers) {
   const auto [m, n, k] = GetParam().size;
   const std::vector<int> a = integers(m * k), b = integers(n * k);
-  const Arena::Buffer gA = upload("a", a), gB = upload("b", b), gC = halves("c", m * n);
+  const Arena::Buffer gA = upload_rounded(a, Dtype::f16), gB = upload_rounded(b, Dtype::f16);
+  const Arena::Buffer gC = halves("c", m * n);
   const Gemm gemm(GetParam().size, gA.get(), gB.get(), gC.get());
   gemm(stream(), GetParam().blocks);
-  const std::vector<u16> c = download(gC, m * n);
+  const std::vector<u16> c = download<u16>(gC, m * n);
   EXPECT_EQ(arena_->restore_guards(), "");
   for (i64 row = 0; row < m; ++row) {
     for (i64 column = 0; column < n; ++column) {
@@ -398,7 +362,8 @@ TEST_F(GemmSpeed, IsNearCublas) {
 
   launch_ours();
   launch_theirs();
-  const std::vector<u16> c = download(ours, m * n), expected = download(theirs, m * n);
+  const std::vector<u16> c = download<u16>(ours, m * n);
+  const std::vector<u16> expected = download<u16>(theirs, m * n);
   EXPECT_EQ(arena_->restore_guards(), "");
   for (std::size_t i = 0; i < c.size(); ++i) {
     const float got = f32_from_f16(c[i]), want = f32_from_f16(expected[i]);

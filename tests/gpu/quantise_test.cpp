@@ -19,6 +19,7 @@
 #include "harness/plan/cost.h"
 #include "harness/run/run.h"
 #include "harness/tensors/arena.h"
+#include "kernels/api/test_quantised.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/peak_kernels.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -64,7 +65,7 @@ Problem padded(Problem problem) {
   return problem;
 }
 
-// Of the entries' places in V^T some have a block more than their keys need, and some have not.
+// Some of the entries' places in V^T have a block more than their keys need, others have not.
 Problem packed(Problem problem) {
   problem.batch = 4;
   problem.layout = Layout::packed;
@@ -97,12 +98,10 @@ float odd_value(Odd odd, i64 index, i64 head_dim, float value) {
   return value;
 }
 
-// Holds q, k and v of a problem, and what the CPU makes of them.
-struct Expected {
-  std::vector<float> q, k, v, scale_q, scale_k, scale_v;
-  std::vector<std::uint8_t> codes_q, codes_k, codes_v, transposed;
+struct Drawn {
+  std::vector<float> q, k, v;
 
-  Expected(const Problem& problem, Odd odd) {
+  Drawn(const Problem& problem, Odd odd) {
     std::mt19937 generator(3);
     std::normal_distribution<float> normal;
     const auto draw = [&](i64 elements) {
@@ -115,25 +114,13 @@ struct Expected {
     q = draw(problem.elements_q());
     k = draw(problem.elements_k());
     v = draw(problem.elements_k());
-    const auto resize = [](auto& values, i64 elements) {
-      values.resize(static_cast<std::size_t>(elements));
-    };
-    resize(codes_q, problem.elements_q());
-    resize(codes_k, problem.elements_k());
-    resize(codes_v, problem.elements_k());
-    resize(transposed, elements_v_transposed(problem));
-    resize(scale_q, elements_scale_q(problem));
-    resize(scale_k, elements_scale_k(problem));
-    resize(scale_v, elements_scale_v(problem));
-    quantise(problem, q.data(), k.data(), v.data(), 1,
-             {.q = codes_q.data(),
-              .k = codes_k.data(),
-              .v = codes_v.data(),
-              .v_transposed = transposed.data(),
-              .scale_q = scale_q.data(),
-              .scale_k = scale_k.data(),
-              .scale_v = scale_v.data()});
   }
+};
+
+// Expected holds q, k and v of a problem, and what the CPU makes of them.
+struct Expected : Drawn, QuantisedOnCpu {
+  Expected(const Problem& problem, Odd odd)
+      : Drawn(problem, odd), QuantisedOnCpu(problem, q, k, v, 1) {}
 };
 
 class QuantiseOnGpu : public GpuTest {

@@ -2,7 +2,6 @@
 // which an item goes through a block. It runs on a real GPU, too.
 #include <fmt/format.h>
 
-#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,32 +10,11 @@
 #include "kernels/v3/cuda_grid.h"
 #include "kernels/v3/cuda_test_items.h"
 #include "kernels/v3/cuda_tiles.h"
+#include "tests/gpu/forward_case.h"
 #include "tests/gpu/forward_launch.h"
 
 namespace attnlab {
 namespace {
-
-struct TimelineCase {
-  const char* name;
-  std::int64_t consumers;  // one: three blocks share a multiprocessor
-  const char* mask;        // none: items are handed out with a static stride
-  std::int64_t seqlen_q;
-  std::int64_t seqlen_k;
-  std::int64_t producer = 1;
-};
-
-void PrintTo(const TimelineCase& what, std::ostream* stream) { *stream << what.name; }
-
-Problem problem_of(const TimelineCase& what) {
-  return {.dtype = Dtype::f16,
-          .num_heads_q = 6,
-          .num_heads_kv = 6,
-          .seqlen_q = what.seqlen_q,
-          .seqlen_k = what.seqlen_k,
-          .head_dim = 64,
-          .mask = parse_mask(what.mask),
-          .layout = Layout::bhsd};
-}
 
 // Returns what is wrong with the moments of an item, by one of its two clocks, or nothing.
 std::string out_of_order(const TimelineItem& item, bool has_tiles, u64 Moment::*clock) {
@@ -51,15 +29,12 @@ std::string out_of_order(const TimelineItem& item, bool has_tiles, u64 Moment::*
                      claimed, published, first_k, first_product, last_store);
 }
 
-class V3Timeline : public GpuTest, public testing::WithParamInterface<TimelineCase> {};
+class V3Timeline : public GpuTest, public testing::WithParamInterface<ForwardCase> {};
 
 TEST_P(V3Timeline, HasEachItemOnceAndInOrder) {
-  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Implementation& v3 = v3_on_gpu();
   const Problem problem = problem_of(GetParam());
-  Config asked = default_config(v3);
-  asked.set("consumers", GetParam().consumers);
-  asked.set("block_n", GetParam().consumers == 1 ? 64 : 128);
-  asked.set("producer", GetParam().producer);
+  const Config asked = config_of(GetParam());
   const v3::ForwardConfig config = v3::forward_config_of(problem, asked);
   const WorkGrid grid = v3::forward_grid(problem, config);
   ASSERT_EQ(v3.timeline_items(problem, asked), work_items(grid));
@@ -95,19 +70,24 @@ TEST_P(V3Timeline, HasEachItemOnceAndInOrder) {
   EXPECT_EQ(blocks.size(), static_cast<std::size_t>(min(work_items(grid), places)));
 }
 
-const TimelineCase kCases[] = {
-    {.name = "three_blocks", .consumers = 1, .mask = "causal", .seqlen_q = 300, .seqlen_k = 300},
-    {.name = "static_stride", .consumers = 1, .mask = "none", .seqlen_q = 300, .seqlen_k = 300},
+const ForwardCase kCases[] = {
+    {.name = "three_blocks", .consumers = 1, .seqlen_q = 300, .seqlen_k = 300, .slices = 6},
+    {.name = "static_stride",
+     .consumers = 1,
+     .seqlen_q = 300,
+     .seqlen_k = 300,
+     .slices = 6,
+     .mask = "none"},
     {.name = "rows_that_see_nothing",
      .consumers = 2,
-     .mask = "causal",
      .seqlen_q = 400,
-     .seqlen_k = 100},
+     .seqlen_k = 100,
+     .slices = 6},
     {.name = "no_producer",
      .consumers = 2,
-     .mask = "causal",
      .seqlen_q = 400,
      .seqlen_k = 400,
+     .slices = 6,
      .producer = 0}};
 
 INSTANTIATE_TEST_SUITE_P(Items, V3Timeline, testing::ValuesIn(kCases),

@@ -2,17 +2,11 @@
 // arrive by bulk copies as they do in a kernel, results are compared element by element. All are
 // small integers, so every sum is exact.
 #include <cstdint>
-#include <optional>
-#include <ostream>
-#include <random>
+#include <string>
+#include <vector>
 
-#include "harness/tensors/arena.h"
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/tensor_map.h"
-#include "kernels/shared/convert.h"
 #include "kernels/shared/tile.h"
-#include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/product_fixture.h"
 
 namespace attnlab {
 namespace {
@@ -21,35 +15,17 @@ constexpr i64 kRows = 64;
 
 // Computes S (64, keys) = Q K^T with both factors in shared memory; O (64, head_dim) = P V with P
 // in registers, in fp32 and, by way of shared memory and a bulk copy, rounded.
-KernelUnit unit(i64 keys, i64 head_dim) {
+KernelUnit unit(const ProductSize& size) {
+  const auto [keys, head_dim] = size;
   const SlabTile q = {.rows = 64, .columns = static_cast<i32>(head_dim)};
   const SlabTile kv = {.rows = static_cast<i32>(keys), .columns = static_cast<i32>(head_dim)};
   const auto bytes = static_cast<u64>(q.bytes() + 2 * kv.bytes() + 64);
-  return {.name = "products-" + std::to_string(keys) + "x" + std::to_string(head_dim),
+  return {.name = "products-" + size.name(),
           .source = "constexpr int kKeys = " + std::to_string(keys) +
-                    ", kHeadDim = " + std::to_string(head_dim) + ";" + R"(
-#include "kernels/device/ring.cuh"
-#include "kernels/device/warpgroup_product.cuh"
-#include "kernels/ptx/fence.cuh"
-#include "kernels/ptx/tma.cuh"
-using namespace attnlab;
-using namespace attnlab::device;
-
+                    ", kHeadDim = " + std::to_string(head_dim) + ";" + kProductText + R"(
 struct Maps {
   TensorMap q, k, v, o;
 };
-
-template <i32 kColumns, class Do>
-__device__ void for_own(Accumulator<1, kColumns>& sums, const Do& visit) {
-  const i32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (i32 c = 0; c < kColumns; ++c) {
-#pragma unroll
-    for (i32 i = 0; i < 4; ++i) {
-      visit(16 * warp + lane / 4 + i / 2 * 8, 8 * c + lane % 4 * 2 + i % 2, sums.at[0][c][i]);
-    }
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(128)
 products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) {
@@ -58,22 +34,12 @@ products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) 
   constexpr SlabTile kKv = {.rows = kKeys, .columns = kHeadDim};
   const u32 sQ = ptx::cvta_to_shared(memory);
   const u32 sK = sQ + kQ.bytes(), sV = sK + kKv.bytes();
-  const Ring<1> ring{sV + kKv.bytes()};
-  if (threadIdx.x == 0) {
-    ring.init(1);
-    ptx::fence_mbarrier_init();
-  }
-  __syncthreads();
+  const Ring<1> ring = make_ring(sV + kKv.bytes());
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(ring.full(0), kQ.bytes() + 2 * kKv.bytes());
-    for (i32 slab = 0; slab < kQ.slabs(); ++slab) {
-      ptx::cp_async_bulk_tensor_4d(sQ + slab * kQ.slab_bytes(), maps.q, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-      ptx::cp_async_bulk_tensor_4d(sK + slab * kKv.slab_bytes(), maps.k, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-      ptx::cp_async_bulk_tensor_4d(sV + slab * kKv.slab_bytes(), maps.v, 64 * slab, 0, 0, 0,
-                                   ring.full(0));
-    }
+    start_copies(kQ, maps.q, sQ, ring);
+    start_copies(kKv, maps.k, sK, ring);
+    start_copies(kKv, maps.v, sV, ring);
   }
   ring.wait_full(consumer_start());
 
@@ -123,111 +89,45 @@ struct Maps {
   TensorMap q, k, v, o;
 };
 
-struct Size {
-  i64 keys, head_dim;
-};
-
-void PrintTo(const Size& size, std::ostream* stream) {
-  *stream << size.keys << "x" << size.head_dim;
-}
-
-class WarpgroupProduct : public GpuTest, public testing::WithParamInterface<Size> {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
-    arena_.emplace(runtime());
-  }
-
-  // Draws integers from -4 to 4, rows x columns.
-  std::vector<int> integers(i64 rows, i64 columns) {
-    std::vector<int> values(static_cast<std::size_t>(rows * columns));
-    for (int& value : values) value = static_cast<int>(generator_() % 9) - 4;
-    return values;
-  }
-  Arena::Buffer upload(const std::vector<int>& values) {
-    std::vector<std::uint16_t> bits;
-    for (const int value : values) bits.push_back(f16_from_f32(static_cast<float>(value)));
-    Arena::Buffer buffer = arena_->allocate("operand", bits.size() * sizeof bits[0]);
-    runtime().write(buffer.get(), bits.data(), bits.size() * sizeof bits[0]);
-    return buffer;
-  }
-  static TensorMap map(const Arena::Buffer& data, i64 rows, i64 columns, i64 tile_rows) {
-    return cuda::make_tensor_map(cuda::slab_of({.data = data.get(),
-                                                .strides = {.row = columns},
-                                                .rows = rows,
-                                                .head_dim = columns,
-                                                .tile_rows = tile_rows}));
-  }
-  template <class T>
-  std::vector<T> download(const Arena::Buffer& buffer, i64 count) {
-    std::vector<T> values(static_cast<std::size_t>(count));
-    runtime().read(values.data(), buffer.get(), values.size() * sizeof(T));
-    return values;
-  }
-
-  std::mt19937 generator_{3};
-  std::optional<Arena> arena_;
-};
-
-// Multiplies left (rows, k) right: element (k, n) of `right` is right[n * columns + k] or right[k *
-// columns + n].
-std::vector<float> product(const std::vector<int>& left, const std::vector<int>& right, i64 k,
-                           i64 columns, bool transposed) {
-  std::vector<float> sums;
-  for (i64 row = 0; row < kRows; ++row) {
-    for (i64 n = 0; n < columns; ++n) {
-      int sum = 0;
-      for (i64 i = 0; i < k; ++i) {
-        const i64 place = transposed ? n * k + i : i * columns + n;
-        sum += left[static_cast<std::size_t>(row * k + i)] * right[static_cast<std::size_t>(place)];
-      }
-      sums.push_back(static_cast<float>(sum));
-    }
-  }
-  return sums;
-}
+class WarpgroupProduct : public ProductTest, public testing::WithParamInterface<ProductSize> {};
 
 TEST_P(WarpgroupProduct, IsExactForSmallIntegers) {
   const auto [keys, head_dim] = GetParam();
-  const std::vector<int> q = integers(kRows, head_dim), k = integers(keys, head_dim);
-  const std::vector<int> p = integers(kRows, keys), v = integers(keys, head_dim);
-  const Arena::Buffer gQ = upload(q), gK = upload(k), gV = upload(v);
-  const std::vector<float> p_floats(p.begin(), p.end());
-  const Arena::Buffer gP = arena_->allocate("p", p_floats.size() * sizeof(float));
-  runtime().write(gP.get(), p_floats.data(), p_floats.size() * sizeof(float));
-  const Arena::Buffer gS = arena_->allocate("s", static_cast<u64>(kRows * keys) * sizeof(float));
-  const Arena::Buffer gO =
-      arena_->allocate("o", static_cast<u64>(kRows * head_dim) * sizeof(float));
+  const std::vector<int> q = integers(kRows * head_dim), k = integers(keys * head_dim);
+  const std::vector<int> p = integers(kRows * keys), v = integers(keys * head_dim);
+  const Arena::Buffer gQ = upload_rounded(q, Dtype::f16), gK = upload_rounded(k, Dtype::f16);
+  const Arena::Buffer gV = upload_rounded(v, Dtype::f16);
+  const Arena::Buffer gP = upload(std::vector<float>(p.begin(), p.end()));
+  const Arena::Buffer gS = floats(kRows * keys), gO = floats(kRows * head_dim);
   const Arena::Buffer rounded = arena_->allocate("rounded", static_cast<u64>(kRows * head_dim) * 2);
 
-  const auto module = cuda::load(unit(keys, head_dim), gpu());
-  const cuda::Kernel<Maps, void*, void*, void*> kernel(*module, unit(keys, head_dim).entries.at(0));
+  const KernelUnit needed = unit(GetParam());
+  const auto module = cuda::load(needed, gpu());
+  const cuda::Kernel<Maps, void*, void*, void*> kernel(*module, needed.entries.at(0));
   kernel(cuda::as_stream(runtime().queue()), 1,
-         Maps{.q = map(gQ, kRows, head_dim, kRows),
-              .k = map(gK, keys, head_dim, keys),
-              .v = map(gV, keys, head_dim, keys),
-              .o = map(rounded, kRows, head_dim, 16)},
+         Maps{.q = map(gQ, Dtype::f16, kRows, head_dim),
+              .k = map(gK, Dtype::f16, keys, head_dim),
+              .v = map(gV, Dtype::f16, keys, head_dim),
+              .o = map(rounded, Dtype::f16, kRows, head_dim, 16)},
          gP.get(), gS.get(), gO.get());
   runtime().synchronize();
 
-  EXPECT_EQ(download<float>(gS, kRows * keys), product(q, k, head_dim, keys, true));
-  const std::vector<float> o = product(p, v, keys, head_dim, false);
-  EXPECT_EQ(download<float>(gO, kRows * head_dim), o);
+  EXPECT_EQ(download(gS, kRows * keys),
+            product({q, head_dim}, {k, head_dim, true}, kRows, keys, head_dim));
+  const std::vector<float> o = product({p, keys}, {v, head_dim}, kRows, head_dim, keys);
+  EXPECT_EQ(download(gO, kRows * head_dim), o);
   std::vector<std::uint16_t> halves;
   for (const float value : o) halves.push_back(f16_from_f32(value));
   EXPECT_EQ(download<std::uint16_t>(rounded, kRows * head_dim), halves);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, WarpgroupProduct,
-                         testing::Values(Size{64, 64}, Size{80, 256}, Size{96, 192}, Size{112, 64},
-                                         Size{128, 128}, Size{144, 64}, Size{160, 128},
-                                         Size{176, 128}, Size{192, 64}),
-                         [](const auto& size) {
-                           return std::to_string(size.param.keys) + "x" +
-                                  std::to_string(size.param.head_dim);
-                         });
+                         testing::Values(ProductSize{64, 64}, ProductSize{80, 256},
+                                         ProductSize{96, 192}, ProductSize{112, 64},
+                                         ProductSize{128, 128}, ProductSize{144, 64},
+                                         ProductSize{160, 128}, ProductSize{176, 128},
+                                         ProductSize{192, 64}),
+                         [](const auto& size) { return size.param.name(); });
 
 }  // namespace
 }  // namespace attnlab

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Wrong kernels, and whether the verifier catches them.
+"""Says whether the verifier catches wrong kernels.
 
 mutants.json lists faults: a name, the kernel, what is wrong, and for each backend the edits that
 make it so (in `file` the text `find`, which must be there exactly once, becomes `replace`; a list
@@ -50,7 +50,7 @@ DEVICE_REFERENCE_FILE = "reference/device_kernels.cuh"
 
 @dataclasses.dataclass(frozen=True)
 class Test:
-    """A test of gpu_test, in the verifier's place."""
+    """Names a test of gpu_test, in the verifier's place."""
 
     filter: str
     step: str  # what it judges
@@ -67,19 +67,19 @@ TESTS = {
 JUDGED = (*KERNELS, *TESTS)
 BACKENDS = ("cpu", "cuda")
 
-# Headers that the oracle includes: with a fault in one of them it would agree with the kernel.
+# The oracle includes these headers: with a fault in one of them it would agree with the kernel.
 SHARED_WITH_ORACLE = ("kernels/shared/philox.h", "kernels/shared/convert.h", "kernels/api/")
 
 
 class Wrong(Exception):
-    """What a user can mend: a fault in the list, an unknown name, a program that is not built."""
+    """Says what a user can mend: a fault in the list, an unknown name, a program not built."""
 
 
 class Unavailable(Exception):
-    """Nothing can be said on this machine."""
+    """Says why nothing can be said on this machine."""
 
 
-# The list.
+# The functions below read the list.
 
 
 @dataclasses.dataclass
@@ -99,7 +99,7 @@ class Mutant:
 
 
 def texts_of(judged):
-    """The kernel whose texts its mutants change."""
+    """Returns the kernel whose texts its mutants change."""
     return TESTS[judged].kernel if judged in TESTS else judged
 
 
@@ -147,7 +147,7 @@ def find(mutants, name):
     raise Wrong(f"no mutant '{name}'; attnlab_mutants --list names them")
 
 
-# Sources.
+# The functions below edit sources.
 
 
 def edited_files(mutant, backend):
@@ -155,7 +155,7 @@ def edited_files(mutant, backend):
 
 
 def included_headers(path, seen):
-    """All headers of the tree that a file includes, directly or not."""
+    """Returns all headers of the tree that a file includes, directly or not."""
     text = (ROOT / path).read_text(encoding="utf-8")
     for header in re.findall(r'^#include "(kernels/[^"]+)"', text, flags=re.MULTILINE):
         if header not in seen:
@@ -165,7 +165,7 @@ def included_headers(path, seen):
 
 
 def units_of(mutant):
-    """The sources that see the edits: of the kernel and of what all kernels share."""
+    """Returns the sources that see the edits: of the kernel and of what all kernels share."""
     edited = edited_files(mutant, "cpu")
     for file in edited:
         if file.endswith(".h") and file.startswith(SHARED_WITH_ORACLE):
@@ -224,13 +224,13 @@ def apply(mutant, backend, output):
 
 
 def copy_kernels(output):
-    """All texts that NVRTC may ask for."""
+    """Returns all texts that NVRTC may ask for."""
     without_sources = shutil.ignore_patterns("*.cpp")
     shutil.copytree(ROOT / "kernels", output / "kernels", ignore=without_sources)
 
 
 def write(mutant, backend, output):
-    """What makes the mutant: for a CPU its own files, for a GPU a tree for --kernel-sources."""
+    """Writes the mutant: for a CPU its own files, for a GPU a tree for --kernel-sources."""
     if backend == "cuda":
         check_compiler_sees(mutant)
         if texts_of(mutant.kernel) != DEVICE_REFERENCE:
@@ -272,7 +272,7 @@ def check(arguments):
         for mutant in mutants:  # all of them before the first is compiled, which takes long
             write(mutant, arguments.backend, outputs[mutant.name])
         if arguments.backend == "cuda" and arguments.attnlab:
-            # Those of the reference are compiled where they are judged: no verb compiles them.
+            # Mutants of the reference are compiled where they are judged: no verb compiles them.
             mutants = [mutant for mutant in mutants if texts_of(mutant.kernel) in KERNELS]
 
             def compiled(mutant):
@@ -352,7 +352,7 @@ class Watch:
 
 
 def how_it_died(process, stderr):
-    """The signal and the program's last words."""
+    """Returns the signal and the program's last words."""
     name = signal.Signals(-process.returncode).name if process.returncode < 0 else "exit"
     said = [line.strip().removeprefix("what():").strip() for line in stderr.splitlines() if line]
     return f"{name}: {said[-1]}" if said else name
@@ -435,7 +435,7 @@ def judge_by(test, program, environment):
     return judged
 
 
-# Printing.
+# The functions below print.
 
 COLUMNS = "{:<32} {:<16} {:>5}  {}"
 
@@ -509,7 +509,7 @@ def print_summary(results, mutants, backend, every_step):
 
 
 def judge_mutant(mutant, kernel, arguments, folder):
-    """Of the kernel without a fault where the mutant is None."""
+    """Judges the kernel without a fault where the mutant is None."""
     programs = pathlib.Path(arguments.build) / "programs"
     name = mutant.name if mutant else "control"
     if arguments.backend == "cpu":
