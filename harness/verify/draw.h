@@ -27,9 +27,9 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
 RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
 // Draws for a kernel that is compiled for its config (Implementation::units) only axes of 0 and 1,
-// whether products of e4m3 are promoted, and Implementation::configs_to_verify where they suit the problem; all others are at their
-// defaults. So it is compiled as often as there are head dims and such configs, not once a problem;
-// a pass takes problems of 24 such choices (random.cpp).
+// whether products of e4m3 are promoted, and Implementation::configs_to_verify where they suit the
+// problem; all others are at their defaults. So it is compiled as often as there are head dims and
+// such configs, not once a problem; a pass takes problems of 24 such choices (random.cpp).
 //
 // Any other kernel gets every axis at its default, or anywhere in its range, small values as likely
 // as large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile
