@@ -169,7 +169,7 @@ Property repeated_heads(const Scene& scene, Dtype dtype, std::int64_t heads_kv) 
   shared.num_heads_kv = heads_kv;
   shared.dropout = small_dropout(dtype);
   // Signs of a rotation are those of a K/V head, so heads of their own would have other codes.
-  shared.quantisation.rotate = !shared.is_e4m3();
+  if (shared.is_e4m3()) shared.quantisation.rotate = false;
   Problem repeated = shared;
   repeated.num_heads_kv = repeated.num_heads_q;
   const std::int64_t sharing = shared.num_heads_q / heads_kv;
