@@ -48,8 +48,8 @@ TEST_F(CliVerify, FlagsChooseParts) {
     random += part == "random" ? 1 : 0;
   }
   EXPECT_EQ(random, 3 * 2);
-  EXPECT_PRED2(contains, result.err, "Random problems judged, by pass:\n");
-  EXPECT_PRED2(contains, result.err, "\nv1        2    2       2\n");
+  EXPECT_PRED2(contains, result.err, "Random problems judged, by pass, and forward of e4m3:\n");
+  EXPECT_PRED2(contains, result.err, "\nv1        2    2       2     0\n");
 }
 
 TEST_F(CliVerify, ASkippedCheckSaysWhyAndIsNoSuccess) {

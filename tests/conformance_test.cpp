@@ -56,6 +56,7 @@ const Group kGroups[] = {
     {"PropertiesF32", "*/properties/*/f32*"},
     {"PropertiesF16", "*/properties/*/f16*"},
     {"PropertiesBF16", "*/properties/*/bf16*"},
+    {"PropertiesE4m3", "*/properties/*/e4m3", {"naive", "v3"}},
     {"Repeats", "*/repeats/*"},
 };
 

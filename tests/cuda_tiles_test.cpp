@@ -83,6 +83,29 @@ TEST(CompiledTiles, V3TakesSeveralWithAndWithoutAProducer) {
   EXPECT_EQ(forward.values.at("ping_pong"), (Values{0, 1}));
 }
 
+TEST(CompiledTiles, V3TakesThoseOfE4m3PromotedAndNot) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const Device device = device_of_arch("sm_90a");
+  std::map<std::string, Values> values;
+  for (const ConfigsToVerify& group : v3.configs_to_verify()) {
+    if (group.dtype != Dtype::e4m3) continue;
+    const Problem problem = {
+        .dtype = group.dtype, .seqlen_q = 300, .seqlen_k = 300, .head_dim = group.head_dim};
+    for (const Config& tile : group.configs) {
+      Config config = default_config(v3);
+      config.set_all(tile);
+      EXPECT_EQ(v3.unsupported(problem, config, device), "") << config.to_string();
+      for (const auto& [name, value] : tile.values()) values[name].insert(value);
+    }
+  }
+  for (const char* name : {"overlap", "ping_pong", "promote"}) {
+    EXPECT_EQ(values.at(name), (Values{0, 1})) << name;
+  }
+  EXPECT_EQ(values.at("consumers"), (Values{1, 2}));
+  EXPECT_EQ(values.at("block_n"), (Values{64, 128}));
+  EXPECT_EQ(values.at("stages"), (Values{2, 3, 4}));
+}
+
 TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const Problem whole = {

@@ -37,7 +37,9 @@ workspaces start as NaN, every tensor lies between guards, and inputs must be un
 With --random, --properties or --repeat only these parts are run; without them, all.
 
 Checks have names like v2/random/7/13/bwd: kernel, part, seed, number, pass. A failure is printed
-with the one command that makes it again; --only takes such a name, or a glob.
+with the one command that makes it again; --only takes such a name, or a glob. Kernels that have
+e4m3 get as many random problems of it, like v3/random/e4m3/7/13/fwd; --only '*e4m3*' takes all
+checks of e4m3.
 
 Examples:
   attnlab verify
@@ -45,6 +47,7 @@ Examples:
   attnlab verify --properties --isa avx2
   attnlab verify --repeat 1000 --kernel v3 --threads 4
   attnlab verify --only '*/shapes/packed/*' --junit verify.xml
+  attnlab verify --kernel v3 --random 500 --only '*/random/e4m3/*'
   attnlab verify --kernel v2 --only v2/random/7/13/bwd
 
 Exit codes: 0 good, 1 a check failed, 2 bad flags, 3 nothing could be checked.)";

@@ -46,8 +46,7 @@ void make_coarse(Inputs& inputs, InputTensor tensor) {
 }
 
 // Softmax and its sums know no order of the keys.
-Property permuted_keys(const Scene& scene, Dtype dtype, const std::string& mask) {
-  const Problem problem = small_problem(dtype, mask);
+Property permuted_keys(const Scene& scene, const Problem& problem) {
   // The keys are reversed and rotated by a third; hidden keys stay.
   const auto moved = [problem](std::int64_t b, std::int64_t key) {
     const std::int64_t keys = problem.keys(b);
@@ -61,7 +60,7 @@ Property permuted_keys(const Scene& scene, Dtype dtype, const std::string& mask)
       });
     }
   };
-  return relate("permuted-keys", variant(mask, dtype),
+  return relate("permuted-keys", variant(to_string(problem.mask), problem.dtype),
                 {scene.subject(problem), scene.subject(problem, permute)},
                 [moved](const std::vector<Run>& runs, const Relation& relation) {
                   const Run &plain = runs[0], &permuted = runs[1];
@@ -168,7 +167,9 @@ Property shifted_keys(const Scene& scene, Dtype dtype, const std::string& mask) 
 Property repeated_heads(const Scene& scene, Dtype dtype, std::int64_t heads_kv) {
   Problem shared = small_problem(dtype, "causal");
   shared.num_heads_kv = heads_kv;
-  shared.dropout = 0.2;
+  shared.dropout = small_dropout(dtype);
+  // Signs of a rotation are those of a K/V head, so heads of their own would have other codes.
+  if (shared.is_e4m3()) shared.quantisation.rotate = false;
   Problem repeated = shared;
   repeated.num_heads_kv = repeated.num_heads_q;
   const std::int64_t sharing = shared.num_heads_q / heads_kv;
@@ -210,8 +211,7 @@ Property repeated_heads(const Scene& scene, Dtype dtype, std::int64_t heads_kv) 
 // Two parts of the keys have a softmax of their own, and are merged by their lse:
 //   O = w O1 + (1 - w) O2,  w = 1 / (1 + exp(lse2 - lse1)),
 // whose error is that of O1 and O2, weighted, and w (1 - w) |O1 - O2| times that of lse2 - lse1.
-Property merged_splits(const Scene& scene, Dtype dtype, std::int64_t first_keys) {
-  const Problem whole = small_problem(dtype, "none");
+Property merged_splits(const Scene& scene, const Problem& whole, std::int64_t first_keys) {
   Problem first = whole, second = whole;
   first.seqlen_k = first_keys;
   second.seqlen_k = whole.seqlen_k - first_keys;
@@ -225,7 +225,7 @@ Property merged_splits(const Scene& scene, Dtype dtype, std::int64_t first_keys)
     }
   };
   Property property = relate(
-      "merged-splits", variant(fmt::format("{}-of-53", first_keys), dtype),
+      "merged-splits", variant(fmt::format("{}-of-{}", first_keys, whole.seqlen_k), whole.dtype),
       {all, scene.subject(first), scene.subject(second, take_second)},
       [](const std::vector<Run>& runs, const Relation& relation) {
         const Run &both = runs[0], &one = runs[1], &two = runs[2];
@@ -264,14 +264,70 @@ Property merged_splits(const Scene& scene, Dtype dtype, std::int64_t first_keys)
   return property;
 }
 
+// Scales of e4m3 take up powers of two: of V times 8, Q times 2 and K by 16, under a softmax_scale
+// of 8 times as much, the codes are the same. So are the bits of lse, and those of O times 8, but
+// for what rounds to subnormal numbers of f16.
+Property powers_of_two(const Scene& scene, const Quantisation& quantisation) {
+  constexpr double kHalfStep = 0x1p-25;
+  Problem plain = small_problem(Dtype::e4m3, "causal", 140, 200);
+  plain.quantisation = quantisation;
+  Problem scaled = plain;
+  scaled.softmax_scale = 8.0 * plain.scale();
+  const auto scale = [](Inputs& inputs) {
+    for (const auto& [tensor, factor] :
+         {std::pair{InputTensor::q, 2.0f}, {InputTensor::k, 0.0625f}, {InputTensor::v, 8.0f}}) {
+      const Values old = read_input(inputs, tensor);
+      inputs.fill(tensor, [&, by = factor](auto b, auto h, auto row, auto col) {
+        return by * old.at(b, h, row, col);
+      });
+    }
+  };
+  const std::string scales =
+      fmt::format("{}-{}", to_string(quantisation.qk), to_string(quantisation.v));
+  return relate("powers-of-two", variant(scales, plain.dtype),
+                {scene.subject(plain), scene.subject(scaled, scale)},
+                [](const std::vector<Run>& runs, const Relation& relation) {
+                  const Run &before = runs[0], &after = runs[1];
+                  relation.same(after, Output::lse, value_of(before, Output::lse));
+                  const auto o = value_of(before, Output::o);
+                  relation.compare(
+                      after, Output::o, [&](const Place& p) { return 8.0 * o(p); },
+                      [](const Place&) { return 9.0 * kHalfStep; });
+                });
+}
+
+// A sum of two codes is no code, and a vector added to all keys changes theirs: so e4m3 is not
+// linear in V, and feels a shift of keys.
+std::vector<Property> quantised_properties(const Scene& scene) {
+  // Scales of a head or of the tensor do not know where in it a key stands.
+  Problem permuted = small_problem(Dtype::e4m3, "none", 45, 200);
+  permuted.quantisation = {.qk = ScaleOf::head, .v = ScaleOf::channel};
+  Problem padded = small_problem(Dtype::e4m3, "padding", 45, 200);
+  padded.quantisation = {.qk = ScaleOf::tensor, .v = ScaleOf::head};
+  Problem split = small_problem(Dtype::e4m3, "none", 45, 300);
+  split.quantisation = {.qk = ScaleOf::block, .v = ScaleOf::block};
+  return {permuted_keys(scene, permuted),
+          permuted_keys(scene, padded),
+          repeated_heads(scene, Dtype::e4m3, 2),
+          repeated_heads(scene, Dtype::e4m3, 1),
+          merged_splits(scene, split, 128),
+          merged_splits(scene, split, 256),
+          powers_of_two(scene, {.qk = ScaleOf::tensor, .v = ScaleOf::head}),
+          powers_of_two(scene, {.qk = ScaleOf::head, .v = ScaleOf::channel, .rotate = false}),
+          powers_of_two(scene, {.qk = ScaleOf::block, .v = ScaleOf::block})};
+}
+
 }  // namespace
 
 std::vector<Property> algebraic_properties(const Scene& scene, Dtype dtype) {
-  return {permuted_keys(scene, dtype, "none"),  permuted_keys(scene, dtype, "padding"),
-          linear(scene, dtype, InputTensor::v), linear(scene, dtype, InputTensor::dout),
-          shifted_keys(scene, dtype, "none"),   shifted_keys(scene, dtype, "padding+causal"),
-          repeated_heads(scene, dtype, 2),      repeated_heads(scene, dtype, 1),
-          merged_splits(scene, dtype, 5),       merged_splits(scene, dtype, 30)};
+  if (dtype == Dtype::e4m3) return quantised_properties(scene);
+  const Problem whole = small_problem(dtype, "none");
+  return {
+      permuted_keys(scene, whole),          permuted_keys(scene, small_problem(dtype, "padding")),
+      linear(scene, dtype, InputTensor::v), linear(scene, dtype, InputTensor::dout),
+      shifted_keys(scene, dtype, "none"),   shifted_keys(scene, dtype, "padding+causal"),
+      repeated_heads(scene, dtype, 2),      repeated_heads(scene, dtype, 1),
+      merged_splits(scene, whole, 5),       merged_splits(scene, whole, 30)};
 }
 
 }  // namespace attnlab::verify

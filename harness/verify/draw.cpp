@@ -64,15 +64,15 @@ std::int64_t draw_seqlen(Random& random, std::int64_t minimum, std::int64_t maxi
   return std::clamp((seqlen + 32) / 64 * 64 + random.whole(-1, 1), minimum, maximum);
 }
 
-// Draws mostly small lengths; some medium, some oblong, some large.
-void draw_seqlens(Random& random, std::int64_t longest, Problem& problem) {
+// Draws mostly small lengths, up to `small`; some medium, some oblong, some large.
+void draw_seqlens(Random& random, std::int64_t small, std::int64_t longest, Problem& problem) {
   const std::int64_t kind = random.whole(0, 19);
   const auto draw = [&](std::int64_t minimum, std::int64_t maximum) {
     return draw_seqlen(random, std::min(minimum, longest), std::min(maximum, longest));
   };
   if (kind < 12) {
-    problem.seqlen_q = draw(1, 160);
-    problem.seqlen_k = draw(1, 160);
+    problem.seqlen_q = draw(1, small);
+    problem.seqlen_k = draw(1, small);
   } else if (kind < 17) {
     problem.seqlen_q = draw(1, 640);
     problem.seqlen_k = draw(1, 640);
@@ -166,6 +166,25 @@ Lengths draw_lengths(Random& random, const Problem& problem) {
   return lengths;
 }
 
+// Makes some entries one row or key long, but none of those that are as long as the tensors.
+void shorten_entries(Random& random, Problem& problem) {
+  const auto shorten = [&](std::vector<std::int64_t>& lengths, std::int64_t seqlen) {
+    for (std::int64_t& length : lengths) {
+      if (length < seqlen && random.chance(20)) length = 1;
+    }
+  };
+  shorten(problem.lengths.queries, problem.seqlen_q);
+  shorten(problem.lengths.keys, problem.seqlen_k);
+}
+
+// Draws scales, most of them the default. Large logits with a large scale would leave the range of
+// f16. With a scale far above 1 a row sees one key, far below 1 all keys alike.
+void draw_scale(Random& random, InputKind kind, Problem& problem) {
+  if (kind == InputKind::large_logits || !random.chance(25)) return;
+  problem.softmax_scale =
+      static_cast<double>(random.whole(10, 99)) / random.any_of({10.0, 100.0, 1000.0, 10000.0});
+}
+
 // Returns the least rows or keys of a tile.
 std::int64_t least_tile(const Problem& problem) {
   const std::int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
@@ -211,6 +230,18 @@ std::int64_t draw_head_dim(Random& random, std::uint64_t seed, std::int64_t inde
   return *std::ranges::lower_bound(all, random.logarithmic(1, 256));
 }
 
+// Gives every other problem of e4m3 a multiple of 16, each in turn: rows of codes are whole chunks
+// of 16 bytes. The kernels of a GPU are compiled for multiples of 64.
+std::int64_t draw_e4m3_head_dim(Random& random, std::int64_t index) {
+  constexpr std::int64_t kMultiples = 256 / 16;
+  if (index % 2 == 0) return 16 * (1 + index / 2 % kMultiples);
+  return random.any_of<std::int64_t>({64, 128});
+}
+
+// Most problems of e4m3 are no longer than this: about as many have one block of scales, of 128
+// rows, as have two or three.
+constexpr std::int64_t kSmallOfE4m3 = 300;
+
 }  // namespace
 
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest) {
@@ -222,7 +253,7 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   problem.dtype = random.any_of({Dtype::f32, Dtype::f16, Dtype::bf16});
   problem.layout = random.any_of({Layout::bshd, Layout::bhsd, Layout::packed});
   problem.head_dim = draw_head_dim(random, seed, index);
-  draw_seqlens(random, longest, problem);
+  draw_seqlens(random, 160, longest, problem);
   draw_heads(random, problem);
   problem.mask = draw_mask(random, problem);
   problem.lengths = draw_lengths(random, problem);
@@ -233,12 +264,33 @@ RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t 
   result.kind =
       random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
                      InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel});
-  // Large logits with a large scale would leave the range of f16. With a scale far above 1 a row
-  // sees one key, far below 1 all keys alike.
-  if (result.kind != InputKind::large_logits && random.chance(25)) {
-    problem.softmax_scale =
-        static_cast<double>(random.whole(10, 99)) / random.any_of({10.0, 100.0, 1000.0, 10000.0});
-  }
+  draw_scale(random, result.kind, problem);
+  return result;
+}
+
+RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest) {
+  const std::uint64_t own_seed = derive_seed(seed, fmt::format("random/e4m3/{}", index));
+  Random random(own_seed);
+  RandomProblem result{.seed = own_seed};
+  Problem& problem = result.problem;
+  problem.seed = own_seed;
+  problem.dtype = Dtype::e4m3;
+  problem.quantisation = {
+      .qk = random.any_of({ScaleOf::tensor, ScaleOf::head, ScaleOf::block}),
+      .v = random.any_of({ScaleOf::tensor, ScaleOf::head, ScaleOf::block, ScaleOf::channel}),
+      .rotate = random.chance(50)};
+  problem.layout = random.any_of({Layout::bshd, Layout::bhsd, Layout::packed});
+  problem.head_dim = draw_e4m3_head_dim(random, index);
+  draw_seqlens(random, kSmallOfE4m3, longest, problem);
+  draw_heads(random, problem);
+  problem.mask = draw_mask(random, problem);
+  problem.lengths = draw_lengths(random, problem);
+  shorten_entries(random, problem);
+  result.kind =
+      random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
+                     InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel,
+                     InputKind::v_one, InputKind::v_mean_one, InputKind::sink});
+  draw_scale(random, result.kind, problem);
   return result;
 }
 
@@ -247,7 +299,8 @@ Config draw_config(const Implementation& kernel, const Problem& problem, std::ui
   Config config = default_config(kernel);
   for (const ConfigAxis& axis : axes_of(kernel)) {
     const bool yes_or_no = axis.minimum == 0 && axis.maximum == 1;
-    if (kernel.units != nullptr && !yes_or_no) continue;
+    const bool promotes = problem.is_e4m3() && axis.role == AxisRole::promotes;
+    if (kernel.units != nullptr && !yes_or_no && !promotes) continue;
     const std::int64_t drawn = random.logarithmic(least(axis, problem), axis.maximum);
     if (random.chance(70)) config.set(axis.name, drawn);
   }

@@ -21,10 +21,15 @@ struct RandomProblem {
 // short and odd, one in seven long, none longer than `longest`.
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
+// Draws number `index` of e4m3, which has numbers and seeds of its own: any scales of Q and K and
+// of V, rotated or not, head dims that are multiples of 16, every kind of inputs that is drawn, and
+// entries of 0 and of 1 row or key; else as above, but for dropout, which e4m3 has not got.
+RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
+
 // Draws for a kernel that is compiled for its config (Implementation::units) only axes of 0 and 1,
-// and Implementation::configs_to_verify where they suit the problem; all others are at their
-// defaults. So it is compiled as often as there are head dims and such configs, not once a problem;
-// a pass takes problems of 24 such choices (random.cpp).
+// whether products of e4m3 are promoted, and Implementation::configs_to_verify where they suit the
+// problem; all others are at their defaults. So it is compiled as often as there are head dims and
+// such configs, not once a problem; a pass takes problems of 24 such choices (random.cpp).
 //
 // Any other kernel gets every axis at its default, or anywhere in its range, small values as likely
 // as large ones; but no tiles so small that a sequence has more than kMostTiles of them. Each tile

@@ -1,10 +1,14 @@
 #include "harness/verify/draw.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/testing/fake_kernels.h"
 #include "harness/verify/options.h"
@@ -68,6 +72,88 @@ TEST(DrawProblem, DependsOnSeedAndNumberAlone) {
   EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(3, 6, 4224).problem);
   EXPECT_NE(draw_problem(3, 5, 4224).problem, draw_problem(4, 5, 4224).problem);
   EXPECT_LE(draw_problem(3, 5, 40).problem.seqlen_k, 40);
+}
+
+// Returns what a problem of e4m3 has that others lack, or have more of.
+std::vector<std::string> traits_of(const RandomProblem& drawn) {
+  const Problem& problem = drawn.problem;
+  const Quantisation& how = problem.quantisation;
+  std::vector<std::string> traits = {
+      to_string(problem.layout),
+      fmt::format("{} {}", to_string(how.qk), to_string(how.v)),
+      fmt::format("rotate {}", how.rotate),
+      std::string("kind ") + to_string(drawn.kind),
+      fmt::format("head_dim {}", problem.head_dim),
+      fmt::format("groups of {}", problem.num_heads_q / problem.num_heads_kv),
+      fmt::format("blocks of rows {}", std::min<std::int64_t>(problem.seqlen_q / 128, 3)),
+      fmt::format("blocks of keys {}", std::min<std::int64_t>(problem.seqlen_k / 128, 3)),
+      problem.seqlen_q == problem.seqlen_k ? "equal" : "unequal",
+      problem.num_heads_kv == 1 && problem.num_heads_q > 1 ? "MQA" : "own heads or GQA"};
+  const MaskSpec& mask = problem.mask;
+  if (mask.causal) traits.emplace_back("causal");
+  if (mask.window) traits.emplace_back("window");
+  if (mask.padding) traits.emplace_back("padding");
+  if (mask.blocks) traits.emplace_back("pattern");
+  if (problem.softmax_scale != 0.0) traits.emplace_back("scale");
+  const Lengths& lengths = problem.lengths;
+  for (const auto& [name, list] :
+       {std::pair{"rows", &lengths.queries}, std::pair{"keys", &lengths.keys}}) {
+    for (const std::int64_t length : {0, 1}) {
+      if (std::ranges::find(*list, length) == list->end()) continue;
+      traits.push_back(fmt::format("an entry of {} {}", length, name));
+    }
+  }
+  return traits;
+}
+
+TEST(DrawE4m3Problem, HasEveryScaleMaskLayoutAndKindOfInputs) {
+  std::map<std::string, int> seen;
+  constexpr int kProblems = 2000;
+  for (int i = 0; i < kProblems; ++i) {
+    const RandomProblem drawn = draw_e4m3_problem(3, i, 4224);
+    const Problem& problem = drawn.problem;
+    ASSERT_EQ(invalid(problem), "") << problem.id();
+    EXPECT_EQ(problem.dtype, Dtype::e4m3);
+    EXPECT_EQ(problem.dropout, 0.0);
+    EXPECT_EQ(problem.head_dim % 16, 0);
+    EXPECT_LE(problem.batch * problem.num_heads_q * problem.seqlen_q * problem.seqlen_k, kMostPairs)
+        << problem.id();
+    for (const std::string& trait : traits_of(drawn)) ++seen[trait];
+  }
+  for (const auto& [what, count] : seen) EXPECT_GE(count, kProblems / 100) << what;
+  const auto names_of = [&](const std::string& prefix) {
+    return std::ranges::count_if(seen,
+                                 [&](const auto& item) { return item.first.starts_with(prefix); });
+  };
+  EXPECT_EQ(names_of("tensor ") + names_of("head ") + names_of("block "), 3 * 4);
+  EXPECT_EQ(names_of("rotate "), 2);
+  EXPECT_EQ(names_of("kind "), 9) << "all but those of a file";
+  EXPECT_EQ(names_of("head_dim "), 16);
+  EXPECT_EQ(names_of("groups of "), 8);
+  EXPECT_EQ(names_of("blocks of "), 2 * 4);
+  EXPECT_EQ(names_of("an entry of "), 4);
+  for (const char* name : {"bshd", "bhsd", "packed", "causal", "window", "padding", "pattern",
+                           "equal", "unequal", "MQA", "scale"}) {
+    EXPECT_TRUE(seen.contains(name)) << name;
+  }
+}
+
+TEST(DrawE4m3Problem, DependsOnSeedAndNumberAlone) {
+  EXPECT_EQ(draw_e4m3_problem(3, 5, 4224).problem, draw_e4m3_problem(3, 5, 4224).problem);
+  EXPECT_NE(draw_e4m3_problem(3, 5, 4224).problem, draw_e4m3_problem(3, 6, 4224).problem);
+  EXPECT_NE(draw_e4m3_problem(3, 5, 4224).problem, draw_e4m3_problem(4, 5, 4224).problem);
+  EXPECT_NE(draw_e4m3_problem(3, 5, 4224).seed, draw_problem(3, 5, 4224).seed);
+  EXPECT_LE(draw_e4m3_problem(3, 5, 40).problem.seqlen_k, 40);
+}
+
+// A command that makes a failure again, in a record of what was verified, names a seed and a
+// number.
+TEST(DrawProblem, SeedsKeepTheirProblems) {
+  EXPECT_EQ(draw_problem(7, 13, 65536).problem.id(),
+            "fwd/bf16/b4/hq2/hkv2/sq160/sk68/d128/causal/p0.223907/bshd");
+  EXPECT_EQ(
+      draw_e4m3_problem(7, 13, 65536).problem.id(),
+      "fwd/e4m3/b2/hq21/hkv3/sq85/sk85/d128/causal+blocks:butterfly:64x64/p0/bhsd/head-channel");
 }
 
 // No more problems are drawn than by default.
@@ -154,6 +240,29 @@ TEST(DrawConfig, WhatIsCompiledHasTheTilesOfTheFixedShapes) {
     EXPECT_TRUE(configs.contains(config)) << config;
   }
   EXPECT_EQ(configs.size(), 6U);
+}
+
+TEST(DrawConfig, ProductsOfE4m3ArePromotedOrNot) {
+  static constexpr ConfigAxis kAxes[] = {
+      {"overlap", "1: beside the softmax", -1, -1, 1},
+      {"promote", "1: sums in fp32", -1, -1, 1, {}, AxisRole::promotes}};
+  Implementation kernel = fake::kOwn;
+  kernel.axes = kAxes;
+  kernel.num_axes = 2;
+  kernel.units = [](const Problem&, const Config&, const Device&) {
+    return std::vector<KernelUnit>();
+  };
+  const auto drawn = [&](Dtype dtype) {
+    std::set<std::string> configs;
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      configs.insert(draw_config(kernel, {.dtype = dtype, .head_dim = 64}, seed).to_string());
+    }
+    return configs;
+  };
+  EXPECT_EQ(drawn(Dtype::f16), std::set<std::string>{"overlap=-1,promote=-1"});
+  EXPECT_EQ(drawn(Dtype::e4m3),
+            (std::set<std::string>{"overlap=-1,promote=-1", "overlap=-1,promote=0",
+                                   "overlap=-1,promote=1"}));
 }
 
 TEST(DrawConfig, TilesAreNotTooManyForSumsInFp32) {

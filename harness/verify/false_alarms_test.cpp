@@ -1,8 +1,8 @@
 // Counts how often correct kernels fail the tolerance rule, and how much of its bounds they use.
 // The kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys
-// or fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems (each is run by
-// every kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED of which seed, and
-// $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both tables are printed.
+// or fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems, and how many of
+// e4m3 beside them (each is run by every kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED
+// of which seed, and $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both tables are printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,9 @@ reference::Samples few_of(const Problem& problem, std::uint64_t seed) {
   };
   reference::Samples samples;
   samples.rows = {{.head = head, .rows = spread(problem.queries(0))}};
-  samples.columns = {{.head_kv = head, .keys = spread(problem.keys(0))}};
+  if (problem.runs_backward()) {
+    samples.columns = {{.head_kv = head, .keys = spread(problem.keys(0))}};
+  }
   return samples;
 }
 
@@ -71,13 +73,32 @@ class Campaign {
  public:
   void run_problem(std::uint64_t seed, std::int64_t index) {
     SCOPED_TRACE(fmt::format("problem {} of seed {}", index, seed));
-    const RandomProblem drawn = draw_problem(seed, index, kLongest);
+    run(draw_problem(seed, index, kLongest), index);
+  }
+  void run_e4m3_problem(std::uint64_t seed, std::int64_t index) {
+    SCOPED_TRACE(fmt::format("problem {} of e4m3 of seed {}", index, seed));
+    run(draw_e4m3_problem(seed, index, kLongest), index);
+  }
+
+  void print() const {
+    for (const auto& [name, count] : counts_) {
+      fmt::print("{:32} {:6} runs, {:5} of 5 rows or fewer, {} false alarms\n", name, count.runs,
+                 count.few_rows, count.alarms);
+    }
+    for (const auto& [name, used] : used_) {
+      fmt::print("{:10} largest share used: max {:.2f} row {:.2f} slope {:.2f} slice {:.2f}\n",
+                 name, used.max, used.row, used.slope, used.slice_slope);
+    }
+  }
+
+ private:
+  void run(const RandomProblem& drawn, std::int64_t index) {
     const bool few_rows = index % 3 == 0;
     Problem both = drawn.problem;
-    both.pass = Pass::fwdbwd;
+    both.pass = both.is_e4m3() ? Pass::fwd : Pass::fwdbwd;
     if (few_rows && (both.queries(0) == 0 || both.keys(0) == 0)) return;
     Subject subject(both, drawn.kind, drawn.seed, device_);
-    subject.wants_backward();
+    if (!both.is_e4m3()) subject.wants_backward();
     const reference::References references =
         few_rows ? reference::make_references(both, subject.inputs().host(),
                                               few_of(both, drawn.seed), device_.threads)
@@ -93,18 +114,6 @@ class Campaign {
     }
   }
 
-  void print() const {
-    for (const auto& [name, count] : counts_) {
-      fmt::print("{:32} {:6} runs, {:5} of 5 rows or fewer, {} false alarms\n", name, count.runs,
-                 count.few_rows, count.alarms);
-    }
-    for (const auto& [name, used] : used_) {
-      fmt::print("{:10} largest share used: max {:.2f} row {:.2f} slope {:.2f} slice {:.2f}\n",
-                 name, used.max, used.row, used.slope, used.slice_slope);
-    }
-  }
-
- private:
   void run_kernel(Subject& subject, const Setup& setup, const reference::References& references,
                   const RandomProblem& drawn, bool few_rows) {
     Trial trial(subject, setup);
@@ -134,6 +143,7 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
   const std::int64_t first = from_environment("ATTNLAB_FALSE_ALARMS_FIRST", 0);
   for (std::int64_t i = first; i < first + problems; ++i) {
     campaign.run_problem(seed, i);
+    campaign.run_e4m3_problem(seed, i);
   }
   campaign.print();
 }

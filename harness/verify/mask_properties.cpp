@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "harness/verify/relation.h"
 #include "reference/mask.h"
@@ -37,7 +38,8 @@ void clear_dout(Inputs& inputs, const std::function<bool(std::int64_t, std::int6
 Property causal_prefix(const Scene& scene, Dtype dtype, std::int64_t seqlen_q,
                        std::int64_t seqlen_k, std::int64_t rows) {
   Problem whole = small_problem(dtype, "causal", seqlen_q, seqlen_k);
-  whole.dropout = 0.2;
+  whole.dropout = small_dropout(dtype);
+  if (whole.is_e4m3()) whole.quantisation.v = ScaleOf::block;
   const std::int64_t keys = rows + seqlen_k - seqlen_q;
   Problem prefix = whole;
   prefix.seqlen_q = rows;
@@ -74,12 +76,19 @@ Property causal_prefix(const Scene& scene, Dtype dtype, std::int64_t seqlen_q,
 Property packed_is_dense(const Scene& scene, Dtype dtype, const std::string& mask) {
   Problem packed = small_problem(dtype, mask);
   packed.batch = 5;
-  packed.dropout = 0.2;
+  packed.dropout = small_dropout(dtype);
   packed.layout = Layout::packed;
   packed.lengths = {.kind = LengthsKind::packed,
                     .given = true,
                     .queries = {30, 1, 45, 0, 17},
                     .keys = {25, 53, 49, 31, 0}};
+  if (packed.is_e4m3()) {  // some entries have two blocks of scales
+    packed.seqlen_q = 145;
+    packed.seqlen_k = 153;
+    packed.lengths.queries = {130, 1, 145, 0, 17};
+    packed.lengths.keys = {125, 153, 149, 131, 0};
+    packed.quantisation.v = mask == "none" ? ScaleOf::channel : ScaleOf::block;
+  }
   std::vector<std::shared_ptr<Subject>> subjects = {scene.subject(packed)};
   std::vector<std::int64_t> entries;
   for (std::int64_t b = 0; b < packed.batch; ++b) {
@@ -259,13 +268,48 @@ Problem packed_problem(Dtype dtype, const std::string& mask) {
   return packed;
 }
 
+std::vector<Property> causal_prefixes(const Scene& scene, Dtype dtype) {
+  if (dtype == Dtype::e4m3) {
+    return {causal_prefix(scene, dtype, 200, 200, 128), causal_prefix(scene, dtype, 200, 328, 128),
+            causal_prefix(scene, dtype, 328, 200, 256)};
+  }
+  return {causal_prefix(scene, dtype, 53, 53, 30), causal_prefix(scene, dtype, 45, 53, 20),
+          causal_prefix(scene, dtype, 53, 45, 30)};
+}
+
+// Changes keys of a part of a problem that some rows, or all, do not see.
+std::vector<Property> hidden_parts(const Scene& scene, Dtype dtype) {
+  if (dtype != Dtype::e4m3) {
+    return {
+        hidden_keys(scene, dtype, "causal-tail", small_problem(dtype, "causal"),
+                    [](auto /*b*/, auto key) { return key >= 40; }),
+        hidden_keys(scene, dtype, "before-the-window", small_problem(dtype, "window:5:3", 20, 53),
+                    [](auto /*b*/, auto key) { return key < 28; }),
+        hidden_keys(scene, dtype, "empty-blocks",
+                    small_problem(dtype, "blocks:local:0:16x16", 53, 53),
+                    [](auto /*b*/, auto key) { return key >= 16 && key < 32; })};
+  }
+  // Keys share their scale with those of their block.
+  const auto make = [dtype](const char* mask, std::int64_t seqlen_q, std::int64_t seqlen_k) {
+    Problem problem = small_problem(dtype, mask, seqlen_q, seqlen_k);
+    problem.quantisation.v = ScaleOf::block;
+    return problem;
+  };
+  return {hidden_keys(scene, dtype, "causal-tail", make("causal", 200, 200),
+                      [](auto /*b*/, auto key) { return key >= 128; }),
+          hidden_keys(scene, dtype, "before-the-window", make("window:5:3", 20, 200),
+                      [](auto /*b*/, auto key) { return key < 128; }),
+          hidden_keys(scene, dtype, "empty-blocks", make("blocks:local:0:128x128", 300, 300),
+                      [](auto /*b*/, auto key) { return key >= 128 && key < 256; })};
+}
+
 }  // namespace
 
 std::vector<Property> mask_properties(const Scene& scene, Dtype dtype) {
-  std::vector<Property> all = {
-      causal_prefix(scene, dtype, 53, 53, 30), causal_prefix(scene, dtype, 45, 53, 20),
-      causal_prefix(scene, dtype, 53, 45, 30), packed_is_dense(scene, dtype, "none"),
-      packed_is_dense(scene, dtype, "causal"), packed_is_dense(scene, dtype, "window:20:5")};
+  std::vector<Property> all = causal_prefixes(scene, dtype);
+  for (const char* mask : {"none", "causal", "window:20:5"}) {
+    all.push_back(packed_is_dense(scene, dtype, mask));
+  }
   for (const char* mask : {"none", "causal", "padding", "window:9:3", "blocks:butterfly:16x8"}) {
     all.push_back(values_of_one(scene, dtype, mask));
   }
@@ -286,18 +330,11 @@ std::vector<Property> mask_properties(const Scene& scene, Dtype dtype) {
   const Problem padding = small_problem(dtype, "padding");
   all.push_back(hidden_keys(scene, dtype, "padding", padding,
                             [padding](auto b, auto key) { return key >= padding.keys(b); }));
-  all.push_back(hidden_keys(scene, dtype, "causal-tail", small_problem(dtype, "causal"),
-                            [](auto /*b*/, auto key) { return key >= 40; }));
-  all.push_back(hidden_keys(scene, dtype, "before-the-window",
-                            small_problem(dtype, "window:5:3", 20, 53),
-                            [](auto /*b*/, auto key) { return key < 28; }));
   all.push_back(hidden_keys(scene, dtype, "packed-neighbour", packed_problem(dtype, "causal"),
                             [](auto b, auto /*key*/) { return b == 1; }));
   all.push_back(hidden_keys(scene, dtype, "packed-without-rows", packed_problem(dtype, "none"),
                             [](auto b, auto /*key*/) { return b == 2; }));
-  all.push_back(hidden_keys(scene, dtype, "empty-blocks",
-                            small_problem(dtype, "blocks:local:0:16x16", 53, 53),
-                            [](auto /*b*/, auto key) { return key >= 16 && key < 32; }));
+  std::ranges::move(hidden_parts(scene, dtype), std::back_inserter(all));
   return all;
 }
 

@@ -1,6 +1,8 @@
 // Puts the properties to every kernel and type.
 #include <fmt/format.h>
 
+#include <initializer_list>
+
 #include "harness/base/derive_seed.h"
 #include "harness/verify/relation.h"
 
@@ -9,6 +11,7 @@ namespace attnlab::verify {
 namespace {
 
 void plan_property(Plan& plan, const Property& property, const Implementation& kernel) {
+  if (property.subjects.front()->problem().is_e4m3() && !kernel.has_e4m3) return;
   // The property uses one setup for all of its subjects.
   Setup setup = default_setup(kernel, plan.device(), property.pass);
   const auto reason_of = [&](const Setup& candidate) {
@@ -60,19 +63,28 @@ void plan_property(Plan& plan, const Property& property, const Implementation& k
            [setup, property] { property.check(setup, Relation(property.name)); });
 }
 
+using Properties = std::vector<Property> (*)(const Scene& scene, Dtype dtype);
+
+void plan_all(Plan& plan, const Scene& scene, Dtype dtype, std::initializer_list<Properties> all) {
+  for (const Properties properties : all) {
+    for (const Property& property : properties(scene, dtype)) {
+      for (const Implementation* kernel : plan.kernels()) plan_property(plan, property, *kernel);
+    }
+  }
+}
+
 }  // namespace
 
 void plan_properties(Plan& plan) {
   const Scene scene = {.seed = derive_seed(plan.options().seed, "properties"),
                        .device = &plan.device()};
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
-    for (const auto& properties : {algebraic_properties, mask_properties, dropout_properties,
-                                   launch_properties, large_score_properties}) {
-      for (const Property& property : properties(scene, dtype)) {
-        for (const Implementation* kernel : plan.kernels()) plan_property(plan, property, *kernel);
-      }
-    }
+    plan_all(plan, scene, dtype,
+             {algebraic_properties, mask_properties, dropout_properties, launch_properties,
+              large_score_properties});
   }
+  // Codes of e4m3 do not hold the large scores whose differences are known.
+  plan_all(plan, scene, Dtype::e4m3, {algebraic_properties, mask_properties, launch_properties});
 }
 
 }  // namespace attnlab::verify

@@ -1,8 +1,10 @@
 // Plans seeded random problems. Number i of a seed is the same for all kernels and passes, so the
-// oracle is asked once; each kernel and pass takes supported problems until it has enough.
+// oracle is asked once; each kernel and pass takes supported problems until it has enough. Those of
+// e4m3 have numbers of their own, and kernels that have e4m3 take as many of them.
 #include <fmt/format.h>
 
 #include <set>
+#include <utility>
 
 #include "harness/base/derive_seed.h"
 #include "harness/verify/checks.h"
@@ -61,18 +63,15 @@ Setup draw_setup(const Plan& plan, const Taker& taker, const RandomProblem& draw
   return setup;
 }
 
-}  // namespace
+using Draw = RandomProblem (*)(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
-void plan_random(Plan& plan) {
+// Deals problems of one kind to those who take them. Names of checks begin with `prefix`.
+void deal(Plan& plan, Draw draw, const std::string& prefix, std::vector<Taker> takers) {
   const Options& options = plan.options();
-  std::vector<Taker> takers;
-  for (const Implementation* kernel : plan.kernels()) {
-    for (const Pass pass : kPasses) takers.push_back({.kernel = kernel, .pass = pass});
-  }
-  bool all_have_enough = options.random == 0;
+  bool all_have_enough = options.random == 0 || takers.empty();
   for (std::int64_t index = 0; !all_have_enough && index < kProblemDraws * options.random;
        ++index) {
-    const RandomProblem drawn = draw_problem(options.seed, index, options.longest);
+    const RandomProblem drawn = draw(options.seed, index, options.longest);
     const auto subject =
         std::make_shared<Subject>(drawn.problem, drawn.kind, drawn.seed, plan.device());
     all_have_enough = true;
@@ -82,9 +81,9 @@ void plan_random(Plan& plan) {
       taker.last_reason = unsupported(setup, drawn.problem);
       if (taker.last_reason.empty() && is_one_of_few(taker, setup, drawn.problem)) {
         ++taker.taken;
-        plan.add_judged(setup, Part::random,
-                        fmt::format("{}/{}/{}", options.seed, index, to_string(taker.pass)),
-                        subject);
+        plan.add_judged(
+            setup, Part::random,
+            fmt::format("{}{}/{}/{}", prefix, options.seed, index, to_string(taker.pass)), subject);
       }
       all_have_enough = all_have_enough && taker.taken == options.random;
     }
@@ -92,8 +91,21 @@ void plan_random(Plan& plan) {
   for (const Taker& taker : takers) {
     if (taker.taken == options.random) continue;
     plan.skip(*taker.kernel, Part::random,
-              fmt::format("{}/none/{}", options.seed, to_string(taker.pass)), taker.last_reason);
+              fmt::format("{}{}/none/{}", prefix, options.seed, to_string(taker.pass)),
+              taker.last_reason);
   }
+}
+
+}  // namespace
+
+void plan_random(Plan& plan) {
+  std::vector<Taker> takers, takers_of_e4m3;
+  for (const Implementation* kernel : plan.kernels()) {
+    for (const Pass pass : kPasses) takers.push_back({.kernel = kernel, .pass = pass});
+    if (kernel->has_e4m3) takers_of_e4m3.push_back({.kernel = kernel, .pass = Pass::fwd});
+  }
+  deal(plan, draw_problem, "", std::move(takers));
+  deal(plan, draw_e4m3_problem, "e4m3/", std::move(takers_of_e4m3));
 }
 
 }  // namespace attnlab::verify

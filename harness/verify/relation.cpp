@@ -41,8 +41,10 @@ void take_bounds(Run& run, const reference::References& references,
     for (std::size_t i = 0; i < sample.rows.size(); ++i) {
       const auto score_bound =
           static_cast<double>(reference.score_bound(static_cast<Eigen::Index>(i)));
-      *run.bound_lse.row(sample.batch, sample.head, sample.rows[i]) =
-          static_cast<float>(reference::lse_bound(score_bound, share));
+      const double bound = run.problem.is_e4m3()
+                               ? reference::lse_bound_of_e4m3(run.problem, score_bound)
+                               : reference::lse_bound(score_bound, share);
+      *run.bound_lse.row(sample.batch, sample.head, sample.rows[i]) = static_cast<float>(bound);
     }
   }
 }
@@ -173,5 +175,7 @@ Problem small_problem(Dtype dtype, const std::string& mask, std::int64_t seqlen_
   }
   return problem;
 }
+
+double small_dropout(Dtype dtype) { return dtype == Dtype::e4m3 ? 0.0 : 0.2; }
 
 }  // namespace attnlab::verify

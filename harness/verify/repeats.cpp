@@ -41,7 +41,19 @@ std::vector<RepeatedProblem> repeated_problems() {
   blocks.batch = 2;
   blocks.mask = parse_mask("padding+blocks:bigbird:1:1:1:16x16");
   blocks.lengths = {.kind = LengthsKind::padding, .given = true, .keys = {170, 90}};
-  return {{"dense", dense}, {"packed", packed}, {"blocks", blocks}};
+  const auto quantised = [](Problem problem, const Quantisation& quantisation) {
+    problem.dtype = Dtype::e4m3;
+    problem.head_dim = 32;
+    problem.dropout = 0.0;
+    problem.quantisation = quantisation;
+    return problem;
+  };
+  return {{"dense", dense},
+          {"packed", packed},
+          {"blocks", blocks},
+          {"e4m3/dense", quantised(dense, {.qk = ScaleOf::block, .v = ScaleOf::block})},
+          {"e4m3/packed", quantised(packed, {.qk = ScaleOf::head, .v = ScaleOf::channel})},
+          {"e4m3/blocks", quantised(blocks, {.qk = ScaleOf::tensor, .v = ScaleOf::head})}};
 }
 
 void repeat(Subject& subject, const Setup& setup, int times) {
@@ -60,33 +72,44 @@ void repeat(Subject& subject, const Setup& setup, int times) {
   }
 }
 
+// Plans a pass of a kernel: sums in any order, where it has such, and in a fixed one.
+void plan_pass(Plan& plan, const std::string& name, const std::shared_ptr<Subject>& subject,
+               const Implementation& kernel, Pass pass) {
+  const Options& options = plan.options();
+  const Problem& problem = subject->problem();
+  const Setup any_order = small_tiles(default_setup(kernel, plan.device(), pass), problem);
+  std::vector<Setup> setups = {any_order};
+  if (!has_fixed_order(any_order)) setups.push_back(in_fixed_order(any_order));
+  for (const Setup& setup : setups) {
+    const bool held_to_tolerance = !has_fixed_order(setup);
+    const std::string rest =
+        fmt::format("{}/{}{}", name, to_string(pass), held_to_tolerance ? "/any-order" : "");
+    if (const std::string reason = unsupported(setup, problem); !reason.empty()) {
+      plan.skip(kernel, Part::repeats, rest, reason);
+      continue;
+    }
+    if (!plan.wants(Plan::name_of(kernel, Part::repeats, rest))) continue;
+    if (pass != Pass::fwd) subject->wants_backward();
+    plan.launches(setup, problem);
+    plan.add(setup, Part::repeats, rest, options.repeat * weight_of(problem),
+             [subject, setup, times = options.repeat] { repeat(*subject, setup, times); });
+  }
+}
+
 }  // namespace
 
 void plan_repeats(Plan& plan) {
-  const Options& options = plan.options();
   for (auto [name, problem] : repeated_problems()) {
-    const std::uint64_t seed = derive_seed(options.seed, fmt::format("repeats/{}", name));
+    const std::uint64_t seed = derive_seed(plan.options().seed, fmt::format("repeats/{}", name));
     problem.seed = seed;
     const auto subject = std::make_shared<Subject>(problem, InputKind::normal, seed, plan.device());
     for (const Implementation* kernel : plan.kernels()) {
+      if (problem.is_e4m3()) {
+        if (kernel->has_e4m3) plan_pass(plan, name, subject, *kernel, Pass::fwd);
+        continue;
+      }
       for (const Pass pass : {Pass::fwdbwd, Pass::bwd, Pass::fwd}) {
-        const Setup any_order = small_tiles(default_setup(*kernel, plan.device(), pass), problem);
-        std::vector<Setup> setups = {any_order};
-        if (!has_fixed_order(any_order)) setups.push_back(in_fixed_order(any_order));
-        for (const Setup& setup : setups) {
-          const bool held_to_tolerance = !has_fixed_order(setup);
-          const std::string rest =
-              fmt::format("{}/{}{}", name, to_string(pass), held_to_tolerance ? "/any-order" : "");
-          if (const std::string reason = unsupported(setup, problem); !reason.empty()) {
-            plan.skip(*kernel, Part::repeats, rest, reason);
-            continue;
-          }
-          if (!plan.wants(Plan::name_of(*kernel, Part::repeats, rest))) continue;
-          if (pass != Pass::fwd) subject->wants_backward();
-          plan.launches(setup, problem);
-          plan.add(setup, Part::repeats, rest, options.repeat * weight_of(problem),
-                   [subject, setup, times = options.repeat] { repeat(*subject, setup, times); });
-        }
+        plan_pass(plan, name, subject, *kernel, pass);
       }
     }
   }

@@ -62,6 +62,9 @@ TextTable make_table(const std::vector<Result>& results) {
   return table;
 }
 
+// Returns whether a random problem is of e4m3, which its name alone says.
+bool is_e4m3(const Result& result) { return result.name.find("/e4m3/") != std::string::npos; }
+
 nlohmann::ordered_json to_json(const Result& result) {
   nlohmann::ordered_json json = {{"name", result.name},
                                  {"kernel", result.kernel},
@@ -98,17 +101,23 @@ std::string render_random(const std::vector<Result>& results) {
   constexpr Pass kPasses[] = {Pass::fwd, Pass::bwd, Pass::fwdbwd};
   TextTable table{.columns = {{"", "kernel", true}}, .rows = {}};
   for (const Pass pass : kPasses) table.columns.push_back({.title = to_string(pass)});
+  table.columns.push_back({.title = "e4m3"});
   for (const Row& row : count(results)) {
     if (!row.parts.contains(Part::random)) continue;
     std::vector<TextCell>& cells = table.rows.emplace_back();
     cells.push_back({row.kernel});
-    for (const Pass pass : kPasses) {
+    const auto add_count = [&](bool e4m3, const auto& has_pass) {
       cells.push_back({std::to_string(std::ranges::count_if(results, [&](const Result& result) {
-        return result.kernel == row.kernel && result.part == Part::random && result.pass == pass;
+        return result.kernel == row.kernel && result.part == Part::random && result.pass &&
+               has_pass(*result.pass) && is_e4m3(result) == e4m3;
       }))});
-    }
+    };
+    for (const Pass pass : kPasses) add_count(false, [&](Pass of) { return of == pass; });
+    add_count(true, [](Pass) { return true; });
   }
-  return table.rows.empty() ? "" : "Random problems judged, by pass:\n" + render_plain(table);
+  return table.rows.empty()
+             ? ""
+             : "Random problems judged, by pass, and forward of e4m3:\n" + render_plain(table);
 }
 
 std::string render_skipped(const std::vector<Result>& results) {

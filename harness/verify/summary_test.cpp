@@ -56,12 +56,14 @@ TEST(VerifyReport, CountsRandomProblemsByPass) {
   }
   all.back().outcome = Outcome::failed;  // failures are judged as well
   all.push_back({.kernel = "v2", .part = Part::random, .outcome = Outcome::skipped});
+  all.push_back(
+      {.name = "v2/random/e4m3/7/0/fwd", .kernel = "v2", .part = Part::random, .pass = Pass::fwd});
   EXPECT_EQ(render_random(all),
-            "Random problems judged, by pass:\n"
-            "kernel   fwd  bwd  fwdbwd\n"
-            "-------------------------\n"
-            "v2         2    1       0\n"
-            "minimal    1    0       0\n");
+            "Random problems judged, by pass, and forward of e4m3:\n"
+            "kernel   fwd  bwd  fwdbwd  e4m3\n"
+            "-------------------------------\n"
+            "v2         2    1       0     1\n"
+            "minimal    1    0       0     0\n");
 }
 
 TEST(VerifyReport, CutsTooManyFailuresWithACount) {

@@ -35,7 +35,7 @@ class Values {
   std::vector<float> values_;
 };
 
-// These read a tensor like q, one like k, and an lse.
+// These read an output like q, one like k, and an lse.
 Values read_like_q(const Problem& problem, const void* data);
 Values read_like_k(const Problem& problem, const void* data);
 Values read_lse(const Problem& problem, const float* data);

@@ -513,6 +513,29 @@ TEST(Verifier, EachPassHasAsManyRandomProblemsAsAskedFor) {
   }
 }
 
+// Problems of e4m3 come beside the others, which stay as they are.
+TEST(Verifier, KernelsThatHaveE4m3GetItsRandomProblemsPropertiesAndRepeats) {
+  const Device cpu = device();
+  Implementation kernel = kFake<Fault::none>;
+  kernel.unsupported = [](const Problem&, const Config&, const Device&) { return std::string(); };
+  const auto names = [&](const std::string& only) {
+    return list({.kernels = {&kernel}, .device = &cpu, .random = 40, .only = only});
+  };
+  const std::vector<std::string> random = names("*/random/*");
+  EXPECT_EQ(random.size(), 3U * 40U);
+  EXPECT_TRUE(names("*e4m3*").empty());
+  kernel.has_e4m3 = true;
+  std::vector<std::string> more = names("*/random/*");
+  EXPECT_EQ(
+      std::erase_if(
+          more, [](const std::string& name) { return name.find("/e4m3/") != std::string::npos; }),
+      40U);
+  EXPECT_EQ(more, random);
+  EXPECT_EQ(names("fake/random/e4m3/7/13/fwd").size(), 1U);
+  EXPECT_EQ(names("*/properties/permuted-keys/*/e4m3").size(), 2U);
+  EXPECT_EQ(names("*/repeats/e4m3/*").size(), 3U);
+}
+
 // This kernel is compiled for each head dim and mask: there are hundreds of them in the first
 // problems.
 TEST(Verifier, RandomProblemsHaveFewCompiled) {

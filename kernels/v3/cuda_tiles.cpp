@@ -246,22 +246,36 @@ std::vector<ConfigsToVerify> configs_to_verify() {
   const auto rows = [](i64 block_m, i64 block_n) {
     return Config{{"block_m", block_m}, {"block_n", block_n}, {"stages", 2}};
   };
-  return {{.head_dim = 64,
-           .dtype = Dtype::f16,
-           .configs = {rows(64, 80), tile(1, 64, 2, {true, false}), tile(2, 96, 3, {false, true}),
-                       tile(3, 64, 2, {true, true})}},
-          {.head_dim = 128,
-           .dtype = Dtype::bf16,
-           .configs = {rows(64, 48), tile(1, 96, 2, {true, false}), tile(2, 112, 2, {false, false}),
-                       tile(2, 96, 2, {true, false, false}), tile(3, 80, 2, {true, true})}},
-          {.head_dim = 64,
-           .dtype = Dtype::bf16,
-           .dropout = 0.2,
-           .configs = {rows(64, 96), tile(2, 64, 4, {true, true}), tile(1, 80, 2, {false, false})}},
-          {.head_dim = 128,
-           .dtype = Dtype::f16,
-           .dropout = 0.2,
-           .configs = {tile(2, 64, 2, {false, true})}}};
+  const auto of_e4m3 = [&](i64 consumers, i64 block_n, i64 stages, Roles roles, bool promote) {
+    Config config = tile(consumers, block_n, stages, roles);
+    config.set("promote", promote ? 1 : 0);
+    return config;
+  };
+  return {
+      {.head_dim = 64,
+       .dtype = Dtype::f16,
+       .configs = {rows(64, 80), tile(1, 64, 2, {true, false}), tile(2, 96, 3, {false, true}),
+                   tile(3, 64, 2, {true, true})}},
+      {.head_dim = 128,
+       .dtype = Dtype::bf16,
+       .configs = {rows(64, 48), tile(1, 96, 2, {true, false}), tile(2, 112, 2, {false, false}),
+                   tile(2, 96, 2, {true, false, false}), tile(3, 80, 2, {true, true})}},
+      {.head_dim = 64,
+       .dtype = Dtype::bf16,
+       .dropout = 0.2,
+       .configs = {rows(64, 96), tile(2, 64, 4, {true, true}), tile(1, 80, 2, {false, false})}},
+      {.head_dim = 128,
+       .dtype = Dtype::f16,
+       .dropout = 0.2,
+       .configs = {tile(2, 64, 2, {false, true})}},
+      {.head_dim = 64,
+       .dtype = Dtype::e4m3,
+       .configs = {of_e4m3(1, 64, 2, {true, false}, true), of_e4m3(2, 64, 3, {false, true}, true),
+                   of_e4m3(2, 128, 4, {true, true}, false)}},
+      {.head_dim = 128,
+       .dtype = Dtype::e4m3,
+       .configs = {of_e4m3(1, 128, 2, {false, false}, true), of_e4m3(2, 64, 2, {true, true}, true),
+                   of_e4m3(2, 64, 3, {true, false}, false)}}};
 }
 
 }  // namespace attnlab::v3

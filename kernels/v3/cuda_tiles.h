@@ -20,7 +20,8 @@ std::string unfit(const ForwardConfig& config, const Device& device);
 BackwardConfig backward_config_of(const Problem& problem, const Config& config);
 std::string unfit(const BackwardConfig& config, const Device& device);
 
-// Returns one to three consumers, with and without overlap, ping-pong and a producer.
+// Returns one to three consumers, with and without overlap, ping-pong and a producer, and of e4m3
+// with and without promotion.
 std::vector<ConfigsToVerify> configs_to_verify();
 
 }  // namespace attnlab::v3

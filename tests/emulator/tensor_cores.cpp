@@ -80,9 +80,9 @@ std::optional<Factor> left_in_memory(const WarpgroupProduct& first) {
   return Factor(first.descriptor_a, first.transposed_a);
 }
 
-constexpr int kE4m3Steps = 32;         // k of one wgmma
-constexpr int kE4m3Bits = 13;          // that it keeps behind a leading one
-constexpr int kLowestExponent = -100;  // below that of all sums and products
+constexpr int kE4m3Steps = 32;            // k of one wgmma
+constexpr int kE4m3Bits = 13;             // that it keeps behind a leading one
+constexpr int kSmallestOfProducts = -18;  // exponent of the smallest code's square
 
 // Adds products to a sum as tensor cores of sm_90 do for e4m3: all addends are aligned to the
 // largest exponent and lose, towards zero, what lies below its 13th bit; so does their sum. The
@@ -93,20 +93,24 @@ float add_e4m3(const float (&a)[kE4m3Steps], const float* b, float sum) {
     return static_cast<i32>(bit_cast<u32>(x) >> 23 & 0xFFu) - 127;
   };
   float products[kE4m3Steps];
-  i32 largest = sum != 0.0f ? exponent(sum) : kLowestExponent;
+  const auto keep = [](float x) {
+    return bit_cast<float>(bit_cast<u32>(x) & ~((1u << (23 - kE4m3Bits)) - 1));
+  };
+  i32 largest = exponent(sum);
   float plain = sum;
   for (int k = 0; k < kE4m3Steps; ++k) {
     products[k] = a[k] * b[k];
     plain += products[k];
     if (products[k] != 0.0f) largest = std::max(largest, exponent(a[k]) + exponent(b[k]));
   }
-  if (!std::isfinite(plain) || largest == kLowestExponent) return plain;
+  if (!std::isfinite(plain)) return plain;
+  // A rescaled sum may be so small that no float holds 2^13 over it, nor its 13th bit.
+  if (largest < kSmallestOfProducts) return keep(sum);
   const auto unit = bit_cast<float>(static_cast<u32>(largest - kE4m3Bits + 127) << 23);
   const auto per_unit = bit_cast<float>(static_cast<u32>(kE4m3Bits - largest + 127) << 23);
   i32 units = static_cast<i32>(sum * per_unit);
   for (const float product : products) units += static_cast<i32>(product * per_unit);
-  const float all = static_cast<float>(units) * unit;
-  return bit_cast<float>(bit_cast<u32>(all) & ~((1u << (23 - kE4m3Bits)) - 1));
+  return keep(static_cast<float>(units) * unit);
 }
 
 void multiply_e4m3(const Product& product) {
