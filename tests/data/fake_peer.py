@@ -117,7 +117,7 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory", "no_access"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 5, "version": "torch 9.9.9+fake"} | result
+        return {"protocol": 6, "version": "torch 9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = read_inputs(request)
