@@ -228,12 +228,16 @@ std::string unsupported_by_library(const std::string& name, const Problem& probl
 
 // A function gets one scale for each K/V head of an entry, as FlashAttention-3 takes them.
 std::string unsupported_in_e4m3(const std::string& peer, const Problem& problem) {
+  if (peer == kCudnn) {
+    return "cudnn is given no e4m3: on Hopper cuDNN's FP8 attention writes o in FP8 alone";
+  }
   if (!is_function(peer)) return peer + " is given no e4m3: only functions of py:FILE.py are";
   if (std::string reason = never_in_e4m3(problem); !reason.empty()) return reason;
-  const auto& [of_qk, of_v, rotate] = problem.quantisation;
-  const bool has_finer =
-      of_qk == ScaleOf::block || of_v == ScaleOf::block || of_v == ScaleOf::channel;
-  if (has_finer) {
+  const ScaleOf of_qk = problem.quantisation.qk, of_v = problem.quantisation.v;
+  const auto is_finer = [](ScaleOf scale) {
+    return scale != ScaleOf::tensor && scale != ScaleOf::head;
+  };
+  if (is_finer(of_qk) || is_finer(of_v)) {
     return fmt::format(
         "peers take e4m3 with a scale for each head or one for all, not quant {} with quant_v {}: "
         "take quant and quant_v of tensor and head",

@@ -559,6 +559,7 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
       {"py:a.py:f", &kCuda, dropping, "no dropout in e4m3"},
       {"torch:flash", &kCuda, of_heads, "is given no e4m3"},
       {"fa4", &kCuda, of_heads, "is given no e4m3"},
+      {"cudnn", &kCuda, of_heads, "writes o in FP8 alone"},
   };
   for (const Refusal& refusal : refusals) {
     const std::string why = unsupported_by_peer(refusal.peer, refusal.problem, *refusal.device);
