@@ -16,6 +16,7 @@ MODULES = ("peer_attention", "peer_calls", "peer_clock", "peer_memory", "peer_po
            "peer_profile", "py_library", "fa4_library", "cudnn_library", "torch")
 
 
+DESCALES = {"q_descale": "of q", "k_descale": "of k", "v_descale": "of v"}
 PACKED = {"cu_seqlens_q": "rows", "cu_seqlens_k": "keys", "max_seqlen_q": 3, "max_seqlen_k": 3}
 
 
@@ -38,6 +39,9 @@ class Tensor:
 
     clone = detach
 
+    def to(self, dtype):
+        return Tensor(self.shape, dtype)
+
     def unsqueeze(self, _axis):
         return Tensor((*self.shape, 1), self.dtype)
 
@@ -49,7 +53,7 @@ def stand_in():
     torch = types.ModuleType("torch")
     torch.__version__, torch.Tensor, torch.Size = "9.9", Tensor, tuple
     torch.float32, torch.float16, torch.bfloat16 = "f32", "f16", "bf16"
-    torch.int32, torch.uint8 = "i32", "u8"
+    torch.int32, torch.uint8, torch.float8_e4m3fn = "i32", "u8", "e4m3"
     torch.set_grad_enabled = lambda _flag: contextlib.nullcontext()
     torch.empty_like = lambda tensor: Tensor(tensor.shape, tensor.dtype)
     torch.empty = lambda shape, dtype, device: Tensor(shape, dtype)
@@ -80,6 +84,7 @@ class Libraries(unittest.TestCase):
                                                                                   None, None)
         point.rows = point.columns = 3
         point.masks, point.keys, point.packed = {"visible": "all that is seen"}, None, None
+        point.descales = {}
         shape = (2, 3, 4, 8) if layout == "bshd" else (2, 4, 3, 8)
         point.inputs = {name: Tensor(shape, dtype) for name in ("q", "k", "v", "do")}
         for name, value in mask.items():
@@ -117,6 +122,24 @@ class PythonFiles(Libraries):
         lse = "type(q)((q.shape[0], q.shape[2], q.shape[1]), 'f32')"
         outputs = self.launch(f"return q, {lse}")
         self.assertEqual((outputs["lse"].shape, outputs["lse"].dtype), ((2, 4, 3), "f32"))
+
+    def test_its_o_of_e4m3_is_of_a_16_bit_type_and_verified_in_f16(self):
+        parameters = "q, k, v, *, causal, softmax_scale, q_descale, k_descale, v_descale"
+        for dtype in ("f16", "bf16"):
+            body = f"assert q.dtype == v.dtype == 'e4m3'; return type(q)(q.shape, '{dtype}')"
+            outputs = self.launch(body, parameters=parameters, dtype="e4m3", descales=DESCALES)
+            self.assertEqual(outputs["o"].dtype, dtype)
+            verified = self.point(descales=DESCALES).as_verified(outputs)
+            self.assertEqual(verified["o"].dtype, "f16")
+        for dtype in ("e4m3", "f32"):
+            body = f"return type(q)(q.shape, '{dtype}')"
+            said = self.refusal(lambda: self.launch(body, parameters=parameters, dtype="e4m3",
+                                                    descales=DESCALES), self.Failure)
+            self.assertIn(f"o as {dtype} [2, 3, 4, 8], wanted is f16 or bf16 [", said)
+
+    def test_what_is_verified_of_other_types_is_what_it_returns(self):
+        outputs = self.launch("return q", dtype="bf16")
+        self.assertIs(self.point(dtype="bf16").as_verified(outputs), outputs)
 
     def test_gradients_are_autograds(self):
         self.assertEqual(set(self.launch("return q", "bwd")), {"dq", "dk", "dv"})
@@ -203,8 +226,16 @@ class Keywords(Libraries):
         self.assertEqual(self.keywords(tuple(packed)),
                          {"causal": False, "softmax_scale": 0.5, **dict.fromkeys(packed)})
 
+    def test_codes_of_e4m3_come_with_what_makes_values_of_them(self):
+        self.assertEqual(self.keywords(tuple(DESCALES), descales=DESCALES),
+                         {"causal": False, "softmax_scale": 0.5, **DESCALES})
+        self.assertEqual(self.keywords(tuple(DESCALES)),
+                         {"causal": False, "softmax_scale": 0.5, **dict.fromkeys(DESCALES)})
+
     def test_what_it_lacks_is_said(self):
         for parameters, mask, name in (((), {"window": [5, 0]}, "window_size"),
+                                       (("q_descale", "k_descale"), {"descales": DESCALES},
+                                        "v_descale"),
                                        (("cu_seqlens_q",), {"packed": PACKED}, "cu_seqlens_k"),
                                        ((), {"padded": True}, "visible"),
                                        (("window_size",), {"pattern": "any"}, "visible"),

@@ -2,11 +2,11 @@
 // as in a run. It is skipped where there is no PyTorch ($ATTNLAB_PYTHON names one that has it).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "harness/plan/peer_names.h"
 #include "harness/run/peer.h"
+#include "harness/tensors/arena.h"
 #include "harness/tensors/inputs.h"
+#include "harness/testing/test_support.h"
 #include "reference/oracle.h"
 #include "reference/tolerance.h"
 #include "tests/paths.h"
@@ -34,28 +34,12 @@ std::string no_torch() {
 // HostInputs has a problem's inputs on the host.
 class HostInputs {
  public:
-  explicit HostInputs(const Problem& problem)
-      : pattern_(make_block_pattern(problem)), problem_(problem) {
-    tensors_.q = fill(InputTensor::q, problem.elements_q());
-    tensors_.k = fill(InputTensor::k, problem.elements_k());
-    tensors_.v = fill(InputTensor::v, problem.elements_k());
-    if (problem.pass != Pass::fwd) tensors_.dout = fill(InputTensor::dout, problem.elements_q());
-    if (problem.mask.blocks) tensors_.block_pattern = pattern_.data();
-  }
-  const Tensors& tensors() const { return tensors_; }
+  explicit HostInputs(const Problem& problem) : inputs_(arena_, problem, InputKind::normal, 1, 1) {}
+  const Tensors& tensors() const { return inputs_.host(); }
 
  private:
-  const void* fill(InputTensor which, std::int64_t elements) {
-    auto& buffer =
-        buffers_.emplace_back(static_cast<std::size_t>(elements * size_bytes(problem_.dtype)));
-    fill_input(which, problem_, InputKind::normal, 1, 1, buffer.data());
-    return buffer.data();
-  }
-
-  std::vector<std::vector<std::byte>> buffers_;
-  std::vector<std::uint8_t> pattern_;
-  Problem problem_;
-  Tensors tensors_;
+  Arena arena_;
+  Inputs inputs_;
 };
 
 Problem problem_of(Pass pass, Dtype dtype, Layout layout, const char* mask,
@@ -91,13 +75,18 @@ std::vector<Problem> problems() {
   return all;
 }
 
-// Expects good outputs; `lse`: whether it must be among them.
-void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs,
-                 bool lse = false) {
+std::vector<reference::Verdict> judge(const Problem& problem, const HostInputs& inputs,
+                                      const PeerOutputs& outputs) {
   constexpr std::int64_t kEverything = std::int64_t{1} << 40;
   const auto samples = reference::choose_samples(problem, kEverything, 1);
   const auto references = reference::make_references(problem, inputs.tensors(), samples, 1);
-  const auto verdicts = reference::judge(problem, outputs.attach(inputs.tensors()), references);
+  return reference::judge(problem, outputs.attach(inputs.tensors()), references);
+}
+
+// Expects good outputs; `lse`: whether it must be among them.
+void expect_good(const Problem& problem, const HostInputs& inputs, const PeerOutputs& outputs,
+                 bool lse = false) {
+  const auto verdicts = judge(problem, inputs, outputs);
   const std::size_t with_o = lse ? 2 : 1;
   const std::size_t tensors = problem.pass == Pass::fwd   ? with_o
                               : problem.pass == Pass::bwd ? 3
@@ -158,6 +147,57 @@ TEST_F(TorchPeerOnCpu, AFunctionAgreesWithTheOracle) {
     expect_good(problem, host, peer.outputs(), true);
   }
   EXPECT_EQ(process.generation(), 1);
+}
+
+std::vector<Problem> problems_of_e4m3() {
+  std::vector<Problem> all;
+  for (const ScaleOf qk : {ScaleOf::tensor, ScaleOf::head}) {
+    for (const Layout layout : {Layout::bshd, Layout::bhsd}) {
+      for (const char* mask : {"none", "causal"}) {
+        all.push_back(
+            problem_of(Pass::fwd, Dtype::e4m3, layout, mask, qk == ScaleOf::tensor ? 2 : 4));
+        all.back().quantisation = {.qk = qk, .v = ScaleOf::head};
+      }
+    }
+  }
+  return all;
+}
+
+TEST_F(TorchPeerOnCpu, AFunctionOfE4m3AgreesWithTheOracle) {
+  PeerOptions options = real_peer();
+  options.library = "py:" + in_tree("scripts/peers/example.py");
+  PeerProcess process(options);
+  LibraryPeer peer(process, options.library + ":attend", kCpu);
+  for (const Problem& problem : problems_of_e4m3()) {
+    SCOPED_TRACE(problem.id());
+    const HostInputs host(problem);
+    PeerInputs inputs(problem, host.tensors());
+    expect_good(problem, host, peer.prepare(inputs, {.input_sets = 2}), true);
+    EXPECT_GT(peer.seconds_of(3), 0.0);
+    expect_good(problem, host, peer.outputs(), true);
+  }
+}
+
+TEST_F(TorchPeerOnCpu, AFunctionOfE4m3ThatTakesAnothersFactorFails) {
+  const TestFile file(".py", "import sys\nsys.path.insert(0, '" + in_tree("scripts/peers") + R"(')
+from example import attend
+
+
+def f(q, k, v, *, causal, softmax_scale, q_descale, k_descale, v_descale):
+    return attend(q, k, v, causal=causal, softmax_scale=softmax_scale, q_descale=q_descale,
+                  k_descale=k_descale, v_descale=v_descale.flip(1))
+)");
+  PeerOptions options = real_peer();
+  options.library = "py:" + file.path().string();
+  PeerProcess process(options);
+  LibraryPeer peer(process, options.library + ":f", kCpu);
+  for (const Problem& problem : problems_of_e4m3()) {
+    SCOPED_TRACE(problem.id());
+    const HostInputs host(problem);
+    PeerInputs inputs(problem, host.tensors());
+    const auto verdicts = judge(problem, host, peer.prepare(inputs));
+    EXPECT_FALSE(verdicts.at(0).pass);
+  }
 }
 
 // PyTorch's dropout is its own: what is verified has none, what is timed has it.

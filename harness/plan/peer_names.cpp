@@ -9,6 +9,7 @@
 #include "harness/base/errors.h"
 #include "harness/base/suggest.h"
 #include "harness/plan/axis_values.h"
+#include "harness/plan/unsupported.h"
 #include "kernels/api/text.h"
 
 namespace attnlab {
@@ -225,11 +226,37 @@ std::string unsupported_by_library(const std::string& name, const Problem& probl
   return "";
 }
 
+// A function gets one scale for each K/V head of an entry, as FlashAttention-3 takes them.
+std::string unsupported_in_e4m3(const std::string& peer, const Problem& problem) {
+  if (peer == kCudnn) {
+    return "cudnn is given no e4m3: on Hopper cuDNN's FP8 attention writes o in FP8 alone";
+  }
+  if (!is_function(peer)) return peer + " is given no e4m3: only functions of py:FILE.py are";
+  if (std::string reason = never_in_e4m3(problem); !reason.empty()) return reason;
+  const ScaleOf of_qk = problem.quantisation.qk, of_v = problem.quantisation.v;
+  const auto is_finer = [](ScaleOf scale) {
+    return scale != ScaleOf::tensor && scale != ScaleOf::head;
+  };
+  if (is_finer(of_qk) || is_finer(of_v)) {
+    return fmt::format(
+        "peers take e4m3 with a scale for each head or one for all, not quant {} with quant_v {}: "
+        "take quant and quant_v of tensor and head",
+        to_string(of_qk), to_string(of_v));
+  }
+  if (of_qk == ScaleOf::head && problem.num_heads_q != problem.num_heads_kv) {
+    return fmt::format(
+        "peers take one scale of Q for each K/V head, and with quant head the {} query heads that "
+        "share one have their own: take quant tensor",
+        problem.num_heads_q / problem.num_heads_kv);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string unsupported_by_peer(const std::string& peer, const Problem& problem,
                                 const Device& device) {
-  if (problem.is_e4m3()) return peer + " is given no e4m3";
+  if (problem.is_e4m3()) return unsupported_in_e4m3(peer, problem);
   if (is_function(peer)) return "";
   if (problem.layout == Layout::packed && peer != kFa4) {
     return peer + " is given no packed sequences";

@@ -11,20 +11,13 @@ std::string no_device(Backend backend) {
                      why_no_device(backend));
 }
 
-namespace {
-
-std::string unsupported_e4m3(const Implementation& implementation, const Problem& problem) {
-  if (!implementation.has_e4m3) {
-    return fmt::format("{} has no e4m3 on this backend", implementation.name);
-  }
+std::string never_in_e4m3(const Problem& problem) {
   if (problem.runs_backward()) {
     return "there is no backward in e4m3: three bits of mantissa do not carry gradients";
   }
   if (problem.dropout > 0.0) return "there is no dropout in e4m3, a format of inference";
   return "";
 }
-
-}  // namespace
 
 std::string why_unsupported(const Implementation& implementation, const Config& config,
                             const Problem& problem, const Device& device) {
@@ -37,9 +30,10 @@ std::string why_unsupported(const Implementation& implementation, const Config& 
     if (!reason.empty()) return reason;
   }
   if (problem.is_e4m3()) {
-    if (std::string reason = unsupported_e4m3(implementation, problem); !reason.empty()) {
-      return reason;
+    if (!implementation.has_e4m3) {
+      return fmt::format("{} has no e4m3 on this backend", implementation.name);
     }
+    if (std::string reason = never_in_e4m3(problem); !reason.empty()) return reason;
   }
   const std::string reason = invalid(config, implementation);
   return reason.empty() ? implementation.unsupported(problem, config, device) : reason;

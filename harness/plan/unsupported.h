@@ -4,11 +4,15 @@
 #include <string>
 
 #include "kernels/api/implementation.h"
+#include "kernels/api/problem.h"
 
 namespace attnlab {
 
 // Returns "this machine has no cuda device: ..." and what to do about it.
 std::string no_device(Backend backend);
+
+// Returns what nobody can do in e4m3, be it a kernel or a peer; "" of what somebody may do.
+std::string never_in_e4m3(const Problem& problem);
 
 // Returns why the kernel does not run the problem with this config on this device, or "": values
 // outside of the axes, a block pattern that cannot be formed, or the kernel's own reason. A device

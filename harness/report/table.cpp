@@ -249,21 +249,28 @@ std::string several_runs(const Records& records) {
 std::string what_peers_compute(const Records& records, const TableOptions& options) {
   std::set<std::string> said;
   std::string text;
-  bool of_torch = false;
+  bool of_torch = false, of_e4m3 = false;
   for (const RecordJson& record : records) {
     const std::string computes = computed_by_peer_of(record);
     const std::string kernel = exact(at(record, {"kernel"}));
-    if (computes.empty() || status_of(record) != "ok" || !said.insert(kernel).second) continue;
+    if (computes.empty() || status_of(record) != "ok") continue;
+    of_e4m3 = of_e4m3 || at(record, {"problem", "dtype"}) == "e4m3";
+    if (!said.insert(kernel).second) continue;
     text += wrap(fmt::format("{}: {}.", kernel, computes), 2);
     of_torch = of_torch || kernel.starts_with("torch:");
   }
   if (text.empty()) return "";
   const bool shows_peaks = std::ranges::find(options.values, "peak_mib") != options.values.end();
-  const std::string inputs =
+  std::string inputs =
       of_torch ? "PyTorch gets tensors in the point's type and layout (bshd as transposed views), "
                  "and draws dropout masks of its own."
                : "Peers get tensors in the point's type and layout, as transposed views where they "
                  "want dimensions in another order.";
+  if (of_e4m3) {
+    inputs +=
+        " Of e4m3 they get V as it lies: if they transpose it, that is in their time; of kernels "
+        "that get it transposed it is in the time of quantisation (--value quantise_ms).";
+  }
   return text +
          wrap(inputs + (shows_peaks ? " Its peak MiB is its allocator's, and its inputs." : ""));
 }

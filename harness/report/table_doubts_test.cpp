@@ -161,5 +161,22 @@ TEST(Table, WhatPeersComputeIsSaid) {
   EXPECT_NE(text.find("torch:cudnn: o, and lse only with gradients"), std::string::npos) << text;
 }
 
+TEST(Table, WhoTransposesVOfE4m3IsSaid) {
+  Records records = small();
+  const auto is_said = [&] {
+    std::string text = render_table(records, {});
+    std::ranges::replace(text, '\n', ' ');
+    return contains(text, "Of e4m3 they get V as it lies");
+  };
+  for (RecordJson& record : records) record["problem"]["dtype"] = "e4m3";
+  EXPECT_FALSE(is_said()) << "there is no peer";
+  for (RecordJson& record : records) {
+    if (record["kernel"] == "naive") record["kernel"] = "py:a.py:f";
+  }
+  EXPECT_TRUE(is_said());
+  for (RecordJson& record : records) record["problem"]["dtype"] = "f32";
+  EXPECT_FALSE(is_said()) << "there is no e4m3";
+}
+
 }  // namespace
 }  // namespace attnlab

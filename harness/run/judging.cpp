@@ -13,7 +13,8 @@
 namespace attnlab {
 
 reference::Products Judge::products_of_twin(const CompetitorRun& run) const {
-  if (run.peer) return reference::Products::storage;
+  // Nobody knows whether a peer promotes; FlashAttention-3, the one that is known, does not.
+  if (run.peer && work_.problem.is_e4m3()) return reference::Products::unpromoted;
   const Competitor& competitor = *run.competitor;
   return products_of(work_.problem, competitor.implementation, competitor.config);
 }

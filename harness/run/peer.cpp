@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "harness/base/errors.h"
 #include "harness/plan/accounting.h"
 #include "harness/plan/peer_names.h"
 #include "harness/tensors/arena.h"
+#include "kernels/api/quantise.h"
 
 namespace attnlab {
 namespace {
@@ -45,9 +47,55 @@ Tensors inputs_of(const Tensors& tensors) {
           .k = tensors.k,
           .v = tensors.v,
           .dout = tensors.dout,
+          .e4m3 = tensors.e4m3,
           .cu_seqlens_q = tensors.cu_seqlens_q,
           .cu_seqlens_k = tensors.cu_seqlens_k,
           .block_pattern = tensors.block_pattern};
+}
+
+// Views inputs as peers get them: of e4m3 the codes stand where the numbers were that they are of.
+TensorViews view_inputs(const Problem& problem, const Tensors& tensors) {
+  if (!problem.is_e4m3()) return view_tensors(problem, tensors);
+  Tensors codes = tensors;
+  codes.q = tensors.e4m3.q;
+  codes.k = tensors.e4m3.k;
+  codes.v = tensors.e4m3.v;
+  TensorViews views = view_tensors(problem, codes);
+  for (const char* name : {"q", "k", "v"}) {
+    const auto found = views.find(name);
+    if (found == views.end()) continue;
+    TensorView& view = found->second;
+    view.dtype = safetensors_dtype(Dtype::e4m3);
+    view.bytes = view.bytes.first(tensor_bytes(view.dtype, view.shape, name));
+  }
+  return views;
+}
+
+// Returns one scale for each K/V head of an entry, out of those of blocks, which repeat it.
+std::vector<float> scales_of_heads(const Problem& problem, const float* scales,
+                                   std::int64_t elements, std::int64_t heads) {
+  std::vector<float> result;
+  const std::int64_t blocks = elements / (problem.batch * heads);
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t h = 0; h < problem.num_heads_kv; ++h) {
+      const std::int64_t head = b * heads + h * (heads / problem.num_heads_kv);
+      result.push_back(scales[head * blocks]);
+    }
+  }
+  return result;
+}
+
+// Returns what peers multiply the codes with; nothing of other types.
+std::map<std::string, std::vector<float>> descales_of(const Problem& problem,
+                                                      const E4m3Inputs& inputs) {
+  if (!problem.is_e4m3()) return {};
+  return {
+      {"q_descale",
+       scales_of_heads(problem, inputs.scale_q, elements_scale_q(problem), problem.num_heads_q)},
+      {"k_descale",
+       scales_of_heads(problem, inputs.scale_k, elements_scale_k(problem), problem.num_heads_kv)},
+      {"v_descale",
+       scales_of_heads(problem, inputs.scale_v, elements_scale_v(problem), problem.num_heads_kv)}};
 }
 
 // Returns the lists, which are small, and which a peer wants on the host.
@@ -98,32 +146,38 @@ Fetched fetch(PeerProcess& process, nlohmann::json request, const PeerInputs& in
 PeerInputs::PeerInputs(const Problem& problem, const Tensors& host)
     : problem_(problem),
       host_(inputs_of(host)),
+      descales_(descales_of(problem, host.e4m3)),
       // It has room for q, k, v, dO and o, dQ, dK, dV, and for both sides to write them anew.
       folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
-  write(host_);
+  write(view_inputs(problem_, host_));
 }
 
 PeerInputs::PeerInputs(const Problem& problem, const Tensors& host, const Tensors& tensors,
                        Runtime& runtime)
     : problem_(problem),
       host_(inputs_of(host)),
+      descales_(descales_of(problem, host.e4m3)),
       folder_(8 * (bytes_like_q(problem) + bytes_like_k(problem))) {
   Tensors offered = inputs_of(tensors);
   offered.cu_seqlens_q = offered.cu_seqlens_k = nullptr;
   offered.block_pattern = nullptr;
-  shared_ = share_tensors(view_tensors(problem, offered), runtime);
+  shared_ = share_tensors(view_inputs(problem, offered), runtime);
   if (!shared_.is_null()) runtime_ = &runtime;
-  write(shared_.is_null() ? host_ : lists_of(host));
+  write(shared_.is_null() ? view_inputs(problem_, host_) : view_tensors(problem_, lists_of(host)));
 }
 
 void PeerInputs::stop_sharing() {
   runtime_ = nullptr;
-  write(host_);
+  write(view_inputs(problem_, host_));
 }
 
-void PeerInputs::write(const Tensors& tensors) const {
-  write_safetensors(file(), view_tensors(problem_, tensors),
-                    to_metadata({.problem = problem_, .kernel = "", .config = ""}));
+void PeerInputs::write(TensorViews views) const {
+  for (const auto& [name, scales] : descales_) {
+    views[name] = {.dtype = safetensors_dtype(Dtype::f32),
+                   .shape = {problem_.batch, problem_.num_heads_kv},
+                   .bytes = std::as_bytes(std::span(scales))};
+  }
+  write_safetensors(file(), views, to_metadata({.problem = problem_, .kernel = "", .config = ""}));
 }
 
 nlohmann::json share_tensors(const TensorViews& tensors, Runtime& runtime) {
@@ -179,7 +233,7 @@ PeerOutputs::PeerOutputs(const Problem& problem, Runtime& runtime)
     return array.get();
   };
   if (problem.pass != Pass::bwd) {
-    tensors_.o = make(bytes_like_q(problem));
+    tensors_.o = make(bytes_of_o(problem));
     tensors_.lse = static_cast<float*>(make(bytes_of_lse(problem)));
   }
   if (problem.pass == Pass::fwd) return;

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -33,10 +34,12 @@ namespace attnlab {
 
 // This holds the inputs of a case for all peers. They lie in a file, or in memory of a device that
 // peers open and copy from, which saves a copy through the host (results/nvidia-h100/README.md has
-// what that costs).
+// what that costs). Of e4m3 they are the codes, those of V as V lies, and what makes values of
+// them: q_descale, k_descale and v_descale, F32 [batch, num_heads_kv], always in the file.
 class PeerInputs {
  public:
-  // `host` lie in memory of this process; outputs among them are not used.
+  // `host` lie in memory of this process; outputs among them are not used. Of e4m3 the problem is
+  // one that unsupported_by_peer() lets a function have.
   PeerInputs(const Problem& problem, const Tensors& host);
   // `tensors` are the same in memory of `runtime`, which peers are offered where it can be shared.
   // All outlive the object.
@@ -55,10 +58,12 @@ class PeerInputs {
   void stop_sharing();
 
  private:
-  void write(const Tensors& tensors) const;
+  // Writes the file, with these of the inputs in it.
+  void write(TensorViews views) const;
 
   Problem problem_;
   Tensors host_;  // nothing but inputs
+  std::map<std::string, std::vector<float>> descales_;
   ExchangeFolder folder_;
   Runtime* runtime_ = nullptr;
   nlohmann::json shared_;

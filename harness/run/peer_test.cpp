@@ -1,25 +1,20 @@
 // Tests the peer's protocol on tests/data/fake_peer.py, which needs no PyTorch and can misbehave.
 #include "harness/run/peer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
-#include <map>
-#include <new>
 #include <optional>
 #include <utility>
 
 #include "harness/plan/peer_names.h"
 #include "harness/tensors/arena.h"
+#include "harness/testing/fake_file_memory.h"
 #include "harness/testing/fake_runtime.h"
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"
@@ -125,46 +120,6 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_PRED2(contains, peer_error([&] { peer.seconds_of(1); }), "not prepared");
 }
 
-// Models memory that another process can open: each buffer is a file whose name is the handle.
-class FileMemory final : public fake::SeparateMemory {
- public:
-  explicit FileMemory(std::filesystem::path folder) : folder_(std::move(folder)) {}
-
-  int shares = -1;  // that are left before one is refused; negative: all
-
-  std::optional<SharedMemory> share(const void* data) override {
-    if (shares-- == 0) return std::nullopt;
-    const char* const address = on_device(static_cast<const char*>(data), 1);
-    const auto buffer = std::prev(names_.upper_bound(address));
-    std::string digits;
-    for (const char c : buffer->second) digits += fmt::format("{:02x}", c);
-    return SharedMemory{.handle = digits,
-                        .offset = static_cast<std::uint64_t>(address - buffer->first)};
-  }
-
- protected:
-  void* obtain(std::uint64_t bytes) override {
-    const std::string name = folder_ / fmt::format("{}", made_++);
-    const int file = open(name.c_str(), O_RDWR | O_CREAT, 0600);
-    void* const data = ftruncate(file, static_cast<off_t>(bytes)) == 0
-                           ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                           : MAP_FAILED;
-    close(file);
-    if (data == MAP_FAILED) throw std::bad_alloc();
-    names_[static_cast<const char*>(data)] = name;
-    return data;
-  }
-  void give_back(void* data, std::uint64_t bytes) noexcept override {
-    names_.erase(static_cast<const char*>(data));
-    munmap(data, bytes);
-  }
-
- private:
-  std::filesystem::path folder_;
-  int made_ = 0;
-  std::map<const char*, std::string> names_;
-};
-
 // Puts inputs and outputs in memory of a device that can be shared.
 class PeerWithMemory : public Peer {
  protected:
@@ -185,7 +140,7 @@ class PeerWithMemory : public Peer {
   }
 
   TestFolder folder_;
-  FileMemory device_{folder_.path()};
+  fake::FileMemory device_{folder_.path()};
   Arena arena_{device_};
   std::vector<Arena::Buffer> buffers_;
   Tensors there_;
@@ -555,6 +510,16 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
   packed.dtype = Dtype::f32;
   Problem with_dropout = with_mask("none");
   with_dropout.dropout = 0.1;
+  const auto e4m3 = [](ScaleOf qk, ScaleOf v, std::int64_t heads_kv = 4) {
+    return Problem{.dtype = Dtype::e4m3,
+                   .num_heads_q = 4,
+                   .num_heads_kv = heads_kv,
+                   .quantisation = {.qk = qk, .v = v}};
+  };
+  const Problem of_heads = e4m3(ScaleOf::head, ScaleOf::head);
+  Problem backward = of_heads, dropping = of_heads;
+  backward.pass = Pass::bwd;
+  dropping.dropout = 0.1;
   const std::vector<Refusal> refusals = {
       {"torch:eager", &kCpu, packed, "packed"},
       {"torch:cudnn", &kCpu, with_mask("none"), "no cudnn backend on a CPU"},
@@ -582,6 +547,19 @@ TEST(UnsupportedByPeer, KnowsWithoutAsking) {
       {"fa4", &kCuda, with_mask("window:2:0"), ""},
       {"py:a.py:f", &kCpu, packed, ""},
       {"py:a.py:f", &kCpu, with_mask("causal", 9), ""},
+      {"py:a.py:f", &kCuda, of_heads, ""},
+      {"py:a.py:f", &kCpu, e4m3(ScaleOf::tensor, ScaleOf::head, 2), ""},
+      {"py:a.py:f", &kCpu, e4m3(ScaleOf::head, ScaleOf::tensor, 2), "the 2 query heads that share"},
+      {"py:a.py:f", &kCpu, e4m3(ScaleOf::block, ScaleOf::head),
+       "not quant block with quant_v head"},
+      {"py:a.py:f", &kCpu, e4m3(ScaleOf::head, ScaleOf::block),
+       "not quant head with quant_v block"},
+      {"py:a.py:f", &kCpu, e4m3(ScaleOf::tensor, ScaleOf::channel), "with quant_v channel"},
+      {"py:a.py:f", &kCuda, backward, "no backward in e4m3"},
+      {"py:a.py:f", &kCuda, dropping, "no dropout in e4m3"},
+      {"torch:flash", &kCuda, of_heads, "is given no e4m3"},
+      {"fa4", &kCuda, of_heads, "is given no e4m3"},
+      {"cudnn", &kCuda, of_heads, "writes o in FP8 alone"},
   };
   for (const Refusal& refusal : refusals) {
     const std::string why = unsupported_by_peer(refusal.peer, refusal.problem, *refusal.device);

@@ -168,6 +168,41 @@ TEST_F(DeviceMemory, InputsThatAreWrittenAnewAreSoOnBothSides) {
   EXPECT_EQ(inputs.changed(), "v");
 }
 
+TEST_F(DeviceMemory, CodesAndScalesAreTheSameHereAndThere) {
+  Problem problem = problem_;
+  problem.pass = Pass::fwd;
+  problem.dtype = Dtype::e4m3;
+  Arena arena(device_);
+  Arena on_host;
+  Inputs inputs(arena, problem, InputKind::normal, 5, 2);
+  Inputs plain(on_host, problem, InputKind::normal, 5, 1);
+  const auto expect_same = [&](const auto member, std::int64_t elements) {
+    const auto bytes = static_cast<std::uint64_t>(elements) * sizeof(*(inputs.host().e4m3.*member));
+    const Bytes want = bytes_at(plain.tensors().e4m3.*member, bytes);
+    EXPECT_TRUE(device_.owns(inputs.tensors().e4m3.*member));
+    EXPECT_EQ(read(inputs.tensors().e4m3.*member, bytes), want);
+    EXPECT_EQ(bytes_at(inputs.host().e4m3.*member, bytes), want);
+    EXPECT_EQ(plain.host().e4m3.*member, plain.tensors().e4m3.*member);
+  };
+  const auto expect_all_same = [&] {
+    expect_same(&E4m3Inputs::q, problem.elements_q());
+    expect_same(&E4m3Inputs::k, problem.elements_k());
+    expect_same(&E4m3Inputs::v, problem.elements_k());
+    expect_same(&E4m3Inputs::v_transposed, elements_v_transposed(problem));
+    expect_same(&E4m3Inputs::scale_q, elements_scale_q(problem));
+    expect_same(&E4m3Inputs::scale_k, elements_scale_k(problem));
+    expect_same(&E4m3Inputs::scale_v, elements_scale_v(problem));
+  };
+  expect_all_same();
+  const std::uint8_t before = inputs.host().e4m3.v[0];
+  for (Inputs* either : {&inputs, &plain}) {
+    either->fill(InputTensor::v,
+                 [](auto, auto, auto row, auto) { return row == 0 ? -1.0f : 1.0f; });
+  }
+  expect_all_same();
+  EXPECT_NE(inputs.host().e4m3.v[0], before);
+}
+
 TEST_F(DeviceMemory, OutputsAreOfThePass) {
   Arena arena(device_);
   const auto kernel = fake::make("fake", Backend::cuda, false);

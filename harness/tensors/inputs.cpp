@@ -318,53 +318,39 @@ Inputs::Inputs(Arena& arena, const Problem& problem, const Fill& fill)
     list("block_pattern", make_block_pattern(problem), &Tensors::block_pattern);
   }
   if (!problem.is_e4m3()) return;
-  const auto codes = [&](const char* name, std::int64_t elements, const std::uint8_t*& place) {
-    void* const data = buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements));
-    codes_and_scales_.push_back(data);
-    place = static_cast<const std::uint8_t*>(data);
-  };
-  const auto scales = [&](const char* name, std::int64_t elements, const float*& place) {
-    void* const data =
-        buffers_.allocate(arena, name, "", static_cast<std::uint64_t>(elements) * sizeof(float));
-    codes_and_scales_.push_back(data);
-    place = static_cast<const float*>(data);
-  };
-  codes("e4m3 q", like_q, tensors_.e4m3.q);
-  codes("e4m3 k", like_k, tensors_.e4m3.k);
-  codes("e4m3 v", like_k, tensors_.e4m3.v);
-  codes("e4m3 v_transposed", elements_v_transposed(problem), tensors_.e4m3.v_transposed);
-  scales("scale_q", elements_scale_q(problem), tensors_.e4m3.scale_q);
-  scales("scale_k", elements_scale_k(problem), tensors_.e4m3.scale_k);
-  scales("scale_v", elements_scale_v(problem), tensors_.e4m3.scale_v);
+  allocate_codes(arena);
   quantise_inputs();
 }
 
+void Inputs::allocate_codes(Arena& arena) {
+  const auto make = [&]<class T>(const char* name, std::int64_t elements,
+                                 const T* E4m3Inputs::*member, T*& writable) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * sizeof(T);
+    void* const data = buffers_.allocate(arena, name, "", bytes);
+    writable = static_cast<T*>(
+        runtime_.is_host() ? data
+                           : copies_.emplace_back(std::make_unique<std::byte[]>(bytes)).get());
+    if (!runtime_.is_host()) sent_.push_back({data, writable, bytes});
+    tensors_.e4m3.*member = static_cast<const T*>(data);
+    host_.e4m3.*member = writable;
+  };
+  const std::int64_t like_q = problem_.elements_q();
+  const std::int64_t like_k = problem_.elements_k();
+  make("e4m3 q", like_q, &E4m3Inputs::q, codes_.q);
+  make("e4m3 k", like_k, &E4m3Inputs::k, codes_.k);
+  make("e4m3 v", like_k, &E4m3Inputs::v, codes_.v);
+  make("e4m3 v_transposed", elements_v_transposed(problem_), &E4m3Inputs::v_transposed,
+       codes_.v_transposed);
+  make("scale_q", elements_scale_q(problem_), &E4m3Inputs::scale_q, codes_.scale_q);
+  make("scale_k", elements_scale_k(problem_), &E4m3Inputs::scale_k, codes_.scale_k);
+  make("scale_v", elements_scale_v(problem_), &E4m3Inputs::scale_v, codes_.scale_v);
+}
+
 void Inputs::quantise_inputs() {
-  const auto like_q = static_cast<std::size_t>(problem_.elements_q());
-  const auto like_k = static_cast<std::size_t>(problem_.elements_k());
-  const auto all = [](std::int64_t elements) { return static_cast<std::size_t>(elements); };
-  std::vector<std::uint8_t> q(like_q), k(like_k), v(like_k);
-  std::vector<std::uint8_t> v_transposed(all(elements_v_transposed(problem_)));
-  std::vector<float> scale_q(all(elements_scale_q(problem_)));
-  std::vector<float> scale_k(all(elements_scale_k(problem_)));
-  std::vector<float> scale_v(all(elements_scale_v(problem_)));
   quantise(problem_, static_cast<const float*>(host_.q), static_cast<const float*>(host_.k),
            static_cast<const float*>(host_.v),
-           static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
-           {.q = q.data(),
-            .k = k.data(),
-            .v = v.data(),
-            .v_transposed = v_transposed.data(),
-            .scale_q = scale_q.data(),
-            .scale_k = scale_k.data(),
-            .scale_v = scale_v.data()});
-  std::size_t next = 0;
-  const auto write = [&](const auto& values) {
-    runtime_.write(codes_and_scales_[next++], values.data(),
-                   values.size() * sizeof(values.front()));
-  };
-  for (const auto* codes : {&q, &k, &v, &v_transposed}) write(*codes);
-  for (const auto* scales : {&scale_q, &scale_k, &scale_v}) write(*scales);
+           static_cast<int>(std::max(1u, std::thread::hardware_concurrency())), codes_);
+  for (const Sent& sent : sent_) runtime_.write(sent.to, sent.from, sent.bytes);
 }
 
 void Inputs::fill(InputTensor tensor, const Value& value) {

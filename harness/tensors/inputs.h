@@ -12,6 +12,7 @@
 
 #include "harness/plan/sweep.h"
 #include "harness/tensors/named_buffers.h"
+#include "kernels/api/quantise.h"
 #include "kernels/api/tensors.h"
 
 namespace attnlab {
@@ -71,7 +72,8 @@ class Inputs {
   // Writes a tensor of this process, in the problem's layout.
   using Fill = std::function<void(InputTensor tensor, const void* Tensors::*member, void* data)>;
   Inputs(Arena& arena, const Problem& problem, const Fill& fill);
-  // Makes the codes and scales of e4m3 of q, k and v.
+  // Makes room for the codes and scales of e4m3 of q, k and v, and makes them.
+  void allocate_codes(Arena& arena);
   void quantise_inputs();
 
   Problem problem_;
@@ -81,8 +83,15 @@ class Inputs {
   // host_ views them, unless the device is the host; the threads that fill them touch them first.
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   Tensors host_;
-  // For e4m3 quantise_inputs() writes here on the device, as in E4m3Inputs; else it is empty.
-  std::vector<void*> codes_and_scales_;
+  // For e4m3 quantise_inputs() writes `codes_` in this process, and sends each of these on to the
+  // device, unless that is the host; else both are empty.
+  struct Sent {
+    void* to;
+    const void* from;
+    std::uint64_t bytes;
+  };
+  E4m3Outputs codes_;
+  std::vector<Sent> sent_;
 };
 
 }  // namespace attnlab

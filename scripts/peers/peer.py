@@ -16,7 +16,9 @@ so it ends.
                              function), "" where it has one
            device            cpu or cuda:N;  threads: of the CPU;  tf32: true allows it (f32 eager)
            input             a file as `attnlab run --save` writes it: q, k, v, do, block_pattern,
-                             and what its metadata say: pass, layout, mask, lengths, scale, dropout
+                             and what its metadata say: pass, layout, mask, lengths, scale, dropout;
+                             of e4m3 q, k and v are codes, F8_E4M3, and q_descale, k_descale and
+                             v_descale, F32 [batch, heads_kv], make values of them
            inputs            instead of q, k, v and do in that file: {"q": {"dtype": "BF16",
                              "shape": [...], "handle": 128 hexadecimal digits of a CUipcMemHandle,
                              "offset": bytes}, ...}, memory to copy them from
@@ -53,6 +55,9 @@ zero: no result depends on them, and in f16 their products overflow where a fram
           is refused.
   py      FUNCTION(q, k, v, *, causal, softmax_scale, ...) of FILE (py_library.py has the rules)
 
+Functions alone are given e4m3: the codes that attnlab's kernels get, with V as it lies. What a
+function does to them is in its time; that bf16 becomes f16, in which attnlab verifies o, is not.
+
 PyTorch draws dropout masks of its own: outputs to verify come from a launch without dropout
 ("verified_dropout": 0), the timed ones have it.
 
@@ -71,7 +76,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)  # attnlab decides when to stop
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
-PROTOCOL = 5
+PROTOCOL = 6
 REMEDY = ("pip install torch for this Python, or set ATTNLAB_PYTHON to one that has it "
           f"(this one is {sys.executable})")
 MODULES = {"torch": "torch_library", "cudnn": "cudnn_library", "fa4": "fa4_library",

@@ -5,7 +5,8 @@ import ctypes
 
 import torch
 
-TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+         "F8_E4M3": torch.float8_e4m3fn}
 LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag that there is
 
 

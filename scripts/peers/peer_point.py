@@ -21,7 +21,7 @@ class Failure(Exception):
 def read_safetensors(path):
     """Reads ({name: tensor}, metadata) of attnlab's file; tensors view a private map of it."""
     types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-             "I32": torch.int32, "U8": torch.uint8}
+             "I32": torch.int32, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn}
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     (length,) = struct.unpack_from("<Q", data)
@@ -62,6 +62,10 @@ def write_safetensors(path, tensors):
         flat.view(tensor.shape).copy_(tensor.detach())
 
 
+# What makes values of the codes of e4m3, float32, (batch, heads_kv) each.
+DESCALES = ("q_descale", "k_descale", "v_descale")
+
+
 class Point:
     """Holds the inputs of one point on a device, and what its metadata say."""
 
@@ -86,6 +90,8 @@ class Point:
         self.keys = [int(n) for n in metadata["lengths"].split("+") if n] if self.padded else None
         self.inputs = {name: tensors[name].to(device, copy=shared is None)
                        for name in ("q", "k", "v", "do") if name in tensors}
+        self.descales = {name: tensors[name].to(device, copy=True)
+                         for name in DESCALES if name in tensors}  # none: of another type
         for b, length in enumerate(self.keys or []):
             for name in ("k", "v"):
                 self.inputs[name][b].narrow(row - 1, length, self.columns - length).zero_()
@@ -114,6 +120,11 @@ class Point:
                 self.block = [int(n) for n in fields[-1].split("x")]
             else:
                 raise Unsupported(f"the mask '{text}' is unknown to this script")
+
+    def as_verified(self, outputs):
+        """Returns the outputs in the types in which attnlab verifies them. A library's o of e4m3
+        may be bf16, which f16 holds as it is, but for its largest and smallest numbers."""
+        return outputs | {"o": outputs["o"].to(torch.float16)} if self.descales else outputs
 
     @property
     def only_causal(self):

@@ -17,6 +17,9 @@ More is passed to who names it among the parameters (the names are those of flas
   cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
                 of packed sequences, whose tensors are (all rows, heads, head_dim): where entries
                 begin, int32, (batch + 1), and the longest; None of others. An lse is not looked at
+  q_descale, k_descale, v_descale
+                of e4m3, whose q, k and v are float8_e4m3fn: float32, (batch, heads_kv), value =
+                code * descale; None of other types. o is then float16 or bfloat16
 
 A point that needs a parameter that is not there is `unsupported`; so is one on which the function
 raises NotImplementedError, whose message is the reason. Whatever else it raises is an error.
@@ -32,7 +35,7 @@ import traceback
 import torch
 
 from peer_attention import AutogradAttention, Library
-from peer_point import Failure, Unsupported
+from peer_point import DESCALES, Failure, Unsupported
 from peer_profile import working_operators
 
 
@@ -94,12 +97,13 @@ def keywords_of(point, dropout, parameters, name):
         masks |= {"causal": False, "visible": point.visible()}
         if "window_size" in masks:
             masks["window_size"] = (-1, -1)
-    for keyword in PACKED:
-        if keyword in parameters:
-            masks[keyword] = point.packed and point.packed[keyword]
-        elif point.packed:
-            raise Unsupported(f"packed sequences need a parameter '{keyword}' of {name}, which it "
-                              "lacks")
+    for keywords, given, need in ((PACKED, point.packed, "packed sequences need"),
+                                  (DESCALES, point.descales, "e4m3 needs")):
+        for keyword in keywords:
+            if keyword in parameters:
+                masks[keyword] = given[keyword] if given else None
+            elif given:
+                raise Unsupported(f"{need} a parameter '{keyword}' of {name}, which it lacks")
     if "dropout_p" in parameters:
         masks["dropout_p"] = dropout
     elif point.dropout > 0:
@@ -134,10 +138,11 @@ class FunctionAttention(AutogradAttention):
             returned = self.function(q, k, v, **self.keywords)
         has_lse = isinstance(returned, tuple) and len(returned) == 2
         o, lse = returned if has_lse else (returned, None)
-        self.check("o", o, q.shape, q.dtype)
+        halves = (torch.float16, torch.bfloat16)
+        self.check("o", o, q.shape, halves if self.point.descales else (q.dtype,))
         if lse is not None and not self.point.packed:
             rows_and_heads = (q.shape[0], q.shape[2], q.shape[1])
-            self.check("lse", lse, torch.Size(rows_and_heads), torch.float32)
+            self.check("lse", lse, torch.Size(rows_and_heads), (torch.float32,))
         if self.point.passes != "fwd" and not o.requires_grad:
             raise Unsupported(f"{self.function.__name__} has no backward: its o has no gradient")
         return o, lse
@@ -146,14 +151,15 @@ class FunctionAttention(AutogradAttention):
         with blamed(self.path):
             return super().backward(state, keep)
 
-    def check(self, name, got, shape, dtype):
+    def check(self, name, got, shape, dtypes):
         if not isinstance(got, torch.Tensor):
             what = type(got).__name__
-        elif got.shape == shape and got.dtype == dtype:
+        elif got.shape == shape and got.dtype in dtypes:
             return
         else:
             what = f"{got.dtype} {list(got.shape)}"
-        raise Failure(f"{self.function.__name__} returned {name} as {what}, wanted is {dtype} "
+        wanted = " or ".join(str(dtype) for dtype in dtypes)
+        raise Failure(f"{self.function.__name__} returned {name} as {what}, wanted is {wanted} "
                       f"{list(shape)}")
 
 

@@ -1,7 +1,8 @@
 """A peer without PyTorch, for tests: answers every call of scripts/peers/peer.py at once, and
 does what FAKE_PEER=CALL:MISDEED says instead of one of them. Its outputs are its inputs: o and dq
-are q, dk is k, dv is v. In calls whose names FAKE_PEER_LSE lists an lse of 1.5 is among them. A
-launch takes 1 ms."""
+are q, dk is k, dv is v; of e4m3 o is attention, in f16, of dense bshd tensors without a mask;
+FAKE_PEER=CALL:ignores_v_descale leaves that factor out, first_v_descale takes the first for all
+heads. In calls whose names FAKE_PEER_LSE lists an lse of 1.5 is among them. A launch takes 1 ms."""
 import json
 import math
 import os
@@ -33,12 +34,12 @@ def file_of(entry):
 def read_inputs(request):
     """(the header, with dtypes and shapes; the bytes of each)"""
     header, data = read(request["input"])
+    parts = {name: data[slice(*entry["data_offsets"])]
+             for name, entry in header.items() if name != "__metadata__"}
     if "inputs" not in request:
-        return header, {name: data[slice(*entry["data_offsets"])]
-                        for name, entry in header.items() if name != "__metadata__"}
-    parts = {}
+        return header, parts
     for name, entry in request["inputs"].items():
-        count = 4 * math.prod(entry["shape"])
+        count = (1 if entry["dtype"] == "F8_E4M3" else 4) * math.prod(entry["shape"])
         with open(file_of(entry), "rb") as file:
             parts[name] = file.read()[entry["offset"] : entry["offset"] + count]
         assert name not in header, "the file need not have what the memory has"
@@ -49,9 +50,62 @@ def gives_lse(request, inputs):
     return request["call"] in CALLS_WITH_LSE and "o" in NAMES[inputs[0]["__metadata__"]["pass"]]
 
 
+def e4m3(code):
+    exponent, mantissa = code >> 3 & 15, code & 7
+    size = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa / 512
+    return -size if code & 128 else size
+
+
+VALUES = [e4m3(code) for code in range(256)]
+
+
+def rows_of(name, request, header, parts):
+    """{(entry, head): rows of values}, of each query head with the factor of its K/V head"""
+    batch, rows, heads, width = header[name]["shape"]
+    heads_kv = header["k"]["shape"][2]
+    factors = struct.unpack(f"<{batch * heads_kv}f", parts[f"{name}_descale"])
+    if request["call"] == CALL and MISDEED == f"ignores_{name}_descale":
+        factors = [1.0] * len(factors)
+    if request["call"] == CALL and MISDEED == f"first_{name}_descale":
+        factors = [factors[0]] * len(factors)
+    found = {}
+    for b in range(batch):
+        for h in range(heads):
+            factor = factors[b * heads_kv + h * heads_kv // heads]
+            starts = (((b * rows + row) * heads + h) * width for row in range(rows))
+            found[b, h] = [[factor * VALUES[code] for code in parts[name][start : start + width]]
+                           for start in starts]
+    return found
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+def attend(request, header, parts):
+    """The bytes of o of e4m3."""
+    q, k, v = (rows_of(name, request, header, parts) for name in "qkv")
+    scale = float(header["__metadata__"]["softmax_scale"])
+    batch, rows, heads, _ = header["q"]["shape"]
+    heads_kv = header["k"]["shape"][2]
+    o = []
+    for b in range(batch):
+        for row in range(rows):
+            for h in range(heads):
+                group = b, h * heads_kv // heads
+                s = [scale * dot(q[b, h][row], key) for key in k[group]]
+                p = [math.exp(score - max(s)) for score in s]
+                o += [dot(p, column) / sum(p) for column in zip(*v[group])]
+    return struct.pack(f"<{len(o)}e", *o)
+
+
 def write_outputs(request, inputs):
     header, parts = inputs
     names = NAMES[header["__metadata__"]["pass"]]
+    if header["q"]["dtype"] == "F8_E4M3":
+        header = header | {"attention": header["q"] | {"dtype": "F16"}}
+        parts = parts | {"attention": attend(request, header, parts)}
+        names = {"o": "attention"}
     if gives_lse(request, inputs):
         batch, rows, heads, _ = header["q"]["shape"]
         lse = {"dtype": "F32", "shape": [batch, heads, rows]}
@@ -117,7 +171,7 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory", "no_access"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 5, "version": "torch 9.9.9+fake"} | result
+        return {"protocol": 6, "version": "torch 9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = read_inputs(request)

@@ -4,6 +4,7 @@
 
 #include "harness/base/errors.h"
 #include "tests/gpu/gpu_fixture.h"
+#include "tests/paths.h"
 
 namespace attnlab {
 namespace {
@@ -20,6 +21,13 @@ class GpuRun : public GpuCli {
       for (const Json& verdict : record.at(when)) EXPECT_EQ(verdict.at("pass"), true) << verdict;
     }
     EXPECT_GT(record.at("time").at("median_s").get<double>(), 0.0);
+  }
+
+  // Returns whether a peer did not run because there is no PyTorch that uses the GPU.
+  static bool lacks_pytorch(const Result& result) {
+    const std::string said = result.out + result.err;
+    return contains(said, "PyTorch cannot be imported") || contains(said, "cannot start ") ||
+           contains(said, "sees no GPU");
   }
 };
 
@@ -79,9 +87,7 @@ TEST_F(GpuRun, PointsOnE4m3SayWhatQuantisationTakes) {
 TEST_F(GpuRun, PyTorchCompetes) {
   const Result result =
       run_points("--kernel naive --peer torch:flash --dtype f16 --seqlen 256 --out r.jsonl");
-  for (const char* lacks : {"PyTorch cannot be imported", "cannot start ", "sees no GPU"}) {
-    if (contains(result.out + result.err, lacks)) GTEST_SKIP() << result.out << result.err;
-  }
+  if (lacks_pytorch(result)) GTEST_SKIP() << result.out << result.err;
   ASSERT_EQ(result.code, kExitGood) << result.out << result.err;
   const std::vector<Json> all = records();
   ASSERT_EQ(all.size(), 2U);
@@ -99,6 +105,23 @@ TEST_F(GpuRun, PyTorchCompetes) {
     EXPECT_GT(kernel.at("registers"), 0) << kernel;
     EXPECT_TRUE(kernel.at("shared_bytes").is_number()) << kernel;
   }
+}
+
+TEST_F(GpuRun, AFunctionCompetesOnE4m3) {
+  if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+  const std::string peer = "py:" + in_tree("scripts/peers/example.py") + ":attend";
+  const Result result = run_points(
+      "--kernel v3 --dtype e4m3 --quant head --quant-v head --head-dim 64 --mask "
+      "none,causal --seqlen 256 --out r.jsonl --peer " +
+      peer);
+  if (lacks_pytorch(result)) GTEST_SKIP() << result.out << result.err;
+  ASSERT_EQ(result.code, kExitGood) << result.out << result.err;
+  const std::vector<Json> all = records();
+  ASSERT_EQ(all.size(), 4U);
+  for (const Json& record : all) expect_verified(record);
+  EXPECT_EQ(
+      std::ranges::count_if(all, [&](const Json& record) { return record.at("kernel") == peer; }),
+      2);
 }
 
 }  // namespace
