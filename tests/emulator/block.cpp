@@ -198,15 +198,21 @@ void Block::start_box(Box box, u32 to, u32 alignment) {
   }
 }
 
+// A warp waits for itself: others of its warpgroup may be ahead or behind until the next product,
+// which all start. A group is kept until each has waited for it.
 void Block::finish_products(int pending) {
-  Late<Product>& late = products();
-  while (static_cast<int>(late.groups.size()) > pending) {
-    make_all(late.groups.front());
-    for (int other = warp() / 4 * 4; other < warp() / 4 * 4 + 4; ++other) {
-      races_.know(other, late.groups.front().clock);
-    }
-    late.groups.erase(late.groups.begin());
+  auto& groups = products().groups;
+  auto& waited = warpgroup().waited;
+  const int over = std::max(0, static_cast<int>(groups.size()) - pending);
+  for (int i = 0; i < over; ++i) {
+    make_all(groups[static_cast<std::size_t>(i)]);
+    races_.know(warp(), groups[static_cast<std::size_t>(i)].clock);
   }
+  int& own = waited[static_cast<std::size_t>(warp() % 4)];
+  own = std::max(own, over);
+  const int by_all = *std::ranges::min_element(waited);
+  groups.erase(groups.begin(), groups.begin() + by_all);
+  for (int& count : waited) count -= by_all;
 }
 
 void Block::touch_by_product(const u8* at, u64 bytes) {

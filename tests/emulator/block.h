@@ -63,6 +63,7 @@ struct Product {
 
 struct Group {  // of threads that take steps together
   Late<Product> products;
+  std::array<int, 4> waited{};  // by each warp of a warpgroup: for how many of products.groups
   int arrived = 0;
   const char* step = nullptr;
   std::array<void*, kLargestGroup> arguments{};
@@ -116,8 +117,9 @@ class Block {
   void barrier(int number, int size, bool waits);
   bool any(bool own);
 
-  // Returns the products of the warpgroup of the thread that runs.
-  Late<Product>& products() { return warpgroups_[static_cast<std::size_t>(warp() / 4)].products; }
+  // Returns the warpgroup of the thread that runs, and its products.
+  Group& warpgroup() { return warpgroups_[static_cast<std::size_t>(warp() / 4)]; }
+  Late<Product>& products() { return warpgroup().products; }
 
   // Starts something that takes place at once or later, by the toss of a coin; a product is started
   // by the last thread of its warpgroup.

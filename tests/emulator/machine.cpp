@@ -146,7 +146,7 @@ void commit_products() {
                    [](void* const*) { block().products().commit(); });
 }
 void wait_for_products(int pending) {
-  block().together(128, "wgmma.wait_group", &pending, [](void* const* arguments) {
+  block().together(32, "wgmma.wait_group", &pending, [](void* const* arguments) {
     block().finish_products(*static_cast<const int*>(arguments[0]));
   });
 }
