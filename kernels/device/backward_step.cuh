@@ -11,20 +11,28 @@ struct BackwardStep {
   i32 m_block = 0;
   i32 head = 0;
 
-  template <class Item>
+  // These walk up the tiles of each head, or down (kDown).
+  template <bool kDown = false, class Item>
   static __device__ BackwardStep first(const Item& item) {
-    return {item.tiles.begin, item.tiles.begin < item.tiles.end ? 0 : item.heads};
+    return {first_block<kDown>(item), item.tiles.begin < item.tiles.end ? 0 : item.heads};
   }
   template <class Item>
   __device__ bool exists(const Item& item) const {
     return head < item.heads;
   }
-  template <class Item>
+  template <bool kDown = false, class Item>
   __device__ void advance(const Item& item) {
-    m_block = item.tiles.not_empty(m_block + 1);
-    if (m_block < item.tiles.end) return;
-    m_block = item.tiles.begin;
+    m_block = item.tiles.template next<kDown>(m_block);
+    if (kDown ? m_block >= item.tiles.begin : m_block < item.tiles.end) return;
+    m_block = first_block<kDown>(item);
     ++head;
+  }
+
+ private:
+  // Only the first tile that any row sees is known to be `begin`; the last one is looked up.
+  template <bool kDown, class Item>
+  static __device__ i32 first_block(const Item& item) {
+    return kDown ? item.tiles.not_empty_before(item.tiles.end - 1) : item.tiles.begin;
   }
 };
 

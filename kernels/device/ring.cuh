@@ -29,11 +29,11 @@ struct Ring {
   __device__ u32 full(i32 stage) const { return barriers + static_cast<u32>(8 * stage); }
   __device__ u32 empty(i32 stage) const { return full(kStages + stage); }
 
-  // Inits the barriers; one thread calls it before all others use the ring. A stage is empty once
-  // all `readers` have arrived.
-  __device__ void init(u32 readers) const {
+  // Inits the barriers; one thread calls it before all others use the ring. A stage is full once
+  // all `writers` have arrived, and empty once all `readers` have.
+  __device__ void init(u32 readers, u32 writers = 1) const {
     for (i32 stage = 0; stage < kStages; ++stage) {
-      ptx::mbarrier_init(full(stage), 1);
+      ptx::mbarrier_init(full(stage), writers);
       ptx::mbarrier_init(empty(stage), readers);
     }
   }

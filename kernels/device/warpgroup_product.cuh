@@ -203,9 +203,9 @@ __device__ void store_accumulator_of_warp(const Accumulator<1, kColumns>& sums, 
 // Writes a warp's 16 rows of an accumulator that is rounded already, transposed: they become
 // columns of the tile, from `column` on, a multiple of 16.
 template <SlabTile kTile, i32 kSteps>
-__device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 tile, i32 column) {
+__device__ void store_transposed_of_warp(const FragmentsA<kSteps>& rounded, u32 tile, i32 column,
+                                         i32 lane = static_cast<i32>(threadIdx.x) % kWarp) {
   static_assert(kTile.rows == 16 * kSteps, "columns of the sums are rows of the tile");
-  const i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
   const i32 chunk = column / kChunk + lane / 8 % 2;
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {

@@ -17,8 +17,9 @@
 // Scores are transposed, keys x rows, so that P^T and dS^T, rounded, have the layout of fragment A
 // and never leave registers. Only dS passes through shared memory, where both consumers' parts of
 // it meet for dQ, of which each has half (dq_sums.cuh). A warp adds what it has of dQ by one bulk
-// copy. At head dims above 128 dK and dV of 64 keys leave no registers for S and dP, and consumers
-// share columns of dK and dV instead of keys (backward_columns.cuh).
+// copy, or, deterministic, leaves it to threads that take turns (backward_turns.cuh). At head dims
+// above 128 dK and dV of 64 keys leave no registers for S and dP, and consumers share columns of dK
+// and dV instead of keys (backward_columns.cuh).
 //
 // Four kernels: prepare_rows (delta, sums of zeros), backward, backward_again, which has something
 // to do only where logits are so large that lse, one fp32 number, does not hold them, and
@@ -125,7 +126,10 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
       round_to<T>(rPRounded, rP);
       round_to<T>(rDSRounded, rDS);
     }
-    store_transposed_of_warp<kTiles.ds>(rDSRounded, sDS, warp_key);
+    // Where adders take turns the lane is hidden from the compiler: else it keeps what the store
+    // derives from it, and at head_dim 64 spills.
+    const i32 lane = kConfig.deterministic ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
+    store_transposed_of_warp<kTiles.ds>(rDSRounded, sDS, warp_key, lane);
 
     fence_operand(rDV);
     fence_operand(rPRounded);
@@ -150,9 +154,15 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
     ptx::wgmma_wait_group<1>();
     fence_operand(rDQ);
     const i32 own = kTiles.dq() + warp * kDqWarpBytes;
-    add_dq(rDQ, memory.memory + own, memory.at(own),
-           dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
-               warp * (kDqWarpBytes / 4));
+    if constexpr (kConfig.deterministic) {
+      wait_to_put_dq(memory, stages);
+      stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque_lane());
+      tell_dq_is_put(memory, stages);
+    } else {
+      add_dq(rDQ, memory.memory + own, memory.at(own),
+             dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
+                 warp * (kDqWarpBytes / 4));
+    }
     ptx::wgmma_wait_group<0>();
     fence_operand(rDK);
     fence_operand(rDSRounded);
@@ -166,8 +176,10 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   rDK.scale(params.shape.softmax_scale);
   store_keys<T>(params.shape, memory, kTiles.v(), warp_key, rDV, pointers.gDV);
   store_keys<T>(params.shape, memory, kTiles.k(), warp_key, rDK, pointers.gDK);
-  // Waits until the last dQ has been read: shared memory ends with the block.
-  if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  if constexpr (!kConfig.deterministic) {
+    // Waits until the last dQ has been read: shared memory ends with the block.
+    if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  }
 }
 
 template <class T, BackwardConfig kConfig>
@@ -175,21 +187,28 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
                          const BackwardPointers<T>& pointers) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const BackwardMemory<kConfig> memory(shared_memory);
+  if constexpr (kConfig.deterministic) claim_item(sizes, 0, memory.ticket());
   if (threadIdx.x == 0) {
     memory.init_rings();
-    memory.work_tile() = backward_work_tile(sizes, kConfig, blockIdx.x);
+    memory.work_tile() = backward_work_tile(sizes, kConfig, memory.index());
   }
-  const bool beyond_lse = is_group_beyond_lse(sizes, work_item(sizes.keys, blockIdx.x));
+  const bool beyond_lse = is_group_beyond_lse(sizes, work_item(sizes.keys, memory.index()));
   if (device::any_of_block(beyond_lse)) {  // backward_again has the item
-    find_states<kConfig>(sizes, pointers, memory.work_tile());
+    find_states<kConfig>(sizes, pointers, work_item(sizes.keys, memory.index()),
+                         memory.work_tile());
     return;
   }
   if (memory.work_tile().keys.empty()) return;  // a packed entry shorter than the longest
   if (threadIdx.x < device::kWarpgroup) {
-    // All of the warpgroup must execute it. One thread then works; the others leave, and nothing
-    // waits for them.
+    // All of the warpgroup must execute it. One thread then loads, and in a fixed order two add;
+    // the others leave, and nothing waits for them.
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
     if (threadIdx.x == 0) load<kConfig>(sizes, maps, memory);
+    if constexpr (kConfig.deterministic) {
+      const i32 warp = device::warp_uniform(static_cast<i32>(threadIdx.x) / device::kWarp);
+      const bool adds = 1 <= warp && warp <= kConfig.stages;
+      if (adds && threadIdx.x % device::kWarp == 0) add_by_turns<kConfig>(sizes, memory, warp - 1);
+    }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
     if constexpr (kConfig.shares_columns()) {

@@ -7,7 +7,7 @@
 
 #include "kernels/device/attend_again.cuh"
 #include "kernels/shared/softmax.h"
-#include "kernels/v3/dq_sums.cuh"
+#include "kernels/v3/backward_turns.cuh"
 
 namespace attnlab::v3 {
 
@@ -24,10 +24,9 @@ __device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, const Wor
 // Finds the states of rows beyond lse in the item's group; its tiles of keys share the work.
 template <BackwardConfig kConfig, class T>
 __device__ void find_states(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
-                            const BackwardWorkTile& sWorkTile) {
+                            const WorkItem& item, const BackwardWorkTile& sWorkTile) {
   using namespace device;
   const Shape& shape = sizes.params.shape;
-  const WorkItem item = work_item(sizes.keys, blockIdx.x);
   const i64 warps = sizes.keys.blocks * (kConfig.threads() / kWarp);  // of the group's blocks
   const i64 own = item.block * (kConfig.threads() / kWarp) + threadIdx.x / kWarp;
   const i64 rows = sWorkTile.mask.seqlen_q;
@@ -47,6 +46,7 @@ template <class T, BackwardConfig kConfig>
 class KeysAgain {
  public:
   static constexpr i32 kSums = kConfig.head_dim * device::kWarp;  // of dK and of dV
+  static constexpr i32 kBytes = 2 * kSums * static_cast<i32>(sizeof(float));
 
   __device__ KeysAgain(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
                        const WorkItem& item, i64 first_key, float* sums)
@@ -96,6 +96,17 @@ class KeysAgain {
     add_to_dq(head, row, ds);
   }
 
+  // Waits until the warps that have the keys before have added to the row's tile, and lets the next
+  // one add; `number` counts the warps of all of a head's tiles of keys.
+  __device__ void take_turn(i64 head, i64 row, i32 number) const {
+    if (lane_ == 0) wait_for_turn(turn_of(head, row), number);
+    __syncwarp();
+  }
+  __device__ void pass_turn_on(i64 head, i64 row, i32 number) const {
+    __syncwarp();
+    if (lane_ == 0) ptx::st_release_gpu_global(turn_of(head, row), number + 1);
+  }
+
   __device__ void store() const {
     if (first_ + lane_ >= end_) return;
     store_sums(sDK_, shape_.softmax_scale, pointers_.gDK + key_offset_);
@@ -105,6 +116,9 @@ class KeysAgain {
  private:
   __device__ i64 tile_of(i64 head, i64 row) const {
     return (item_.batch * shape_.num_heads_q + head) * sizes_.rows.blocks + row / kConfig.block_m;
+  }
+  __device__ i32* turn_of(i64 head, i64 row) const {
+    return turns_of(sizes_.workspace, work_items(sizes_.rows)).added_again + tile_of(head, row);
   }
   __device__ float delta(i64 head, i64 row) const {
     return sizes_.workspace
@@ -185,16 +199,31 @@ __device__ void backward_again(const BackwardSizes& sizes, const BackwardPointer
   if (!device::any_of_block(beyond_lse)) return;
   const i32 warp = static_cast<i32>(threadIdx.x) / device::kWarp;
   float* const sums = reinterpret_cast<float*>(shared_memory) + warp * (2 * Keys::kSums);
-  for (i64 index = blockIdx.x; index < work_items(sizes.keys); index += gridDim.x) {
+  constexpr i32 kWarps = ceil_div(kConfig.block_n, device::kWarp);
+  const auto next_item = [&](i64 index) -> i64 {
+    if constexpr (!kConfig.deterministic) return index;
+    u32& sTicket = *reinterpret_cast<u32*>(shared_memory + kWarps * Keys::kBytes);
+    claim_item(sizes, 1, sTicket);
+    return sTicket;
+  };
+  for (i64 index = next_item(blockIdx.x); index < work_items(sizes.keys);
+       index = next_item(index + gridDim.x)) {
     const WorkItem item = work_item(sizes.keys, index);
     if (!device::any_of_block(is_group_beyond_lse(sizes, item))) continue;
     const Mask mask = batch_entry(sizes.params, item.batch).mask;
     const i64 first_key = item.block * kConfig.block_n + warp * device::kWarp;
     if (first_key >= mask.seqlen_k) continue;
     const Keys keys(sizes, pointers, item, first_key, sums);
+    const i32 number = static_cast<i32>(item.block) * kWarps + warp;
     const i64 heads = sizes.params.shape.sharing();
     for (i64 head = item.head * heads; head < (item.head + 1) * heads; ++head) {
-      for (i64 row = 0; row < mask.seqlen_q; ++row) keys.add_row(head, row);
+      for (i64 row = 0; row < mask.seqlen_q; ++row) {
+        const bool is_first = row % kConfig.block_m == 0;
+        const bool is_last = (row + 1) % kConfig.block_m == 0 || row + 1 == mask.seqlen_q;
+        if (kConfig.deterministic && is_first) keys.take_turn(head, row, number);
+        keys.add_row(head, row);
+        if (kConfig.deterministic && is_last) keys.pass_turn_on(head, row, number);
+      }
     }
     keys.store();
   }

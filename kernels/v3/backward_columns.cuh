@@ -18,6 +18,7 @@
 #include "kernels/device/fragments.cuh"
 #include "kernels/device/softmax_backward.cuh"
 #include "kernels/v3/backward_consumer.cuh"
+#include "kernels/v3/backward_turns.cuh"
 #include "kernels/v3/band_mask.cuh"
 #include "kernels/v3/dq_sums.cuh"
 
@@ -170,7 +171,13 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
     };
     const auto add_dq = [&](i32 slab) {
       fence_operand(rDQ);
+      if constexpr (kConfig.deterministic) {
+        if (slab == 0) wait_to_put_dq(memory, stages);
+      }
       add_dq_of_lanes(rDQ, gSums + Part::number(warp, slab) * (kDqWarpBytes / 4));
+      if constexpr (kConfig.deterministic) {
+        if (slab == kSlabs - 1) tell_dq_is_put(memory, stages);
+      }
     };
     if constexpr (kSlabs == 2) start_dq(0);
     fence_sums(rDV);

@@ -70,10 +70,10 @@ __device__ void for_steps(const Params& params, const BackwardMemory<kConfig>& m
   using namespace device;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const bool is_packed = params.cu_seqlens_q != nullptr;
-  BackwardStep step = BackwardStep::first(sWorkTile);
+  BackwardStep step = BackwardStep::first<kConfig.deterministic>(sWorkTile);
   if (step.exists(sWorkTile)) wait_for_keys<kConfig>(params, memory);
   BackwardStages<kConfig> stages(consumer_start());
-  for (; step.exists(sWorkTile); step.advance(sWorkTile)) {
+  for (; step.exists(sWorkTile); step.advance<kConfig.deterministic>(sWorkTile)) {
     const i32 exist = static_cast<i32>(sWorkTile.mask.seqlen_q) - step.m_block * kConfig.block_m;
     const bool reaches_over = is_packed && exist < kConfig.block_m;
     if (warp_uniform(sWorkTile.tiles.is_partial<kConfig.pattern>(step.m_block) || reaches_over)) {

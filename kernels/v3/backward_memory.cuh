@@ -5,9 +5,11 @@
 //   kv_ring    1            loader: copies of K and V            nobody              -
 //   q_ring     stages       loader: copies of Q and its log2_lse each consumer warp  4 * consumers
 //   dout_ring  dout_stages  loader: copies of dO and its delta   each consumer warp  4 * consumers
+//   dq_ring    stages       each consumer warp: its part of dQ   an adder            1
 //
 // Every warp releases a stage for itself, since its threads read log2_lse and delta by plain loads:
-// dO behind the wait for dV, Q behind the wait for dK.
+// dO behind the wait for dV, Q behind the wait for dK. dq_ring is there where dQ is summed in a
+// fixed order; backward_turns.cuh has the adders.
 #pragma once
 
 #include "kernels/device/ring.cuh"
@@ -57,6 +59,14 @@ struct BackwardMemory {
   __device__ const float2* pairs(i32 offset) const {
     return reinterpret_cast<const float2*>(memory + offset);
   }
+  __device__ device::Ring<kConfig.stages> dq_ring() const { return {at(kTiles.dq_ring())}; }
+  // Returns which work item the block has, which in a fixed order it has claimed. Nobody keeps it
+  // in a register.
+  __device__ u32 index() const {
+    if constexpr (kConfig.deterministic) return ticket();
+    return blockIdx.x;
+  }
+  __device__ u32& ticket() const { return *reinterpret_cast<u32*>(memory + kTiles.ticket()); }
   __device__ BackwardWorkTile& work_tile() const {
     return *reinterpret_cast<BackwardWorkTile*>(memory + kTiles.work_tile());
   }
@@ -66,6 +76,7 @@ struct BackwardMemory {
     kv_ring.init(1);
     q_ring.init(4 * kConfig.consumers());
     dout_ring.init(4 * kConfig.consumers());
+    if constexpr (kConfig.deterministic) dq_ring().init(1, 4 * kConfig.consumers());
     ptx::fence_mbarrier_init();
   }
 };

@@ -10,7 +10,7 @@
 namespace attnlab::v3 {
 
 // Computes log2_lse and delta of a tile of rows, and whether lse holds the logits of all of them;
-// clears its sums of dQ.
+// clears its sums of dQ, and who has added to them.
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using namespace device;
@@ -22,6 +22,16 @@ __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<
   const BatchEntry entry = batch_entry(sizes.params, item.batch);
   const Range rows = tile_range(item.block, kConfig.block_m, entry.mask.seqlen_q);
   const i64 tile = (item.batch * shape.num_heads_q + item.head) * sizes.rows.blocks + item.block;
+  if constexpr (kConfig.deterministic) {
+    const BackwardTurns turns = turns_of(workspace, work_items(sizes.rows));
+    if (blockIdx.x == 0 && thread < 2) turns.tickets[thread] = 0;
+    if (thread == 0) {
+      // That is the tile of keys before the first one that adds.
+      turns.added[tile] =
+          static_cast<i32>(n_block_range(entry.mask, rows, kConfig.block_n).begin) - 1;
+      turns.added_again[tile] = 0;
+    }
+  }
   if (rows.empty()) {
     if (thread == 0) workspace.beyond_lse[tile] = 0;
     return;

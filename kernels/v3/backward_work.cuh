@@ -68,7 +68,7 @@ __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
                                    barrier);
     }
   };
-  BackwardStep step = BackwardStep::first(sWorkTile);
+  BackwardStep step = BackwardStep::first<kConfig.deterministic>(sWorkTile);
   if (!step.exists(sWorkTile)) return;
   const u32 kv = memory.kv_ring.full(0);
   ptx::mbarrier_arrive_expect_tx(kv, static_cast<u32>(2 * kTiles.kv.bytes()));
@@ -78,7 +78,7 @@ __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
   constexpr u32 kStatisticBytes = static_cast<u32>(kTiles.statistic_bytes());
   constexpr u32 kBytes = static_cast<u32>(kTiles.q.bytes()) + kStatisticBytes;
   BackwardStages<kConfig> stages(producer_start());
-  for (; step.exists(sWorkTile); step.advance(sWorkTile), stages.advance()) {
+  for (; step.exists(sWorkTile); step.advance<kConfig.deterministic>(sWorkTile), stages.advance()) {
     const float* const gStatistics =
         sizes.workspace.statistics + row_tile(sizes, sWorkTile, step) * (2 * kConfig.block_m);
     const i32 row = sWorkTile.first_row + step.m_block * kConfig.block_m;

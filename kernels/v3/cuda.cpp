@@ -63,7 +63,7 @@ struct Parts {
   u64 next_item = 0;
   u64 statistics = 0;
   u64 dq_sums = 0;
-  u64 beyond_lse = 0;
+  u64 beyond_lse = 0;  // and turns behind it
   u64 states = 0;
   u64 total() const { return entries + next_item + statistics + dq_sums + beyond_lse + states; }
 };
@@ -89,7 +89,12 @@ Parts parts_of(const Problem& problem, const Config& config) {
   const i64 row_tiles = problem.batch * problem.num_heads_q * tiling.m_blocks(problem.seqlen_q);
   parts.statistics = bytes(row_tiles * 2 * kernel.block_m, sizeof(float));
   parts.dq_sums = bytes(row_tiles * kernel.block_m * kernel.head_dim, sizeof(float));
-  parts.beyond_lse = bytes(row_tiles, sizeof(i32));
+  i64 words = row_tiles;
+  if (kernel.deterministic) {
+    words += BackwardTurns::words(row_tiles,
+                                  problem.has_pattern() ? cuda::num_tiles(problem, tiling) : 0);
+  }
+  parts.beyond_lse = bytes(words, sizeof(i32));
   parts.states = bytes(problem.elements_lse(), sizeof(OnlineSoftmax));
   return parts;
 }
@@ -128,9 +133,6 @@ std::string unsupported_backward(const Problem& problem, const Config& config,
                "order of its products";
       }
     }
-  }
-  if (config.get("deterministic") != 0) {
-    return "deterministic = 1: v3's backward on a GPU adds its parts of dQ in any order (take v2)";
   }
   const BackwardConfig kernel = backward_config_of(problem, config);
   if (const i64 consumers = config.get("consumers");
@@ -284,8 +286,11 @@ class Prepared : public PreparedKernel {
                                              .gDK = tensors.dk,
                                              .gDV = tensors.dv};
     if (classify_tiles_) {
+      i32* const seen_before = backward_config_.deterministic
+                                   ? turns_of(sizes.workspace, work_items(sizes.rows)).seen_before
+                                   : nullptr;
       (*classify_tiles_)(stream, params, cuda::tiling_of(backward_config_), TileOrder::keys_first,
-                         sizes.workspace.entries, nullptr);
+                         sizes.workspace.entries, seen_before);
     }
     const i64 rows = backward_config_.block_m, keys = backward_config_.block_n;
     const BackwardTiles tiles = backward_tiles(backward_config_);

@@ -37,6 +37,12 @@ WorkGrid key_grid(const Problem& problem, const BackwardConfig& config) {
     const i64 row_bytes = shape.head_dim * (2 + 2 + 4) * shape.sharing();
     grid.section =
         min(grid.batch * grid.heads, section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1));
+  } else if (config.deterministic) {
+    // Blocks of a slice that begin together must first get a step apart from one another. So those
+    // that begin together shall be of different slices, as many as run at once.
+    constexpr i64 kBlocksAtOnce = 132;
+    grid.section =
+        min(grid.batch * grid.heads, max<i64>(1, kBlocksAtOnce / max<i64>(1, grid.blocks)));
   }
   return grid;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernels/cuda/test_kernel.h"
+#include "kernels/v3/cuda_grid.h"
 #include "kernels/v3/cuda_tiles.h"
 #include "kernels/v3/cuda_units.h"
 
@@ -49,7 +50,7 @@ TEST_F(V3Cuda, SaysWhyABackwardsTileDoesNotFit) {
   expect_reason(make_problem(256, Pass::bwd), config_of({{"block_n", 96}}), "80 or 64 keys a tile");
   expect_reason(problem, config_of({{"stages", 3}}), "no more and no fewer");
   expect_reason(problem, config_of({{"overlap", 1}}), "axis of the forward");
-  expect_reason(problem, config_of({{"deterministic", 1}}), "in any order");
+  EXPECT_EQ(reason(problem, config_of({{"deterministic", 1}})), "");
   EXPECT_EQ(reason(make_problem(128), config_of({{"deterministic", 1}})), "");
   EXPECT_EQ(reason(make_problem(128, Pass::fwdbwd), config_of({{"ping_pong", 0}})), "");
 }
@@ -78,6 +79,59 @@ TEST_F(V3Cuda, BackwardNeedsSumsStatisticsAndStates) {
   // A row has fp32 sums of 64 columns, two statistics and a state; a tile of rows has a flag.
   EXPECT_EQ(kCuda.workspace_bytes(problem, default_config(kCuda), hopper()),
             rows * (64 * 4 + 2 * 4 + 8) + 256);
+}
+
+// In a fixed order a tile of rows has two words more, the launch two tickets; it stays linear in
+// the rows. A block pattern adds a word for each pair of tiles, which has an entry anyway.
+TEST_F(V3Cuda, AFixedOrderNeedsAFewWords) {
+  const Config ordered = config_of({{"deterministic", 1}});
+  for (const i64 seqlen_k : {1024, 4096}) {
+    Problem problem = make_problem(128, Pass::bwd);
+    problem.seqlen_q = 4096;
+    problem.seqlen_k = seqlen_k;
+    const u64 row_tiles = u64{2} * 4 * 4096 / 64, pairs = u64{2} * 64 * seqlen_k / 128;
+    const auto bytes = [&](const Config& config) {
+      return kCuda.workspace_bytes(problem, config, hopper());
+    };
+    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), 2 * row_tiles * 4 + 256);
+    problem.mask = parse_mask("blocks:butterfly:128x128");
+    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), (2 * row_tiles + pairs) * 4 + 256);
+  }
+}
+
+// Items of a slice go by ascending keys, as they add, and without a mask too those of several
+// slices are interleaved.
+TEST_F(V3Cuda, AFixedOrderInterleavesSlices) {
+  for (const char* mask : {"none", "causal", "window:100:0"}) {
+    Problem problem = make_problem(128, Pass::bwd);
+    problem.batch = 8;
+    problem.seqlen_q = problem.seqlen_k = 2048;
+    problem.mask = parse_mask(mask);
+    BackwardConfig config = backward_config_of(problem, default_config(kCuda));
+    EXPECT_EQ(key_grid(problem, config).section > 1, problem.mask.right() >= 0) << mask;
+    config.deterministic = true;
+    const WorkGrid grid = key_grid(problem, config);
+    EXPECT_GE(grid.section, 8) << mask;
+    std::map<i64, i64> last;  // tile of keys, by slice
+    for (i64 index = 0; index < work_items(grid); ++index) {
+      const WorkItem item = work_item(grid, index);
+      const auto [place, is_new] = last.try_emplace(item.batch * grid.heads + item.head, -1);
+      EXPECT_EQ(item.block, place->second + 1);
+      place->second = item.block;
+    }
+  }
+}
+
+// The order is part of the unit: what adds in any order has the name and the text that it had.
+TEST_F(V3Cuda, AFixedOrderIsAnotherUnit) {
+  for (const i64 head_dim : {64, 128, 192, 256}) {
+    const Problem problem = make_problem(head_dim, Pass::bwd);
+    const KernelUnit any = kCuda.units(problem, default_config(kCuda), hopper()).at(0);
+    const KernelUnit ordered =
+        kCuda.units(problem, config_of({{"deterministic", 1}}), hopper()).at(0);
+    EXPECT_EQ(ordered.name, any.name + "-deterministic");
+    EXPECT_NE(ordered.source, any.source);
+  }
 }
 
 TEST_F(V3Cuda, RefusesWithAReason) {

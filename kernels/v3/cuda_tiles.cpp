@@ -203,6 +203,7 @@ BackwardConfig backward_config_of(const Problem& problem, const Config& config) 
   take("block_m", kernel.block_m);
   take("block_n", kernel.block_n);
   take("stages", kernel.stages);
+  kernel.deterministic = config.get("deterministic") != 0;
   return kernel;
 }
 

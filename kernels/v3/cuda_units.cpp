@@ -135,7 +135,8 @@ cuda::ConfigFields fields_of(const BackwardConfig& config) {
           cuda::derived("consumers", config.consumers(), ""),
           count("stages", config.stages, "-s"),
           flag("pattern", config.pattern, "-pattern"),
-          flag("dropout", config.dropout, "-dropout")};
+          flag("dropout", config.dropout, "-dropout"),
+          flag("deterministic", config.deterministic, "-deterministic")};
 }
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
@@ -151,7 +152,8 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
   const KernelEntry again = {
       .name = "backward_again",
       .threads = warps_again * kWarp,
-      .dynamic_shared_bytes = u64{2} * static_cast<u64>(warps_again * kWarp * config.head_dim) * 4};
+      .dynamic_shared_bytes = u64{2} * static_cast<u64>(warps_again * kWarp * config.head_dim) * 4 +
+                              (config.deterministic ? sizeof(u32) : 0)};  // of a ticket
   const KernelEntry finish = {
       .name = "finish_rows",
       .threads = config.row_threads(),

@@ -56,13 +56,8 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * (kConfig.block_m * kConfig.head_dim);
 }
 
-// Adds a warp's part to the sums of a tile, by way of the warp's own 4 KiB at `staged` in shared
-// memory. It returns before they are added; the next call waits until they have been read.
-__device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, u32 address,
-                              float* gSums) {
-  const i32 lane = device::opaque_lane();
-  if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();
-  __syncwarp();
+// Stores a warp's part to its own 4 KiB at `staged` in shared memory, for bulk copies to read.
+__device__ inline void stage_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, i32 lane) {
 #pragma unroll
   for (i32 c = 0; c < 8; ++c) {
     const float(&dq)[4] = rDQ.at[0][c];
@@ -70,6 +65,16 @@ __device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, 
   }
   ptx::fence_proxy_async_shared();
   __syncwarp();
+}
+
+// Adds a warp's part to the sums of a tile, by way of shared memory at `staged`. It returns before
+// they are added; the next call waits until they have been read.
+__device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, u32 address,
+                              float* gSums) {
+  const i32 lane = device::opaque_lane();
+  if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  __syncwarp();
+  stage_dq(rDQ, staged, lane);
   if (lane == 0) {
     ptx::cp_reduce_async_bulk_add_f32(gSums, address, kDqWarpBytes);
     ptx::cp_async_bulk_commit_group();

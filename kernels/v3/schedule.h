@@ -214,6 +214,7 @@ struct BackwardConfig {
   i32 stages = 2;  // of Q, P and dS; with two or more of dS one barrier a step is enough
   bool pattern = false;
   bool dropout = false;
+  bool deterministic = false;  // parts of dQ are added by ascending keys (backward_turns.cuh)
 
   ATTNLAB_HD constexpr bool shares_columns() const { return head_dim > 128; }
   ATTNLAB_HD constexpr i32 consumers() const { return head_dim == 192 ? 3 : 2; }
@@ -230,6 +231,10 @@ struct BackwardConfig {
   // have them: 16 rows and 64 columns a warp, or columns and rows.
   ATTNLAB_HD constexpr i32 dq_bytes() const {
     return block_m * head_dim * static_cast<i32>(sizeof(float));
+  }
+  // Returns how many of them wait on chip to be added.
+  ATTNLAB_HD constexpr i32 dq_stages() const {
+    return shares_columns() ? 0 : deterministic ? stages : 1;
   }
 };
 
@@ -262,8 +267,9 @@ struct BackwardTiles {
   SlabTile ds;  // of a stage: rows x keys, beside P keys x rows
   i32 stages = 0;
   i32 dout_stages = 0;
-  i32 dq_bytes = 0;  // that wait to be added
+  i32 dq_bytes = 0;  // that wait to be added, of all stages
   i32 block_m = 0;
+  bool takes_turns = false;  // to add dQ
 
   ATTNLAB_HD constexpr i32 k() const { return 0; }
   ATTNLAB_HD constexpr i32 v() const { return kv.bytes(); }
@@ -289,7 +295,9 @@ struct BackwardTiles {
   }
   ATTNLAB_HD constexpr i32 q_ring() const { return kv_ring() + 16; }
   ATTNLAB_HD constexpr i32 dout_ring() const { return q_ring() + 16 * stages; }
-  ATTNLAB_HD constexpr i32 bytes() const { return dout_ring() + 16 * dout_stages; }
+  ATTNLAB_HD constexpr i32 dq_ring() const { return dout_ring() + 16 * dout_stages; }
+  ATTNLAB_HD constexpr i32 ticket() const { return dq_ring() + 16 * stages; }
+  ATTNLAB_HD constexpr i32 bytes() const { return takes_turns ? ticket() + 8 : dq_ring(); }
 };
 
 ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) {
@@ -302,8 +310,9 @@ ATTNLAB_HD constexpr BackwardTiles backward_tiles(const BackwardConfig& config) 
           .ds = shares_columns ? by_keys : by_rows,
           .stages = config.stages,
           .dout_stages = config.dout_stages(),
-          .dq_bytes = shares_columns ? 0 : config.dq_bytes(),
-          .block_m = config.block_m};
+          .dq_bytes = config.dq_stages() * config.dq_bytes(),
+          .block_m = config.block_m,
+          .takes_turns = config.deterministic};
 }
 
 // BackwardWorkspace is what the backward's kernels share in device memory. A tile of rows has the
@@ -313,10 +322,34 @@ struct BackwardWorkspace {
   // a row shall be 0, because it sees nothing or does not exist, the former is +inf.
   float* statistics = nullptr;
   float* dq_sums = nullptr;         // of each tile of rows block_m * head_dim, see dq_sums.cuh
-  i32* beyond_lse = nullptr;        // of each tile of rows: 1 where lse does not hold all logits
+  i32* beyond_lse = nullptr;        // of each tile of rows: 1 where lse does not hold all logits;
+                                    // behind it BackwardTurns, where dQ is summed in a fixed order
   OnlineSoftmax* states = nullptr;  // (batch, num_heads_q, seqlen_q), of rows beyond lse
   TileEntry* entries = nullptr;     // (batch, n_blocks, m_blocks); null: no block pattern
 };
+
+// BackwardTurns is what blocks share that add to dQ in a fixed order, by ascending keys. It has no
+// pointers of its own in BackwardWorkspace, so that kernels of any order get what they always got.
+struct BackwardTurns {
+  i32* added;        // of each tile of rows: the tile of keys that has added last
+  i32* added_again;  // the same of backward_again: how many of its warps have added
+  u32* tickets;      // how many items each of the two kernels has begun
+  // (batch, n_blocks, m_blocks): the tile of keys that the rows see before this one. It is there
+  // under a block pattern; nothing else leaves any out.
+  i32* seen_before;
+
+  // Returns how many words it takes, where tiles of keys and rows have so many pairs.
+  static constexpr i64 words(i64 row_tiles, i64 pairs) { return 2 * row_tiles + 2 + pairs; }
+};
+
+ATTNLAB_HD inline BackwardTurns turns_of(const BackwardWorkspace& workspace, i64 row_tiles) {
+  i32* const added = workspace.beyond_lse + row_tiles;
+  i32* const tickets = added + 2 * row_tiles;
+  return {.added = added,
+          .added_again = added + row_tiles,
+          .tickets = reinterpret_cast<u32*>(tickets),
+          .seen_before = tickets + 2};
+}
 
 // BackwardSizes is what the kernels get of a launch, in structs of their own as in the forward.
 struct BackwardSizes {

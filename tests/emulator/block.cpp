@@ -215,6 +215,30 @@ void Block::finish_products(int pending) {
   for (int& count : waited) count -= by_all;
 }
 
+void Block::finish_reading(Late<Store>& late, int pending) {
+  const int agent = races_.agent(Races::Engine::stores, warp());
+  const auto newest = late.groups.end() - std::min(pending, static_cast<int>(late.groups.size()));
+  for (auto group = late.groups.begin(); group != newest; ++group) {
+    std::vector<Store> additions;
+    for (Store& store : group->undone) {
+      if (store.sums == nullptr) {
+        make(store, group->clock);
+        continue;
+      }
+      if (store.read.empty()) {
+        report(races_.access(agent, group->clock, store.from, store.bytes, Access::read));
+        store.read.assign(store.from, store.from + store.bytes);
+      }
+      additions.push_back(std::move(store));
+    }
+    group->undone = std::move(additions);
+    races_.know(warp(), group->clock);
+  }
+  late.groups.erase(std::remove_if(late.groups.begin(), newest,
+                                   [](const auto& group) { return group.undone.empty(); }),
+                    newest);
+}
+
 void Block::touch_by_product(const u8* at, u64 bytes) {
   report(races_.access(races_.agent(Races::Engine::products, warp() / 4), *product_clock_, at,
                        bytes, Access::read));
@@ -279,6 +303,7 @@ void Block::make(const Copy& copy, const VectorClock& clock) {
 }
 
 void Block::make(const Store& store, const VectorClock& clock) {
+  if (!store.read.empty()) return add_line(store.sums, store.read.data(), store.bytes);
   const int agent = races_.agent(Races::Engine::stores, warp());
   report(races_.access(agent, clock, store.from, store.bytes, Access::read));
   if (store.sums == nullptr) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/emulator/launch.h"
@@ -26,6 +27,7 @@ struct Store {
   float* sums = nullptr;  // null: a copy to the box
   const u8* from = nullptr;
   u32 bytes = 0;
+  std::vector<u8> read = {};  // what an addition has read already, and not yet added
 };
 
 // Late is what has been started and not waited for: groups, and what no group has yet.
@@ -106,6 +108,9 @@ class Block {
   Thread& current() { return *current_; }
   u8* shared() { return shared_; }
   void note_event() { ++events_; }
+  void let_other_blocks_go_on() {
+    if (coin(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 
   // The thread that runs asks for these: see machine.h.
 
@@ -139,6 +144,8 @@ class Block {
     }
   }
   void finish_products(int pending);
+  // Waits until all but `pending` groups have read what they store; additions may still be to come.
+  void finish_reading(Late<Store>& late, int pending);
 
   // Notes an access of the thread that runs, by an instruction or by plain C++.
   void touch(const u8* at, u64 bytes, Access kind) {

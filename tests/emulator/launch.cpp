@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -28,6 +29,14 @@ class SharedMemory {
   u8* bytes_;
 };
 
+// Returns how many blocks run at once: one a processor, or $ATTNLAB_EMULATOR_BLOCKS.
+u64 blocks_at_once() {
+  const char* const text = std::getenv("ATTNLAB_EMULATOR_BLOCKS");
+  const u64 blocks =
+      text == nullptr ? std::thread::hardware_concurrency() : std::strtoull(text, nullptr, 10);
+  return std::max<u64>(1, blocks);
+}
+
 }  // namespace
 
 std::string run(const Launch& launch) {
@@ -45,8 +54,7 @@ std::string run(const Launch& launch) {
       next = launch.blocks;
     }
   };
-  const u64 workers =
-      std::min<u64>(launch.blocks, std::max(1u, std::thread::hardware_concurrency()));
+  const u64 workers = std::min<u64>(launch.blocks, blocks_at_once());
   // Blocks never run on the caller's own thread, whose thread-local __shared__ variables lie far
   // from all else.
   std::vector<std::thread> threads;

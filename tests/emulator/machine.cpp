@@ -43,6 +43,7 @@ bool any_of_block(bool own) { return block().any(own); }
 void wait_for_event(const char* what) { block().pause(Thread::State::waits_for_event, what); }
 void wait_for_memory(const char* what) { block().pause(Thread::State::waits_for_memory, what); }
 void note_event() { block().note_event(); }
+void let_other_blocks_go_on() { block().let_other_blocks_go_on(); }
 
 u64 nanoseconds() {
   return static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -125,6 +126,9 @@ void start_bulk_addition(float* to, u32 from, u32 bytes) {
 }
 void commit_stores() { block().current().stores.commit(); }
 void wait_for_stores(int pending) { block().finish(block().current().stores, pending); }
+void wait_for_stores_to_read(int pending) {
+  block().finish_reading(block().current().stores, pending);
+}
 
 void start_product(Factors type, const WarpgroupProduct& own) {
   struct Argument {

@@ -40,6 +40,8 @@ void wait_for_event(const char* what);
 void wait_for_memory(const char* what);
 // Says that something has happened which a thread may be waiting for.
 void note_event();
+// Stops the whole block for a while, or not: that is drawn.
+void let_other_blocks_go_on();
 u64 nanoseconds();
 
 u8* dynamic_shared();
@@ -79,6 +81,7 @@ void start_bulk_copy(u32 to, const void* from, u32 bytes, u32 barrier);
 void start_bulk_addition(float* to, u32 from, u32 bytes);
 void commit_stores();
 void wait_for_stores(int pending);
+void wait_for_stores_to_read(int pending);
 
 enum class Factors : u8 { f16, bf16, e4m3 };
 

@@ -25,11 +25,13 @@ struct RepeatedCase {
   std::int64_t head_dim;
   const char* mask;
   std::int64_t seqlen = 1100;
+  bool packed = false;
 };
 
 void PrintTo(const RepeatedCase& repeated, std::ostream* stream) {
   *stream << repeated.kernel << " " << to_string(repeated.pass) << ", head_dim "
-          << repeated.head_dim << ", " << repeated.mask << ", seqlen " << repeated.seqlen;
+          << repeated.head_dim << ", " << repeated.mask << ", seqlen " << repeated.seqlen
+          << (repeated.packed ? ", packed" : "");
 }
 
 // Copies from one half of a buffer to the other, so that there is always one under way.
@@ -61,18 +63,25 @@ class GpuRepeats : public GpuTest, public testing::WithParamInterface<RepeatedCa
 
 TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
   if (std::getenv("ATTNLAB_EMULATED") != nullptr) GTEST_SKIP() << "it would take hours";
-  const auto [name, pass, head_dim, mask, seqlen] = GetParam();
+  const auto [name, pass, head_dim, mask, seqlen, packed] = GetParam();
   const Implementation* const kernel = builtin_registry().find(name, Backend::cuda);
   ASSERT_NE(kernel, nullptr);
-  const Problem problem = {.pass = pass,
-                           .dtype = Dtype::f16,
-                           .batch = 2,
-                           .num_heads_q = 16,
-                           .num_heads_kv = 8,
-                           .seqlen_q = seqlen,
-                           .seqlen_k = seqlen,
-                           .head_dim = head_dim,
-                           .mask = parse_mask(mask)};
+  Problem problem = {.pass = pass,
+                     .dtype = Dtype::f16,
+                     .batch = 2,
+                     .num_heads_q = 16,
+                     .num_heads_kv = 8,
+                     .seqlen_q = seqlen,
+                     .seqlen_k = seqlen,
+                     .head_dim = head_dim,
+                     .mask = parse_mask(mask)};
+  if (packed) {
+    problem.layout = Layout::packed;
+    problem.lengths = {.kind = LengthsKind::packed,
+                       .given = true,
+                       .queries = {seqlen, seqlen / 3},
+                       .keys = {seqlen / 2, seqlen}};
+  }
   Config config = default_config(*kernel);
   if (config.contains("deterministic")) config.set("deterministic", 1);
   if (const std::string why = kernel->unsupported(problem, config, gpu()); !why.empty()) {
@@ -148,12 +157,24 @@ INSTANTIATE_TEST_SUITE_P(
         RepeatedCase{"v3", Pass::fwd, 128, "causal"},
         RepeatedCase{"v3", Pass::fwd, 128, "none", 2100},  // three consumers
         RepeatedCase{"v3", Pass::fwd, 128, "window:300:20"},
-        RepeatedCase{"v3", Pass::fwd, 192, "none"}, RepeatedCase{"v3", Pass::fwd, 256, "causal"}),
+        RepeatedCase{"v3", Pass::fwd, 192, "none"}, RepeatedCase{"v3", Pass::fwd, 256, "causal"},
+        // These have more items than an H100 runs blocks at once, so that some begin late.
+        RepeatedCase{"v3", Pass::fwdbwd, 64, "causal"}, RepeatedCase{"v3", Pass::bwd, 64, "none"},
+        RepeatedCase{"v3", Pass::fwdbwd, 64, "window:300:20"},
+        RepeatedCase{"v3", Pass::fwdbwd, 64, "causal", 1100, true},
+        RepeatedCase{"v3", Pass::fwdbwd, 64, "blocks:butterfly:64x64"},
+        RepeatedCase{"v3", Pass::fwdbwd, 128, "causal"}, RepeatedCase{"v3", Pass::bwd, 128, "none"},
+        RepeatedCase{"v3", Pass::fwdbwd, 128, "window:300:20"},
+        RepeatedCase{"v3", Pass::fwdbwd, 128, "causal", 1100, true},
+        RepeatedCase{"v3", Pass::fwdbwd, 192, "causal"},
+        RepeatedCase{"v3", Pass::bwd, 256, "causal"}, RepeatedCase{"v3", Pass::fwdbwd, 256, "none"},
+        RepeatedCase{"v3", Pass::fwdbwd, 256, "window:300:20", 1100, true}),
     [](const auto& repeated) {
       const RepeatedCase& its = repeated.param;
       const std::string mask = its.mask;
       return std::string(its.kernel) + "_" + to_string(its.pass) + "_d" +
-             std::to_string(its.head_dim) + "_" + mask.substr(0, mask.find(':'));
+             std::to_string(its.head_dim) + "_" + mask.substr(0, mask.find(':')) +
+             (its.packed ? "_packed" : "");
     });
 
 }  // namespace

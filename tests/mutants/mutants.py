@@ -8,9 +8,9 @@ library in which that kernel is wrong. On a GPU one program serves all: it hands
 of the kernels' texts with the edit. One that is a `race` may come to nothing on a real GPU, which
 is in time; the emulated one (tests/emulator) must catch it. Some are judged by a test of gpu_test in
 the verifier's place: those of `device_reference`, which are wrong judges themselves, those of
-`v3_claims`, which leave results right, those of `v3_e4m3`, for which the verifier would compile all
-that v3 has, and those of `quantiser`, which makes inputs. `run` lets every one be judged and prints
-who was caught by what.
+`v3_claims`, which leave results right, those of `v3_turns`, which mostly do, those of `v3_e4m3`,
+for which the verifier would compile all that v3 has, and those of `quantiser`, which makes inputs.
+`run` lets every one be judged and prints who was caught by what.
 
   mutants.py plan                       the CMake calls that build the programs
   mutants.py apply NAME --output DIR    the mutant's sources, under DIR; with --backend cuda a tree
@@ -61,6 +61,7 @@ class Test:
 TESTS = {
     DEVICE_REFERENCE: Test("*DeviceReferenceTest.*", "agreement with the oracle"),
     "v3_claims": Test("*V3Claims.*", "moments of claims", kernel="v3", emulated=True),
+    "v3_turns": Test("*V3Turns.*", "right sums and the same bits", kernel="v3"),
     "v3_e4m3": Test("*E4m3Forward.*", "agreement with the twin", kernel="v3"),
     "quantiser": Test("*QuantisedOnGpu.*", "agreement with the CPU", kernel="device"),
 }

@@ -140,9 +140,41 @@ std::vector<Point> points_without_producer() {
   return points;
 }
 
+// Returns units of v3's backward that sum dQ in a fixed order, an axis that product() leaves alone.
+std::vector<Point> points_in_fixed_order() {
+  std::vector<Point> points;
+  for (const int head_dim : {64, 128, 192, 256}) {
+    for (const double dropout : {0.0, 0.1}) {
+      for (const char* mask : {"none", "blocks:butterfly:64x64"}) {
+        const bool has_pattern = mask != std::string("none");
+        const bool is_bf16 = (dropout > 0.0) == has_pattern;
+        // Registers are scarcest at 64.
+        if (head_dim != 64 && is_bf16) continue;
+        Point point = {.kernel = builtin_registry().find("v3", Backend::cuda),
+                       .arch = "sm_90a",
+                       .name = "v3_in_order_d" + std::to_string(head_dim) +
+                               (dropout > 0.0 ? "_dropout" : "") + (has_pattern ? "_blocks" : ""),
+                       .problem = {.pass = Pass::bwd,
+                                   .dtype = is_bf16 ? Dtype::bf16 : Dtype::f16,
+                                   .seqlen_q = 512,
+                                   .seqlen_k = 512,
+                                   .head_dim = head_dim,
+                                   .mask = parse_mask(mask),
+                                   .dropout = dropout}};
+        point.config = default_config(*point.kernel);
+        point.config.set("deterministic", 1);
+        points.push_back(point);
+      }
+    }
+  }
+  return points;
+}
+
 std::vector<Point> points_to_compile() {
   auto [points, table] = product();
   std::vector<Point> some = points_without_producer();
+  const std::vector<Point> in_order = points_in_fixed_order();
+  some.insert(some.end(), in_order.begin(), in_order.end());
   if (std::getenv("ATTNLAB_ALL_UNITS") != nullptr) {
     some.insert(some.end(), points.begin(), points.end());
     return some;

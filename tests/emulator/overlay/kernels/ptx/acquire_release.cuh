@@ -12,9 +12,11 @@ inline i32 ld_acquire_gpu_global(const i32* from) {
   return value;
 }
 
+// What the block has still to do behind it may come after what others do who have seen it.
 inline void st_release_gpu_global(i32* to, i32 value) {
   __atomic_store_n(to, value, __ATOMIC_RELEASE);
   emulator::note_event();
+  emulator::let_other_blocks_go_on();
 }
 
 }  // namespace attnlab::ptx

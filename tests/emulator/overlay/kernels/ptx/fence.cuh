@@ -6,5 +6,6 @@
 namespace attnlab::ptx {
 
 inline void fence_proxy_async_shared() {}
+inline void fence_proxy_async_global() {}
 
 }  // namespace attnlab::ptx

@@ -36,7 +36,7 @@ inline void cp_async_bulk_commit_group() { emulator::commit_stores(); }
 
 template <i32 kPending>
 void cp_async_bulk_wait_group_read() {
-  emulator::wait_for_stores(kPending);
+  emulator::wait_for_stores_to_read(kPending);
 }
 
 template <i32 kPending>
