@@ -289,7 +289,7 @@ RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int
   result.kind =
       random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
                      InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel,
-                     InputKind::v_one, InputKind::v_mean_one, InputKind::sink});
+                     InputKind::sink});
   draw_scale(random, result.kind, problem);
   return result;
 }

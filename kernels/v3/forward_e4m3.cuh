@@ -4,9 +4,9 @@
 // - Q, K and V come as codes with scales (kernels/shared/quantise.h), V transposed and its keys
 //   permuted, so that P, rounded in registers, meets its own keys without a shuffle.
 // - A tile's scores are of the scale of its K. Maxima are compared in scaled units.
-// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-17 of its row's maximum. It is
-//   made ahead of the tile's maxima, relative to older ones, and made again where a maximum is
-//   larger by more than 2^kSlackOfP, which is rare behind a row's first tiles.
+// - P is shifted by powers of two, so that e4m3 holds it down to 2^-18 of its row's maximum, or
+//   2^-16: where there are registers it is made ahead of the tile's maxima, relative to older ones,
+//   and made again where a maximum is much larger, which is rare behind a row's first tiles.
 // - Tiles go from the last to the first. Large scores at the first keys (a sink) come late then:
 //   what came before has been rounded relative to the smaller maximum of its time.
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
@@ -114,9 +114,10 @@ __device__ void store_o(const ForwardMemory<kConfig>& memory, const ForwardWorkT
 
 // Adds up the sums of a row, which its four lanes have, stores lse, one row a lane, and returns
 // what O is multiplied with. A row whose maximum fp32 does not hold (is_lost) becomes NaN.
-__device__ inline void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i32 num_rows,
-                                      float* gLse, float (&scales)[2]) {
-  constexpr auto kUnshift = bit_cast<float>((127u - static_cast<u32>(kShiftOfP)) << 23);
+template <ForwardConfig kConfig>
+__device__ void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i32 num_rows, float* gLse,
+                               float (&scales)[2]) {
+  constexpr auto kUnshift = bit_cast<float>((127u - static_cast<u32>(kConfig.shift_of_p())) << 23);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 2);
@@ -280,10 +281,10 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       FragmentsA<kKeys> rNextP;
       bool raises;
       if constexpr (kAhead) {
-        raises = exponentiate_ahead(scale, rows, rS, rNextP, maxima, sums);
+        raises = exponentiate_ahead<kConfig>(scale, rows, rS, rNextP, maxima, sums);
       } else {
         row_maxima(rS, scale, maxima);
-        raises = softmax_step_e4m3<!kConfig.promote>(scale, maxima, rows, rS, raised);
+        raises = softmax_step_e4m3<kConfig>(scale, maxima, rows, rS, raised);
       }
       if constexpr (kOverlaps && !kEndsEarly) {
         // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
@@ -297,7 +298,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         round_to_e4m3(rP, rS);
       } else {
         if (raises) {
-          softmax_step_e4m3<!kConfig.promote>(scale, maxima, rows, rS, raised);
+          softmax_step_e4m3<kConfig>(scale, maxima, rows, rS, raised);
           round_to_e4m3(rNextP, rS);
         } else {
 #pragma unroll
@@ -346,8 +347,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     }
 
     float final_scales[2];
-    finish_softmax(rows, warp_row, sWorkTile.num_rows, pointers.gLse + sWorkTile.lse_offset,
-                   final_scales);
+    finish_softmax<kConfig>(rows, warp_row, sWorkTile.num_rows,
+                            pointers.gLse + sWorkTile.lse_offset, final_scales);
     if constexpr (kConfig.overlap) end_pv();
     if constexpr (!kConfig.v_columns) {
 #pragma unroll

@@ -5,8 +5,8 @@
 #include "kernels/device/warp_uniform.cuh"
 #include "kernels/device/warpgroup_product.cuh"
 #include "kernels/ptx/ex2.cuh"
-#include "kernels/shared/quantise.h"
 #include "kernels/shared/softmax.h"
+#include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
 
@@ -74,16 +74,16 @@ __device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float sc
   for (i32 half = 0; half < 2; ++half) sums[half] = partial[2 * half] + partial[2 * half + 1];
 }
 
-// Does softmax_step()'s work for e4m3: P is shifted by 2^kShiftOfP, and `maxima`, those of the
-// tile's rows, are in the units that S has with `scale`, which may differ from tile to tile. kLags:
-// the reference may lag behind a row's maximum by kSlackOfP.
-template <bool kLags, i32 kColumns>
+// Does softmax_step()'s work for e4m3: P is shifted, references may lag behind (shift_of_p() and
+// slack_of_p() of ForwardConfig), and `maxima`, those of the tile's rows, are in the units that S
+// has with `scale`, which may differ from tile to tile.
+template <ForwardConfig kConfig, i32 kColumns>
 __device__ bool softmax_step_e4m3(float scale, const float (&maxima)[2], OnlineSoftmax (&rows)[2],
                                   device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
-  constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
+  constexpr float kSlack = kConfig.slack_of_p();
   float references[2], sums[2];
-  const bool raises = device::any_of_warp(maxima[0] > rows[0].max + kOwnSlack ||
-                                          maxima[1] > rows[1].max + kOwnSlack);
+  const bool raises =
+      device::any_of_warp(maxima[0] > rows[0].max + kSlack || maxima[1] > rows[1].max + kSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
@@ -91,7 +91,7 @@ __device__ bool softmax_step_e4m3(float scale, const float (&maxima)[2], OnlineS
     row.max = raises ? fmaxf(old_max, maxima[half]) : old_max;
     const float reference = finite_max(row.max);
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    references[half] = reference - kShiftOfP;
+    references[half] = reference - kConfig.shift_of_p();
   }
   exponentiate_rows(rS, scale, references, sums);
 #pragma unroll
@@ -103,8 +103,8 @@ __device__ bool softmax_step_e4m3(float scale, const float (&maxima)[2], OnlineS
 
 // Makes P of S before the tile's maxima are known, relative to those of the tiles before, so that
 // no exponential waits for them. S stays as it is. Returns whether a maximum is above the old one
-// of its row by more than kSlackOfP: P is void then, and softmax_step_e4m3() makes it again.
-template <i32 kSteps>
+// of its row by more than the slack: P is void then, and softmax_step_e4m3() makes it again.
+template <ForwardConfig kConfig, i32 kSteps>
 __device__ bool exponentiate_ahead(float scale, const OnlineSoftmax (&rows)[2],
                                    const device::Accumulator<1, 4 * kSteps>& rS,
                                    device::FragmentsA<kSteps>& rP, float (&maxima)[2],
@@ -112,7 +112,7 @@ __device__ bool exponentiate_ahead(float scale, const OnlineSoftmax (&rows)[2],
   float partial[4] = {}, references[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    references[half] = finite_max(rows[half].max) - kShiftOfP;
+    references[half] = finite_max(rows[half].max) - kConfig.shift_of_p();
   }
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
@@ -131,7 +131,7 @@ __device__ bool exponentiate_ahead(float scale, const OnlineSoftmax (&rows)[2],
   bool raises = false;
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
-    raises = raises || maxima[half] > rows[half].max + kSlackOfP;
+    raises = raises || maxima[half] > rows[half].max + kConfig.slack_of_p();
     sums[half] = partial[2 * half] + partial[2 * half + 1];
   }
   return device::any_of_warp(raises);

@@ -8,6 +8,7 @@
 
 #include "kernels/shared/mask.h"
 #include "kernels/shared/params.h"
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/softmax.h"
 #include "kernels/shared/tensor_map.h"
@@ -46,6 +47,15 @@ struct ForwardConfig {
   // consumers two compute while one waits for its maxima: they gain nothing.
   ATTNLAB_HD constexpr bool exponentiates_ahead() const {
     return e4m3 && consumers < 3 && !(promote && head_dim > 64);
+  }
+  // Return by how many powers of two P of e4m3 is shifted, and how far the reference of a row may
+  // lag behind its maximum.
+  ATTNLAB_HD constexpr float shift_of_p() const {
+    return exponentiates_ahead() ? kShiftAhead : kShiftOfP;
+  }
+  ATTNLAB_HD constexpr float slack_of_p() const {
+    if (exponentiates_ahead()) return kSlackAhead;
+    return promote ? 0.0f : kSlackOfP;  // promotion rescales O at every tile
   }
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }

@@ -75,6 +75,7 @@ struct Outputs {
 };
 
 constexpr i64 kRowsOfWarp = 16;
+constexpr double kDoubt = 0.01;  // of a score: what 13 bits of its sums may lose
 
 // Twin computes the rows of a warp, in double. They share the vote on whether references follow
 // their maxima.
@@ -85,9 +86,12 @@ class Twin {
         shape_(make_shape(problem)),
         inputs_(inputs),
         block_n_(kernel.block_n),
-        slack_(kernel.exponentiates_ahead() || !kernel.promote ? std::log(2.0) * kSlackOfP : 0.0) {}
+        shift_(std::exp2(kernel.shift_of_p())),
+        slack_(std::log(2.0) * kernel.slack_of_p()) {}
 
   struct Row {
+    // Clear if a maximum was so close to the slack that a kernel's sums may vote otherwise.
+    bool is_decided = true;
     double lse = 0.0, lse_bound = 0.0;
     std::vector<double> o;
   };
@@ -100,17 +104,25 @@ class Twin {
       states.emplace_back(r, shape_.q.offset(b, h, first_row + r), problem_.head_dim);
     }
     const i64 offset_k = shape_.k.offset(b, shape_.kv_head(h), first_key);
+    bool is_decided = true;
     for (i64 tile = ceil_div<i64>(mask.seqlen_k, block_n_) - 1; tile >= 0; --tile) {
       const Range keys = tile_range(tile, block_n_, mask.seqlen_k);
-      bool raises = false;
+      bool raises = false, may_raise = false, must_raise = false;
       for (State& state : states) {
         score(state, mask, b, h, keys, offset_k);
-        raises = raises || state.tile_max > state.reference + slack_;
+        const double limit = state.reference + slack_;
+        raises = raises || state.tile_max > limit;
+        may_raise = may_raise || state.tile_max > limit - kDoubt;
+        must_raise = must_raise || state.tile_max > limit + kDoubt;
       }
+      is_decided = is_decided && (slack_ == 0.0 || may_raise == must_raise);
       for (State& state : states) add(state, raises, b, h, keys, offset_k);
     }
     std::vector<Row> rows;
-    for (State& state : states) rows.push_back(finish(state));
+    for (State& state : states) {
+      rows.push_back(finish(state));
+      rows.back().is_decided = is_decided;
+    }
     return rows;
   }
 
@@ -161,12 +173,11 @@ class Twin {
       for (double& value : state.o) value *= factor;
     }
     if (state.tile_max == -HUGE_VAL) return;
-    const double shift = std::exp2(kShiftOfP);
     for (i64 key = keys.begin; key < keys.end; ++key) {
       const double p =
           std::exp(state.scores[static_cast<std::size_t>(key - keys.begin)] - state.reference);
       state.sum += p;
-      const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shift * p))) / shift;
+      const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shift_ * p))) / shift_;
       for (i64 c = 0; c < problem_.head_dim; ++c) {
         const double value = code(inputs_.codes_v, offset_k + key * shape_.k.row + c) *
                              scale_v(kv, key, c, ceil_div(problem_.seqlen_k, kScaleRows));
@@ -178,7 +189,8 @@ class Twin {
   Row finish(State& state) const {
     const double sum = state.sum;
     for (double& value : state.o) value = sum == 0.0 ? 0.0 : value / sum;
-    return {.lse = sum == 0.0 ? -HUGE_VAL : state.reference + std::log(sum),
+    return {.is_decided = true,
+            .lse = sum == 0.0 ? -HUGE_VAL : state.reference + std::log(sum),
             .lse_bound = (static_cast<double>(problem_.head_dim) / 32.0 + 1.0) * 0x1p-13 *
                          (1.0 + state.largest),
             .o = state.o};
@@ -200,6 +212,7 @@ class Twin {
   const Shape shape_;
   const HostInputs& inputs_;
   i32 block_n_;
+  double shift_;  // that P is multiplied with
   double slack_;  // that references may be below maxima
 };
 
@@ -288,7 +301,7 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
   const Twin twin(problem, inputs, kernel);
   double difference = 0.0, size = 0.0;       // squares
   double mean_difference = 0.0, mean = 0.0;  // sums
-  i64 first_row = 0, first_key = 0;
+  i64 first_row = 0, first_key = 0, num_rows = 0, undecided = 0;
   for (i64 b = 0; b < problem.batch; ++b) {
     const Mask mask = make_mask(problem, b, view_block_pattern(problem, pattern.data()));
     for (i64 h = 0; h < problem.num_heads_q; ++h) {
@@ -304,6 +317,11 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
         } else {
           const double lse_error = std::fabs(lse - row.lse);
           EXPECT_LE(lse_error, row.lse_bound) << b << " " << h << " " << r;
+        }
+        ++num_rows;
+        if (!row.is_decided) {
+          ++undecided;
+          continue;
         }
         for (i64 c = 0; c < problem.head_dim; ++c) {
           const double expected = row.o[static_cast<std::size_t>(c)];
@@ -323,6 +341,7 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
   const double relative_error = std::sqrt(difference / size);
   RecordProperty("relative_error", std::to_string(relative_error));
   EXPECT_LE(relative_error, kTolerance);
+  EXPECT_LE(4 * undecided, num_rows);
   if (GetParam().v_mean != 0.0) {
     const double bias = std::fabs(mean_difference) / mean;
     RecordProperty("bias", std::to_string(bias));
