@@ -286,10 +286,9 @@ RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int
   problem.mask = draw_mask(random, problem);
   problem.lengths = draw_lengths(random, problem);
   shorten_entries(random, problem);
-  result.kind =
-      random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
-                     InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel,
-                     InputKind::sink});
+  result.kind = random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
+                               InputKind::large_logits, InputKind::outlier,
+                               InputKind::outlier_channel, InputKind::sink});
   draw_scale(random, result.kind, problem);
   return result;
 }

@@ -85,25 +85,24 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
-// Rounds 32 columns of an accumulator to e4m3. Of 16 columns a lane has two pairs of neighbours:
-// 2t, 2t + 1, 2t + 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the
-// order of key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
-__device__ inline void round_step_to_e4m3(u32 (&pairs)[4], const float (*columns)[4]) {
-#pragma unroll
-  for (i32 i = 0; i < 4; ++i) {
-    const i32 half = i % 2, block = i / 2 * 2;
-    const float(&left)[4] = columns[block];
-    const float(&right)[4] = columns[block + 1];
-    pairs[i] =
-        ptx::cvt_rn_satfinite_e4m3x2_f32(left[2 * half], left[2 * half + 1]) |
-        static_cast<u32>(ptx::cvt_rn_satfinite_e4m3x2_f32(right[2 * half], right[2 * half + 1]))
-            << 16;
-  }
-}
+// Rounds sums to e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t +
+// 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
+// key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
 template <i32 kSteps>
 __device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4 * kSteps>& sums) {
 #pragma unroll
-  for (i32 k = 0; k < kSteps; ++k) round_step_to_e4m3(factor.pairs[k], &sums.at[0][4 * k]);
+  for (i32 k = 0; k < kSteps; ++k) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+      const i32 half = i % 2, block = 4 * k + i / 2 * 2;
+      const float(&left)[4] = sums.at[0][block];
+      const float(&right)[4] = sums.at[0][block + 1];
+      factor.pairs[k][i] =
+          ptx::cvt_rn_satfinite_e4m3x2_f32(left[2 * half], left[2 * half + 1]) |
+          static_cast<u32>(ptx::cvt_rn_satfinite_e4m3x2_f32(right[2 * half], right[2 * half + 1]))
+              << 16;
+    }
+  }
 }
 
 // wgmma_ss reads both factors from shared memory.
@@ -175,17 +174,6 @@ __device__ void fence_operand(Accumulator<1, kColumns>& sums) {
 template <i32 kSteps>
 __device__ void fence_operand(FragmentsA<kSteps>& factor) {
   ptx::wgmma_fence_operand(factor.pairs);
-}
-
-// Copies A so that ptxas does not see a copy: `zero` is 0. It else gives both the same registers,
-// although a product in flight reads them, and then lets no product run beside threads (C7513).
-template <i32 kSteps>
-__device__ void copy_fragments(FragmentsA<kSteps>& to, const FragmentsA<kSteps>& from, u32 zero) {
-#pragma unroll
-  for (i32 k = 0; k < kSteps; ++k) {
-#pragma unroll
-    for (i32 i = 0; i < 4; ++i) to.pairs[k][i] = from.pairs[k][i] | zero;
-  }
 }
 
 // Writes a warp's 16 rows of an accumulator, rounded, to a tile, from `row` on.

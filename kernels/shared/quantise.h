@@ -19,14 +19,10 @@ constexpr u8 kNanE4m3 = 0x7F;
 
 // P lies in [0, 1] and would use half of e4m3's exponents: kernels multiply it with 2^kShiftOfP,
 // which lse gives back exactly. The running maximum may lag behind by kSlackOfP powers of two at
-// the most: 2^8.8 is 446, and e4m3 ends at 448. Where P is made ahead of maxima more slack is worth
-// two powers of two at the lower end (ForwardConfig::exponentiates_ahead of kernels/v3/schedule.h).
+// the most: 2^8.8 is 446, and e4m3 ends at 448.
 constexpr float kShiftOfP = 8.0f;
 constexpr float kSlackOfP = 0.8f;
-constexpr float kShiftAhead = 6.0f;
-constexpr float kSlackAhead = 2.8f;
 static_assert(kShiftOfP + kSlackOfP < 8.807f, "log2(448): conversion would cut off larger P");
-static_assert(kShiftAhead + kSlackAhead < 8.807f, "log2(448): conversion would cut off larger P");
 
 // A scale turns codes back into values: value = code * scale. It is amax / 448, so that the largest
 // becomes the largest code, 1 where all is 0, and never subnormal: its reciprocal is finite.

@@ -87,8 +87,7 @@ ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
 i32 registers(const ForwardConfig& config) {
   if (config.e4m3) {
     const i32 sums = config.block_n / 2 + config.head_dim / 2 * (config.promote ? 2 : 1);
-    const i32 p = config.block_n / 8 * (config.exponentiates_ahead() ? 2 : 1);
-    return sums + p + kOtherRegisters;
+    return sums + config.block_n / 8 + kOtherRegisters;
   }
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
          (config.dropout ? kDropoutRegisters : 0);

@@ -4,9 +4,8 @@
 // - Q, K and V come as codes with scales (kernels/shared/quantise.h), V transposed and its keys
 //   permuted, so that P, rounded in registers, meets its own keys without a shuffle.
 // - A tile's scores are of the scale of its K. Maxima are compared in scaled units.
-// - P is shifted by powers of two, so that e4m3 holds it down to 2^-18 of its row's maximum, or
-//   2^-16: where there are registers it is made ahead of the tile's maxima, relative to older ones,
-//   and made again where a maximum is much larger, which is rare behind a row's first tiles.
+// - P is shifted by 2^kShiftOfP, so that e4m3 holds it down to 2^-18 of its row's maximum. Where
+//   O is not promoted a rise of the maximum by less than 2^kSlackOfP costs no rescaling of O.
 // - Tiles go from the last to the first. Large scores at the first keys (a sink) come late then:
 //   what came before has been rounded relative to the smaller maximum of its time.
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
@@ -114,10 +113,9 @@ __device__ void store_o(const ForwardMemory<kConfig>& memory, const ForwardWorkT
 
 // Adds up the sums of a row, which its four lanes have, stores lse, one row a lane, and returns
 // what O is multiplied with. A row whose maximum fp32 does not hold (is_lost) becomes NaN.
-template <ForwardConfig kConfig>
-__device__ void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i32 num_rows, float* gLse,
-                               float (&scales)[2]) {
-  constexpr auto kUnshift = bit_cast<float>((127u - static_cast<u32>(kConfig.shift_of_p())) << 23);
+__device__ inline void finish_softmax(OnlineSoftmax (&rows)[2], i32 warp_row, i32 num_rows,
+                                      float* gLse, float (&scales)[2]) {
+  constexpr auto kUnshift = bit_cast<float>((127u - static_cast<u32>(kShiftOfP)) << 23);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     rows[half].sum += __shfl_xor_sync(0xFFFFFFFFu, rows[half].sum, 2);
@@ -190,7 +188,6 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       continue;
     }
 
-    const u32 zero = static_cast<u32>(sWorkTile.num_rows) >> 31;  // but unknown to ptxas
     OnlineSoftmax rows[2];
     const float scale_q = sE4m3.scales_log2[consumer];
     TileScales scales = {};  // of the tile in work
@@ -272,20 +269,12 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       constexpr bool kEndsEarly =
           is_masked.value && (kConfig.pattern || kConfig.promote || kConfig.consumers == 3);
       constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
-      constexpr bool kAhead = kConfig.exponentiates_ahead() && !is_first.value;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv();
       if constexpr (is_masked.value) apply_mask(tile);
-      const float scale = scale_q * scales.k;
-      float maxima[2], sums[2], raised[2] = {1.0f, 1.0f};
-      FragmentsA<kKeys> rNextP;
-      bool raises;
-      if constexpr (kAhead) {
-        raises = exponentiate_ahead<kConfig>(scale, rows, rS, rNextP, maxima, sums);
-      } else {
-        row_maxima(rS, scale, maxima);
-        raises = softmax_step_e4m3<kConfig>(scale, maxima, rows, rS, raised);
-      }
+      float raised[2];
+      const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(scale_q * scales.k,
+                                                                               rows, rS, raised);
       if constexpr (kOverlaps && !kEndsEarly) {
         // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
         // wait for P V up in front of the exponentials, which then run behind P V and not beside
@@ -294,24 +283,13 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         if constexpr (kConfig.promote) memory.q_ring.wait_full(q);
         end_pv();
       }
-      if constexpr (!kAhead) {
-        round_to_e4m3(rP, rS);
-      } else {
-        if (raises) {
-          softmax_step_e4m3<kConfig>(scale, maxima, rows, rS, raised);
-          round_to_e4m3(rNextP, rS);
-        } else {
-#pragma unroll
-          for (i32 half = 0; half < 2; ++half) rows[half].sum += sums[half];
-        }
-        copy_fragments(rP, rNextP, zero);
-      }
       if constexpr (kConfig.promote) {
         take_factors(raised);
       } else if constexpr (!is_first.value) {
         if (raises) scale_rows(rO, raised);  // O is finite: V is 448 at the most
       }
       scale_v = scales.v;
+      round_to_e4m3(rP, rS);
       if constexpr (!kConfig.overlap) {
         memory.v_ring.wait_full(v);
         start_pv();
@@ -347,8 +325,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     }
 
     float final_scales[2];
-    finish_softmax<kConfig>(rows, warp_row, sWorkTile.num_rows,
-                            pointers.gLse + sWorkTile.lse_offset, final_scales);
+    finish_softmax(rows, warp_row, sWorkTile.num_rows, pointers.gLse + sWorkTile.lse_offset,
+                   final_scales);
     if constexpr (kConfig.overlap) end_pv();
     if constexpr (!kConfig.v_columns) {
 #pragma unroll

@@ -3,10 +3,9 @@
 
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_uniform.cuh"
-#include "kernels/device/warpgroup_product.cuh"
 #include "kernels/ptx/ex2.cuh"
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/softmax.h"
-#include "kernels/v3/schedule.h"
 
 namespace attnlab::v3 {
 
@@ -34,12 +33,11 @@ __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
   return raises;
 }
 
-// Finds the largest score, times `scale`, of a lane's two rows, in all of a row's four lanes. Each
-// row has two running maxima: beside two warps a scheduler has nothing to do while a maximum waits
-// for the one before.
+// Returns the largest score of each of a lane's two rows, in all of the row's four lanes. Each row
+// has two running maxima: beside two warps a scheduler has nothing to do while a maximum waits for
+// the one before.
 template <i32 kColumns>
-__device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float scale,
-                           float (&maxima)[2]) {
+__device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float (&maxima)[2]) {
   float largest[4] = {-kInfinity, -kInfinity, -kInfinity, -kInfinity};
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
@@ -51,7 +49,7 @@ __device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float sca
     float& own = maxima[half];
     own = fmaxf(largest[2 * half], largest[2 * half + 1]);
     own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 2));
-    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 1)) * scale;
+    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 1));
   }
 }
 
@@ -74,24 +72,27 @@ __device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float sc
   for (i32 half = 0; half < 2; ++half) sums[half] = partial[2 * half] + partial[2 * half + 1];
 }
 
-// Does softmax_step()'s work for e4m3: P is shifted, references may lag behind (shift_of_p() and
-// slack_of_p() of ForwardConfig), and `maxima`, those of the tile's rows, are in the units that S
-// has with `scale`, which may differ from tile to tile.
-template <ForwardConfig kConfig, i32 kColumns>
-__device__ bool softmax_step_e4m3(float scale, const float (&maxima)[2], OnlineSoftmax (&rows)[2],
+// Does the same for e4m3: P is shifted by 2^kShiftOfP, and maxima are compared in scaled units, so
+// that `scale` may differ from tile to tile. kLags: the reference may lag behind a row's maximum by
+// kSlackOfP.
+template <bool kIsMasked, bool kLags, i32 kColumns>
+__device__ bool softmax_step_e4m3(float scale, OnlineSoftmax (&rows)[2],
                                   device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
-  constexpr float kSlack = kConfig.slack_of_p();
-  float references[2], sums[2];
-  const bool raises =
-      device::any_of_warp(maxima[0] > rows[0].max + kSlack || maxima[1] > rows[1].max + kSlack);
+  constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
+  float tile_max[2], references[2], sums[2];
+  row_maxima(rS, tile_max);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) tile_max[half] *= scale;
+  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + kOwnSlack ||
+                                          tile_max[1] > rows[1].max + kOwnSlack);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
     const float old_max = row.max;
-    row.max = raises ? fmaxf(old_max, maxima[half]) : old_max;
-    const float reference = finite_max(row.max);
+    row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
+    const float reference = kIsMasked ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    references[half] = reference - kConfig.shift_of_p();
+    references[half] = reference - kShiftOfP;
   }
   exponentiate_rows(rS, scale, references, sums);
 #pragma unroll
@@ -99,42 +100,6 @@ __device__ bool softmax_step_e4m3(float scale, const float (&maxima)[2], OnlineS
     rows[half].sum = rows[half].sum * factors[half] + sums[half];
   }
   return raises;
-}
-
-// Makes P of S before the tile's maxima are known, relative to those of the tiles before, so that
-// no exponential waits for them. S stays as it is. Returns whether a maximum is above the old one
-// of its row by more than the slack: P is void then, and softmax_step_e4m3() makes it again.
-template <ForwardConfig kConfig, i32 kSteps>
-__device__ bool exponentiate_ahead(float scale, const OnlineSoftmax (&rows)[2],
-                                   const device::Accumulator<1, 4 * kSteps>& rS,
-                                   device::FragmentsA<kSteps>& rP, float (&maxima)[2],
-                                   float (&sums)[2]) {
-  float partial[4] = {}, references[2];
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    references[half] = finite_max(rows[half].max) - kConfig.shift_of_p();
-  }
-#pragma unroll
-  for (i32 k = 0; k < kSteps; ++k) {
-    float p[4][4];
-#pragma unroll
-    for (i32 c = 0; c < 4; ++c) {
-#pragma unroll
-      for (i32 i = 0; i < 4; ++i) {
-        p[c][i] = ptx::ex2_approx_ftz_f32(fmaf(rS.at[0][4 * k + c][i], scale, -references[i / 2]));
-        partial[i] += p[c][i];
-      }
-    }
-    device::round_step_to_e4m3(rP.pairs[k], p);
-  }
-  row_maxima(rS, scale, maxima);
-  bool raises = false;
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    raises = raises || maxima[half] > rows[half].max + kConfig.slack_of_p();
-    sums[half] = partial[2 * half] + partial[2 * half + 1];
-  }
-  return device::any_of_warp(raises);
 }
 
 // Multiplies each row by its factor.

@@ -8,7 +8,6 @@
 
 #include "kernels/shared/mask.h"
 #include "kernels/shared/params.h"
-#include "kernels/shared/quantise.h"
 #include "kernels/shared/shape.h"
 #include "kernels/shared/softmax.h"
 #include "kernels/shared/tensor_map.h"
@@ -41,22 +40,6 @@ struct ForwardConfig {
   // Returns whether a block asks for its next item behind an item's last K but one, not behind the
   // last: with three blocks' small tiles there is too little time then to claim and describe it.
   ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
-
-  // Returns whether P of a tile of e4m3 is made before its maxima are known (online_softmax.cuh).
-  // That takes registers for two P, and beside O and P V of 128 columns there are none. Of three
-  // consumers two compute while one waits for its maxima: they gain nothing.
-  ATTNLAB_HD constexpr bool exponentiates_ahead() const {
-    return e4m3 && consumers < 3 && !(promote && head_dim > 64);
-  }
-  // Return by how many powers of two P of e4m3 is shifted, and how far the reference of a row may
-  // lag behind its maximum.
-  ATTNLAB_HD constexpr float shift_of_p() const {
-    return exponentiates_ahead() ? kShiftAhead : kShiftOfP;
-  }
-  ATTNLAB_HD constexpr float slack_of_p() const {
-    if (exponentiates_ahead()) return kSlackAhead;
-    return promote ? 0.0f : kSlackOfP;  // promotion rescales O at every tile
-  }
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }

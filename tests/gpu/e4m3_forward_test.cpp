@@ -75,7 +75,8 @@ struct Outputs {
 };
 
 constexpr i64 kRowsOfWarp = 16;
-constexpr double kDoubt = 0.01;  // of a score: what 13 bits of its sums may lose
+constexpr double kShift = 0x1p8;  // that P is multiplied with
+constexpr double kDoubt = 0.01;   // of a score: what 13 bits of its sums may lose
 
 // Twin computes the rows of a warp, in double. They share the vote on whether references follow
 // their maxima.
@@ -86,8 +87,7 @@ class Twin {
         shape_(make_shape(problem)),
         inputs_(inputs),
         block_n_(kernel.block_n),
-        shift_(std::exp2(kernel.shift_of_p())),
-        slack_(std::log(2.0) * kernel.slack_of_p()) {}
+        slack_(kernel.promote ? 0.0 : std::log(2.0) * kSlackOfP) {}
 
   struct Row {
     // Clear if a maximum was so close to the slack that a kernel's sums may vote otherwise.
@@ -177,7 +177,7 @@ class Twin {
       const double p =
           std::exp(state.scores[static_cast<std::size_t>(key - keys.begin)] - state.reference);
       state.sum += p;
-      const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(shift_ * p))) / shift_;
+      const double rounded = f32_from_e4m3(e4m3_from_f32(static_cast<float>(kShift * p))) / kShift;
       for (i64 c = 0; c < problem_.head_dim; ++c) {
         const double value = code(inputs_.codes_v, offset_k + key * shape_.k.row + c) *
                              scale_v(kv, key, c, ceil_div(problem_.seqlen_k, kScaleRows));
@@ -212,7 +212,6 @@ class Twin {
   const Shape shape_;
   const HostInputs& inputs_;
   i32 block_n_;
-  double shift_;  // that P is multiplied with
   double slack_;  // that references may be below maxima
 };
 
