@@ -89,7 +89,8 @@ TEST_F(V3Cuda, AFixedOrderNeedsAFewWords) {
     Problem problem = make_problem(128, Pass::bwd);
     problem.seqlen_q = 4096;
     problem.seqlen_k = seqlen_k;
-    const u64 row_tiles = u64{2} * 4 * 4096 / 64, pairs = u64{2} * 64 * seqlen_k / 128;
+    const u64 row_tiles = u64{2} * 4 * 4096 / 64;
+    const u64 pairs = u64{2} * 64 * static_cast<u64>(seqlen_k) / 128;
     const auto bytes = [&](const Config& config) {
       return kCuda.workspace_bytes(problem, config, hopper());
     };
