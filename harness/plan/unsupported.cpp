@@ -11,14 +11,6 @@ std::string no_device(Backend backend) {
                      why_no_device(backend));
 }
 
-std::string never_in_e4m3(const Problem& problem) {
-  if (problem.runs_backward()) {
-    return "there is no backward in e4m3: three bits of mantissa do not carry gradients";
-  }
-  if (problem.dropout > 0.0) return "there is no dropout in e4m3, a format of inference";
-  return "";
-}
-
 std::string why_unsupported(const Implementation& implementation, const Config& config,
                             const Problem& problem, const Device& device) {
   if (device.name.empty()) {
