@@ -101,7 +101,7 @@ TEST(CompiledTiles, V3TakesThoseOfE4m3PromotedAndNot) {
   for (const char* name : {"overlap", "ping_pong", "promote"}) {
     EXPECT_EQ(values.at(name), (Values{0, 1})) << name;
   }
-  EXPECT_EQ(values.at("consumers"), (Values{1, 2}));
+  EXPECT_EQ(values.at("consumers"), (Values{1, 2, 3}));
   EXPECT_EQ(values.at("block_n"), (Values{64, 128}));
   EXPECT_EQ(values.at("stages"), (Values{2, 3, 4}));
 }

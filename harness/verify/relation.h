@@ -105,8 +105,8 @@ Problem small_problem(Dtype dtype, const std::string& mask, std::int64_t seqlen_
 // Returns the dropout of problems that have some: e4m3 has none.
 double small_dropout(Dtype dtype);
 
-// Of e4m3 these three have what holds of codes and scales as well: where a part of a problem must
-// have the codes of the whole, scales are of blocks and the part ends where a block does.
+// The next three return for e4m3 what holds of codes and scales, too: where a part of a problem
+// must have the codes of the whole, scales are of blocks and the part ends where a block does.
 std::vector<Property> algebraic_properties(const Scene& scene, Dtype dtype);
 std::vector<Property> mask_properties(const Scene& scene, Dtype dtype);
 std::vector<Property> launch_properties(const Scene& scene, Dtype dtype);

@@ -66,7 +66,7 @@ i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 9
 
 // The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
 // spills with 128 keys. Three consumers, which registers allow at head_dim 64 without that product,
-// were 10 to 20 % faster than two at 4096 keys (results/nvidia-h100/v3-e4m3.md).
+// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10).
 ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;
@@ -271,7 +271,8 @@ std::vector<ConfigsToVerify> configs_to_verify() {
       {.head_dim = 64,
        .dtype = Dtype::e4m3,
        .configs = {of_e4m3(1, 64, 2, {true, false}, true), of_e4m3(2, 64, 3, {false, true}, true),
-                   of_e4m3(2, 128, 4, {true, true}, false)}},
+                   of_e4m3(2, 128, 4, {true, true}, false),
+                   of_e4m3(3, 128, 2, {true, false}, false)}},
       {.head_dim = 128,
        .dtype = Dtype::e4m3,
        .configs = {of_e4m3(1, 128, 2, {false, false}, true), of_e4m3(2, 64, 2, {true, true}, true),

@@ -62,7 +62,7 @@ def write_safetensors(path, tensors):
         flat.view(tensor.shape).copy_(tensor.detach())
 
 
-# What makes values of the codes of e4m3, float32, (batch, heads_kv) each.
+# These tensors make values of the codes of e4m3: float32, (batch, heads_kv) each.
 DESCALES = ("q_descale", "k_descale", "v_descale")
 
 

@@ -60,7 +60,7 @@ VALUES = [e4m3(code) for code in range(256)]
 
 
 def rows_of(name, request, header, parts):
-    """{(entry, head): rows of values}, of each query head with the factor of its K/V head"""
+    """Returns {(entry, head): rows of values}, with the factor of each head's K/V head."""
     batch, rows, heads, width = header[name]["shape"]
     heads_kv = header["k"]["shape"][2]
     factors = struct.unpack(f"<{batch * heads_kv}f", parts[f"{name}_descale"])
@@ -83,7 +83,7 @@ def dot(a, b):
 
 
 def attend(request, header, parts):
-    """The bytes of o of e4m3."""
+    """Returns the bytes of o of e4m3."""
     q, k, v = (rows_of(name, request, header, parts) for name in "qkv")
     scale = float(header["__metadata__"]["softmax_scale"])
     batch, rows, heads, _ = header["q"]["shape"]

@@ -349,10 +349,7 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
 }
 
 Problem packed(Problem problem) {
-  problem.batch = 3;
-  problem.layout = Layout::packed;
-  problem.lengths = {
-      .kind = LengthsKind::packed, .given = true, .queries = {70, 129, 1}, .keys = {200, 31, 150}};
+  pack(problem, {70, 129, 1}, {200, 31, 150});
   problem.seqlen_q = 129;
   problem.seqlen_k = 200;
   return problem;

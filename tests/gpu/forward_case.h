@@ -5,7 +5,7 @@
 #include <ostream>
 #include <vector>
 
-#include "kernels/api/registry.h"
+#include "tests/gpu/gpu_fixture.h"
 
 namespace attnlab {
 
@@ -32,11 +32,7 @@ inline Problem problem_of(const ForwardCase& what) {
                      .head_dim = 64,
                      .mask = parse_mask(what.mask),
                      .layout = Layout::bhsd};
-  if (what.queries.empty()) return problem;
-  problem.batch = static_cast<std::int64_t>(what.queries.size());
-  problem.layout = Layout::packed;
-  problem.lengths = {
-      .kind = LengthsKind::packed, .given = true, .queries = what.queries, .keys = what.keys};
+  if (!what.queries.empty()) pack(problem, what.queries, what.keys);
   return problem;
 }
 

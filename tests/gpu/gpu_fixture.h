@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -27,6 +28,14 @@ inline const Device& gpu() {
     return found;
   }();
   return gpus.at(0);
+}
+
+// Makes a problem packed, with entries of these lengths.
+inline void pack(Problem& problem, const std::vector<std::int64_t>& queries,
+                 const std::vector<std::int64_t>& keys) {
+  problem.batch = static_cast<std::int64_t>(queries.size());
+  problem.layout = Layout::packed;
+  problem.lengths = {.kind = LengthsKind::packed, .given = true, .queries = queries, .keys = keys};
 }
 
 // Returns where compiled kernels stay: another folder where another compiler stands for NVRTC.

@@ -75,13 +75,7 @@ TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
                      .seqlen_k = seqlen,
                      .head_dim = head_dim,
                      .mask = parse_mask(mask)};
-  if (packed) {
-    problem.layout = Layout::packed;
-    problem.lengths = {.kind = LengthsKind::packed,
-                       .given = true,
-                       .queries = {seqlen, seqlen / 3},
-                       .keys = {seqlen / 2, seqlen}};
-  }
+  if (packed) pack(problem, {seqlen, seqlen / 3}, {seqlen / 2, seqlen});
   Config config = default_config(*kernel);
   if (config.contains("deterministic")) config.set("deterministic", 1);
   if (const std::string why = kernel->unsupported(problem, config, gpu()); !why.empty()) {

@@ -39,11 +39,7 @@ Problem problem_of(const TurnsCase& what) {
                      .head_dim = what.head_dim,
                      .mask = parse_mask(what.mask),
                      .dropout = what.dropout};
-  if (what.queries.empty()) return problem;
-  problem.batch = static_cast<std::int64_t>(what.queries.size());
-  problem.layout = Layout::packed;
-  problem.lengths = {
-      .kind = LengthsKind::packed, .given = true, .queries = what.queries, .keys = what.keys};
+  if (!what.queries.empty()) pack(problem, what.queries, what.keys);
   return problem;
 }
 

@@ -225,7 +225,7 @@ def apply(mutant, backend, output):
 
 
 def copy_kernels(output):
-    """Returns all texts that NVRTC may ask for."""
+    """Copies all texts that NVRTC may ask for."""
     without_sources = shutil.ignore_patterns("*.cpp")
     shutil.copytree(ROOT / "kernels", output / "kernels", ignore=without_sources)
 

@@ -12,7 +12,8 @@ inline i32 ld_acquire_gpu_global(const i32* from) {
   return value;
 }
 
-// What the block has still to do behind it may come after what others do who have seen it.
+// Lets other blocks act on the word before this block goes on, as nothing orders its next steps
+// before theirs.
 inline void st_release_gpu_global(i32* to, i32 value) {
   __atomic_store_n(to, value, __ATOMIC_RELEASE);
   emulator::note_event();
