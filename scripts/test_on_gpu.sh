@@ -12,6 +12,7 @@
 #       does not travel with a copy; logs go to FOLDER (default: build). With --mutants also the
 #       tables, those of a GPU among them: minutes more
 #
+# On a machine with several GPUs each runs its share of the GPU's tests, side by side.
 # JOBS=N limits compile jobs and tests side by side (default: all cores).
 #
 # Exit: 0 all tests pass, 1 some fail, 2 COMMIT is none, 3 attnlab finds no GPU.
@@ -65,13 +66,13 @@ tests() {
   awk '/^ *[0-9]+\/[0-9]+ Test/ && $(NF-1) >= 10 {
     gsub(/\.\.+/, " "); print "  " $(NF-1) " s " $4 }' "$log" | sort -rn
 }
-device=$(./build/cpu/attnlab list --format json | python3 -c '
+mapfile -t devices < <(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
-print(next((d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"), ""))')
-[[ -n $device ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
+print("\n".join(d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"))')
+[[ -n ${devices[0]} ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
 # The GPU's tests are few and wait for one another: they begin while the rest is built, and the
 # build and the other tests leave them the processor. ctest's own list of what failed is of one of
-# the two runs; the logs have both.
+# the runs; the logs have all.
 step "the GPU's tests; beside them the rest is built and tested"
 (
   renice -n 19 $BASHPID >/dev/null
@@ -81,13 +82,22 @@ step "the GPU's tests; beside them the rest is built and tested"
   tests processor --label-exclude 'gpu|mutants' --parallel "$JOBS"
   exit $failed
 ) &
-tests gpu --label-regex 'gpu(-alone)?$' --parallel "$JOBS"
-wait $! || failed=1
+running=($!)
+for gpu in "${!devices[@]}"; do
+  (
+    export CUDA_VISIBLE_DEVICES=$gpu
+    tests "gpu-$gpu" --label-regex 'gpu(-alone)?$' --parallel $((1 + JOBS / ${#devices[@]})) \
+      -I "$((gpu + 1)),,${#devices[@]}"
+    exit $failed
+  ) &
+  running+=($!)
+done
+for part in "${running[@]}"; do wait "$part" || failed=1; done
 step "tests of speed, one by one"
 tests speed --label-regex gpu-speed
 if [[ ${3:-} == --mutants ]]; then
   step "wrong kernels"
   tests mutants --label-regex mutants --parallel "$JOBS"
 fi
-step "commit $ATTNLAB_COMMIT on $device: $( ((failed)) && echo "tests fail" || echo "all pass")"
+step "commit $ATTNLAB_COMMIT on ${#devices[@]} x ${devices[0]}: $( ((failed)) && echo "tests fail" || echo "all pass")"
 exit $failed

@@ -31,7 +31,10 @@ Inputs inputs_of(const KernelUnit& unit, const std::string& arch) {
   for (const Header& header : inputs.headers) {
     inputs.text += "\n#" + header.name + "\n" + header.text;
   }
+  // Functions without a space are the device's, in every unit: lambdas with auto parameters can
+  // have none.
   inputs.options = {"-std=c++20", "--gpu-architecture=" + arch, "--ptxas-options=-v",
+                    "--device-as-default-execution-space",
                     compiler_settings().debug ? "-G" : "-lineinfo"};
   inputs.options.insert(inputs.options.end(), unit.options.begin(), unit.options.end());
   inputs.file = unit.name + "-" + arch;

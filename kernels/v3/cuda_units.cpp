@@ -92,7 +92,6 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
                 config_text("v3::ForwardConfig", fields) +
                 cuda::kernel_text(entry, config.blocks, parameters, function),
       .entries = {entry},
-      .options = {"--device-as-default-execution-space"},  // of lambdas with auto parameters
       // At head_dim 128 the code for lost rows makes the compiler wait early for some products:
       // slower, not wrong. A launch with a timeline counts only where it is as fast.
       .must_be_clean = !has_timeline && (config.producer || !config.overlap || !config.dropout)};
@@ -171,8 +170,7 @@ KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
                   "v3::backward<T, kConfig>") +
               cuda::kernel_text(again, 1, rows, "v3::backward_again<T, kConfig>") +
               cuda::kernel_text(finish, blocks, rows, "v3::finish_rows<T, kConfig>"),
-          .entries = {prepare, backward, again, finish},
-          .options = {"--device-as-default-execution-space"}};  // of lambdas with auto parameters
+          .entries = {prepare, backward, again, finish}};
 }
 
 }  // namespace attnlab::v3

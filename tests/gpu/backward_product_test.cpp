@@ -172,8 +172,7 @@ products(const __grid_constant__ Maps maps, const float* factors, i32 times, flo
 )",
       .entries = {{.name = "products",
                    .threads = 128,
-                   .dynamic_shared_bytes = static_cast<u64>(v3::backward_tiles(config).bytes())}},
-      .options = {"--device-as-default-execution-space"}};
+                   .dynamic_shared_bytes = static_cast<u64>(v3::backward_tiles(config).bytes())}}};
 }
 
 struct Maps {

@@ -75,7 +75,6 @@ products(const __grid_constant__ Maps maps, const float* p, float* s, float* o) 
 }
 )",
           .entries = {{.name = "products", .threads = 128, .dynamic_shared_bytes = bytes}},
-          .options = {"--device-as-default-execution-space"},
           .must_be_clean = false};  // sums of 256 columns beside P, in one warpgroup of all roles
 }
 
