@@ -123,7 +123,7 @@ std::uint64_t kernel_saved_bytes(const Problem& problem, const Competitor& compe
 }
 
 Memory memory_needed(const Problem& problem, const Competitor& competitor, const Device& device) {
-  const std::uint64_t o = bytes_like_q(problem);
+  const std::uint64_t o = bytes_of_o(problem);
   const std::uint64_t gradients = bytes_like_q(problem) + 2 * bytes_like_k(problem);
   Memory memory{
       .inputs_bytes = bytes_of_inputs(problem),
@@ -172,7 +172,7 @@ std::uint64_t bytes_of_outputs(const Problem& problem, const Competitor& competi
 }
 
 std::uint64_t bytes_of_results(const Problem& problem) {
-  const std::uint64_t o = problem.runs_forward() ? bytes_like_q(problem) : 0;
+  const std::uint64_t o = problem.runs_forward() ? bytes_of_o(problem) : 0;
   const std::uint64_t gradients =
       problem.runs_backward() ? bytes_like_q(problem) + 2 * bytes_like_k(problem) : 0;
   return o + gradients;

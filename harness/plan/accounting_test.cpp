@@ -131,6 +131,22 @@ TEST(Accounting, ATimedKernelHasASecondSetOfOutputs) {
   }
 }
 
+// Inputs of e4m3 are fp32 and what was made of them; o is f16.
+TEST(Accounting, MemoryOfE4m3) {
+  Problem problem = small_problem();
+  problem.dtype = Dtype::e4m3;
+  const std::uint64_t q = 192, k = 160, o = 2 * q, lse = 4 * 24;
+  const std::uint64_t transposed = 2 * 2 * 8 * 128, scales = 4 * (2 * 4 + 2 * 2 + 2 * 2 * 8);
+  const std::uint64_t inputs = 4 * (q + 2 * k) + q + 2 * k + transposed + scales;
+  const Memory memory = memory_needed(problem, saving_kernel(), fake::cpu());
+  EXPECT_EQ(memory.inputs_bytes, inputs);
+  EXPECT_EQ(memory.outputs_bytes, o);
+  EXPECT_EQ(bytes_of_results(problem), o);
+  EXPECT_EQ(bytes_of_outputs(problem, saving_kernel()), o + lse);
+  EXPECT_EQ(most_bytes_timed(problem, saving_kernel(), fake::cpu()),
+            inputs + 2 * (o + lse) + memory.workspace_bytes);
+}
+
 // A backward finds what a forward with a config of its own has left.
 TEST(Accounting, TheForwardBeforeABackwardHasItsOwnConfig) {
   static constexpr Implementation kKernel = [] {
