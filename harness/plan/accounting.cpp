@@ -93,6 +93,12 @@ std::uint64_t bytes_of_inputs(const Problem& problem) {
   return static_cast<std::uint64_t>(total);
 }
 
+std::uint64_t bytes_read_of_inputs(const Problem& problem) {
+  if (!problem.is_e4m3()) return bytes_of_inputs(problem);
+  return bytes_of_inputs(problem) - bytes_like_q(problem) - 2 * bytes_like_k(problem) -
+         static_cast<std::uint64_t>(elements_v_transposed(problem));
+}
+
 std::uint64_t bytes_like_q(const Problem& problem) {
   return static_cast<std::uint64_t>(problem.elements_q() * size_bytes(problem.input_dtype()));
 }

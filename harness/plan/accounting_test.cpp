@@ -87,6 +87,7 @@ TEST(Accounting, MemoryByPass) {
   Problem problem = small_problem();
   problem.dtype = Dtype::bf16;
   EXPECT_EQ(compulsory_bytes(problem), 2 * (2 * 192 + 2 * 160) + 4 * 24);
+  EXPECT_EQ(bytes_read_of_inputs(problem), bytes_of_inputs(problem));
   const std::uint64_t like_q = 2 * 192, like_k = 2 * 160, lse = 4 * 24;
   const struct {
     Pass pass;
@@ -140,6 +141,7 @@ TEST(Accounting, MemoryOfE4m3) {
   const std::uint64_t inputs = 4 * (q + 2 * k) + q + 2 * k + transposed + scales;
   const Memory memory = memory_needed(problem, saving_kernel(), fake::cpu());
   EXPECT_EQ(memory.inputs_bytes, inputs);
+  EXPECT_EQ(bytes_read_of_inputs(problem), q + 2 * k + scales);
   EXPECT_EQ(memory.outputs_bytes, o);
   EXPECT_EQ(bytes_of_results(problem), o);
   EXPECT_EQ(bytes_of_outputs(problem, saving_kernel()), o + lse);

@@ -24,7 +24,7 @@ void InputRotation::add(const Problem& problem, const Inputs& inputs) {
 
 int InputRotation::count(const Problem& problem, const Device& device, const Protocol& protocol) {
   if (protocol.cache == CacheState::hot) return 1;
-  const std::uint64_t wanted = kTimesTheCache * device.l2_bytes / bytes_of_inputs(problem) + 1;
+  const std::uint64_t wanted = kTimesTheCache * device.l2_bytes / bytes_read_of_inputs(problem) + 1;
   return static_cast<int>(std::min(wanted, kMostSets));
 }
 
@@ -46,6 +46,7 @@ std::vector<Tensors> InputRotation::sets_of(const CompetitorRun& run) {
     set.k = input.k;
     set.v = input.v;
     set.dout = input.dout;
+    set.e4m3 = input.e4m3;
     if (!run.forward || sets.size() == 1) continue;
     set.o = copy(set.o, "o", bytes_of_o(problem));
     set.lse = static_cast<float*>(copy(set.lse, "lse", bytes_of_lse(problem)));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -67,12 +68,13 @@ class Rotation : public testing::Test {
   }
 
   // Checks that each set has a tensor of its own, with the bytes of the first.
-  template <class Member>
-  void expect_copies(const std::vector<Tensors>& all, Member member, std::uint64_t bytes) {
+  template <class Of>
+  void expect_copies(const std::vector<Tensors>& all, Of of, std::uint64_t bytes) {
     std::set<const void*> places;
     for (const Tensors& set : all) {
-      places.insert(set.*member);
-      EXPECT_EQ(read(set.*member, bytes), read(all.front().*member, bytes));
+      const void* const place = std::invoke(of, set);
+      places.insert(place);
+      EXPECT_EQ(read(place, bytes), read(std::invoke(of, all.front()), bytes));
     }
     EXPECT_EQ(places.size(), all.size());
     EXPECT_FALSE(places.contains(nullptr));
@@ -266,6 +268,25 @@ TEST_F(Rotation, ForwardsGetInputsOfTheirOwn) {
   expect_shared(all, &Tensors::lse);
   expect_shared(all, &Tensors::workspace);
   EXPECT_EQ(all[4].dout, nullptr);
+  EXPECT_EQ(arena_.restore_guards(), "");
+}
+
+// A kernel on e4m3 reads codes and scales: only copies of these keep it from finding them in a
+// cache.
+TEST_F(Rotation, CodesAndScalesRotate) {
+  problem_.dtype = Dtype::e4m3;
+  const std::vector<Tensors> all = sets();
+  ASSERT_EQ(all.size(), 14u);  // 14 * (3 * 256 codes + 4 * 36 bytes of scales) > 3 * 4096
+  for_each_of_e4m3(problem_, [&]<class T>(const char* name, const T* E4m3Inputs::*member,
+                                          T* E4m3Outputs::*, std::int64_t elements) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(all[0].e4m3.*member, inputs_->tensors().e4m3.*member);
+    expect_copies(
+        all, [member](const Tensors& set) { return set.e4m3.*member; },
+        static_cast<std::uint64_t>(elements) * sizeof(T));
+  });
+  expect_shared(all, &Tensors::q);
+  expect_shared(all, &Tensors::o);
   EXPECT_EQ(arena_.restore_guards(), "");
 }
 

@@ -25,14 +25,12 @@ class QuantisedTensors {
  public:
   QuantisedTensors(const Problem& problem, const E4m3Inputs& expected, Arena& arena)
       : arena_(arena) {
-    add("e4m3 q", expected.q, problem.elements_q(), outputs_.q);
-    add("e4m3 k", expected.k, problem.elements_k(), outputs_.k);
-    add("e4m3 v", expected.v, problem.elements_k(), outputs_.v);
-    add("e4m3 v_transposed", expected.v_transposed, elements_v_transposed(problem),
-        outputs_.v_transposed);
-    add("scale_q", expected.scale_q, elements_scale_q(problem), outputs_.scale_q);
-    add("scale_k", expected.scale_k, elements_scale_k(problem), outputs_.scale_k);
-    add("scale_v", expected.scale_v, elements_scale_v(problem), outputs_.scale_v);
+    for_each_of_e4m3(problem, [&]<class T>(const char* name, const T* E4m3Inputs::*member,
+                                           T* E4m3Outputs::*own, std::int64_t elements) {
+      const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * sizeof(T);
+      tensors_.push_back({name, expected.*member, arena_.allocate(name, bytes), bytes});
+      outputs_.*own = static_cast<T*>(tensors_.back().own.get());
+    });
   }
 
   const E4m3Outputs& outputs() const { return outputs_; }
@@ -63,13 +61,6 @@ class QuantisedTensors {
     Arena::Buffer own;
     std::uint64_t bytes;
   };
-
-  template <class T>
-  void add(const char* name, const T* expected, std::int64_t elements, T*& place) {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * sizeof(T);
-    tensors_.push_back({name, expected, arena_.allocate(name, bytes), bytes});
-    place = static_cast<T*>(tensors_.back().own.get());
-  }
 
   Arena& arena_;
   std::vector<Tensor> tensors_;

@@ -323,27 +323,18 @@ Inputs::Inputs(Arena& arena, const Problem& problem, const Fill& fill)
 }
 
 void Inputs::allocate_codes(Arena& arena) {
-  const auto make = [&]<class T>(const char* name, std::int64_t elements,
-                                 const T* E4m3Inputs::*member, T*& writable) {
+  for_each_of_e4m3(problem_, [&]<class T>(const char* name, const T* E4m3Inputs::*member,
+                                          T* E4m3Outputs::*written, std::int64_t elements) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * sizeof(T);
     void* const data = buffers_.allocate(arena, name, "", bytes);
-    writable = static_cast<T*>(
+    T* const writable = static_cast<T*>(
         runtime_.is_host() ? data
                            : copies_.emplace_back(std::make_unique<std::byte[]>(bytes)).get());
     if (!runtime_.is_host()) sent_.push_back({data, writable, bytes});
+    codes_.*written = writable;
     tensors_.e4m3.*member = static_cast<const T*>(data);
     host_.e4m3.*member = writable;
-  };
-  const std::int64_t like_q = problem_.elements_q();
-  const std::int64_t like_k = problem_.elements_k();
-  make("e4m3 q", like_q, &E4m3Inputs::q, codes_.q);
-  make("e4m3 k", like_k, &E4m3Inputs::k, codes_.k);
-  make("e4m3 v", like_k, &E4m3Inputs::v, codes_.v);
-  make("e4m3 v_transposed", elements_v_transposed(problem_), &E4m3Inputs::v_transposed,
-       codes_.v_transposed);
-  make("scale_q", elements_scale_q(problem_), &E4m3Inputs::scale_q, codes_.scale_q);
-  make("scale_k", elements_scale_k(problem_), &E4m3Inputs::scale_k, codes_.scale_k);
-  make("scale_v", elements_scale_v(problem_), &E4m3Inputs::scale_v, codes_.scale_v);
+  });
 }
 
 void Inputs::quantise_inputs() {
@@ -386,11 +377,21 @@ void Inputs::fill(InputTensor tensor, const Value& value) {
 
 Tensors Inputs::copy(Arena& arena, NamedBuffers& buffers) const {
   Tensors copied = tensors_;
-  const auto tensor = [&](const char* name, const void* Tensors::*member, std::uint64_t bytes) {
-    if (host_.*member == nullptr) return;
+  const auto copy_of = [&](const char* name, const void* from, std::uint64_t bytes) {
     void* const data = buffers.allocate(arena, name, "", bytes);
-    runtime_.write(data, host_.*member, bytes);
-    copied.*member = data;
+    runtime_.write(data, from, bytes);
+    return data;
+  };
+  if (problem_.is_e4m3()) {
+    for_each_of_e4m3(problem_, [&]<class T>(const char* name, const T* E4m3Inputs::*member,
+                                            T* E4m3Outputs::*, std::int64_t elements) {
+      copied.e4m3.*member = static_cast<const T*>(
+          copy_of(name, host_.e4m3.*member, static_cast<std::uint64_t>(elements) * sizeof(T)));
+    });
+    return copied;
+  }
+  const auto tensor = [&](const char* name, const void* Tensors::*member, std::uint64_t bytes) {
+    if (host_.*member != nullptr) copied.*member = copy_of(name, host_.*member, bytes);
   };
   tensor("q", &Tensors::q, bytes_like_q(problem_));
   tensor("k", &Tensors::k, bytes_like_k(problem_));

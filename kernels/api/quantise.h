@@ -29,6 +29,20 @@ struct E4m3Outputs {
   float* scale_v = nullptr;
 };
 
+// Calls visit(name, member of E4m3Inputs, member of E4m3Outputs, elements) for each of their
+// tensors.
+template <class Visit>
+void for_each_of_e4m3(const Problem& problem, const Visit& visit) {
+  visit("e4m3 q", &E4m3Inputs::q, &E4m3Outputs::q, problem.elements_q());
+  visit("e4m3 k", &E4m3Inputs::k, &E4m3Outputs::k, problem.elements_k());
+  visit("e4m3 v", &E4m3Inputs::v, &E4m3Outputs::v, problem.elements_k());
+  visit("e4m3 v_transposed", &E4m3Inputs::v_transposed, &E4m3Outputs::v_transposed,
+        elements_v_transposed(problem));
+  visit("scale_q", &E4m3Inputs::scale_q, &E4m3Outputs::scale_q, elements_scale_q(problem));
+  visit("scale_k", &E4m3Inputs::scale_k, &E4m3Outputs::scale_k, elements_scale_k(problem));
+  visit("scale_v", &E4m3Inputs::scale_v, &E4m3Outputs::scale_v, elements_scale_v(problem));
+}
+
 // Writes all of `to` from q, k and v (fp32, in the problem's layout), on up to `threads` threads,
 // whose number changes no bit. Keys that an entry does not have, past its end under padding, become
 // zeros and do not enter amax.

@@ -64,6 +64,16 @@ TEST_F(GpuRun, ColdCachesAreAPointOfTheirOwn) {
   EXPECT_TRUE(all[1].at("key").get<std::string>().ends_with("/hot"));
 }
 
+// Where bytes are counted, a launch that finds its codes in a cache makes the point invalid.
+TEST_F(GpuRun, ColdPointsOnE4m3ReadTheirCodes) {
+  if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
+  const Result result =
+      run_points("--kernel v3 --dtype e4m3 --seqlen 256 --head-dim 64 --out r.jsonl", "cache=cold");
+  ASSERT_EQ(result.code, kExitGood) << result.out << result.err;
+  ASSERT_EQ(records().size(), 1U);
+  expect_verified(records().front());
+}
+
 TEST_F(GpuRun, PointsOnE4m3SayWhatQuantisationTakes) {
   if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
   const Result result =
