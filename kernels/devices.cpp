@@ -105,6 +105,15 @@ std::string why_no_quantiser([[maybe_unused]] const Problem& problem, const Devi
   return "a " + std::string(to_string(device.backend)) + " device has no kernel that quantises";
 }
 
+std::vector<KernelUnit> quantiser_units(const Problem& problem, const Device& device) {
+  if (!why_no_quantiser(problem, device).empty()) return {};
+#if ATTNLAB_WITH_CUDA
+  return cuda::quantiser_units(problem);
+#else
+  return {};
+#endif
+}
+
 std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,
                                                        const Device& device) {
 #if ATTNLAB_WITH_CUDA

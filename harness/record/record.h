@@ -114,8 +114,9 @@ struct QuantiseTiming {
 
 struct QuantiseRecord {
   std::optional<QuantiseTiming> time;
-  std::uint64_t bytes = 0;  // that a launch reads and writes
-  std::string reason;       // why there is no time
+  std::uint64_t bytes = 0;                // that a launch reads and writes
+  std::string reason;                     // why there is no time
+  std::vector<Compilation> compilations;  // of these kernels
 };
 
 // Says which part of a sweep a point belongs to.

@@ -146,6 +146,34 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"order", order}};
 }
 
+Json compile_json(const std::vector<Compilation>& compilations) {
+  if (compilations.empty()) return nullptr;
+  Json json = Json::array();
+  for (const Compilation& unit : compilations) {
+    Json entries = Json::array();
+    for (const CompiledEntry& compiled : unit.entries) {
+      entries.push_back({{"name", compiled.entry.name},
+                         {"threads", compiled.entry.threads},
+                         {"registers", compiled.registers},
+                         {"spill_store_bytes", compiled.spill_store_bytes},
+                         {"spill_load_bytes", compiled.spill_load_bytes},
+                         {"stack_bytes", compiled.stack_bytes},
+                         {"static_shared_bytes", compiled.static_shared_bytes},
+                         {"dynamic_shared_bytes", compiled.entry.dynamic_shared_bytes},
+                         {"blocks_per_multiprocessor", compiled.blocks_per_multiprocessor}});
+    }
+    json.push_back({{"unit", unit.unit},
+                    {"arch", unit.arch},
+                    {"compiler", unit.compiler},
+                    {"text_sha256", unit.text_sha256.empty() ? Json() : Json(unit.text_sha256)},
+                    {"compile_s", number(unit.seconds)},
+                    {"from_cache", unit.from_cache},
+                    {"entries", entries},
+                    {"advisories", unit.advisories}});
+  }
+  return json;
+}
+
 Json quantise_json(const QuantiseRecord& quantise) {
   const std::optional<QuantiseTiming>& time = quantise.time;
   const auto seconds = [&time](double QuantiseTiming::*member) {
@@ -159,7 +187,8 @@ Json quantise_json(const QuantiseRecord& quantise) {
           {"inner_launches", time ? time->inner_launches : 0},
           {"samples_s", samples_json(time ? time->samples_s : std::vector<double>())},
           {"bytes", quantise.bytes},
-          {"reason", quantise.reason}};
+          {"reason", quantise.reason},
+          {"compile", compile_json(quantise.compilations)}};
 }
 
 Json flops_json(const Flops& flops) {
@@ -211,34 +240,6 @@ Json traffic_json(const Record& record) {
           {"dram", counted_bytes_json(counts.dram_read_bytes, counts.dram_write_bytes)},
           {"valid", counted && counted->valid},
           {"reason", reason_of_counts(counted, record.device.backend)}};
-}
-
-Json compile_json(const std::vector<Compilation>& compilations) {
-  if (compilations.empty()) return nullptr;
-  Json json = Json::array();
-  for (const Compilation& unit : compilations) {
-    Json entries = Json::array();
-    for (const CompiledEntry& compiled : unit.entries) {
-      entries.push_back({{"name", compiled.entry.name},
-                         {"threads", compiled.entry.threads},
-                         {"registers", compiled.registers},
-                         {"spill_store_bytes", compiled.spill_store_bytes},
-                         {"spill_load_bytes", compiled.spill_load_bytes},
-                         {"stack_bytes", compiled.stack_bytes},
-                         {"static_shared_bytes", compiled.static_shared_bytes},
-                         {"dynamic_shared_bytes", compiled.entry.dynamic_shared_bytes},
-                         {"blocks_per_multiprocessor", compiled.blocks_per_multiprocessor}});
-    }
-    json.push_back({{"unit", unit.unit},
-                    {"arch", unit.arch},
-                    {"compiler", unit.compiler},
-                    {"text_sha256", unit.text_sha256.empty() ? Json() : Json(unit.text_sha256)},
-                    {"compile_s", number(unit.seconds)},
-                    {"from_cache", unit.from_cache},
-                    {"entries", entries},
-                    {"advisories", unit.advisories}});
-  }
-  return json;
 }
 
 // Lists each symbol once, whatever shapes it was launched with.

@@ -215,7 +215,7 @@ TEST(Record, QuantisationIsThereWhereADeviceDidIt) {
   record.quantise = QuantiseRecord{.bytes = 640, .reason = "scale_k is wrong"};
   EXPECT_EQ(to_json(record)["quantise"].dump(),
             R"({"median_s":null,"q1_s":null,"q3_s":null,"min_s":null,"n":0,"inner_launches":0,)"
-            R"("samples_s":[],"bytes":640,"reason":"scale_k is wrong"})");
+            R"("samples_s":[],"bytes":640,"reason":"scale_k is wrong","compile":null})");
   record.quantise = QuantiseRecord{.time = QuantiseTiming{.samples_s = {0.25, 0.75},
                                                           .inner_launches = 3,
                                                           .median_s = 0.5,
@@ -225,7 +225,10 @@ TEST(Record, QuantisationIsThereWhereADeviceDidIt) {
                                    .bytes = 640};
   EXPECT_EQ(to_json(record)["quantise"].dump(),
             R"({"median_s":0.5,"q1_s":0.375,"q3_s":0.625,"min_s":0.25,"n":2,"inner_launches":3,)"
-            R"("samples_s":[0.25,0.75],"bytes":640,"reason":""})");
+            R"("samples_s":[0.25,0.75],"bytes":640,"reason":"","compile":null})");
+  record.quantise->compilations.push_back({.unit = "quantise-e4m3", .arch = "sm_90a"});
+  EXPECT_EQ(to_json(record)["quantise"]["compile"].at(0)["unit"], "quantise-e4m3");
+  EXPECT_TRUE(to_json(record)["compile"].is_null()) << "the point's own stand apart";
 }
 
 TEST(Record, CountsAreALaunchsMean) {

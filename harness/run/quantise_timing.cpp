@@ -67,6 +67,15 @@ class QuantisedTensors {
   E4m3Outputs outputs_;
 };
 
+// Compiles the kernels that quantise; of errors make_device_quantiser() has the words.
+std::vector<Compilation> compile(const Problem& problem, const Device& device) {
+  std::vector<CompileJob> jobs;
+  for (KernelUnit& unit : quantiser_units(problem, device)) {
+    jobs.push_back({.unit = std::move(unit), .arch = arch_of(device)});
+  }
+  return compile_ahead(jobs, 1, [](const Compilation&) {});
+}
+
 // Takes samples, and throws what was thrown meanwhile.
 Samples sample(DeviceQuantiser& quantiser, const Inputs& inputs, const E4m3Outputs& outputs,
                const Device& device, Protocol protocol, const std::function<void()>& before) {
@@ -108,20 +117,25 @@ std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& are
   if (std::string why = why_no_quantiser(problem, device); !why.empty()) {
     return QuantiseRecord{.reason = std::move(why)};
   }
-  const QuantiseRecord no_memory = {.reason = "there is no memory for a second set of codes"};
+  const char* const no_memory = "there is no memory for a second set of codes";
   if (arena.current_bytes() + bytes_of_codes(problem) > context.memory_limit_bytes) {
-    return no_memory;
+    return QuantiseRecord{.reason = no_memory};
   }
+  QuantiseRecord record;
+  std::vector<Compilation> compilations;
   try {
-    return time_quantiser(*make_device_quantiser(problem, device), inputs, arena, device,
-                          context.protocol, before);
+    compilations = compile(problem, device);
+    record = time_quantiser(*make_device_quantiser(problem, device), inputs, arena, device,
+                            context.protocol, before);
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::bad_alloc&) {
-    return no_memory;
+    record.reason = no_memory;
   } catch (const std::runtime_error& error) {
-    return QuantiseRecord{.reason = error.what()};
+    record.reason = error.what();
   }
+  record.compilations = std::move(compilations);
+  return record;
 }
 
 }  // namespace attnlab

@@ -12,9 +12,9 @@
 
 namespace attnlab {
 
-// Times a quantiser on the inputs of a case. Returns nothing for another type, on a CPU, and where
-// another process measures in turns. `before` is called before each warm-up launch and sample.
-// Throws DeviceLost, and what `before` throws.
+// Compiles and times the device's quantiser on the inputs of a case. Returns nothing for another
+// type, on a CPU, and where another process measures in turns. `before` is called before each
+// warm-up launch and sample. Throws DeviceLost, and what `before` throws.
 std::optional<QuantiseRecord> time_quantisation(const Inputs& inputs, Arena& arena,
                                                 const RunContext& context,
                                                 const std::function<void()>& before);

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "kernels/api/compiler.h"
 #include "kernels/api/device.h"
 #include "kernels/api/problem.h"
 #include "kernels/api/quantise.h"
@@ -30,6 +32,9 @@ class DeviceQuantiser {
 
 // Returns why the device has none for this problem, or nothing.
 std::string why_no_quantiser(const Problem& problem, const Device& device);
+
+// Returns what make_device_quantiser() compiles; nothing where the device has no quantiser.
+std::vector<KernelUnit> quantiser_units(const Problem& problem, const Device& device);
 
 // Makes a quantiser where there is one. Throws std::runtime_error with the compiler's words.
 std::unique_ptr<DeviceQuantiser> make_device_quantiser(const Problem& problem,

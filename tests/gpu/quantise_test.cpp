@@ -275,7 +275,8 @@ TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
                        .config = default_config(v3)}};
   RunContext context;
   context.device = &gpu();
-  context.protocol = {.min_rounds = 2, .max_rounds = 2, .warmup_seconds = 0.0};
+  context.protocol = {
+      .min_rounds = 2, .max_rounds = 2, .warmup_seconds = 0.0, .cache = CacheState::cold};
   context.memory_limit_bytes = u64{1} << 30;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   Progress progress(file.get(), case_weight(work, context.protocol));
@@ -288,6 +289,18 @@ TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
   EXPECT_EQ(records[0].quantise->reason, "");
   ASSERT_TRUE(records[0].quantise->time.has_value());
   EXPECT_EQ(records[0].quantise->time->samples_s.size(), 2U);
+  const std::vector<KernelUnit> units = quantiser_units(work.problem, gpu());
+  ASSERT_EQ(units.size(), 2U);
+  ASSERT_EQ(records[0].quantise->compilations.size(), units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const Compilation& made = records[0].quantise->compilations[i];
+    EXPECT_EQ(made.unit, units[i].name);
+    EXPECT_EQ(made.text_sha256.size(), 64U);
+    ASSERT_EQ(made.entries.size(), units[i].entries.size());
+    for (std::size_t j = 0; j < made.entries.size(); ++j) {
+      EXPECT_EQ(made.entries[j].entry.name, units[i].entries[j].name);
+    }
+  }
   // q and k are read once, v twice; codes of all, V^T with room for padding, and scales.
   EXPECT_EQ(records[0].quantise->bytes,
             64U * (328 * 4 * 4 + 509 * 2 * (4 + 8) + 328 * 4 + 2 * 509 * 2) +

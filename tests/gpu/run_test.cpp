@@ -91,6 +91,10 @@ TEST_F(GpuRun, PointsOnE4m3SayWhatQuantisationTakes) {
     EXPECT_GT(quantise.at("median_s").get<double>(), 0.0);
     // q and k are read once, v twice, and all become codes, v twice.
     EXPECT_GT(quantise.at("bytes").get<double>(), 2 * 256 * 64 * (4 + 4 + 8 + 4));
+    ASSERT_EQ(quantise.at("compile").size(), 2U);  // a unit for q and k, and one for v
+    for (const Json& unit : record.at("compile")) {
+      EXPECT_FALSE(unit.at("unit").get<std::string>().starts_with("quantise")) << unit;
+    }
   }
 }
 
