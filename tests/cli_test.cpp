@@ -340,6 +340,20 @@ TEST_F(Cli, ADryRunPrintsThePointsAndWritesNothing) {
   EXPECT_EQ(points[0]["status"], "unsupported");
 }
 
+TEST_F(Cli, ABackwardInE4m3SaysWhyThereIsNone) {
+  for (const char* pass : {"bwd", "fwdbwd"}) {
+    const Result result = run(std::string("run --backend cpu --kernel naive,v3 --dtype e4m3 ") +
+                              "--seqlen 128 --dry-run --format json --pass " + pass);
+    EXPECT_EQ(result.code, 0) << result.err;
+    const Json points = Json::parse(result.out);
+    ASSERT_EQ(points.size(), 2u);
+    for (const Json& point : points) {
+      EXPECT_EQ(point["status"], "unsupported");
+      EXPECT_PRED2(contains, point["reason"].get<std::string>(), "no backward in e4m3: three bits");
+    }
+  }
+}
+
 TEST_F(Cli, FlagsReplaceAxesOfTheFile) {
   write("s.json", R"({"schema": "attnlab.sweep/1", "name": "s",
       "axes": {"kernel": "naive", "seqlen_q": [8, 16], "seqlen_k": 32, "heads": 2, "head_dim": 8},
