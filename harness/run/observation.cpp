@@ -154,10 +154,12 @@ void judge_claim(CompetitorRun& run, const Device& device) {
     return;
   }
   const Memory& memory = *record.memory;
-  const std::uint64_t touched =
-      memory.inputs_bytes + memory.outputs_bytes + memory.saved_bytes + memory.workspace_bytes;
+  const Problem& problem = record.point.problem;
+  const std::uint64_t unread = bytes_of_inputs(problem) - bytes_read_of_inputs(problem);
+  const std::uint64_t touched = memory.inputs_bytes - unread + memory.outputs_bytes +
+                                memory.saved_bytes + memory.workspace_bytes;
   claim = judge_cache(record.protocol.cache, *counted.a_launch.dram_read_bytes,
-                      static_cast<double>(compulsory_traffic(record.point.problem).read_bytes()),
+                      static_cast<double>(compulsory_traffic(problem).read_bytes()),
                       static_cast<double>(touched), static_cast<double>(device.l2_bytes));
   if (claim.verdict == ClaimVerdict::rejected) throw Ending{Status::invalid, claim.reason};
 }

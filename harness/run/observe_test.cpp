@@ -185,6 +185,19 @@ TEST_F(Observe, WhatAHotLaunchTouchesIsAllItsMemory) {
   EXPECT_PRED2(contains, record().cache_claim->reason, "inputs come from dram every time");
 }
 
+TEST_F(Observe, ALaunchOnE4m3DoesNotTouchWhatIsInFp32) {
+  Problem& problem = record().point.problem;
+  problem.dtype = Dtype::e4m3;
+  counters_.counts.dram_read_bytes = 5 * compulsory_reads();
+  record().memory = Memory{.inputs_bytes = bytes_of_inputs(problem), .outputs_bytes = 2048};
+  device_.l2_bytes = bytes_read_of_inputs(problem) + 2048;
+  observe();
+  EXPECT_PRED2(contains, record().cache_claim->reason, "100.0 % of its inputs");
+  --device_.l2_bytes;
+  observe();
+  EXPECT_PRED2(contains, record().cache_claim->reason, "inputs come from dram every time");
+}
+
 TEST_F(Observe, WhatDidNotRunAsAskedIsInvalid) {
   trace_.executed = {executed("softmax"), executed("other")};
   const Ending end = ending();
