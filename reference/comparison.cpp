@@ -100,12 +100,27 @@ void Worst::take(const Held& other, const Element& at) {
   place = at;
 }
 
+double Comparison::different_rows_of_size() const {
+  std::vector<double> sorted = row_squares;
+  std::sort(sorted.begin(), sorted.end());
+  double sum = 0.0, sum_of_squares = 0.0;
+  for (auto first = sorted.begin(); first != sorted.end();) {
+    const auto end = std::upper_bound(first, sorted.end(), *first);
+    const double of_all = *first * static_cast<double>(end - first);
+    sum += of_all;
+    sum_of_squares += of_all * of_all;
+    first = end;
+  }
+  return sum_of_squares > 0.0 ? sum * sum / sum_of_squares : all.rows;
+}
+
 void ComparisonSum::add(const Statistics& row, const Element& worst, const Element& not_zero) {
   if (row_.exists() && (worst.batch != row_.batch || worst.head != row_.head)) end_slice();
   row_ = worst;
   row_.column = -1;
   if (!result_.worst.exists() || worst.error() > result_.worst.error()) result_.worst = worst;
   if (not_zero.exists()) result_.not_zero = not_zero;
+  if (row.sum_of_squares > 0.0) result_.row_squares.push_back(row.sum_of_squares);
   result_.row.take(hold_row(row, precision_), row_);
   slice_.merge(row);
 }

@@ -56,9 +56,14 @@ struct Worst {
 
 struct Comparison {
   Statistics all;
-  Element worst;     // of the largest error
-  Element not_zero;  // one that is not 0 where it must be, if any
-  Worst row, slice;  // by hold_row() and hold_slope()
+  Element worst;                    // of the largest error
+  Element not_zero;                 // one that is not 0 where it must be, if any
+  Worst row, slice;                 // by hold_row() and hold_slope()
+  std::vector<double> row_squares;  // sum of r^2 of each row that has one
+
+  // Counts the rows of size as Statistics does, but rows that are the same once: they round the
+  // same way. Rows whose squares have the same sum are taken for the same.
+  double different_rows_of_size() const;
 };
 
 // Adds up the rows of a tensor; those of one slice follow one another.

@@ -6,7 +6,7 @@
 //   o, dq, dk, dv
 //        max |x - ref|  <= c max |twin - ref| + 2u + 2^-18 A' + F_max + 3 max D
 //        mean |x - ref| <= 1.5 mean |twin - ref| + 2^-20 A' + F + mean D
-//        ||x - ref||    <= 1.5 ||twin - ref|| + (2^-20 A' + F) sqrt(n) + ||D||
+//        ||x - ref||    <= 1.5 ||twin - ref|| + 2^-20 A' sqrt(n) + F_norm + ||D||
 //   lse  |x - ref|      <= 2^-19 (1 + score_bound) of its row; -inf exactly where ref has it
 //
 // These bounds go by a tensor's largest element and by norms over everything. reference/bounds.h
@@ -48,6 +48,16 @@
 // in correct kernels. In f16 also 2^-25 Z: half a step of a subnormal P, whose error in a kernel,
 // which scales P by its row's maximum, is another than in the twin; in other types 2^-100, for P
 // and O below the normal numbers of fp32.
+//
+// F_norm is F sqrt(n): 1 / rows of the norm that two roundings of all rows may have. But small rows
+// add nothing to that norm, 2 e ||ref||, nor to the errors that average out, and rows that are the
+// same round the same way: R of size differ, counted as for F_max with the same rows taken for one.
+// Squares of errors that are uniform up to a size differ, too: the sum of R fluctuates as that of
+// 5 / 9 R equal ones, the squared mean of x^2 over the mean of x^4. So in the place of 2 e A'
+// sqrt(n) / rows F_norm has 2 e ||ref|| / max(1, 5 / 9 R) if that is more. It falls as 1 / R of the
+// norm, too: where many rows differ, it is less, or next to nothing. With integers, 8 keys,
+// head_dim 2 and a dropout of 0.9 the norm of a correct kernel was 2.4 times the twin's: of 81
+// rows, 49 of size, R was 3.4.
 //
 // D, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements are off by up to
 // e |O| (subnormal ones, and what subnormal P give in f16, by half a step), and from P that were

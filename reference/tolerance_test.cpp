@@ -286,6 +286,38 @@ TEST(Tolerance, MaximumMeanAndNormEachDecide) {
   EXPECT_NE(norm.find("Frobenius"), std::string::npos) << norm;
 }
 
+// Says which bound fails of 200 rows of one element, so many of them about 1, in so many different
+// ways, and all others 2^-10. Each of the twin's large ones is off by e / 4, and every tenth of the
+// kernel's, or every one of less than ten, by `error` times e.
+std::string failed_of_large_rows(int large, int different, double error) {
+  constexpr double kE = 0x1p-8, kSmall = 0x1p-10;
+  Precision precision = {.dtype = Dtype::bf16, .length = 8.0};
+  ComparisonSum sum(precision);
+  for (int i = 0; i < 200; ++i) {
+    const double value = i < large ? 1.0 + 0x1p-12 * (i % different) : kSmall;
+    Statistics row;
+    row.sum_of_squares = value * value;
+    row.unit = kE;
+    if (i < large) {
+      row.twin.add(0.25 * kE);
+      row.kernel.add(large < 10 || i % 10 == 0 ? error * kE : 0.0);
+    }
+    row.end_row(value, 1.0, 0.0);
+    sum.add(row, {.row = i, .got = value, .want = value}, {});
+  }
+  const Problem problem = {.dtype = Dtype::bf16, .seqlen_q = 200, .seqlen_k = 8, .head_dim = 1};
+  return judge_comparison(problem, Products::storage, {.name = "o"}, sum.end(), 200).failed_bound;
+}
+
+// Errors of few rows do not average out, nor those of many that are the same; those of many do.
+TEST(Tolerance, TheNormGoesByTheRowsOfSizeThatDiffer) {
+  EXPECT_EQ(failed_of_large_rows(2, 2, 1.25), "");
+  EXPECT_EQ(failed_of_large_rows(4, 4, 0.85), "");
+  EXPECT_EQ(failed_of_large_rows(200, 4, 1.3), "");
+  EXPECT_EQ(failed_of_large_rows(200, 200, 1.15), "");
+  EXPECT_EQ(failed_of_large_rows(200, 200, 1.3), "norm");
+}
+
 TEST(Tolerance, RootMeanSquareIsOfAllErrorsOverTheTwins) {
   TestProblem test({.seqlen_q = 64, .seqlen_k = 50, .head_dim = 32});
   test.fill_normal(5);

@@ -23,7 +23,7 @@ namespace attnlab::verify {
 namespace {
 
 // The constants of the bounds were set while looking at seeds 1, 77, 1001, 9305, 9306, 9401 to
-// 9404, 9501, 9502, 9602 and 9603; others judge them.
+// 9404, 9501, 9502, 9602, 9603 and 9801; others judge them.
 constexpr std::uint64_t kSeed = 2001;
 constexpr std::int64_t kProblems = 24;
 constexpr std::int64_t kLongest = 200;
@@ -153,15 +153,16 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
 // cannot hold, nor squares of; products that are nearly ties. Those of 9402 to 9404 are naive's,
 // which scaled K before it summed: scores rounded by themselves, in bf16 tied ones to different
 // numbers. 9502 has an outlier among many rows, and slopes on what is 0 but for the reference's
-// rounding. In 9602 and 9603 O cancels to 0, or to 1e-27, and leaves what fp32 rounds.
+// rounding. In 9602 and 9603 O cancels to 0, or to 1e-27, and leaves what fp32 rounds. In 9801 many
+// rows are the same few.
 TEST(FalseAlarms, NoneWhereThereWereSome) {
   constexpr struct {
     std::uint64_t seed;
     std::int64_t problem;
-  } kOnce[] = {{9305, 251},  {9305, 371},  {9306, 2552}, {9401, 273},   {9401, 2373},
-               {9401, 2517}, {9401, 3129}, {9401, 5063}, {9401, 5529},  {9402, 4290},
-               {9402, 4316}, {9402, 4329}, {9403, 614},  {9403, 1123},  {9404, 678},
-               {9501, 4407}, {9502, 1894}, {9502, 2309}, {9602, 12647}, {9603, 9761}};
+  } kOnce[] = {{9305, 251},   {9305, 371},  {9306, 2552}, {9401, 273},  {9401, 2373}, {9401, 2517},
+               {9401, 3129},  {9401, 5063}, {9401, 5529}, {9402, 4290}, {9402, 4316}, {9402, 4329},
+               {9403, 614},   {9403, 1123}, {9404, 678},  {9501, 4407}, {9502, 1894}, {9502, 2309},
+               {9602, 12647}, {9603, 9761}, {9801, 23}};
   Campaign campaign;
   for (const auto& [seed, problem] : kOnce) {
     campaign.run_problem(seed, problem);
