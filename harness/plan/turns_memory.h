@@ -20,7 +20,6 @@ class TurnsMemory {
   void add(const Problem& problem, const Competitor& competitor, const Device& device);
 
   std::uint64_t bytes() const { return inputs_ + own_ + workspace_; }
-  std::uint64_t workspace_bytes() const { return workspace_; }
 
  private:
   std::set<Layout> layouts_;  // whose inputs are counted

@@ -6,7 +6,6 @@
 
 #include "harness/plan/accounting.h"
 #include "harness/record/repro.h"
-#include "harness/run/ending.h"
 
 namespace attnlab {
 namespace {
@@ -46,13 +45,26 @@ void Admission::admit(CompetitorRun& run) {
   }
   const std::uint64_t together = admitted_.bytes_with(problem, competitor, *context_.device);
   if (together > limit) {
-    throw Ending{Status::out_of_memory,
-                 fmt::format("needs {} beside the outputs of the others, of {} available: run it "
-                             "alone, {}",
-                             gib(together), gib(limit),
-                             repro_command(work, competitor, *context_.device, context_.protocol))};
+    throw run_alone(run, fmt::format("needs {} beside the outputs of the others, of {} available",
+                                     gib(together), gib(limit)));
   }
   admitted_.add(problem, competitor, *context_.device);
+}
+
+Ending Admission::refusal(const CompetitorRun& run) const {
+  return run_alone(run, fmt::format("needs {} beside the inputs, more than the others leave",
+                                    gib(own_bytes(run))));
+}
+
+Ending Admission::run_alone(const CompetitorRun& run, const std::string& why) const {
+  return {Status::out_of_memory, fmt::format("{}: run it alone, {}", why,
+                                             repro_command(run.record.point, *run.competitor,
+                                                           *context_.device, context_.protocol))};
+}
+
+std::uint64_t own_bytes(const CompetitorRun& run) {
+  if (run.peer) return run.record.peer->peak_bytes.value_or(0);
+  return run.record.memory->peak_bytes.value() - bytes_of_inputs(run.problem());
 }
 
 bool Admission::admit_references(std::uint64_t bytes) {

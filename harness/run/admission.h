@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "harness/plan/turns_memory.h"
 #include "harness/run/competitor_run.h"
 #include "harness/run/context.h"
+#include "harness/run/ending.h"
 
 namespace attnlab {
 
@@ -26,12 +28,21 @@ class Admission {
   // Returns, once all are admitted, whether so many bytes of references fit on the device.
   bool admit_references(std::uint64_t bytes);
 
-  std::uint64_t workspace_bytes() const { return admitted_.workspace_bytes(); }
+  // Returns how one ends that was admitted, but has no room beside the others: what peers and other
+  // processes hold is not counted.
+  Ending refusal(const CompetitorRun& run) const;
 
  private:
+  // Returns the ending of one that does not fit beside the others.
+  Ending run_alone(const CompetitorRun& run, const std::string& why) const;
+
   const RunContext& context_;
   TurnsMemory admitted_;
   std::uint64_t spare_bytes_ = 0;  // of second sets of outputs, and of references
 };
+
+// Returns what a competitor that was verified needs of the device beside the inputs; 0 of a peer
+// that does not say.
+std::uint64_t own_bytes(const CompetitorRun& run);
 
 }  // namespace attnlab

@@ -13,6 +13,7 @@
 #include "harness/run/observers.h"
 #include "harness/run/peer_process.h"
 #include "harness/run/spending.h"
+#include "kernels/api/runtime.h"
 #include "kernels/api/telemetry.h"
 #include "kernels/api/tensors.h"
 #include "kernels/api/timeline.h"
@@ -21,6 +22,7 @@ namespace attnlab {
 
 struct RunContext {
   const Device* device = nullptr;
+  Runtime* runtime = nullptr;  // whose memory tensors take; null: the device's
   Protocol protocol;
   std::string sweep_name;
   std::optional<ShardPart> shard;  // empty: the cases are the whole sweep

@@ -37,7 +37,13 @@ void* InputRotation::copy(const void* data, const char* name, std::uint64_t byte
   return copied;
 }
 
-std::vector<Tensors> InputRotation::sets_of(const CompetitorRun& run) {
+const std::vector<Tensors>& InputRotation::sets_of(const CompetitorRun& run) {
+  const auto made = sets_.find(&run);
+  if (made != sets_.end()) return made->second;
+  return sets_.emplace(&run, make_sets(run)).first->second;
+}
+
+std::vector<Tensors> InputRotation::make_sets(const CompetitorRun& run) {
   const Problem& problem = run.problem();
   std::vector<Tensors> sets;
   for (const Tensors& input : inputs_.at(problem.layout)) {

@@ -24,10 +24,12 @@ class InputRotation {
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
   // Returns what the launches of a competitor rotate through: its tensors, with inputs in its
-  // layout; for a backward also copies of what its forward left. All have the same outputs.
-  std::vector<Tensors> sets_of(const CompetitorRun& run);
+  // layout; for a backward also copies of what its forward left. All have the same outputs. They
+  // are made at the first call, when its tensors must be attached.
+  const std::vector<Tensors>& sets_of(const CompetitorRun& run);
 
  private:
+  std::vector<Tensors> make_sets(const CompetitorRun& run);
   // Copies a tensor of the device; returns null for null.
   void* copy(const void* data, const char* name, std::uint64_t bytes);
 
@@ -36,6 +38,7 @@ class InputRotation {
   const Protocol& protocol_;
   NamedBuffers buffers_;
   std::map<Layout, std::vector<Tensors>> inputs_;  // of the sets
+  std::map<const CompetitorRun*, std::vector<Tensors>> sets_;
 };
 
 }  // namespace attnlab

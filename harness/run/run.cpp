@@ -99,7 +99,7 @@ class GroupRun {
 
   // Makes inputs in each layout in which somebody runs, and the oracle, once for all competitors.
   void prepare_lanes() {
-    arena_.emplace(runtime_of(*context_.device));
+    arena_.emplace(context_.runtime != nullptr ? *context_.runtime : runtime_of(*context_.device));
     steps_.begin("inputs", &Spending::inputs);
     for (const Case& work : group_) {
       const bool is_run = std::ranges::any_of(running(), [&](const CompetitorRun* run) {
@@ -175,19 +175,14 @@ class GroupRun {
     lane.judge->judge_peer(run, outputs, run.record.verify);
   }
 
-  // Makes new outputs, full of NaN: what is verified afterwards was written by timed launches.
   void time() {
-    workspace_.emplace(arena_->allocate("workspace", admission_.workspace_bytes()));
-    for (CompetitorRun* run : running()) {
-      if (run->peer) continue;
-      run->outputs.emplace(run->make_outputs(*arena_, run->problem()));
-      run->tensors = run->attach(lane_of(*run).inputs.tensors(), *run->outputs, *workspace_);
+    while (!make_room()) {
+      const std::vector<CompetitorRun*> all = running();
+      CompetitorRun& largest = **std::ranges::max_element(
+          all, {}, [](const CompetitorRun* run) { return own_bytes(*run); });
+      runs_.finish(largest, admission_.refusal(largest));
     }
     if (context_.profile_launches > 0) return profile();
-    rotation_.emplace(*arena_, *context_.device, context_.protocol);
-    for (const std::unique_ptr<Lane>& lane : lanes_) {
-      rotation_->add(lane->work.problem, lane->inputs);
-    }
     for (CompetitorRun* run : running()) {
       if (!run->peer && admission_.admit_spare(*run)) make_spare(*run);
     }
@@ -198,6 +193,40 @@ class GroupRun {
     }
     time_case(runs_, *rotation_, *arena_, context_, steps_);
     time_quantisations();
+  }
+
+  // Makes what timed launches of all get. Outputs are new and full of NaN: what is verified
+  // afterwards was written by timed launches. Returns false, with nothing made, where the device
+  // has no room for all; throws std::bad_alloc where it has none for the last one.
+  bool make_room() try {
+    std::uint64_t workspace_bytes = 0;
+    for (const CompetitorRun* run : running()) {
+      if (!run->peer) workspace_bytes = std::max(workspace_bytes, run->workspace_bytes());
+    }
+    workspace_.emplace(arena_->allocate("workspace", workspace_bytes));
+    for (CompetitorRun* run : running()) {
+      if (run->peer) continue;
+      run->outputs.emplace(run->make_outputs(*arena_, run->problem()));
+      run->tensors = run->attach(lane_of(*run).inputs.tensors(), *run->outputs, *workspace_);
+    }
+    if (context_.profile_launches == 0) make_rotation();
+    return true;
+  } catch (const std::bad_alloc&) {
+    if (running().size() == 1) throw;
+    rotation_.reset();
+    workspace_.reset();
+    for (CompetitorRun* run : running()) run->outputs.reset();
+    return false;
+  }
+
+  void make_rotation() {
+    rotation_.emplace(*arena_, *context_.device, context_.protocol);
+    for (const std::unique_ptr<Lane>& lane : lanes_) {
+      rotation_->add(lane->work.problem, lane->inputs);
+    }
+    for (const CompetitorRun* run : running()) {
+      if (!run->peer) static_cast<void>(rotation_->sets_of(*run));
+    }
   }
 
   // Times it once for all that compete on a case: they share the codes and scales.

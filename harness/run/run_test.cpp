@@ -15,10 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "harness/plan/turns_memory.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
 #include "harness/run/user_tensors.h"
 #include "harness/tensors/safetensors.h"
+#include "harness/testing/fake_runtime.h"
 #include "harness/testing/fake_telemetry.h"
 #include "harness/testing/test_run_case.h"
 #include "harness/testing/test_support.h"
@@ -315,6 +317,79 @@ TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
   EXPECT_EQ(run({one, one}).at(0).status, Status::out_of_memory);
   context_.memory_limit_bytes = shared + own - 1;
   EXPECT_EQ(run_one(one.implementation).status, Status::out_of_memory);
+}
+
+// Lets a device have less memory for what is timed than for what is verified, as where peers or
+// other processes have taken theirs in between.
+class RunCaseInLittleMemory : public RunCase {
+ protected:
+  RunCaseInLittleMemory() {
+    context_.runtime = &memory_;
+    device_.l2_bytes = 30000;
+    context_.protocol.cache = CacheState::cold;
+  }
+
+  // Runs with so much memory from the last verification before the times on.
+  std::vector<Record> run_with(std::uint64_t bytes, const std::vector<Competitor>& competitors) {
+    memory_.limit_bytes = ~std::uint64_t{0};
+    std::size_t verified = 0;
+    context_.verified = [&](const Record&, const Tensors&) {
+      if (++verified != competitors.size()) return;
+      memory_.limit_bytes = bytes;
+      memory_.peak_bytes = 0;
+    };
+    std::vector<Record> records = run(competitors);
+    EXPECT_EQ(memory_.used_bytes, 0u);
+    return records;
+  }
+  // Returns what these need, but for second sets of outputs, to be timed.
+  std::uint64_t needed(const std::vector<Competitor>& competitors) {
+    context_.memory_limit_bytes = bytes_in_turns({work_of(competitors)}, device_, kAll);
+    for (const Record& record : run_with(kAll, competitors)) {
+      EXPECT_EQ(record.status, Status::ok) << record.reason;
+    }
+    return memory_.peak_bytes;
+  }
+  Case work_of(const std::vector<Competitor>& competitors) const {
+    Case work = work_;
+    work.competitors = competitors;
+    return work;
+  }
+
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  fake::LimitedMemory memory_;
+};
+
+TEST_F(RunCaseInLittleMemory, WhoNeedsTheMostMakesRoomForTheOthers) {
+  const Competitor small = competitor("small", kernel_with<Fault::none, 64>());
+  const Competitor large = competitor("large", kernel_with<Fault::none, 100000>());
+  const Competitor none = competitor("none", kernel_with<Fault::none, 0>());
+  for (const Pass pass : {Pass::fwd, Pass::bwd, Pass::fwdbwd}) {
+    work_.problem.pass = pass;
+    const std::uint64_t of_two = needed({small, none});
+    const std::uint64_t of_three = needed({small, large, none});
+    EXPECT_GT(of_three, of_two + 100000 - 64);
+    for (const std::uint64_t bytes : {of_two, of_three - 1}) {
+      const std::vector<Record> records = run_with(bytes, {small, large, none});
+      ASSERT_EQ(records.size(), 3u);
+      EXPECT_EQ(records[0].point.competitors[0].kernel, "large");
+      EXPECT_EQ(records[0].status, Status::out_of_memory);
+      EXPECT_PRED2(contains, records[0].reason, "beside the inputs, more than the others leave");
+      EXPECT_PRED2(contains, records[0].reason, "run it alone, attnlab run");
+      EXPECT_FALSE(records[0].time.has_value());
+      for (std::size_t i = 1; i < 3; ++i) {
+        EXPECT_EQ(records[i].status, Status::ok) << records[i].reason;
+        EXPECT_EQ(records[i].time.value().contenders, 2);
+      }
+    }
+  }
+}
+
+TEST_F(RunCaseInLittleMemory, WithoutRoomForOneNoneIsTimed) {
+  const Competitor one = competitor("one", kernel_with<Fault::none, 64>());
+  for (const Record& record : run_with(1000, {one, one})) {
+    EXPECT_EQ(record.status, Status::out_of_memory);
+  }
 }
 
 TEST_F(RunCase, CompetitorsAreInterleaved) {

@@ -105,6 +105,7 @@ bool WholeReference::make(reference::Products products, JudgedDropout dropout) {
     made_.try_emplace(key, problem, inputs_, products, groups_, *runtime_, *calculator_);
   } catch (const std::bad_alloc&) {
     why_not_ = "memory of the device is short of references of its own";
+    made_.clear();  // nobody is judged by them any more, and others need their room
   }
   return why_not_.empty();
 }

@@ -1,6 +1,8 @@
-// Fakes a device with memory of its own: an access that bypasses the Runtime crashes.
+// Fakes devices: one with memory of its own, where an access that bypasses the Runtime crashes, and
+// one with little of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -118,6 +120,65 @@ class SeparateMemory : public Runtime {
   }
 
   std::map<std::uintptr_t, std::uint64_t> blocks_;  // address on the device -> bytes
+};
+
+// Holds so many bytes in all, which are memory of the process.
+class LimitedMemory : public Runtime {
+ public:
+  bool is_host() const override { return true; }
+
+  void* allocate(std::uint64_t bytes) override {
+    if (used_bytes + bytes > limit_bytes) throw std::bad_alloc();
+    void* const data = host_.allocate(bytes);
+    blocks_[data] = bytes;
+    used_bytes += bytes;
+    peak_bytes = std::max(peak_bytes, used_bytes);
+    return data;
+  }
+  void release(void* data) noexcept override {
+    const auto block = blocks_.find(data);
+    used_bytes -= block->second;
+    blocks_.erase(block);
+    host_.release(data);
+  }
+
+  void fill(void* data, std::uint8_t byte, std::uint64_t bytes) override {
+    host_.fill(data, byte, bytes);
+  }
+  void write(void* data, const void* from_host, std::uint64_t bytes) override {
+    host_.write(data, from_host, bytes);
+  }
+  void read(void* to_host, const void* data, std::uint64_t bytes) override {
+    host_.read(to_host, data, bytes);
+  }
+  std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
+    return host_.fingerprint(data, bytes);
+  }
+  std::uint64_t count_filled(const void* data, std::uint8_t byte, std::uint64_t bytes,
+                             int element_bytes) override {
+    return host_.count_filled(data, byte, bytes, element_bytes);
+  }
+  void synchronize() override { host_.synchronize(); }
+  void* queue() override { return host_.queue(); }
+  double seconds_of(int launches, const Launch& launch,
+                    const std::function<void()>& before_again) override {
+    return host_.seconds_of(launches, launch, before_again);
+  }
+  std::string timer() const override { return host_.timer(); }
+  std::string check_timer() override { return host_.check_timer(); }
+  double graph_seconds_of(int launches, const Launch& launch,
+                          const std::function<void()>& between) override {
+    return host_.graph_seconds_of(launches, launch, between);
+  }
+  void set_timeout(double seconds) override { host_.set_timeout(seconds); }
+
+  std::uint64_t limit_bytes = ~std::uint64_t{0};
+  std::uint64_t used_bytes = 0;
+  std::uint64_t peak_bytes = 0;
+
+ private:
+  Runtime& host_ = host_runtime();
+  std::map<void*, std::uint64_t> blocks_;
 };
 
 }  // namespace attnlab::fake
