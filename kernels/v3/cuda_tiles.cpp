@@ -27,12 +27,14 @@ i32 padded_head_dim(const Problem& problem) {
 }
 
 // The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
-// v3-tune-patterns.jsonl beside it. Three consumers have no registers for dropout's numbers.
+// v3-tune-patterns.jsonl beside it; 192x80 under a causal mask, and three stages, are of TUNING.md,
+// 27. Three consumers have no registers for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   const MaskSpec& mask = problem.mask;
-  const i64 window = mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
-  const bool sees_few = mask.right() >= 0 && min<i64>(window, problem.seqlen_k) <= 1024;
+  const bool is_causal = mask.right() >= 0;
+  const i64 window = is_causal && mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
+  const i64 seen = min<i64>(window, problem.seqlen_k);
   const bool drops = problem.drops();
   if (mask.blocks) {
     const i32 keys = config.head_dim <= 128 ? 128 : 64;
@@ -41,7 +43,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
       config.block_n = tile.block_n;
       if (cuda::suits_pattern(problem, tile)) break;
     }
-  } else if (config.head_dim == 64 && sees_few && !drops) {
+  } else if (config.head_dim == 64 && is_causal && seen <= 1024 && !drops) {
     // Small tiles waste less, and while one of three blocks is between two work items the others
     // compute.
     config.consumers = 1;
@@ -49,8 +51,9 @@ ForwardConfig fastest_forward(const Problem& problem) {
   } else if (config.head_dim == 64) {
     config.consumers =
         static_cast<i32>(min<i64>(drops ? 2 : 3, ceil_div<i64>(problem.seqlen_q, 64)));
-  } else if (config.head_dim == 128 && mask.right() < 0 && !drops &&
-             min(problem.seqlen_q, problem.seqlen_k) >= 2048) {
+    if (config.consumers == 3) config.stages = 3;
+  } else if (config.head_dim == 128 && !drops &&
+             min(problem.seqlen_q, seen) >= (is_causal ? 8192 : 2048)) {
     config.consumers = 3;
     config.block_n = 80;
   } else if (config.head_dim == 192) {
@@ -66,13 +69,15 @@ i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 9
 
 // The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
 // spills with 128 keys. Three consumers, which registers allow at head_dim 64 without that product,
-// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10).
+// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10), three stages up to 8 % faster than
+// two (e11); for these there is no memory at 192.
 ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;
   config.promote = own.get("promote") >= 0 ? own.get("promote") != 0 : config.head_dim <= 128;
   config.v_columns = problem.quantisation.v == ScaleOf::channel;
   config.block_n = config.head_dim <= 192 ? 128 : 64;
+  config.stages = config.head_dim == 64 && config.promote ? 4 : config.head_dim == 192 ? 2 : 3;
   if (config.head_dim == 64 && !config.promote && problem.seqlen_q >= 2048) config.consumers = 3;
   if (!problem.has_pattern()) return config;
   for (const Tiling& tile : {Tiling{128, config.block_n}, Tiling{128, 64}, Tiling{64, 64}}) {

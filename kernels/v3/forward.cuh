@@ -86,6 +86,17 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
+  // A step asks beside its exponentials whether the next K and V have arrived, so that the step
+  // behind it mostly begins without waiting for a barrier's answer. Dropout's numbers leave no
+  // registers for that.
+  constexpr bool kPeeks = kConfig.producer && kConfig.overlap && !kConfig.dropout;
+  bool has_k = false, has_v = false;
+  const auto peek = [&] {
+    if constexpr (kPeeks) {
+      has_k = is_over(memory.k_ring.when_full(k));
+      has_v = is_over(memory.v_ring.when_full(v));
+    }
+  };
 
   for (;; stage.advance(kWorkTileStages)) {
     wait(memory.work_tile_ring.when_full(stage));
@@ -161,9 +172,9 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     // Computes S = Q K^T, done when it returns. With `overlap` P V of the tile before starts behind
     // it and is in flight then. The order covers the start of these products, not their time.
     const auto multiply_qk = [&](auto starts_pv, auto is_ordered) {
-      wait(memory.k_ring.when_full(k));
+      if (!has_k) wait(memory.k_ring.when_full(k));
       // V is waited for here so that nobody stalls between the two products while others wait.
-      if constexpr (starts_pv.value) wait(memory.v_ring.when_full(v));
+      if (starts_pv.value && !has_v) wait(memory.v_ring.when_full(v));
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ATTNLAB_NOTE(if constexpr (!starts_pv.value) {
         Timeline(memory).start_product(stage.stage, starts_item && is_consumer_0);
@@ -199,14 +210,14 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
 
     // Works on one tile of keys, j. With `overlap` and `ping_pong` a step
     //   1. waits for K_j and V_{j-1},       6. waits for S_j, releases K_j,
-    //   2. waits for the consumer before,   7. masks S_j, makes P_j of it (softmax, dropout),
+    //   2. waits for the consumer before,   7. masks S_j and finds its maxima,
     //   3. starts S_j = Q K_j^T,            8. waits for the product of 4, releases V_{j-1},
-    //   4. starts O += P_{j-1} V_{j-1},     9. rescales O,
-    //   5. lets the next consumer start,   10. rounds P_j.
-    // With kEndsEarly 8 comes before 7. An item's first step has no V_{j-1} and is not ordered, so
-    // it has no 2, 4, 5, 8 and 9, and the last P V follows the last step, not ordered either.
-    // Without `overlap` there is no V_{j-1} in any step; V_j is waited for and O += P_j V_j done
-    // after 10.
+    //   4. starts O += P_{j-1} V_{j-1},     9. asks for K_{j+1} and V_j, makes P_j and rounds it,
+    //   5. lets the next consumer start,   10. rescales O.
+    // With kEndsEarly 8 comes before 7; without kPeeks it comes in 9, before P_j is rounded. An
+    // item's first step has no V_{j-1} and is not ordered, so it has no 2, 4, 5, 8 and 10, and the
+    // last P V follows the last step, not ordered either. Without `overlap` there is no V_{j-1} in
+    // any step; V_j is waited for and O += P_j V_j done after 10.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
       constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
       // P V ends before the mask where that branches, as the lookup of a pattern does, or takes
@@ -219,13 +230,17 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       const i64 key = static_cast<i64>(tile) * kConfig.block_n;
       if constexpr (is_masked.value) apply_mask(row, key, tile);
       float factors[2];
-      const bool raises = softmax_step<is_masked.value>(scale, rows, rS, factors);
+      const bool raises = softmax_step<is_masked.value>(scale, rows, rS, factors, [&] {
+        if constexpr (kOverlaps && !kEndsEarly && kPeeks) end_pv();
+        peek();
+      });
       if constexpr (kConfig.dropout) apply_dropout(row, key);
-      if constexpr (kOverlaps && !kEndsEarly) end_pv();
+      if constexpr (kOverlaps && !kEndsEarly && !kPeeks) end_pv();
+      // P is rounded in front of the branch, so that ptxas does it beside the exponentials.
+      round_to<T>(rP, rS);
       if constexpr (!is_first.value) {
         if (raises) rescale_rows(rO, factors);
       }
-      round_to<T>(rP, rS);
       if constexpr (!kConfig.overlap) {
         clear_v_past_end(tile);
         wait(memory.v_ring.when_full(v));

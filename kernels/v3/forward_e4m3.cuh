@@ -159,6 +159,10 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
+  // A step asks beside its exponentials for the next K and V, as in forward.cuh. Promoted kernels
+  // have no registers for that at head_dim 128, and were 1 to 5 % slower at 64.
+  constexpr bool kPeeks = kConfig.overlap && !kConfig.promote;
+  bool has_k = false, has_v = false;
 
   for (;; stage.advance(kWorkTileStages)) {
     wait(memory.work_tile_ring.when_full(stage));
@@ -227,9 +231,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     // Computes S = Q K^T, done when it returns. With `overlap` P V of the tile before is started
     // after it, and still in flight then.
     const auto multiply_qk = [&](auto starts_pv, auto is_ordered) {
-      memory.k_ring.wait_full(k);
+      if (!has_k) memory.k_ring.wait_full(k);
       scales = memory.scales(k.stage);  // before S is started: behind it the stage is given back
-      if constexpr (starts_pv.value) memory.v_ring.wait_full(v);
+      if (starts_pv.value && !has_v) memory.v_ring.wait_full(v);
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
       start_product<E4m3, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
@@ -268,19 +272,28 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
       constexpr bool kEndsEarly =
           is_masked.value && (kConfig.pattern || kConfig.promote || kConfig.consumers == 3);
+      // Where it is not promoted P V is waited for in front of the exponentials, as on f16.
+      constexpr bool kEndsBetween = kOverlaps && !kEndsEarly && !kConfig.promote;
+      constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
       constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv();
       if constexpr (is_masked.value) apply_mask(tile);
       float raised[2];
-      const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(scale_q * scales.k,
-                                                                               rows, rS, raised);
-      if constexpr (kOverlaps && !kEndsEarly) {
+      const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(
+          scale_q * scales.k, rows, rS, raised, [&] {
+            if constexpr (kEndsBetween) end_pv();
+            if constexpr (kPeeks) {
+              has_k = is_over(memory.k_ring.when_full(k));
+              has_v = is_over(memory.v_ring.when_full(v));
+            }
+          });
+      if constexpr (kEndsBehind) {
         // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
         // wait for P V up in front of the exponentials, which then run behind P V and not beside
         // it. Q stays until each warp has released it. A stage of V does not: the warpgroup's first
         // thread may have, and a warp that is behind would wait for the phase after the next.
-        if constexpr (kConfig.promote) memory.q_ring.wait_full(q);
+        memory.q_ring.wait_full(q);
         end_pv();
       }
       if constexpr (kConfig.promote) {

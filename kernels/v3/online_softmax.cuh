@@ -11,26 +11,30 @@ namespace attnlab::v3 {
 
 // Turns scores into exp2(scale * score - reference). Returns whether the reference of any row of
 // the warp was raised: O must then be rescaled by `factors`. It takes no branch, since products are
-// in flight. The maximum of a row is the same in its four lanes, the sum is over the lane's own
-// columns until the end. kIsMasked: rows may see nothing of the tile.
-template <bool kIsMasked, i32 kColumns>
+// in flight, and no row's exponentials wait for what other rows of the warp do. The maximum of a
+// row is the same in its four lanes, the sum is over the lane's own columns until the end.
+// kIsMasked: rows may see nothing of the tile. between() is called in front of the exponentials.
+template <bool kIsMasked, i32 kColumns, class Between>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
-                             device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
+                             device::Accumulator<1, kColumns>& rS, float (&factors)[2],
+                             const Between& between) {
   float tile_max[2];
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
-  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + device::kSlack ||
-                                          tile_max[1] > rows[1].max + device::kSlack);
+  between();
+  bool raises = false;
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
     const float old_max = row.max;
-    row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
+    const bool is_raised = tile_max[half] > old_max + device::kSlack;
+    raises = raises || is_raised;
+    row.max = is_raised ? tile_max[half] : old_max;
     const float reference = kIsMasked ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
     row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
   }
-  return raises;
+  return device::any_of_warp(raises);
 }
 
 // Returns the largest score of each of a lane's two rows, in all of the row's four lanes. Each row
@@ -74,22 +78,25 @@ __device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float sc
 
 // Does the same for e4m3: P is shifted by 2^kShiftOfP, and maxima are compared in scaled units, so
 // that `scale` may differ from tile to tile. kLags: the reference may lag behind a row's maximum by
-// kSlackOfP.
-template <bool kIsMasked, bool kLags, i32 kColumns>
+// kSlackOfP; else a row waits for its warp, which takes fewer registers.
+template <bool kIsMasked, bool kLags, i32 kColumns, class Between>
 __device__ bool softmax_step_e4m3(float scale, OnlineSoftmax (&rows)[2],
-                                  device::Accumulator<1, kColumns>& rS, float (&factors)[2]) {
+                                  device::Accumulator<1, kColumns>& rS, float (&factors)[2],
+                                  const Between& between) {
   constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
   float tile_max[2], references[2], sums[2];
   row_maxima(rS, tile_max);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] *= scale;
-  const bool raises = device::any_of_warp(tile_max[0] > rows[0].max + kOwnSlack ||
-                                          tile_max[1] > rows[1].max + kOwnSlack);
+  between();
+  const bool is_raised[2] = {tile_max[0] > rows[0].max + kOwnSlack,
+                             tile_max[1] > rows[1].max + kOwnSlack};
+  const bool raises = device::any_of_warp(is_raised[0] || is_raised[1]);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
     const float old_max = row.max;
-    row.max = raises ? fmaxf(old_max, tile_max[half]) : old_max;
+    row.max = (kLags ? is_raised[half] : raises) ? fmaxf(old_max, tile_max[half]) : old_max;
     const float reference = kIsMasked ? finite_max(row.max) : row.max;
     factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
     references[half] = reference - kShiftOfP;

@@ -332,7 +332,9 @@ struct BackwardTurns {
   i32* seen_before;
 
   // Returns how many words it takes, where tiles of keys and rows have so many pairs.
-  ATTNLAB_HD static constexpr i64 words(i64 row_tiles, i64 pairs) { return 2 * row_tiles + 2 + pairs; }
+  ATTNLAB_HD static constexpr i64 words(i64 row_tiles, i64 pairs) {
+    return 2 * row_tiles + 2 + pairs;
+  }
 };
 
 ATTNLAB_HD inline BackwardTurns turns_of(const BackwardWorkspace& workspace, i64 row_tiles) {

@@ -78,8 +78,7 @@ constexpr i64 kRowsOfWarp = 16;
 constexpr double kShift = 0x1p8;  // that P is multiplied with
 constexpr double kDoubt = 0.01;   // of a score: what 13 bits of its sums may lose
 
-// Twin computes the rows of a warp, in double. They share the vote on whether references follow
-// their maxima.
+// Twin computes the rows of a warp, in double.
 class Twin {
  public:
   Twin(const Problem& problem, const HostInputs& inputs, const v3::ForwardConfig& kernel)
@@ -104,25 +103,17 @@ class Twin {
       states.emplace_back(r, shape_.q.offset(b, h, first_row + r), problem_.head_dim);
     }
     const i64 offset_k = shape_.k.offset(b, shape_.kv_head(h), first_key);
-    bool is_decided = true;
     for (i64 tile = ceil_div<i64>(mask.seqlen_k, block_n_) - 1; tile >= 0; --tile) {
       const Range keys = tile_range(tile, block_n_, mask.seqlen_k);
-      bool raises = false, may_raise = false, must_raise = false;
       for (State& state : states) {
         score(state, mask, b, h, keys, offset_k);
         const double limit = state.reference + slack_;
-        raises = raises || state.tile_max > limit;
-        may_raise = may_raise || state.tile_max > limit - kDoubt;
-        must_raise = must_raise || state.tile_max > limit + kDoubt;
+        if (slack_ != 0.0 && std::fabs(state.tile_max - limit) <= kDoubt) state.is_decided = false;
+        add(state, state.tile_max > limit, b, h, keys, offset_k);
       }
-      is_decided = is_decided && (slack_ == 0.0 || may_raise == must_raise);
-      for (State& state : states) add(state, raises, b, h, keys, offset_k);
     }
     std::vector<Row> rows;
-    for (State& state : states) {
-      rows.push_back(finish(state));
-      rows.back().is_decided = is_decided;
-    }
+    for (State& state : states) rows.push_back(finish(state));
     return rows;
   }
 
@@ -131,6 +122,7 @@ class Twin {
     State(i64 row, i64 offset, i64 head_dim)
         : r(row), offset_q(offset), o(static_cast<std::size_t>(head_dim)) {}
     i64 r, offset_q;
+    bool is_decided = true;
     double reference = -HUGE_VAL, sum = 0.0, largest = 0.0;
     std::vector<double> scores;  // of a tile
     double tile_max = 0.0;
@@ -166,7 +158,7 @@ class Twin {
   // Adds a tile's P V to a row.
   void add(State& state, bool raises, i64 b, i64 h, const Range& keys, i64 offset_k) const {
     const i64 kv = b * shape_.num_heads_kv + shape_.kv_head(h);
-    if (raises && state.tile_max > state.reference) {
+    if (raises) {
       const double factor = std::exp(state.reference - state.tile_max);
       state.reference = state.tile_max;
       state.sum *= factor;
@@ -189,7 +181,7 @@ class Twin {
   Row finish(State& state) const {
     const double sum = state.sum;
     for (double& value : state.o) value = sum == 0.0 ? 0.0 : value / sum;
-    return {.is_decided = true,
+    return {.is_decided = state.is_decided,
             .lse = sum == 0.0 ? -HUGE_VAL : state.reference + std::log(sum),
             .lse_bound = (static_cast<double>(problem_.head_dim) / 32.0 + 1.0) * 0x1p-13 *
                          (1.0 + state.largest),
