@@ -53,6 +53,15 @@ Block::Block(const Launch& launch, u64 index, u8* shared, std::string& error)
   std::memset(shared_, 0xFF, launch.shared_bytes);  // not a number in any type
 }
 
+bool Block::looks_too_early() {
+  Thread& thread = *current_;
+  const u32 warpgroup = thread.place.thread.x / 128;
+  std::minstd_rand random(static_cast<u32>(launch_.seed) + 7919 * thread.place.block.x +
+                          104729 * warpgroup + 1299709 * thread.looks++);
+  random.discard(2);
+  return (random() >> 16) % 4 == 0;
+}
+
 void Block::run() {
   running_block = this;
   watch(shared_, launch_.shared_bytes);

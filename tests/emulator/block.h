@@ -52,6 +52,7 @@ struct Thread {
   boost::context::fiber fiber;
   State state = State::ready;
   u64 seen_events = 0;  // when it began to wait
+  u32 looks = 0;        // how often it has asked for something and not waited
   const char* waits_for = "";
   Late<Copy> copies;
   Late<Store> stores;
@@ -159,6 +160,10 @@ class Block {
   void know_phase(u32 address, u32 parity);
 
   u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touched = Touch::nothing);
+
+  // Draws whether a thread looks before that happened which it looks for: the same for its whole
+  // warpgroup, whose products know what any of its threads does.
+  bool looks_too_early();
 
  private:
   int num_threads() const { return static_cast<int>(threads_.size()); }

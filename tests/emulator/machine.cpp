@@ -42,6 +42,7 @@ bool any_of_block(bool own) { return block().any(own); }
 
 void wait_for_event(const char* what) { block().pause(Thread::State::waits_for_event, what); }
 void wait_for_memory(const char* what) { block().pause(Thread::State::waits_for_memory, what); }
+bool looks_too_early() { return block().looks_too_early(); }
 void note_event() { block().note_event(); }
 void let_other_blocks_go_on() { block().let_other_blocks_go_on(); }
 

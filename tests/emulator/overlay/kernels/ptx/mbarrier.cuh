@@ -22,9 +22,10 @@ inline bool mbarrier_try_wait_parity(u32 barrier, u32 parity) {
 }
 
 inline bool mbarrier_test_wait_parity(u32 barrier, u32 parity) {
-  if (emulator::mbarrier_phase_is_over(barrier, parity)) return true;
+  const bool too_early = emulator::looks_too_early();
+  if (!too_early && emulator::mbarrier_phase_is_over(barrier, parity)) return true;
   emulator::wait_for_memory("an mbarrier");  // others get their turn, and this thread goes on
-  return emulator::mbarrier_phase_is_over(barrier, parity);
+  return !too_early && emulator::mbarrier_phase_is_over(barrier, parity);
 }
 
 }  // namespace attnlab::ptx
