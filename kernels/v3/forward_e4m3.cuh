@@ -163,6 +163,12 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
   // have no registers for that at head_dim 128, and were 1 to 5 % slower at 64.
   constexpr bool kPeeks = kConfig.overlap && !kConfig.promote;
   bool has_k = false, has_v = false;
+  const auto peek = [&] {
+    if constexpr (kPeeks) {
+      has_k = is_over(memory.k_ring.when_full(k));
+      has_v = is_over(memory.v_ring.when_full(v));
+    }
+  };
 
   for (;; stage.advance(kWorkTileStages)) {
     wait(memory.work_tile_ring.when_full(stage));
@@ -283,10 +289,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(
           scale_q * scales.k, rows, rS, raised, [&] {
             if constexpr (kEndsBetween) end_pv();
-            if constexpr (kPeeks) {
-              has_k = is_over(memory.k_ring.when_full(k));
-              has_v = is_over(memory.v_ring.when_full(v));
-            }
+            peek();
           });
       if constexpr (kEndsBehind) {
         // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
