@@ -69,8 +69,8 @@ i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 9
 
 // The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
 // spills with 128 keys. Three consumers, which registers allow at head_dim 64 without that product,
-// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10), three stages up to 8 % faster than
-// two (e11); for these there is no memory at 192.
+// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10), three stages up to 11 % faster
+// than two (e11); for these there is no memory at 192.
 ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;

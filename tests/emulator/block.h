@@ -52,7 +52,7 @@ struct Thread {
   boost::context::fiber fiber;
   State state = State::ready;
   u64 seen_events = 0;  // when it began to wait
-  u32 looks = 0;        // how often it has asked for something and not waited
+  u32 looks = 0;        // how many tests of a phase it has made
   const char* waits_for = "";
   Late<Copy> copies;
   Late<Store> stores;
@@ -161,8 +161,8 @@ class Block {
 
   u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touched = Touch::nothing);
 
-  // Draws whether a thread looks before that happened which it looks for: the same for its whole
-  // warpgroup, whose products know what any of its threads does.
+  // Draws whether a test of a phase comes too early. A warpgroup's threads draw the same: its
+  // products are ordered after what any of them has seen.
   bool looks_too_early();
 
  private:

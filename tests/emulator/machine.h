@@ -38,8 +38,8 @@ bool any_of_block(bool own);
 // for memory that other blocks write, at any time). Called in loops that wait.
 void wait_for_event(const char* what);
 void wait_for_memory(const char* what);
-// Draws whether a thread looks before that happened which it looks for: who asks and does not wait
-// must be right either way.
+// Draws whether a test of an mbarrier's phase comes too early: code that tests a phase and does not
+// wait for it must be right either way.
 bool looks_too_early();
 // Says that something has happened which a thread may be waiting for.
 void note_event();
