@@ -1,9 +1,11 @@
 #include "tests/emulator/block.h"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tests/emulator/accesses.h"
 #include "tests/emulator/mbarrier_state.h"
@@ -17,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr double kPatience = 20.0;  // seconds that a block waits for others
+constexpr Clock::duration kLongestSleep = std::chrono::milliseconds(100);
+std::atomic<Clock::duration> last_run = Clock::duration::zero();  // of a block, of any launch
 
 // Failed is thrown through a kernel's frames where a launch has failed.
 struct Failed {};
@@ -62,7 +66,14 @@ bool Block::looks_too_early() {
   return (random() >> 16) % 4 == 0;
 }
 
+void Block::fall_behind() {
+  if (std::exchange(may_fall_behind_, false) && coin(4) == 0) {
+    std::this_thread::sleep_for(std::min(last_run.load(), kLongestSleep));
+  }
+}
+
 void Block::run() {
+  const auto began = Clock::now();
   running_block = this;
   watch(shared_, launch_.shared_bytes);
   for (Thread& thread : threads_) {
@@ -84,6 +95,7 @@ void Block::run() {
   threads_.clear();  // unwinds those that have not ended
   running_block = nullptr;
   watch(nullptr, 0);
+  last_run = Clock::now() - began;
 }
 
 void Block::pause(Thread::State state, const char* what) {

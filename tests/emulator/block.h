@@ -113,6 +113,8 @@ class Block {
     if (coin(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
+  void fall_behind();
+
   // The thread that runs asks for these: see machine.h.
 
   // Goes back to the scheduler, until the thread is ready again.
@@ -229,6 +231,7 @@ class Block {
   Thread* current_ = nullptr;
   int live_ = 0;
   bool any_ = false;  // of the block's threads that have come to a vote
+  bool may_fall_behind_ = true;
   u64 events_ = 0;
   u64 idle_events_ = 0;
   std::chrono::steady_clock::time_point idle_since_{};

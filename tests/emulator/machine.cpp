@@ -45,6 +45,7 @@ void wait_for_memory(const char* what) { block().pause(Thread::State::waits_for_
 bool looks_too_early() { return block().looks_too_early(); }
 void note_event() { block().note_event(); }
 void let_other_blocks_go_on() { block().let_other_blocks_go_on(); }
+void fall_behind() { block().fall_behind(); }
 
 u64 nanoseconds() {
   return static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -45,6 +45,9 @@ bool looks_too_early();
 void note_event();
 // Stops the whole block for a while, or not: that is drawn.
 void let_other_blocks_go_on();
+// Stops the whole block, or not, for as long as a block before it took: who has taken a number may
+// be overtaken by those who take the next ones. Later calls of the block do nothing.
+void fall_behind();
 u64 nanoseconds();
 
 u8* dynamic_shared();

@@ -120,7 +120,10 @@ T atomicAdd(T* to, T value) {
       !__atomic_compare_exchange(to, &before, &after, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
     after = before + value;
   }
-  if constexpr (std::is_same_v<T, unsigned>) attnlab::emulator::note_count(to, before);
+  if constexpr (std::is_same_v<T, unsigned>) {
+    attnlab::emulator::note_count(to, before);
+    attnlab::emulator::fall_behind();
+  }
   return before;
 }
 template <>
