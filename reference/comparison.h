@@ -59,10 +59,10 @@ struct Comparison {
   Element worst;                    // of the largest error
   Element not_zero;                 // one that is not 0 where it must be, if any
   Worst row, slice;                 // by hold_row() and hold_slope()
-  std::vector<double> row_squares;  // sum of r^2 of each row that has one
+  std::vector<double> row_squares;  // each row's sum of r^2 that is not 0
 
-  // Counts the rows of size as Statistics does, but rows that are the same once: they round the
-  // same way. Rows whose squares have the same sum are taken for the same.
+  // Returns Statistics::rows_of_size(), but equal rows count as one row of their summed r^2: they
+  // round alike. Rows of the same sum of r^2 are taken for equal.
   double different_rows_of_size() const;
 };
 

@@ -24,8 +24,8 @@ constexpr double kMeanFactor = 1.5;
 // This many roundings lie between exact scores and the tensor: of P or dS, and of the result to the
 // storage type; in TF32 of P or dS, which may go one way in the twin and the other in the kernel.
 constexpr double kRoundings = 2.0;
-// Errors of rows of one size differ, so that their squares add up as those of fewer rows that do
-// not: of this share, the squared mean of x^2 over the mean of x^4, x uniform.
+// N squares x^2 of uniform errors x count as this share of N equal ones: their effective number is
+// (sum x^2)^2 / sum x^4, and (mean x^2)^2 / mean x^4 is 5 / 9.
 constexpr double kShareOfRows = 5.0 / 9.0;
 // A subnormal number of f16 is rounded by up to this.
 constexpr double kHalfStepF16 = 0x1p-25;
@@ -88,6 +88,55 @@ Failure sharp_failure(const Problem& problem, const std::string& name, const Com
   return {};
 }
 
+// Returns the mean of errors over all elements that are compared.
+double mean_of(const Errors& errors, const Statistics& all) {
+  return errors.sum / std::max(1.0, all.elements);
+}
+
+// Bounds holds what the largest error, the mean of errors and their norm are held to.
+struct Bounds {
+  double largest = 0.0, mean = 0.0, norm = 0.0;
+
+  bool hold(const Statistics& all) const {
+    return all.kernel.largest <= largest && mean_of(all.kernel, all) <= mean &&
+           all.kernel.norm() <= norm;
+  }
+};
+
+Bounds bounds_of(const Problem& problem, Products products, const Output& output,
+                 const Comparison& compared) {
+  const Statistics& all = compared.all;
+  const double size = all.largest_size;
+  const double elements = std::max(1.0, all.elements);
+  const double subnormal = subnormal_error(problem);
+  const auto roundings_of = [&](double value) {
+    return kRoundings * rounding_error(problem.dtype, products, value);
+  };
+  // Returns the bound of the largest error where so many rows of size differ.
+  const auto largest_of = [&](double rows) {
+    return max_factor(output.name) * all.twin.largest + 2.0 * all.unit + kMaxFloor * size +
+           roundings_of(size) / std::max(1.0, rows) + subnormal + kDeltaFactor * all.delta.largest;
+  };
+  const double of_many = kMeanFloor * size + roundings_of(size) / std::max(1.0, all.rows);
+  const double floor = of_many + subnormal;
+  Bounds bounds = {
+      .largest = largest_of(std::min(all.rows, all.rows_of_size())),
+      .mean = (kMeanFactor * all.twin.sum + all.delta.sum) / elements + floor,
+      .norm = kMeanFactor * all.twin.norm() + all.delta.norm() + floor * std::sqrt(elements)};
+  if (bounds.hold(all)) return bounds;  // else rows are sorted, which is slow
+
+  const double different = compared.different_rows_of_size();
+  const double share_of_size = std::min(1.0, all.rows_of_size() / std::max(1.0, all.rows));
+  const double squares = std::max(1.0, kShareOfRows * different);  // that count as equal
+  const double of_scores = kMaxFloor * size * std::sqrt(share_of_size) / squares;
+  const double of_few =
+      of_scores + roundings_of(std::sqrt(all.sum_of_squares / elements)) / squares;
+  bounds.largest = largest_of(std::min(all.rows, different));
+  bounds.mean += std::max(0.0, of_scores - of_many);
+  bounds.norm += std::max(0.0, of_few - of_many) * std::sqrt(elements);
+  return bounds;
+}
+
 }  // namespace
 
 Precision precision_of(const Problem& problem, Products products, Side side) {
@@ -102,32 +151,14 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   const Statistics& all = compared.all;
   const Held slope = hold_slope(all, precision);
   const double norm = std::sqrt(all.sum_of_squares);
-  const double largest_rounding =
-      kRoundings * rounding_error(problem.dtype, products, all.largest_size);
-  const double few_rows = largest_rounding / std::max(1.0, all.rows);
-  const double few_large_rows =
-      largest_rounding / std::max(1.0, std::min(all.rows, all.rows_of_size())) +
-      subnormal_error(problem);
-  const double floor = kMeanFloor * all.largest_size + subnormal_error(problem);
-  const double elements = std::max(1.0, all.elements);
-  const double mean = all.kernel.sum / elements;
-  const double mean_bound =
-      (kMeanFactor * all.twin.sum + all.delta.sum) / elements + floor + few_rows;
-  double norm_bound =
-      kMeanFactor * all.twin.norm() + all.delta.norm() + (floor + few_rows) * std::sqrt(elements);
-  if (!(all.kernel.norm() <= norm_bound)) {  // else nobody needs to count, which takes long
-    const double few_errors = kRoundings * rounding_error(problem.dtype, products, norm) /
-                              std::max(1.0, kShareOfRows * compared.different_rows_of_size());
-    norm_bound += std::max(0.0, few_errors - few_rows * std::sqrt(elements));
-  }
-
+  const Bounds bounds = bounds_of(problem, products, output, compared);
+  const double mean = mean_of(all.kernel, all);
   const std::string name = output.name;
   Verdict verdict = {.tensor = name, .max_abs = all.kernel.largest};
   verdict.rel_fro = ratio(all.kernel.norm(), norm, 0.0);
   verdict.ratio_to_twin = ratio(all.kernel.largest, std::max(all.twin.largest, all.unit), 1.0);
   verdict.rms_to_twin = ratio(all.kernel.norm(), all.twin.norm(), 1.0);
-  verdict.bound = max_factor(name) * all.twin.largest + 2.0 * all.unit +
-                  kMaxFloor * all.largest_size + few_large_rows + kDeltaFactor * all.delta.largest;
+  verdict.bound = bounds.largest;
   set_coverage(verdict, problem, output.side, rows);
   if (rows > 0) {
     verdict.row_share = compared.row.held.share();
@@ -148,11 +179,11 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
     const std::string empty =
         output.side == Side::query ? "row that sees nothing" : "key that nobody sees";
     fail("zero", name + " of a " + empty + ": " + describe(compared.not_zero, problem));
-  } else if (!(mean <= mean_bound)) {
-    fail("mean", name + ": mean |error| " + above({mean, mean_bound}) + largest);
-  } else if (!(all.kernel.norm() <= norm_bound)) {
+  } else if (!(mean <= bounds.mean)) {
+    fail("mean", name + ": mean |error| " + above({mean, bounds.mean}) + largest);
+  } else if (!(all.kernel.norm() <= bounds.norm)) {
     fail("norm", name + ": relative Frobenius error " +
-                     above({verdict.rel_fro, ratio(norm_bound, norm, 0.0)}) + largest);
+                     above({verdict.rel_fro, ratio(bounds.norm, norm, 0.0)}) + largest);
   } else if (const Failure sharp = sharp_failure(problem, name, compared, slope);
              !sharp.text.empty()) {
     fail(sharp.bound, sharp.text);

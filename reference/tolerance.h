@@ -43,21 +43,29 @@
 // rows the same as for means: P or dS and the result are rounded to the storage type once each, and
 // in few rows the twin's errors may cancel. The largest error is one of large rows, where the twin
 // may be lucky however many small ones there are: F_max has the smaller of rows and
-// (sum ref^2)^2 / sum over rows of ||ref||^4, how many are of size. With a dropout of 0.986 and
+// N = (sum ref^2)^2 / sum over rows of ||ref||^4, how many are of size. With a dropout of 0.986 and
 // outliers in V the largest element of 51 rows was off by a quarter of e in the twin and by 3 / 4
 // in correct kernels. In f16 also 2^-25 Z: half a step of a subnormal P, whose error in a kernel,
 // which scales P by its row's maximum, is another than in the twin; in other types 2^-100, for P
 // and O below the normal numbers of fp32.
 //
-// F_norm is F sqrt(n): 1 / rows of the norm that two roundings of all rows may have. But small rows
-// add nothing to that norm, 2 e ||ref||, nor to the errors that average out, and rows that are the
-// same round the same way: R of size differ, counted as for F_max with the same rows taken for one.
-// Squares of errors that are uniform up to a size differ, too: the sum of R fluctuates as that of
-// 5 / 9 R equal ones, the squared mean of x^2 over the mean of x^4. So in the place of 2 e A'
-// sqrt(n) / rows F_norm has 2 e ||ref|| / max(1, 5 / 9 R) if that is more. It falls as 1 / R of the
-// norm, too: where many rows differ, it is less, or next to nothing. With integers, 8 keys,
-// head_dim 2 and a dropout of 0.9 the norm of a correct kernel was 2.4 times the twin's: of 81
-// rows, 49 of size, R was 3.4.
+// F_norm = F sqrt(n). How far errors average out depends on how many rows of size differ: R is N
+// with rows of the same ||ref||^2 taken for one row of their summed squares: they are equal, or of
+// numbers that round alike. Errors x are uniform, so that 5 / 9 R of their squares count,
+// (mean x^2)^2 / mean x^4. A tensor that these bounds refuse is judged once more (counting sorts
+// all rows): with R for N in F_max, and in the bound of the norm with
+//
+//   (2 e ||ref|| + 2^-18 A' sqrt(n min(1, N / rows))) / max(1, 5 / 9 R)
+//
+// in the place of (2 e A' / rows + 2^-20 A') sqrt(n), if that is more; in that of the mean with the
+// second part of it over sqrt(n). In one row 2 e ||ref|| is the norm of two roundings; and scores
+// or lse that are off shift all of its P alike, so that all of it may lose what its largest element
+// may. Where many rows differ it is less than what it replaces, or next to nothing. The mean
+// goes by the roundings of all rows: with V = 1 all rows are equal, and if many elements are off by
+// a step no other bound sees it. With integers, 8 keys, head_dim 2 and a dropout of 0.9 the norm of
+// a correct kernel was 2.4 times the twin's: of 81 rows, 49 of size, R was 3.4. In f32, with an
+// outlier channel, one row and head_dim 2, the norm of dq of correct kernels was 1.06 times the
+// bound without 2^-18.
 //
 // D, dq and dk: delta = rowsum(dO * O) is formed from the stored O, whose elements are off by up to
 // e |O| (subnormal ones, and what subnormal P give in f16, by half a step), and from P that were

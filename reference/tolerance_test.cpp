@@ -286,9 +286,9 @@ TEST(Tolerance, MaximumMeanAndNormEachDecide) {
   EXPECT_NE(norm.find("Frobenius"), std::string::npos) << norm;
 }
 
-// Says which bound fails of 200 rows of one element, so many of them about 1, in so many different
-// ways, and all others 2^-10. Each of the twin's large ones is off by e / 4, and every tenth of the
-// kernel's, or every one of less than ten, by `error` times e.
+// Returns the bound that fails for 200 rows of one element: `large` of them near 1, with so many
+// `different` values, the rest 2^-10. Each of the large ones is off by e / 4 in the twin, and in
+// the kernel every tenth, or all if there are fewer than ten, by `error` times e.
 std::string failed_of_large_rows(int large, int different, double error) {
   constexpr double kE = 0x1p-8, kSmall = 0x1p-10;
   Precision precision = {.dtype = Dtype::bf16, .length = 8.0};
@@ -309,13 +309,46 @@ std::string failed_of_large_rows(int large, int different, double error) {
   return judge_comparison(problem, Products::storage, {.name = "o"}, sum.end(), 200).failed_bound;
 }
 
-// Errors of few rows do not average out, nor those of many that are the same; those of many do.
+// Errors average out over many rows that differ, not over few rows or many equal ones.
 TEST(Tolerance, TheNormGoesByTheRowsOfSizeThatDiffer) {
   EXPECT_EQ(failed_of_large_rows(2, 2, 1.25), "");
   EXPECT_EQ(failed_of_large_rows(4, 4, 0.85), "");
   EXPECT_EQ(failed_of_large_rows(200, 4, 1.3), "");
   EXPECT_EQ(failed_of_large_rows(200, 200, 1.15), "");
   EXPECT_EQ(failed_of_large_rows(200, 200, 1.3), "norm");
+}
+
+TEST(Tolerance, TheLargestErrorGoesByTheRowsOfSizeThatDiffer) {
+  EXPECT_EQ(failed_of_large_rows(200, 4, 2.9), "");
+  EXPECT_EQ(failed_of_large_rows(200, 4, 3.1), "max");
+  EXPECT_EQ(failed_of_large_rows(200, 200, 2.7), "max");
+}
+
+// Returns the bound that fails for f32 rows of two elements near 1, all of whose first elements are
+// off by `error` times 2^-20 where the twin is exact.
+std::string failed_of_exact_twin(int rows, double error) {
+  ComparisonSum sum({.dtype = Dtype::f32, .length = 8.0});
+  for (int i = 0; i < rows; ++i) {
+    const double value = 1.0 + 0x1p-12 * i;
+    Statistics row;
+    row.sum_of_squares = 2.0 * value * value;
+    for (const double error_here : {error * 0x1p-20, 0.0}) {
+      row.twin.add(0.0);
+      row.kernel.add(error_here);
+    }
+    row.end_row(value, 2.0, 0.0);
+    sum.add(row, {.row = i, .got = value, .want = value}, {});
+  }
+  const Problem problem = {.seqlen_q = rows, .seqlen_k = 8, .head_dim = 2};
+  return judge_comparison(problem, Products::storage, {.name = "dq"}, sum.end(), 200).failed_bound;
+}
+
+// The scores of a row shift all of its P alike, in one row as far as in the largest element.
+TEST(Tolerance, TheNormOfOneRowMayBeOffAsItsLargestElement) {
+  EXPECT_EQ(failed_of_exact_twin(1, 3.9), "");
+  EXPECT_EQ(failed_of_exact_twin(1, 4.3), "max");
+  EXPECT_EQ(failed_of_exact_twin(100, 2.5), "mean");
+  EXPECT_EQ(failed_of_exact_twin(100, 1.8), "norm");
 }
 
 TEST(Tolerance, RootMeanSquareIsOfAllErrorsOverTheTwins) {

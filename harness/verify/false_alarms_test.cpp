@@ -1,8 +1,9 @@
 // Counts how often correct kernels fail the tolerance rule, and how much of its bounds they use.
 // The kernels of the CPU run random problems; a third of the problems are judged by 5 rows and keys
 // or fewer. By default a few run; $ATTNLAB_FALSE_ALARMS says how many problems, and how many of
-// e4m3 beside them (each is run by every kernel in every pass it has), $ATTNLAB_FALSE_ALARMS_SEED
-// of which seed, and $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both tables are printed.
+// e4m3 and narrow ones beside them (each is run by every kernel in every pass it has),
+// $ATTNLAB_FALSE_ALARMS_SEED of which seed, and $ATTNLAB_FALSE_ALARMS_FIRST from which one on. Both
+// tables are printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +76,22 @@ class Campaign {
     SCOPED_TRACE(fmt::format("problem {} of seed {}", index, seed));
     run(draw_problem(seed, index, kLongest), index);
   }
+  // Has few keys, of which dropout leaves next to none, in one or two columns.
+  void run_narrow_problem(std::uint64_t seed, std::int64_t index) {
+    SCOPED_TRACE(fmt::format("narrow problem {} of seed {}", index, seed));
+    RandomProblem drawn = draw_problem(seed, index, kLongest);
+    Problem& problem = drawn.problem;
+    const std::uint64_t lot = derive_seed(drawn.seed, "narrow");
+    constexpr double kDropouts[] = {0.9, 0.97, 0.986};
+    problem.head_dim = 1 + static_cast<std::int64_t>(lot % 2);
+    problem.seqlen_k = 1 + static_cast<std::int64_t>((lot >> 8) % 10);
+    problem.dropout = kDropouts[(lot >> 16) % 3];
+    problem.num_heads_kv = 1;
+    problem.mask = {};
+    problem.lengths = {};
+    problem.layout = Layout::bshd;
+    run(drawn, index);
+  }
   void run_e4m3_problem(std::uint64_t seed, std::int64_t index) {
     SCOPED_TRACE(fmt::format("problem {} of e4m3 of seed {}", index, seed));
     run(draw_e4m3_problem(seed, index, kLongest), index);
@@ -144,6 +161,7 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
   for (std::int64_t i = first; i < first + problems; ++i) {
     campaign.run_problem(seed, i);
     campaign.run_e4m3_problem(seed, i);
+    campaign.run_narrow_problem(seed, i);
   }
   campaign.print();
 }
@@ -154,7 +172,7 @@ TEST(FalseAlarms, NoneOfCorrectKernels) {
 // which scaled K before it summed: scores rounded by themselves, in bf16 tied ones to different
 // numbers. 9502 has an outlier among many rows, and slopes on what is 0 but for the reference's
 // rounding. In 9602 and 9603 O cancels to 0, or to 1e-27, and leaves what fp32 rounds. In 9801 many
-// rows are the same few.
+// rows equal few others.
 TEST(FalseAlarms, NoneWhereThereWereSome) {
   constexpr struct {
     std::uint64_t seed;
