@@ -45,25 +45,30 @@ void Admission::admit(CompetitorRun& run) {
   }
   const std::uint64_t together = admitted_.bytes_with(problem, competitor, *context_.device);
   if (together > limit) {
-    throw run_alone(run, fmt::format("needs {} beside the outputs of the others, of {} available",
+    throw run_alone(run, fmt::format("needs {} beside the outputs of the others, of {} available:",
                                      gib(together), gib(limit)));
   }
   admitted_.add(problem, competitor, *context_.device);
 }
 
 Ending Admission::refusal(const CompetitorRun& run) const {
-  return run_alone(run, fmt::format("needs {} beside the inputs, more than the others leave",
-                                    gib(own_bytes(run))));
+  const std::string why =
+      fmt::format("needs {} beside the inputs, more than is free: end what else takes memory there",
+                  gib(own_bytes(run)));
+  if (!run.peer) return run_alone(run, why + ", or");
+  return {Status::out_of_memory, why + ", or name fewer kernels with --kernel"};
 }
 
 Ending Admission::run_alone(const CompetitorRun& run, const std::string& why) const {
-  return {Status::out_of_memory, fmt::format("{}: run it alone, {}", why,
+  return {Status::out_of_memory, fmt::format("{} run it alone, {}", why,
                                              repro_command(run.record.point, *run.competitor,
                                                            *context_.device, context_.protocol))};
 }
 
 std::uint64_t own_bytes(const CompetitorRun& run) {
-  if (run.peer) return run.record.peer->peak_bytes.value_or(0);
+  if (run.peer) {
+    return bytes_of_inputs(run.problem()) + run.record.peer->peak_bytes.value_or(0);
+  }
   return run.record.memory->peak_bytes.value() - bytes_of_inputs(run.problem());
 }
 

@@ -28,8 +28,8 @@ class Admission {
   // Returns, once all are admitted, whether so many bytes of references fit on the device.
   bool admit_references(std::uint64_t bytes);
 
-  // Returns how one ends that was admitted, but has no room beside the others: what peers and other
-  // processes hold is not counted.
+  // Returns the ending of one that was admitted but got no memory: admission does not count what
+  // peers and other processes hold.
   Ending refusal(const CompetitorRun& run) const;
 
  private:
@@ -41,8 +41,8 @@ class Admission {
   std::uint64_t spare_bytes_ = 0;  // of second sets of outputs, and of references
 };
 
-// Returns what a competitor that was verified needs of the device beside the inputs; 0 of a peer
-// that does not say.
+// Returns what a competitor that was verified needs of the device beside the inputs. Peers have
+// copies of these, and some do not say what they need besides.
 std::uint64_t own_bytes(const CompetitorRun& run);
 
 }  // namespace attnlab

@@ -14,14 +14,15 @@ TEST(OwnBytes, AreWhatIsNeededBesideTheInputs) {
   EXPECT_EQ(own_bytes(run), 1000u);
 }
 
-TEST(OwnBytes, OfAPeerAreWhatItSays) {
+TEST(OwnBytes, OfAPeerAreItsInputsAndWhatItSays) {
   PeerProcess process;
   CompetitorRun run{};
+  run.record.point.problem = {.seqlen_q = 8, .seqlen_k = 8, .head_dim = 16};
   run.peer = std::make_unique<LibraryPeer>(process, "torch:eager", Device());
   run.record.peer.emplace();
-  EXPECT_EQ(own_bytes(run), 0u);
+  EXPECT_EQ(own_bytes(run), 3u * 8 * 16 * 4);
   run.record.peer->peak_bytes = 4096;
-  EXPECT_EQ(own_bytes(run), 4096u);
+  EXPECT_EQ(own_bytes(run), 3u * 8 * 16 * 4 + 4096);
 }
 
 }  // namespace

@@ -319,8 +319,8 @@ TEST_F(RunCase, WhatABackwardStartsFromIsCounted) {
   EXPECT_EQ(run_one(one.implementation).status, Status::out_of_memory);
 }
 
-// Lets a device have less memory for what is timed than for what is verified, as where peers or
-// other processes have taken theirs in between.
+// Lets a device have less memory for timing than for verification, as if peers or other processes
+// had taken some in between.
 class RunCaseInLittleMemory : public RunCase {
  protected:
   RunCaseInLittleMemory() {
@@ -329,7 +329,7 @@ class RunCaseInLittleMemory : public RunCase {
     context_.protocol.cache = CacheState::cold;
   }
 
-  // Runs with so much memory from the last verification before the times on.
+  // Runs with only `bytes` of memory once all competitors are verified.
   std::vector<Record> run_with(std::uint64_t bytes, const std::vector<Competitor>& competitors) {
     memory_.limit_bytes = ~std::uint64_t{0};
     std::size_t verified = 0;
@@ -342,7 +342,7 @@ class RunCaseInLittleMemory : public RunCase {
     EXPECT_EQ(memory_.used_bytes, 0u);
     return records;
   }
-  // Returns what these need, but for second sets of outputs, to be timed.
+  // Returns the peak of timing them without second sets of outputs.
   std::uint64_t needed(const std::vector<Competitor>& competitors) {
     context_.memory_limit_bytes = bytes_in_turns({work_of(competitors)}, device_, kAll);
     for (const Record& record : run_with(kAll, competitors)) {
@@ -374,7 +374,7 @@ TEST_F(RunCaseInLittleMemory, WhoNeedsTheMostMakesRoomForTheOthers) {
       ASSERT_EQ(records.size(), 3u);
       EXPECT_EQ(records[0].point.competitors[0].kernel, "large");
       EXPECT_EQ(records[0].status, Status::out_of_memory);
-      EXPECT_PRED2(contains, records[0].reason, "beside the inputs, more than the others leave");
+      EXPECT_PRED2(contains, records[0].reason, "beside the inputs, more than is free");
       EXPECT_PRED2(contains, records[0].reason, "run it alone, attnlab run");
       EXPECT_FALSE(records[0].time.has_value());
       for (std::size_t i = 1; i < 3; ++i) {
@@ -387,9 +387,11 @@ TEST_F(RunCaseInLittleMemory, WhoNeedsTheMostMakesRoomForTheOthers) {
 
 TEST_F(RunCaseInLittleMemory, WithoutRoomForOneNoneIsTimed) {
   const Competitor one = competitor("one", kernel_with<Fault::none, 64>());
-  for (const Record& record : run_with(1000, {one, one})) {
-    EXPECT_EQ(record.status, Status::out_of_memory);
-  }
+  const std::vector<Record> records = run_with(1000, {one, one});
+  ASSERT_EQ(records.size(), 2u);
+  for (const Record& record : records) EXPECT_EQ(record.status, Status::out_of_memory);
+  EXPECT_PRED2(contains, records[0].reason, "more than is free: end what else takes memory there");
+  EXPECT_FALSE(records[1].reason.empty());
 }
 
 TEST_F(RunCase, CompetitorsAreInterleaved) {
