@@ -60,10 +60,11 @@ Block::Block(const Launch& launch, u64 index, u8* shared, std::string& error)
 bool Block::looks_too_early() {
   Thread& thread = *current_;
   const u32 warpgroup = thread.place.thread.x / 128;
-  std::minstd_rand random(static_cast<u32>(launch_.seed) + 7919 * thread.place.block.x +
-                          104729 * warpgroup + 1299709 * thread.looks++);
-  random.discard(2);
-  return (random() >> 16) % 4 == 0;
+  std::seed_seq seeds{static_cast<u32>(launch_.seed), static_cast<u32>(launch_.seed >> 32),
+                      thread.place.block.x, warpgroup, thread.looks++};
+  u32 drawn = 0;
+  seeds.generate(&drawn, &drawn + 1);
+  return drawn % 4 == 0;
 }
 
 void Block::fall_behind() {
