@@ -66,12 +66,14 @@ tests() {
   awk '/^ *[0-9]+\/[0-9]+ Test/ && $(NF-1) >= 10 {
     gsub(/\.\.+/, " "); print "  " $(NF-1) " s " $4 }' "$log" | sort -rn
 }
-mapfile -t devices < <(./build/cpu/attnlab list --format json | python3 -c '
+list=$(./build/cpu/attnlab list --format json | python3 -c '
 import json, sys
 print("\n".join(d["name"] for d in json.load(sys.stdin)["devices"] if d["backend"] == "cuda"))')
-[[ -n ${devices[0]} ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
+mapfile -t devices <<<"$list"
+IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-}"  # what the user leaves to these tests
+[[ -n $list ]] || { ./build/cpu/attnlab doctor --backend cuda; exit 3; }
 # The GPU's tests are few and wait for one another: they begin while the rest is built, and the
-# build and the other tests leave them the processor. ctest's own list of what failed is of one of
+# build and the other tests leave them the processor. ctest's own list of failures covers one of
 # the runs; the logs have all.
 step "the GPU's tests; beside them the rest is built and tested"
 (
@@ -85,7 +87,7 @@ step "the GPU's tests; beside them the rest is built and tested"
 running=($!)
 for gpu in "${!devices[@]}"; do
   (
-    export CUDA_VISIBLE_DEVICES=$gpu
+    export CUDA_VISIBLE_DEVICES=${visible[gpu]:-$gpu}
     tests "gpu-$gpu" --label-regex 'gpu(-alone)?$' --parallel $((1 + JOBS / ${#devices[@]})) \
       -I "$((gpu + 1)),,${#devices[@]}"
     exit $failed
