@@ -117,34 +117,67 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
     const KernelUnit unit = v3.units(problem, default_config(v3), device_of_arch("sm_90a")).front();
     const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
     const auto blocks = unit.source.find(".blocks = ");
-    return tile.substr(0, tile.find("-s")) + " " + unit.source.substr(blocks + 10, 1);
+    return tile.substr(0, tile.find("-s") + 3) + " " + unit.source.substr(blocks + 10, 1);
   };
   const auto wide = [](Problem& problem) { problem.head_dim = 128; };
   const auto drops = [](Problem& problem) { problem.dropout = 0.1; };
   const auto short_keys = [](Problem& problem) { problem.seqlen_k = 1024; };
+  const auto of = [](std::int64_t seqlen_q, std::int64_t seqlen_k) {
+    return [=](Problem& problem) {
+      problem.seqlen_q = seqlen_q;
+      problem.seqlen_k = seqlen_k;
+    };
+  };
   const auto few_rows = [](Problem& problem) { problem.seqlen_q = 64; };
 
-  EXPECT_EQ(choice("none"), "d64-192x128 1");
-  EXPECT_EQ(choice("causal"), "d64-192x128 1");
-  EXPECT_EQ(choice("causal", short_keys), "d64-64x64 3");
-  EXPECT_EQ(choice("window:1024:0"), "d64-64x64 3");
-  EXPECT_EQ(choice("window:1025:0"), "d64-192x128 1");
-  EXPECT_EQ(choice("window:9:-1"), "d64-192x128 1");
-  EXPECT_EQ(choice("causal", short_keys, drops), "d64-128x128 1");
-  EXPECT_EQ(choice("none", few_rows), "d64-64x128 2");
-  EXPECT_EQ(choice("none", wide), "d128-192x80 1");
-  EXPECT_EQ(choice("none", wide, short_keys), "d128-128x128 1");
-  EXPECT_EQ(choice("none", wide, few_rows), "d128-128x128 1");
-  EXPECT_EQ(choice("none", wide, drops), "d128-128x128 1");
+  EXPECT_EQ(choice("none"), "d64-192x128-s3 1");
+  EXPECT_EQ(choice("causal"), "d64-192x128-s3 1");
+  EXPECT_EQ(choice("causal", short_keys), "d64-64x64-s2 3");
+  EXPECT_EQ(choice("window:1024:0"), "d64-64x64-s2 3");
+  EXPECT_EQ(choice("window:1025:0"), "d64-192x128-s3 1");
+  EXPECT_EQ(choice("window:9:-1"), "d64-192x128-s3 1");
+  EXPECT_EQ(choice("causal", short_keys, drops), "d64-128x128-s2 1");
+  EXPECT_EQ(choice("none", few_rows), "d64-64x128-s2 2");
+  EXPECT_EQ(choice("none", wide), "d128-192x80-s2 1");
+  EXPECT_EQ(choice("none", wide, short_keys), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("none", wide, few_rows), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("none", wide, drops), "d128-128x128-s2 1");
   const auto wider = [](Problem& problem) { problem.head_dim = 192; };
-  EXPECT_EQ(choice("none", wider), "d192-128x112 1");
-  EXPECT_EQ(choice("none", wider, drops), "d192-128x96 1");
-  EXPECT_EQ(choice("causal", wide), "d128-128x128 1");
-  EXPECT_EQ(choice("blocks:butterfly:128x128", wide), "d128-128x128 1");
-  EXPECT_EQ(choice("blocks:butterfly:256x256"), "d64-128x128 1");
-  EXPECT_EQ(choice("blocks:butterfly:128x64"), "d64-128x64 1");
-  EXPECT_EQ(choice("blocks:butterfly:64x128"), "d64-64x64 3");
-  EXPECT_EQ(choice("blocks:butterfly:48x48", wide), "d128-64x64 2");
+  EXPECT_EQ(choice("none", wider), "d192-128x112-s2 1");
+  EXPECT_EQ(choice("none", wider, drops), "d192-128x96-s2 1");
+  EXPECT_EQ(choice("causal", wide), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("causal", wide, of(8192, 8192)), "d128-192x80-s2 1");
+  EXPECT_EQ(choice("causal", wide, of(8191, 8192)), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("causal", wide, of(8192, 8191)), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("window:8192:0", wide, of(16384, 16384)), "d128-192x80-s2 1");
+  EXPECT_EQ(choice("window:8191:0", wide, of(16384, 16384)), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("none", wide, of(2048, 2048)), "d128-192x80-s2 1");
+  EXPECT_EQ(choice("none", wide, of(2047, 2048)), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("blocks:butterfly:128x128", wide), "d128-128x128-s2 1");
+  EXPECT_EQ(choice("blocks:butterfly:256x256"), "d64-128x128-s2 1");
+  EXPECT_EQ(choice("blocks:butterfly:128x64"), "d64-128x64-s2 1");
+  EXPECT_EQ(choice("blocks:butterfly:64x128"), "d64-64x64-s2 3");
+  EXPECT_EQ(choice("blocks:butterfly:48x48", wide), "d128-64x64-s2 2");
+}
+
+TEST(CompiledTiles, V3ChoosesForE4m3ByHeadDimAndPromotion) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const auto choice = [&](std::int64_t head_dim, int promote, std::int64_t seqlen) {
+    const Problem problem = {
+        .dtype = Dtype::e4m3, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = head_dim};
+    Config config = default_config(v3);
+    config.set("promote", promote);
+    const KernelUnit unit = v3.units(problem, config, device_of_arch("sm_90a")).front();
+    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
+    return tile.substr(0, tile.find("-s") + 3);
+  };
+  EXPECT_EQ(choice(64, 0, 2048), "d64-192x128-s3");
+  EXPECT_EQ(choice(64, 0, 2047), "d64-128x128-s3");
+  EXPECT_EQ(choice(64, 1, 2048), "d64-128x128-s4");
+  EXPECT_EQ(choice(128, 0, 2048), "d128-128x128-s3");
+  EXPECT_EQ(choice(128, 1, 2048), "d128-128x128-s3");
+  EXPECT_EQ(choice(192, 0, 2048), "d192-128x128-s2");
+  EXPECT_EQ(choice(256, 0, 2048), "d256-128x64-s3");
 }
 
 // A tile that reaches across a border between blocks is multiplied whole.
