@@ -78,7 +78,7 @@ std::uint64_t most_bytes_timed(const Problem& problem, const Competitor& competi
 // Counts q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns.
 std::uint64_t bytes_of_inputs(const Problem& problem);
 
-// Counts what a launch reads of these: of e4m3 nothing in fp32, and one of the two forms of V.
+// Counts what a launch reads of these: of e4m3 codes, V in one form, and scales, not q, k and v.
 std::uint64_t bytes_read_of_inputs(const Problem& problem);
 
 // Counts the codes and scales of e4m3 among these; 0 of another type.

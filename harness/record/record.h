@@ -116,7 +116,7 @@ struct QuantiseRecord {
   std::optional<QuantiseTiming> time;
   std::uint64_t bytes = 0;                // that a launch reads and writes
   std::string reason;                     // why there is no time
-  std::vector<Compilation> compilations;  // of these kernels
+  std::vector<Compilation> compilations;  // of the quantiser
 };
 
 // Says which part of a sweep a point belongs to.

@@ -22,7 +22,7 @@ namespace attnlab {
 
 struct RunContext {
   const Device* device = nullptr;
-  Runtime* runtime = nullptr;  // whose memory tensors take; null: the device's
+  Runtime* runtime = nullptr;  // allocates the tensors; null: the device's
   Protocol protocol;
   std::string sweep_name;
   std::optional<ShardPart> shard;  // empty: the cases are the whole sweep

@@ -24,8 +24,8 @@ class InputRotation {
   static int count(const Problem& problem, const Device& device, const Protocol& protocol);
 
   // Returns what the launches of a competitor rotate through: its tensors, with inputs in its
-  // layout; for a backward also copies of what its forward left. All have the same outputs. They
-  // are made at the first call, when its tensors must be attached.
+  // layout; for a backward also copies of what its forward left. All have the same outputs. The
+  // first call makes them; run.tensors must be attached by then.
   const std::vector<Tensors>& sets_of(const CompetitorRun& run);
 
  private:

@@ -67,7 +67,7 @@ class QuantisedTensors {
   E4m3Outputs outputs_;
 };
 
-// Compiles the kernels that quantise; of errors make_device_quantiser() has the words.
+// Compiles the kernels that quantise; make_device_quantiser() reports any errors.
 std::vector<Compilation> compile(const Problem& problem, const Device& device) {
   std::vector<CompileJob> jobs;
   for (KernelUnit& unit : quantiser_units(problem, device)) {

@@ -195,9 +195,9 @@ class GroupRun {
     time_quantisations();
   }
 
-  // Makes what timed launches of all get. Outputs are new and full of NaN: what is verified
-  // afterwards was written by timed launches. Returns false, with nothing made, where the device
-  // has no room for all; throws std::bad_alloc where it has none for the last one.
+  // Makes all that timed launches need. Outputs are new and full of NaN: what is verified
+  // afterwards was written by timed launches. Returns false, with nothing made, if the device's
+  // memory is too small; throws std::bad_alloc if only one competitor is left.
   bool make_room() try {
     std::uint64_t workspace_bytes = 0;
     for (const CompetitorRun* run : running()) {

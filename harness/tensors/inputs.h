@@ -52,8 +52,8 @@ class Inputs {
   // Returns the same values in memory of this process.
   const Tensors& host() const { return host_; }
 
-  // Makes another set of what kernels read, with the same values, in `buffers`: q, k, v and dO, and
-  // of e4m3 all codes and scales instead. The rest is shared, as the lists are.
+  // Copies what kernels read into `buffers`: q, k, v and dO, or of e4m3 all codes and scales. The
+  // rest is shared: the lists, and of e4m3 the fp32 tensors.
   Tensors copy(Arena& arena, NamedBuffers& buffers) const;
 
   const Problem& problem() const { return problem_; }

@@ -31,8 +31,8 @@ Inputs inputs_of(const KernelUnit& unit, const std::string& arch) {
   for (const Header& header : inputs.headers) {
     inputs.text += "\n#" + header.name + "\n" + header.text;
   }
-  // Functions without a space are the device's, in every unit: lambdas with auto parameters can
-  // have none.
+  // Functions without an execution space are __device__ in every unit: generic lambdas cannot have
+  // one.
   inputs.options = {"-std=c++20", "--gpu-architecture=" + arch, "--ptxas-options=-v",
                     "--device-as-default-execution-space",
                     compiler_settings().debug ? "-G" : "-lineinfo"};

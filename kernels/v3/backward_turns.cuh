@@ -3,8 +3,8 @@
 //
 // A word for each tile of rows names the tile of keys that has added to it last. Whoever sees there
 // the one that comes before its own has its turn: it adds, waits until what it added has arrived,
-// and names itself. A block claims its item by a ticket as it begins, and items go by ascending
-// keys, so that the first item in work never waits, however few blocks run at once.
+// and names itself. A block takes a ticket as it begins, and tickets go by ascending keys: the
+// lowest unfinished item is in work and waits for nobody, however few blocks are resident.
 //
 // Tiles of rows are walked down. Under a causal mask or a window the last rows that see a tile of
 // keys come first then: there no key comes before its own, or the blocks before it have been. So

@@ -35,8 +35,7 @@ constexpr ConfigAxis kAxes[] = {
     {"stages", "tiles of K and of V on chip; 0: the kernel's own choice", 0, 0, 4, kTriedStages},
     {"producer", "1: a warpgroup only loads, 0: consumers load; -1: the kernel's own choice", -1,
      -1, 1},
-    {"overlap", "1: P V of a tile runs during the next softmax; -1: the kernel's own choice", -1,
-     -1, 1},
+    {"overlap", "1: P V of a tile runs beside the next S; -1: the kernel's own choice", -1, -1, 1},
     {"ping_pong",
      "1: consumers start products in a fixed order, so that the softmax of one overlaps with "
      "products of another; -1: the kernel's own choice",

@@ -27,8 +27,9 @@ i32 padded_head_dim(const Problem& problem) {
 }
 
 // The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
-// v3-tune-patterns.jsonl beside it; 192x80 under a causal mask, and three stages, are of TUNING.md,
-// 27. Three consumers have no registers for dropout's numbers.
+// v3-tune-patterns.jsonl beside it; 192x80 under a causal mask and three stages come from
+// TUNING.md, version 27. All else has the 128x128 of ForwardConfig. With three consumers registers
+// do not suffice for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   const MaskSpec& mask = problem.mask;
@@ -68,9 +69,9 @@ ForwardConfig fastest_forward(const Problem& problem) {
 i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
 
 // The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
-// spills with 128 keys. Three consumers, which registers allow at head_dim 64 without that product,
-// were 10 to 20 % faster than two at 4096 keys (TUNING.md, e10), three stages up to 11 % faster
-// than two (e11); for these there is no memory at 192.
+// spills with 128 keys. Not promoted, at head_dim 64 registers allow three consumers, which were
+// 10 to 20 % faster than two at 4096 keys (TUNING.md, e10). Three stages were up to 11 % faster
+// than two (e11); at 192 they do not fit.
 ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;

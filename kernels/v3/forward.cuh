@@ -7,8 +7,8 @@
 // needs few registers and hands the rest to them. Products run beside the threads that start them,
 // which leaves time for two overlaps:
 //
-// - within a consumer S of the next tile is under way while P V of this one is, and the softmax of
-//   the next tile runs while P V still does (overlap);
+// - within a consumer P V of a tile is in flight beside S of the next one and, mostly, while that S
+//   is masked and its maxima are found (overlap);
 // - consumers start products one after the other, in a fixed order, so that the softmax of one runs
 //   while the tensor cores work for another (ping_pong).
 //
@@ -86,9 +86,10 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
-  // A step asks beside its exponentials whether the next K and V have arrived, so that the step
-  // behind it mostly begins without waiting for a barrier's answer. Dropout's numbers leave no
-  // registers for that.
+  // Before its exponentials a step tests (test_wait) whether the next K and V have arrived: mostly
+  // they have, and the next step need not wait for a barrier's answer. With dropout registers do
+  // not suffice. A stale has_v is never used: an item's last P V waits, and the next first step
+  // tests anew.
   constexpr bool kPeeks = kConfig.producer && kConfig.overlap && !kConfig.dropout;
   bool has_k = false, has_v = false;
   const auto peek = [&] {
@@ -212,10 +213,10 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     //   1. waits for K_j and V_{j-1},       6. waits for S_j, releases K_j,
     //   2. waits for the consumer before,   7. masks S_j and finds its maxima,
     //   3. starts S_j = Q K_j^T,            8. waits for the product of 4, releases V_{j-1},
-    //   4. starts O += P_{j-1} V_{j-1},     9. asks for K_{j+1} and V_j, makes P_j and rounds it,
+    //   4. starts O += P_{j-1} V_{j-1},     9. tests for K_{j+1}, V_j, makes P_j and rounds it,
     //   5. lets the next consumer start,   10. rescales O.
-    // With kEndsEarly 8 comes before 7; without kPeeks it comes in 9, before P_j is rounded. An
-    // item's first step has no V_{j-1} and is not ordered, so it has no 2, 4, 5, 8 and 10, and the
+    // With kEndsEarly 8 precedes 7; without kPeeks it comes in 9, before P_j is rounded. An item's
+    // first step has no V_{j-1} and is not ordered, so it has no 2, 4, 5, 8 and 10, and the
     // last P V follows the last step, not ordered either. Without `overlap` there is no V_{j-1} in
     // any step; V_j is waited for and O += P_j V_j done after 10.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
@@ -236,7 +237,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       });
       if constexpr (kConfig.dropout) apply_dropout(row, key);
       if constexpr (kOverlaps && !kEndsEarly && !kPeeks) end_pv();
-      // P is rounded in front of the branch, so that ptxas does it beside the exponentials.
+      // P is rounded before the branch: ptxas then mixes it with the exponentials.
       round_to<T>(rP, rS);
       if constexpr (!is_first.value) {
         if (raises) rescale_rows(rO, factors);

@@ -9,8 +9,8 @@
 // - Tiles go from the last to the first. Large scores at the first keys (a sink) come late then:
 //   what came before has been rounded relative to the smaller maximum of its time.
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
-//   is a product of its own, which registers add to O in fp32; one FMA an element rescales O, too,
-//   and brings it to the scale of the next block of V.
+//   has an accumulator of its own, added to O in fp32; the same FMA of an element rescales O and
+//   brings it to the scale of the next block of V.
 //
 // Source: Shah et al., FlashAttention-3 (2024), section 3.3. Promotion: DeepSeek-V3's technical
 // report (2024), section 3.3.2. Order of tiles: arXiv 2606.06521.
@@ -159,8 +159,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
-  // A step asks beside its exponentials for the next K and V, as in forward.cuh. Promoted kernels
-  // have no registers for that at head_dim 128, and were 1 to 5 % slower at 64.
+  // A step tests for the next K and V as in forward.cuh. Promoted kernels lack registers for that
+  // at head_dim 128, and at 64 were not faster without a mask (TUNING.md, e12).
   constexpr bool kPeeks = kConfig.overlap && !kConfig.promote;
   bool has_k = false, has_v = false;
   const auto peek = [&] {
@@ -273,12 +273,12 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       for (i32 half = 0; half < 2; ++half) factors[half] = raised[half] * to_scale_v;
     };
 
-    // Works on one tile of keys, in the order that step() of forward.cuh has.
+    // Works on one tile of keys as step() of forward.cuh does. P V ends before the mask
+    // (kEndsEarly), between it and the exponentials (kEndsBetween) or, promoted, behind those.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
       constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
       constexpr bool kEndsEarly =
           is_masked.value && (kConfig.pattern || kConfig.promote || kConfig.consumers == 3);
-      // Where it is not promoted P V is waited for in front of the exponentials, as on f16.
       constexpr bool kEndsBetween = kOverlaps && !kEndsEarly && !kConfig.promote;
       constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
       constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
@@ -292,10 +292,10 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
             peek();
           });
       if constexpr (kEndsBehind) {
-        // Waits for what has completed: the loop ends a basic block. Within one ptxas moves the
-        // wait for P V up in front of the exponentials, which then run behind P V and not beside
-        // it. Q stays until each warp has released it. A stage of V does not: the warpgroup's first
-        // thread may have, and a warp that is behind would wait for the phase after the next.
+        // This wait passes at once; its loop ends the basic block, in which ptxas would move the
+        // wait for P V above the exponentials. Q's full phase cannot change before each warp has
+        // released Q. V's can: one thread releases V for all four warps, and a slow warp would then
+        // wait for a phase that has gone by.
         memory.q_ring.wait_full(q);
         end_pv();
       }

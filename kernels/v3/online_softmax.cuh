@@ -11,9 +11,9 @@ namespace attnlab::v3 {
 
 // Turns scores into exp2(scale * score - reference). Returns whether the reference of any row of
 // the warp was raised: O must then be rescaled by `factors`. It takes no branch, since products are
-// in flight, and no row's exponentials wait for what other rows of the warp do. The maximum of a
+// in flight, and the warp's vote comes after the exponentials. The maximum of a
 // row is the same in its four lanes, the sum is over the lane's own columns until the end.
-// kIsMasked: rows may see nothing of the tile. between() is called in front of the exponentials.
+// kIsMasked: rows may see nothing of the tile. between() is called before the exponentials.
 template <bool kIsMasked, i32 kColumns, class Between>
 __device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
                              device::Accumulator<1, kColumns>& rS, float (&factors)[2],
@@ -78,7 +78,7 @@ __device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float sc
 
 // Does the same for e4m3: P is shifted by 2^kShiftOfP, and maxima are compared in scaled units, so
 // that `scale` may differ from tile to tile. kLags: the reference may lag behind a row's maximum by
-// kSlackOfP; else a row waits for its warp, which takes fewer registers.
+// kSlackOfP; else exponentials follow the warp's vote: fewer registers.
 template <bool kIsMasked, bool kLags, i32 kColumns, class Between>
 __device__ bool softmax_step_e4m3(float scale, OnlineSoftmax (&rows)[2],
                                   device::Accumulator<1, kColumns>& rS, float (&factors)[2],

@@ -27,7 +27,7 @@ struct ForwardConfig {
   i32 q_stages = 2;        // 2: the next item's Q arrives during this one
   bool separate_o = true;  // O has a place of its own on its way out, not that of the item's Q
   bool producer = true;    // a warpgroup loads; else a thread of a consumer does
-  bool overlap = true;     // P V of a tile is multiplied during the softmax of the next one
+  bool overlap = true;     // P V of a tile runs beside S of the next one and its maxima
   bool ping_pong = true;   // consumers start products one after the other, in a fixed order
   bool left = false;       // the mask has a window with a left border
   bool pattern = false;    // the mask has a block pattern
@@ -37,8 +37,8 @@ struct ForwardConfig {
   bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
   bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys
 
-  // Returns whether a block asks for its next item behind an item's last K but one, not behind the
-  // last: with three blocks' small tiles there is too little time then to claim and describe it.
+  // Returns whether the loader asks for the next item after the last K but one, not the last: with
+  // three blocks' small tiles there is no time to claim and describe it after the last.
   ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }

@@ -68,8 +68,8 @@ struct ForwardMemory {
     return *reinterpret_cast<TileScales*>(memory + kTiles.scales(stage));
   }
 
-  // Returns the phase of `asked` that ends when the item before that of `state` has asked for it.
-  // Each item has one phase and one of two stages, so that its parity is the other stage's number.
+  // Returns the phase of `asked` that ends when item n - 1 asks for item n, the one of `state`.
+  // Phase and stage both alternate, and item 1 has stage 1 and phase 0: the parity is stage ^ 1.
   __device__ device::Phase when_asked(const PipelineState& state) const {
     static_assert(kWorkTileStages == 2);
     return {asked, static_cast<u32>(state.stage ^ 1)};

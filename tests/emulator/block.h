@@ -52,7 +52,7 @@ struct Thread {
   boost::context::fiber fiber;
   State state = State::ready;
   u64 seen_events = 0;  // when it began to wait
-  u32 looks = 0;        // how many tests of a phase it has made
+  u32 looks = 0;        // test_waits so far
   const char* waits_for = "";
   Late<Copy> copies;
   Late<Store> stores;
@@ -163,8 +163,8 @@ class Block {
 
   u8* from_shared(u32 address, u32 bytes, u32 alignment, Touch touched = Touch::nothing);
 
-  // Draws whether a test of a phase comes too early. A warpgroup's threads draw the same: its
-  // products are ordered after what any of them has seen.
+  // Draws whether a test_wait fails. A warpgroup's threads draw alike: races.h orders its products
+  // after what any of them saw.
   bool looks_too_early();
 
  private:

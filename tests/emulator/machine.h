@@ -38,15 +38,15 @@ bool any_of_block(bool own);
 // for memory that other blocks write, at any time). Called in loops that wait.
 void wait_for_event(const char* what);
 void wait_for_memory(const char* what);
-// Draws whether a test of an mbarrier's phase comes too early: code that tests a phase and does not
-// wait for it must be right either way.
+// Draws whether an mbarrier.test_wait is to fail although the phase may be complete: kernels must
+// be right either way.
 bool looks_too_early();
 // Says that something has happened which a thread may be waiting for.
 void note_event();
 // Stops the whole block for a while, or not: that is drawn.
 void let_other_blocks_go_on();
-// Stops the whole block, or not, for as long as a block before it took: who has taken a number may
-// be overtaken by those who take the next ones. Later calls of the block do nothing.
+// Called behind an atomicAdd on u32. A block's first call stops it, by lot, for as long as the last
+// block ran, so that blocks with later tickets overtake it; later calls do nothing.
 void fall_behind();
 u64 nanoseconds();
 
