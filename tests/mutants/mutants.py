@@ -408,6 +408,9 @@ EXPECTATION = re.compile(
     flags=re.DOTALL,
 )
 
+# The emulated GPU ends a launch so that has a race, or in which all wait for ever.
+FAILED_LAUNCH = re.compile(r"CUDA_ERROR_LAUNCH_FAILED \(719\)[^\"\n]*")
+
 
 def judge_by(test, program, environment):
     """Runs a test of gpu_test."""
@@ -425,11 +428,15 @@ def judge_by(test, program, environment):
         if skipped:
             raise Unavailable(skipped[1])
         return judged
-    # Only a comparison that came out wrong catches: not a text that does not compile.
+    # Only a comparison that came out wrong catches, or a launch that failed: not a text that does
+    # not compile.
     case = re.search(r"^\[  FAILED  \] \S+/(\w+)", done.stdout, flags=re.MULTILINE)
-    wrong = EXPECTATION.search(done.stdout)
-    if case is None or wrong is None:
+    wrong, lost = EXPECTATION.search(done.stdout), FAILED_LAUNCH.search(done.stdout)
+    if case is None or (wrong is None and lost is None):
         raise Wrong(f"the test {test.filter} compared nothing\n{done.stdout[-3000:]}")
+    if wrong is None:
+        judged.caught.append(Caught(test.step, case[1], "device lost", lost[0]))
+        return judged
     traced = re.search(r"Google Test trace:\n[^\n]*: (\w+)$", wrong[0], flags=re.MULTILINE)
     by = f"{wrong['what']} of {traced[1]}" if traced else wrong["what"]
     judged.caught.append(Caught(test.step, case[1], by, wrong[0]))
