@@ -160,6 +160,26 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   EXPECT_EQ(choice("blocks:butterfly:48x48", wide), "d128-64x64-s2 2");
 }
 
+TEST(CompiledTiles, V3sStagesAreThoseOfTheTileThatIsAskedFor) {
+  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
+  const auto choice = [&](std::int64_t seqlen, std::int64_t block_m) {
+    const Problem problem = {.dtype = Dtype::f16,
+                             .seqlen_q = seqlen,
+                             .seqlen_k = seqlen,
+                             .head_dim = 64,
+                             .mask = parse_mask("causal")};
+    Config config = default_config(v3);
+    config.set("block_m", block_m);
+    config.set("block_n", 128);
+    const KernelUnit unit = v3.units(problem, config, device_of_arch("sm_90a")).front();
+    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
+    return tile.substr(0, tile.find("-s") + 3);
+  };
+  EXPECT_EQ(choice(4096, 128), "d64-128x128-s2");
+  EXPECT_EQ(choice(4096, 192), "d64-192x128-s3");
+  EXPECT_EQ(choice(512, 192), "d64-192x128-s3");
+}
+
 TEST(CompiledTiles, V3ChoosesForE4m3ByHeadDimAndPromotion) {
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const auto choice = [&](std::int64_t head_dim, int promote, std::int64_t seqlen) {

@@ -27,9 +27,9 @@ i32 padded_head_dim(const Problem& problem) {
 }
 
 // The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
-// v3-tune-patterns.jsonl beside it; 192x80 under a causal mask and three stages come from
-// TUNING.md, version 27. All else has the 128x128 of ForwardConfig. With three consumers registers
-// do not suffice for dropout's numbers.
+// v3-tune-patterns.jsonl beside it; 192x80 under a causal mask and forward_config_of()'s three
+// stages come from TUNING.md, version 27. All else has the 128x128 of ForwardConfig. With three
+// consumers registers do not suffice for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   const MaskSpec& mask = problem.mask;
@@ -52,7 +52,6 @@ ForwardConfig fastest_forward(const Problem& problem) {
   } else if (config.head_dim == 64) {
     config.consumers =
         static_cast<i32>(min<i64>(drops ? 2 : 3, ceil_div<i64>(problem.seqlen_q, 64)));
-    if (config.consumers == 3) config.stages = 3;
   } else if (config.head_dim == 128 && !drops &&
              min(problem.seqlen_q, seen) >= (is_causal ? 8192 : 2048)) {
     config.consumers = 3;
@@ -143,6 +142,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   if (config.get("block_m") != 0) kernel.consumers = static_cast<i32>(config.get("block_m")) / 64;
   take("consumers", kernel.consumers);
   take("block_n", kernel.block_n);
+  if (!kernel.e4m3 && kernel.head_dim == 64 && kernel.consumers == 3) kernel.stages = 3;
   take("stages", kernel.stages);
   const auto take_truth = [&config](const char* name, bool& value) {
     if (config.get(name) >= 0) value = config.get(name) != 0;
