@@ -82,7 +82,7 @@ class V3Turns : public GpuTest, public testing::WithParamInterface<TurnsCase> {
 
 TEST_P(V3Turns, GiveRightSumsAndTheSameBits) {
   const bool is_emulated = std::getenv("ATTNLAB_EMULATED") != nullptr;
-  const int launches = is_emulated ? 6 : 200;
+  const int launches = is_emulated ? 4 : 200;
   const Implementation& kernel = *builtin_registry().find("v3", Backend::cuda);
   Config config = default_config(kernel);
   config.set("deterministic", 1);
