@@ -88,9 +88,11 @@ def named_units(names, units):
 
 def axis_units(names, units):
     """{name: what its axis is called}: where there are several units, the one in the name; names
-    without have the only one left, or an axis each. What is measured besides may be in MiB."""
+    without have the only one left, or an axis each. What is measured besides may be in MiB, or
+    a ratio to the twin."""
     if len(units_in(units)) == 1:
-        return {name: "MiB" if "MiB" in name.split() or "MiB," in name.split() else units
+        beside = {"MiB": "MiB", "MiB,": "MiB", "twin": "times the twin's"}
+        return {name: next((beside[word] for word in name.split() if word in beside), units)
                 for name in names}
     found = named_units(names, units)
     rest = [part for part in units_in(units) if part not in found.values()]
@@ -111,11 +113,15 @@ def points_of(table, cells):
     if axis_places(rows):
         return True, table.row_title, [transposed(point) for point in points]
     if ends_in_numbers(rows):
+        first_title, _, last_title = table.row_title.rpartition(", ")
+
         def place(cell):
             before, _, last = cell.row.rpartition(", ")
+            if before in ("false", "true"):
+                before = f"{first_title}: {before}"
             return Point(before, cell.column, last, cell) if len(columns) > 1 else Point(
                 "", before, last, cell)
-        return True, table.row_title.rpartition(", ")[2], [place(cell) for cell in cells]
+        return True, last_title, [place(cell) for cell in cells]
     in_rows, in_columns = (sum(map(bool, named_units(names, table.units).values()))
                            for names in (rows, columns))
     if len(units_in(table.units)) > 1 and in_rows > in_columns:
@@ -145,8 +151,9 @@ def letter_of(index):
 
 def chart_of(table):
     """Makes the chart; returns None where there is no number."""
-    cells = [cell for cell in table.cells
-             if cell.measured is not None or not cell.trouble.startswith("of the setting")]
+    # Some of a setting's cells may have the trouble of their row in its place.
+    settings = {cell.column for cell in table.cells if cell.trouble.startswith("of the setting")}
+    cells = [cell for cell in table.cells if cell.column not in settings]
     if all(cell.is_empty for cell in cells):
         return None
     is_lines, axis_title, points = points_of(table, cells)
