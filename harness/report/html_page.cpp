@@ -164,16 +164,25 @@ std::string section_of(const PageResult& page) {
   return text + "</section>\n";
 }
 
+// Names the device in the caption if all have the same, else in a column.
 std::string overview_of(const std::vector<PageResult>& results) {
-  std::string text =
-      open_table("Verdicts by experiment", {"experiment", "device", "R", "S", "N", "X", "U"});
+  std::set<std::string> devices;
+  for (const PageResult& page : results) devices.insert(page.result.at("device"));
+  std::string caption = "Verdicts by experiment";
+  std::vector<std::string> titles = {"experiment", "R", "S", "N", "X", "U"};
+  if (devices.size() == 1) {
+    caption += ", on " + *devices.begin();
+  } else {
+    titles.insert(titles.begin() + 1, "device");
+  }
+  std::string text = open_table(caption, titles);
   for (const PageResult& page : results) {
     const Json& result = page.result;
     std::map<std::string, int> counts;
     for (const Json& claim : result.at("claims")) ++counts[claim.at("finding").get<std::string>()];
     text += fmt::format("<tr><th scope=\"row\"><a href=\"#{}\">{}</a></th>",
-                        text_of(result.at("name")), text_of(result.at("title"))) +
-            cell(text_of(result.at("device")));
+                        text_of(result.at("name")), text_of(result.at("title")));
+    if (devices.size() > 1) text += cell(text_of(result.at("device")));
     for (const char* letter : {"R", "S", "N", "X", "U"}) {
       text += number_cell(fmt::format("{}", counts[letter]));
     }

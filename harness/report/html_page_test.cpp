@@ -38,6 +38,18 @@ TEST(HtmlPage, HoldsTablesNotesAndVerdicts) {
   EXPECT_FALSE(contains(page, "http")) << page;
 }
 
+TEST(HtmlPage, NamesTheDeviceOnceOrForEachExperiment) {
+  Json other = result();
+  EXPECT_PRED2(contains, render_page({{.result = other}, {.result = other}}),
+               "<caption>Verdicts by experiment, on a CPU</caption>");
+  other["device"] = "a GPU & more";
+  const std::string page = render_page({{.result = result()}, {.result = other}});
+  EXPECT_PRED2(contains, page, "<caption>Verdicts by experiment</caption>");
+  EXPECT_PRED2(contains, page, "<th scope=\"col\">device</th>");
+  EXPECT_PRED2(contains, page, "<td>a CPU</td>");
+  EXPECT_PRED2(contains, page, "<td>a GPU &amp; more</td>");
+}
+
 TEST(HtmlPage, ShowsSpansWhereTheyWereMeasured) {
   Json more = result();
   EXPECT_FALSE(contains(render_page({{.result = more}}), "by protocol"));

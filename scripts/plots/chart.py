@@ -88,10 +88,10 @@ def named_units(names, units):
 
 def axis_units(names, units):
     """{name: what its axis is called}: where there are several units, the one in the name; names
-    without have the only one left, or an axis each. What is measured besides may be in MiB, or
-    a ratio to the twin."""
+    without have the only one left, or an axis each. What is measured besides may be in MiB, in
+    percent, or a ratio to the twin."""
     if len(units_in(units)) == 1:
-        beside = {"MiB": "MiB", "MiB,": "MiB", "twin": "times the twin's"}
+        beside = {"MiB": "MiB", "MiB,": "MiB", "%": "%", "twin": "times the twin's"}
         return {name: next((beside[word] for word in name.split() if word in beside), units)
                 for name in names}
     found = named_units(names, units)
