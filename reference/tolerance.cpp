@@ -103,6 +103,7 @@ struct Bounds {
   }
 };
 
+// Returns the bounds of tolerance.h: those of many rows, or of few where these do not hold.
 Bounds bounds_of(const Problem& problem, Products products, const Output& output,
                  const Comparison& compared) {
   const Statistics& all = compared.all;

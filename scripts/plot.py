@@ -25,9 +25,9 @@ How a table is drawn follows from its cells and units:
 Measured is solid and filled, published dashed and hollow, in the same colour. What is published and
 nowhere measured is thin and grey; a note explains its letter. A measured value with trouble is
 hollow, with a dagger and a note. What is no number ("-", "OOM", null) is not drawn, and a line
-breaks there. A column that only repeats the setting (the trouble of a cell begins with "of the setting") is
-left out. An axis is named by row_title or column_title of the table, if it has them, else by the
-field in which the keys of its records differ.
+breaks there. A column that only repeats the setting (the trouble of a cell begins with "of the
+setting") is left out. An axis is named by row_title or column_title of the table, if it has them,
+else by the field in which the keys of its records differ.
 
 Claims are a strip: the verdict, and measured over published where there are both.
 
