@@ -324,31 +324,40 @@ TEST(Tolerance, TheLargestErrorGoesByTheRowsOfSizeThatDiffer) {
   EXPECT_EQ(failed_of_large_rows(200, 200, 2.7), "max");
 }
 
-// Returns the bound that fails for f32 rows of two elements near 1, all of whose first elements are
-// off by `error` times 2^-20 where the twin is exact.
-std::string failed_of_exact_twin(int rows, double error) {
-  ComparisonSum sum({.dtype = Dtype::f32, .length = 8.0});
+// Returns the bound that fails for rows of two elements, 1 and then `step` more from row to row,
+// all of whose first elements are off by `error` where the twin is exact.
+std::string failed_of_exact_twin(Dtype dtype, int rows, double step, double error) {
+  ComparisonSum sum({.dtype = dtype, .length = 8.0});
   for (int i = 0; i < rows; ++i) {
-    const double value = 1.0 + 0x1p-12 * i;
+    const double value = 1.0 + step * i;
     Statistics row;
     row.sum_of_squares = 2.0 * value * value;
-    for (const double error_here : {error * 0x1p-20, 0.0}) {
+    for (const double error_here : {error, 0.0}) {
       row.twin.add(0.0);
       row.kernel.add(error_here);
     }
     row.end_row(value, 2.0, 0.0);
     sum.add(row, {.row = i, .got = value, .want = value}, {});
   }
-  const Problem problem = {.seqlen_q = rows, .seqlen_k = 8, .head_dim = 2};
+  const Problem problem = {.dtype = dtype, .seqlen_q = rows, .seqlen_k = 8, .head_dim = 2};
   return judge_comparison(problem, Products::storage, {.name = "dq"}, sum.end(), 200).failed_bound;
 }
 
 // The scores of a row shift all of its P alike, in one row as far as in the largest element.
 TEST(Tolerance, TheNormOfOneRowMayBeOffAsItsLargestElement) {
-  EXPECT_EQ(failed_of_exact_twin(1, 3.9), "");
-  EXPECT_EQ(failed_of_exact_twin(1, 4.3), "max");
-  EXPECT_EQ(failed_of_exact_twin(100, 2.5), "mean");
-  EXPECT_EQ(failed_of_exact_twin(100, 1.8), "norm");
+  const auto failed = [](int rows, double error) {
+    return failed_of_exact_twin(Dtype::f32, rows, 0x1p-12, error * 0x1p-20);
+  };
+  EXPECT_EQ(failed(1, 3.9), "");
+  EXPECT_EQ(failed(1, 4.3), "max");
+  EXPECT_EQ(failed(100, 2.5), "mean");
+  EXPECT_EQ(failed(100, 1.8), "norm");
+}
+
+// With V = 1 all rows are equal, and a correct kernel is hardly ever a step off.
+TEST(Tolerance, TheMeanGoesByTheRoundingsOfAllRowsThoughTheyAreEqual) {
+  EXPECT_EQ(failed_of_exact_twin(Dtype::bf16, 100, 0.0, 0x1p-9), "mean");
+  EXPECT_EQ(failed_of_exact_twin(Dtype::bf16, 1, 0.0, 0x1p-9), "");
 }
 
 TEST(Tolerance, RootMeanSquareIsOfAllErrorsOverTheTwins) {

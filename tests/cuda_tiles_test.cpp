@@ -106,6 +106,12 @@ TEST(CompiledTiles, V3TakesThoseOfE4m3PromotedAndNot) {
   EXPECT_EQ(values.at("stages"), (Values{2, 3, 4}));
 }
 
+// Returns "d64-192x128-s3" of "v3-forward-f16-d64-192x128-s3-overlap-pingpong".
+std::string tile_and_stages(const KernelUnit& unit) {
+  const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
+  return tile.substr(0, tile.find("-s") + 3);
+}
+
 TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
   const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
   const Problem whole = {
@@ -115,9 +121,8 @@ TEST(CompiledTiles, V3ChoosesByWhatRowsSee) {
     problem.mask = parse_mask(mask);
     (edits(problem), ...);
     const KernelUnit unit = v3.units(problem, default_config(v3), device_of_arch("sm_90a")).front();
-    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
     const auto blocks = unit.source.find(".blocks = ");
-    return tile.substr(0, tile.find("-s") + 3) + " " + unit.source.substr(blocks + 10, 1);
+    return tile_and_stages(unit) + " " + unit.source.substr(blocks + 10, 1);
   };
   const auto wide = [](Problem& problem) { problem.head_dim = 128; };
   const auto drops = [](Problem& problem) { problem.dropout = 0.1; };
@@ -172,8 +177,7 @@ TEST(CompiledTiles, V3sStagesAreThoseOfTheTileThatIsAskedFor) {
     config.set("block_m", block_m);
     config.set("block_n", 128);
     const KernelUnit unit = v3.units(problem, config, device_of_arch("sm_90a")).front();
-    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
-    return tile.substr(0, tile.find("-s") + 3);
+    return tile_and_stages(unit);
   };
   EXPECT_EQ(choice(4096, 128), "d64-128x128-s2");
   EXPECT_EQ(choice(4096, 192), "d64-192x128-s3");
@@ -188,8 +192,7 @@ TEST(CompiledTiles, V3ChoosesForE4m3ByHeadDimAndPromotion) {
     Config config = default_config(v3);
     config.set("promote", promote);
     const KernelUnit unit = v3.units(problem, config, device_of_arch("sm_90a")).front();
-    const std::string tile = unit.name.substr(unit.name.find("-d") + 1);
-    return tile.substr(0, tile.find("-s") + 3);
+    return tile_and_stages(unit);
   };
   EXPECT_EQ(choice(64, 0, 2048), "d64-192x128-s3");
   EXPECT_EQ(choice(64, 0, 2047), "d64-128x128-s3");

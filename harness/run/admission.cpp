@@ -53,7 +53,7 @@ void Admission::admit(CompetitorRun& run) {
 
 Ending Admission::refusal(const CompetitorRun& run) const {
   const std::string why =
-      fmt::format("needs {} beside the inputs, more than is free: end what else takes memory there",
+      fmt::format("needs {} beside the inputs, more than is free: end other programs on the device",
                   gib(own_bytes(run)));
   if (!run.peer) return run_alone(run, why + ", or");
   return {Status::out_of_memory, why + ", or name fewer kernels with --kernel"};

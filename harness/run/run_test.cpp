@@ -390,7 +390,7 @@ TEST_F(RunCaseInLittleMemory, WithoutRoomForOneNoneIsTimed) {
   const std::vector<Record> records = run_with(1000, {one, one});
   ASSERT_EQ(records.size(), 2u);
   for (const Record& record : records) EXPECT_EQ(record.status, Status::out_of_memory);
-  EXPECT_PRED2(contains, records[0].reason, "more than is free: end what else takes memory there");
+  EXPECT_PRED2(contains, records[0].reason, "more than is free: end other programs on the device");
   EXPECT_FALSE(records[1].reason.empty());
 }
 
