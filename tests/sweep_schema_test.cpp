@@ -50,7 +50,7 @@ const Json kSweep = Json::parse(R"({
   ],
   "exclude": [{"where": {"kernel": ["v1", "torch:eager"], "seqlen": [8, "16"]}, "reason": "slow"}],
   "protocol": {"min_rounds": 1, "max_rounds": 2, "max_seconds": 0.001, "interval": 0,
-               "warmup_seconds": 0, "verify_multiply_adds": 1}
+               "warmup_seconds": 0, "verify_multiply_adds": 1, "verify_seconds": 0.01}
 })");
 
 std::string reader_says(const Json& sweep) {
@@ -70,7 +70,8 @@ TEST(SweepSchema, WhatTheReaderTakesFits) {
            R"([{"op": "replace", "path": "/protocol", "value": {}}])",
            R"([{"op": "replace", "path": "/protocol", "value": {
                 "min_rounds": 100000, "max_rounds": 100000, "max_seconds": 86400, "interval": 1,
-                "warmup_seconds": 3600, "verify_multiply_adds": 1125899906842624}}])",
+                "warmup_seconds": 3600, "verify_multiply_adds": 1125899906842624,
+                "verify_seconds": 86400}}])",
        }) {
     const Json sweep = kSweep.patch(Json::parse(patch));
     EXPECT_EQ(reader_says(sweep), "") << patch;
@@ -145,6 +146,8 @@ TEST(SweepSchema, WhatTheReaderRefusesDoesNotFit) {
            R"([{"op": "replace", "path": "/protocol/warmup_seconds", "value": -1}])",
            R"([{"op": "replace", "path": "/protocol/warmup_seconds", "value": "1"}])",
            R"([{"op": "replace", "path": "/protocol/verify_multiply_adds", "value": 0}])",
+           R"([{"op": "replace", "path": "/protocol/verify_seconds", "value": 0}])",
+           R"([{"op": "replace", "path": "/protocol/verify_seconds", "value": 86401}])",
        }) {
     const Json sweep = kSweep.patch(Json::parse(patch));
     EXPECT_NE(reader_says(sweep), "") << patch;

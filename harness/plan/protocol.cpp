@@ -57,6 +57,7 @@ Protocol resolve(const ProtocolSettings& settings, const Device& device) {
   take(protocol.cache, settings.cache);
   take(protocol.turn_seconds, settings.turn_seconds);
   take(protocol.verify_multiply_adds, settings.verify_multiply_adds);
+  take(protocol.verify_seconds, settings.verify_seconds);
   const std::string no_cache = why_not({.cache = protocol.cache}, device.backend);
   if (!no_cache.empty()) {
     throw UsageError(fmt::format("protocol.cache: {}: write hot, or --backend cuda", no_cache));
@@ -84,6 +85,7 @@ std::string to_string(const Protocol& protocol, const Device& device) {
   add("regime", std::string_view(to_string(protocol.regime)), to_string(Regime::burst));
   add("turn_seconds", protocol.turn_seconds, defaults.turn_seconds);
   add("verify_multiply_adds", protocol.verify_multiply_adds, defaults.verify_multiply_adds);
+  add("verify_seconds", protocol.verify_seconds, defaults.verify_seconds);
   return fmt::format("{}", fmt::join(parts, ","));
 }
 

@@ -41,6 +41,8 @@ std::string why_not(TimingState state, Backend backend);
 
 // The oracle does this many multiply-adds a second on a thread (reference::choose_samples()).
 inline constexpr std::int64_t kOracleRate = std::int64_t{1} << 30;
+// References on a GPU may take this many seconds of a case (WholeReference).
+inline constexpr double kReferenceSeconds = 10.0;
 
 // Says how each case is measured and verified (docs: results/README.md). The values here are those
 // of a CPU with one thread.
@@ -57,6 +59,9 @@ struct Protocol {
   // The oracle may spend this much on one case and then looks at samples. By default all threads of
   // the device's host take a second for it.
   std::int64_t verify_multiply_adds = kOracleRate;
+  // On a GPU references of all heads may take so long by the device's rates; beyond, heads are
+  // drawn.
+  double verify_seconds = kReferenceSeconds;
   bool operator==(const Protocol&) const = default;
 };
 
@@ -65,7 +70,7 @@ Protocol default_protocol(const Device& device, Regime regime = Regime::burst);
 // A sweep sets these of its protocol; the rest stays at the device's default.
 struct ProtocolSettings {
   std::optional<int> min_rounds, max_rounds, warmup_launches;
-  std::optional<double> max_seconds, interval, warmup_seconds, turn_seconds;
+  std::optional<double> max_seconds, interval, warmup_seconds, turn_seconds, verify_seconds;
   std::optional<CacheState> cache;
   std::optional<Regime> regime;
   std::optional<std::int64_t> verify_multiply_adds;

@@ -101,10 +101,11 @@ T read_word(const Json& json, std::initializer_list<T> values, const std::string
 // Returns `protocol` with the keys of `json` replaced.
 ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
                                const std::string& where) {
-  check_keys(json,
-             {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds",
-              "warmup_launches", "cache", "regime", "turn_seconds", "verify_multiply_adds"},
-             where);
+  check_keys(
+      json,
+      {"min_rounds", "max_rounds", "max_seconds", "interval", "warmup_seconds", "warmup_launches",
+       "cache", "regime", "turn_seconds", "verify_multiply_adds", "verify_seconds"},
+      where);
   constexpr int kMostRounds = 100000;
   const auto key_of = [&](const char* key) { return fmt::format("{}.{}", where, key); };
   const auto read = [&]<class T>(const char* key, std::optional<T>& member, T minimum, T maximum) {
@@ -119,6 +120,7 @@ ProtocolSettings read_protocol(ProtocolSettings protocol, const Json& json,
   read("turn_seconds", protocol.turn_seconds, 0.05, 60.0);
   read("verify_multiply_adds", protocol.verify_multiply_adds, std::int64_t{1},
        std::int64_t{1} << 50);
+  read("verify_seconds", protocol.verify_seconds, 0.01, 86400.0);
   if (json.contains("cache")) {
     protocol.cache = read_word(json["cache"], {CacheState::hot, CacheState::cold}, key_of("cache"));
   }

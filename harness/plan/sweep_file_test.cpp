@@ -37,7 +37,7 @@ TEST(ReadSweep, ReadsEveryKey) {
                "kernel": ["naive"], "block": ["16x32"], "seed": [1, 2]},
       "exclude": [{"where": {"kernel": "naive", "seqlen": [64]}, "reason": "why not"}],
       "protocol": {"min_rounds": 3, "max_rounds": 4, "max_seconds": 2, "interval": 0.01,
-                   "warmup_seconds": 0, "verify_multiply_adds": 1000})"));
+                   "warmup_seconds": 0, "verify_multiply_adds": 1000, "verify_seconds": 2.5})"));
   EXPECT_EQ(sweep.name, "n");
   EXPECT_EQ(sweep.description, "d");
   EXPECT_EQ(sweep.backend, BackendChoice::cpu);
@@ -59,6 +59,7 @@ TEST(ReadSweep, ReadsEveryKey) {
                                               .max_seconds = 2.0,
                                               .interval = 0.01,
                                               .warmup_seconds = 0.0,
+                                              .verify_seconds = 2.5,
                                               .verify_multiply_adds = 1000}));
 }
 
@@ -160,6 +161,7 @@ TEST(Protocol, TheBackendFillsInWhatASweepLeavesOpen) {
   const Device three = {.threads = 3};
   EXPECT_EQ(resolve({}, three).verify_multiply_adds, 3 * kOracleRate);
   EXPECT_EQ(resolve({.verify_multiply_adds = 99}, three).verify_multiply_adds, 99);
+  EXPECT_EQ(resolve({.verify_seconds = 2.5}, kCuda).verify_seconds, 2.5);
   const Protocol cuda = resolve({}, kCuda);
   EXPECT_EQ(cuda.min_rounds, 30);
   EXPECT_EQ(cuda.warmup_launches, 10);
@@ -193,10 +195,11 @@ TEST(Protocol, ColdCachesAreForGpus) {
 TEST(SetProtocol, TakesTheKeysOfAFile) {
   Sweep sweep;
   sweep.protocol.max_seconds = 2.5;
-  set_protocol(sweep, "min_rounds=3,interval=0.25,verify_multiply_adds=10", "--protocol");
+  set_protocol(sweep, "min_rounds=3,interval=0.25,verify_multiply_adds=10,verify_seconds=2",
+               "--protocol");
   const Protocol protocol = resolve(sweep.protocol, kCpu);
   EXPECT_EQ(to_string(protocol, kCpu),
-            "min_rounds=3,max_seconds=2.5,interval=0.25,verify_multiply_adds=10");
+            "min_rounds=3,max_seconds=2.5,interval=0.25,verify_multiply_adds=10,verify_seconds=2");
   Sweep again;
   set_protocol(again, to_string(protocol, kCpu), "--protocol");
   EXPECT_EQ(resolve(again.protocol, kCpu), protocol);

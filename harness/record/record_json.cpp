@@ -295,6 +295,9 @@ Json protocol_json(const Protocol& protocol) {
                {"regime", to_string(protocol.regime)}};
   if (protocol.regime == Regime::settled) json["turn_seconds"] = number(protocol.turn_seconds);
   json["verify_multiply_adds"] = protocol.verify_multiply_adds;
+  if (protocol.verify_seconds != kReferenceSeconds) {
+    json["verify_seconds"] = number(protocol.verify_seconds);
+  }
   return json;
 }
 

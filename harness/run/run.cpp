@@ -119,7 +119,8 @@ class GroupRun {
         reference::choose_samples(first.problem, context_.protocol.verify_multiply_adds, seed),
         context_.device->threads);
     if (context_.device->backend == Backend::cuda) {
-      whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, seed);
+      whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, seed,
+                     context_.protocol.verify_seconds);
       if (!admission_.admit_references(whole_->bytes())) whole_.reset();
     }
     for (const std::unique_ptr<Lane>& lane : lanes_) {

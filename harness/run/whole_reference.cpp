@@ -53,7 +53,7 @@ double seconds_of_group(const Problem& problem, std::int64_t batch, const Device
 }
 
 std::vector<reference::Group> choose_groups(const Problem& problem, const Device& device,
-                                            std::uint64_t seed) {
+                                            std::uint64_t seed, double most_seconds) {
   std::vector<reference::Group> groups = reference::all_groups(problem);
   std::mt19937_64 random(seed);
   for (std::size_t i = groups.size(); i > 1; --i) std::swap(groups[i - 1], groups[random() % i]);
@@ -61,7 +61,7 @@ std::vector<reference::Group> choose_groups(const Problem& problem, const Device
   std::size_t count = 0;
   for (const reference::Group& group : groups) {
     seconds += seconds_of_group(problem, group.batch, device);
-    if (count > 0 && !(seconds <= WholeReference::kMostSeconds)) break;
+    if (count > 0 && !(seconds <= most_seconds)) break;
     ++count;
   }
   groups.resize(count);
@@ -72,13 +72,13 @@ std::vector<reference::Group> choose_groups(const Problem& problem, const Device
 }
 
 WholeReference::WholeReference(const Problem& problem, const Tensors& inputs, const Device& device,
-                               std::uint64_t seed)
+                               std::uint64_t seed, double most_seconds)
     : problem_(problem), inputs_(inputs), runtime_(&runtime_of(device)) {
   if (!std::isfinite(seconds_of_group(problem, 0, device))) {
     why_not_ = "the device multiplies doubles too slowly for references of its own";
     return;
   }
-  groups_ = choose_groups(problem, device, seed);
+  groups_ = choose_groups(problem, device, seed, most_seconds);
   try {
     calculator_ = make_calculator(device, reference::device_reference_unit());
   } catch (const std::exception& error) {

@@ -19,9 +19,9 @@ namespace attnlab {
 class WholeReference {
  public:
   // `inputs` lie in memory of the device and outlive the object. Where references of all heads
-  // would take more than kMostSeconds by the device's rates, heads are drawn from the seed.
+  // would take more than `most_seconds` by the device's rates, heads are drawn from the seed.
   WholeReference(const Problem& problem, const Tensors& inputs, const Device& device,
-                 std::uint64_t seed);
+                 std::uint64_t seed, double most_seconds);
 
   // Returns the device memory that references of one kind take.
   std::uint64_t bytes() const;
@@ -40,8 +40,6 @@ class WholeReference {
   std::vector<reference::Verdict> judge_host(const Problem& problem, reference::Products products,
                                              JudgedDropout dropout, const Tensors& host);
 
-  static constexpr double kMostSeconds = 10.0;
-
  private:
   using Key = std::pair<reference::Products, bool>;  // whether with dropout
   Key key_of(reference::Products products, JudgedDropout dropout) const;
@@ -59,8 +57,8 @@ class WholeReference {
 // infinite where it has no rate of doubles to speak of.
 double seconds_of_group(const Problem& problem, std::int64_t batch, const Device& device);
 
-// Chooses groups whose references take kMostSeconds together, at least one; all if they fit.
+// Chooses groups whose references take `most_seconds` together, at least one; all if they fit.
 std::vector<reference::Group> choose_groups(const Problem& problem, const Device& device,
-                                            std::uint64_t seed);
+                                            std::uint64_t seed, double most_seconds);
 
 }  // namespace attnlab

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/plan/protocol.h"
+
 namespace attnlab {
 namespace {
 
@@ -33,25 +35,29 @@ std::set<std::pair<std::int64_t, std::int64_t>> places(
 
 TEST(WholeReference, LooksAtAllHeadsWhereThatTakesLittle) {
   Problem problem = of_the_papers();
-  EXPECT_EQ(places(choose_groups(problem, hopper(), 1)).size(), 16u);
+  EXPECT_EQ(places(choose_groups(problem, hopper(), 1, kReferenceSeconds)).size(), 16u);
   problem.batch = 3;
   problem.num_heads_kv = 4;
   problem.seqlen_q = problem.seqlen_k = 4096;
-  EXPECT_EQ(places(choose_groups(problem, hopper(), 1)).size(), 12u);
+  EXPECT_EQ(places(choose_groups(problem, hopper(), 1, kReferenceSeconds)).size(), 12u);
 }
 
 TEST(WholeReference, DrawsHeadsWhereAllWouldTakeLong) {
   Problem problem = of_the_papers();
   problem.batch = 8;
   problem.seqlen_q = problem.seqlen_k = 65536;
-  const auto first = places(choose_groups(problem, hopper(), 1));
+  const auto first = places(choose_groups(problem, hopper(), 1, kReferenceSeconds));
   EXPECT_GE(first.size(), 1u);
   EXPECT_LT(first.size(), 128u);
-  EXPECT_EQ(places(choose_groups(problem, hopper(), 1)), first);
-  EXPECT_NE(places(choose_groups(problem, hopper(), 2)), first);
+  EXPECT_EQ(places(choose_groups(problem, hopper(), 1, kReferenceSeconds)), first);
+  EXPECT_NE(places(choose_groups(problem, hopper(), 2, kReferenceSeconds)), first);
   double seconds = 0.0;
   for (std::size_t i = 0; i < first.size(); ++i) seconds += seconds_of_group(problem, 0, hopper());
-  EXPECT_TRUE(first.size() == 1 || seconds <= WholeReference::kMostSeconds) << seconds;
+  EXPECT_TRUE(first.size() == 1 || seconds <= kReferenceSeconds) << seconds;
+  // Fewer are drawn where less time is given, of the same ones.
+  const auto few = places(choose_groups(problem, hopper(), 1, 0.3 * kReferenceSeconds));
+  EXPECT_LT(few.size(), first.size());
+  EXPECT_TRUE(std::includes(first.begin(), first.end(), few.begin(), few.end()));
 }
 
 // Heads that share keys and values stand together, since dK and dV are sums over them.

@@ -199,6 +199,7 @@ TEST_F(Resume, WhatChangesAMeasurementMustAgree) {
       {"/problem/new", "problem.new was 9 and is null now"},
       {"/protocol/min_rounds", "protocol.min_rounds was 17 and is 9 now"},
       {"/protocol/verify_multiply_adds", "protocol.verify_multiply_adds was "},
+      {"/protocol/verify_seconds", "protocol.verify_seconds was 9 and is null now"},
       {"/device/name", "device.name was 9 and is \"fake\" now"},
       {"/device/isa", "device.isa was 9 and is \"avx2\" now"},
       {"/device/threads", "device.threads was 9 and is 2 now"},
