@@ -22,6 +22,7 @@ struct Verdict {
   std::int64_t compared = 0;  // rows (dk, dv: keys) of all slices
   std::int64_t rows = 0;      // that the tensor has
   double coverage = 0.0;      // the ratio of both; 1 where there are no rows
+  bool whole_heads = false;   // where coverage < 1: heads were drawn, and all rows of them compared
   // They say how much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the
   // tensor and of its slices; above 1 one fails. lse has none.
   std::optional<double> row_share, slope_share, slice_slope_share;

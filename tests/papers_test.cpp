@@ -1,11 +1,14 @@
 // Compares the paper files of the tree with what is published, and with their own sweeps.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 
+#include "harness/cli/reproduce_list.h"
+#include "harness/measure/peaks.h"
 #include "harness/plan/accounting.h"
 #include "harness/plan/device_choice.h"
 #include "harness/plan/expand.h"
@@ -242,6 +245,20 @@ TEST(Papers, BoundsAreThoseOfTheSource) {
       }
     }
   }
+}
+
+// Whoever begins a run without peaks learns beforehand what it will not say.
+TEST(Papers, ClaimsOfSharesOfPeaksNeedPeaks) {
+  const KnownPeaks unknown = {.reason = "attnlab peak measures them"};
+  KnownPeaks known;
+  known.peaks.emplace();
+  const auto named = [](const char* name) {
+    return *std::ranges::find(papers(), name, &PaperFile::name);
+  };
+  EXPECT_EQ(missing_peaks(named("fa3-forward"), unknown),
+            "fa3-forward: 3 claims of the share of a peak will be U: attnlab peak measures them");
+  EXPECT_EQ(missing_peaks(named("fa3-forward"), known), "");
+  EXPECT_EQ(missing_peaks(named("fa1-apex"), unknown), "");
 }
 
 }  // namespace

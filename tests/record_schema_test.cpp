@@ -141,7 +141,8 @@ TEST_F(RecordSchema, ShippedRecordsAreRead) {
 TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
   write("s.json", R"({"schema": "attnlab.sweep/1", "name": "s",
     "axes": {"kernel": "v2", "seqlen": [8, 16], "block": "16x16", "heads": 2, "head_dim": 16},
-    "exclude": [{"where": {"seqlen": 8}, "reason": "too short"}]})");
+    "exclude": [{"where": {"seqlen": 8}, "reason": "too short"}],
+    "protocol": {"verify_seconds": 2}})");
   ASSERT_EQ(run("run --kernel v1 --pass bwd --seqlen 8 --rounds 2 --save a.st").code, 0);
   ASSERT_EQ(run("run --kernel v1 --seqlen 8 --rounds 2 --save b.st").code, 0);
   std::vector<Json> all = records_of_broken_kernels();
@@ -212,8 +213,8 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/protocol/warmup_launches",
                                                     "/run"};
   const std::set<std::string> of_newer_verdicts = {
-      "compared",          "rows",        "rms_to_twin", "row_share", "slope_share",
-      "slice_slope_share", "failed_bound"};
+      "compared",          "rows",         "rms_to_twin", "row_share", "slope_share",
+      "slice_slope_share", "failed_bound", "whole_heads"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;

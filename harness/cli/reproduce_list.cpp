@@ -88,6 +88,15 @@ std::string needs_of(const PaperFile& paper) {
   return text;
 }
 
+std::string missing_peaks(const PaperFile& paper, const KnownPeaks& known) {
+  if (known.peaks) return "";
+  const auto count = static_cast<std::size_t>(std::ranges::count(
+      paper.claims, std::string("pct_peak"), [](const Claim& claim) { return claim.value; }));
+  if (count == 0) return "";
+  return fmt::format("{}: {} of the share of a peak will be U: {}", paper.name,
+                     count_of(count, "claim"), known.reason);
+}
+
 std::vector<Committed> committed_runs() {
   std::vector<Committed> runs;
   const Shipped results = find_shipped("results");

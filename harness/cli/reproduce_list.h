@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/base/text_table.h"
+#include "harness/measure/peaks.h"
 #include "harness/report/paper_file.h"
 #include "harness/report/published.h"
 
@@ -19,6 +20,9 @@ std::vector<std::string> ids_of(const PaperFile& paper);
 
 // Says what a file needs: time, memory, peers.
 std::string needs_of(const PaperFile& paper);
+
+// Says how many claims of a file stay U on a GPU whose peaks are not known; "" if none does.
+std::string missing_peaks(const PaperFile& paper, const KnownPeaks& known);
 
 // Names a folder of results that comes with attnlab, and the device that they are of.
 struct Committed {

@@ -225,6 +225,7 @@ bool failed_verification(const std::vector<Json>& records) {
 struct Job {
   ExperimentCut cut;
   Backend backend = Backend::cpu;
+  KnownPeaks peaks;  // of the device of a run
   std::filesystem::path folder;
   std::filesystem::path earlier;  // of --check
   TableFormat format = TableFormat::table;
@@ -265,6 +266,10 @@ bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job
   print_to(stderr, "{}",
            wrap(fmt::format("{}: needs {}. Records: {}.", paper.name, needs_of(paper),
                             files.records.string())));
+  if (job.backend == Backend::cuda) {
+    const std::string missing = missing_peaks(paper, job.peaks);
+    if (!missing.empty()) print_to(stderr, "{}", wrap(missing));
+  }
   const int code = run_cut(flags, paper, job.cut, files);
   total.add(code);
   if (code == kExitUsage || !flags.protocols) return code != kExitUsage;
@@ -480,6 +485,7 @@ int run(const ReproduceFlags& flags) {
     const Device chosen_device = choose_device(parse_backend(flags.backend, "--backend"));
     device = chosen_device.name;
     job.backend = chosen_device.backend;
+    job.peaks = known_peaks(chosen_device);
     job.cut.backend = job.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
   }
   if (flags.check) job.earlier = folder_to_check(flags, device);

@@ -88,6 +88,7 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
                   {"compared", verdict.compared},
                   {"rows", verdict.rows},
                   {"pass", verdict.pass}};
+    if (verdict.whole_heads) entry["whole_heads"] = true;
     const auto add_share = [&](const char* key, const std::optional<double>& share) {
       if (share) entry[key] = number(*share);
     };

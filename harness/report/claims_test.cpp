@@ -189,6 +189,8 @@ TEST(Claims, WhatIsMissingOrUnfitIsNotRun) {
     records = two_kernels();
     records[i]["verify_timed"][0]["coverage"] = 0.5;
     EXPECT_PRED2(contains, reason(records), "was sampled");
+    records[i]["verify_timed"][0]["whole_heads"] = true;
+    EXPECT_EQ(finding_of(any_ratio(), records), Finding::reproduced);
     records = two_kernels();
     records[i]["time"]["median_s"] = nullptr;
     EXPECT_PRED2(contains, reason(records), "its record has no time_ms");

@@ -39,12 +39,16 @@ void Doubts::count(const RecordJson& record) {
   retries_ += retries.get<double>();
 }
 
-void Doubts::count_sampled(const RecordJson& record) {
-  ++shown_;
-  const std::optional<Sampled> sampled = sampled_of(record);
+void Doubts::Partial::count(const std::optional<Sampled>& sampled) {
   if (!sampled) return;
-  ++sampled_;
-  if (sampled_ == 1 || sampled->coverage < least_.coverage) least_ = *sampled;
+  ++points;
+  if (points == 1 || sampled->coverage < least.coverage) least = *sampled;
+}
+
+void Doubts::count_partial(const RecordJson& record) {
+  ++shown_;
+  sampled_.count(sampled_of(record));
+  drawn_.count(drawn_of(record));
 }
 
 std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
@@ -54,7 +58,7 @@ std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
   if (std::ranges::any_of(values, [&](const Field* field) { return field->interval != nullptr; })) {
     count(record);
   }
-  count_sampled(record);
+  count_partial(record);
   for (const Field* field : values) {
     const RecordJson value = field->read(record);
     TextCell& cell = cells.emplace_back(TextCell{display(*field, value)});
@@ -107,11 +111,14 @@ std::string Doubts::text() const {
     text +=
         wrap("(n of N): n of N rounds; then the time limit (run --max-seconds) ended the timing.");
   }
-  if (sampled_ > 0) {
-    text +=
-        wrap(fmt::format("sampled: {} at the least; {} of {} {} not compared whole.", least_.text,
-                         sampled_, count_of(shown_, "point"), sampled_ == 1 ? "was" : "were"));
-  }
+  const auto add_partial = [&](const char* how, const Partial& partial) {
+    if (partial.points == 0) return;
+    text += wrap(fmt::format("{}: {} at the least; {} of {} {} not compared whole.", how,
+                             partial.least.text, partial.points, count_of(shown_, "point"),
+                             partial.points == 1 ? "was" : "were"));
+  };
+  add_partial("sampled", sampled_);
+  add_partial("whole heads drawn", drawn_);
   return text;
 }
 

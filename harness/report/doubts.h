@@ -25,7 +25,15 @@ class Doubts {
 
  private:
   void count(const RecordJson& record);
-  void count_sampled(const RecordJson& record);
+  // Counts the points that were not compared whole.
+  struct Partial {
+    std::size_t points = 0;
+    Sampled least;  // of the one of which least was compared
+
+    void count(const std::optional<Sampled>& sampled);
+  };
+
+  void count_partial(const RecordJson& record);
 
   std::size_t timed_ = 0;  // points
   int unsettled_ = 0;
@@ -35,9 +43,8 @@ class Doubts {
   bool is_marked_ = false;
   double widest_ = 0.0;  // percent, of the intervals that are known
   bool is_short_ = false;
-  std::size_t shown_ = 0;    // points
-  std::size_t sampled_ = 0;  // of these
-  Sampled least_;            // of these, the one of which least was compared
+  std::size_t shown_ = 0;  // points
+  Partial sampled_, drawn_;
 };
 
 }  // namespace attnlab

@@ -21,9 +21,8 @@ std::string describe(const RecordJson& verdict) {
                      what, tensor);
 }
 
-}  // namespace
-
-std::optional<Sampled> sampled_of(const RecordJson& record) {
+// Returns the verdict with the smallest coverage below 1 of those on drawn heads, or on samples.
+std::optional<Sampled> least_of(const RecordJson& record, bool whole_heads) {
   std::optional<Sampled> least;
   for (const char* when : {"verify", "verify_timed"}) {
     const RecordJson verdicts = at(record, {when});
@@ -31,11 +30,18 @@ std::optional<Sampled> sampled_of(const RecordJson& record) {
     for (const RecordJson& verdict : verdicts) {
       const RecordJson coverage = at(verdict, {"coverage"});
       if (!coverage.is_number() || coverage >= 1.0) continue;
+      if ((at(verdict, {"whole_heads"}) == true) != whole_heads) continue;
       if (least && least->coverage <= coverage.get<double>()) continue;
       least = {.coverage = coverage.get<double>(), .text = describe(verdict)};
     }
   }
   return least;
 }
+
+}  // namespace
+
+std::optional<Sampled> sampled_of(const RecordJson& record) { return least_of(record, false); }
+
+std::optional<Sampled> drawn_of(const RecordJson& record) { return least_of(record, true); }
 
 }  // namespace attnlab

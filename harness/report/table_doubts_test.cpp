@@ -76,6 +76,23 @@ TEST(Table, WhatWasVerifiedBySamplesIsSaid) {
                "sampled: 512 of 4096 rows of lse at the least; 2 of 9 points were not compared");
 }
 
+// Of a drawn head nothing is left out: that is no sample.
+TEST(Table, WhatWasVerifiedOnDrawnHeadsIsSaid) {
+  Records records = small();
+  std::erase_if(records, [](const RecordJson& record) { return record["status"] != "ok"; });
+  records.at(0)["verify"] = RecordJson::array({{{"tensor", "o"},
+                                                {"coverage", 0.125},
+                                                {"compared", 512},
+                                                {"rows", 4096},
+                                                {"whole_heads", true},
+                                                {"ratio_to_twin", 1.0}}});
+  const std::string table = render_table(records, {});
+  EXPECT_PRED2(contains, table,
+               "whole heads drawn: 512 of 4096 rows of o at the least; 1 of 9 points was not "
+               "compared");
+  EXPECT_FALSE(contains(table, "sampled")) << table;
+}
+
 TEST(Table, RetriesOfTheClockAreSaid) {
   Records records = small();
   for (RecordJson& record : records) {

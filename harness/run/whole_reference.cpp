@@ -114,7 +114,10 @@ std::vector<reference::Verdict> WholeReference::judge(const Problem& problem,
                                                       reference::Products products,
                                                       JudgedDropout dropout,
                                                       const Tensors& outputs) {
-  return made_.at(key_of(products, dropout)).judge(problem, outputs);
+  std::vector<reference::Verdict> verdicts =
+      made_.at(key_of(products, dropout)).judge(problem, outputs);
+  for (reference::Verdict& verdict : verdicts) verdict.whole_heads = verdict.coverage < 1.0;
+  return verdicts;
 }
 
 std::vector<reference::Verdict> WholeReference::judge_host(const Problem& problem,

@@ -64,6 +64,33 @@ TEST_F(GpuRun, ColdCachesAreAPointOfTheirOwn) {
   EXPECT_TRUE(all[1].at("key").get<std::string>().ends_with("/hot"));
 }
 
+// 256 heads are 25 ms by the device's rates.
+TEST_F(GpuRun, HeadsAreDrawnWhereReferencesHaveLittleTime) {
+  const int capability = gpu().compute_capability;
+  if (capability != 80 && capability != 90 && capability != 100) {
+    GTEST_SKIP() << "this GPU multiplies doubles too slowly for references of its own";
+  }
+  const std::string point =
+      "--kernel v2 --dtype f16 --batch 128 --seqlen 1024 --head-dim 64 --out r.jsonl";
+  ASSERT_EQ(run_points(point, "verify_seconds=0.01").code, kExitGood);
+  ASSERT_EQ(run_points(point).code, kExitGood);
+  const std::vector<Json> all = records();
+  ASSERT_EQ(all.size(), 2U);
+  for (const Json& record : all) expect_verified(record);
+  EXPECT_EQ(all[0].at("protocol").at("verify_seconds"), 0.01);
+  EXPECT_FALSE(all[1].at("protocol").contains("verify_seconds"));
+  for (const Json& verdict : all[0].at("verify")) {
+    EXPECT_GT(verdict.at("coverage"), 0.0) << verdict;
+    EXPECT_LT(verdict.at("coverage"), 0.9) << verdict;
+    EXPECT_EQ(verdict.at("compared").get<std::int64_t>() % 1024, 0) << verdict;
+    EXPECT_EQ(verdict.at("whole_heads"), true) << verdict;
+  }
+  for (const Json& verdict : all[1].at("verify")) {
+    EXPECT_EQ(verdict.at("coverage"), 1.0) << verdict;
+    EXPECT_FALSE(verdict.contains("whole_heads")) << verdict;
+  }
+}
+
 // Where bytes are counted, a launch that finds its codes in a cache makes the point invalid.
 TEST_F(GpuRun, ColdPointsOnE4m3ReadTheirCodes) {
   if (gpu().compute_capability != 90) GTEST_SKIP() << "this GPU has no wgmma";
