@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
@@ -57,6 +58,30 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
     EXPECT_PRED2(contains, result.err, message);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_) || !std::filesystem::exists(folder_ / "results"));
+}
+
+// The committed verdicts and pages are those of the committed records, byte for byte.
+TEST_F(CliReproduce, CommittedRunsAreWhatTheirRecordsGive) {
+  int runs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(in_tree("results"))) {
+    const std::filesystem::path paper = entry.path() / "paper";
+    if (!std::filesystem::exists(paper)) continue;
+    ++runs;
+    std::map<std::string, std::string> results;
+    for (const auto& file : std::filesystem::directory_iterator(paper)) {
+      const std::string name = file.path().filename().string();
+      if (name.ends_with(".result.json")) results[name] = read(file.path()) + "\n";
+    }
+    std::string committed;
+    for (const auto& [name, text] : results) committed += text;
+    const Result made = run("reproduce --records '" + paper.string() + "' --format json");
+    EXPECT_EQ(made.out, committed) << paper << ": make them anew (results/nvidia-h100/paper)";
+    const Result page = run("report '" + paper.string() + "' --html page.html");
+    EXPECT_EQ(page.code, 0) << page.err;
+    EXPECT_TRUE(read(folder_ / "page.html") == read(paper / "report.html"))
+        << paper << ": attnlab report makes another page";
+  }
+  EXPECT_GT(runs, 0);
 }
 
 // It goes the whole way: run, tables, verdicts, files; then again from the records alone.
