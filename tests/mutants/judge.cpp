@@ -4,6 +4,9 @@
 //
 //   judge KERNEL cpu|cuda        stop at the first failure
 //   judge KERNEL cpu|cuda all    make every step, each to its first failure
+//   judge KERNEL cpu|cuda first STEP [PATTERN]
+//                                begin with this step (with its checks that fit the pattern), and
+//                                go on with all of them if it catches nothing
 //
 // Writes one line when a check begins and one when it has ended, fields separated by tabs, so that
 // whoever reads them knows what was under way if the process dies:
@@ -80,6 +83,17 @@ std::vector<Step> make_steps(const Implementation& kernel, const Device& device)
   return steps;
 }
 
+// Puts a copy of a step before all others, with the checks that fit the pattern ("": all of it).
+// Returns false if there is no such step.
+bool begin_with(std::vector<Step>& steps, std::string_view name, std::string_view pattern) {
+  const auto found = std::ranges::find(steps, name, &Step::name);
+  if (found == steps.end()) return false;
+  Step first = *found;
+  if (!pattern.empty()) first.options.only = pattern;
+  steps.insert(steps.begin(), std::move(first));
+  return true;
+}
+
 std::string on_one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   std::ranges::replace(text, '\t', ' ');
@@ -93,8 +107,8 @@ void say(const std::string& line) {
 
 enum class Steps { until_caught, all };
 
-void judge(const Implementation& kernel, const Device& device, Steps which) {
-  for (const Step& step : make_steps(kernel, device)) {
+void judge(const std::vector<Step>& steps, Steps which) {
+  for (const Step& step : steps) {
     bool caught = false, lost = false;
     verify::verify(
         step.options,
@@ -113,8 +127,10 @@ void judge(const Implementation& kernel, const Device& device, Steps which) {
 }
 
 int run(const std::vector<std::string_view>& arguments) {
-  if (arguments.size() < 2) {
-    std::fputs("usage: judge KERNEL BACKEND [all]\n", stderr);
+  const std::string_view how = arguments.size() > 2 ? arguments[2] : "";
+  const bool is_wrong = how == "first" ? arguments.size() < 4 : !how.empty() && how != "all";
+  if (arguments.size() < 2 || is_wrong) {
+    std::fputs("usage: judge KERNEL BACKEND [all | first STEP [PATTERN]]\n", stderr);
     return 2;
   }
   std::string why = "there is no such kernel";
@@ -126,7 +142,13 @@ int run(const std::vector<std::string_view>& arguments) {
       if (device.backend != backend) continue;
       device.threads = kThreads;
       runtime_of(device).set_timeout(kTimeout);
-      judge(*kernel, device, arguments.size() > 2 ? Steps::all : Steps::until_caught);
+      std::vector<Step> steps = make_steps(*kernel, device);
+      if (how == "first" &&
+          !begin_with(steps, arguments[3], arguments.size() > 4 ? arguments[4] : "")) {
+        fmt::print(stderr, "judge: there is no step '{}'\n", arguments[3]);
+        return 2;
+      }
+      judge(steps, how == "all" ? Steps::all : Steps::until_caught);
       return 0;
     }
   }

@@ -97,6 +97,7 @@ class Mutant:
     what: str
     edits: dict  # backend: [Edit]
     race: bool = False
+    first: tuple = ()  # a step of judge.cpp on a CPU, and a pattern of its checks or nothing
 
 
 def texts_of(judged):
@@ -112,9 +113,13 @@ def load():
     mutants = []
     for entry in json.loads((HERE / "mutants.json").read_text(encoding="utf-8")):
         name = entry.get("name", "?")
-        race = entry.pop("race", False)
-        if set(entry) != {"name", "kernel", "what", "edits"} or not isinstance(race, bool):
-            keys = "name, kernel, what, edits and, true or false, race"
+        race, first = entry.pop("race", False), entry.pop("first", [])
+        if (
+            set(entry) != {"name", "kernel", "what", "edits"}
+            or not isinstance(race, bool)
+            or not (isinstance(first, list) and len(first) <= 2)
+        ):
+            keys = "name, kernel, what, edits and race, true or false, and first, [step, pattern]"
             raise Wrong(f"mutant {name}: has {sorted(entry)}, not {keys}")
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "control":
             raise Wrong(f"mutant {name}: a name is made of small letters, digits and _")
@@ -130,7 +135,7 @@ def load():
                 Edit(change["file"], lines(change["find"]), lines(change["replace"]))
                 for change in changes
             ]
-        mutants.append(Mutant(name, entry["kernel"], entry["what"], edits, race))
+        mutants.append(Mutant(name, entry["kernel"], entry["what"], edits, race, tuple(first)))
     return mutants
 
 
@@ -359,11 +364,15 @@ def how_it_died(process, stderr):
     return f"{name}: {said[-1]}" if said else name
 
 
-def judge(program, kernel, backend, every_step, environment=None):
-    """Runs one program."""
+def judge(program, kernel, backend, every_step, first=(), environment=None):
+    """Runs one program, which begins with the step `first` where it need not make all of them."""
     if not program.is_file():
         raise Wrong(f"{program} is not built: build the target mutant_{program.name}, or all")
-    command = [program, kernel, backend] + (["all"] if every_step else [])
+    command = [program, kernel, backend]
+    if every_step:
+        command += ["all"]
+    elif first:
+        command += ["first", *first]
     judged, under_way, start = Judged([]), None, time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -521,7 +530,8 @@ def judge_mutant(mutant, kernel, arguments, folder):
     programs = pathlib.Path(arguments.build) / "programs"
     name = mutant.name if mutant else "control"
     if arguments.backend == "cpu":
-        return judge(programs / name, kernel, "cpu", arguments.every_step)
+        first = mutant.first if mutant else ()
+        return judge(programs / name, kernel, "cpu", arguments.every_step, first)
     kernels = pathlib.Path(folder) / f"{kernel}-{name}"
     if mutant:
         write(mutant, "cuda", kernels)
@@ -537,7 +547,9 @@ def judge_mutant(mutant, kernel, arguments, folder):
         )
     cache = {"XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache")}
     environment = os.environ | texts | cache
-    judged = judge(programs / "control", kernel, "cuda", arguments.every_step, environment)
+    judged = judge(
+        programs / "control", kernel, "cuda", arguments.every_step, environment=environment
+    )
     for caught in judged.caught:
         if mutant and "does not compile" in caught.message:
             raise Wrong(f"mutant {name}: {caught.message}")
