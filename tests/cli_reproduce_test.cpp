@@ -75,7 +75,7 @@ TEST_F(CliReproduce, CommittedRunsAreWhatTheirRecordsGive) {
     std::string committed;
     for (const auto& [name, text] : results) committed += text;
     const Result made = run("reproduce --records '" + paper.string() + "' --format json");
-    EXPECT_EQ(made.out, committed) << paper << ": make them anew (results/nvidia-h100/paper)";
+    EXPECT_TRUE(made.out == committed) << paper << ": reproduce --records makes other results";
     const Result page = run("report '" + paper.string() + "' --html page.html");
     EXPECT_EQ(page.code, 0) << page.err;
     EXPECT_TRUE(read(folder_ / "page.html") == read(paper / "report.html"))
