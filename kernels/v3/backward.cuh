@@ -46,6 +46,126 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
   copy_keys(shape, memory, offset, first_key, 16, gKeys);
 }
 
+// Works on one tile of rows, in the order of FlashAttention-3, as warp `warp` of all consumers,
+// whose warpgroup has the tile's keys from `first_key` on, and it itself those from `warp_key` on.
+// It is long because products are in flight from one part to the next. A step
+//   1. waits for Q and dO, starts S^T and dP^T,     5. starts dQ, waits for dV, releases dO,
+//   2. waits for S^T, makes P^T of it,              6. starts dK, waits for dQ,
+//   3. waits for dP^T, makes dS^T, stores it,       7. adds dQ to the sums,
+//   4. starts dV, meets the other consumer,         8. waits for dK, releases Q.
+// One meeting a step is enough: who stores dS of the step after next has been at the next one's,
+// to which all come behind their product of this dS.
+template <class T, BackwardConfig kConfig, bool kIsMasked>
+__device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
+                                             const BackwardMemory<kConfig>& memory,
+                                             const device::BackwardStep& step,
+                                             const BackwardStages<kConfig>& stages, i32 warp,
+                                             i32 first_key, i32 warp_key,
+                                             device::Accumulator<1, kConfig.head_dim / 8>& rDK,
+                                             device::Accumulator<1, kConfig.head_dim / 8>& rDV) {
+  using namespace device;
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  using Part = DqPart<kConfig>;
+  constexpr i32 kRows = kConfig.block_m / 16;      // steps of 16 rows: k of dV and dK
+  constexpr i32 kKeys = kConfig.block_n / 16;      // steps of 16 keys: k of dQ
+  constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
+  constexpr bool kLooksUp = kConfig.pattern || kConfig.dropout;
+  const Params& params = sizes.params;
+  const BackwardWorkTile& sWorkTile = memory.work_tile();
+  const i32 row = step.m_block * kConfig.block_m;
+  memory.q_ring.wait_full(stages.q);
+  memory.dout_ring.wait_full(stages.dout);
+  if constexpr (kIsMasked) {
+    if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
+  }
+  const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
+  const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
+  const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
+  FragmentsA<kRows> rPRounded, rDSRounded;
+  {
+    Accumulator<1, 2 * kRows> rP, rDS;
+    ptx::wgmma_fence();
+    start_product<T, kColumns>(rP, KMajor<kTiles.kv>(memory.at(kTiles.k()), first_key),
+                               KMajor<kTiles.q>(sQ, 0));  // S^T = K Q^T
+    start_product<T, kColumns>(rDS, KMajor<kTiles.kv>(memory.at(kTiles.v()), first_key),
+                               KMajor<kTiles.q>(sDO, 0));  // dP^T = V dO^T
+    ptx::wgmma_wait_group<1>();
+    fence_operand(rP);
+    // A lane has a pair of every eight rows.
+    const i32 pair = static_cast<i32>(threadIdx.x) % 4;
+    const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
+    const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
+#pragma unroll
+    for (i32 c = 0; c < 2 * kRows; ++c) {  // P^T = exp(S^T - lse)
+      const float2 lse = sLse[4 * c];
+      recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
+                         [&](i32 i) { return i % 2 == 0 ? lse.x : lse.y; });
+    }
+    ptx::wgmma_wait_group<0>();
+    fence_operand(rDS);
+    if constexpr (kIsMasked && !kLooksUp) {
+      apply_transposed_band_mask(sWorkTile, warp_key, row, rP);
+    }
+    if constexpr (kIsMasked && kLooksUp) {  // it branches, so no product may run
+      for_hidden_transposed<1, 2 * kRows>(sWorkTile.mask, row, sWorkTile.keys.begin + warp_key,
+                                          [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
+    }
+#pragma unroll
+    for (i32 c = 0; c < kRows; ++c) {  // dS^T = P^T (Z dP^T - delta)
+      const float2 deltas[2] = {sDelta[8 * c], sDelta[8 * c + 4]};
+      u32 kept = 0xFF;
+      if constexpr (kConfig.dropout) {
+        kept = kept_bits_transposed(params.dropout, sWorkTile.first_head + step.head, row + 16 * c,
+                                    sWorkTile.keys.begin + warp_key);
+      }
+      softmax_backward<kConfig.dropout>(rP, rDS, 0, c, deltas, kept, params.dropout.keep_scale);
+    }
+    round_to<T>(rPRounded, rP);
+    round_to<T>(rDSRounded, rDS);
+  }
+  // Where adders take turns the lane is hidden from the compiler: else it keeps what the store
+  // derives from it, and at head_dim 64 spills.
+  const i32 lane = kConfig.deterministic ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
+  store_transposed_of_warp<kTiles.ds>(rDSRounded, sDS, warp_key, lane);
+
+  fence_operand(rDV);
+  fence_operand(rPRounded);
+  ptx::wgmma_fence();
+  start_product<T>(rDV, rPRounded, MnMajor<kTiles.q>(sDO), ScaleD::one);  // dV += P^T dO
+  ptx::fence_proxy_async_shared();
+  sync_consumers<kConfig>();
+  typename Part::Accumulator rDQ;
+  const i32 dq_slab = Part::column(warp) / SlabTile::kColumns;
+  ptx::wgmma_fence();
+  start_product<T, kKeys>(
+      rDQ, KMajor<kTiles.ds>(sDS, Part::row(warp / 4 * 4)),
+      MnMajor<kTiles.kv>(memory.at(kTiles.k() + dq_slab * kTiles.kv.slab_bytes())));
+  ptx::wgmma_wait_group<1>();
+  fence_operand(rDV);
+  fence_operand(rPRounded);
+  release_by_warp(memory.dout_ring, stages.dout);
+  fence_operand(rDK);
+  fence_operand(rDSRounded);
+  ptx::wgmma_fence();
+  start_product<T>(rDK, rDSRounded, MnMajor<kTiles.q>(sQ), ScaleD::one);  // dK += dS^T Q
+  ptx::wgmma_wait_group<1>();
+  fence_operand(rDQ);
+  const i32 own = kTiles.dq() + warp * kDqWarpBytes;
+  if constexpr (kConfig.deterministic) {
+    wait_to_put_dq(memory, stages);
+    stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque_lane());
+    tell_dq_is_put(memory, stages);
+  } else {
+    add_dq(rDQ, memory.memory + own, memory.at(own),
+           dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
+               warp * (kDqWarpBytes / 4));
+  }
+  ptx::wgmma_wait_group<0>();
+  fence_operand(rDK);
+  fence_operand(rDSRounded);
+  release_by_warp(memory.q_ring, stages.q);
+}
+
 // Runs a consumer's work in one warpgroup: dK and dV of 64 keys, and half of the tile's dQ.
 template <class T, BackwardConfig kConfig>
 __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
@@ -53,122 +173,19 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   using namespace device;
   using Part = DqPart<kConfig>;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
-  constexpr i32 kRows = kConfig.block_m / 16;      // steps of 16 rows: k of dV and dK
-  constexpr i32 kKeys = kConfig.block_n / 16;      // steps of 16 keys: k of dQ
-  constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
-  constexpr bool kLooksUp = kConfig.pattern || kConfig.dropout;
   const Params& params = sizes.params;
-  const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
   const i32 first_key = 64 * (warp / 4), warp_key = 16 * warp;               // of the tile
 
-  Accumulator<1, 2 * kColumns> rDK, rDV;
+  Accumulator<1, kConfig.head_dim / 8> rDK, rDV;
   rDK.clear();
   rDV.clear();
 
-  // Works on one tile of rows, in the order of FlashAttention-3. A step
-  //   1. waits for Q and dO, starts S^T and dP^T,     5. starts dQ, waits for dV, releases dO,
-  //   2. waits for S^T, makes P^T of it,              6. starts dK, waits for dQ,
-  //   3. waits for dP^T, makes dS^T, stores it,       7. adds dQ to the sums,
-  //   4. starts dV, meets the other consumer,         8. waits for dK, releases Q.
-  // One meeting a step is enough: who stores dS of the step after next has been at the next one's,
-  // to which all come behind their product of this dS.
   const auto work_on = [&](auto is_masked, const BackwardStep& step,
                            const BackwardStages<kConfig>& stages) {
-    const i32 row = step.m_block * kConfig.block_m;
-    memory.q_ring.wait_full(stages.q);
-    memory.dout_ring.wait_full(stages.dout);
-    if constexpr (is_masked.value) {
-      if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
-    }
-    const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
-    const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
-    const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
-    FragmentsA<kRows> rPRounded, rDSRounded;
-    {
-      Accumulator<1, 2 * kRows> rP, rDS;
-      ptx::wgmma_fence();
-      start_product<T, kColumns>(rP, KMajor<kTiles.kv>(memory.at(kTiles.k()), first_key),
-                                 KMajor<kTiles.q>(sQ, 0));  // S^T = K Q^T
-      start_product<T, kColumns>(rDS, KMajor<kTiles.kv>(memory.at(kTiles.v()), first_key),
-                                 KMajor<kTiles.q>(sDO, 0));  // dP^T = V dO^T
-      ptx::wgmma_wait_group<1>();
-      fence_operand(rP);
-      // A lane has a pair of every eight rows.
-      const i32 pair = static_cast<i32>(threadIdx.x) % 4;
-      const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
-      const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
-#pragma unroll
-      for (i32 c = 0; c < 2 * kRows; ++c) {  // P^T = exp(S^T - lse)
-        const float2 lse = sLse[4 * c];
-        recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
-                           [&](i32 i) { return i % 2 == 0 ? lse.x : lse.y; });
-      }
-      ptx::wgmma_wait_group<0>();
-      fence_operand(rDS);
-      if constexpr (is_masked.value && !kLooksUp) {
-        apply_transposed_band_mask(sWorkTile, warp_key, row, rP);
-      }
-      if constexpr (is_masked.value && kLooksUp) {  // it branches, so no product may run
-        for_hidden_transposed<1, 2 * kRows>(sWorkTile.mask, row, sWorkTile.keys.begin + warp_key,
-                                            [&](i32 r, i32 c, i32 i) { rP.at[r][c][i] = 0.0f; });
-      }
-#pragma unroll
-      for (i32 c = 0; c < kRows; ++c) {  // dS^T = P^T (Z dP^T - delta)
-        const float2 deltas[2] = {sDelta[8 * c], sDelta[8 * c + 4]};
-        u32 kept = 0xFF;
-        if constexpr (kConfig.dropout) {
-          kept = kept_bits_transposed(params.dropout, sWorkTile.first_head + step.head,
-                                      row + 16 * c, sWorkTile.keys.begin + warp_key);
-        }
-        softmax_backward<kConfig.dropout>(rP, rDS, 0, c, deltas, kept, params.dropout.keep_scale);
-      }
-      round_to<T>(rPRounded, rP);
-      round_to<T>(rDSRounded, rDS);
-    }
-    // Where adders take turns the lane is hidden from the compiler: else it keeps what the store
-    // derives from it, and at head_dim 64 spills.
-    const i32 lane = kConfig.deterministic ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
-    store_transposed_of_warp<kTiles.ds>(rDSRounded, sDS, warp_key, lane);
-
-    fence_operand(rDV);
-    fence_operand(rPRounded);
-    ptx::wgmma_fence();
-    start_product<T>(rDV, rPRounded, MnMajor<kTiles.q>(sDO), ScaleD::one);  // dV += P^T dO
-    ptx::fence_proxy_async_shared();
-    sync_consumers<kConfig>();
-    typename Part::Accumulator rDQ;
-    const i32 dq_slab = Part::column(warp) / SlabTile::kColumns;
-    ptx::wgmma_fence();
-    start_product<T, kKeys>(
-        rDQ, KMajor<kTiles.ds>(sDS, Part::row(warp / 4 * 4)),
-        MnMajor<kTiles.kv>(memory.at(kTiles.k() + dq_slab * kTiles.kv.slab_bytes())));
-    ptx::wgmma_wait_group<1>();
-    fence_operand(rDV);
-    fence_operand(rPRounded);
-    release_by_warp(memory.dout_ring, stages.dout);
-    fence_operand(rDK);
-    fence_operand(rDSRounded);
-    ptx::wgmma_fence();
-    start_product<T>(rDK, rDSRounded, MnMajor<kTiles.q>(sQ), ScaleD::one);  // dK += dS^T Q
-    ptx::wgmma_wait_group<1>();
-    fence_operand(rDQ);
-    const i32 own = kTiles.dq() + warp * kDqWarpBytes;
-    if constexpr (kConfig.deterministic) {
-      wait_to_put_dq(memory, stages);
-      stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque_lane());
-      tell_dq_is_put(memory, stages);
-    } else {
-      add_dq(rDQ, memory.memory + own, memory.at(own),
-             dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
-                 warp * (kDqWarpBytes / 4));
-    }
-    ptx::wgmma_wait_group<0>();
-    fence_operand(rDK);
-    fence_operand(rDSRounded);
-    release_by_warp(memory.q_ring, stages.q);
+    work_on_rows<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, first_key,
+                                              warp_key, rDK, rDV);
   };
-
   for_steps<kConfig>(params, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more

@@ -80,10 +80,35 @@ __device__ void backward_of_softmax(const BackwardSizes& sizes,
   softmax_backward_of_rows<kConfig.dropout>(rP, rDS, deltas, kept, params.dropout.keep_scale);
 }
 
-// Runs a consumer's work in one warpgroup.
-template <class T, BackwardConfig kConfig>
-__device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
-                                const BackwardMemory<kConfig>& memory) {
+// Holds what a consumer adds up, transposed: 64 columns x keys of each slab.
+template <BackwardConfig kConfig>
+using SlabSums = device::Accumulator<1, kConfig.block_n / 8>[kConfig.own_slabs()];
+
+template <i32 kSlabs, class Use>
+__device__ __forceinline__ void for_slabs(const Use& use) {
+#pragma unroll
+  for (i32 slab = 0; slab < kSlabs; ++slab) use(slab);
+}
+
+// Works on one tile of rows, as warp `warp` of all consumers. It is long because products are in
+// flight from one part to the next. A step
+//   1. waits for Q and dO, starts S and dP,
+//   2. waits for S, makes P of it,
+//   3. waits for dP, makes dS, stores both,
+//   4. meets the other consumers,
+//   5. starts dQ of all slabs but the last, and dV,
+//   6. waits for that dQ, adds it beside dV,
+//   7. starts the last dQ, waits for dV, releases dO,
+//   8. starts dK, waits for dQ, adds it beside dK,
+//   9. waits for dK, releases Q.
+// One meeting a step is enough, as in work_on_rows().
+template <class T, BackwardConfig kConfig, bool kIsMasked>
+__device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& sizes,
+                                                        const BackwardMemory<kConfig>& memory,
+                                                        const device::BackwardStep& step,
+                                                        const BackwardStages<kConfig>& stages,
+                                                        i32 warp, SlabSums<kConfig>& rDK,
+                                                        SlabSums<kConfig>& rDV) {
   using namespace device;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   constexpr i32 kSlabs = kConfig.own_slabs();
@@ -96,118 +121,114 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
   const Params& params = sizes.params;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
-  const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
   const i32 own_row = 16 * (warp % 4), own_key = kOwnKeys * (warp / 4);
   const i32 own_slab = kSlabs * (warp / 4);
-
-  // Sums are transposed: 64 columns x keys of each slab.
-  Accumulator<1, 2 * kKeys> rDK[kSlabs], rDV[kSlabs];
-  const auto for_slabs = [&](const auto& use) {
-#pragma unroll
-    for (i32 slab = 0; slab < kSlabs; ++slab) use(slab);
-  };
-  for_slabs([&](i32 slab) {
-    rDK[slab].clear();
-    rDV[slab].clear();
-  });
-  const auto fence_sums = [&](Accumulator<1, 2 * kKeys>(&sums)[kSlabs]) {
-    for_slabs([&](i32 slab) { fence_operand(sums[slab]); });
+  const auto fence_sums = [&](SlabSums<kConfig>& sums) {
+    for_slabs<kSlabs>([&](i32 slab) { fence_operand(sums[slab]); });
   };
   const auto q_slab = [&](u32 tile, i32 slab) {  // of Q or dO
     return MnMajor<kTiles.q>(tile + static_cast<u32>((own_slab + slab) * kTiles.q.slab_bytes()));
   };
 
-  // Works on one tile of rows. A step
-  //   1. waits for Q and dO, starts S and dP,
-  //   2. waits for S, makes P of it,
-  //   3. waits for dP, makes dS, stores both,
-  //   4. meets the other consumers,
-  //   5. starts dQ of all slabs but the last, and dV,
-  //   6. waits for that dQ, adds it beside dV,
-  //   7. starts the last dQ, waits for dV, releases dO,
-  //   8. starts dK, waits for dQ, adds it beside dK,
-  //   9. waits for dK, releases Q.
-  // One meeting a step is enough, as in consume().
+  memory.q_ring.wait_full(stages.q);
+  memory.dout_ring.wait_full(stages.dout);
+  if constexpr (kIsMasked) {
+    if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
+  }
+  const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
+  const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
+  const u32 sP = memory.at(kTiles.p_of(stages.q.stage));
+  const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
+  {
+    u32 visible = ~0u;
+    if constexpr (kIsMasked && kConfig.pattern) {
+      visible = visible_bits_of_columns<kBlocks>(
+          sWorkTile.mask, step.m_block * kConfig.block_m + own_row, sWorkTile.keys.begin + own_key);
+    }
+    Scores rP, rDS;
+    ptx::wgmma_fence();
+    start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
+                               KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key));  // S = Q K^T
+    start_product<T, kColumns>(rDS, KMajor<kTiles.q>(sDO, 0),
+                               KMajor<kTiles.kv>(memory.at(kTiles.v()), own_key));  // dP = dO V^T
+    ptx::wgmma_wait_group<1>();
+    fence_operand(rP);
+    backward_of_softmax<kConfig, kIsMasked>(sizes, memory, step, stages, own_row, own_key, visible,
+                                            rP, rDS);
+    store_transposed_of_warp<T, kTiles.p>(rP, sP, own_key, own_row);
+    store_transposed_of_warp<T, kTiles.ds>(rDS, sDS, own_key, own_row);
+  }
+  ptx::fence_proxy_async_shared();
+  sync_consumers<kConfig>();
+
+  typename Part::Accumulator rDQ;
+  float* const gSums = dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step));
+  const auto start_dq = [&](i32 slab) {  // dQ^T = K^T dS^T
+    const i32 offset = kTiles.k() + (own_slab + slab) * kTiles.kv.slab_bytes();
+    ptx::wgmma_fence();
+    start_product<T, kKeys>(rDQ, MnMajor<kTiles.kv>(memory.at(offset)), MnMajor<kTiles.ds>(sDS));
+  };
+  const auto add_dq = [&](i32 slab) {
+    fence_operand(rDQ);
+    if constexpr (kConfig.deterministic) {
+      if (slab == 0) wait_to_put_dq(memory, stages);
+    }
+    add_dq_of_lanes(rDQ, gSums + Part::number(warp, slab) * (kDqWarpBytes / 4));
+    if constexpr (kConfig.deterministic) {
+      if (slab == kSlabs - 1) tell_dq_is_put(memory, stages);
+    }
+  };
+  if constexpr (kSlabs == 2) start_dq(0);
+  fence_sums(rDV);
+  ptx::wgmma_fence();
+  for_slabs<kSlabs>([&](i32 slab) {  // dV^T += dO^T P
+    start_product<T, kRows>(rDV[slab], q_slab(sDO, slab), KMajor<kTiles.p>(sP, 0), ScaleD::one);
+  });
+  if constexpr (kSlabs == 2) {
+    ptx::wgmma_wait_group<kSlabs>();
+    add_dq(0);
+  }
+  start_dq(kSlabs - 1);
+  ptx::wgmma_wait_group<1>();
+  fence_sums(rDV);
+  release_by_warp(memory.dout_ring, stages.dout);
+  fence_sums(rDK);
+  ptx::wgmma_fence();
+  for_slabs<kSlabs>([&](i32 slab) {  // dK^T += Q^T dS
+    start_product<T, kRows>(rDK[slab], q_slab(sQ, slab), KMajor<kTiles.ds>(sDS, 0), ScaleD::one);
+  });
+  ptx::wgmma_wait_group<kSlabs>();
+  add_dq(kSlabs - 1);
+  ptx::wgmma_wait_group<0>();
+  fence_sums(rDK);
+  release_by_warp(memory.q_ring, stages.q);
+}
+
+// Runs a consumer's work in one warpgroup.
+template <class T, BackwardConfig kConfig>
+__device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
+                                const BackwardMemory<kConfig>& memory) {
+  using namespace device;
+  constexpr BackwardTiles kTiles = backward_tiles(kConfig);
+  constexpr i32 kSlabs = kConfig.own_slabs();
+  const Params& params = sizes.params;
+  const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
+  const i32 own_row = 16 * (warp % 4), own_slab = kSlabs * (warp / 4);
+
+  SlabSums<kConfig> rDK, rDV;
+  for_slabs<kSlabs>([&](i32 slab) {
+    rDK[slab].clear();
+    rDV[slab].clear();
+  });
   const auto work_on = [&](auto is_masked, const BackwardStep& step,
                            const BackwardStages<kConfig>& stages) {
-    memory.q_ring.wait_full(stages.q);
-    memory.dout_ring.wait_full(stages.dout);
-    if constexpr (is_masked.value) {
-      if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
-    }
-    const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
-    const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
-    const u32 sP = memory.at(kTiles.p_of(stages.q.stage));
-    const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
-    {
-      u32 visible = ~0u;
-      if constexpr (is_masked.value && kConfig.pattern) {
-        visible = visible_bits_of_columns<kBlocks>(sWorkTile.mask,
-                                                   step.m_block * kConfig.block_m + own_row,
-                                                   sWorkTile.keys.begin + own_key);
-      }
-      Scores rP, rDS;
-      ptx::wgmma_fence();
-      start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
-                                 KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key));  // S = Q K^T
-      start_product<T, kColumns>(rDS, KMajor<kTiles.q>(sDO, 0),
-                                 KMajor<kTiles.kv>(memory.at(kTiles.v()), own_key));  // dP = dO V^T
-      ptx::wgmma_wait_group<1>();
-      fence_operand(rP);
-      backward_of_softmax<kConfig, is_masked.value>(sizes, memory, step, stages, own_row, own_key,
-                                                    visible, rP, rDS);
-      store_transposed_of_warp<T, kTiles.p>(rP, sP, own_key, own_row);
-      store_transposed_of_warp<T, kTiles.ds>(rDS, sDS, own_key, own_row);
-    }
-    ptx::fence_proxy_async_shared();
-    sync_consumers<kConfig>();
-
-    typename Part::Accumulator rDQ;
-    float* const gSums = dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step));
-    const auto start_dq = [&](i32 slab) {  // dQ^T = K^T dS^T
-      const i32 offset = kTiles.k() + (own_slab + slab) * kTiles.kv.slab_bytes();
-      ptx::wgmma_fence();
-      start_product<T, kKeys>(rDQ, MnMajor<kTiles.kv>(memory.at(offset)), MnMajor<kTiles.ds>(sDS));
-    };
-    const auto add_dq = [&](i32 slab) {
-      fence_operand(rDQ);
-      if constexpr (kConfig.deterministic) {
-        if (slab == 0) wait_to_put_dq(memory, stages);
-      }
-      add_dq_of_lanes(rDQ, gSums + Part::number(warp, slab) * (kDqWarpBytes / 4));
-      if constexpr (kConfig.deterministic) {
-        if (slab == kSlabs - 1) tell_dq_is_put(memory, stages);
-      }
-    };
-    if constexpr (kSlabs == 2) start_dq(0);
-    fence_sums(rDV);
-    ptx::wgmma_fence();
-    for_slabs([&](i32 slab) {  // dV^T += dO^T P
-      start_product<T, kRows>(rDV[slab], q_slab(sDO, slab), KMajor<kTiles.p>(sP, 0), ScaleD::one);
-    });
-    if constexpr (kSlabs == 2) {
-      ptx::wgmma_wait_group<kSlabs>();
-      add_dq(0);
-    }
-    start_dq(kSlabs - 1);
-    ptx::wgmma_wait_group<1>();
-    fence_sums(rDV);
-    release_by_warp(memory.dout_ring, stages.dout);
-    fence_sums(rDK);
-    ptx::wgmma_fence();
-    for_slabs([&](i32 slab) {  // dK^T += Q^T dS
-      start_product<T, kRows>(rDK[slab], q_slab(sQ, slab), KMajor<kTiles.ds>(sDS, 0), ScaleD::one);
-    });
-    ptx::wgmma_wait_group<kSlabs>();
-    add_dq(kSlabs - 1);
-    ptx::wgmma_wait_group<0>();
-    fence_sums(rDK);
-    release_by_warp(memory.q_ring, stages.q);
+    work_on_rows_by_columns<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, rDK,
+                                                         rDV);
   };
   for_steps<kConfig>(params, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more
-  for_slabs([&](i32 slab) {
+  for_slabs<kSlabs>([&](i32 slab) {
     const i32 column = 64 * (own_slab + slab) + own_row;
     rDV[slab].scale(params.dropout.keep_scale);
     rDK[slab].scale(params.shape.softmax_scale);
