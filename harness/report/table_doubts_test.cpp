@@ -76,7 +76,7 @@ TEST(Table, WhatWasVerifiedBySamplesIsSaid) {
                "sampled: 512 of 4096 rows of lse at the least; 2 of 9 points were not compared");
 }
 
-// Of a drawn head nothing is left out: that is no sample.
+// A drawn head is compared whole, so the table does not call it a sample.
 TEST(Table, WhatWasVerifiedOnDrawnHeadsIsSaid) {
   Records records = small();
   std::erase_if(records, [](const RecordJson& record) { return record["status"] != "ok"; });

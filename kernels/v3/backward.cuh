@@ -171,7 +171,6 @@ template <class T, BackwardConfig kConfig>
 __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
                         const BackwardMemory<kConfig>& memory) {
   using namespace device;
-  using Part = DqPart<kConfig>;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   const Params& params = sizes.params;
   const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers

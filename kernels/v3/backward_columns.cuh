@@ -84,6 +84,7 @@ __device__ void backward_of_softmax(const BackwardSizes& sizes,
 template <BackwardConfig kConfig>
 using SlabSums = device::Accumulator<1, kConfig.block_n / 8>[kConfig.own_slabs()];
 
+// Calls use(slab) for each slab, unrolled, since slabs index registers.
 template <i32 kSlabs, class Use>
 __device__ __forceinline__ void for_slabs(const Use& use) {
 #pragma unroll
