@@ -1,7 +1,6 @@
 #include "tests/emulator/block.h"
 
 #include <algorithm>
-#include <atomic>
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstring>
 #include <thread>
@@ -19,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr double kPatience = 20.0;  // seconds that a block waits for others
-constexpr Clock::duration kLongestSleep = std::chrono::milliseconds(100);
-std::atomic<Clock::duration> last_run = Clock::duration::zero();  // of a block, of any launch
 
 // Failed is thrown through a kernel's frames where a launch has failed.
 struct Failed {};
@@ -36,9 +33,11 @@ context::pooled_fixedsize_stack& stacks() {
 
 Block& block() { return *running_block; }
 
-Block::Block(const Launch& launch, u64 index, u8* shared, std::string& error)
+Block::Block(const Launch& launch, u64 index, u8* shared, RunningBlocks::Member& among,
+             std::string& error)
     : launch_(launch),
       shared_(shared),
+      among_(among),
       error_(error),
       races_(shared, launch.shared_bytes, (launch.threads + 31) / 32) {
   std::seed_seq seeds{static_cast<u32>(launch.seed), static_cast<u32>(launch.seed >> 32),
@@ -67,14 +66,18 @@ bool Block::looks_too_early() {
   return drawn % 4 == 0;
 }
 
+void Block::let_other_blocks_go_on() {
+  among_.note_release();
+  if (coin(4) == 0) among_.stop(RunningBlocks::Until::others_wait);
+}
+
 void Block::fall_behind() {
   if (std::exchange(may_fall_behind_, false) && coin(4) == 0) {
-    std::this_thread::sleep_for(std::min(last_run.load(), kLongestSleep));
+    among_.stop(RunningBlocks::Until::another_ended);
   }
 }
 
 void Block::run() {
-  const auto began = Clock::now();
   running_block = this;
   watch(shared_, launch_.shared_bytes);
   for (Thread& thread : threads_) {
@@ -96,7 +99,6 @@ void Block::run() {
   threads_.clear();  // unwinds those that have not ended
   running_block = nullptr;
   watch(nullptr, 0);
-  last_run = Clock::now() - began;
 }
 
 void Block::pause(Thread::State state, const char* what) {
@@ -415,7 +417,10 @@ void Block::wait_for_other_blocks() {
   if (idle_since_ == Clock::time_point{} || events_ != idle_events_) {
     idle_since_ = Clock::now();
     idle_events_ = events_;
+  } else {
+    among_.note_idle(looked_);
   }
+  looked_ = among_.releases();
   const std::chrono::duration<double> idle = Clock::now() - idle_since_;
   if (waiting == threads_.end() || idle.count() > kPatience) {
     error_ = "deadlock: " + all_waits();

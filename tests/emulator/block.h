@@ -14,6 +14,7 @@
 #include "tests/emulator/launch.h"
 #include "tests/emulator/machine.h"
 #include "tests/emulator/races.h"
+#include "tests/emulator/running_blocks.h"
 #include "tests/emulator/tensor_box.h"
 
 namespace attnlab::emulator {
@@ -102,17 +103,15 @@ Block& block();
 // Block is a block of threads that runs to its end on one thread of the host.
 class Block {
  public:
-  Block(const Launch& launch, u64 index, u8* shared, std::string& error);
+  Block(const Launch& launch, u64 index, u8* shared, RunningBlocks::Member& among,
+        std::string& error);
 
   void run();
 
   Thread& current() { return *current_; }
   u8* shared() { return shared_; }
   void note_event() { ++events_; }
-  void let_other_blocks_go_on() {
-    if (coin(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-
+  void let_other_blocks_go_on();
   void fall_behind();
 
   // The thread that runs asks for these: see machine.h.
@@ -218,6 +217,7 @@ class Block {
 
   const Launch& launch_;
   u8* shared_;
+  RunningBlocks::Member& among_;
   std::string& error_;
   std::mt19937 random_;
   std::vector<Thread> threads_;
@@ -234,6 +234,7 @@ class Block {
   bool may_fall_behind_ = true;
   u64 events_ = 0;
   u64 idle_events_ = 0;
+  u64 looked_ = 0;  // how many releases there were when all could look at memory last
   std::chrono::steady_clock::time_point idle_since_{};
 };
 

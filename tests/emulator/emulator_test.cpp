@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kThreads = 64;
 constexpr int kTries = 20;  // of what goes wrong in some orders only
+constexpr u64 kBlocks = 4;  // of kernels whose blocks wait for one another
 
 class Emulator : public testing::Test {
  protected:
@@ -35,12 +36,13 @@ class Emulator : public testing::Test {
 
   Runtime& runtime() { return runtime_of(gpu_); }
 
-  // Launches a block of 64 threads of a kernel (float* y) with this body; y[i] comes back.
-  std::vector<float> run(const std::string& body, u64 shared_bytes = 1024) {
+  // Launches blocks of 64 threads of a kernel (float* y) with this body; y[i] comes back.
+  std::vector<float> run(const std::string& body, u64 shared_bytes = 1024, u64 blocks = 1) {
     const KernelEntry entry = {
         .name = "kernel", .threads = kThreads, .dynamic_shared_bytes = shared_bytes};
     const KernelUnit unit = {.name = "kernel",
                              .source =
+                                 "#include \"kernels/ptx/acquire_release.cuh\"\n"
                                  "#include \"kernels/ptx/barrier.cuh\"\n"
                                  "#include \"kernels/ptx/cp_async.cuh\"\n"
                                  "#include \"kernels/ptx/cvta.cuh\"\n"
@@ -49,6 +51,8 @@ class Emulator : public testing::Test {
                                  "#include \"kernels/ptx/tma.cuh\"\n"
                                  "using namespace attnlab;\n"
                                  "__device__ float source[64];\n"
+                                 "__device__ u32 tickets, ends;\n"
+                                 "__device__ i32 turn;\n"
                                  "extern \"C\" __global__ void __launch_bounds__(64)\n"
                                  "kernel(float* y) {\n"
                                  "  extern __shared__ u8 memory[];\n"
@@ -57,7 +61,7 @@ class Emulator : public testing::Test {
                              .entries = {entry}};
     const std::shared_ptr<const Module> module = load(unit, gpu_);
     const Kernel<void*> kernel(*module, entry);
-    kernel(as_stream(runtime().queue()), 1, y_);
+    kernel(as_stream(runtime().queue()), blocks, y_);
     runtime().synchronize();
     std::vector<float> y(kThreads);
     runtime().read(y.data(), y_, y.size() * sizeof(float));
@@ -80,11 +84,11 @@ class Emulator : public testing::Test {
   }
 
   // Counts how many of some launches leave a y that is not i.
-  int wrong_launches(const std::string& body) {
+  int wrong_launches(const std::string& body, u64 blocks = 1) {
     int wrong = 0;
     for (int i = 0; i < kTries; ++i) {
       bool is_right = true;
-      const std::vector<float> y = run(body);
+      const std::vector<float> y = run(body, 1024, blocks);
       for (int j = 0; j < kThreads; ++j) {
         is_right = is_right && y[static_cast<std::size_t>(j)] == static_cast<float>(j);
       }
@@ -236,6 +240,29 @@ TEST_F(Emulator, AnAddressThatIsNotAlignedFails) {
   const std::string words =
       failure_of("ptx::cp_async_cg_16(ptx::cvta_to_shared(memory) + 8, source, 16);\n");
   EXPECT_NE(words.find("not aligned to 16"), std::string::npos) << words;
+}
+
+// Numbers the blocks by their tickets and by their ends, which are alike where they take turns.
+std::string take_turns(const std::string& wait, const std::string& end) {
+  return "if (i >= 4) y[i] = static_cast<float>(i);\n"
+         "if (i == 0) {\n"
+         "  const i32 ticket = static_cast<i32>(atomicAdd(&tickets, 1u) % 4);\n" +
+         wait + end + "}\n";
+}
+const std::string kWait = "while (ptx::ld_acquire_gpu_global(&turn) != ticket) {}\n";
+const std::string kEnd = "y[ticket] = static_cast<float>(atomicAdd(&ends, 1u) % 4);\n";
+const std::string kHandOn = "ptx::st_release_gpu_global(&turn, (ticket + 1) % 4);\n";
+
+// A block that stops does so in one of four cases, so some of three blocks in 37 of 64 launches.
+constexpr int kOften = kTries / 4;
+
+TEST_F(Emulator, ABlockIsOvertakenByLaterTickets) {
+  EXPECT_GE(wrong_launches(take_turns("", kEnd), kBlocks), kOften);
+  EXPECT_EQ(wrong_launches(take_turns(kWait, kEnd + kHandOn), kBlocks), 0);
+}
+
+TEST_F(Emulator, ABlockIsOvertakenWhereItHasHandedOnItsTurn) {
+  EXPECT_GE(wrong_launches(take_turns(kWait, kHandOn + kEnd), kBlocks), kOften);
 }
 
 TEST_F(Emulator, ABlockAsksWhetherAnyThreadSaysSo) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/emulator/block.h"
+#include "tests/emulator/running_blocks.h"
 
 namespace attnlab::emulator {
 namespace {
@@ -43,18 +44,20 @@ std::string run(const Launch& launch) {
   std::atomic<u64> next = 0;
   std::mutex mutex;
   std::string error;
+  const u64 workers = std::min<u64>(launch.blocks, blocks_at_once());
+  RunningBlocks running(launch.blocks, workers);
   const auto work = [&] {
     const SharedMemory shared;
     for (u64 index = next++; index < launch.blocks; index = next++) {
       std::string own_error;
-      Block(launch, index, shared.get(), own_error).run();
+      RunningBlocks::Member among(running);
+      Block(launch, index, shared.get(), among, own_error).run();
       if (own_error.empty()) continue;
       const std::lock_guard lock(mutex);
       if (error.empty()) error = own_error;
       next = launch.blocks;
     }
   };
-  const u64 workers = std::min<u64>(launch.blocks, blocks_at_once());
   // Blocks never run on the caller's own thread, whose thread-local __shared__ variables lie far
   // from all else.
   std::vector<std::thread> threads;

@@ -43,10 +43,11 @@ void wait_for_memory(const char* what);
 bool looks_too_early();
 // Says that something has happened which a thread may be waiting for.
 void note_event();
-// Stops the whole block for a while, or not: that is drawn.
+// Called behind a release of a word that other blocks wait for. Stops the block, by lot, until the
+// others wait for it.
 void let_other_blocks_go_on();
-// Called behind an atomicAdd on u32. A block's first call stops it, by lot, for as long as the last
-// block ran, so that blocks with later tickets overtake it; later calls do nothing.
+// Called behind an atomicAdd on u32. A block's first call stops it, by lot, until another block has
+// ended or the others wait for it: blocks with later tickets overtake it. Later calls do nothing.
 void fall_behind();
 u64 nanoseconds();
 
