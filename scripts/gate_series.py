@@ -9,12 +9,14 @@ For example, on a GPU, where kernels are compiled from texts:
     -- sweeps/gate.json
 
 BASE and HEAD are source trees, whose kernels one program compiles, or HEAD is another attnlab, that
-gates itself against the attnlab BASE. again:N is this tree with a plant in v2's forward: of N in 8
+gates itself against the attnlab BASE. --together: one gate has all heads, which take turns with
+BASE (attnlab gate --candidate). again:N is this tree with a plant in v2's forward: of N in 8
 tiles K is loaded once more. (Both sides have one, since the condition alone makes other machine
 code: N from 1 to 7 differ in one constant.) A run gates each head once, in an order drawn anew.
-Each gate is a line of --out, appended, so a series may be measured in parts: run, head, exit code,
-seconds, device, and of each point the verdict, both medians, the ratio and its interval. Then how
-often each head had which exit code is printed, over all of the file.
+Each head of a run is a line of --out, appended, so a series may be measured in parts: run, head,
+exit code, seconds, device, and of each point the verdict, both medians, the ratio and its interval;
+with --together also who else was there, and the seconds are those of all. Then how often each head
+had which exit code is printed, over all of the file.
 
 Exit: 0 measured, 2 bad arguments, 3 a head or base is missing.
 """
@@ -52,31 +54,42 @@ def planted_tree(tiles, folder):
     return folder
 
 
-def gate_command(attnlab, base, head, arguments):
-    """Returns the command that gates a head: by one program, or by the head's own."""
-    if head.is_dir():
-        return [attnlab, "gate", f"--kernel-sources={head}", f"--against={base}", *arguments]
-    return [str(head), "gate", f"--against={base}", *arguments]
+def gate_command(attnlab, base, heads, arguments):
+    """Returns the command that gates heads, by one program or by the first head's own."""
+    first, *others = heads.items()
+    command = ([attnlab, "gate", f"--kernel-sources={first[1]}"] if first[1].is_dir()
+               else [str(first[1]), "gate"])
+    candidates = [f"--candidate={name}={path}" for name, path in others]
+    return [*command, f"--against={base}", *candidates, *arguments]
 
 
-def gate_once(command, records):
+def judged(gate):
+    """Returns what a series keeps of one head's gate."""
+    kept = ("verdict", "base_s", "new_s", "ratio", "ratio_ci95", "threshold")
+    points = [{"key": point["key"], "trouble": point["trouble"]} |
+              {key: point["time"][key] for key in kept if point["time"]}
+              for point in gate["points"]]
+    return {"exit_code": gate["exit_code"], "measured_again": gate["measured_again"],
+            "points": points}
+
+
+def gate_once(command, heads, records):
+    """Gates heads together; returns a line for each, by name."""
     began = time.monotonic()
     done = subprocess.run([*command, "--format=json", "--no-progress", f"--out={records}"],
                           capture_output=True, text=True)
-    line = {"exit_code": done.returncode, "seconds": round(time.monotonic() - began, 1)}
+    same = {"seconds": round(time.monotonic() - began, 1)}
+    if len(heads) > 1:
+        same["together"] = list(heads)
     try:
-        comparison = json.loads(done.stdout)
+        said = json.loads(done.stdout)
     except json.JSONDecodeError:
-        return line | {"error": (done.stderr or done.stdout)[-500:]}
-    first = next(records.glob("head.jsonl")).read_text().splitlines()[0]
-    line["device"] = json.loads(first)["device"]
-    line["measured_again"] = comparison["measured_again"]
-    line["points"] = [{"key": point["key"], "trouble": point["trouble"]} | {
-        key: point["time"][key] for key in ("verdict", "base_s", "new_s", "ratio", "ratio_ci95",
-                                            "threshold")} if point["time"] else
-                      {"key": point["key"], "trouble": point["trouble"]}
-                      for point in comparison["points"]]
-    return line
+        failed = {"exit_code": done.returncode, "error": (done.stderr or done.stdout)[-500:]}
+        return {name: failed | same for name in heads}
+    first = (records / "head.jsonl").read_text().splitlines()[0]
+    same["device"] = json.loads(first)["device"]
+    gates = said["heads"] if "heads" in said else [said]
+    return {name: judged(gate) | same for name, gate in zip(heads, gates, strict=True)}
 
 
 def print_table(file):
@@ -99,6 +112,7 @@ def main():
     parser.add_argument("heads", nargs="+", metavar="NAME=HEAD")
     parser.add_argument("--attnlab", default="build/cpu/attnlab", help="gates source trees")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--together", action="store_true", help="gate all heads in one")
     parser.add_argument("--seconds", type=float, default=float("inf"),
                         help="begin no gate after so many seconds")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gate-series.jsonl"))
@@ -122,18 +136,23 @@ def main():
             if not path.exists():
                 raise Missing(f"{path}: is not there")
         for run in range(1, options.runs + 1):
-            for name in random.sample(list(heads), len(heads)):
+            drawn = random.sample(list(heads), len(heads))
+            for names in [drawn] if options.together else [[name] for name in drawn]:
                 if time.monotonic() - began > options.seconds:
                     break
                 records = pathlib.Path(scratch, "records")
-                line = {"run": run, "head": name,
-                        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-                line |= gate_once(gate_command(options.attnlab, base, heads[name], arguments),
+                chosen = {name: heads[name] for name in names}
+                start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                lines = gate_once(gate_command(options.attnlab, base, chosen, arguments), chosen,
                                   records)
                 with options.out.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-                print(f"run {run}, {name}: exit {line['exit_code']}, {line['seconds']} s",
-                      file=sys.stderr, flush=True)
+                    for name, line in lines.items():
+                        file.write(json.dumps({"run": run, "head": name, "time": start} | line)
+                                   + "\n")
+                said = ", ".join(f"{name}: exit {line['exit_code']}"
+                                 for name, line in lines.items())
+                print(f"run {run}, {said}, {lines[names[0]]['seconds']} s", file=sys.stderr,
+                      flush=True)
                 shutil.rmtree(records, ignore_errors=True)
     print_table(options.out)
 

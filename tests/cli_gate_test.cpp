@@ -17,6 +17,11 @@ namespace {
 constexpr const char* kKernel = "--kernel v2 --heads 2 --backend cpu --no-progress ";
 constexpr const char* kPoint = "--kernel v2 --heads 2 --seqlen 128 --backend cpu --no-progress ";
 
+// Words of a wrapper() that is killed after 40 turns, among its samples.
+constexpr const char* kDies =
+    "{ i=0; while [ $i -lt 40 ] && read turn; do echo $turn; i=$((i + 1)); done; } | "
+    "\"$real\" \"$@\"; kill -KILL $$";
+
 class CliGate : public Cli {
  protected:
   std::string environment() const override {
@@ -57,6 +62,44 @@ TEST_F(CliGate, WhatIsEqualIsNotSlower) {
   }
 }
 
+// The slower one's idle time is three times a launch: it is never good, and what is equal to the
+// base is not called slower for it.
+TEST_F(CliGate, EachOfSeveralHeadsIsJudgedByItself) {
+  wrapper("exec \"$real\" \"$@\" --planted-percent=300");
+  const Result result = gate(itself() + "--candidate slow=wrapper --candidate same='" +
+                             in_build("attnlab") + "' --rounds 10 --threshold 60 --out g");
+  EXPECT_TRUE(result.code == 4 || result.code == 5) << result.out << result.err;
+  const std::string said = one_line(result.out);
+  for (const char* head : {"head", "slow", "same"}) {
+    EXPECT_PRED2(contains, said, fmt::format("Head: {} ", head));
+    const auto record = nlohmann::json::parse(read(folder_ / "g" / fmt::format("{}.jsonl", head)));
+    EXPECT_EQ(record["time"]["samples_s"].size(), 10u) << head;
+  }
+  EXPECT_FALSE(contains(said, "slow: same or faster")) << said;
+  EXPECT_FALSE(contains(said, "same: worse")) << said;
+  EXPECT_PRED2(contains, said, fmt::format("Exit code {}.", result.code));
+  // What was slower was measured again, in a folder of its own.
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "g/slow/slow-again-3.jsonl"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "g/slow/base-again-3.jsonl"));
+}
+
+TEST_F(CliGate, ACandidateThatBreaksOffIsNoSuccessOfAll) {
+  wrapper(kDies);
+  const Result result =
+      gate(itself() + "--candidate dies=wrapper --rounds 100 --threshold 90 --format json");
+  EXPECT_EQ(result.code, 3) << result.out << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["exit_code"], 3);
+  ASSERT_EQ(json["heads"].size(), 2u);
+  EXPECT_EQ(json["heads"][0]["head"], "head");
+  EXPECT_NE(json["heads"][0]["exit_code"], 3);
+  EXPECT_EQ(json["heads"][1]["head"], "dies");
+  EXPECT_EQ(json["heads"][1]["exit_code"], 3);
+  EXPECT_PRED2(contains, json["heads"][1]["troubles"][0].get<std::string>(),
+               "The run of the dies ended with signal 9");
+  EXPECT_EQ(json["heads"][1]["missing"].size(), 1u);
+}
+
 // Beside other tests a launch varies by more than a plant, so it may be called unclear, and the
 // plant's own share may be, but it is never called good.
 TEST_F(CliGate, WhatIsSlowerIsNeverGood) {
@@ -86,9 +129,9 @@ TEST_F(CliGate, AStoredBaselineMustHaveEveryPoint) {
 }
 
 TEST_F(CliGate, ABaseThatBreaksOffIsNoSuccess) {
-  const Result dies = gate(wrapper("exec timeout -s KILL 0.3 \"$real\" \"$@\" --rounds=5000") +
-                           "--rounds 1000 --threshold 90");
+  const Result dies = gate(wrapper(kDies) + "--rounds 100 --threshold 90");
   EXPECT_EQ(dies.code, 3) << dies.out << dies.err;
+  EXPECT_PRED2(contains, dies.err, "The run of the base ended with signal 9");
   const Result silent = gate(wrapper("exit 0"));
   EXPECT_EQ(silent.code, 3);
   EXPECT_PRED2(contains, silent.err, "did not begin");
@@ -118,6 +161,16 @@ TEST_F(CliGate, WhatIsWrongInItselfIsRefusedFirst) {
         std::pair("--against /bin/true --kernel-sources .", "--kernel-sources"),
         std::pair("--against /bin/true --debug-kernels", "--debug-kernels"),
         std::pair("--against /bin/true --junit nowhere/x.xml", "--junit"),
+        std::pair("--against /bin/true --candidate /bin/true", "NAME=PATH"),
+        std::pair("--against /bin/true --candidate =/bin/true", "NAME=PATH"),
+        std::pair("--against /bin/true --candidate a/b=/bin/true", "NAME=PATH"),
+        std::pair("--against /bin/true --candidate base=/bin/true", "has this name"),
+        std::pair("--against /bin/true --candidate a=/bin/true,a=/bin/cat", "has this name"),
+        std::pair("--against /bin/true --candidate a=nowhere", "--candidate: nowhere"),
+        std::pair("--against /bin/true --candidate a=/bin/true --junit x.xml", "--junit"),
+        std::pair("--against /bin/true --candidate a=/bin/true --summary x.md", "--summary"),
+        std::pair("--against /bin/true --candidate a=/bin/true --format csv", "csv"),
+        std::pair("--self-test --candidate a=/bin/true", "--candidate"),
         std::pair("--self-test --junit x.xml", "--junit"),
         std::pair("--self-test --update", "--update"),
         std::pair("--self-test --format csv", "--format"),

@@ -81,7 +81,7 @@ NoiseSession measure(GatePlan& plan, int jobs) {
   for (int job = 1; job <= jobs; ++job) {
     if (plan.run.shows_progress) print_to(stderr, "Job {} of {}\n", job, jobs);
     const MeasuredSides sides =
-        measure_sides(plan.run, fmt::format("-{}", job), plan.run.rounds, nullptr);
+        measure_sides(plan.run, fmt::format("-{}", job), plan.run.rounds, nullptr).front();
     if (!sides.troubles.empty()) {
       throw std::runtime_error(fmt::format("job {} of {} broke off, and nothing is kept. {}", job,
                                            jobs, sides.troubles.front()));

@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "harness/base/errors.h"
@@ -46,6 +48,9 @@ records of the same device, driver, power limit and compiler of kernels. What lo
 be told or was not measured is measured again by three more pairs of processes; their samples
 together count, and where the pairs disagree nobody can tell.
 
+--candidate: further heads, to compare several versions of a kernel with the base in one run. All
+take turns, and each is judged by itself; the exit code is the first that applies to any of them.
+
 A change of time counts from three times this machine's noise on, which attnlab calibrate measures,
 and at least 1 %; from 5 % on where that was not measured. Beside times: what attnlab compare judges.
 Without a GPU a gate ends with 3; --backend cpu gates the kernels of the CPU.
@@ -62,6 +67,7 @@ Examples:
   attnlab gate sweeps/gate.json --against ../base --kernel v3 --budget 10m
   attnlab gate sweeps/gate.json --baseline results/base.jsonl --junit gate.xml
   attnlab gate --kernel v2 --seqlen 1k --against build/old/attnlab --rounds 50
+  attnlab gate --kernel v3 --against . --candidate early=../early --candidate late=../late
   attnlab gate --static
   attnlab gate --self-test
 
@@ -79,7 +85,7 @@ struct GateFlags {
   bool self_test = false;
   StaticGateFlags compiled;
   GatePointFlags points;
-  std::string against, budget, fail_on, junit, summary, benchmark;
+  std::string against, candidates, budget, fail_on, junit, summary, benchmark;
   std::optional<double> threshold_percent;
 };
 
@@ -130,10 +136,14 @@ std::optional<PointLists> within_budget(const GatePlan& plan, const GateFlags& f
   double total = 0.0;
   for (const Case& work : plan.run.cases)
     total += expected_seconds(plan.run, work, plan.device, plan.protocol);
+  // Each head and the base have three more processes where points are measured again.
+  const auto heads = static_cast<double>(1 + plan.run.candidates.size());
+  const double sides = heads + (plan.run.base ? 1.0 : 0.0);
+  const double again = 1.0 + 3.0 * heads * (plan.run.base ? 2.0 : 1.0) / sides;
   print_to(notes, "{}",
-           wrap(fmt::format("This takes about {:.0f} s, and up to four times as long "
-                            "where points are measured again.",
-                            total)));
+           wrap(fmt::format("This takes about {:.0f} s, and up to {:.2g} times as long where "
+                            "points are measured again.",
+                            total, again)));
   if (flags.budget.empty() || total <= budget) return std::nullopt;
   std::vector<Case> fitting;
   for (const Case& work : plan.run.cases) {
@@ -207,6 +217,43 @@ void write_file(const std::string& file, const std::string& text, const char* fl
   if (!stream) throw UsageError(fmt::format("{}: {}: cannot be written", flag, file));
 }
 
+// Reads the sides of --candidate NAME=PATH,... Names become those of files.
+std::vector<GateSide> candidates_of(const GateFlags& flags, const Device& device) {
+  if (flags.candidates.empty()) return {};
+  std::set<std::string> names = {"base", "head"};
+  std::vector<GateSide> sides;
+  for (const std::string& text : split_list(flags.candidates, "--candidate")) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const bool is_name = !name.empty() && std::ranges::all_of(name, [](char c) {
+      return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '_' || c == '-';
+    });
+    if (equals == std::string::npos || !is_name) {
+      throw UsageError(fmt::format(
+          "--candidate: '{}' is no NAME=PATH with a name of letters, digits, _ and -", text));
+    }
+    if (!names.insert(name).second) {
+      throw UsageError(fmt::format("--candidate: {}: another side has this name", name));
+    }
+    sides.push_back(named_side(name, "--candidate", text.substr(equals + 1),
+                               *flags.compiled.compiling.compiler, device));
+  }
+  return sides;
+}
+
+// Refuses what has room for one head.
+void refuse_beside_candidates(const GateFlags& flags, TableFormat format) {
+  const std::pair<const char*, bool> others[] = {{"--junit", !flags.junit.empty()},
+                                                 {"--summary", !flags.summary.empty()},
+                                                 {"--benchmark-json", !flags.benchmark.empty()},
+                                                 {"--format csv", format == TableFormat::csv}};
+  for (const auto& [flag, is_given] : others) {
+    if (is_given) {
+      throw UsageError(fmt::format("{}: is of one head: leave --candidate out, or this", flag));
+    }
+  }
+}
+
 int run_measured(const GateFlags& flags) {
   const TableFormat format = parse_format(flags.compiled.compiling.format, "--format");
   const bool is_text = format == TableFormat::table || format == TableFormat::markdown;
@@ -215,8 +262,11 @@ int run_measured(const GateFlags& flags) {
   GatePlan plan =
       make_gate_plan(flags.points, *compiling.compiler, "results/gate", !compiling.no_progress);
   NoiseOf kind = NoiseOf::turns;
+  plan.run.candidates = candidates_of(flags, plan.device);
+  if (!plan.run.candidates.empty()) refuse_beside_candidates(flags, format);
   if (!flags.against.empty()) {
-    plan.run.base = base_side(flags.against, *compiling.compiler, plan.device);
+    plan.run.base =
+        named_side("base", "--against", flags.against, *compiling.compiler, plan.device);
   } else {
     plan.run.baseline = read_baseline(flags.compiled.baseline, plan.protocol);
     plan.options.base_is_stored = true;
@@ -237,31 +287,38 @@ int run_measured(const GateFlags& flags) {
   const std::optional<PointLists> fitting = within_budget(plan, flags, notes);
   std::fflush(notes);
   const InterruptWatch watch;
-  GateResult result;
+  std::vector<GateResult> results;
   try {
-    result = run_gate(plan.run, plan.options, fitting ? &*fitting : nullptr);
+    results = run_gate(plan.run, plan.options, fitting ? &*fitting : nullptr);
   } catch (const Interrupted&) {
     print_to(stderr, "attnlab gate: interrupted; what was measured is in {}\n",
              plan.run.folder.string());
     end_by_signal(InterruptWatch::signal());
   }
-  if (fitting && result.code == kExitGood) result.code = kExitAmbiguous;
-  const GateReport report = {.comparison = result.comparison,
-                             .options = plan.options,
-                             .troubles = result.sides.troubles,
-                             .measured_again = result.measured_again,
-                             .left_out = fitting.has_value(),
-                             .code = result.code};
-  write_file(flags.junit, junit_of(report), "--junit");
-  write_file(flags.summary, summary_page(report), "--summary");
-  write_file(flags.benchmark, benchmark_json(result.sides.head), "--benchmark-json");
-  print_to(stdout, "{}", render_gate(report, format));
+  std::vector<GateReport> reports;
+  for (GateResult& result : results) {
+    if (fitting && result.code == kExitGood) result.code = kExitAmbiguous;
+    reports.push_back({.head = result.head,
+                       .comparison = result.comparison,
+                       .options = plan.options,
+                       .troubles = result.sides.troubles,
+                       .measured_again = result.measured_again,
+                       .left_out = fitting.has_value(),
+                       .code = result.code});
+  }
+  write_file(flags.junit, junit_of(reports.front()), "--junit");
+  write_file(flags.summary, summary_page(reports.front()), "--summary");
+  write_file(flags.benchmark, benchmark_json(results.front().sides.head), "--benchmark-json");
+  const int code = worst_code(results);
+  print_to(stdout, "{}",
+           reports.size() == 1 ? render_gate(reports.front(), format)
+                               : render_gates(reports, format, code));
   const char* const on_github = std::getenv("GITHUB_ACTIONS");
   if (on_github != nullptr && std::string(on_github) == "true") {
-    print_to(notes, "{}", github_annotations(report));
+    for (const GateReport& report : reports) print_to(notes, "{}", github_annotations(report));
   }
   print_to(notes, "\nRecords: {}\n", plan.run.folder.string());
-  return result.code;
+  return code;
 }
 
 int run_self_test(const GateFlags& flags) {
@@ -309,11 +366,10 @@ int run_self_test(const GateFlags& flags) {
 
 // Refuses the flags that only a gate of a sweep takes.
 void refuse_beside(const char* mode, const GateFlags& flags) {
-  const std::pair<const char*, bool> others[] = {{"--budget", !flags.budget.empty()},
-                                                 {"--fail-on", !flags.fail_on.empty()},
-                                                 {"--junit", !flags.junit.empty()},
-                                                 {"--summary", !flags.summary.empty()},
-                                                 {"--benchmark-json", !flags.benchmark.empty()}};
+  const std::pair<const char*, bool> others[] = {
+      {"--budget", !flags.budget.empty()},   {"--candidate", !flags.candidates.empty()},
+      {"--fail-on", !flags.fail_on.empty()}, {"--junit", !flags.junit.empty()},
+      {"--summary", !flags.summary.empty()}, {"--benchmark-json", !flags.benchmark.empty()}};
   for (const auto& [flag, is_given] : others) {
     if (is_given) throw UsageError(fmt::format("{}: {} takes none: leave it out", flag, mode));
   }
@@ -363,6 +419,10 @@ Verb add_gate_verb(CLI::App& app) {
       ->add_option("--against", flags->against,
                    "Take turns with this attnlab, or with the kernels of this source tree")
       ->type_name("PATH")
+      ->group("What");
+  add_list(*command, "--candidate", flags->candidates,
+           "Further heads, each judged by itself: an attnlab or a source tree")
+      ->type_name("NAME=PATH,...")
       ->group("What");
   command
       ->add_option("--baseline", flags->compiled.baseline,

@@ -95,6 +95,27 @@ std::string render_gate(const GateReport& report, TableFormat format) {
   return json.dump(1) + "\n";
 }
 
+std::string render_gates(const std::vector<GateReport>& reports, TableFormat format, int code) {
+  if (format == TableFormat::json) {
+    nlohmann::ordered_json json = {{"schema", "attnlab.gates/1"}, {"exit_code", code}};
+    for (const GateReport& report : reports) {
+      nlohmann::ordered_json own = {{"head", report.head}};
+      own.update(nlohmann::ordered_json::parse(render_gate(report, format)));
+      json["heads"].push_back(std::move(own));
+    }
+    return json.dump(1) + "\n";
+  }
+  const bool is_markdown = format == TableFormat::markdown;
+  std::string text, verdicts;
+  for (const GateReport& report : reports) {
+    text += fmt::format("\n{}{}\n{}", is_markdown ? "### " : "Head: ", report.head,
+                        render_gate(report, format));
+    verdicts += fmt::format("{}{}: {} (exit code {})", verdicts.empty() ? "" : "; ", report.head,
+                            verdict_of(report.code, report.options), report.code);
+  }
+  return text + "\n" + wrap(fmt::format("{}. Exit code {}.", verdicts, code));
+}
+
 std::string junit_of(const GateReport& report) {
   std::string cases;
   std::size_t tests = 0, failures = 0, errors = 0;

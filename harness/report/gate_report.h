@@ -12,6 +12,7 @@
 namespace attnlab {
 
 struct GateReport {
+  std::string head;  // its name, where it has others beside it
   const Comparison& comparison;
   const CompareOptions& options;
   const std::vector<std::string>& troubles;  // of runs that did not end well
@@ -23,6 +24,9 @@ struct GateReport {
 // Renders what render_comparison() does, and what the gate adds: repeats, troubles, what is left
 // out.
 std::string render_gate(const GateReport& report, TableFormat format);
+
+// Renders several heads, one after the other, and the code of all. Throws UsageError for csv.
+std::string render_gates(const std::vector<GateReport>& reports, TableFormat format, int code);
 
 // Returns JUnit's XML, a test case a point: a failure where it is worse or wrong, an error where it
 // was not measured or cannot be told, so that nothing but "same or faster" looks good.

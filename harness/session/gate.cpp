@@ -20,8 +20,8 @@
 #include "harness/record/record_file.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
-#include "harness/session/paired_runs.h"
 #include "harness/session/pooled_record.h"
+#include "harness/session/runs_in_turns.h"
 
 namespace attnlab {
 namespace {
@@ -43,9 +43,11 @@ void write_lines(const std::filesystem::path& file, const std::vector<std::strin
 // Holds one side's run: its command, and where its records go.
 struct SideRun {
   std::filesystem::path records;
+  std::vector<std::string> points;  // that it must have a record of
   TurnRun turns;
 };
 
+// Returns the run of a side. It measures the points of a list, all of them where that is null.
 SideRun side_run(const GateRun& run, const GateSide& side, const std::string& suffix, int rounds,
                  const std::vector<std::string>* only) {
   const std::filesystem::path stem = run.folder / (side.name + suffix);
@@ -66,10 +68,12 @@ SideRun side_run(const GateRun& run, const GateSide& side, const std::string& su
     write_lines(list, *only);
     command.push_back("--only=" + list.string());
   }
-  return {.records = records, .turns = {.name = side.name, .command = std::move(command)}};
+  return {.records = records,
+          .points = {},
+          .turns = {.name = side.name, .command = std::move(command)}};
 }
 
-// Shows how far both runs are.
+// Shows how far the runs are.
 class GateProgress {
  public:
   explicit GateProgress(const GateRun& run) : run_(run) {
@@ -133,8 +137,8 @@ std::string trouble_of(const TurnRun& run, const RunEnding& ending,
       ending.how == "exit status 0" || (ending.how == "exit status 1" && any("failed")) ||
       (ending.how == "exit status 3" && !records.empty() && (any("invalid") || !any("ok")));
   if (is_good) return "";
-  return fmt::format("The run of the {} ended with {}. Its last words: {}", run.name, ending.how,
-                     printable(ending.errors));
+  return fmt::format("The run of the {} ended with {}.{}{}", run.name, ending.how,
+                     ending.errors.empty() ? "" : " Its last words: ", printable(ending.errors));
 }
 
 // Adds which of the points a side has no record of.
@@ -187,9 +191,8 @@ void replace(std::vector<RecordJson>& records, const std::vector<std::string>& p
 }
 
 Comparison compare_sides(const MeasuredSides& sides, CompareOptions options) {
-  if (sides.head.empty() || sides.base.empty()) {
-    throw std::runtime_error(fmt::format("nothing was measured by the {}. {}",
-                                         sides.head.empty() ? "head" : "base",
+  if (sides.base.empty()) {
+    throw std::runtime_error(fmt::format("nothing was measured by the base. {}",
                                          sides.troubles.empty() ? "" : sides.troubles.front()));
   }
   options.across = true;
@@ -200,16 +203,66 @@ Comparison compare_sides(const MeasuredSides& sides, CompareOptions options) {
 }
 
 // Measures the points again, in several pairs of processes.
-void measure_again(const GateRun& run, const PointLists& again, MeasuredSides& sides) {
+void measure_again(const GateRun& pair, const PointLists& again, MeasuredSides& sides) {
   std::vector<std::vector<RecordJson>> heads, bases;
   for (int job = 1; job <= kJobsAgain; ++job) {
-    MeasuredSides own = measure_sides(run, fmt::format("-again-{}", job), run.rounds, &again);
+    MeasuredSides own =
+        measure_sides(pair, fmt::format("-again-{}", job), pair.rounds, &again).front();
     std::ranges::move(own.troubles, std::back_inserter(sides.troubles));
     heads.push_back(std::move(own.head));
     bases.push_back(std::move(own.base));
   }
   replace(sides.head, again.head, heads);
-  if (run.base) replace(sides.base, again.base, bases);
+  if (pair.base) replace(sides.base, again.base, bases);
+}
+
+// Returns the run of one head and the base alone. A candidate's has a folder of its own.
+GateRun pair_of(const GateRun& run, const GateSide& head) {
+  GateRun pair = run;
+  pair.candidates.clear();
+  if (head.name == run.head.name) return pair;
+  pair.head = head;
+  pair.folder = run.folder / head.name;
+  std::filesystem::create_directories(pair.folder);
+  return pair;
+}
+
+// Gives the sides turns, until all have ended.
+std::vector<RunEnding> run_together(const GateRun& run, const std::vector<SideRun>& sides) {
+  std::vector<TurnRun> runs;
+  for (const SideRun& side : sides) runs.push_back(side.turns);
+  GateProgress progress(run);
+  TurnOptions options = {.seed = std::random_device()(), .interrupted = run.interrupted};
+  for (const CaseGroup& group : group_layouts(run.cases)) {
+    options.case_ids.push_back(group_id(group));
+  }
+  options.before = [&](const TurnRun& side, const TurnRequest& request) {
+    progress.before(side, request);
+  };
+  std::vector<RunEnding> endings = take_turns(runs, options);
+  progress.finish();
+  return endings;
+}
+
+// Reads what a side measured, as if it were a head.
+MeasuredSides measured_by(const SideRun& side, const RunEnding& ending) {
+  const TurnRun& turns = side.turns;
+  if (!ending.began) {
+    throw std::runtime_error(fmt::format(
+        "{}: the run of {} did not begin ({}). An attnlab that is older than the gate takes no "
+        "turns: name its source folder, and this program compares its kernels on a GPU. It said: "
+        "{}",
+        turns.name, turns.command[0], ending.how, printable(ending.errors)));
+  }
+  MeasuredSides measured;
+  measured.head = records_of(side.records, measured.troubles);
+  const std::string trouble = trouble_of(turns, ending, measured.head);
+  if (!trouble.empty()) measured.troubles.push_back(trouble);
+  check_complete(turns.name, measured.head, side.points, measured.troubles);
+  if (measured.head.empty() && measured.troubles.empty()) {
+    measured.troubles.push_back(fmt::format("The {} has no records.", turns.name));
+  }
+  return measured;
 }
 
 int code_of(const GateResult& result, const CompareOptions& options) {
@@ -227,61 +280,66 @@ int code_of(const GateResult& result, const CompareOptions& options) {
 
 }  // namespace
 
-MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int rounds,
-                            const PointLists* only) {
-  std::vector<SideRun> sides = {
-      side_run(run, run.head, suffix, rounds, only == nullptr ? nullptr : &only->head)};
-  if (run.base) {
-    std::vector<std::string> listed;
-    if (only != nullptr) {
-      listed = only->base;
-      listed.insert(listed.end(), only->base_also.begin(), only->base_also.end());
-    }
-    sides.push_back(side_run(run, *run.base, suffix, rounds, only == nullptr ? nullptr : &listed));
+std::vector<MeasuredSides> measure_sides(const GateRun& run, const std::string& suffix, int rounds,
+                                         const PointLists* only) {
+  PointLists lists;
+  if (only != nullptr) {
+    lists = *only;
+    lists.base_also.insert(lists.base_also.begin(), only->base.begin(), only->base.end());
   }
-  std::vector<TurnRun> runs;
-  for (const SideRun& side : sides) runs.push_back(side.turns);
-  GateProgress progress(run);
-  TurnOptions options = {.seed = std::random_device()(), .interrupted = run.interrupted};
-  for (const CaseGroup& group : group_layouts(run.cases)) {
-    options.case_ids.push_back(group_id(group));
-  }
-  options.before = [&](const TurnRun& side, const TurnRequest& request) {
-    progress.before(side, request);
+  std::vector<SideRun> sides;
+  const auto add = [&](const GateSide& side, const std::vector<std::string>& chosen,
+                       const std::vector<std::string>& expected) {
+    sides.push_back(side_run(run, side, suffix, rounds, only == nullptr ? nullptr : &chosen));
+    sides.back().points = expected;
   };
-  const std::vector<RunEnding> endings = take_turns(runs, options);
-  progress.finish();
-  MeasuredSides measured;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!endings[i].began) {
-      throw std::runtime_error(fmt::format(
-          "{}: the run of {} did not begin ({}). An attnlab that is older than the gate takes no "
-          "turns: --against its source folder compares its kernels on a GPU. It said: {}",
-          runs[i].name, runs[i].command[0], endings[i].how, printable(endings[i].errors)));
-    }
-    std::vector<RecordJson> records = records_of(sides[i].records, measured.troubles);
-    const std::string trouble = trouble_of(runs[i], endings[i], records);
-    if (!trouble.empty()) measured.troubles.push_back(trouble);
-    const std::vector<std::string>* points = i == 0 && only == nullptr ? &run.points : nullptr;
-    if (only != nullptr) points = i == 0 ? &only->head : &only->base;
-    if (points != nullptr) check_complete(runs[i].name, records, *points, measured.troubles);
-    (i == 0 ? measured.head : measured.base) = std::move(records);
+  add(run.head, lists.head, only == nullptr ? run.points : lists.head);
+  for (const GateSide& candidate : run.candidates) add(candidate, lists.base_also, lists.base);
+  if (run.base) add(*run.base, lists.base_also, lists.base);
+  const std::vector<RunEnding> endings = run_together(run, sides);
+
+  std::vector<MeasuredSides> measured;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    measured.push_back(measured_by(sides[i], endings[i]));
   }
-  if (!run.base) measured.base = run.baseline;
+  MeasuredSides base = {.head = run.baseline};
+  if (run.base) {
+    base = std::move(measured.back());
+    measured.pop_back();
+  }
+  for (MeasuredSides& own : measured) {
+    own.base = base.head;
+    own.troubles.insert(own.troubles.end(), base.troubles.begin(), base.troubles.end());
+  }
   return measured;
 }
 
-GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only) {
-  GateResult result = {.sides = measure_sides(run, "", run.rounds, only)};
-  result.comparison = compare_sides(result.sides, options);
-  const PointLists again = to_measure_again(result.comparison);
-  result.measured_again = again.head.size();
-  if (!again.head.empty()) {
-    measure_again(run, again, result.sides);
+std::vector<GateResult> run_gate(const GateRun& run, const CompareOptions& options,
+                                 const PointLists* only) {
+  std::vector<MeasuredSides> measured = measure_sides(run, "", run.rounds, only);
+  std::vector<GateSide> heads = run.candidates;
+  heads.insert(heads.begin(), run.head);
+  std::vector<GateResult> results;
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    GateResult result = {.head = heads[i].name, .sides = std::move(measured[i])};
     result.comparison = compare_sides(result.sides, options);
+    const PointLists again = to_measure_again(result.comparison);
+    result.measured_again = again.head.size();
+    if (!again.head.empty()) {
+      measure_again(pair_of(run, heads[i]), again, result.sides);
+      result.comparison = compare_sides(result.sides, options);
+    }
+    result.code = code_of(result, options);
+    results.push_back(std::move(result));
   }
-  result.code = code_of(result, options);
-  return result;
+  return results;
+}
+
+int worst_code(const std::vector<GateResult>& results) {
+  for (const int code : {kExitVerificationFailed, kExitEnvironment, kExitSlower, kExitAmbiguous}) {
+    if (std::ranges::find(results, code, &GateResult::code) != results.end()) return code;
+  }
+  return kExitGood;
 }
 
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,
@@ -293,7 +351,8 @@ double expected_seconds(const GateRun& run, const Case& work, const Device& devi
   Protocol rounds = protocol;
   rounds.min_rounds = run.rounds;
   rounds.max_seconds = std::numeric_limits<double>::infinity();
-  return (run.base ? 2.0 : 1.0) * case_seconds(work, rounds, pace);
+  const auto sides = static_cast<double>(1 + run.candidates.size() + (run.base ? 1 : 0));
+  return sides * case_seconds(work, rounds, pace);
 }
 
 }  // namespace attnlab

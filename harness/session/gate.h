@@ -24,7 +24,8 @@ struct GateSide {
 
 struct GateRun {
   GateSide head;
-  std::optional<GateSide> base;      // takes turns with the head
+  std::vector<GateSide> candidates;  // other heads, which take turns with it
+  std::optional<GateSide> base;      // takes turns with the heads
   std::vector<RecordJson> baseline;  // where there is no base: what is stored of it
   std::vector<std::string> sweep;    // arguments of `run` that choose the points
   std::vector<Case> cases;           // that they choose
@@ -43,31 +44,41 @@ struct PointLists {
   std::vector<std::string> base_also;  // by which a base that knows no asked_key() finds them
 };
 
+// Holds what was measured of one head and of the base.
 struct MeasuredSides {
   std::vector<RecordJson> head, base;
   std::vector<std::string> troubles;  // of runs that did not do what they should: whole sentences
 };
 
 // Measures the points once, by runs in fresh processes whose records go to NAME + suffix + .jsonl,
-// which are begun anew. Where `only` is null, these are all points. A point that a side was to
-// measure and has no record of is a trouble, as is a run that ended otherwise than its records say.
+// which are begun anew. Where `only` is null, these are all points. Returns the head's sides, then
+// those of each candidate. A point that a side was to measure and has no record of is a trouble, as
+// is a run that ended otherwise than its records say.
 // Throws std::runtime_error where a side cannot be started or does not take turns, Interrupted.
-MeasuredSides measure_sides(const GateRun& run, const std::string& suffix, int rounds,
-                            const PointLists* only);
+std::vector<MeasuredSides> measure_sides(const GateRun& run, const std::string& suffix, int rounds,
+                                         const PointLists* only);
 
+// Says what became of one head.
 struct GateResult {
+  std::string head;                // its name
   MeasuredSides sides;             // the last records of each point
   Comparison comparison;           // of them
   std::size_t measured_again = 0;  // points
   int code = 0;
 };
 
-// Measures and compares. What looks slower, cannot be told or was not measured is measured again by
-// three pairs of fresh processes, whose samples count together in place of the first. The code is
-// exit_code() of the comparison, but 3 where there are troubles or a clock did not settle the
-// second time, either, and 5 where it would be 0 with a point that !is_judged() or that the base
-// lacks. Throws UsageError where base and head are of other devices, drivers or protocols.
-GateResult run_gate(const GateRun& run, const CompareOptions& options, const PointLists* only);
+// Measures all heads together and compares each with the base; returns the head's result, then
+// those of the candidates. What looks slower, cannot be told or was not measured is measured again
+// by three pairs of fresh processes, the base and that head (a candidate's records go to a folder
+// of its name), whose samples count together in place of the first. A code is exit_code() of the
+// comparison, but 3 where there are troubles or a clock did not settle the second time, either, and
+// 5 where it would be 0 with a point that !is_judged() or that the base lacks. Throws UsageError
+// where base and heads are of other devices, drivers or protocols.
+std::vector<GateResult> run_gate(const GateRun& run, const CompareOptions& options,
+                                 const PointLists* only);
+
+// Returns the first of the codes that applies, in the order of attnlab gate --help.
+int worst_code(const std::vector<GateResult>& results);
 
 // Estimates the seconds that measure_sides() takes for one case.
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,

@@ -19,29 +19,29 @@ GateSide own_side(const std::string& name, const CompilerSettings& compiler,
   return side;
 }
 
-GateSide base_side(const std::string& path, const CompilerSettings& compiler,
-                   const Device& device) {
+GateSide named_side(const std::string& name, const std::string& flag, const std::string& path,
+                    const CompilerSettings& compiler, const Device& device) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     if (!std::filesystem::is_directory(std::filesystem::path(path) / "kernels", error)) {
       throw UsageError(
-          fmt::format("--against: {}: holds no folder kernels: name the root of a "
-                      "source tree, or an attnlab",
-                      path));
+          fmt::format("{}: {}: holds no folder kernels: name the root of a source tree, or an "
+                      "attnlab",
+                      flag, path));
     }
     if (device.backend == Backend::cpu) {
       throw UsageError(
-          fmt::format("--against: {}: is a source tree, and kernels of the CPU are "
-                      "part of a program: build it, and name its attnlab",
-                      path));
+          fmt::format("{}: {}: is a source tree, and kernels of the CPU are part of a program: "
+                      "build it, and name its attnlab",
+                      flag, path));
     }
-    return own_side("base", compiler, path);
+    return own_side(name, compiler, path);
   }
   if (access(path.c_str(), X_OK) != 0) {
     throw UsageError(
-        fmt::format("--against: {}: is no program that can be started, and no source tree", path));
+        fmt::format("{}: {}: is no program that can be started, and no source tree", flag, path));
   }
-  GateSide side = own_side("base", compiler, "");
+  GateSide side = own_side(name, compiler, "");
   side.program = std::filesystem::absolute(path).string();
   return side;
 }

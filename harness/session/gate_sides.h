@@ -14,8 +14,9 @@ namespace attnlab {
 GateSide own_side(const std::string& name, const CompilerSettings& compiler,
                   const std::string& sources);
 
-// Returns what --against names: an attnlab, or a source tree for this program. Throws UsageError
-// where it is neither, and for a tree on a CPU, whose kernels are part of the program.
-GateSide base_side(const std::string& path, const CompilerSettings& compiler, const Device& device);
+// Returns the side that a flag names: an attnlab, or a source tree for this program. Throws
+// UsageError where it is neither, and for a tree on a CPU, whose kernels are part of the program.
+GateSide named_side(const std::string& name, const std::string& flag, const std::string& path,
+                    const CompilerSettings& compiler, const Device& device);
 
 }  // namespace attnlab

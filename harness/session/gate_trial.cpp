@@ -20,7 +20,7 @@ GateRun named(const GateRun& run, const std::string& folder) {
 }
 
 PlantedShare measure_share(const GateRun& run, const CompareOptions& options) {
-  const MeasuredSides sides = measure_sides(run, "-share", kRoundsOfShare, nullptr);
+  const MeasuredSides sides = measure_sides(run, "-share", kRoundsOfShare, nullptr).front();
   if (!sides.troubles.empty()) throw std::runtime_error(sides.troubles.front());
   const Comparison comparison = compare(sides.base, sides.head, options);
   const TimeChange* least = nullptr;
@@ -38,15 +38,16 @@ PlantedShare measure_share(const GateRun& run, const CompareOptions& options) {
 std::vector<SelfTest> self_test(const GateRun& run, const std::vector<Plant>& plants,
                                 const CompareOptions& options) {
   const GateRun equal = named(run, "equal");
-  std::vector<SelfTest> tests = {
-      {.what = "equal", .expected = kExitGood, .code = run_gate(equal, options, nullptr).code}};
+  std::vector<SelfTest> tests = {{.what = "equal",
+                                  .expected = kExitGood,
+                                  .code = run_gate(equal, options, nullptr).front().code}};
   for (std::size_t i = 0; i < plants.size(); ++i) {
     GateRun planted = named(run, "plant-" + std::to_string(i + 1));
     planted.head = plants[i].head;
     SelfTest test = {.what = plants[i].what,
                      .planted = measure_share(planted, options),
                      .expected = kExitSlower};
-    test.code = run_gate(planted, options, nullptr).code;
+    test.code = run_gate(planted, options, nullptr).front().code;
     tests.push_back(std::move(test));
   }
   return tests;

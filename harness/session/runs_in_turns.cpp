@@ -1,9 +1,10 @@
-#include "harness/session/paired_runs.h"
+#include "harness/session/runs_in_turns.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -106,37 +107,58 @@ auto place_of(const TurnRequest& request, const std::vector<std::string>& case_i
   return std::tuple(place, request.step, request.round);
 }
 
-// Tosses a coin for every other pair of samples; the pair after it is the other way round. Tosses
-// another one for the remaining steps of each case: the process that leaves a case first also
-// prepares and allocates the next one first, and times depend on that. The timer's check, which
-// precedes all cases, counts as a case.
+// Draws in which order the runs go: for every other round of samples; the round after it has the
+// reverse order. Draws another order for the remaining steps of each case: the process that leaves
+// a case first also prepares and allocates the next one first, and times depend on that. The
+// timer's check, which precedes all cases, counts as a case.
 class Order {
  public:
-  explicit Order(std::uint64_t seed) : coin_(seed) {}
-  bool second_prepares(const std::string& case_id) {
-    if (case_id != case_id_) {
-      case_id_ = case_id;
-      prepares_ = (coin_() & 1) != 0;
-    }
-    return prepares_;
+  Order(std::uint64_t seed, std::size_t runs) : random_(seed), samples_(runs), prepares_(runs) {
+    std::iota(samples_.begin(), samples_.end(), std::size_t{0});
+    std::iota(prepares_.begin(), prepares_.end(), std::size_t{0});
   }
-  bool second_begins() {
-    if (has_coin_) {
-      has_coin_ = false;
-      return !last_;
+
+  // Returns the place of each run.
+  const std::vector<std::size_t>& of(const TurnRequest& asked) {
+    if (asked.step != TurnStep::sample) {
+      if (asked.case_id != case_id_) draw(prepares_);
+      case_id_ = asked.case_id;
+      return prepares_;
     }
-    last_ = (coin_() & 1) != 0;
-    has_coin_ = true;
-    return last_;
+    is_reversed_ = !is_reversed_;
+    if (is_reversed_) {
+      for (std::size_t& place : samples_) place = samples_.size() - 1 - place;
+    } else {
+      draw(samples_);
+    }
+    return samples_;
   }
 
  private:
-  std::mt19937_64 coin_;
-  bool has_coin_ = false;
-  bool last_ = false;
+  void draw(std::vector<std::size_t>& places) { std::ranges::shuffle(places, random_); }
+
+  std::mt19937_64 random_;
+  std::vector<std::size_t> samples_, prepares_;
+  bool is_reversed_ = true;
   std::optional<std::string> case_id_;
-  bool prepares_ = false;
 };
+
+// Returns the runs that are furthest behind, of those that ask for something; none at the end.
+std::vector<std::size_t> furthest_behind(const std::vector<std::unique_ptr<Side>>& sides,
+                                         const std::vector<std::string>& case_ids) {
+  std::vector<std::size_t> behind;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    if (sides[i]->has_ended()) continue;
+    if (!behind.empty()) {
+      const auto own = place_of(sides[i]->asked(), case_ids);
+      const auto least = place_of(sides[behind.front()]->asked(), case_ids);
+      if (own > least) continue;
+      if (own < least) behind.clear();
+    }
+    behind.push_back(i);
+  }
+  return behind;
+}
 
 }  // namespace
 
@@ -146,27 +168,15 @@ std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOp
   for (const auto& side : sides) side->begin();
   const bool all_began =
       std::ranges::all_of(sides, [](const auto& side) { return side->ending().began; });
-  Order order(options.seed);
+  Order order(options.seed, sides.size());
   while (all_began) {
-    std::vector<Side*> asking;
-    for (const auto& side : sides) {
-      if (!side->has_ended()) asking.push_back(side.get());
-    }
+    std::vector<std::size_t> asking = furthest_behind(sides, options.case_ids);
     if (asking.empty()) break;
-    if (asking.size() == 2) {
-      const auto first = place_of(asking[0]->asked(), options.case_ids);
-      const auto second = place_of(asking[1]->asked(), options.case_ids);
-      if (first == second && asking[0]->asked().case_id == asking[1]->asked().case_id) {
-        const TurnRequest& asked = asking[0]->asked();
-        const bool second_goes_first = asked.step == TurnStep::sample
-                                           ? order.second_begins()
-                                           : order.second_prepares(asked.case_id);
-        if (second_goes_first) std::swap(asking[0], asking[1]);
-      } else {
-        asking = {asking[first <= second ? 0 : 1]};
-      }
+    if (asking.size() > 1) {
+      const std::vector<std::size_t>& places = order.of(sides[asking.front()]->asked());
+      std::ranges::sort(asking, {}, [&](std::size_t i) { return places[i]; });
     }
-    for (Side* side : asking) side->go();
+    for (const std::size_t i : asking) sides[i]->go();
   }
   std::vector<RunEnding> endings;
   for (const auto& side : sides) endings.push_back(side->ending());

@@ -1,5 +1,5 @@
-// Lets two runs of one sweep share a device, each in a process of its own. They take turns sample
-// by sample, so that whatever drifts, drifts for both.
+// Lets runs of one sweep share a device, each in a process of its own. They take turns sample by
+// sample, so that whatever drifts, drifts for all.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ struct RunEnding {
 struct TurnOptions {
   std::vector<std::string>
       case_ids;               // in the order of the sweep: the run that is behind goes first
-  std::uint64_t seed = 0;     // of who begins
+  std::uint64_t seed = 0;     // of who goes when
   double timeout_s = 1800.0;  // a run that asks for nothing so long is ended
   // Is called before a step of a side begins.
   std::function<void(const TurnRun&, const TurnRequest&)> before = [](const auto&, const auto&) {};
   std::function<bool()> interrupted = [] { return false; };
 };
 
-// Starts the runs, one or two, and gives them turns until both have ended, or ends them where one
-// does not begin. Of two that ask for samples of the same round of a case a coin says who begins,
-// and the next time the other one does. Throws std::runtime_error for a run that cannot be started
-// or says something else, Interrupted.
+// Starts the runs and gives them turns until all have ended, or ends them where one does not begin.
+// Those that ask for samples of the same round of a case go in an order that is drawn, and the next
+// time in the reverse order. Throws std::runtime_error for a run that cannot be started or says
+// something else, Interrupted.
 std::vector<RunEnding> take_turns(const std::vector<TurnRun>& runs, const TurnOptions& options);
 
 }  // namespace attnlab

@@ -1,9 +1,12 @@
-#include "harness/session/paired_runs.h"
+#include "harness/session/runs_in_turns.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <set>
 #include <span>
 #include <stdexcept>
 
@@ -78,6 +81,35 @@ TEST_F(TakeTurns, WhoBeginsIsDrawn) {
   EXPECT_NE(one, firsts(2));
   EXPECT_NE(one.find("bb"), std::string::npos) << one;
   EXPECT_NE(one.find("hh"), std::string::npos) << one;
+}
+
+TEST_F(TakeTurns, EachOfThreeComesFirstAsOftenAsLast) {
+  const std::vector<std::string> steps(40, "a:sample");
+  run({script("base", steps), script("head", steps), script("slow", steps)});
+  ASSERT_EQ(log_.size(), 120u);
+  std::map<std::string, std::array<int, 3>> places;  // of each: how often it was there
+  std::set<std::string> orders;
+  for (std::size_t i = 0; i < log_.size(); i += 3) {
+    std::string order;
+    for (std::size_t place = 0; place < 3; ++place) {
+      ++places[log_[i + place]].at(place);
+      order += log_[i + place][0];
+    }
+    orders.insert(order);
+  }
+  ASSERT_EQ(places.size(), 3u);
+  for (const auto& [name, times] : places) EXPECT_EQ(times[0], times[2]) << name;
+  EXPECT_EQ(orders.size(), 6u);
+}
+
+TEST_F(TakeTurns, OfThreeTheOnesThatAreBehindGoFirst) {
+  run({script("base", {"b:sample"}), script("head", {"a:sample", "b:sample"}),
+       script("slow", {"a:sample", "c:sample"})});
+  ASSERT_EQ(log_.size(), 5u);
+  std::ranges::sort(log_.begin(), log_.begin() + 2);
+  EXPECT_EQ(log_[0], "head a:sample");
+  EXPECT_EQ(log_[1], "slow a:sample");
+  EXPECT_EQ(log_[4], "slow c:sample");
 }
 
 // The process that prepares a case first also allocates first, so times may depend on it.
