@@ -232,8 +232,9 @@ std::vector<GateSide> candidates_of(const GateFlags& flags, const Device& device
       throw UsageError(fmt::format(
           "--candidate: '{}' is no NAME=PATH with a name of letters, digits, _ and -", text));
     }
-    if (!names.insert(name).second) {
-      throw UsageError(fmt::format("--candidate: {}: another side has this name", name));
+    if (!names.insert(name).second || name.starts_with("base-") || name.starts_with("head-")) {
+      throw UsageError(fmt::format(
+          "--candidate: {}: files of another side are called so: choose another name", name));
     }
     sides.push_back(named_side(name, "--candidate", text.substr(equals + 1),
                                *flags.compiled.compiling.compiler, device));
