@@ -25,7 +25,7 @@ struct GateReport {
 // out.
 std::string render_gate(const GateReport& report, TableFormat format);
 
-// Renders several heads, one after the other, and the code of all. Throws UsageError for csv.
+// Renders several heads, one after the other, and the code of all. csv has no place for it.
 std::string render_gates(const std::vector<GateReport>& reports, TableFormat format, int code);
 
 // Returns JUnit's XML, a test case a point: a failure where it is worse or wrong, an error where it
