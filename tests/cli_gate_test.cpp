@@ -78,7 +78,7 @@ TEST_F(CliGate, EachOfSeveralHeadsIsJudgedByItself) {
   EXPECT_FALSE(contains(said, "slow: same or faster")) << said;
   EXPECT_FALSE(contains(said, "same: worse")) << said;
   EXPECT_PRED2(contains, said, fmt::format("Exit code {}.", result.code));
-  // What was slower was measured again, in a folder of its own.
+  // The gate measures the slow one again, in a folder of its name.
   EXPECT_TRUE(std::filesystem::exists(folder_ / "g/slow/slow-again-3.jsonl"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "g/slow/base-again-3.jsonl"));
 }

@@ -12,7 +12,7 @@
 namespace attnlab {
 
 struct GateReport {
-  std::string head;  // its name, where it has others beside it
+  std::string head;  // its name; render_gates() alone shows it
   const Comparison& comparison;
   const CompareOptions& options;
   const std::vector<std::string>& troubles;  // of runs that did not end well

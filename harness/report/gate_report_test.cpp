@@ -96,6 +96,26 @@ TEST_F(GateReports, GitHubGetsTenAnnotationsAtMost) {
   EXPECT_EQ(std::ranges::count(lines, '\n'), 10);
 }
 
+TEST_F(GateReports, OfSeveralHeadsEachIsNamedWithItsCode) {
+  comparison_ = {};
+  GateReport first = report(kExitGood), second = report(kExitSlower);
+  first.head = "early";
+  second.head = "late";
+  const std::vector<GateReport> both = {first, second};
+  const std::string text = render_gates(both, TableFormat::table, kExitSlower);
+  EXPECT_PRED2(contains, text, "\nHead: early\n");
+  EXPECT_PRED2(contains, text,
+               "early: same or faster (exit code 0); late: worse (exit code 4). Exit code 4.\n");
+  const std::string page = render_gates(both, TableFormat::markdown, kExitSlower);
+  EXPECT_PRED2(contains, page, "\n### late\n");
+  const Json json = Json::parse(render_gates(both, TableFormat::json, kExitSlower));
+  EXPECT_EQ(json["exit_code"], kExitSlower);
+  ASSERT_EQ(json["heads"].size(), 2u);
+  EXPECT_EQ(json["heads"][0]["head"], "early");
+  EXPECT_EQ(json["heads"][0]["exit_code"], kExitGood);
+  EXPECT_EQ(json["heads"][1]["exit_code"], kExitSlower);
+}
+
 TEST(BenchmarkJson, HasTheMediansThatThereAre) {
   const std::vector<RecordJson> records = {
       {{"key", "a"}, {"time", {{"median_s", 2e-3}, {"ci95_s", {1.9e-3, 2.1e-3}}}}},

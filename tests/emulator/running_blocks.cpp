@@ -36,8 +36,7 @@ u64 RunningBlocks::Member::releases() const {
 
 void RunningBlocks::Member::note_idle(u64 releases) {
   const std::lock_guard lock(all_.mutex_);
-  if (has_waited_ && waits_since_ == releases) return;
-  has_waited_ = true;
+  if (waits_since_ == releases) return;
   waits_since_ = releases;
   all_.changed_.notify_all();
 }
@@ -56,8 +55,7 @@ void RunningBlocks::Member::stop(Until until) {
 bool RunningBlocks::others_wait(const Member& own) const {
   if (left_ > 0 && members_.size() < at_once_) return false;  // one is about to begin
   return std::ranges::all_of(members_, [&](const Member* member) {
-    return member == &own || member->is_stopped_ ||
-           (member->has_waited_ && member->waits_since_ == releases_);
+    return member == &own || member->is_stopped_ || member->waits_since_ == releases_;
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "kernels/shared/base.h"
@@ -39,8 +40,7 @@ class RunningBlocks {
     friend class RunningBlocks;
     RunningBlocks& all_;
     bool is_stopped_ = false;
-    bool has_waited_ = false;  // since it began
-    u64 waits_since_ = 0;      // releases
+    std::optional<u64> waits_since_;  // releases; nothing: it has not waited yet
   };
 
  private:
