@@ -87,6 +87,9 @@ void Block::run() {
         launch_.entry(launch_.parameters);
         thread.stores.commit();
         finish(thread.stores, 0);  // a kernel ends when all has been stored
+        if (launch_.starts_early && !thread.has_waited) {
+          report("a thread has ended without griddepcontrol.wait in a kernel that starts early");
+        }
       } catch (const Failed&) {
       }
       thread.state = Thread::State::done;

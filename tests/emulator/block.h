@@ -52,8 +52,9 @@ struct Thread {
   Place place;
   boost::context::fiber fiber;
   State state = State::ready;
-  u64 seen_events = 0;  // when it began to wait
-  u32 looks = 0;        // test_waits so far
+  u64 seen_events = 0;      // when it began to wait
+  u32 looks = 0;            // test_waits so far
+  bool has_waited = false;  // for the launch in front
   const char* waits_for = "";
   Late<Copy> copies;
   Late<Store> stores;

@@ -155,7 +155,9 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = emulator::kMultiprocessors; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = static_cast<int>(emulator::multiprocessors());
+      break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       *value = static_cast<int>(emulator::kSharedBytes);
       break;
@@ -301,8 +303,10 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int valu
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void**) {
+  bool starts_early = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];
+    starts_early |= attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
         attribute.value.clusterDim.x != 1) {
       return failed(CUDA_ERROR_NOT_SUPPORTED, "the emulated GPU has no clusters");
@@ -314,7 +318,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                                            .blocks = config->gridDimX,
                                            .threads = static_cast<int>(config->blockDimX),
                                            .shared_bytes = config->sharedMemBytes,
-                                           .seed = seed()});
+                                           .seed = seed(),
+                                           .starts_early = starts_early});
   return error.empty() ? CUDA_SUCCESS : failed(CUDA_ERROR_LAUNCH_FAILED, error);
 }
 

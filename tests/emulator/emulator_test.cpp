@@ -37,7 +37,8 @@ class Emulator : public testing::Test {
   Runtime& runtime() { return runtime_of(gpu_); }
 
   // Launches blocks of 64 threads of a kernel (float* y) with this body; y[i] comes back.
-  std::vector<float> run(const std::string& body, u64 shared_bytes = 1024, u64 blocks = 1) {
+  std::vector<float> run(const std::string& body, u64 shared_bytes = 1024,
+                         const LaunchGrid& grid = {.blocks = 1}) {
     const KernelEntry entry = {
         .name = "kernel", .threads = kThreads, .dynamic_shared_bytes = shared_bytes};
     const KernelUnit unit = {.name = "kernel",
@@ -46,6 +47,7 @@ class Emulator : public testing::Test {
                                  "#include \"kernels/ptx/barrier.cuh\"\n"
                                  "#include \"kernels/ptx/cp_async.cuh\"\n"
                                  "#include \"kernels/ptx/cvta.cuh\"\n"
+                                 "#include \"kernels/ptx/griddepcontrol.cuh\"\n"
                                  "#include \"kernels/ptx/mbarrier.cuh\"\n"
                                  "#include \"kernels/ptx/st.cuh\"\n"
                                  "#include \"kernels/ptx/tma.cuh\"\n"
@@ -61,16 +63,16 @@ class Emulator : public testing::Test {
                              .entries = {entry}};
     const std::shared_ptr<const Module> module = load(unit, gpu_);
     const Kernel<void*> kernel(*module, entry);
-    kernel(as_stream(runtime().queue()), blocks, y_);
+    kernel(as_stream(runtime().queue()), grid, y_);
     runtime().synchronize();
     std::vector<float> y(kThreads);
     runtime().read(y.data(), y_, y.size() * sizeof(float));
     return y;
   }
 
-  std::string failure_of(const std::string& body) {
+  std::string failure_of(const std::string& body, const LaunchGrid& grid = {.blocks = 1}) {
     try {
-      run(body);
+      run(body, 1024, grid);
       return "";
     } catch (const DeviceLost& lost) {
       return lost.what();
@@ -83,12 +85,19 @@ class Emulator : public testing::Test {
     return words;
   }
 
+  // Returns what is said of all of some launches that fail.
+  std::string failures_of(const std::string& body) {
+    std::string words;
+    for (int i = 0; i < kTries; ++i) words += failure_of(body) + "\n";
+    return words;
+  }
+
   // Counts how many of some launches leave a y that is not i.
   int wrong_launches(const std::string& body, u64 blocks = 1) {
     int wrong = 0;
     for (int i = 0; i < kTries; ++i) {
       bool is_right = true;
-      const std::vector<float> y = run(body, 1024, blocks);
+      const std::vector<float> y = run(body, 1024, {.blocks = blocks});
       for (int j = 0; j < kThreads; ++j) {
         is_right = is_right && y[static_cast<std::size_t>(j)] == static_cast<float>(j);
       }
@@ -134,6 +143,17 @@ std::string copy(const std::string& wait) {
          wait +
          "__syncthreads();\n"
          "y[i] = reinterpret_cast<const float*>(memory)[i];\n";
+}
+
+TEST_F(Emulator, AKernelThatStartsEarlyMustWait) {
+  const std::string body = "y[i] = static_cast<float>(i);\n";
+  const LaunchGrid early = {.blocks = 1, .starts_early = true};
+  EXPECT_EQ(failure_of("ptx::griddepcontrol_wait();\n" + body, early), "");
+  EXPECT_EQ(failure_of(body), "");
+  for (const char* wait : {"", "if (i < 63) ptx::griddepcontrol_wait();\n"}) {
+    const std::string words = failure_of(wait + body, early);
+    EXPECT_NE(words.find("without griddepcontrol.wait"), std::string::npos) << words;
+  }
 }
 
 TEST_F(Emulator, CopiesHaveArrivedWhereOneHasWaited) {
@@ -191,8 +211,9 @@ std::string hand_over(const std::string& wait) {
 TEST_F(Emulator, APhaseOrdersWhatIsHandedOver) {
   EXPECT_EQ(wrong_launches(hand_over("while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}\n")),
             0);
+  // Where the phase is over before anybody looks, this waits for the next one in vain instead.
   const std::string words =
-      first_failure_of(hand_over("while (!ptx::mbarrier_try_wait_parity(barrier, 1)) {}\n"));
+      failures_of(hand_over("while (!ptx::mbarrier_try_wait_parity(barrier, 1)) {}\n"));
   EXPECT_NE(words.find("a race for the word at "), std::string::npos) << words;
 }
 

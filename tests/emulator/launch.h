@@ -16,6 +16,8 @@ struct Launch {
   int threads = 0;
   u64 shared_bytes = 0;  // dynamic
   u64 seed = 0;          // of the order in which things happen
+  // The kernel may start before the one in front has ended, so every thread must wait for that one.
+  bool starts_early = false;
 };
 
 // Returns empty, or why it failed.

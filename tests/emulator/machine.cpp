@@ -1,8 +1,10 @@
 #include "tests/emulator/machine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/emulator/block.h"
@@ -30,6 +32,11 @@ void fail(const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   block().fail(text);
+}
+
+u32 multiprocessors() {
+  const char* const text = std::getenv("ATTNLAB_EMULATOR_MULTIPROCESSORS");
+  return text == nullptr ? 4 : std::max(1u, static_cast<u32>(std::strtoul(text, nullptr, 10)));
 }
 
 void together(int threads, const char* step, void* argument, Work work) {
@@ -126,6 +133,7 @@ void start_bulk_addition(float* to, u32 from, u32 bytes) {
   store.bytes = bytes;
   block().start(block().current().stores, store);
 }
+void wait_for_launch_in_front() { block().current().has_waited = true; }
 void commit_stores() { block().current().stores.commit(); }
 void wait_for_stores(int pending) { block().finish(block().current().stores, pending); }
 void wait_for_stores_to_read(int pending) {

@@ -9,7 +9,8 @@
 
 namespace attnlab::emulator {
 
-constexpr u32 kMultiprocessors = 4;  // of the device
+// Returns how many the device says it has: 4, or $ATTNLAB_EMULATOR_MULTIPROCESSORS.
+u32 multiprocessors();
 
 struct Index {
   unsigned x = 0, y = 0, z = 0;
@@ -51,6 +52,8 @@ void let_other_blocks_go_on();
 void fall_behind();
 u64 nanoseconds();
 
+// Notes that the thread has waited for the launch in front, which has ended here long ago.
+void wait_for_launch_in_front();
 u8* dynamic_shared();
 u32 to_shared(const void* address);
 // Fails unless so many bytes there are the block's, and aligned to `alignment`. Touch says what the

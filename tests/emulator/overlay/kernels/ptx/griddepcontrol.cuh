@@ -5,8 +5,9 @@
 
 namespace attnlab::ptx {
 
-// Launches follow one another here.
+// Launches follow one another here. A thread that never waits for the one in front is found; what
+// it reads before it waits is not looked at.
 inline void griddepcontrol_launch_dependents() {}
-inline void griddepcontrol_wait() {}
+inline void griddepcontrol_wait() { emulator::wait_for_launch_in_front(); }
 
 }  // namespace attnlab::ptx

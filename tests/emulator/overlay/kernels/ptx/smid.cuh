@@ -5,6 +5,6 @@
 
 namespace attnlab::ptx {
 
-inline u32 smid() { return emulator::place().block.x % emulator::kMultiprocessors; }
+inline u32 smid() { return emulator::place().block.x % emulator::multiprocessors(); }
 
 }  // namespace attnlab::ptx
