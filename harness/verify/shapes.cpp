@@ -148,6 +148,7 @@ void add_head_dims(std::vector<Shape>& shapes) {
   for (std::int64_t head_dim = 1; head_dim <= 256; head_dim += head_dim < 72 ? 1 : 23) {
     add(head_dim, make_problem(33, 50, "causal", head_dim));
   }
+  add(128, make_problem(200, 300, "causal", 128));  // several tiles of either side
   add(256, make_problem(65, 129, "none", 256));
   for (const std::int64_t head_dim : {192, 256}) {  // several tiles, also of the largest kind
     add(head_dim, make_problem(200, 450, "window:300:9", head_dim));

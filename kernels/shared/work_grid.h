@@ -54,4 +54,10 @@ ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
           .block = grid.last_block_first ? blocks - 1 - place : place};
 }
 
+// Returns which item of a slice (batch * heads + head) comes first.
+ATTNLAB_HD constexpr i64 first_item(const WorkGrid& grid, i64 slice) {
+  const i64 begin = slice / grid.section * grid.section;
+  return begin * grid.blocks + (slice - begin);
+}
+
 }  // namespace attnlab

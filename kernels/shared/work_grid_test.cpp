@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -42,6 +43,19 @@ TEST(WorkGrid, EveryBlockIsOneItemAndTheFirstBlocksOfASectionGoFirst) {
       }
       EXPECT_EQ(seen.size(), 30u) << "section " << section;
     }
+  }
+}
+
+TEST(WorkGrid, TheFirstItemOfASliceIsFound) {
+  for (const i64 section : {1, 2, 4, 6, 100}) {
+    const WorkGrid grid = {.batch = 2, .heads = 3, .blocks = 5, .section = section};
+    std::map<i64, i64> first;
+    for (i64 index = work_items(grid) - 1; index >= 0; --index) {
+      const WorkItem item = work_item(grid, index);
+      first[item.batch * grid.heads + item.head] = index;
+    }
+    for (const auto& [slice, index] : first) EXPECT_EQ(first_item(grid, slice), index);
+    EXPECT_EQ(first.size(), 6u);
   }
 }
 

@@ -21,9 +21,11 @@
 // above 128 dK and dV of 64 keys leave no registers for S and dP, and consumers share columns of dK
 // and dV instead of keys (backward_columns.cuh).
 //
-// Four kernels: prepare_rows (delta, sums of zeros), backward, backward_again, which has something
-// to do only where logits are so large that lse, one fp32 number, does not hold them, and
-// finish_rows (sums to dQ). Source: Shah et al., FlashAttention-3 (2024), Algorithm 3.
+// Four kernels: prepare_rows (delta, the first sums of zeros), backward, backward_again, which has
+// something to do only where logits are so large that lse, one fp32 number, does not hold them, and
+// finish_rows (sums to dQ). Each starts while the one in front still runs, and waits for its end
+// before it reads anything that that one writes (griddepcontrol). Source: Shah et al.,
+// FlashAttention-3 (2024), Algorithm 3.
 #pragma once
 
 #include "kernels/ptx/setmaxnreg.cuh"
@@ -49,12 +51,15 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
 // Works on one tile of rows, in the order of FlashAttention-3, as warp `warp` of all consumers,
 // whose warpgroup has the tile's keys from `first_key` on, and it itself those from `warp_key` on.
 // It is long because products are in flight from one part to the next. A step
-//   1. waits for Q and dO, starts S^T and dP^T,     5. starts dQ, waits for dV, releases dO,
-//   2. waits for S^T, makes P^T of it,              6. starts dK, waits for dQ,
-//   3. waits for dP^T, makes dS^T, stores it,       7. adds dQ to the sums,
-//   4. starts dV, meets the other consumer,         8. waits for dK, releases Q.
-// One meeting a step is enough: who stores dS of the step after next has been at the next one's,
-// to which all come behind their product of this dS.
+//   1. waits for Q and dO, starts S^T and dP^T,   5. starts dQ over the other consumer's keys,
+//   2. waits for S^T, makes P^T of it,            6. waits for dV, releases dO, starts dK,
+//   3. waits for dP^T, makes dS^T, stores it,     7. waits for dQ, adds it to the sums,
+//   4. starts dV, and dQ over its own keys,       8. waits for dK, releases Q.
+// With tiles of 64 rows the second consumer begins a step behind the first one's S^T and dP^T, and
+// either waits for the other's dS in front of 5 alone: so products of one run beside the softmax of
+// the other. With 128 rows, where that was no faster, they meet in front of 4's dQ. One meeting a
+// step is enough: who stores dS of the step after next has been at the next one's, to which all
+// come behind their product of this dS.
 template <class T, BackwardConfig kConfig, bool kIsMasked>
 __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
                                              const BackwardMemory<kConfig>& memory,
@@ -66,10 +71,15 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   using namespace device;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   using Part = DqPart<kConfig>;
-  constexpr i32 kRows = kConfig.block_m / 16;      // steps of 16 rows: k of dV and dK
-  constexpr i32 kKeys = kConfig.block_n / 16;      // steps of 16 keys: k of dQ
+  using Phase = OutOfPhase<kConfig>;
+  constexpr i32 kRows = kConfig.block_m / 16;  // steps of 16 rows: k of dV and dK
+  constexpr i32 kConsumerKeys = SlabTile::kColumns;
+  constexpr i32 kKeys = kConsumerKeys / 16;        // steps of 16 keys: k of dQ, twice
   constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
+  static_assert(kConfig.block_n == 2 * kConsumerKeys, "each consumer's keys are a slab of dS");
   constexpr bool kLooksUp = kConfig.pattern || kConfig.dropout;
+  constexpr i32 kEarly = 8;  // pairs of lse that a lane has before S^T is there
+  const i32 consumer = warp / 4;
   const Params& params = sizes.params;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 row = step.m_block * kConfig.block_m;
@@ -82,7 +92,16 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
   const u32 sDS = memory.at(kTiles.ds_of(stages.q.stage));
   FragmentsA<kRows> rPRounded, rDSRounded;
+  if (Phase::kIsOn && consumer == 1) Phase::wait_for_first();
   {
+    // A lane has a pair of every eight rows. Beside products whose factors all lie in shared memory
+    // loads take long, so the first ones are loaded before.
+    const i32 pair = static_cast<i32>(threadIdx.x) % 4;
+    const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
+    const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
+    float2 early_lse[kEarly];
+#pragma unroll
+    for (i32 c = 0; c < kEarly; ++c) early_lse[c] = sLse[4 * c];
     Accumulator<1, 2 * kRows> rP, rDS;
     ptx::wgmma_fence();
     start_product<T, kColumns>(rP, KMajor<kTiles.kv>(memory.at(kTiles.k()), first_key),
@@ -91,18 +110,15 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
                                KMajor<kTiles.q>(sDO, 0));  // dP^T = V dO^T
     ptx::wgmma_wait_group<1>();
     fence_operand(rP);
-    // A lane has a pair of every eight rows.
-    const i32 pair = static_cast<i32>(threadIdx.x) % 4;
-    const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
-    const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
 #pragma unroll
     for (i32 c = 0; c < 2 * kRows; ++c) {  // P^T = exp(S^T - lse)
-      const float2 lse = sLse[4 * c];
+      const float2 lse = c < kEarly ? early_lse[c] : sLse[4 * c];
       recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
                          [&](i32 i) { return i % 2 == 0 ? lse.x : lse.y; });
     }
     ptx::wgmma_wait_group<0>();
     fence_operand(rDS);
+    if (Phase::kIsOn && consumer == 0) Phase::arrive_as_first();
     if constexpr (kIsMasked && !kLooksUp) {
       apply_transposed_band_mask(sWorkTile, warp_key, row, rP);
     }
@@ -133,14 +149,27 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   ptx::wgmma_fence();
   start_product<T>(rDV, rPRounded, MnMajor<kTiles.q>(sDO), ScaleD::one);  // dV += P^T dO
   ptx::fence_proxy_async_shared();
-  sync_consumers<kConfig>();
+  if constexpr (Phase::kIsOn) {
+    Phase::arrive_with_ds(consumer, stages.q.stage);
+    Phase::sync_own(consumer);
+  } else {
+    sync_consumers<kConfig>();
+  }
   typename Part::Accumulator rDQ;
-  const i32 dq_slab = Part::column(warp) / SlabTile::kColumns;
+  const auto start_dq = [&](i32 of_consumer, ScaleD scale_d) {  // dQ = dS K over a consumer's keys
+    const i32 keys = kTiles.k() + Part::column(warp) / SlabTile::kColumns * kTiles.kv.slab_bytes() +
+                     kConsumerKeys * of_consumer * SlabTile::kRowBytes;
+    start_product<T, kKeys>(
+        rDQ,
+        KMajor<kTiles.ds>(sDS + static_cast<u32>(of_consumer * kTiles.ds.slab_bytes()),
+                          Part::row(4 * consumer)),
+        MnMajor<kTiles.kv>(memory.at(keys)), scale_d);
+  };
   ptx::wgmma_fence();
-  start_product<T, kKeys>(
-      rDQ, KMajor<kTiles.ds>(sDS, Part::row(warp / 4 * 4)),
-      MnMajor<kTiles.kv>(memory.at(kTiles.k() + dq_slab * kTiles.kv.slab_bytes())));
-  ptx::wgmma_wait_group<1>();
+  start_dq(consumer, ScaleD::zero);
+  if constexpr (Phase::kIsOn) Phase::wait_for_ds(1 - consumer, stages.q.stage);
+  start_dq(1 - consumer, ScaleD::one);
+  ptx::wgmma_wait_group<2>();
   fence_operand(rDV);
   fence_operand(rPRounded);
   release_by_warp(memory.dout_ring, stages.dout);
@@ -151,19 +180,29 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   ptx::wgmma_wait_group<1>();
   fence_operand(rDQ);
   const i32 own = kTiles.dq() + warp * kDqWarpBytes;
+  const auto add_staged = [&] {
+    add_staged_dq(memory.at(own),
+                  dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
+                      warp * (kDqWarpBytes / 4));
+  };
+  // The fence of staged sums takes long beside products. At head_dim 64, where dK is short, waiting
+  // for dK first is faster, at 128 it is slower (TUNING.md, b5).
+  constexpr bool kAddsLate = kConfig.head_dim == 64;
   if constexpr (kConfig.deterministic) {
     wait_to_put_dq(memory, stages);
     stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque_lane());
+    ptx::fence_proxy_async_shared();
     tell_dq_is_put(memory, stages);
   } else {
-    add_dq(rDQ, memory.memory + own, memory.at(own),
-           dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
-               warp * (kDqWarpBytes / 4));
+    wait_until_staged_dq_is_read();
+    stage_dq(rDQ, memory.memory + own, opaque_lane());
+    if constexpr (!kAddsLate) add_staged();
   }
   ptx::wgmma_wait_group<0>();
   fence_operand(rDK);
   fence_operand(rDSRounded);
   release_by_warp(memory.q_ring, stages.q);
+  if constexpr (!kConfig.deterministic && kAddsLate) add_staged();
 }
 
 // Runs a consumer's work in one warpgroup: dK and dV of 64 keys, and half of the tile's dQ.
@@ -185,6 +224,7 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
     work_on_rows<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, first_key,
                                               warp_key, rDK, rDV);
   };
+  if constexpr (!kConfig.deterministic) wait_for_clear_sums(sizes, memory.index());
   for_steps<kConfig>(params, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more
@@ -193,8 +233,7 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   store_keys<T>(params.shape, memory, kTiles.v(), warp_key, rDV, pointers.gDV);
   store_keys<T>(params.shape, memory, kTiles.k(), warp_key, rDK, pointers.gDK);
   if constexpr (!kConfig.deterministic) {
-    // Waits until the last dQ has been read: shared memory ends with the block.
-    if (opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();
+    wait_until_staged_dq_is_read();  // shared memory ends with the block
   }
 }
 
@@ -203,23 +242,30 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
                          const BackwardPointers<T>& pointers) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const BackwardMemory<kConfig> memory(shared_memory);
-  if constexpr (kConfig.deterministic) claim_item(sizes, 0, memory.ticket());
+  ptx::griddepcontrol_launch_dependents();
+  if constexpr (kConfig.deterministic) {
+    ptx::griddepcontrol_wait();  // prepare_rows clears the tickets
+    claim_item(sizes, 0, memory.ticket());
+  }
   if (threadIdx.x == 0) {
     memory.init_rings();
     memory.work_tile() = backward_work_tile(sizes, kConfig, memory.index());
   }
-  const bool beyond_lse = is_group_beyond_lse(sizes, work_item(sizes.keys, memory.index()));
-  if (device::any_of_block(beyond_lse)) {  // backward_again has the item
-    find_states<kConfig>(sizes, pointers, work_item(sizes.keys, memory.index()),
-                         memory.work_tile());
+  if constexpr (!kConfig.deterministic) ptx::griddepcontrol_wait();
+  const WorkItem item = work_item(sizes.keys, memory.index());
+  const bool beyond_lse = device::any_of_block(is_group_beyond_lse(sizes, item));
+  if (beyond_lse || memory.work_tile().keys.empty()) {  // the latter of a short packed entry
+    if constexpr (!kConfig.deterministic) clear_ahead<kConfig>(sizes, memory.index());
+    // backward_again has the item.
+    if (beyond_lse) find_states<kConfig>(sizes, pointers, item, memory.work_tile());
     return;
   }
-  if (memory.work_tile().keys.empty()) return;  // a packed entry shorter than the longest
   if (threadIdx.x < device::kWarpgroup) {
     // All of the warpgroup must execute it. One thread then loads, and in a fixed order two add;
     // the others leave, and nothing waits for them.
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
     if (threadIdx.x == 0) load<kConfig>(sizes, maps, memory);
+    if constexpr (!kConfig.deterministic) clear_ahead<kConfig>(sizes, memory.index());
     if constexpr (kConfig.deterministic) {
       const i32 warp = device::warp_uniform(static_cast<i32>(threadIdx.x) / device::kWarp);
       const bool adds = 1 <= warp && warp <= kConfig.stages;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/device/attend_again.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/shared/softmax.h"
 #include "kernels/v3/backward_turns.cuh"
 
@@ -191,6 +192,8 @@ template <class T, BackwardConfig kConfig>
 __device__ void backward_again(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using Keys = KeysAgain<T, kConfig>;
   extern __shared__ __align__(128) u8 shared_memory[];
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
   const i64 row_tiles = work_items(sizes.rows);
   bool beyond_lse = false;
   for (i64 i = threadIdx.x; i < row_tiles; i += blockDim.x) {

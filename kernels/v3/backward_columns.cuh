@@ -41,16 +41,13 @@ __device__ void backward_of_softmax(const BackwardSizes& sizes,
                                     const BackwardMemory<kConfig>& memory,
                                     const device::BackwardStep& step,
                                     const BackwardStages<kConfig>& stages, i32 row, i32 key,
-                                    u32 visible, device::Accumulator<1, kKeys>& rP,
+                                    u32 visible, const float (&log2_lse)[2],
+                                    const float (&deltas)[2], device::Accumulator<1, kKeys>& rP,
                                     device::Accumulator<1, kKeys>& rDS) {
   using namespace device;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   const Params& params = sizes.params;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
-  const i32 lane_row = row + static_cast<i32>(threadIdx.x) % kWarp / 4;  // and 8 rows further on
-  const float* const sLse = memory.statistics(kTiles.lse_of(stages.q.stage)) + lane_row;
-  const float* const sDelta = memory.statistics(kTiles.delta_of(stages.dout.stage)) + lane_row;
-  const float log2_lse[2] = {sLse[0], sLse[8]};
 #pragma unroll
   for (i32 c = 0; c < kKeys; ++c) {  // P = exp(S - lse)
     recompute_p_of_lse(rP, c, params.shape.softmax_scale_log2,
@@ -76,7 +73,6 @@ __device__ void backward_of_softmax(const BackwardSizes& sizes,
     kept = kept_bits_of_columns<kKeys>(params.dropout, sWorkTile.first_head + step.head, first_row,
                                        sWorkTile.keys.begin + key);
   }
-  const float deltas[2] = {sDelta[0], sDelta[8]};
   softmax_backward_of_rows<kConfig.dropout>(rP, rDS, deltas, kept, params.dropout.keep_scale);
 }
 
@@ -146,6 +142,10 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
       visible = visible_bits_of_columns<kBlocks>(
           sWorkTile.mask, step.m_block * kConfig.block_m + own_row, sWorkTile.keys.begin + own_key);
     }
+    const i32 lane_row = own_row + static_cast<i32>(threadIdx.x) % kWarp / 4;  // and 8 rows on
+    const float* const sLse = memory.statistics(kTiles.lse_of(stages.q.stage)) + lane_row;
+    const float* const sDelta = memory.statistics(kTiles.delta_of(stages.dout.stage)) + lane_row;
+    const float log2_lse[2] = {sLse[0], sLse[8]}, deltas[2] = {sDelta[0], sDelta[8]};
     Scores rP, rDS;
     ptx::wgmma_fence();
     start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
@@ -155,7 +155,7 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
     ptx::wgmma_wait_group<1>();
     fence_operand(rP);
     backward_of_softmax<kConfig, kIsMasked>(sizes, memory, step, stages, own_row, own_key, visible,
-                                            rP, rDS);
+                                            log2_lse, deltas, rP, rDS);
     store_transposed_of_warp<T, kTiles.p>(rP, sP, own_key, own_row);
     store_transposed_of_warp<T, kTiles.ds>(rDS, sDS, own_key, own_row);
   }
@@ -226,6 +226,7 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
     work_on_rows_by_columns<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, rDK,
                                                          rDV);
   };
+  if constexpr (!kConfig.deterministic) wait_for_clear_sums(sizes, memory.index());
   for_steps<kConfig>(params, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more

@@ -17,6 +17,34 @@ __device__ void sync_consumers() {
   ptx::barrier_sync(1, kConfig.consumers() * device::kWarpgroup);
 }
 
+// OutOfPhase has further named barriers of two consumers that have keys of their own, for tiles of
+// 64 rows: one at which the second waits in each step until the first has S^T and dP^T; for each
+// consumer and stage one of its dS, for which the other waits; and one of its own four warps. No
+// warp may arrive at a barrier once more before all have been there. Whoever has waited for a dS
+// knows that the other's warps have left the wait of the step before behind them, not that of this
+// step: so barriers of dS alternate, as its stages do.
+template <BackwardConfig kConfig>
+struct OutOfPhase {
+  static constexpr bool kIsOn = kConfig.block_m == 64;
+
+  static __device__ void wait_for_first() { ptx::barrier_sync(kFirst, kBoth); }
+  static __device__ void arrive_as_first() { ptx::barrier_arrive(kFirst, kBoth); }
+  static __device__ void arrive_with_ds(i32 consumer, i32 stage) {
+    ptx::barrier_arrive(kDS + 2 * stage + consumer, kBoth);
+  }
+  static __device__ void wait_for_ds(i32 consumer, i32 stage) {
+    ptx::barrier_sync(kDS + 2 * stage + consumer, kBoth);
+  }
+  static __device__ void sync_own(i32 consumer) {
+    ptx::barrier_sync(kOwn + consumer, device::kWarpgroup);
+  }
+
+ private:
+  static_assert(kConfig.stages == 2);
+  static constexpr i32 kBoth = 2 * device::kWarpgroup;
+  static constexpr i32 kFirst = 2, kDS = 3, kOwn = 7;
+};
+
 // Gives a stage back, for the whole warp.
 template <i32 kStages>
 __device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "kernels/device/backward_rows.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/softmax.h"
+#include "kernels/v3/dq_clearing.cuh"
 #include "kernels/v3/dq_sums.cuh"
 
 namespace attnlab::v3 {
@@ -14,6 +16,7 @@ namespace attnlab::v3 {
 template <class T, BackwardConfig kConfig>
 __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<T>& pointers) {
   using namespace device;
+  ptx::griddepcontrol_launch_dependents();
   constexpr i32 kThreads = kConfig.row_threads();
   const Shape& shape = sizes.params.shape;
   const BackwardWorkspace& workspace = sizes.workspace;
@@ -33,6 +36,7 @@ __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<
     }
   }
   if (rows.empty()) {
+    if constexpr (!kConfig.deterministic) clears_first(sizes, item);
     if (thread == 0) workspace.beyond_lse[tile] = 0;
     return;
   }
@@ -41,7 +45,9 @@ __device__ void prepare_rows(const BackwardSizes& sizes, const BackwardPointers<
   float* const gDelta = gLog2Lse + kConfig.block_m;
   for_deltas<kThreads>(shape, item, entry, rows, pointers.gO, pointers.gDO,
                        [&](i64 row, float delta) { gDelta[row - rows.begin] = delta; });
-  clear_sums<kThreads, kConfig.block_m * kConfig.head_dim>(dq_sums_of<kConfig>(workspace, tile));
+  if (kConfig.deterministic || clears_first(sizes, item)) {
+    clear_sums<kThreads, kConfig.block_m * kConfig.head_dim>(dq_sums_of<kConfig>(workspace, tile));
+  }
   const float* const gLse =
       pointers.gLse + shape.row_statistic_offset(item.batch, item.head, rows.begin);
   bool beyond_lse = false;
@@ -63,6 +69,7 @@ __device__ void finish_rows(const BackwardSizes& sizes, const BackwardPointers<T
   using Part = DqPart<kConfig>;
   constexpr TileShape kTile = {.rows = kConfig.block_m, .columns = kConfig.head_dim};
   extern __shared__ __align__(128) u8 shared_memory[];
+  ptx::griddepcontrol_wait();
   const Shape& shape = sizes.params.shape;
   const WorkItem item = work_item(sizes.rows, blockIdx.x);
   const BatchEntry entry = batch_entry(sizes.params, item.batch);

@@ -62,7 +62,7 @@ struct Parts {
   u64 next_item = 0;
   u64 statistics = 0;
   u64 dq_sums = 0;
-  u64 beyond_lse = 0;  // and turns behind it
+  u64 beyond_lse = 0;  // and behind it turns, or who has cleared sums of dQ
   u64 states = 0;
   u64 total() const { return entries + next_item + statistics + dq_sums + beyond_lse + states; }
 };
@@ -92,6 +92,8 @@ Parts parts_of(const Problem& problem, const Config& config) {
   if (kernel.deterministic) {
     words += BackwardTurns::words(row_tiles,
                                   problem.has_pattern() ? cuda::num_tiles(problem, tiling) : 0);
+  } else {
+    words += problem.batch * problem.num_heads_kv;  // cleared_of()
   }
   parts.beyond_lse = bytes(words, sizeof(i32));
   parts.states = bytes(problem.elements_lse(), sizeof(OnlineSoftmax));
@@ -294,14 +296,25 @@ class Prepared : public PreparedKernel {
     const i64 rows = backward_config_.block_m, keys = backward_config_.block_n;
     const BackwardTiles tiles = backward_tiles(backward_config_);
     prepare_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
-    backward_(stream, blocks_of(sizes.keys), sizes,
+    const auto early = [](u64 blocks) {
+      return cuda::LaunchGrid{.blocks = blocks, .starts_early = true};
+    };
+    backward_(stream, early(blocks_of(sizes.keys)), sizes,
               {.q = map_of_rows(params, tensors.q, tiles.q, rows),
                .k = map_of_keys(params, tensors.k, tiles.kv, keys),
                .v = map_of_keys(params, tensors.v, tiles.kv, keys),
                .dout = map_of_rows(params, tensors.dout, tiles.q, rows)},
               pointers);
-    backward_again_(stream, min(blocks_of(sizes.keys), multiprocessors_), sizes, pointers);
-    finish_rows_(stream, blocks_of(sizes.rows), sizes, pointers);
+    backward_again_(stream, early(min(blocks_of(sizes.keys), multiprocessors_)), sizes, pointers);
+    finish_rows_(stream, early(blocks_of(sizes.rows)), sizes, pointers);
+  }
+
+  // Returns BackwardWorkspace::ahead. A block works on one item at a time, so it is at least as
+  // many as run at once. Where a group's sums are large, its clearing takes longer than the short
+  // items under a causal mask that the blocks in between may have: there it is four times as many.
+  i64 ahead() const {
+    const i64 waves = backward_config_.shares_columns() ? 4 : 1;
+    return waves * static_cast<i64>(multiprocessors_);
   }
 
   static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
@@ -318,6 +331,7 @@ class Prepared : public PreparedKernel {
     return {.statistics = static_cast<float*>(statistics),
             .dq_sums = static_cast<float*>(dq_sums),
             .beyond_lse = static_cast<i32*>(beyond_lse),
+            .ahead = ahead(),
             .states = static_cast<OnlineSoftmax*>(states),
             .entries = entries_of(tensors)};
   }

@@ -94,9 +94,10 @@ TEST_F(V3Cuda, AFixedOrderNeedsAFewWords) {
     const auto bytes = [&](const Config& config) {
       return kCuda.workspace_bytes(problem, config, hopper());
     };
-    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), 2 * row_tiles * 4 + 256);
+    // Two tickets take 256 bytes, as a word for each K/V head does where the order is free.
+    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), 2 * row_tiles * 4);
     problem.mask = parse_mask("blocks:butterfly:128x128");
-    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), (2 * row_tiles + pairs) * 4 + 256);
+    EXPECT_EQ(bytes(ordered) - bytes(default_config(kCuda)), (2 * row_tiles + pairs) * 4);
   }
 }
 

@@ -56,32 +56,34 @@ __device__ float* dq_sums_of(const BackwardWorkspace& workspace, i64 tile) {
   return workspace.dq_sums + tile * (kConfig.block_m * kConfig.head_dim);
 }
 
-// Stores a warp's part to its own 4 KiB at `staged` in shared memory, for bulk copies to read.
+// Stores a warp's part to its own 4 KiB at `staged` in shared memory. A fence of the async proxy
+// must follow before a bulk copy reads it.
 __device__ inline void stage_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, i32 lane) {
 #pragma unroll
   for (i32 c = 0; c < 8; ++c) {
     const float(&dq)[4] = rDQ.at[0][c];
     reinterpret_cast<float4*>(staged)[c * device::kWarp + lane] = {dq[0], dq[1], dq[2], dq[3]};
   }
-  ptx::fence_proxy_async_shared();
-  __syncwarp();
 }
 
-// Adds a warp's part to the sums of a tile, by way of shared memory at `staged`. It returns before
-// they are added; the next call waits until they have been read.
-__device__ inline void add_dq(const device::Accumulator<1, 8>& rDQ, u8* staged, u32 address,
-                              float* gSums) {
-  const i32 lane = device::opaque_lane();
-  if (lane == 0) ptx::cp_async_bulk_wait_group_read<0>();
+// Adds what a warp has staged at `address` to sums of a tile, by a bulk copy that it does not wait
+// for.
+__device__ inline void add_staged_dq(u32 address, float* gSums) {
+  ptx::fence_proxy_async_shared();
   __syncwarp();
-  stage_dq(rDQ, staged, lane);
-  if (lane == 0) {
+  if (device::opaque_lane() == 0) {
     ptx::cp_reduce_async_bulk_add_f32(gSums, address, kDqWarpBytes);
     ptx::cp_async_bulk_commit_group();
   }
 }
 
-// Does the same without shared memory: each lane adds its values.
+// Waits, as a warp, until what it has staged before has been read.
+__device__ inline void wait_until_staged_dq_is_read() {
+  if (device::opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  __syncwarp();
+}
+
+// Adds a warp's part without shared memory: each lane adds its values.
 __device__ inline void add_dq_of_lanes(const device::Accumulator<1, 8>& rDQ, float* gSums) {
   float* const gOwn = gSums + 4 * device::opaque_lane();
 #pragma unroll

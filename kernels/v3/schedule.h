@@ -314,9 +314,11 @@ struct BackwardWorkspace {
   // Each tile of rows has block_m times lse in units of log2, then block_m times delta. Where P of
   // a row shall be 0, because it sees nothing or does not exist, the former is +inf.
   float* statistics = nullptr;
-  float* dq_sums = nullptr;         // of each tile of rows block_m * head_dim, see dq_sums.cuh
-  i32* beyond_lse = nullptr;        // of each tile of rows: 1 where lse does not hold all logits;
-                                    // behind it BackwardTurns, where dQ is summed in a fixed order
+  float* dq_sums = nullptr;   // of each tile of rows block_m * head_dim, see dq_sums.cuh
+  i32* beyond_lse = nullptr;  // of each tile of rows: 1 where lse does not hold all logits;
+                              // behind it BackwardTurns, where dQ is summed in a fixed
+                              // order, else what cleared_of() returns
+  i64 ahead = 0;  // an item's block clears the sums of the group that begins so many items later
   OnlineSoftmax* states = nullptr;  // (batch, num_heads_q, seqlen_q), of rows beyond lse
   TileEntry* entries = nullptr;     // (batch, n_blocks, m_blocks); null: no block pattern
 };
@@ -344,6 +346,12 @@ ATTNLAB_HD inline BackwardTurns turns_of(const BackwardWorkspace& workspace, i64
           .added_again = added + row_tiles,
           .tickets = reinterpret_cast<u32*>(tickets),
           .seen_before = tickets + 2};
+}
+
+// Returns of each (batch, K/V head) how many warps have cleared its sums of dQ. It is there where
+// no order is fixed.
+ATTNLAB_HD inline i32* cleared_of(const BackwardWorkspace& workspace, i64 row_tiles) {
+  return workspace.beyond_lse + row_tiles;
 }
 
 // BackwardSizes is what the kernels get of a launch, in structs of their own as in the forward.

@@ -95,7 +95,9 @@ products(const __grid_constant__ Maps maps, const float* factors, const float* r
     ptx::wgmma_wait_group<0>();
     fence_operand(rDQ);
     const i32 part = warp * v3::kDqWarpBytes;
-    v3::add_dq(rDQ, memory + kTiles.dq() + part, shared + kTiles.dq() + part, sums + part / 4);
+    v3::wait_until_staged_dq_is_read();
+    v3::stage_dq(rDQ, memory + kTiles.dq() + part, opaque_lane());
+    v3::add_staged_dq(shared + kTiles.dq() + part, sums + part / 4);
   }
   if (threadIdx.x % 32 == 0) ptx::cp_async_bulk_wait_group<0>();
 }
