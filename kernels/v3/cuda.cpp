@@ -309,14 +309,6 @@ class Prepared : public PreparedKernel {
     finish_rows_(stream, early(blocks_of(sizes.rows)), sizes, pointers);
   }
 
-  // Returns BackwardWorkspace::ahead. A block works on one item at a time, so it is at least as
-  // many as run at once. Where a group's sums are large, its clearing takes longer than the short
-  // items under a causal mask that the blocks in between may have: there it is four times as many.
-  i64 ahead() const {
-    const i64 waves = backward_config_.shares_columns() ? 4 : 1;
-    return waves * static_cast<i64>(multiprocessors_);
-  }
-
   static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
 
   TileEntry* entries_of(const Tensors& tensors) const {
@@ -331,7 +323,7 @@ class Prepared : public PreparedKernel {
     return {.statistics = static_cast<float*>(statistics),
             .dq_sums = static_cast<float*>(dq_sums),
             .beyond_lse = static_cast<i32*>(beyond_lse),
-            .ahead = ahead(),
+            .ahead = clearing_ahead(problem_, backward_config_, static_cast<i64>(multiprocessors_)),
             .states = static_cast<OnlineSoftmax*>(states),
             .entries = entries_of(tensors)};
   }

@@ -47,4 +47,14 @@ WorkGrid key_grid(const Problem& problem, const BackwardConfig& config) {
   return grid;
 }
 
+i64 clearing_ahead(const Problem& problem, const BackwardConfig& config, i64 multiprocessors) {
+  if (problem.has_pattern() || problem.mask.left() >= 0) {
+    return work_items(key_grid(problem, config));
+  }
+  constexpr i64 kShortBytes = 512 << 10;
+  const i64 rows = problem.seqlen_q * (problem.num_heads_q / problem.num_heads_kv);
+  const i64 bytes = rows * config.head_dim * static_cast<i64>(sizeof(float));
+  return multiprocessors * (bytes > kShortBytes ? 4 : 1);
+}
+
 }  // namespace attnlab::v3

@@ -21,4 +21,10 @@ WorkGrid row_grid(const Problem& problem, const BackwardConfig& config);
 // which all tiles of a head pass over, in an L2 of 50 MB.
 WorkGrid key_grid(const Problem& problem, const BackwardConfig& config);
 
+// Returns BackwardWorkspace::ahead: how many items before a group's first one its sums of dQ are
+// cleared. A block works on one item, so these are as many as run at once, or four times as many
+// where the sums take longer to clear than short items take under a causal mask. Under a pattern or
+// window all items may be shorter than that: there all sums are cleared first.
+i64 clearing_ahead(const Problem& problem, const BackwardConfig& config, i64 multiprocessors);
+
 }  // namespace attnlab::v3

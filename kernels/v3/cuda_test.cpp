@@ -101,6 +101,24 @@ TEST_F(V3Cuda, AFixedOrderNeedsAFewWords) {
   }
 }
 
+// Sums of dQ are cleared a wave ahead; large ones, of a group of heads, four waves; all of them
+// first where items may be too short for that.
+TEST_F(V3Cuda, SumsAreClearedAhead) {
+  const auto ahead = [](i64 head_dim, i64 seqlen, i64 heads_kv, const char* mask) {
+    Problem problem = make_problem(head_dim, Pass::bwd);
+    problem.seqlen_q = problem.seqlen_k = seqlen;
+    problem.num_heads_kv = heads_kv;
+    problem.mask = parse_mask(mask);
+    return clearing_ahead(problem, backward_config_of(problem, default_config(kCuda)), 132);
+  };
+  EXPECT_EQ(ahead(128, 1024, 4, "causal"), 132);  // 512 KiB
+  EXPECT_EQ(ahead(128, 1024, 2, "causal"), 4 * 132);
+  EXPECT_EQ(ahead(128, 1025, 4, "none"), 4 * 132);
+  EXPECT_EQ(ahead(256, 512, 4, "none"), 132);
+  EXPECT_EQ(ahead(128, 1024, 4, "window:100:0"), 2 * 4 * 8);  // all items
+  EXPECT_EQ(ahead(128, 1024, 4, "blocks:butterfly:128x128"), 2 * 4 * 8);
+}
+
 // Items of a slice go by ascending keys, as they add, and without a mask too those of several
 // slices are interleaved.
 TEST_F(V3Cuda, AFixedOrderInterleavesSlices) {
