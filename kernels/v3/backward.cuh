@@ -55,11 +55,11 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
 //   2. waits for S^T, makes P^T of it,            6. waits for dV, releases dO, starts dK,
 //   3. waits for dP^T, makes dS^T, stores it,     7. waits for dQ, adds it to the sums,
 //   4. starts dV, and dQ over its own keys,       8. waits for dK, releases Q.
-// With tiles of 64 rows the second consumer begins a step behind the first one's S^T and dP^T, and
-// either waits for the other's dS in front of 5 alone: so products of one run beside the softmax of
-// the other. With 128 rows, where that was no faster, they meet in front of 4's dQ. One meeting a
-// step is enough: who stores dS of the step after next has been at the next one's, to which all
-// come behind their product of this dS.
+// With tiles of 64 rows the second consumer starts each S^T once the first one has its S^T and
+// dP^T, and each waits for the other's dS only before 5: so products of one run beside the softmax
+// of the other. With 128 rows, where that was no faster, they meet before dQ in 4. One meeting a
+// step is enough: a warp that stores dS two steps later has been at the meeting of the step
+// between, to which all come behind their product of this dS.
 template <class T, BackwardConfig kConfig, bool kIsMasked>
 __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
                                              const BackwardMemory<kConfig>& memory,
