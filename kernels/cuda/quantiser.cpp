@@ -79,10 +79,16 @@ class TensorQuantiser {
     quantise_rows_ = {*module_, entries.back()};
   }
 
-  void operator()(CUstream stream, const QuantiseArguments& arguments) const {
-    const i64 blocks = arguments.params.shape.batch * arguments.heads * arguments.blocks;
-    if (has_amax_) find_amax_(stream, static_cast<u64>(blocks), arguments);
-    quantise_rows_(stream, static_cast<u64>(blocks), arguments);
+  // The first kernel overlaps what is in front of it in the stream only if `starts_early`.
+  void operator()(CUstream stream, const QuantiseArguments& arguments, bool starts_early) const {
+    LaunchGrid grid = {.blocks = static_cast<u64>(arguments.params.shape.batch * arguments.heads *
+                                                  arguments.blocks),
+                       .starts_early = starts_early};
+    if (has_amax_) {
+      find_amax_(stream, grid, arguments);
+      grid.starts_early = true;
+    }
+    quantise_rows_(stream, grid, arguments);
   }
 
  private:
@@ -103,6 +109,7 @@ class GpuQuantiser : public DeviceQuantiser {
         rows_of_v_(config_of_v(problem), device),
         amax_(runtime_of(device), static_cast<u64>(max<i64>(1, words())) * sizeof(u32)) {}
 
+  // The kernels of K start while those of Q end, and V's while K's do: they touch other memory.
   void launch(const Tensors& from, const E4m3Outputs& to) override {
     const Params params = make_params(problem_, from);
     auto* const amax = static_cast<u32*>(amax_.get());
@@ -119,7 +126,7 @@ class GpuQuantiser : public DeviceQuantiser {
     of.scales = to.scale_q;
     of.amax = amax;
     of.amax_of_head = amax_q_.of_head;
-    rows_(stream_, of);
+    rows_(stream_, of, false);
     of.is_query = false;
     of.heads = problem_.num_heads_kv;
     of.blocks = blocks_k;
@@ -128,7 +135,7 @@ class GpuQuantiser : public DeviceQuantiser {
     of.scales = to.scale_k;
     of.amax = amax + amax_q_.all;
     of.amax_of_head = amax_k_.of_head;
-    rows_(stream_, of);
+    rows_(stream_, of, true);
     of.blocks = blocks_k + (is_packed ? 1 : 0);
     of.values = static_cast<const float*>(from.v);
     of.codes = to.v;
@@ -136,7 +143,7 @@ class GpuQuantiser : public DeviceQuantiser {
     of.scales = to.scale_v;
     of.amax = amax + amax_q_.all + amax_k_.all;
     of.amax_of_head = amax_v_.of_head;
-    rows_of_v_(stream_, of);
+    rows_of_v_(stream_, of, true);
   }
 
   std::uint64_t bytes() const override {

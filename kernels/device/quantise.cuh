@@ -5,6 +5,7 @@
 
 #include "kernels/device/team.cuh"
 #include "kernels/ptx/cvt.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/ld.cuh"
 #include "kernels/shared/quantise_arguments.h"
 
@@ -235,11 +236,8 @@ __device__ void raise_amax_of_columns(const RowsOfThread<kConfig>& values, u32* 
   atomicMax(amax + column, bit_cast<u32>(of_block));
 }
 
-// Runs before quantise_rows() where blocks of rows have no scales of their own.
 template <QuantiserConfig kConfig>
-__device__ void find_amax(const QuantiseArguments& of) {
-  const RowsOfBlock rows = rows_of_block(of);
-  if (rows.first >= rows.present) return;
+__device__ void raise_amax(const QuantiseArguments& of, const RowsOfBlock& rows) {
   const RowsOfThread<kConfig> values = read_rows<kConfig>(of, rows);
   u32* const amax = amax_of_head(of, rows);
   if constexpr (kConfig.has_columns) {
@@ -248,6 +246,16 @@ __device__ void find_amax(const QuantiseArguments& of) {
     const float of_block = amax_of_block(values);
     if (threadIdx.x == 0) atomicMax(amax, bit_cast<u32>(of_block));
   }
+}
+
+// Runs before quantise_rows() where blocks of rows have no scales of their own. It waits for the
+// kernel in front only so that whoever waits for this one has waited for both.
+template <QuantiserConfig kConfig>
+__device__ void find_amax(const QuantiseArguments& of) {
+  ptx::griddepcontrol_launch_dependents();
+  const RowsOfBlock rows = rows_of_block(of);
+  if (rows.first < rows.present) raise_amax<kConfig>(of, rows);
+  ptx::griddepcontrol_wait();
 }
 
 // Multipliers holds what values are multiplied with: one a column, or one for all of the block.
@@ -411,10 +419,13 @@ __device__ void store_codes(const QuantiseArguments& of, const RowsOfBlock& rows
   }
 }
 
+// Reads its rows while the kernel in front ends, which may be find_amax().
 template <QuantiserConfig kConfig>
 __device__ void quantise_rows(const QuantiseArguments& of) {
+  ptx::griddepcontrol_launch_dependents();
   const RowsOfBlock rows = rows_of_block(of);
   const RowsOfThread<kConfig> values = read_rows<kConfig>(of, rows);
+  ptx::griddepcontrol_wait();
   Multipliers<kConfig> multipliers;
   if constexpr (kConfig.has_columns) {
     multipliers = scale_columns<kConfig>(of, rows);

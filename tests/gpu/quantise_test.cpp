@@ -312,7 +312,7 @@ TEST_F(QuantiseOnGpu, IsTimedBesideAPoint) {
 class QuantiseSpeed : public QuantiseOnGpu {
  protected:
   static constexpr int kRounds = 15, kLaunches = 20;
-  static constexpr double kLeast = 0.8;  // of the rate of a copy; measured on an H100: 0.89 to 0.95
+  static constexpr double kLeast = 0.8;  // of the rate of a copy; measured on an H200: 0.83 to 0.99
 
   void SetUp() override {
     if (std::getenv("ATTNLAB_EMULATED") != nullptr) GTEST_SKIP() << "the emulated GPU has no speed";
