@@ -15,6 +15,8 @@ struct WorkGrid {
   // next of each, and so on. With 1 the items of a slice follow one another and share its tensors
   // in the caches; with more the heavy items of all of them go first.
   i64 section = 1;
+  // The first section lacks this many. with_sections() sets both.
+  i64 missing = 0;
   // Under a causal mask the last query tiles see the most keys (and the first key tiles are seen by
   // the most queries): the heavy ones go first, so that the light ones fill the gaps at the end.
   bool last_block_first = false;
@@ -38,17 +40,36 @@ ATTNLAB_HD constexpr i64 work_items(const WorkGrid& grid) {
   return grid.batch * grid.heads * grid.blocks;
 }
 
-// A launch has less than 2^31 items, so all fits 32 bits, whose divisions a GPU does in a quarter
-// of the time.
+// Divides the slices of a grid into sections of `slices`, or one of all where those are fewer.
+// Where sections do not divide them the first one is smaller: if the last one were, its heavy items
+// would begin when few others are left to fill the gaps.
+constexpr WorkGrid with_sections(WorkGrid grid, i64 slices) {
+  const i64 all = grid.batch * grid.heads;
+  grid.section = max<i64>(1, min(slices, all));
+  grid.missing = round_up(all, grid.section) - all;
+  return grid;
+}
+
+// Section is where one of a grid's sections lies.
+struct Section {
+  u32 begin = 0;   // its first slice
+  u32 slices = 0;  // how many it has
+};
+
+// Returns the section of item `index`, where each slice has `blocks` of them. A launch has less
+// than 2^31 items, so all fits 32 bits, whose divisions a GPU does in a quarter of the time.
+ATTNLAB_HD constexpr Section section_of(const WorkGrid& grid, u32 index, u32 blocks) {
+  const u32 size = static_cast<u32>(grid.section), missing = static_cast<u32>(grid.missing);
+  const u32 begin = (index + missing * blocks) / (size * blocks) * size;  // were the first whole
+  return begin == 0 ? Section{0, size - missing} : Section{begin - missing, size};
+}
+
 ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
   const u32 blocks = static_cast<u32>(grid.blocks), heads = static_cast<u32>(grid.heads);
-  const u32 all_slices = static_cast<u32>(grid.batch) * heads;
-  const u32 section_slices = static_cast<u32>(grid.section);
-  const u32 begin = static_cast<u32>(index) / (section_slices * blocks) * section_slices;
-  const u32 slices = min(section_slices, all_slices - begin);
-  const u32 within = static_cast<u32>(index) - begin * blocks;
-  const u32 place = within / slices;
-  const u32 slice = begin + (within - place * slices);
+  const Section section = section_of(grid, static_cast<u32>(index), blocks);
+  const u32 within = static_cast<u32>(index) - section.begin * blocks;
+  const u32 place = within / section.slices;
+  const u32 slice = section.begin + (within - place * section.slices);
   return {.batch = slice / heads,
           .head = slice % heads,
           .block = grid.last_block_first ? blocks - 1 - place : place};
@@ -56,7 +77,7 @@ ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
 
 // Returns which item of a slice (batch * heads + head) comes first.
 ATTNLAB_HD constexpr i64 first_item(const WorkGrid& grid, i64 slice) {
-  const i64 begin = slice / grid.section * grid.section;
+  const i64 begin = section_of(grid, static_cast<u32>(slice), 1).begin;
   return begin * grid.blocks + (slice - begin);
 }
 

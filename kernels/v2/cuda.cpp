@@ -35,9 +35,8 @@ constexpr ConfigAxis kAxes[] = {
 
 WorkGrid forward_grid(const Problem& problem, const Shape& shape, const ForwardConfig& config) {
   const bool is_causal = problem.mask.right() >= 0;
-  WorkGrid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
-  if (is_causal) grid.section = cuda::causal_section(shape);
-  return grid;
+  const WorkGrid grid = row_grid(shape, cuda::tiling_of(config), is_causal);
+  return with_sections(grid, is_causal ? cuda::causal_section(shape) : 1);
 }
 
 // Parts lists the parts of the workspace in order, with the bytes of each, multiples of 256. The

@@ -65,12 +65,13 @@ i64 pair_bytes(const Work& work, i64 seqlen) {
 // K and V; under a causal mask the last rows see the most keys.
 WorkGrid forward_grid(const Work& work) {
   const Problem& problem = work.problem;
-  return {.batch = problem.batch,
-          .heads = problem.num_heads_q,
-          .blocks = ceil_div<i64>(work.tiling.m_blocks(problem.seqlen_q), kConsumers),
-          .section = section_size(kSectionBytes, pair_bytes(work, problem.seqlen_k),
-                                  problem.num_heads_q / problem.num_heads_kv),
-          .last_block_first = problem.mask.right() >= 0};
+  const WorkGrid grid = {
+      .batch = problem.batch,
+      .heads = problem.num_heads_q,
+      .blocks = ceil_div<i64>(work.tiling.m_blocks(problem.seqlen_q), kConsumers),
+      .last_block_first = problem.mask.right() >= 0};
+  return with_sections(grid, section_size(kSectionBytes, pair_bytes(work, problem.seqlen_k),
+                                          problem.num_heads_q / problem.num_heads_kv));
 }
 
 // Lists pairs of tiles of keys, for the backward. Under a causal mask the first keys are seen by
@@ -78,10 +79,12 @@ WorkGrid forward_grid(const Work& work) {
 WorkGrid backward_grid(const Work& work) {
   const Problem& problem = work.problem;
   const i64 sharing = problem.num_heads_q / problem.num_heads_kv;
-  return {.batch = problem.batch,
-          .heads = problem.num_heads_kv,
-          .blocks = ceil_div<i64>(work.tiling.n_blocks(problem.seqlen_k), kConsumers),
-          .section = section_size(kSectionBytes, sharing * pair_bytes(work, problem.seqlen_q), 1)};
+  const WorkGrid grid = {
+      .batch = problem.batch,
+      .heads = problem.num_heads_kv,
+      .blocks = ceil_div<i64>(work.tiling.n_blocks(problem.seqlen_k), kConsumers)};
+  return with_sections(
+      grid, section_size(kSectionBytes, sharing * pair_bytes(work, problem.seqlen_q), 1));
 }
 
 // Lists tiles of query rows, for the passes before and after the backward.

@@ -12,12 +12,11 @@ bool is_uneven(const Problem& problem) {
 WorkGrid forward_grid(const Problem& problem, const ForwardConfig& config) {
   const Shape shape = make_shape(problem);
   const bool is_causal = problem.mask.right() >= 0;
-  WorkGrid grid = {.batch = shape.batch,
-                   .heads = shape.num_heads_q,
-                   .blocks = ceil_div<i64>(shape.seqlen_q, config.block_m()),
-                   .last_block_first = is_causal};
-  if (is_causal) grid.section = cuda::causal_section(shape);
-  return grid;
+  const WorkGrid grid = {.batch = shape.batch,
+                         .heads = shape.num_heads_q,
+                         .blocks = ceil_div<i64>(shape.seqlen_q, config.block_m()),
+                         .last_block_first = is_causal};
+  return with_sections(grid, is_causal ? cuda::causal_section(shape) : 1);
 }
 
 WorkGrid row_grid(const Problem& problem, const BackwardConfig& config) {
@@ -30,19 +29,18 @@ WorkGrid row_grid(const Problem& problem, const BackwardConfig& config) {
 WorkGrid key_grid(const Problem& problem, const BackwardConfig& config) {
   constexpr i64 kCacheBytes = i64{40} << 20;
   const Shape shape = make_shape(problem);
-  WorkGrid grid = {.batch = shape.batch,
-                   .heads = shape.num_heads_kv,
-                   .blocks = ceil_div<i64>(shape.seqlen_k, config.block_n)};
+  const WorkGrid grid = {.batch = shape.batch,
+                         .heads = shape.num_heads_kv,
+                         .blocks = ceil_div<i64>(shape.seqlen_k, config.block_n)};
   if (problem.mask.right() >= 0) {
     const i64 row_bytes = shape.head_dim * (2 + 2 + 4) * shape.sharing();
-    grid.section =
-        min(grid.batch * grid.heads, section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1));
-  } else if (config.deterministic) {
+    return with_sections(grid, section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1));
+  }
+  if (config.deterministic) {
     // Blocks of a slice that begin together must first get a step apart from one another. So those
     // that begin together shall be of different slices, as many as run at once.
     constexpr i64 kBlocksAtOnce = 132;
-    grid.section =
-        min(grid.batch * grid.heads, max<i64>(1, kBlocksAtOnce / max<i64>(1, grid.blocks)));
+    return with_sections(grid, kBlocksAtOnce / max<i64>(1, grid.blocks));
   }
   return grid;
 }
