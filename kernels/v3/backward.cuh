@@ -45,7 +45,7 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
   constexpr SlabTile kTile = backward_tiles(kConfig).kv;
   store_accumulator_of_warp<T, kTile>(sums, memory.at(offset), first_key);
   __syncwarp();
-  copy_keys(shape, memory, offset, first_key, 16, gKeys);
+  copy_keys<16>(shape, memory, offset, first_key, gKeys);
 }
 
 // Works on one tile of rows, in the order of FlashAttention-3, as warp `warp` of all consumers,

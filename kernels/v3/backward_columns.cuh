@@ -89,16 +89,13 @@ __device__ __forceinline__ void for_slabs(const Use& use) {
 
 // Works on one tile of rows, as warp `warp` of all consumers. It is long because products are in
 // flight from one part to the next. A step
-//   1. waits for Q and dO, starts S and dP,
-//   2. waits for S, makes P of it,
-//   3. waits for dP, makes dS, stores both,
-//   4. meets the other consumers,
-//   5. starts dQ of all slabs but the last, and dV,
-//   6. waits for that dQ, adds it beside dV,
-//   7. starts the last dQ, waits for dV, releases dO,
-//   8. starts dK, waits for dQ, adds it beside dK,
-//   9. waits for dK, releases Q.
-// One meeting a step is enough, as in work_on_rows().
+//   1. waits for Q, starts S,                       5. starts dV and the first slab's dQ,
+//   2. waits for dO, starts dP,                     6. waits for dV, releases dO,
+//   3. waits for S and dP, makes P and dS of them,  7. of each slab starts dK behind dQ, waits for
+//   4. stores both, meets the other consumers,         dQ, and adds it beside dK,
+//                                                   8. waits for dK, releases Q.
+// dO may have one stage only. So it is released early and waited for late, or the next S and dP
+// would wait for its copy. One meeting a step is enough, as in work_on_rows().
 template <class T, BackwardConfig kConfig, bool kIsMasked>
 __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& sizes,
                                                         const BackwardMemory<kConfig>& memory,
@@ -128,9 +125,11 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
   };
 
   memory.q_ring.wait_full(stages.q);
-  memory.dout_ring.wait_full(stages.dout);
   if constexpr (kIsMasked) {
-    if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
+    if (params.cu_seqlens_q != nullptr) {
+      memory.dout_ring.wait_full(stages.dout);
+      clear_rows_past_end(memory, step.m_block, stages);
+    }
   }
   const u32 sQ = memory.at(kTiles.q_of(stages.q.stage));
   const u32 sDO = memory.at(kTiles.dout_of(stages.dout.stage));
@@ -145,11 +144,14 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
     const i32 lane_row = own_row + static_cast<i32>(threadIdx.x) % kWarp / 4;  // and 8 rows on
     const float* const sLse = memory.statistics(kTiles.lse_of(stages.q.stage)) + lane_row;
     const float* const sDelta = memory.statistics(kTiles.delta_of(stages.dout.stage)) + lane_row;
-    const float log2_lse[2] = {sLse[0], sLse[8]}, deltas[2] = {sDelta[0], sDelta[8]};
+    const float log2_lse[2] = {sLse[0], sLse[8]};
     Scores rP, rDS;
     ptx::wgmma_fence();
     start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
                                KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key));  // S = Q K^T
+    memory.dout_ring.wait_full(stages.dout);
+    const float deltas[2] = {sDelta[0], sDelta[8]};
+    ptx::wgmma_fence();
     start_product<T, kColumns>(rDS, KMajor<kTiles.q>(sDO, 0),
                                KMajor<kTiles.kv>(memory.at(kTiles.v()), own_key));  // dP = dO V^T
     ptx::wgmma_wait_group<1>();
@@ -179,27 +181,25 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
       if (slab == kSlabs - 1) tell_dq_is_put(memory, stages);
     }
   };
-  if constexpr (kSlabs == 2) start_dq(0);
   fence_sums(rDV);
   ptx::wgmma_fence();
   for_slabs<kSlabs>([&](i32 slab) {  // dV^T += dO^T P
     start_product<T, kRows>(rDV[slab], q_slab(sDO, slab), KMajor<kTiles.p>(sP, 0), ScaleD::one);
   });
-  if constexpr (kSlabs == 2) {
-    ptx::wgmma_wait_group<kSlabs>();
-    add_dq(0);
-  }
-  start_dq(kSlabs - 1);
-  ptx::wgmma_wait_group<1>();
-  fence_sums(rDV);
-  release_by_warp(memory.dout_ring, stages.dout);
   fence_sums(rDK);
-  ptx::wgmma_fence();
-  for_slabs<kSlabs>([&](i32 slab) {  // dK^T += Q^T dS
-    start_product<T, kRows>(rDK[slab], q_slab(sQ, slab), KMajor<kTiles.ds>(sDS, 0), ScaleD::one);
+  for_slabs<kSlabs>([&](i32 slab) {
+    start_dq(slab);
+    if (slab == 0) {
+      ptx::wgmma_wait_group<1>();
+      fence_sums(rDV);
+      release_by_warp(memory.dout_ring, stages.dout);
+    }
+    ptx::wgmma_fence();
+    start_product<T, kRows>(rDK[slab], q_slab(sQ, slab), KMajor<kTiles.ds>(sDS, 0),
+                            ScaleD::one);  // dK^T += Q^T dS
+    ptx::wgmma_wait_group<1>();
+    add_dq(slab);
   });
-  ptx::wgmma_wait_group<kSlabs>();
-  add_dq(kSlabs - 1);
   ptx::wgmma_wait_group<0>();
   fence_sums(rDK);
   release_by_warp(memory.q_ring, stages.q);
@@ -239,8 +239,8 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   });
   sync_consumers<kConfig>();
   constexpr i32 kCopied = kConfig.block_n / (4 * kConfig.consumers());  // keys, by a warp
-  copy_keys<T>(params.shape, memory, kTiles.v(), kCopied * warp, kCopied, pointers.gDV);
-  copy_keys<T>(params.shape, memory, kTiles.k(), kCopied * warp, kCopied, pointers.gDK);
+  copy_keys<kCopied>(params.shape, memory, kTiles.v(), kCopied * warp, pointers.gDV);
+  copy_keys<kCopied>(params.shape, memory, kTiles.k(), kCopied * warp, pointers.gDK);
 }
 
 }  // namespace attnlab::v3

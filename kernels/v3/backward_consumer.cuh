@@ -113,19 +113,23 @@ __device__ void for_steps(const Params& params, const BackwardMemory<kConfig>& m
   }
 }
 
-// Copies at most `count` keys of dK or dV by a warp, as the tile at `offset` has them, from
+// Copies at most kCount keys of dK or dV by a warp, as the tile at `offset` has them, from
 // `first_key` on.
-template <class T, BackwardConfig kConfig>
+template <i32 kCount, class T, BackwardConfig kConfig>
 __device__ void copy_keys(const Shape& shape, const BackwardMemory<kConfig>& memory, i32 offset,
-                          i32 first_key, i32 count, T* gKeys) {
+                          i32 first_key, T* gKeys) {
   using namespace device;
   constexpr SlabTile kTile = backward_tiles(kConfig).kv;
+  constexpr i32 kChunks = kTile.columns / kChunk;  // of a row, some of them beyond head_dim
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
-  const i32 exist = min(count, static_cast<i32>(sWorkTile.keys.size()) - first_key);
+  const i32 exist = min(kCount, static_cast<i32>(sWorkTile.keys.size()) - first_key);
   T* const gRows = gKeys + sWorkTile.key_offset + first_key * shape.k.row;
-  for (i32 i = opaque_lane(); i < exist * chunks; i += kWarp) {
-    const i32 row = i / chunks, chunk = i % chunks;
+  const i32 lane = opaque_lane();
+#pragma unroll
+  for (i32 i = 0; i < ceil_div(kCount * kChunks, kWarp); ++i) {
+    const i32 row = (i * kWarp + lane) / kChunks, chunk = (i * kWarp + lane) % kChunks;
+    if (row >= exist || chunk >= chunks) continue;
     *reinterpret_cast<uint4*>(gRows + row * shape.k.row + chunk * kChunk) =
         *reinterpret_cast<const uint4*>(memory.memory + offset +
                                         kTile.offset(first_key + row, chunk));
