@@ -85,6 +85,8 @@ void CompetitorRuns::finish(CompetitorRun& run, const Ending& ending) {
   run.outputs.reset();
   run.spare.reset();
   if (ending.status != Status::ok) run.record.time.reset();  // a wrong result has no time
+  // A peer may find out only when it prepares that it cannot do the problem; then it did nothing.
+  if (ending.status == Status::unsupported) run.record.flops.reset();
   run.record.status = ending.status;
   run.record.reason = ending.reason;
   run.record.timestamp = utc_now();

@@ -68,6 +68,15 @@ TEST_F(PeerOfE4m3, IsRightByTheCodesAndFactors) {
   }
 }
 
+TEST_F(PeerOfE4m3, ThatCannotDoItHasNoFigures) {
+  setenv("FAKE_PEER", "prepare:unsupported", 1);
+  const Record record = run_peer();
+  EXPECT_EQ(record.status, Status::unsupported) << record.reason;
+  EXPECT_FALSE(record.flops.has_value());
+  EXPECT_FALSE(record.memory.has_value());
+  EXPECT_FALSE(record.time.has_value());
+}
+
 TEST_F(PeerOfE4m3, FailsWithoutAFactorAndWithAnothersFactor) {
   for (const char* factor : {"q_descale", "k_descale", "v_descale"}) {
     for (const char* misdeed : {"prepare:ignores_", "outputs:ignores_", "prepare:first_"}) {

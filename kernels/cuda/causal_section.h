@@ -19,7 +19,8 @@ namespace attnlab::cuda {
 inline i64 causal_section(const Shape& shape) {
   constexpr i64 kMost = i64{32} << 20, kLeast = i64{8} << 20, kOfKey = i64{16} << 10;
   const i64 bytes = min(kMost, max(kLeast, kOfKey * shape.seqlen_k));
-  return section_size(bytes, shape.seqlen_k * shape.head_dim * 2 * 2, shape.sharing());
+  const i64 slices = section_size(bytes, shape.seqlen_k * shape.head_dim * 2 * 2, shape.sharing());
+  return min(slices, shape.batch * shape.num_heads_q);
 }
 
 }  // namespace attnlab::cuda
