@@ -193,7 +193,7 @@ double busy_of_backward(i64 head_dim, i64 seqlen, const char* mask) {
 }
 
 // A last section of a few slices would leave 128 items, the longest of 64 steps, to 132
-// multiprocessors at last: 0.93 to 0.97 at head dims 128 and 256 from 1024 to 8192 keys.
+// multiprocessors at last: 0.93 to 0.97 at head dims 128 and 256 from 1024 to 4096 keys.
 TEST(V3Balance, SectionsKeepMultiprocessorsBusyInACausalBackward) {
   for (const i64 head_dim : kHeadDims) {
     for (const i64 seqlen : kSeqlens) {
