@@ -21,6 +21,13 @@ __device__ inline void wait(const Phase& phase) {
   }
 }
 
+// Waits for two phases. Both are asked for before either answers, since mostly both are over.
+__device__ inline void wait(const Phase& first, const Phase& second) {
+  const bool has_first = is_over(first), has_second = is_over(second);
+  if (!has_first) wait(first);
+  if (!has_second) wait(second);
+}
+
 // Ring has the barriers of a ring, two of 8 bytes a stage; `barriers` is the address of the first.
 template <i32 kStages>
 struct Ring {

@@ -7,12 +7,26 @@ namespace attnlab::device {
 
 constexpr i32 kWarp = 32;
 
-// Returns the lane, hidden from the compiler, which else keeps what it derives from it in registers
+// Returns a value, hidden from the compiler, which else keeps what it derives from it in registers
 // throughout a loop.
-__device__ inline i32 opaque_lane() {
-  i32 lane = static_cast<i32>(threadIdx.x) % kWarp;
-  asm volatile("" : "+r"(lane));
-  return lane;
+__device__ inline i32 opaque(i32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+// Returns the lane, so hidden.
+__device__ inline i32 opaque_lane() { return opaque(static_cast<i32>(threadIdx.x) % kWarp); }
+
+// Returns the lane by one instruction. A remainder of signed numbers takes four, but where
+// registers are full kernels spill if opaque_lane() has this one: v1's, v2's and v3's
+// backward_again.
+__device__ inline i32 own_lane() { return static_cast<i32>(threadIdx.x % kWarp); }
+
+// Returns the lane for a loop that ptxas else has read the thread's number in each step, which
+// takes long: it does not repeat a shuffle. All lanes must call it.
+__device__ inline i32 kept_lane() {
+  const i32 lane = own_lane();
+  return __shfl_sync(0xFFFFFFFFu, lane, lane);
 }
 
 // Returns whether it holds in any thread of the block, and is a barrier for all of them. The vote

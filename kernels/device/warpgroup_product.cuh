@@ -51,6 +51,13 @@ struct KMajor {
     constexpr i32 kSteps = kRowBytes / 32;  // of a slab
     return k / kSteps * kTile.slab_bytes() + k % kSteps * 32;
   }
+  // Returns it with its descriptor made here, and not just before the product starts: ahead of a
+  // wait, for a product that should start as soon as that is over.
+  __device__ KMajor ready() const {
+    KMajor same = *this;
+    same.first = first.opaque();
+    return same;
+  }
 };
 
 // MnMajor is a tile of 16-bit values in MN-major: rows k, along which m (of A) or n (of B) runs

@@ -64,12 +64,24 @@ ATTNLAB_HD constexpr Section section_of(const WorkGrid& grid, u32 index, u32 blo
   return begin == 0 ? Section{0, size - missing} : Section{begin - missing, size};
 }
 
+// SlicePlace says which slice (batch * heads + head) an item is of, and which of its items it is.
+struct SlicePlace {
+  u32 slice = 0;
+  u32 place = 0;
+};
+
+// Returns it of item `index`, with a division less than work_item() takes.
+ATTNLAB_HD constexpr SlicePlace slice_place(const WorkGrid& grid, u32 index) {
+  const u32 blocks = static_cast<u32>(grid.blocks);
+  const Section section = section_of(grid, index, blocks);
+  const u32 within = index - section.begin * blocks;
+  const u32 place = within / section.slices;
+  return {section.begin + (within - place * section.slices), place};
+}
+
 ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
   const u32 blocks = static_cast<u32>(grid.blocks), heads = static_cast<u32>(grid.heads);
-  const Section section = section_of(grid, static_cast<u32>(index), blocks);
-  const u32 within = static_cast<u32>(index) - section.begin * blocks;
-  const u32 place = within / section.slices;
-  const u32 slice = section.begin + (within - place * section.slices);
+  const auto [slice, place] = slice_place(grid, static_cast<u32>(index));
   return {.batch = slice / heads,
           .head = slice % heads,
           .block = grid.last_block_first ? blocks - 1 - place : place};

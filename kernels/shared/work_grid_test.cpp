@@ -41,6 +41,9 @@ TEST(WorkGrid, EveryBlockIsOneItemAndTheFirstBlocksOfASectionGoFirst) {
         }
         last_section = in_section;
         last_place = place;
+        const SlicePlace of_slice = slice_place(grid, static_cast<u32>(index));
+        EXPECT_EQ(of_slice.slice, item.batch * grid.heads + item.head);
+        EXPECT_EQ(of_slice.place, place);
         seen.insert({item.batch, item.head, item.block});
       }
       EXPECT_EQ(seen.size(), 30u) << "section " << section;

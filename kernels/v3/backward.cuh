@@ -63,9 +63,9 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
 template <class T, BackwardConfig kConfig, bool kIsMasked>
 __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
                                              const BackwardMemory<kConfig>& memory,
-                                             const device::BackwardStep& step,
+                                             const device::BackwardStep& step, i32 tile,
                                              const BackwardStages<kConfig>& stages, i32 warp,
-                                             i32 first_key, i32 warp_key,
+                                             i32 lane, i32 first_key, i32 warp_key,
                                              device::Accumulator<1, kConfig.head_dim / 8>& rDK,
                                              device::Accumulator<1, kConfig.head_dim / 8>& rDV) {
   using namespace device;
@@ -78,13 +78,14 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   constexpr i32 kColumns = kConfig.head_dim / 16;  // steps of 16 columns: k of S and dP
   static_assert(kConfig.block_n == 2 * kConsumerKeys, "each consumer's keys are a slab of dS");
   constexpr bool kLooksUp = kConfig.pattern || kConfig.dropout;
-  constexpr i32 kEarly = 8;  // pairs of lse that a lane has before S^T is there
-  const i32 consumer = warp / 4;
+  constexpr i32 kEarly = kConfig.deterministic ? 8 : 2 * kRows;  // pairs of lse loaded before S^T
+  const i32 consumer = warp >> 2;  // for a signed division more instructions would precede S^T
   const Params& params = sizes.params;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 row = step.m_block * kConfig.block_m;
-  memory.q_ring.wait_full(stages.q);
-  memory.dout_ring.wait_full(stages.dout);
+  const auto k_rows = KMajor<kTiles.kv>(memory.at(kTiles.k()), first_key).ready();
+  const auto q_rows = KMajor<kTiles.q>(memory.at(kTiles.q_of(stages.q.stage)), 0).ready();
+  wait(memory.q_ring.when_full(stages.q), memory.dout_ring.when_full(stages.dout));
   if constexpr (kIsMasked) {
     if (params.cu_seqlens_q != nullptr) clear_rows_past_end(memory, step.m_block, stages);
   }
@@ -95,8 +96,8 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   if (Phase::kIsOn && consumer == 1) Phase::wait_for_first();
   {
     // A lane has a pair of every eight rows. Beside products whose factors all lie in shared memory
-    // loads take long, so the first ones are loaded before.
-    const i32 pair = static_cast<i32>(threadIdx.x) % 4;
+    // loads take long, so as many as there are registers for are loaded before.
+    const i32 pair = lane & 3;
     const float2* const sLse = memory.pairs(kTiles.lse_of(stages.q.stage)) + pair;
     const float2* const sDelta = memory.pairs(kTiles.delta_of(stages.dout.stage)) + pair;
     float2 early_lse[kEarly];
@@ -104,8 +105,7 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
     for (i32 c = 0; c < kEarly; ++c) early_lse[c] = sLse[4 * c];
     Accumulator<1, 2 * kRows> rP, rDS;
     ptx::wgmma_fence();
-    start_product<T, kColumns>(rP, KMajor<kTiles.kv>(memory.at(kTiles.k()), first_key),
-                               KMajor<kTiles.q>(sQ, 0));  // S^T = K Q^T
+    start_product<T, kColumns>(rP, k_rows, q_rows);  // S^T = K Q^T
     start_product<T, kColumns>(rDS, KMajor<kTiles.kv>(memory.at(kTiles.v()), first_key),
                                KMajor<kTiles.q>(sDO, 0));  // dP^T = V dO^T
     ptx::wgmma_wait_group<1>();
@@ -139,9 +139,6 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
     round_to<T>(rPRounded, rP);
     round_to<T>(rDSRounded, rDS);
   }
-  // Where adders take turns the lane is hidden from the compiler: else it keeps what the store
-  // derives from it, and at head_dim 64 spills.
-  const i32 lane = kConfig.deterministic ? opaque_lane() : static_cast<i32>(threadIdx.x) % kWarp;
   store_transposed_of_warp<kTiles.ds>(rDSRounded, sDS, warp_key, lane);
 
   fence_operand(rDV);
@@ -182,20 +179,19 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   const i32 own = kTiles.dq() + warp * kDqWarpBytes;
   const auto add_staged = [&] {
     add_staged_dq(memory.at(own),
-                  dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step)) +
-                      warp * (kDqWarpBytes / 4));
+                  dq_sums_of<kConfig>(sizes.workspace, tile) + warp * (kDqWarpBytes / 4));
   };
   // The fence of staged sums takes long beside products. At head_dim 64, where dK is short, waiting
   // for dK first is faster, at 128 it is slower (TUNING.md, b5).
   constexpr bool kAddsLate = kConfig.head_dim == 64;
   if constexpr (kConfig.deterministic) {
     wait_to_put_dq(memory, stages);
-    stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque_lane());
+    stage_dq(rDQ, memory.memory + own + stages.q.stage * kConfig.dq_bytes(), opaque(own_lane()));
     ptx::fence_proxy_async_shared();
     tell_dq_is_put(memory, stages);
   } else {
     wait_until_staged_dq_is_read();
-    stage_dq(rDQ, memory.memory + own, opaque_lane());
+    stage_dq(rDQ, memory.memory + own, opaque(own_lane()));
     if constexpr (!kAddsLate) add_staged();
   }
   ptx::wgmma_wait_group<0>();
@@ -213,19 +209,20 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
   const Params& params = sizes.params;
   const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
-  const i32 first_key = 64 * (warp / 4), warp_key = 16 * warp;               // of the tile
+  const i32 first_key = 64 * (warp >> 2), warp_key = 16 * warp;              // of the tile
+  const i32 lane = own_lane();
 
   Accumulator<1, kConfig.head_dim / 8> rDK, rDV;
   rDK.clear();
   rDV.clear();
 
-  const auto work_on = [&](auto is_masked, const BackwardStep& step,
+  const auto work_on = [&](auto is_masked, const BackwardStep& step, i32 tile,
                            const BackwardStages<kConfig>& stages) {
-    work_on_rows<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, first_key,
-                                              warp_key, rDK, rDV);
+    work_on_rows<T, kConfig, is_masked.value>(sizes, memory, step, tile, stages, warp, lane,
+                                              first_key, warp_key, rDK, rDV);
   };
   if constexpr (!kConfig.deterministic) wait_for_clear_sums(sizes, memory.index());
-  for_steps<kConfig>(params, memory, work_on);
+  for_steps<kConfig>(sizes, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more
   rDV.scale(params.dropout.keep_scale);
@@ -252,12 +249,14 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
     memory.work_tile() = backward_work_tile(sizes, kConfig, memory.index());
   }
   if constexpr (!kConfig.deterministic) ptx::griddepcontrol_wait();
-  const WorkItem item = work_item(sizes.keys, memory.index());
-  const bool beyond_lse = device::any_of_block(is_group_beyond_lse(sizes, item));
+  const bool beyond_lse = device::any_of_block(is_group_beyond_lse(sizes, memory.index()));
   if (beyond_lse || memory.work_tile().keys.empty()) {  // the latter of a short packed entry
     if constexpr (!kConfig.deterministic) clear_ahead<kConfig>(sizes, memory.index());
     // backward_again has the item.
-    if (beyond_lse) find_states<kConfig>(sizes, pointers, item, memory.work_tile());
+    if (beyond_lse) {
+      const WorkItem item = work_item(sizes.keys, memory.index());
+      find_states<kConfig>(sizes, pointers, item, memory.work_tile());
+    }
     return;
   }
   if (threadIdx.x < device::kWarpgroup) {

@@ -12,13 +12,17 @@
 
 namespace attnlab::v3 {
 
-// Returns whether this thread sees a flag that lse does not hold a logit of the item's heads.
-__device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, const WorkItem& item) {
+// Returns whether this thread sees a flag that lse does not hold a logit of the heads of an item's
+// group. The first warp does not look: in backward() it has other work meanwhile.
+__device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, i64 index) {
+  constexpr i32 kFirst = device::kWarp;
+  const i32 thread = static_cast<i32>(threadIdx.x), threads = static_cast<i32>(blockDim.x);
+  if (thread < kFirst) return false;
   const i64 tiles = sizes.params.shape.sharing() * sizes.rows.blocks;
-  const i32* const of_group =
-      sizes.workspace.beyond_lse + (item.batch * sizes.keys.heads + item.head) * tiles;
+  const i64 group = slice_place(sizes.keys, static_cast<u32>(index)).slice;
+  const i32* const of_group = sizes.workspace.beyond_lse + group * tiles;
   bool beyond_lse = false;
-  for (i64 i = threadIdx.x; i < tiles; i += blockDim.x) beyond_lse |= of_group[i] != 0;
+  for (i32 i = thread - kFirst; i < tiles; i += threads - kFirst) beyond_lse |= of_group[i] != 0;
   return beyond_lse;
 }
 
@@ -211,8 +215,8 @@ __device__ void backward_again(const BackwardSizes& sizes, const BackwardPointer
   };
   for (i64 index = next_item(blockIdx.x); index < work_items(sizes.keys);
        index = next_item(index + gridDim.x)) {
+    if (!device::any_of_block(is_group_beyond_lse(sizes, index))) continue;
     const WorkItem item = work_item(sizes.keys, index);
-    if (!device::any_of_block(is_group_beyond_lse(sizes, item))) continue;
     const Mask mask = batch_entry(sizes.params, item.batch).mask;
     const i64 first_key = item.block * kConfig.block_n + warp * device::kWarp;
     if (first_key >= mask.seqlen_k) continue;

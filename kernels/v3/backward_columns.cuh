@@ -99,9 +99,9 @@ __device__ __forceinline__ void for_slabs(const Use& use) {
 template <class T, BackwardConfig kConfig, bool kIsMasked>
 __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& sizes,
                                                         const BackwardMemory<kConfig>& memory,
-                                                        const device::BackwardStep& step,
+                                                        const device::BackwardStep& step, i32 tile,
                                                         const BackwardStages<kConfig>& stages,
-                                                        i32 warp, SlabSums<kConfig>& rDK,
+                                                        i32 warp, i32 lane, SlabSums<kConfig>& rDK,
                                                         SlabSums<kConfig>& rDV) {
   using namespace device;
   constexpr BackwardTiles kTiles = backward_tiles(kConfig);
@@ -124,6 +124,9 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
     return MnMajor<kTiles.q>(tile + static_cast<u32>((own_slab + slab) * kTiles.q.slab_bytes()));
   };
 
+  const i32 lane_row = own_row + (lane >> 2);  // and 8 rows on
+  const auto q_rows = KMajor<kTiles.q>(memory.at(kTiles.q_of(stages.q.stage)), 0).ready();
+  const auto k_rows = KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key).ready();
   memory.q_ring.wait_full(stages.q);
   if constexpr (kIsMasked) {
     if (params.cu_seqlens_q != nullptr) {
@@ -141,14 +144,12 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
       visible = visible_bits_of_columns<kBlocks>(
           sWorkTile.mask, step.m_block * kConfig.block_m + own_row, sWorkTile.keys.begin + own_key);
     }
-    const i32 lane_row = own_row + static_cast<i32>(threadIdx.x) % kWarp / 4;  // and 8 rows on
     const float* const sLse = memory.statistics(kTiles.lse_of(stages.q.stage)) + lane_row;
     const float* const sDelta = memory.statistics(kTiles.delta_of(stages.dout.stage)) + lane_row;
     const float log2_lse[2] = {sLse[0], sLse[8]};
     Scores rP, rDS;
     ptx::wgmma_fence();
-    start_product<T, kColumns>(rP, KMajor<kTiles.q>(sQ, 0),
-                               KMajor<kTiles.kv>(memory.at(kTiles.k()), own_key));  // S = Q K^T
+    start_product<T, kColumns>(rP, q_rows, k_rows);  // S = Q K^T
     memory.dout_ring.wait_full(stages.dout);
     const float deltas[2] = {sDelta[0], sDelta[8]};
     ptx::wgmma_fence();
@@ -165,7 +166,7 @@ __device__ __forceinline__ void work_on_rows_by_columns(const BackwardSizes& siz
   sync_consumers<kConfig>();
 
   typename Part::Accumulator rDQ;
-  float* const gSums = dq_sums_of<kConfig>(sizes.workspace, row_tile(sizes, sWorkTile, step));
+  float* const gSums = dq_sums_of<kConfig>(sizes.workspace, tile);
   const auto start_dq = [&](i32 slab) {  // dQ^T = K^T dS^T
     const i32 offset = kTiles.k() + (own_slab + slab) * kTiles.kv.slab_bytes();
     ptx::wgmma_fence();
@@ -215,19 +216,20 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   const Params& params = sizes.params;
   const i32 warp = warp_uniform(static_cast<i32>(threadIdx.x) / kWarp) - 4;  // of all consumers
   const i32 own_row = 16 * (warp % 4), own_slab = kSlabs * (warp / 4);
+  const i32 lane = kept_lane();
 
   SlabSums<kConfig> rDK, rDV;
   for_slabs<kSlabs>([&](i32 slab) {
     rDK[slab].clear();
     rDV[slab].clear();
   });
-  const auto work_on = [&](auto is_masked, const BackwardStep& step,
+  const auto work_on = [&](auto is_masked, const BackwardStep& step, i32 tile,
                            const BackwardStages<kConfig>& stages) {
-    work_on_rows_by_columns<T, kConfig, is_masked.value>(sizes, memory, step, stages, warp, rDK,
-                                                         rDV);
+    work_on_rows_by_columns<T, kConfig, is_masked.value>(sizes, memory, step, tile, stages, warp,
+                                                         lane, rDK, rDV);
   };
   if constexpr (!kConfig.deterministic) wait_for_clear_sums(sizes, memory.index());
-  for_steps<kConfig>(params, memory, work_on);
+  for_steps<kConfig>(sizes, memory, work_on);
 
   sync_consumers<kConfig>();  // nobody reads K and V any more
   for_slabs<kSlabs>([&](i32 slab) {

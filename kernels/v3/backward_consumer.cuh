@@ -48,7 +48,7 @@ struct OutOfPhase {
 // Gives a stage back, for the whole warp.
 template <i32 kStages>
 __device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {
-  if (device::opaque_lane() == 0) ring.release(stage);
+  if (device::opaque(device::own_lane()) == 0) ring.release(stage);
 }
 
 // Zeroes the rows of a tile from `valid` on, by all consumers: in packed tensors, and of padded
@@ -91,25 +91,53 @@ __device__ void wait_for_keys(const Params& params, const BackwardMemory<kConfig
   }
 }
 
-// Calls work_on(is_masked, step, stages) for each step of the block's item.
+// ItemSteps is what a walk through an item's steps needs of its work tile, in registers. Between
+// the last product of a step and the first one of the next no product of the consumer is in flight,
+// and loads from shared memory, one behind the other, took 5 to 10 % of a step there (TUNING.md,
+// b8).
+template <BackwardConfig kConfig>
+struct ItemSteps {
+  TileSpan tiles;
+  i32 heads;
+  i32 first_head;
+
+  __device__ explicit ItemSteps(const BackwardWorkTile& work_tile)
+      : tiles(work_tile.tiles),
+        heads(work_tile.heads),
+        first_head(static_cast<i32>(work_tile.first_head)) {
+    if constexpr (!kConfig.pattern) tiles.entries = nullptr;  // the compiler knows it then
+  }
+};
+
+// Calls work_on(is_masked, step, tile, stages) for each step of the block's item; `tile` is the
+// number of the step's tile of rows in the workspace.
 template <BackwardConfig kConfig, class WorkOn>
-__device__ void for_steps(const Params& params, const BackwardMemory<kConfig>& memory,
+__device__ void for_steps(const BackwardSizes& sizes, const BackwardMemory<kConfig>& memory,
                           const WorkOn& work_on) {
   using namespace device;
-  const BackwardWorkTile& sWorkTile = memory.work_tile();
-  const bool is_packed = params.cu_seqlens_q != nullptr;
-  BackwardStep step = BackwardStep::first<kConfig.deterministic>(sWorkTile);
-  if (step.exists(sWorkTile)) wait_for_keys<kConfig>(params, memory);
-  BackwardStages<kConfig> stages(consumer_start());
-  for (; step.exists(sWorkTile); step.advance<kConfig.deterministic>(sWorkTile)) {
-    const i32 exist = static_cast<i32>(sWorkTile.mask.seqlen_q) - step.m_block * kConfig.block_m;
-    const bool reaches_over = is_packed && exist < kConfig.block_m;
-    if (warp_uniform(sWorkTile.tiles.is_partial<kConfig.pattern>(step.m_block) || reaches_over)) {
-      work_on(BoolConstant<true>{}, step, stages);
-    } else {
-      work_on(BoolConstant<false>{}, step, stages);
+  const auto walk = [&](const auto& item) {
+    BackwardStep step = BackwardStep::first<kConfig.deterministic>(item);
+    if (step.exists(item)) wait_for_keys<kConfig>(sizes.params, memory);
+    BackwardStages<kConfig> stages(consumer_start());
+    for (; step.exists(item); step.advance<kConfig.deterministic>(item)) {
+      const i32 m_block = step.m_block;
+      bool is_masked = m_block < item.tiles.full_begin || m_block >= item.tiles.full_end;
+      if constexpr (kConfig.pattern) {
+        is_masked = warp_uniform(is_masked || item.tiles.is_partial(m_block));
+      }
+      const i32 tile = row_tile(sizes, item, step);
+      if (is_masked) {
+        work_on(BoolConstant<true>{}, step, tile, stages);
+      } else {
+        work_on(BoolConstant<false>{}, step, tile, stages);
+      }
+      stages.advance();
     }
-    stages.advance();
+  };
+  if constexpr (kConfig.keeps_steps()) {
+    walk(ItemSteps<kConfig>(memory.work_tile()));
+  } else {
+    walk(memory.work_tile());
   }
 }
 
@@ -125,7 +153,7 @@ __device__ void copy_keys(const Shape& shape, const BackwardMemory<kConfig>& mem
   const i32 chunks = static_cast<i32>(shape.head_dim) / kChunk;
   const i32 exist = min(kCount, static_cast<i32>(sWorkTile.keys.size()) - first_key);
   T* const gRows = gKeys + sWorkTile.key_offset + first_key * shape.k.row;
-  const i32 lane = opaque_lane();
+  const i32 lane = opaque(own_lane());
 #pragma unroll
   for (i32 i = 0; i < ceil_div(kCount * kChunks, kWarp); ++i) {
     const i32 row = (i * kWarp + lane) / kChunks, chunk = (i * kWarp + lane) % kChunks;

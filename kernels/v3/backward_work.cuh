@@ -25,13 +25,14 @@ __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes
   const TileEntry* const entries = sizes.workspace.entries;
   const i64 first_entry = (item.batch * sizes.keys.blocks + item.block) * sizes.rows.blocks;
   const i64 diagonal = keys.begin - (mask.seqlen_k - mask.seqlen_q);
+  const Range rows = m_block_range(mask, keys, config.block_m);
+  Range full = valid == config.block_n ? full_m_block_range(mask, keys, config.block_m) : Range{};
+  if (config.pattern) full = rows;  // which ones are not is looked up
+  if (params.cu_seqlens_q != nullptr) full.end = min(full.end, mask.seqlen_q / config.block_m);
   return {
       .mask = mask,
       .keys = keys,
-      .tiles = make_span(
-          m_block_range(mask, keys, config.block_m),
-          valid == config.block_n ? full_m_block_range(mask, keys, config.block_m) : Range{},
-          entries == nullptr ? nullptr : entries + first_entry),
+      .tiles = make_span(rows, full, entries == nullptr ? nullptr : entries + first_entry),
       .band_begin =
           static_cast<i32>(mask.right < 0 ? -kFar : max<i64>(-kFar, diagonal - mask.right)),
       .band_end = static_cast<i32>(mask.left < 0 ? kFar : min<i64>(kFar, diagonal + mask.left + 1)),
@@ -46,10 +47,13 @@ __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes
       .first_key = static_cast<i32>(entry.first_key + keys.begin)};
 }
 
-// Returns the number of a step's tile of rows in the workspace.
-__device__ inline i64 row_tile(const BackwardSizes& sizes, const BackwardWorkTile& work_tile,
-                               const device::BackwardStep& step) {
-  return (work_tile.first_head + step.head) * sizes.rows.blocks + step.m_block;
+// Returns the number of a step's tile of rows in the workspace; `item` has the `first_head`. A
+// launch of a block each has less than 2^31.
+template <class Item>
+__device__ i32 row_tile(const BackwardSizes& sizes, const Item& item,
+                        const device::BackwardStep& step) {
+  return (static_cast<i32>(item.first_head) + step.head) * static_cast<i32>(sizes.rows.blocks) +
+         step.m_block;
 }
 
 // Does the loader's work in one thread: it starts the bulk copies of all tiles, in the order in
@@ -80,7 +84,7 @@ __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
   BackwardStages<kConfig> stages(producer_start());
   for (; step.exists(sWorkTile); step.advance<kConfig.deterministic>(sWorkTile), stages.advance()) {
     const float* const gStatistics =
-        sizes.workspace.statistics + row_tile(sizes, sWorkTile, step) * (2 * kConfig.block_m);
+        sizes.workspace.statistics + i64{row_tile(sizes, sWorkTile, step)} * (2 * kConfig.block_m);
     const i32 row = sWorkTile.first_row + step.m_block * kConfig.block_m;
     const i32 head = sWorkTile.head + step.head;
     const i32 q_stage = stages.q.stage, dout_stage = stages.dout.stage;

@@ -70,9 +70,8 @@ __device__ void clear_ahead(const BackwardSizes& sizes, i64 own_item) {
 // Waits, as a consumer's warp, until the sums of a block's group are clear. Its lane 0, which
 // starts bulk copies, sees them so.
 __device__ inline void wait_for_clear_sums(const BackwardSizes& sizes, i64 own_item) {
-  const WorkItem item = work_item(sizes.keys, own_item);
-  const i64 group = item.batch * sizes.params.shape.num_heads_kv + item.head;
-  if (device::opaque_lane() == 0) {
+  if (device::opaque(device::own_lane()) == 0) {
+    const i64 group = slice_place(sizes.keys, static_cast<u32>(own_item)).slice;
     while (ptx::ld_acquire_gpu_global(&cleared_by(sizes, group)) != kClearingWarps) {
     }
     ptx::fence_proxy_async_global();

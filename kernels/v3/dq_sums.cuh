@@ -71,7 +71,7 @@ __device__ inline void stage_dq(const device::Accumulator<1, 8>& rDQ, u8* staged
 __device__ inline void add_staged_dq(u32 address, float* gSums) {
   ptx::fence_proxy_async_shared();
   __syncwarp();
-  if (device::opaque_lane() == 0) {
+  if (device::opaque(device::own_lane()) == 0) {
     ptx::cp_reduce_async_bulk_add_f32(gSums, address, kDqWarpBytes);
     ptx::cp_async_bulk_commit_group();
   }
@@ -79,13 +79,13 @@ __device__ inline void add_staged_dq(u32 address, float* gSums) {
 
 // Waits, as a warp, until what it has staged before has been read.
 __device__ inline void wait_until_staged_dq_is_read() {
-  if (device::opaque_lane() == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  if (device::opaque(device::own_lane()) == 0) ptx::cp_async_bulk_wait_group_read<0>();
   __syncwarp();
 }
 
 // Adds a warp's part without shared memory: each lane adds its values.
 __device__ inline void add_dq_of_lanes(const device::Accumulator<1, 8>& rDQ, float* gSums) {
-  float* const gOwn = gSums + 4 * device::opaque_lane();
+  float* const gOwn = gSums + 4 * device::opaque(device::own_lane());
 #pragma unroll
   for (i32 c = 0; c < 8; ++c) ptx::red_add_v4_f32(gOwn + c * 4 * device::kWarp, rDQ.at[0][c]);
 }

@@ -213,6 +213,10 @@ struct BackwardConfig {
   ATTNLAB_HD constexpr i32 consumers() const { return head_dim == 192 ? 3 : 2; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * (1 + consumers()); }
   ATTNLAB_HD constexpr i32 dout_stages() const { return head_dim == 256 ? 1 : stages; }
+  // Returns whether consumers have registers left for what they ask of the item between two steps.
+  ATTNLAB_HD constexpr bool keeps_steps() const {
+    return head_dim == 64 ? !deterministic : head_dim != 256 || !dropout;
+  }
   // Returns how many slabs of 64 columns a consumer has where they share columns.
   ATTNLAB_HD constexpr i32 own_slabs() const { return head_dim / 64 / consumers(); }
   // Returns registers after setmaxnreg: the kernel is launched with 168 a thread, or 128.
