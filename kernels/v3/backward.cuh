@@ -48,8 +48,9 @@ __device__ void store_keys(const Shape& shape, const BackwardMemory<kConfig>& me
   copy_keys<16>(shape, memory, offset, first_key, gKeys);
 }
 
-// Works on one tile of rows, in the order of FlashAttention-3, as warp `warp` of all consumers,
-// whose warpgroup has the tile's keys from `first_key` on, and it itself those from `warp_key` on.
+// Works on one tile of rows, number `tile` in the workspace, in the order of FlashAttention-3, as
+// warp `warp` of all consumers, whose warpgroup has the tile's keys from `first_key` on, and it
+// itself those from `warp_key` on.
 // It is long because products are in flight from one part to the next. A step
 //   1. waits for Q and dO, starts S^T and dP^T,   5. starts dQ over the other consumer's keys,
 //   2. waits for S^T, makes P^T of it,            6. waits for dV, releases dO, starts dK,

@@ -93,7 +93,7 @@ __device__ void wait_for_keys(const Params& params, const BackwardMemory<kConfig
 
 // ItemSteps is what a walk through an item's steps needs of its work tile, in registers. Between
 // the last product of a step and the first one of the next no product of the consumer is in flight,
-// and loads from shared memory, one behind the other, took 5 to 10 % of a step there (TUNING.md,
+// and loads from shared memory, one behind the other, took 3 to 10 % of a step there (TUNING.md,
 // b8).
 template <BackwardConfig kConfig>
 struct ItemSteps {

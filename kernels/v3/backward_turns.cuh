@@ -102,8 +102,9 @@ template <BackwardConfig kConfig>
 __device__ void tell_dq_is_put(const BackwardMemory<kConfig>& memory,
                                const BackwardStages<kConfig>& stages) {
   __syncwarp();
-  if (device::opaque(device::own_lane()) == 0)
+  if (device::opaque(device::own_lane()) == 0) {
     ptx::mbarrier_arrive(memory.dq_ring().full(stages.q.stage));
+  }
 }
 
 }  // namespace attnlab::v3
