@@ -21,7 +21,8 @@ __device__ inline void wait(const Phase& phase) {
   }
 }
 
-// Waits for two phases. Both are asked for before either answers, since mostly both are over.
+// Waits for two phases. It tests both before it looks at either answer: mostly both are over, and
+// an answer takes long.
 __device__ inline void wait(const Phase& first, const Phase& second) {
   const bool has_first = is_over(first), has_second = is_over(second);
   if (!has_first) wait(first);

@@ -17,13 +17,12 @@ __device__ inline i32 opaque(i32 value) {
 // Returns the lane, so hidden.
 __device__ inline i32 opaque_lane() { return opaque(static_cast<i32>(threadIdx.x) % kWarp); }
 
-// Returns the lane by one instruction. A remainder of signed numbers takes four, but where
-// registers are full kernels spill if opaque_lane() has this one: v1's, v2's and v3's
-// backward_again.
+// Returns the lane by one instruction. A remainder of signed numbers takes four, but with this one
+// in opaque_lane() the backward of v1 and of v2 spills.
 __device__ inline i32 own_lane() { return static_cast<i32>(threadIdx.x % kWarp); }
 
-// Returns the lane for a loop that ptxas else has read the thread's number in each step, which
-// takes long: it does not repeat a shuffle. All lanes must call it.
+// Returns the lane by a shuffle, for a loop in each of whose steps ptxas would else read %tid again
+// (S2R), which takes long: it computes a shuffle only once. All lanes must call it.
 __device__ inline i32 kept_lane() {
   const i32 lane = own_lane();
   return __shfl_sync(0xFFFFFFFFu, lane, lane);

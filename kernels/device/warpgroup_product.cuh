@@ -51,8 +51,8 @@ struct KMajor {
     constexpr i32 kSteps = kRowBytes / 32;  // of a slab
     return k / kSteps * kTile.slab_bytes() + k % kSteps * 32;
   }
-  // Returns it with its descriptor made here, and not just before the product starts: ahead of a
-  // wait, for a product that should start as soon as that is over.
+  // Returns the same with its descriptor computed here, and not just before the product starts. So
+  // a product can start as soon as a wait is over that stands between.
   __device__ KMajor ready() const {
     KMajor same = *this;
     same.first = first.opaque();

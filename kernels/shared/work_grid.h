@@ -70,7 +70,7 @@ struct SlicePlace {
   u32 place = 0;
 };
 
-// Returns it of item `index`, with a division less than work_item() takes.
+// Returns the place of item `index`, by one division less than work_item() takes.
 ATTNLAB_HD constexpr SlicePlace slice_place(const WorkGrid& grid, u32 index) {
   const u32 blocks = static_cast<u32>(grid.blocks);
   const Section section = section_of(grid, index, blocks);

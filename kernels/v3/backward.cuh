@@ -80,7 +80,7 @@ __device__ __forceinline__ void work_on_rows(const BackwardSizes& sizes,
   static_assert(kConfig.block_n == 2 * kConsumerKeys, "each consumer's keys are a slab of dS");
   constexpr bool kLooksUp = kConfig.pattern || kConfig.dropout;
   constexpr i32 kEarly = kConfig.deterministic ? 8 : 2 * kRows;  // pairs of lse loaded before S^T
-  const i32 consumer = warp >> 2;  // for a signed division more instructions would precede S^T
+  const i32 consumer = warp >> 2;  // a signed division would take longer, in front of S^T
   const Params& params = sizes.params;
   const BackwardWorkTile& sWorkTile = memory.work_tile();
   const i32 row = step.m_block * kConfig.block_m;

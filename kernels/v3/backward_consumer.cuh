@@ -120,6 +120,8 @@ __device__ void for_steps(const BackwardSizes& sizes, const BackwardMemory<kConf
     if (step.exists(item)) wait_for_keys<kConfig>(sizes.params, memory);
     BackwardStages<kConfig> stages(consumer_start());
     for (; step.exists(item); step.advance<kConfig.deterministic>(item)) {
+      // TileSpan::is_partial<false>() says the same, but if it is called, one of the comparisons
+      // leaves the uniform registers.
       const i32 m_block = step.m_block;
       bool is_masked = m_block < item.tiles.full_begin || m_block >= item.tiles.full_end;
       if constexpr (kConfig.pattern) {

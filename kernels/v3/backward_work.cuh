@@ -47,8 +47,8 @@ __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes
       .first_key = static_cast<i32>(entry.first_key + keys.begin)};
 }
 
-// Returns the number of a step's tile of rows in the workspace; `item` has the `first_head`. A
-// launch of a block each has less than 2^31.
+// Returns the number of a step's tile of rows in the workspace; `item` has the `first_head`. It
+// fits 32 bits, since prepare_rows is launched with a block for each tile.
 template <class Item>
 __device__ i32 row_tile(const BackwardSizes& sizes, const Item& item,
                         const device::BackwardStep& step) {
