@@ -24,10 +24,14 @@ PlantedShare measure_share(const GateRun& run, const CompareOptions& options) {
   if (!sides.troubles.empty()) throw std::runtime_error(sides.troubles.front());
   const Comparison comparison = compare(sides.base, sides.head, options);
   const TimeChange* least = nullptr;
+  std::string trouble = "no point was measured";
   for (const PointChange& point : comparison.points) {
+    if (!point.time) trouble = point.trouble;
     if (point.time && (least == nullptr || point.time->ratio < least->ratio)) least = &*point.time;
   }
-  if (least == nullptr) throw std::runtime_error("the planted slowdown could not be measured");
+  if (least == nullptr) {
+    throw std::runtime_error("the planted slowdown could not be measured: " + trouble);
+  }
   return {.share = least->ratio - 1.0,
           .ratio95 = least->ratio95,
           .counts = least->ratio95.low > 1.0 + least->threshold};
