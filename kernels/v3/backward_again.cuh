@@ -26,6 +26,23 @@ __device__ inline bool is_group_beyond_lse(const BackwardSizes& sizes, i64 index
   return beyond_lse;
 }
 
+// Returns whether this thread sees any such flag. In a launch without one that is all that
+// backward_again does, so a thread loads many at once, not one behind the other.
+__device__ inline bool is_any_beyond_lse(const BackwardSizes& sizes) {
+  constexpr i32 kAtOnce = 16;
+  const i32 tiles = static_cast<i32>(work_items(sizes.rows));
+  const i32 threads = static_cast<i32>(blockDim.x);
+  bool beyond_lse = false;
+  for (i32 first = static_cast<i32>(threadIdx.x); first < tiles; first += kAtOnce * threads) {
+#pragma unroll
+    for (i32 j = 0; j < kAtOnce; ++j) {
+      const i32 i = first + j * threads;
+      beyond_lse |= (i < tiles ? sizes.workspace.beyond_lse[i] : 0) != 0;
+    }
+  }
+  return beyond_lse;
+}
+
 // Finds the states of rows beyond lse in the item's group; its tiles of keys share the work.
 template <BackwardConfig kConfig, class T>
 __device__ void find_states(const BackwardSizes& sizes, const BackwardPointers<T>& pointers,
@@ -198,12 +215,7 @@ __device__ void backward_again(const BackwardSizes& sizes, const BackwardPointer
   extern __shared__ __align__(128) u8 shared_memory[];
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
-  const i64 row_tiles = work_items(sizes.rows);
-  bool beyond_lse = false;
-  for (i64 i = threadIdx.x; i < row_tiles; i += blockDim.x) {
-    beyond_lse |= sizes.workspace.beyond_lse[i] != 0;
-  }
-  if (!device::any_of_block(beyond_lse)) return;
+  if (!device::any_of_block(is_any_beyond_lse(sizes))) return;
   const i32 warp = static_cast<i32>(threadIdx.x) / device::kWarp;
   float* const sums = reinterpret_cast<float*>(shared_memory) + warp * (2 * Keys::kSums);
   constexpr i32 kWarps = ceil_div(kConfig.block_n, device::kWarp);
