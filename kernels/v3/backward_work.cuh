@@ -12,8 +12,6 @@ namespace attnlab::v3 {
 // Describes work item `index`.
 __device__ inline BackwardWorkTile backward_work_tile(const BackwardSizes& sizes,
                                                       const BackwardConfig& config, i64 index) {
-  // Stands for "no border" and limits one: 32 bits hold it, and no sequence is so long.
-  constexpr i64 kFar = i64{1} << 30;
   const Params& params = sizes.params;
   const Shape& shape = params.shape;
   const WorkItem item = work_item(sizes.keys, index);

@@ -53,6 +53,7 @@ class ForwardCounter {
                             : (is_full ? TileClass::full : TileClass::partial));
     }
     const i64 computed = computed_tiles() - tiles_before;
+    traffic_.executed_flops -= unseen_by_consumers(entry.mask, rows, seen) * flops_of(64);
     traffic_.tiles.empty += ceil_div<i64>(entry.mask.seqlen_k, config_.block_n) - computed;
     if (computed > 0) {
       const i64 there = entry.rows_behind - m_block * config_.block_m();
@@ -79,8 +80,21 @@ class ForwardCounter {
     traffic_[Operand::k].read_bytes += bytes;
     // V^T has its padding in memory.
     traffic_[Operand::v].read_bytes += config_.e4m3 ? config_.block_n * row_bytes_ : bytes;
-    // S = Q K^T and O += P V, two FLOPs for each product.
-    traffic_.executed_flops += i64{4} * config_.block_m() * config_.block_n * config_.head_dim;
+    traffic_.executed_flops += flops_of(config_.block_m());
+  }
+
+  // Returns those of S = Q K^T and O += P V of some rows and a tile of keys.
+  i64 flops_of(i64 rows) const { return 4 * rows * config_.block_n * config_.head_dim; }
+
+  // Returns how many tiles the item's consumers pass over, all together.
+  i64 unseen_by_consumers(const Mask& mask, Range rows, Range seen) const {
+    i64 unseen = 0;
+    for (i32 consumer = 0; !seen.empty() && consumer < config_.consumers; ++consumer) {
+      unseen +=
+          unseen_tiles(config_, consumer, band_end(mask, rows.begin), static_cast<i32>(rows.size()),
+                       static_cast<i32>(seen.begin), static_cast<i32>(seen.end));
+    }
+    return unseen;
   }
 
   const ForwardConfig& config_;

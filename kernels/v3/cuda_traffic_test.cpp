@@ -38,10 +38,24 @@ TEST(V3CudaTraffic, ConsumersWithoutRowsMultiplyToo) {
 }
 
 TEST(V3CudaTraffic, ConsumersMultiplyBeyondTheirOwnBorder) {
-  const Traffic traffic = forward_traffic(problem_of(512, 256, "causal"), config_of(256, 2, 64));
-  EXPECT_EQ(traffic.executed_flops, (2 + 4 + 6 + 8) * 4 * i64{128} * 64 * 256);
+  const Traffic traffic = forward_traffic(problem_of(512, 128, "causal"), config_of(128, 2, 64));
+  EXPECT_EQ(traffic.executed_flops, (2 + 4 + 6 + 8) * 4 * i64{128} * 64 * 128);
   EXPECT_EQ(traffic.tiles, (TileCounts{.empty = 32 - 20, .partial = 4 * 2, .full = 12}));
-  EXPECT_EQ(traffic[Operand::k], reads(20 * 64 * 256 * 2));
+  EXPECT_EQ(traffic[Operand::k], reads(20 * 64 * 128 * 2));
+}
+
+TEST(V3CudaTraffic, AtHeadDim256ConsumersPassOverTilesThatTheyDoNotSee) {
+  constexpr i64 kTileOfConsumer = 4 * i64{64} * 64 * 256;  // FLOPs
+  const ForwardConfig config = config_of(256, 2, 64);
+  // Of each of four items the first consumer does not see the last tile.
+  const Traffic causal = forward_traffic(problem_of(512, 256, "causal"), config);
+  EXPECT_EQ(causal.executed_flops, ((2 + 4 + 6 + 8) * 2 - 4) * kTileOfConsumer);
+  EXPECT_EQ(causal[Operand::k], reads(20 * 64 * 256 * 2));  // the second one does
+  // The second consumer of the third item has no rows, and passes over two tiles of its five.
+  const Traffic full = forward_traffic(problem_of(320, 256, "none"), config);
+  EXPECT_EQ(full.executed_flops, (3 * 5 * 2 - 2) * kTileOfConsumer);
+  const Traffic padded = forward_traffic(problem_of(64, 256, "none"), config);
+  EXPECT_EQ(padded.executed_flops, 2 * kTileOfConsumer);  // not all of them
 }
 
 TEST(V3CudaTraffic, ColumnsOfZerosAreMultipliedAndNotRead) {

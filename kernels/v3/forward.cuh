@@ -120,6 +120,10 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
 
     const i32 end = warp_uniform(sWorkTile.tiles.end);
     const i32 begin = warp_uniform(sWorkTile.tiles.begin);
+    i32 own_end = end;
+    if constexpr (kConfig.passes_unseen()) {
+      own_end -= warp_uniform(i32{sWorkTile.unseen[consumer]});
+    }
     if (begin >= end) {  // rows that see no key
       store_chunks([](i32, i32) { return uint4{0, 0, 0, 0}; });
       const i32 row = warp_row + opaque_lane();
@@ -270,10 +274,27 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     // Follows Algorithm 2: the first tile, all others, and P V of the last one.
     run_of_class(BoolConstant<true>{}, begin, begin + 1);
     i32 last = begin;
-    for (i32 tile = next_tile(last + 1); tile < end; tile = next_tile(last + 1)) {
-      const i32 run_end = warp_uniform(sWorkTile.tiles.template run_end<kConfig.pattern>(tile));
+    for (i32 tile = next_tile(last + 1); tile < own_end; tile = next_tile(last + 1)) {
+      i32 run_end = warp_uniform(sWorkTile.tiles.template run_end<kConfig.pattern>(tile));
+      if constexpr (kConfig.passes_unseen()) run_end = min(run_end, own_end);
       run_of_class(BoolConstant<false>{}, tile, run_end);
       last = run_end - 1;
+    }
+    // K of tiles that only later consumers see goes by, and with it this consumer's turn.
+    if constexpr (kConfig.passes_unseen()) {
+      for (i32 tile = own_end; tile < end; ++tile) {
+        if (!has_k) wait(memory.k_ring.when_full(k));
+        has_k = false;
+        if constexpr (kConfig.ping_pong) {
+          ptx::barrier_sync(Named::order(consumer), kOrderThreads);
+          ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
+                              kOrderThreads);
+        } else {
+          ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all warps have seen it
+        }
+        if (is_first_thread) memory.k_ring.release(k);
+        k.advance(kConfig.stages);
+      }
     }
     if constexpr (kConfig.separate_o) {
       if (opaque_lane() == 0) memory.q_ring.release(q);
@@ -301,6 +322,15 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     const bool lost = stores_lse && is_lost(own);
     if (stores_lse) gLse[sWorkTile.lse_offset + row] = lse_or_mark(own);
     if constexpr (kConfig.overlap) end_pv();
+    if constexpr (kConfig.passes_unseen()) {  // so does V of these tiles
+      for (i32 tile = own_end; tile < end; ++tile) {
+        clear_v_past_end(tile);
+        wait(memory.v_ring.when_full(v));
+        ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
+        if (is_first_thread) memory.v_ring.release(v);
+        v.advance(kConfig.stages);
+      }
+    }
     scale_rows(rO, scales);
 
     // O goes out through shared memory, where a warp needs only its own 16 rows of the tile.

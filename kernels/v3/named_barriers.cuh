@@ -7,8 +7,8 @@ namespace attnlab::v3 {
 
 // Each consumer has two: one for its turn in the order in which consumers start products, one for
 // its own four warps; all consumers have one together. 0 is that of __syncthreads(). No turn is
-// waited for in vain: all consumers of a block pass all tiles that any row of the work item sees,
-// also those with no rows of their own.
+// waited for in vain: all consumers of a block take their turns at all tiles that any row of the
+// work item sees, also those with no rows of their own.
 template <ForwardConfig kConfig>
 struct NamedBarriers {
   static constexpr i32 kAll = 1 + 2 * kConfig.consumers;

@@ -41,6 +41,13 @@ struct ForwardConfig {
   // three blocks' small tiles there is no time to claim and describe it after the last.
   ATTNLAB_HD constexpr bool asks_early() const { return blocks == 3; }
 
+  // Returns whether a consumer passes over an item's last tiles that none of its own rows sees.
+  // Under a causal mask the first consumer sees nothing of the last tile of 64 keys. With larger
+  // tiles, of smaller head dims, what that takes costs as much as it saves (TUNING.md, 28).
+  ATTNLAB_HD constexpr bool passes_unseen() const {
+    return head_dim == 256 && consumers > 1 && !pattern && !e4m3;
+  }
+
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Return the registers of a role's thread. The kernel is launched with 65536 / blocks / threads,
@@ -71,6 +78,7 @@ struct ForwardWorkTile {
   i32 valid_k = 0;
   TileSpan tiles;     // of keys
   bool ends = false;  // there are no more items
+  u8 unseen[3] = {};  // of the tiles, by each consumer: the last ones, see unseen_tiles()
   i64 slice = 0;
   i64 row_offset = 0;  // of the first row in o
   i64 lse_offset = 0;
@@ -82,6 +90,26 @@ struct ForwardWorkTile {
   i32 first_row = 0;
   i32 first_key = 0;  // of the batch entry
 };
+
+// Stands for "no border" of a band and limits one: 32 bits hold it, and no sequence is so long.
+constexpr i64 kFar = i64{1} << 30;
+
+// Returns ForwardWorkTile::band_end of an item whose first row is `row`.
+ATTNLAB_HD constexpr i32 band_end(const Mask& mask, i64 row) {
+  if (mask.right < 0) return static_cast<i32>(kFar);
+  return static_cast<i32>(min<i64>(kFar, row + mask.seqlen_k - mask.seqlen_q + mask.right + 1));
+}
+
+// Returns how many of an item's last tiles of keys none of the rows of a consumer sees, if the
+// first row sees keys before `band_end`: not all of them, and at most two. K of all of them is
+// given back before V of the first, so beyond `stages` + 1 the loader would wait for that in vain.
+ATTNLAB_HD constexpr i32 unseen_tiles(const ForwardConfig& config, i32 consumer, i32 band_end,
+                                      i32 num_rows, i32 begin, i32 end) {
+  if (!config.passes_unseen()) return 0;
+  const i32 last_row = min(64 * (consumer + 1), num_rows) - 1;
+  const i32 keys = 64 * consumer < num_rows ? max(0, band_end + last_row) : 0;
+  return min(2, max(0, end - max(begin + 1, ceil_div(keys, config.block_n))));
+}
 
 constexpr i32 kWorkTileStages = 2;  // work items known at once
 

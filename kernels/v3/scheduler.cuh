@@ -38,14 +38,11 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   sWorkTile.num_rows = static_cast<i32>(sWorkTile.rows.size());
   compiler_fence();
   {
-    // Stands for "no border" and limits one: 32 bits hold it, and no sequence is so long.
-    constexpr i64 kFar = i64{1} << 30;
     const Mask& mask = sWorkTile.mask;
     const i64 diagonal = sWorkTile.rows.begin + mask.seqlen_k - mask.seqlen_q;
     const i64 begin = mask.left < 0 ? -kFar : max<i64>(-kFar, diagonal - mask.left);
-    const i64 end = mask.right < 0 ? kFar : min<i64>(kFar, diagonal + mask.right + 1);
     sWorkTile.band_begin = static_cast<i32>(begin);
-    sWorkTile.band_end = static_cast<i32>(end);
+    sWorkTile.band_end = band_end(mask, sWorkTile.rows.begin);
     sWorkTile.valid_k = static_cast<i32>(mask.valid_k);
   }
   compiler_fence();
@@ -71,6 +68,14 @@ __device__ inline void find_work_tile(const Params& params, const WorkGrid& grid
   }
   compiler_fence();
   sWorkTile.tiles.begin = sWorkTile.tiles.not_empty(sWorkTile.tiles.begin);
+  if (config.passes_unseen()) {
+    for (i32 consumer = 0; consumer < config.consumers; ++consumer) {
+      compiler_fence();
+      const TileSpan& tiles = sWorkTile.tiles;
+      sWorkTile.unseen[consumer] = static_cast<u8>(unseen_tiles(
+          config, consumer, sWorkTile.band_end, sWorkTile.num_rows, tiles.begin, tiles.end));
+    }
+  }
   sWorkTile.map_batch = params.cu_seqlens_q != nullptr ? 0 : batch;
 }
 
