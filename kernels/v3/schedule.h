@@ -17,6 +17,13 @@
 
 namespace attnlab::v3 {
 
+// Returns the registers that a thread is launched with where a multiprocessor shall hold so many
+// blocks at once, as __launch_bounds__ makes ptxas do: all there are, rounded down to a multiple
+// of 8.
+ATTNLAB_HD constexpr i32 registers_at_launch(i32 threads, i32 blocks) {
+  return 65536 / blocks / threads / 8 * 8;
+}
+
 // ForwardConfig is what the kernel is compiled for.
 struct ForwardConfig {
   i32 head_dim = 128;  // of the tiles, a multiple of 64: that of the problem, and columns of zeros
@@ -50,17 +57,15 @@ struct ForwardConfig {
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
-  // Return the registers of a role's thread. The kernel is launched with 65536 / blocks / threads,
-  // rounded down to a multiple of 8, as __launch_bounds__ makes ptxas do. By setmaxnreg the
-  // producer goes down to 40, or to 32 with three consumers and block_n >= 128 (not on e4m3, where
-  // it reads scales, too), and the consumers go up to what that leaves: two to 232, three to 152,
-  // or 160 beside 32, one in each of three blocks to 120. Only one consumer with a multiprocessor
-  // of its own meets the limit of 240.
+  // Return the registers of a role's thread. By setmaxnreg the producer goes down to 40, or to 32
+  // with three consumers and block_n >= 128 (not on e4m3, where it reads scales, too), and the
+  // consumers go up to what that leaves: two to 232, three to 152, or 160 beside 32, one in each of
+  // three blocks to 120. Only one consumer with a multiprocessor of its own meets the limit of 240.
   ATTNLAB_HD constexpr i32 producer_registers() const {
     return consumers == 3 && block_n >= 128 && !e4m3 ? 32 : 40;
   }
   ATTNLAB_HD constexpr i32 consumer_registers() const {
-    const i32 each = 65536 / blocks / threads() / 8 * 8;
+    const i32 each = registers_at_launch(threads(), blocks);
     if (!producer) return min(each, 255);  // nobody gives any
     return min(240, ((consumers + 1) * each - producer_registers()) / consumers / 8 * 8);
   }
