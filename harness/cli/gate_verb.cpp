@@ -59,8 +59,8 @@ Without a GPU a gate ends with 3; --backend cpu gates the kernels of the CPU.
 schedules count, with a committed baseline, exactly; it needs no GPU. After a change that is meant:
 attnlab gate --static --update
 
---self-test measures one pair that is equal and one that is slower by a known share, and fails if
-the gate is wrong about either.
+--self-test measures a pair that is equal and one that is slower by a share that it measures first
+(on a GPU three such pairs), and fails if the gate is wrong about any.
 
 Examples:
   attnlab gate sweeps/gate.json --against ../base/build/cpu/attnlab

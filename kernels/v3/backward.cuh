@@ -262,7 +262,7 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
   }
   static_assert(kConfig.producer_registers() + kConfig.consumers() * kConfig.consumer_registers() <=
                     (1 + kConfig.consumers()) * registers_at_launch(kConfig.threads(), 1),
-                "or consumers wait for registers for good");
+                "setmaxnreg would wait for registers that a launch lacks");
   if (threadIdx.x < device::kWarpgroup) {
     // All of the warpgroup must execute it. One thread then loads, and in a fixed order two add;
     // the others leave, and nothing waits for them.

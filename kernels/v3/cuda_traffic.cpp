@@ -83,7 +83,7 @@ class ForwardCounter {
     traffic_.executed_flops += flops_of(config_.block_m());
   }
 
-  // Returns those of S = Q K^T and O += P V of some rows and a tile of keys.
+  // Returns the FLOPs of S = Q K^T and O += P V for so many rows and a tile of keys.
   i64 flops_of(i64 rows) const { return 4 * rows * config_.block_n * config_.head_dim; }
 
   // Returns how many tiles the item's consumers pass over, all together.

@@ -47,7 +47,7 @@ TEST(V3CudaTraffic, ConsumersMultiplyBeyondTheirOwnBorder) {
 TEST(V3CudaTraffic, AtHeadDim256ConsumersPassOverTilesThatTheyDoNotSee) {
   constexpr i64 kTileOfConsumer = 4 * i64{64} * 64 * 256;  // FLOPs
   const ForwardConfig config = config_of(256, 2, 64);
-  // Of each of four items the first consumer does not see the last tile.
+  // The first consumer does not see the last tile of any of the four items.
   const Traffic causal = forward_traffic(problem_of(512, 256, "causal"), config);
   EXPECT_EQ(causal.executed_flops, ((2 + 4 + 6 + 8) * 2 - 4) * kTileOfConsumer);
   EXPECT_EQ(causal[Operand::k], reads(20 * 64 * 256 * 2));  // the second one does

@@ -322,7 +322,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     const bool lost = stores_lse && is_lost(own);
     if (stores_lse) gLse[sWorkTile.lse_offset + row] = lse_or_mark(own);
     if constexpr (kConfig.overlap) end_pv();
-    if constexpr (kConfig.passes_unseen()) {  // so does V of these tiles
+    if constexpr (kConfig.passes_unseen()) {  // V of these tiles goes by, too
       for (i32 tile = own_end; tile < end; ++tile) {
         clear_v_past_end(tile);
         wait(memory.v_ring.when_full(v));

@@ -83,7 +83,7 @@ struct ForwardWorkTile {
   i32 valid_k = 0;
   TileSpan tiles;     // of keys
   bool ends = false;  // there are no more items
-  u8 unseen[3] = {};  // of the tiles, by each consumer: the last ones, see unseen_tiles()
+  u8 unseen[3] = {};  // how many of the last tiles each consumer passes over: unseen_tiles()
   i64 slice = 0;
   i64 row_offset = 0;  // of the first row in o
   i64 lse_offset = 0;
