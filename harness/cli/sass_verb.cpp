@@ -31,10 +31,11 @@ begins so. It is looked for among the kernels' default configs for every pass an
 NVIDIA's nvdisasm takes it apart; neither needs a GPU.
 
 Counted is what stands in the code: an instruction in a loop counts once. Where a kernel's schedule
-says which products of tiles it has (v3), the wgmmas of the code are held against it. --by-line
-counts for each line of the kernel's own folder, where calls of functions of other folders count
-for the line that calls; --listing shows all instructions below these lines, and the innermost line
-where it is another.
+says which products of tiles it has (v3), the wgmmas of the code are held against it. Of each loop
+that starts products the instructions are shown that stand between those of two steps, when the
+tensor cores get nothing to do from this warp. --by-line counts for each line of the kernel's own
+folder, where calls of functions of other folders count for the line that calls; --listing shows all
+instructions below these lines, and the innermost line where it is another.
 
 --diff OTHER compares with another name (a unit of the same arch), with an arch (sm_80: what UNIT
 names there), or with a folder (. or one with a slash: the same unit of that source tree, which is

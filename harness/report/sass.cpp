@@ -53,6 +53,13 @@ std::optional<std::string> parse_section(std::string_view line) {
   return std::string(line.substr(0, line.find(',')));
 }
 
+// Reads ".L_x_1:".
+std::optional<std::string> parse_label(std::string_view line) {
+  line = trim(line);
+  if (!line.starts_with(".L_x_") || !line.ends_with(':')) return std::nullopt;
+  return std::string(line.substr(0, line.size() - 1));
+}
+
 // Takes the predicate off.
 std::string_view body_of(const SassInstruction& instruction) {
   std::string_view text = instruction.text;
@@ -79,6 +86,9 @@ std::vector<SassKernel> parse_sass(std::string_view text) {
       instruction->places = places;
       places_are_used = true;
       kernels.back().instructions.push_back(std::move(*instruction));
+    } else if (std::optional<std::string> label = parse_label(line); label && !kernels.empty()) {
+      SassKernel& kernel = kernels.back();
+      kernel.labels.emplace(std::move(*label), kernel.instructions.size());
     }
   }
   return kernels;

@@ -1,6 +1,9 @@
 // Reads what nvdisasm prints of a cubin, with line info.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +25,7 @@ struct SassInstruction {
 struct SassKernel {
   std::string name;
   std::vector<SassInstruction> instructions;
+  std::map<std::string, std::size_t, std::less<>> labels;  // ".L_x_1": the instruction behind it
 };
 
 // Reads the text of `nvdisasm --print-code --print-line-info-inline`: a kernel for each section of

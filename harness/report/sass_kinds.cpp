@@ -77,15 +77,27 @@ SassKind kind_of(std::string_view operation) {
   return SassKind::other;
 }
 
+void count(const SassInstruction& instruction, SassCounts& counts) {
+  const std::string operation(operation_of(instruction));
+  const auto kind = static_cast<std::size_t>(kind_of(operation));
+  ++counts.kinds[kind];
+  ++counts.operations[kind][operation];
+  ++counts.all;
+}
+
+void add(const SassCounts& counts, SassCounts& sum) {
+  for (std::size_t kind = 0; kind < kSassKinds; ++kind) {
+    sum.kinds[kind] += counts.kinds[kind];
+    for (const auto& [operation, count] : counts.operations[kind]) {
+      sum.operations[kind][operation] += count;
+    }
+  }
+  sum.all += counts.all;
+}
+
 SassCounts count_kinds(const SassKernel& kernel) {
   SassCounts counts;
-  for (const SassInstruction& instruction : kernel.instructions) {
-    const std::string operation(operation_of(instruction));
-    const auto kind = static_cast<std::size_t>(kind_of(operation));
-    ++counts.kinds[kind];
-    ++counts.operations[kind][operation];
-    ++counts.all;
-  }
+  for (const SassInstruction& instruction : kernel.instructions) count(instruction, counts);
   return counts;
 }
 

@@ -46,6 +46,8 @@ struct SassCounts {
 
   std::size_t operator[](SassKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
+void count(const SassInstruction& instruction, SassCounts& counts);
+void add(const SassCounts& counts, SassCounts& sum);
 SassCounts count_kinds(const SassKernel& kernel);
 
 }  // namespace attnlab

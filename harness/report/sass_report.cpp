@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/base/page.h"
+#include "harness/report/sass_loops.h"
 
 namespace attnlab {
 namespace {
@@ -23,25 +24,24 @@ std::string render(const TextTable& table, TableFormat format) {
 }
 
 // Says "FFMA 311, FADD 287, ...", the most frequent first.
-std::string describe_most(const std::map<std::string, std::size_t>& counts) {
-  constexpr std::size_t kShown = 4;
+std::string describe_most(const std::map<std::string, std::size_t>& counts, std::size_t shown = 4) {
   std::vector<std::pair<std::string, std::size_t>> sorted(counts.begin(), counts.end());
   std::ranges::stable_sort(sorted, std::greater<>(), &std::pair<std::string, std::size_t>::second);
   std::vector<std::string> words;
-  for (const auto& [name, count] : std::span(sorted).first(std::min(sorted.size(), kShown))) {
+  for (const auto& [name, count] : std::span(sorted).first(std::min(sorted.size(), shown))) {
     words.push_back(fmt::format("{} {}", name, count));
   }
-  if (sorted.size() > kShown) words.emplace_back("...");
+  if (sorted.size() > shown) words.emplace_back("...");
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // Says "wgmma 8, integer 40".
-std::string describe_kinds(const KindCounts& kinds) {
+std::string describe_kinds(const KindCounts& kinds, std::size_t shown = 4) {
   std::map<std::string, std::size_t> counts;
   for (std::size_t kind = 0; kind < kSassKinds; ++kind) {
     if (kinds[kind] > 0) counts[name_of(static_cast<SassKind>(kind))] = kinds[kind];
   }
-  return describe_most(counts);
+  return describe_most(counts, shown);
 }
 
 TextTable kinds_table(const SassCounts& counts) {
@@ -79,6 +79,24 @@ TextTable products_table(const ProductChecks& checks) {
                           {fmt::format("{}", check.product.places)},
                           {fmt::format("{}", check.scheduled())},
                           {fmt::format("{}", check.found)}});
+  }
+  return table;
+}
+
+TextTable loops_table(const SassKernel& kernel, const std::vector<SassLoop>& loops) {
+  TextTable table{.columns = {{"", "loop", true},
+                              {"instructions", "all", false},
+                              {"instructions", "wgmma, mma", false},
+                              {"between steps", "all", false},
+                              {"between steps", "kinds", true}},
+                  .rows = {}};
+  for (const SassLoop& loop : loops) {
+    table.rows.push_back({{fmt::format("{} to {}", kernel.instructions[loop.begin].address,
+                                       kernel.instructions[loop.end - 1].address)},
+                          {fmt::format("{}", loop.all)},
+                          {fmt::format("{}", loop.tensor_instructions)},
+                          {fmt::format("{}", loop.between_steps.all)},
+                          {describe_kinds(loop.between_steps.kinds, 3)}});
   }
   return table;
 }
@@ -158,6 +176,8 @@ std::string render_kernel(const SassUnit& unit, const SassText& text, const Sass
   if (!checks.products.empty()) {
     words += fmt::format("\n{}", render(products_table(checks), format));
   }
+  const std::vector<SassLoop> loops = product_loops(kernel);
+  if (!loops.empty()) words += fmt::format("\n{}", render(loops_table(kernel, loops), format));
   const std::string remarks = describe_products(checks, counts);
   if (remarks.empty()) return words;
   const std::string how = checks.products.empty() ? "" : fmt::format(" {}", kHowCompared);
@@ -173,6 +193,25 @@ Json kinds_json(const KindCounts& kinds) {
 }
 
 Json place_json(const SourcePlace& place) { return {{"file", place.file}, {"line", place.line}}; }
+
+Json loops_json(const SassKernel& kernel) {
+  Json loops = Json::array();
+  for (const SassLoop& loop : product_loops(kernel)) {
+    Json operations = Json::object();
+    for (const auto& of_kind : loop.between_steps.operations) {
+      for (const auto& [operation, count] : of_kind) operations[operation] = count;
+    }
+    loops.push_back({{"begin", kernel.instructions[loop.begin].address},
+                     {"end", kernel.instructions[loop.end - 1].address},
+                     {"instructions", loop.all},
+                     {"tensor_instructions", loop.tensor_instructions},
+                     {"between_steps",
+                      {{"instructions", loop.between_steps.all},
+                       {"kinds", kinds_json(loop.between_steps.kinds)},
+                       {"operations", operations}}}});
+  }
+  return loops;
+}
 
 Json kernel_json(const SassUnit& unit, const SassText& text, const SassKernel& kernel) {
   const SassCounts counts = count_kinds(kernel);
@@ -197,6 +236,7 @@ Json kernel_json(const SassUnit& unit, const SassText& text, const SassKernel& k
           {"instructions", counts.all},
           {"kinds", kinds_json(counts.kinds)},
           {"products", products_json(check_products(kernel, products_of(unit, kernel.name)))},
+          {"loops", loops_json(kernel)},
           {"lines", lines},
           {"sass", sass}};
 }
