@@ -89,19 +89,19 @@ bool compile(Program& program) {
     program.log.append("' for 'sm_90a'\nptxas info    : Function properties for ").append(name);
     program.log.append("\n");
   }
-  const fs::path file = folder.path() / "unit.cpp";
   const fs::path library = folder.path() / "unit.so";
   const fs::path words = folder.path() / "words";
-  write(file, source);
-  const fs::path tree = ATTNLAB_SOURCE_DIR;
-  const fs::path object = folder.path() / "unit.o";
-  // Compiles as for ThreadSanitizer, but links without it: machine.cpp hears of the accesses.
+  write(folder.path() / "unit.cpp", source);
+  fs::create_directory_symlink(ATTNLAB_SOURCE_DIR, folder.path() / "tree");
+  // Compiles as for ThreadSanitizer, but links without it: machine.cpp hears of the accesses. Every
+  // path is relative to the folder, so that ccache knows what another folder or clone compiled.
   const std::string command =
-      ATTNLAB_CXX " -std=c++20 -O1 -w -fPIC -fno-strict-aliasing -fsanitize=thread -include " +
-      quoted(tree / "tests/emulator/prelude.h") + " -I " + quoted(tree / "tests/emulator/overlay") +
-      " -I " + quoted(headers) + " -I " + quoted(tree) + " -c " + quoted(file) + " -o " +
-      quoted(object) + " 2>" + quoted(words) + " && " ATTNLAB_CXX " -shared " + quoted(object) +
-      " -o " + quoted(library) + " " + quoted(driver_path()) + " 2>>" + quoted(words);
+      "cd " + quoted(folder.path()) +
+      " && " ATTNLAB_CXX
+      " -std=c++20 -O1 -w -fPIC -fno-strict-aliasing -fsanitize=thread"
+      " -include tree/tests/emulator/prelude.h -I tree/tests/emulator/overlay -I headers -I tree"
+      " -c unit.cpp -o unit.o 2>words && " ATTNLAB_CXX " -shared unit.o -o unit.so " +
+      quoted(driver_path()) + " 2>>words";
   const bool compiled = std::system(command.c_str()) == 0;
   if (compiled) {
     program.library = read(library);

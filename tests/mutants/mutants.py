@@ -246,18 +246,25 @@ def write(mutant, backend, output):
 
 # The functions below check the list, without a GPU.
 
-# Every mutant is compiled for these: types and passes have units of their own.
-COMPILED = ("--arch", "sm_90a", "--dtype", "f32,f16", "--head-dim", "64")
-PASSES = {"forward.cuh": "fwd", "backward.cuh": "bwd"}  # that see such a file; others: both
+# Every mutant is compiled for these, and for the passes and types whose units see its edits.
+COMPILED = ("--arch", "sm_90a", "--head-dim", "64")
+PASSES = {"forward": "fwd", "backward": "bwd", "dq_": "bwd"}  # by how a file's name begins
+
+
+def flags_for_edits(mutant):
+    """Returns the flags of `attnlab compile` for units that see the mutant's edits."""
+    names = [pathlib.Path(edit.file).name for edit in mutant.edits["cuda"]]
+    passes = {
+        next((PASSES[start] for start in PASSES if name.startswith(start)), None) for name in names
+    }
+    flags = ["--dtype", "e4m3" if mutant.kernel == "v3_e4m3" else "f32,f16"]
+    return flags + (["--pass", *passes] if len(passes) == 1 and None not in passes else [])
 
 
 def check_compiles(mutant, kernels, attnlab, cache):
     command = [attnlab, "compile", "--kernel", texts_of(mutant.kernel)]
-    command += ["--kernel-sources", kernels]
-    command += [*COMPILED, "--cache-dir", cache, "--no-progress", "--format", "json"]
-    edited = {PASSES.get(pathlib.Path(edit.file).name) for edit in mutant.edits["cuda"]}
-    if len(edited) == 1 and None not in edited:
-        command += ["--pass", *edited]
+    command += ["--kernel-sources", kernels, *COMPILED, *flags_for_edits(mutant)]
+    command += ["--cache-dir", cache, "--no-progress", "--format", "json"]
     compiled = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if compiled.returncode == 3:
         raise Unavailable(compiled.stderr.strip().removeprefix("attnlab: "))
