@@ -18,8 +18,8 @@ namespace {
 using verify::Outcome;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kLongest = 1025;  // sanitizers make the oracle ten times slower
-constexpr int kRandom = 12;
+constexpr std::int64_t kLongest = 513;  // sanitizers make the oracle ten times slower
+constexpr int kRandom = 4;
 constexpr int kRepeat = 5;
 #else
 constexpr std::int64_t kLongest = verify::kLongestSeqlen;
