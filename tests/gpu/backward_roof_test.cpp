@@ -229,6 +229,7 @@ class BackwardRoof : public ProductTest {
       EXPECT_GE(share, expected.least_share) << to_string(regime);
       // Nor may it be faster than the chip: something was not done, or not timed.
       EXPECT_LE(loop_rate, 4096e-12 * blocks * gpu().max_clock_hz) << to_string(regime);
+      // Settled rates depend on how the machine is cooled, so they are only printed.
       if (is_h200() && regime == Regime::burst) {
         EXPECT_GE(loop_rate, kOfKnown * known);
       }
