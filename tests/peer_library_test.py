@@ -2,7 +2,9 @@
 """The libraries of scripts/peers with a torch that knows shapes and types and computes nothing:
 what they ask for, what they refuse, and in which words. No GPU and no PyTorch are needed; with real
 ones tests/peer_torch_test.cpp holds what they compute to the oracle."""
+import collections
 import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -13,7 +15,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = ROOT / "scripts" / "peers"
 MODULES = ("peer_attention", "peer_calls", "peer_clock", "peer_memory", "peer_point",
-           "peer_profile", "py_library", "fa4_library", "cudnn_library", "torch")
+           "peer_profile", "py_library", "fa4_library", "fa4_compile", "cudnn_library", "torch")
 
 
 DESCALES = {"q_descale": "of q", "k_descale": "of k", "v_descale": "of v"}
@@ -83,7 +85,7 @@ class Libraries(unittest.TestCase):
         point.dropout, point.causal, point.padded, point.window, point.pattern = (0.0, False, False,
                                                                                   None, None)
         point.rows = point.columns = 3
-        point.masks, point.keys, point.packed = {"visible": "all that is seen"}, None, None
+        point.masks, point.keys = {"visible": "all that is seen"}, None
         point.descales = {}
         shape = (2, 3, 4, 8) if layout == "bshd" else (2, 4, 3, 8)
         point.inputs = {name: Tensor(shape, dtype) for name in ("q", "k", "v", "do")}
@@ -289,6 +291,32 @@ class FlashAttention4(Libraries):
         self.assertEqual(set(self.launch("fwdbwd", True, packed=PACKED)), {"o", "dq", "dk", "dv"})
         for _, _, options in self.calls:
             self.assertEqual({name: options[name] for name in PACKED}, PACKED)
+
+    def test_compiling_ahead_meets_every_kernel_of_a_run(self):
+        import fa4_compile
+        fakes = types.ModuleType("torch._subclasses.fake_tensor")
+        fakes.FakeTensorMode = contextlib.nullcontext
+        sys.modules |= {"torch._subclasses": types.ModuleType("torch._subclasses"),
+                        "torch._subclasses.fake_tensor": fakes}
+        library = self.module.FlashAttention4.__new__(self.module.FlashAttention4)
+        library.interface = self.interface
+        with tempfile.TemporaryDirectory() as folder:
+            asked = ["fa4_compile.py", "--layout", "bshd", "bhsd", "--head-dim", "64",
+                     "--seqlen", "512", "--mask", "none", "causal", "window:8:0",
+                     "--pass", "fwd", "fwdbwd"]
+            environment = {"FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": folder}
+            with (mock.patch.object(sys, "argv", asked), mock.patch.dict("os.environ", environment),
+                  mock.patch.object(self.module, "load", lambda _file: library),
+                  contextlib.redirect_stdout(io.StringIO()) as said):
+                fa4_compile.main()
+        self.assertTrue(said.getvalue().startswith("0 kernels are in "), said.getvalue())
+        # In each of two layouts and under each of three masks.
+        forward = {("forward", False): 1, ("forward", True): 3, ("backward", True): 2}
+        self.assertEqual(collections.Counter(call[:2] for call in self.calls),
+                         {call: 2 * 3 * times for call, times in forward.items()})
+        windows = {(call[2]["window_size_left"], call[2]["window_size_right"])
+                   for call in self.calls}
+        self.assertEqual(windows, {(None, None), (8, 0)})
 
     def test_what_it_is_not_asked_for(self):
         library = self.module.FlashAttention4.__new__(self.module.FlashAttention4)

@@ -69,6 +69,8 @@ DESCALES = ("q_descale", "k_descale", "v_descale")
 class Point:
     """Holds the inputs of one point on a device, and what its metadata say."""
 
+    packed = None  # of packed sequences what read_packed() says
+
     def __init__(self, path, device, shared=None):
         """`shared`: where q, k, v and do lie in memory of attnlab's (peer_memory.py); None: they
         are in the file too."""
@@ -81,7 +83,6 @@ class Point:
         self.device = device
         row = {"bshd": 1, "bhsd": 2, "packed": 0}[self.layout]
         self.rows, self.columns = tensors["q"].shape[row], tensors["k"].shape[row]
-        self.packed = None
         if self.layout == "packed":
             self.read_packed(tensors["cu_seqlens_q"], tensors["cu_seqlens_k"])
         head = 1 if self.packed else 3 - row
