@@ -50,6 +50,23 @@ constexpr WorkGrid with_sections(WorkGrid grid, i64 slices) {
   return grid;
 }
 
+// SectionedGrid's last section has a size of its own. Small sections before it keep what their
+// slices share in the caches; a large one at the end leaves short items for the gaps.
+struct SectionedGrid : WorkGrid {
+  i64 last = 1;  // so many slices are in it
+};
+
+// Divides the slices of a grid into sections of `slices` and a last one of `last`.
+constexpr SectionedGrid with_last_section(const WorkGrid& grid, i64 slices, i64 last) {
+  const i64 all = grid.batch * grid.heads;
+  const i64 in_last = max<i64>(1, min(last, all));
+  SectionedGrid sectioned{grid, in_last};
+  const i64 others = all - in_last;
+  sectioned.section = max<i64>(1, min(slices, others));
+  sectioned.missing = round_up(others, sectioned.section) - others;
+  return sectioned;
+}
+
 // Section is where one of a grid's sections lies.
 struct Section {
   u32 begin = 0;   // its first slice
@@ -64,6 +81,13 @@ ATTNLAB_HD constexpr Section section_of(const WorkGrid& grid, u32 index, u32 blo
   return begin == 0 ? Section{0, size - missing} : Section{begin - missing, size};
 }
 
+ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {
+  const u32 last = static_cast<u32>(grid.last);
+  const u32 others = static_cast<u32>(grid.batch * grid.heads) - last;
+  if (index >= others * blocks) return {others, last};
+  return section_of(static_cast<const WorkGrid&>(grid), index, blocks);
+}
+
 // SlicePlace says which slice (batch * heads + head) an item is of, and which of its items it is.
 struct SlicePlace {
   u32 slice = 0;
@@ -71,7 +95,8 @@ struct SlicePlace {
 };
 
 // Returns the place of item `index`, by one division less than work_item() takes.
-ATTNLAB_HD constexpr SlicePlace slice_place(const WorkGrid& grid, u32 index) {
+template <class Grid>
+ATTNLAB_HD constexpr SlicePlace slice_place(const Grid& grid, u32 index) {
   const u32 blocks = static_cast<u32>(grid.blocks);
   const Section section = section_of(grid, index, blocks);
   const u32 within = index - section.begin * blocks;
@@ -79,7 +104,8 @@ ATTNLAB_HD constexpr SlicePlace slice_place(const WorkGrid& grid, u32 index) {
   return {section.begin + (within - place * section.slices), place};
 }
 
-ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
+template <class Grid>
+ATTNLAB_HD constexpr WorkItem work_item(const Grid& grid, i64 index) {
   const u32 blocks = static_cast<u32>(grid.blocks), heads = static_cast<u32>(grid.heads);
   const auto [slice, place] = slice_place(grid, static_cast<u32>(index));
   return {.batch = slice / heads,
@@ -88,7 +114,8 @@ ATTNLAB_HD constexpr WorkItem work_item(const WorkGrid& grid, i64 index) {
 }
 
 // Returns which item of a slice (batch * heads + head) comes first.
-ATTNLAB_HD constexpr i64 first_item(const WorkGrid& grid, i64 slice) {
+template <class Grid>
+ATTNLAB_HD constexpr i64 first_item(const Grid& grid, i64 slice) {
   const i64 begin = section_of(grid, static_cast<u32>(slice), 1).begin;
   return begin * grid.blocks + (slice - begin);
 }

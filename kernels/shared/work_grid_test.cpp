@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace attnlab {
 namespace {
@@ -49,6 +51,37 @@ TEST(WorkGrid, EveryBlockIsOneItemAndTheFirstBlocksOfASectionGoFirst) {
       EXPECT_EQ(seen.size(), 30u) << "section " << section;
     }
   }
+}
+
+// Sections of two: the first one has what others leave, and the last one its own size.
+TEST(WorkGrid, TheLastSectionHasASizeOfItsOwn) {
+  const auto slices = [](i64 section, i64 last) {
+    const SectionedGrid grid =
+        with_last_section({.batch = 3, .heads = 3, .blocks = 2}, section, last);
+    std::vector<u32> of_items;
+    std::set<std::pair<u32, u32>> seen;
+    for (u32 index = 0; index < 18; ++index) {
+      const SlicePlace place = slice_place(grid, index);
+      of_items.push_back(place.slice);
+      seen.insert({place.slice, place.place});
+      const WorkItem item = work_item(grid, index);
+      EXPECT_EQ(item.batch * 3 + item.head, place.slice);
+      EXPECT_EQ(item.block, place.place);
+      if (place.place == 0) {
+        EXPECT_EQ(first_item(grid, place.slice), index);
+      }
+    }
+    EXPECT_EQ(seen.size(), 18u);
+    return of_items;
+  };
+  using Slices = std::vector<u32>;
+  EXPECT_EQ(slices(2, 4), (Slices{0, 0, 1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 7, 8, 5, 6, 7, 8}));
+  EXPECT_EQ(slices(1, 3), (Slices{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 6, 7, 8}));
+  EXPECT_EQ(slices(5, 1), (Slices{0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 3, 4, 5, 6, 7, 8, 8}));
+  EXPECT_EQ(slices(1, 0), slices(1, 1));  // there is one
+  const Slices all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(slices(2, 9), all);
+  EXPECT_EQ(slices(0, 100), all);
 }
 
 TEST(WorkGrid, TheFirstItemOfASliceIsFound) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "kernels/cuda/test_kernel.h"
 #include "kernels/v3/cuda_grid.h"
@@ -119,18 +120,19 @@ TEST_F(V3Cuda, SumsAreClearedAhead) {
   EXPECT_EQ(ahead(128, 1024, 4, "blocks:butterfly:128x128"), 2 * 4 * 8);
 }
 
-// Items of a slice go by ascending keys, as they add, and without a mask too those of several
-// slices are interleaved.
+// In a fixed order items of a slice go by ascending keys, as they add, and without a mask too those
+// of several slices are interleaved.
 TEST_F(V3Cuda, AFixedOrderInterleavesSlices) {
   for (const char* mask : {"none", "causal", "window:100:0"}) {
     Problem problem = make_problem(128, Pass::bwd);
-    problem.batch = 8;
+    problem.batch = 15;  // 60 slices, three sections of 20 under a causal mask
+    problem.num_heads_kv = problem.num_heads_q;
     problem.seqlen_q = problem.seqlen_k = 2048;
     problem.mask = parse_mask(mask);
     BackwardConfig config = backward_config_of(problem, default_config(kCuda));
-    EXPECT_EQ(key_grid(problem, config).section > 1, problem.mask.right() >= 0) << mask;
+    EXPECT_EQ(key_grid(problem, config).section, 1) << mask;
     config.deterministic = true;
-    const WorkGrid grid = key_grid(problem, config);
+    const SectionedGrid grid = key_grid(problem, config);
     EXPECT_GE(grid.section, 8) << mask;
     std::map<i64, i64> last;  // tile of keys, by slice
     for (i64 index = 0; index < work_items(grid); ++index) {
@@ -140,6 +142,26 @@ TEST_F(V3Cuda, AFixedOrderInterleavesSlices) {
       place->second = item.block;
     }
   }
+}
+
+// Under a causal mask short slices follow one another, eight at a time beyond head dim 128; of long
+// ones as many are interleaved as the L2 keeps. The last ones with two waves of items always are.
+TEST_F(V3Cuda, SectionsOfACausalBackward) {
+  const auto sections = [](i64 head_dim, i64 seqlen, i64 heads_kv) {
+    Problem problem = make_problem(head_dim, Pass::bwd);
+    problem.batch = 64;
+    problem.num_heads_kv = heads_kv;
+    problem.seqlen_q = problem.seqlen_k = seqlen;
+    problem.mask = parse_mask("causal");
+    const SectionedGrid grid =
+        key_grid(problem, backward_config_of(problem, default_config(kCuda)));
+    return std::pair(grid.section, grid.last);
+  };
+  EXPECT_EQ(sections(64, 512, 4), std::pair(i64{1}, i64{66}));
+  EXPECT_EQ(sections(128, 2048, 4), std::pair(i64{1}, i64{16}));
+  EXPECT_EQ(sections(256, 512, 4), std::pair(i64{8}, i64{37}));    // 7 tiles of 80 keys
+  EXPECT_EQ(sections(128, 4096, 4), std::pair(i64{10}, i64{10}));  // 4 MiB each
+  EXPECT_EQ(sections(128, 4096, 1), std::pair(i64{2}, i64{8}));    // of four heads, 16 MiB
 }
 
 // The order is part of the unit: what adds in any order has the name and the text that it had.

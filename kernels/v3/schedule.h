@@ -394,8 +394,8 @@ ATTNLAB_HD inline i32* cleared_of(const BackwardWorkspace& workspace, i64 row_ti
 // BackwardSizes is what the kernels get of a launch, in structs of their own as in the forward.
 struct BackwardSizes {
   Params params;
-  WorkGrid rows;  // tiles of rows of the query heads
-  WorkGrid keys;  // tiles of keys of the K/V heads
+  WorkGrid rows;       // tiles of rows of the query heads
+  SectionedGrid keys;  // tiles of keys of the K/V heads
   BackwardWorkspace workspace;
 };
 
