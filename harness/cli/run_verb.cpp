@@ -108,10 +108,10 @@ said, lie beside it (of fa3.jsonl in fa3.1of2.jsonl and fa3.1of2.log), and --res
 them.
 
 --timeline FILE shows when each work item of a launch was claimed, begun and stored, of one point of
-a kernel that can write it down (v3's forward in f16 or bf16 on a GPU). Launches that do so take
-turns with those that are timed; where their median is more than 1 % off, the timeline is void,
-which is said. FILE is a trace for ui.perfetto.dev or chrome://tracing; the record's timeline has
-what it amounts to.
+a kernel that can write it down (v3's forward or backward in f16 or bf16 on a GPU). Launches that do
+so take turns with those that are timed; where their median is more than 1 % off, the timeline is
+void, which is said. FILE is a trace for ui.perfetto.dev or chrome://tracing; the record's timeline
+has what it amounts to.
 
 --tune times the tiles (and other values) that a kernel names and can take on the problem,
 beside its own choice, and prints for each problem and kernel the tile with the fastest config
@@ -305,11 +305,11 @@ void check_timeline(const RunFlags& flags, const std::vector<Case>& cases, const
     for (const Competitor& competitor : work.competitors) {
       const bool has_one = competitor.implementation != nullptr &&
                            competitor.implementation->prepare_timeline != nullptr &&
-                           work.problem.pass == Pass::fwd && !work.problem.is_e4m3();
+                           work.problem.pass != Pass::fwdbwd && !work.problem.is_e4m3();
       if (has_one) continue;
       throw UsageError(fmt::format(
-          "--timeline: {} has none for {} in {}: take --kernel v3 --pass fwd, and f16 "
-          "or bf16",
+          "--timeline: {} has none for {} in {}: take --kernel v3, --pass fwd or bwd, and "
+          "f16 or bf16",
           competitor.kernel, to_string(work.problem.pass), to_string(work.problem.dtype)));
     }
   }

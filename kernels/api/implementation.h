@@ -90,8 +90,8 @@ struct Implementation {
   // the same if null. It prepares that forward, and saved_bytes() of Pass::bwd is asked with it.
   Config (*forward_config)(const Config& config) = nullptr;
 
-  // A forward that can write down when it works on each of its work items has both; others have
-  // null. It prepares as prepare() does, but each launch writes `items` too, which are cleared
+  // A kernel that can write down when it works on each of its work items has both, for a forward or
+  // a backward alone; others have null. It prepares as prepare() does, but each launch writes `items` too, which are cleared
   // device memory: as many as `timeline_items` says.
   PreparedKernel* (*prepare_timeline)(const Problem& problem, const Config& config,
                                       const Device& device, TimelineItem* items) = nullptr;

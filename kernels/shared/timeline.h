@@ -17,7 +17,7 @@ struct Moment {
 struct TimelineItem {
   u32 times = 0;  // that blocks have claimed it, over all launches since it was cleared
   u32 multiprocessor = 0;
-  u32 block = 0;
+  u32 block = 0;  // or its place, where each item has a block of its own: the multiprocessor
   u32 describe_cycles = 0;  // that the scheduler took to find out what the item is
   Moment claimed;           // a block has taken it
   Moment published;         // it is described, and all roles of the block know of it

@@ -230,6 +230,7 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
   rDK.scale(params.shape.softmax_scale);
   store_keys<T>(params.shape, memory, kTiles.v(), warp_key, rDV, pointers.gDV);
   store_keys<T>(params.shape, memory, kTiles.k(), warp_key, rDK, pointers.gDK);
+  ATTNLAB_NOTE(BackwardTimeline(memory).store(opaque(own_lane()) == 0);)
   if constexpr (!kConfig.deterministic) {
     wait_until_staged_dq_is_read();  // shared memory ends with the block
   }
@@ -237,7 +238,8 @@ __device__ void consume(const BackwardSizes& sizes, const BackwardPointers<T>& p
 
 template <class T, BackwardConfig kConfig>
 __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
-                         const BackwardPointers<T>& pointers) {
+                         const BackwardPointers<T>& pointers
+                             ATTNLAB_NOTE(, const TimelinePointer& timeline)) {
   extern __shared__ __align__(1024) u8 shared_memory[];
   const BackwardMemory<kConfig> memory(shared_memory);
   ptx::griddepcontrol_launch_dependents();
@@ -246,8 +248,11 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
     claim_item(sizes, 0, memory.ticket());
   }
   if (threadIdx.x == 0) {
+    ATTNLAB_NOTE(BackwardTimeline(memory).begin(timeline, memory.index());)
     memory.init_rings();
+    ATTNLAB_NOTE(const u32 begin = cycles_now();)
     memory.work_tile() = backward_work_tile(sizes, kConfig, memory.index());
+    ATTNLAB_NOTE(BackwardTimeline(memory).publish(begin);)
   }
   if constexpr (!kConfig.deterministic) ptx::griddepcontrol_wait();
   const bool beyond_lse = device::any_of_block(is_group_beyond_lse(sizes, memory.index()));
@@ -258,6 +263,7 @@ __device__ void backward(const BackwardSizes& sizes, const BackwardMaps& maps,
       const WorkItem item = work_item(sizes.keys, memory.index());
       find_states<kConfig>(sizes, pointers, item, memory.work_tile());
     }
+    ATTNLAB_NOTE(BackwardTimeline(memory).store(threadIdx.x == 0);)
     return;
   }
   static_assert(kConfig.producer_registers() + kConfig.consumers() * kConfig.consumer_registers() <=

@@ -243,6 +243,7 @@ __device__ void consume_columns(const BackwardSizes& sizes, const BackwardPointe
   constexpr i32 kCopied = kConfig.block_n / (4 * kConfig.consumers());  // keys, by a warp
   copy_keys<kCopied>(params.shape, memory, kTiles.v(), kCopied * warp, pointers.gDV);
   copy_keys<kCopied>(params.shape, memory, kTiles.k(), kCopied * warp, pointers.gDK);
+  ATTNLAB_NOTE(BackwardTimeline(memory).store(opaque(own_lane()) == 0);)
 }
 
 }  // namespace attnlab::v3

@@ -119,6 +119,9 @@ __device__ void for_steps(const BackwardSizes& sizes, const BackwardMemory<kConf
     BackwardStep step = BackwardStep::first<kConfig.deterministic>(item);
     if (step.exists(item)) wait_for_keys<kConfig>(sizes.params, memory);
     BackwardStages<kConfig> stages(consumer_start());
+    ATTNLAB_NOTE(if (step.exists(item)) memory.q_ring.wait_full(stages.q);)
+    ATTNLAB_NOTE(
+        BackwardTimeline(memory).start_product(step.exists(item) && threadIdx.x == kWarpgroup);)
     for (; step.exists(item); step.advance<kConfig.deterministic>(item)) {
       // TileSpan::is_partial<false>() says the same, but if it is called, one of the comparisons
       // leaves the uniform registers.

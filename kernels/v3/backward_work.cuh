@@ -6,6 +6,7 @@
 #include "kernels/shared/params.h"
 #include "kernels/shared/work_grid.h"
 #include "kernels/v3/backward_memory.cuh"
+#include "kernels/v3/timeline.cuh"
 
 namespace attnlab::v3 {
 
@@ -75,6 +76,7 @@ __device__ void load(const BackwardSizes& sizes, const BackwardMaps& maps,
   const u32 kv = memory.kv_ring.full(0);
   ptx::mbarrier_arrive_expect_tx(kv, static_cast<u32>(2 * kTiles.kv.bytes()));
   copy(kTiles.kv, maps.k, kTiles.k(), sWorkTile.first_key, sWorkTile.kv_head, kv);
+  ATTNLAB_NOTE(BackwardTimeline(memory).start_keys();)
   copy(kTiles.kv, maps.v, kTiles.v(), sWorkTile.first_key, sWorkTile.kv_head, kv);
 
   constexpr u32 kStatisticBytes = static_cast<u32>(kTiles.statistic_bytes());

@@ -188,7 +188,7 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& config,
 // Prepared holds everything that a launch needs but the tensors.
 class Prepared : public PreparedKernel {
  public:
-  // With `timeline` each forward writes it, too, for all its work items.
+  // With `timeline` each launch writes it, too, for all work items of the one pass that there is.
   Prepared(const Problem& problem, const Config& config, const Device& device,
            TimelineItem* timeline = nullptr)
       : problem_(problem),
@@ -210,10 +210,13 @@ class Prepared : public PreparedKernel {
     }
     if (problem.runs_backward()) {
       backward_config_ = backward_config_of(problem, config);
-      const KernelUnit unit = backward_unit(problem.dtype, backward_config_);
+      const KernelUnit unit = timeline == nullptr
+                                  ? backward_unit(problem.dtype, backward_config_)
+                                  : backward_unit_with_timeline(problem.dtype, backward_config_);
       backward_module_ = cuda::load(unit, device);
       prepare_rows_ = {*backward_module_, unit.entries[0]};
       backward_ = {*backward_module_, unit.entries[1]};
+      backward_with_timeline_ = {*backward_module_, unit.entries[1]};
       backward_again_ = {*backward_module_, unit.entries[2]};
       finish_rows_ = {*backward_module_, unit.entries[3]};
     }
@@ -299,12 +302,16 @@ class Prepared : public PreparedKernel {
     const auto early = [](u64 blocks) {
       return cuda::LaunchGrid{.blocks = blocks, .starts_early = true};
     };
-    backward_(stream, early(blocks_of(sizes.keys)), sizes,
-              {.q = map_of_rows(params, tensors.q, tiles.q, rows),
-               .k = map_of_keys(params, tensors.k, tiles.kv, keys),
-               .v = map_of_keys(params, tensors.v, tiles.kv, keys),
-               .dout = map_of_rows(params, tensors.dout, tiles.q, rows)},
-              pointers);
+    const BackwardMaps maps = {.q = map_of_rows(params, tensors.q, tiles.q, rows),
+                               .k = map_of_keys(params, tensors.k, tiles.kv, keys),
+                               .v = map_of_keys(params, tensors.v, tiles.kv, keys),
+                               .dout = map_of_rows(params, tensors.dout, tiles.q, rows)};
+    if (timeline_ == nullptr) {
+      backward_(stream, early(blocks_of(sizes.keys)), sizes, maps, pointers);
+    } else {
+      backward_with_timeline_(stream, early(blocks_of(sizes.keys)), sizes, maps, pointers,
+                              timeline_);
+    }
     backward_again_(stream, early(min(blocks_of(sizes.keys), multiprocessors_)), sizes, pointers);
     finish_rows_(stream, early(blocks_of(sizes.rows)), sizes, pointers);
   }
@@ -388,7 +395,7 @@ class Prepared : public PreparedKernel {
   Problem problem_;
   Parts parts_;
   u64 multiprocessors_;
-  TimelineItem* timeline_;  // of the forward; null: it writes none
+  TimelineItem* timeline_;  // null: launches write none
   ForwardConfig forward_config_;
   BackwardConfig backward_config_;
   std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
@@ -398,6 +405,8 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<ForwardSizes, ForwardMaps, E4m3Pointers<void>> forward_e4m3_;
   cuda::Kernel<BackwardSizes, BackwardPointers<void>> prepare_rows_, backward_again_, finish_rows_;
   cuda::Kernel<BackwardSizes, BackwardMaps, BackwardPointers<void>> backward_;
+  cuda::Kernel<BackwardSizes, BackwardMaps, BackwardPointers<void>, TimelineItem*>
+      backward_with_timeline_;                          // in place of backward_
   std::optional<cuda::TileClassifier> classify_tiles_;  // where there is a block pattern
 };
 
@@ -426,7 +435,9 @@ PreparedKernel* prepare_timeline(const Problem& problem, const Config& config, c
 }
 
 i64 timeline_items(const Problem& problem, const Config& config) {
-  return work_items(forward_grid(problem, forward_config_of(problem, config)));
+  return work_items(problem.runs_forward()
+                        ? forward_grid(problem, forward_config_of(problem, config))
+                        : key_grid(problem, backward_config_of(problem, config)));
 }
 
 Traffic traffic(const Problem& problem, const Config& config) {

@@ -267,17 +267,20 @@ TEST_F(V3Cuda, ATimelineChangesNoOtherUnit) {
       EXPECT_EQ(rest.find(word), std::string::npos) << path << ": " << word;
     }
   }
-  EXPECT_EQ(notes, 3) << "forward, loader, scheduler";
+  EXPECT_EQ(notes, 7) << "forward, loader, scheduler, four of the backward";
   EXPECT_TRUE(texts.at("kernels/v3/timeline.cuh")
                   .find("#ifndef ATTNLAB_TIMELINE\n#define ATTNLAB_NOTE(...)\n#else\n") !=
               std::string::npos);
 
-  const ForwardConfig config;
-  const KernelUnit own = forward_unit(Dtype::f16, config);
-  const KernelUnit timed = forward_unit_with_timeline(Dtype::f16, config);
-  EXPECT_EQ(own.source.find("TIMELINE"), std::string::npos);
-  EXPECT_TRUE(timed.source.starts_with("#define ATTNLAB_TIMELINE\n"));
-  EXPECT_NE(own.name, timed.name);
+  const auto expect_two_units = [](const KernelUnit& own, const KernelUnit& timed) {
+    EXPECT_EQ(own.source.find("TIMELINE"), std::string::npos);
+    EXPECT_TRUE(timed.source.starts_with("#define ATTNLAB_TIMELINE\n"));
+    EXPECT_NE(own.name, timed.name);
+  };
+  expect_two_units(forward_unit(Dtype::f16, ForwardConfig{}),
+                   forward_unit_with_timeline(Dtype::f16, ForwardConfig{}));
+  expect_two_units(backward_unit(Dtype::f16, BackwardConfig{}),
+                   backward_unit_with_timeline(Dtype::f16, BackwardConfig{}));
 }
 
 TEST_F(V3Cuda, FewUnitsServeAllProblems) {

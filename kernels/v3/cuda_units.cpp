@@ -97,6 +97,45 @@ KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config, bool has_timel
       .must_be_clean = !has_timeline && (config.producer || !config.overlap || !config.dropout)};
 }
 
+KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config, bool has_timeline) {
+  constexpr i32 kWarp = 32;
+  // A lane has one key, with fp32 sums of dK and dV.
+  const i32 warps_again = ceil_div(config.block_n, kWarp);
+  const KernelEntry prepare = {.name = "prepare_rows", .threads = config.row_threads()};
+  KernelEntry backward = {.name = "backward",
+                          .threads = config.threads(),
+                          .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes()),
+                          .products = products_of(config)};
+  std::vector<std::string> parameters = {"v3::BackwardSizes", "v3::BackwardMaps",
+                                         "v3::BackwardPointers<T>"};
+  if (has_timeline) {
+    backward.dynamic_shared_bytes += sizeof(void*);  // BackwardTimeline of timeline.cuh
+    parameters.emplace_back("v3::TimelinePointer");
+  }
+  const KernelEntry again = {
+      .name = "backward_again",
+      .threads = warps_again * kWarp,
+      .dynamic_shared_bytes = u64{2} * static_cast<u64>(warps_again * kWarp * config.head_dim) * 4 +
+                              (config.deterministic ? sizeof(u32) : 0)};  // of a ticket
+  const KernelEntry finish = {
+      .name = "finish_rows",
+      .threads = config.row_threads(),
+      .dynamic_shared_bytes = static_cast<u64>(config.block_m * config.head_dim * 2)};
+  const cuda::ConfigFields fields = fields_of(config);
+  const std::vector<std::string> rows = {"v3::BackwardSizes", "v3::BackwardPointers<T>"};
+  const i32 blocks = 48 * kWarp / config.row_threads();  // 48 warps wait for memory side by side
+  return {.name = unit_name(has_timeline ? "v3-backward-timeline" : "v3-backward", dtype, fields),
+          .source = (has_timeline ? "#define ATTNLAB_TIMELINE\n" : "") +
+                    cuda::unit_header("kernels/v3/backward.cuh", dtype) +
+                    config_text("v3::BackwardConfig", fields) +
+                    cuda::kernel_text(prepare, blocks, rows, "v3::prepare_rows<T, kConfig>") +
+                    cuda::kernel_text(backward, 1, parameters, "v3::backward<T, kConfig>") +
+                    cuda::kernel_text(again, 1, rows, "v3::backward_again<T, kConfig>") +
+                    cuda::kernel_text(finish, blocks, rows, "v3::finish_rows<T, kConfig>"),
+          .entries = {prepare, backward, again, finish},
+          .must_be_clean = !has_timeline};
+}
+
 }  // namespace
 
 cuda::ConfigFields fields_of(const ForwardConfig& config) {
@@ -139,38 +178,11 @@ cuda::ConfigFields fields_of(const BackwardConfig& config) {
 }
 
 KernelUnit backward_unit(Dtype dtype, const BackwardConfig& config) {
-  constexpr i32 kWarp = 32;
-  // A lane has one key, with fp32 sums of dK and dV.
-  const i32 warps_again = ceil_div(config.block_n, kWarp);
-  const KernelEntry prepare = {.name = "prepare_rows", .threads = config.row_threads()};
-  const KernelEntry backward = {
-      .name = "backward",
-      .threads = config.threads(),
-      .dynamic_shared_bytes = static_cast<u64>(backward_tiles(config).bytes()),
-      .products = products_of(config)};
-  const KernelEntry again = {
-      .name = "backward_again",
-      .threads = warps_again * kWarp,
-      .dynamic_shared_bytes = u64{2} * static_cast<u64>(warps_again * kWarp * config.head_dim) * 4 +
-                              (config.deterministic ? sizeof(u32) : 0)};  // of a ticket
-  const KernelEntry finish = {
-      .name = "finish_rows",
-      .threads = config.row_threads(),
-      .dynamic_shared_bytes = static_cast<u64>(config.block_m * config.head_dim * 2)};
-  const cuda::ConfigFields fields = fields_of(config);
-  const std::vector<std::string> rows = {"v3::BackwardSizes", "v3::BackwardPointers<T>"};
-  const i32 blocks = 48 * kWarp / config.row_threads();  // 48 warps wait for memory side by side
-  return {.name = unit_name("v3-backward", dtype, fields),
-          .source =
-              cuda::unit_header("kernels/v3/backward.cuh", dtype) +
-              config_text("v3::BackwardConfig", fields) +
-              cuda::kernel_text(prepare, blocks, rows, "v3::prepare_rows<T, kConfig>") +
-              cuda::kernel_text(
-                  backward, 1, {"v3::BackwardSizes", "v3::BackwardMaps", "v3::BackwardPointers<T>"},
-                  "v3::backward<T, kConfig>") +
-              cuda::kernel_text(again, 1, rows, "v3::backward_again<T, kConfig>") +
-              cuda::kernel_text(finish, blocks, rows, "v3::finish_rows<T, kConfig>"),
-          .entries = {prepare, backward, again, finish}};
+  return backward_unit(dtype, config, false);
+}
+
+KernelUnit backward_unit_with_timeline(Dtype dtype, const BackwardConfig& config) {
+  return backward_unit(dtype, config, true);
 }
 
 }  // namespace attnlab::v3

@@ -12,9 +12,10 @@ cuda::ConfigFields fields_of(const ForwardConfig& config);
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config);
 
-// Gives the kernel a fourth parameter, a TimelineItem*, to which it writes when each work item was
-// worked on.
+// Give the kernel that works on items a fourth parameter, a TimelineItem*, to which it writes when
+// each work item was worked on.
 KernelUnit forward_unit_with_timeline(Dtype dtype, const ForwardConfig& config);
+KernelUnit backward_unit_with_timeline(Dtype dtype, const BackwardConfig& config);
 
 cuda::ConfigFields fields_of(const BackwardConfig& config);
 

@@ -134,7 +134,7 @@ class Scheduler {
     ForwardWorkTile& sWorkTile = memory_.work_tile(stage_.stage);
     is_done_ = item_ >= static_cast<u32>(work_items(grid_));
     sWorkTile.ends = is_done_;
-    ATTNLAB_NOTE(const u32 begin = Timeline::cycles();)
+    ATTNLAB_NOTE(const u32 begin = cycles_now();)
     if (!is_done_) find_work_tile(params_, grid_, kConfig, entries_, item_, sWorkTile);
     if constexpr (kConfig.e4m3) {
       if (!is_done_) {

@@ -2,14 +2,16 @@
 // be launched.
 #pragma once
 
-#include "kernels/cuda/peak_kernels.h"
+#include <vector>
+
 #include "tests/gpu/forward_launch.h"
 
 namespace attnlab {
 
 class BackwardLaunch {
  public:
-  // Draws inputs from N(0,1) and launches the forward, which leaves o and lse.
+  // Draws inputs from N(0,1), of which dO has the numbers of Q, and launches the forward, which
+  // leaves o and lse.
   BackwardLaunch(const Implementation& kernel, Problem problem, const Config& config)
       : kernel_(kernel),
         forward_(kernel, as(Pass::fwd, problem), config),
@@ -21,9 +23,10 @@ class BackwardLaunch {
       buffers_.push_back(arena_.allocate(name, bytes));
       return buffers_.back().get();
     };
-    void* const dout = room("dout", bytes_like_q(problem));
-    cuda::PeakKernels(gpu()).fill_normal(cuda::as_stream(arena_.runtime().queue()), problem.dtype,
-                                         dout, static_cast<u64>(problem.elements_q()));
+    std::vector<u8> values(bytes_like_q(problem));
+    arena_.runtime().read(values.data(), tensors_.q, values.size());
+    void* const dout = room("dout", values.size());
+    arena_.runtime().write(dout, values.data(), values.size());
     tensors_.dout = dout;
     tensors_.dq = room("dq", bytes_like_q(problem));
     tensors_.dk = room("dk", bytes_like_k(problem));
@@ -36,6 +39,7 @@ class BackwardLaunch {
   BackwardLaunch(const BackwardLaunch&) = delete;
   BackwardLaunch& operator=(const BackwardLaunch&) = delete;
 
+  const Tensors& tensors() const { return tensors_; }
   void operator()() const { kernel_.launch(prepared_, tensors_, runtime_of(gpu()).queue()); }
 
  private:
