@@ -32,21 +32,21 @@ SectionedGrid key_grid(const Problem& problem, const BackwardConfig& config) {
   const WorkGrid grid = {.batch = shape.batch,
                          .heads = shape.num_heads_kv,
                          .blocks = ceil_div<i64>(shape.seqlen_k, config.block_n)};
+  const i64 blocks = max<i64>(1, grid.blocks);
   if (problem.mask.right() >= 0) {
     const i64 row_bytes = shape.head_dim * (2 + 2 + 4) * shape.sharing();
     const i64 in_cache = section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1);
-    const i64 two_waves = 2 * kBlocksAtOnce / max<i64>(1, grid.blocks);
-    if (shape.seqlen_k <= kShort && !config.deterministic) {
+    if (shape.seqlen_k <= kShort && shape.sharing() == 1 && !config.deterministic) {
       // Beyond head dim 128, whose dQ is added by all threads, tiles of one head at a time would be
       // slower by 6 to 8 % at 512 keys (kernels/v3/TUNING.md, b10).
       const i64 slices = config.shares_columns() ? min<i64>(8, in_cache) : 1;
-      return with_last_section(grid, slices, two_waves);
+      return with_last_section(grid, slices, 2 * kBlocksAtOnce / blocks);
     }
-    return with_last_section(grid, in_cache, max(in_cache, two_waves));
+    return with_last_section(grid, in_cache, max(in_cache, kBlocksAtOnce / blocks));
   }
   // In a fixed order blocks of a slice that begin together must first get a step apart from one
   // another. So those that begin together shall be of different slices, as many as run at once.
-  const i64 slices = config.deterministic ? kBlocksAtOnce / max<i64>(1, grid.blocks) : 1;
+  const i64 slices = config.deterministic ? kBlocksAtOnce / blocks : 1;
   return with_last_section(grid, slices, slices);
 }
 

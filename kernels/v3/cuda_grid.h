@@ -18,10 +18,9 @@ WorkGrid row_grid(const Problem& problem, const BackwardConfig& config);
 
 // Lists tiles of keys of the K/V heads, for the backward. Under a causal mask the first ones, which
 // the most rows see, go first. All tiles of a head pass over its Q, dO and sums of dQ, which shall
-// stay in the L2 meanwhile. So up to 2048 keys the tiles of a head, or of a few, follow one
-// another; beyond, where that was no faster, as many heads are interleaved as an L2 of 50 MB keeps.
-// The last heads, with two waves of tiles, are interleaved in any case, so that multiprocessors end
-// together.
+// stay in the L2 meanwhile: as many heads are interleaved as an L2 of 50 MB keeps. Up to 2048 keys
+// it is faster if the tiles of a head, or of a few, follow one another. The last heads, with a wave
+// of tiles or two, are interleaved in any case, so that multiprocessors end together.
 SectionedGrid key_grid(const Problem& problem, const BackwardConfig& config);
 
 // Returns BackwardWorkspace::ahead: how many items before a group's first one its sums of dQ are

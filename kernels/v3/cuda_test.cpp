@@ -145,7 +145,8 @@ TEST_F(V3Cuda, AFixedOrderInterleavesSlices) {
 }
 
 // Under a causal mask short slices follow one another, eight at a time beyond head dim 128; of long
-// ones as many are interleaved as the L2 keeps. The last ones with two waves of items always are.
+// ones, or where heads share, as many are interleaved as the L2 keeps. The last ones with a wave of
+// items always are, short ones with two.
 TEST_F(V3Cuda, SectionsOfACausalBackward) {
   const auto sections = [](i64 head_dim, i64 seqlen, i64 heads_kv) {
     Problem problem = make_problem(head_dim, Pass::bwd);
@@ -161,7 +162,8 @@ TEST_F(V3Cuda, SectionsOfACausalBackward) {
   EXPECT_EQ(sections(128, 2048, 4), std::pair(i64{1}, i64{16}));
   EXPECT_EQ(sections(256, 512, 4), std::pair(i64{8}, i64{37}));    // 7 tiles of 80 keys
   EXPECT_EQ(sections(128, 4096, 4), std::pair(i64{10}, i64{10}));  // 4 MiB each
-  EXPECT_EQ(sections(128, 4096, 1), std::pair(i64{2}, i64{8}));    // of four heads, 16 MiB
+  EXPECT_EQ(sections(128, 4096, 1), std::pair(i64{2}, i64{4}));    // of four heads, 16 MiB
+  EXPECT_EQ(sections(128, 512, 1), std::pair(i64{20}, i64{33}));   // of four heads, 2 MiB
 }
 
 // The order is part of the unit: what adds in any order has the name and the text that it had.
