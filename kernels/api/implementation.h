@@ -91,8 +91,8 @@ struct Implementation {
   Config (*forward_config)(const Config& config) = nullptr;
 
   // A kernel that can write down when it works on each of its work items has both, for a forward or
-  // a backward alone; others have null. It prepares as prepare() does, but each launch writes `items` too, which are cleared
-  // device memory: as many as `timeline_items` says.
+  // a backward alone; others have null. It prepares as prepare() does, but each launch writes
+  // `items` too, which are cleared device memory: as many as `timeline_items` says.
   PreparedKernel* (*prepare_timeline)(const Problem& problem, const Config& config,
                                       const Device& device, TimelineItem* items) = nullptr;
   std::int64_t (*timeline_items)(const Problem& problem, const Config& config) = nullptr;

@@ -36,7 +36,8 @@ struct WorkItem {
   i64 block = 0;
 };
 
-ATTNLAB_HD constexpr i64 work_items(const WorkGrid& grid) {
+template <class Grid>
+ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
   return grid.batch * grid.heads * grid.blocks;
 }
 
@@ -48,23 +49,6 @@ constexpr WorkGrid with_sections(WorkGrid grid, i64 slices) {
   grid.section = max<i64>(1, min(slices, all));
   grid.missing = round_up(all, grid.section) - all;
   return grid;
-}
-
-// SectionedGrid's last section has a size of its own. Small sections before it keep what their
-// slices share in the caches; a large one at the end leaves short items for the gaps.
-struct SectionedGrid : WorkGrid {
-  i64 last = 1;  // so many slices are in it
-};
-
-// Divides the slices of a grid into sections of `slices` and a last one of `last`.
-constexpr SectionedGrid with_last_section(const WorkGrid& grid, i64 slices, i64 last) {
-  const i64 all = grid.batch * grid.heads;
-  const i64 in_last = max<i64>(1, min(last, all));
-  SectionedGrid sectioned{grid, in_last};
-  const i64 others = all - in_last;
-  sectioned.section = max<i64>(1, min(slices, others));
-  sectioned.missing = round_up(others, sectioned.section) - others;
-  return sectioned;
 }
 
 // Section is where one of a grid's sections lies.
@@ -81,12 +65,34 @@ ATTNLAB_HD constexpr Section section_of(const WorkGrid& grid, u32 index, u32 blo
   return begin == 0 ? Section{0, size - missing} : Section{begin - missing, size};
 }
 
-ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {
-  const u32 last = static_cast<u32>(grid.last);
-  const u32 others = static_cast<u32>(grid.batch * grid.heads) - last;
-  if (index >= others * blocks) return {others, last};
-  return section_of(static_cast<const WorkGrid&>(grid), index, blocks);
-}
+// SectionedGrid's last section has a size of its own. Small sections before it keep what their
+// slices share in the caches; a large one at the end leaves short items for the gaps. It is no
+// WorkGrid to others, by which its items would be in another order.
+class SectionedGrid : private WorkGrid {
+ public:
+  using WorkGrid::batch;
+  using WorkGrid::blocks;
+  using WorkGrid::heads;
+  using WorkGrid::last_block_first;
+  using WorkGrid::section;
+  i64 last = 1;  // so many slices are in the last section
+
+  constexpr SectionedGrid() = default;
+  // Divides the slices of a grid into sections of `slices` and a last one of `last_slices`.
+  constexpr SectionedGrid(const WorkGrid& grid, i64 slices, i64 last_slices) : WorkGrid(grid) {
+    const i64 all = batch * heads;
+    last = max<i64>(1, min(last_slices, all));
+    section = max<i64>(1, min(slices, all - last));
+    missing = round_up(all - last, section) - (all - last);
+  }
+
+  friend ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {
+    const u32 last = static_cast<u32>(grid.last);
+    const u32 others = static_cast<u32>(grid.batch * grid.heads) - last;
+    if (index >= others * blocks) return {others, last};
+    return section_of(static_cast<const WorkGrid&>(grid), index, blocks);
+  }
+};
 
 // SlicePlace says which slice (batch * heads + head) an item is of, and which of its items it is.
 struct SlicePlace {

@@ -56,8 +56,7 @@ TEST(WorkGrid, EveryBlockIsOneItemAndTheFirstBlocksOfASectionGoFirst) {
 // Sections of two: the first one has what others leave, and the last one its own size.
 TEST(WorkGrid, TheLastSectionHasASizeOfItsOwn) {
   const auto slices = [](i64 section, i64 last) {
-    const SectionedGrid grid =
-        with_last_section({.batch = 3, .heads = 3, .blocks = 2}, section, last);
+    const SectionedGrid grid({.batch = 3, .heads = 3, .blocks = 2}, section, last);
     std::vector<u32> of_items;
     std::set<std::pair<u32, u32>> seen;
     for (u32 index = 0; index < 18; ++index) {

@@ -316,7 +316,10 @@ class Prepared : public PreparedKernel {
     finish_rows_(stream, early(blocks_of(sizes.rows)), sizes, pointers);
   }
 
-  static u64 blocks_of(const WorkGrid& grid) { return static_cast<u64>(work_items(grid)); }
+  template <class Grid>
+  static u64 blocks_of(const Grid& grid) {
+    return static_cast<u64>(work_items(grid));
+  }
 
   TileEntry* entries_of(const Tensors& tensors) const {
     return parts_.entries == 0 ? nullptr : static_cast<TileEntry*>(tensors.workspace);
@@ -435,9 +438,10 @@ PreparedKernel* prepare_timeline(const Problem& problem, const Config& config, c
 }
 
 i64 timeline_items(const Problem& problem, const Config& config) {
-  return work_items(problem.runs_forward()
-                        ? forward_grid(problem, forward_config_of(problem, config))
-                        : key_grid(problem, backward_config_of(problem, config)));
+  if (problem.runs_forward()) {
+    return work_items(forward_grid(problem, forward_config_of(problem, config)));
+  }
+  return work_items(key_grid(problem, backward_config_of(problem, config)));
 }
 
 Traffic traffic(const Problem& problem, const Config& config) {

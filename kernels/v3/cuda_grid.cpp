@@ -40,14 +40,14 @@ SectionedGrid key_grid(const Problem& problem, const BackwardConfig& config) {
       // Beyond head dim 128, whose dQ is added by all threads, tiles of one head at a time would be
       // slower by 6 to 8 % at 512 keys (kernels/v3/TUNING.md, b10).
       const i64 slices = config.shares_columns() ? min<i64>(8, in_cache) : 1;
-      return with_last_section(grid, slices, 2 * kBlocksAtOnce / blocks);
+      return SectionedGrid(grid, slices, 2 * kBlocksAtOnce / blocks);
     }
-    return with_last_section(grid, in_cache, max(in_cache, kBlocksAtOnce / blocks));
+    return SectionedGrid(grid, in_cache, max(in_cache, kBlocksAtOnce / blocks));
   }
   // In a fixed order blocks of a slice that begin together must first get a step apart from one
   // another. So those that begin together shall be of different slices, as many as run at once.
   const i64 slices = config.deterministic ? kBlocksAtOnce / blocks : 1;
-  return with_last_section(grid, slices, slices);
+  return SectionedGrid(grid, slices, slices);
 }
 
 i64 clearing_ahead(const Problem& problem, const BackwardConfig& config, i64 multiprocessors) {

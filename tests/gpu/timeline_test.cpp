@@ -134,7 +134,7 @@ TEST_P(V3BackwardTimeline, HasEachItemOnceAndInOrder) {
   Config asked = default_config(v3_on_gpu());
   asked.set("deterministic", what.deterministic);
   const v3::BackwardConfig config = v3::backward_config_of(problem, asked);
-  const WorkGrid grid = v3::key_grid(problem, config);
+  const SectionedGrid grid = v3::key_grid(problem, config);
   const BackwardLaunch launch(v3_on_gpu(), problem, asked);
   const std::vector<TimelineItem> items = timeline_of(problem, asked, launch.tensors());
   ASSERT_EQ(static_cast<i64>(items.size()), work_items(grid));
