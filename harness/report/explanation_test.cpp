@@ -367,8 +367,10 @@ TEST(TileFacts, AreTheSchedulesOwn) {
   EXPECT_GT(tile("block_m 64").bytes, tiles.own.bytes);
   EXPECT_LT(tile("block_n 112").shared_bytes, tiles.own.shared_bytes);
   EXPECT_PRED2(contains, tile("block_m 192").reason, "registers");
-  EXPECT_PRED2(contains, tile("block_n 112").command, "--kernel v3");
-  EXPECT_PRED2(contains, tile("block_n 112").command, "--block 128x112");
+  EXPECT_EQ(
+      tile("block_n 112").command,
+      "attnlab run --backend cuda --kernel v3 --dtype f16 --layout bhsd --batch 16 --heads 16 "
+      "--head-dim 128 --seqlen 1024 --block 128x112 --stages 2");
   EXPECT_EQ(tiles.others.front().kernel, "v2");
 }
 
