@@ -38,7 +38,7 @@ SectionedGrid key_grid(const Problem& problem, const BackwardConfig& config) {
     const i64 in_cache = section_size(kCacheBytes, shape.seqlen_q * row_bytes, 1);
     if (shape.seqlen_k <= kShort && shape.sharing() == 1 && !config.deterministic) {
       // Beyond head dim 128, whose dQ is added by all threads, tiles of one head at a time would be
-      // slower by 6 to 8 % at 512 keys (kernels/v3/TUNING.md, b10).
+      // slower by 6 to 9 % at 512 keys (kernels/v3/TUNING.md, b10).
       const i64 slices = config.shares_columns() ? min<i64>(8, in_cache) : 1;
       return SectionedGrid(grid, slices, 2 * kBlocksAtOnce / blocks);
     }
