@@ -134,6 +134,8 @@ TEST_F(Cli, BadUsageIsExitTwoWithARemedy) {
       {"run --seqlen 4 --devices all", "--devices: no GPU here: "},
       {"run --seqlen 4 --backend cuda --devices 0", "--devices: no GPU here: "},
       {"run --seqlen 4,8 --devices all --shard 1/2", "--devices: leave --shard out"},
+      {"reproduce fa1-table21 --devices all", "--devices: no GPU here: "},
+      {"reproduce --records results/nvidia-h100/paper --devices 0", "--devices: leave it out"},
       {"run --heads 8 --heads-kv 3", "heads = 8 is not a multiple of heads_kv = 3"},
       {"run", "nothing to do"},
       {"run --batch 2 --lengths 5+6", "lengths: '5+6' needs entries of different lengths: take"},

@@ -26,6 +26,7 @@
 #include "harness/record/record_json.h"
 #include "harness/report/artifact_form.h"
 #include "harness/report/reproduction.h"
+#include "harness/session/device_runs.h"
 #include "harness/session/experiment.h"
 #include "kernels/api/compiler.h"
 #include "kernels/api/sha256.h"
@@ -54,7 +55,8 @@ NAME.result.json. --resume goes on where a run ended; --records makes the tables
 and runs nothing. --protocols measures by the other states of caches and clocks, too (hot and cold,
 burst and settled), into NAME.cold-burst.jsonl and its like, and shows beside each ratio the least
 and the most of the medians; with --records it shows what a folder has. Four protocols take four
-times as long, settled ones 0.5 s a sample more. --check compares verdicts with those of an earlier
+times as long, settled ones 0.5 s a sample more. --devices shares each file's points among several
+GPUs of this machine, as attnlab run does. --check compares verdicts with those of an earlier
 run: a folder of --against, or the one that comes with attnlab for the same device.
 
 --ae writes a form in Markdown for whoever evaluates an artifact: each claim with the command, the
@@ -68,6 +70,7 @@ Examples:
   attnlab reproduce fa1-fig2-left --backend cpu --out results/paper
   attnlab reproduce fa2-fig5a fa2-fig5b --quick
   attnlab reproduce all --out results/paper --resume
+  attnlab reproduce all --devices all --out results/paper
   attnlab reproduce fa2-forward --protocols --out results/paper
   attnlab reproduce --records results/nvidia-h200/paper --check
   attnlab reproduce fa1-table21 fa2-forward --ae to-be-filled-in.md
@@ -87,6 +90,7 @@ Exit codes, the first that applies:
 struct ReproduceFlags {
   std::vector<std::string> ids;
   std::string backend = "auto";
+  std::string devices;
   std::string out, records, against, ae;
   std::string format = "table";
   bool quick = false;
@@ -424,12 +428,14 @@ void refuse_contradictions(const ReproduceFlags& flags) {
     refuse_beside(flags.resume, "--resume", "--records, which runs nothing");
     refuse_beside(flags.quick, "--quick", "--records, which runs nothing");
     refuse_beside(flags.backend != "auto", "--backend", "--records, which runs nothing");
+    refuse_beside(!flags.devices.empty(), "--devices", "--records, which runs nothing");
   }
   if (!flags.ae.empty()) {
     refuse_beside(!flags.out.empty(), "--out", "--ae, which runs nothing");
     refuse_beside(flags.resume, "--resume", "--ae, which runs nothing");
     refuse_beside(flags.quick, "--quick", "--ae, which runs nothing");
     refuse_beside(flags.backend != "auto", "--backend", "--ae, which runs nothing");
+    refuse_beside(!flags.devices.empty(), "--devices", "--ae, which runs nothing");
     refuse_beside(flags.protocols, "--protocols", "--ae, whose claims rest on a table's own");
     refuse_beside(flags.check, "--check", "--ae, which writes a form");
     refuse_beside(flags.format != "table", "--format", "--ae, which writes Markdown");
@@ -487,6 +493,8 @@ int run(const ReproduceFlags& flags) {
     job.backend = chosen_device.backend;
     job.peaks = known_peaks(chosen_device);
     job.cut.backend = job.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
+    if (!flags.devices.empty()) choose_gpus(flags.devices, job.backend);  // refuses before all else
+    job.cut.devices = flags.devices;
   }
   if (flags.check) job.earlier = folder_to_check(flags, device);
   const bool is_all = std::ranges::find(flags.ids, "all") != flags.ids.end();
@@ -521,6 +529,10 @@ Verb add_reproduce_verb(CLI::App& app) {
       ->type_name("ID");
   command->add_option("--backend", flags->backend, "auto, cpu (what a CPU can do of it) or cuda")
       ->type_name("NAME")
+      ->group("Where");
+  add_list(*command, "--devices", flags->devices,
+           "One process on each of these GPUs: all, or their numbers")
+      ->type_name("all|N,...")
       ->group("Where");
   command->add_flag("--quick", flags->quick, "The part that the file names for a quick look")
       ->group("What");

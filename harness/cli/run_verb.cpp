@@ -349,15 +349,8 @@ int run_on_gpus(const RunFlags& flags, const SweepRun& work) {
   for (const auto& [name, is_given] : others) {
     if (is_given) throw UsageError(fmt::format("--devices: leave {} out", name));
   }
-  const std::vector<Device> gpus = available_devices(Backend::cuda);
-  if (gpus.empty()) {
-    throw UsageError(fmt::format("--devices: no GPU here: {}", why_no_device(Backend::cuda)));
-  }
-  if (work.context.device->backend != Backend::cuda) {
-    throw UsageError("--devices: this run is on a CPU: leave it out, or ask for --backend cuda");
-  }
   DeviceRuns runs = {
-      .devices = choose_devices(flags.devices, gpus),
+      .devices = choose_gpus(flags.devices, work.context.device->backend),
       .command = without_flags(own_arguments(), {"--devices", "--out", "--resume", "--format"}),
       .records = work.records,
       .resumes = work.mode == RecordsMode::resume,

@@ -264,6 +264,17 @@ std::vector<Device> choose_devices(const std::string& text, const std::vector<De
   return chosen;
 }
 
+std::vector<Device> choose_gpus(const std::string& text, Backend backend) {
+  const std::vector<Device> gpus = available_devices(Backend::cuda);
+  if (gpus.empty()) {
+    throw UsageError(fmt::format("--devices: no GPU here: {}", why_no_device(Backend::cuda)));
+  }
+  if (backend != Backend::cuda) {
+    throw UsageError("--devices: this run is on a CPU: leave it out, or ask for --backend cuda");
+  }
+  return choose_devices(text, gpus);
+}
+
 std::string visible_device(const Device& device, const std::string& visible) {
   if (visible.empty()) return std::to_string(device.ordinal);
   return std::string(split(visible, ',').at(static_cast<std::size_t>(device.ordinal)));

@@ -14,6 +14,10 @@ namespace attnlab {
 // Chooses GPUs: "all", or their numbers, "0,2". Throws UsageError, naming --devices.
 std::vector<Device> choose_devices(const std::string& text, const std::vector<Device>& devices);
 
+// Chooses among the GPUs of this machine, for a run on `backend`. Throws UsageError as above, where
+// there is none, and where the run is on a CPU.
+std::vector<Device> choose_gpus(const std::string& text, Backend backend);
+
 // Returns the word that shows a process this GPU alone: its place in `visible`
 // (CUDA_VISIBLE_DEVICES of this process, "" where it is not set).
 std::string visible_device(const Device& device, const std::string& visible);

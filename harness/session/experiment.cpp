@@ -142,6 +142,19 @@ std::string cut_of(const ExperimentFiles& files) {
   return at == std::string::npos ? "" : text.substr(at + std::strlen(kCutTo));
 }
 
+std::vector<std::string> run_command(const ExperimentCut& cut, const ExperimentFiles& files,
+                                     bool resumes, bool shows_progress) {
+  std::vector<std::string> command = {"attnlab",  "run", no_flag(files.sweep),
+                                      "--format", "csv", "--no-hints"};
+  if (!cut.devices.empty()) command.push_back("--devices=" + cut.devices);
+  // The records of several GPUs lie in parts until each has ended.
+  const bool may_have_parts = resumes && !cut.devices.empty();
+  command.emplace_back(has_records(files.records) || may_have_parts ? "--resume" : "--out");
+  command.push_back(no_flag(files.records));
+  if (!shows_progress) command.emplace_back("--no-progress");
+  return command;
+}
+
 int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const ExperimentFiles& files,
                    bool resumes, bool shows_progress) {
   const Json sweep = sweep_to_run(paper, cut);
@@ -161,12 +174,8 @@ int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const Exper
                     files.sweep.string()));
   }
   if (!is_same) write_sweep(files.sweep, sweep);
-  std::vector<std::string> command = {"attnlab",  "run", no_flag(files.sweep),
-                                      "--format", "csv", "--no-hints"};
-  command.emplace_back(has_some ? "--resume" : "--out");
-  command.push_back(no_flag(files.records));
-  if (!shows_progress) command.emplace_back("--no-progress");
-  return run_to_end(command, files.records.parent_path().string());
+  return run_to_end(run_command(cut, files, resumes, shows_progress),
+                    files.records.parent_path().string());
 }
 
 }  // namespace attnlab

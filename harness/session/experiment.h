@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/plan/protocol.h"
 #include "harness/plan/sweep.h"
@@ -26,6 +27,7 @@ struct ExperimentCut {
   BackendChoice backend = BackendChoice::cuda;  // cpu or cuda
   bool quick = false;
   std::optional<TimingState> state;  // in place of the file's own
+  std::string devices;               // --devices of attnlab run, or ""
 };
 
 // Returns the state of caches and clocks in which the file's own protocol measures.
@@ -38,9 +40,12 @@ nlohmann::ordered_json sweep_to_run(const PaperFile& paper, const ExperimentCut&
 // Says in words what the sweep of such a file was cut to; "" if to nothing, or without the file.
 std::string cut_of(const ExperimentFiles& files);
 
-// Runs what the records lack (`resumes`), or all. Returns run's exit code. Throws UsageError if
-// records exist and nobody said to resume, or if they are of another sweep. Ends the process by a
-// signal that interrupts it.
+// Returns the command that measures what the records lack (`resumes`), or all.
+std::vector<std::string> run_command(const ExperimentCut& cut, const ExperimentFiles& files,
+                                     bool resumes, bool shows_progress);
+
+// Runs that command. Returns run's exit code. Throws UsageError if records exist and nobody said to
+// resume, or if they are of another sweep. Ends the process by a signal that interrupts it.
 int run_experiment(const PaperFile& paper, const ExperimentCut& cut, const ExperimentFiles& files,
                    bool resumes, bool shows_progress);
 
