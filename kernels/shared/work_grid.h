@@ -41,14 +41,16 @@ ATTNLAB_HD constexpr i64 work_items(const Grid& grid) {
   return grid.batch * grid.heads * grid.blocks;
 }
 
-// Divides the slices of a grid into sections of `slices`, or one of all where those are fewer.
+// Divides `all` slices of a grid into sections of `slices`, or one of all where those are fewer.
 // Where sections do not divide them the first one is smaller: if the last one were, its heavy items
 // would begin when few others are left to fill the gaps.
-constexpr WorkGrid with_sections(WorkGrid grid, i64 slices) {
-  const i64 all = grid.batch * grid.heads;
+constexpr WorkGrid divided(WorkGrid grid, i64 all, i64 slices) {
   grid.section = max<i64>(1, min(slices, all));
   grid.missing = round_up(all, grid.section) - all;
   return grid;
+}
+constexpr WorkGrid with_sections(const WorkGrid& grid, i64 slices) {
+  return divided(grid, grid.batch * grid.heads, slices);
 }
 
 // Section is where one of a grid's sections lies.
@@ -80,10 +82,8 @@ class SectionedGrid : private WorkGrid {
   constexpr SectionedGrid() = default;
   // Divides the slices of a grid into sections of `slices` and a last one of `last_slices`.
   constexpr SectionedGrid(const WorkGrid& grid, i64 slices, i64 last_slices) : WorkGrid(grid) {
-    const i64 all = batch * heads;
-    last = max<i64>(1, min(last_slices, all));
-    section = max<i64>(1, min(slices, all - last));
-    missing = round_up(all - last, section) - (all - last);
+    last = max<i64>(1, min(last_slices, batch * heads));
+    static_cast<WorkGrid&>(*this) = divided(grid, batch * heads - last, slices);
   }
 
   friend ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {

@@ -205,8 +205,9 @@ TEST(V3Balance, SectionsKeepMultiprocessorsBusyInACausalBackward) {
   }
 }
 
-// Items of a group of heads are few and long. With sections of 40 MiB, a slice or a few of them,
-// 0.62 to 0.71 were busy at head dim 128 where 8 heads share, and 0.81 to 0.90 where 4 do.
+// Items of a group of heads are few and long. If the last section had 40 MiB, a slice or a few of
+// them, 0.63 to 0.70 would be busy at up to 8192 keys where 8 heads share, and 0.81 to 0.89 where 4
+// do.
 TEST(V3Balance, AWaveAtLastKeepsMultiprocessorsBusyWhereHeadsShare) {
   for (const i64 seqlen : kSeqlens) {
     for (const i64 sharing : {4, 8}) {
