@@ -86,13 +86,15 @@ class SectionedGrid : private WorkGrid {
     static_cast<WorkGrid&>(*this) = divided(grid, batch * heads - last, slices);
   }
 
-  friend ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {
-    const u32 last = static_cast<u32>(grid.last);
-    const u32 others = static_cast<u32>(grid.batch * grid.heads) - last;
-    if (index >= others * blocks) return {others, last};
-    return section_of(static_cast<const WorkGrid&>(grid), index, blocks);
-  }
+  friend ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks);
 };
+
+ATTNLAB_HD constexpr Section section_of(const SectionedGrid& grid, u32 index, u32 blocks) {
+  const u32 last = static_cast<u32>(grid.last);
+  const u32 others = static_cast<u32>(grid.batch * grid.heads) - last;
+  if (index >= others * blocks) return {others, last};
+  return section_of(static_cast<const WorkGrid&>(grid), index, blocks);
+}
 
 // SlicePlace says which slice (batch * heads + head) an item is of, and which of its items it is.
 struct SlicePlace {
