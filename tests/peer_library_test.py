@@ -6,6 +6,7 @@ import collections
 import contextlib
 import io
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -330,7 +331,7 @@ class FlashAttention4(Libraries):
         with mock.patch.dict(sys.modules, {"flash_attn": None}):
             said = self.refusal(self.module.import_interface)
         self.assertIn("flash-attn-4 cannot be imported", said)
-        self.assertIn("requirements-fa4.txt", said)
+        self.assertIn("install.sh beside this script installs it", said)
 
 
 class CudnnGraphs(Libraries):
@@ -413,7 +414,7 @@ class CudnnGraphs(Libraries):
         with mock.patch.dict(sys.modules, {"cudnn": None}):
             said = self.refusal(self.module.import_frontend)
         self.assertIn("nvidia-cudnn-frontend cannot be imported", said)
-        self.assertIn("requirements-cudnn.txt", said)
+        self.assertIn("install.sh beside this script installs it", said)
 
     def test_what_it_is_not_asked_for(self):
         self.library.check(self.point(causal=True, padded=True), "")
@@ -422,6 +423,66 @@ class CudnnGraphs(Libraries):
                            ({"causal": True, "padded": True, "rows": 2}, "aligns a band"),
                            ({"dtype": "f32"}, "f16 and bf16"), ({"device": "cpu"}, "on a GPU")):
             self.assertIn(part, self.refusal(lambda: self.library.check(self.point(**mask), "")))
+
+
+# Stands for a python3 that answers pip's call by the folder it is told to fill, and any other by
+# the path that it would search.
+PYTHON = """#!/bin/sh
+[ "$2" = pip ] || { echo "$PYTHONPATH runs $*"; exit; }
+while [ $# -gt 1 ]; do
+  [ "$1" != --target ] || target=$2
+  [ "$1" != -r ] || requirements=$2
+  shift
+done
+mkdir -p "$target" && cp "$requirements" "$target" || exit
+[ "${target##*/}" = cudnn ] || exit 0
+lib=$target/nvidia/cudnn/lib
+mkdir -p "$lib" && touch "$lib/libcudnn.so.9" "$lib/libcudnn_graph.so.9" "$lib/libcudnn_adv.so.9"
+"""
+
+
+class Installation(unittest.TestCase):
+    """install.sh with a python3 that downloads nothing."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+        python = self.folder / "bin" / "python3"
+        python.write_text(PYTHON, encoding="utf-8")
+        python.chmod(0o755)
+
+    def run_bash(self, command):
+        return subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, capture_output=True, text=True, check=False,
+            env={"PATH": f"{self.folder}/bin:/usr/bin:/bin", "INSTALL": str(PEERS / "install.sh")})
+
+    def test_a_folder_that_was_moved_names_the_python_of_each_peer(self):
+        made = self.run_bash('"$INSTALL" made && mv made moved')
+        self.assertEqual(made.returncode, 0, made.stderr)
+        moved = self.folder / "moved"
+        for peer in ("cudnn", "fa4"):
+            self.assertEqual((moved / peer / f"requirements-{peer}.txt").read_text(),
+                             (PEERS / f"requirements-{peer}.txt").read_text())
+            said = self.run_bash(f". moved/env.sh && $ATTNLAB_PYTHON_{peer.upper()} -c 1").stdout
+            self.assertEqual(said, f"{moved}/{peer}:{moved}/{peer}/nvidia_cutlass_dsl/dsl_packages"
+                                   " runs -c 1\n")
+        kept = sorted(path.name for path in (moved / "cudnn/nvidia/cudnn/lib").iterdir())
+        self.assertEqual(kept, ["libcudnn.so.9", "libcudnn_graph.so.9"])
+
+    def test_only_the_peer_that_is_named(self):
+        self.run_bash('"$INSTALL" made fa4')
+        said = self.run_bash('. made/env.sh && echo "${ATTNLAB_PYTHON_CUDNN-none}"').stdout
+        self.assertEqual(said, "none\n")
+
+    def test_another_name_is_refused_and_pips_failure_said(self):
+        refused = self.run_bash('"$INSTALL" made fa5')
+        self.assertEqual((refused.returncode, "name cudnn or fa4" in refused.stderr), (2, True))
+        self.assertFalse((self.folder / "made").exists())
+        (self.folder / "bin" / "python3").write_text("#!/bin/sh\nexit 7\n", encoding="utf-8")
+        self.assertEqual(self.run_bash('"$INSTALL" made fa4').returncode, 1)
+        self.assertFalse((self.folder / "made" / "env.sh").exists())
 
 
 class Documents(unittest.TestCase):

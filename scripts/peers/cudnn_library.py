@@ -15,8 +15,8 @@ from peer_attention import Attention, Library
 from peer_clock import CudaClock
 from peer_point import Unsupported
 
-REMEDY = ("pip install -r requirements-cudnn.txt (docs/peers.md says how), and set "
-          "ATTNLAB_PYTHON_CUDNN to the Python that has it")
+REMEDY = ("install.sh beside this script installs it (docs/peers.md says how); or set "
+          "ATTNLAB_PYTHON_CUDNN to a Python that has it")
 PLANS, LAUNCHES, TIMINGS = 8, 5, 3  # plans to try, launches a timing, timings: the fastest counts
 
 

@@ -19,8 +19,8 @@ import torch
 from peer_attention import Attention, Library
 from peer_point import Unsupported
 
-REMEDY = ("pip install -r requirements-fa4.txt (docs/peers.md says how), and set "
-          "ATTNLAB_PYTHON_FA4 to the Python that has it")
+REMEDY = ("install.sh beside this script installs it (docs/peers.md says how); or set "
+          "ATTNLAB_PYTHON_FA4 to a Python that has it")
 
 
 def import_interface():
