@@ -130,6 +130,23 @@ TEST_F(CliSass, OtherSchedulesHaveOtherProducts) {
   EXPECT_EQ(products["other_wgmmas"], 0);
 }
 
+// On e4m3, promoted without overlap, P V goes by 64 columns: two parts of head_dim 128, in place of
+// the 64 registers that would spill with three consumers.
+TEST_F(CliSass, PartsOfAPromotedProductAreOfTheSchedule) {
+  const std::string unit =
+      "v3-forward --dtype e4m3 --head-dim 128 --block 192x128 --stages 2 --overlap 0 --pass fwd";
+  const Json all = json_of(unit);
+  const Json& kernel = all["kernels"][0];
+  const Json& product = kernel["products"]["of_schedule"][1];
+  EXPECT_EQ(product["columns"], 64);
+  EXPECT_EQ(product["depth"], 32);
+  EXPECT_EQ(product["places"], 8);
+  EXPECT_EQ(product["found"], product["scheduled"]);
+  EXPECT_EQ(kernel["products"]["other_wgmmas"], 0);
+  EXPECT_EQ(kernel["kinds"]["local"], 0);
+  EXPECT_PRED2(contains, sass(unit).out, "64x64x32");
+}
+
 TEST_F(CliSass, AProductThatIsLeftOutIsSeen) {
   // It leaves out the last wgmma of each P V, whose A is in registers.
   const std::string tree =

@@ -73,7 +73,7 @@ TextTable products_table(const ProductChecks& checks) {
                   .rows = {}};
   for (const ProductCheck& check : checks.products) {
     table.rows.push_back({{check.product.name},
-                          {fmt::format("64x{}x16", check.product.columns)},
+                          {fmt::format("64x{}x{}", check.product.columns, check.product.depth)},
                           {check.product.a_in_registers ? "registers" : "shared memory"},
                           {fmt::format("{}", check.product.steps)},
                           {fmt::format("{}", check.product.places)},
@@ -334,6 +334,7 @@ Json products_json(const ProductChecks& checks) {
   for (const ProductCheck& check : checks.products) {
     products.push_back({{"product", check.product.name},
                         {"columns", check.product.columns},
+                        {"depth", check.product.depth},
                         {"a_in_registers", check.product.a_in_registers},
                         {"wgmmas_a_product", check.product.steps},
                         {"places", check.product.places},

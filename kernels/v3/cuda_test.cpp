@@ -203,6 +203,17 @@ TEST_F(V3Cuda, SaysWhyATileDoesNotFit) {
                 "registers a thread");
 }
 
+TEST_F(V3Cuda, OnE4m3ThreeConsumersFitWhereOIsPromotedAndNothingOverlaps) {
+  Problem problem = make_problem(128);
+  problem.dtype = Dtype::e4m3;
+  const auto three = [](i64 promote, i64 overlap) {
+    return config_of({{"consumers", 3}, {"stages", 2}, {"promote", promote}, {"overlap", overlap}});
+  };
+  EXPECT_EQ(reason(problem, three(1, 0)), "");
+  expect_reason(problem, three(1, 1), "registers a thread");
+  expect_reason(problem, three(0, 0), "registers a thread");
+}
+
 // Asking for the chosen values gives the same choice.
 TEST_F(V3Cuda, TheOpenConfigIsFilledIn) {
   for (const i64 head_dim : {24, 64, 80, 128, 192, 256}) {

@@ -67,7 +67,7 @@ ForwardConfig fastest_forward(const Problem& problem) {
 // Returns the keys of a backward's tile: registers and shared memory hold dK and dV of no more.
 i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
 
-// The product P V of one tile fits beside O up to head_dim 128. Beside O of 256 columns ptxas
+// With overlap P V of one tile fits beside O up to head_dim 128, and beside O of 256 columns ptxas
 // spills with 128 keys. Not promoted, at head_dim 64 registers allow three consumers, which were
 // 10 to 20 % faster than two at 4096 keys (TUNING.md, e10). Three stages were up to 11 % faster
 // than two (e11); at 192 they do not fit.
@@ -88,14 +88,17 @@ ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   return config;
 }
 
-// Estimates the registers that a consumer's thread needs. On e4m3 P V of a tile is in flight beside
-// the next S only with `overlap`.
+// Estimates the registers that a consumer's thread needs. On e4m3 a promoted P V has registers of
+// its own. Without overlap these and P's may be those of S, which is done by then. Not so where O
+// is not promoted: three consumers at head_dim 128 spilled 1164 bytes.
 i32 registers(const ForwardConfig& config) {
   if (config.e4m3) {
-    const i32 scores = config.block_n / 2, p = config.block_n / 8;
-    const i32 product = config.promote ? config.head_dim / 2 : 0;  // P V of a tile has its own
-    return config.head_dim / 2 + p + kOtherRegisters +
-           (config.overlap ? scores + product : max(scores, product));
+    const i32 scores = config.block_n / 2;
+    const i32 product = config.promote ? config.head_dim / config.parts_of_pv() / 2 : 0;
+    const i32 p_and_product = config.block_n / 8 + product;
+    return config.head_dim / 2 + kOtherRegisters +
+           (config.overlap || !config.promote ? scores + p_and_product
+                                              : max(scores, p_and_product));
   }
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
          (config.dropout ? kDropoutRegisters : 0);
@@ -286,10 +289,12 @@ std::vector<ConfigsToVerify> configs_to_verify() {
       {.head_dim = 128,
        .dtype = Dtype::e4m3,
        .configs = {of_e4m3(1, 128, 2, {false, false}, true), of_e4m3(2, 64, 2, {true, true}, true),
-                   of_e4m3(2, 64, 3, {true, false}, false)}},
+                   of_e4m3(2, 64, 3, {true, false}, false),
+                   of_e4m3(3, 128, 2, {false, false}, true)}},
       {.head_dim = 256,
        .dtype = Dtype::e4m3,
-       .configs = {of_e4m3(2, 128, 2, {false, false}, false)}}};
+       .configs = {of_e4m3(2, 64, 3, {false, false}, true),
+                   of_e4m3(2, 128, 2, {false, false}, false)}}};
 }
 
 }  // namespace attnlab::v3

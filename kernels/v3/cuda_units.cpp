@@ -20,9 +20,9 @@ std::vector<WarpgroupProduct> products_of(const ForwardConfig& config) {
            .depth = depth},
           {.name = "O += P V",
            .a_in_registers = true,
-           .columns = config.head_dim,
+           .columns = config.head_dim / config.parts_of_pv(),
            .steps = config.block_n / depth,
-           .places = config.overlap ? kLaterSteps + 1 : kSteps,
+           .places = config.overlap ? kLaterSteps + 1 : kSteps * config.parts_of_pv(),
            .depth = depth}};
 }
 

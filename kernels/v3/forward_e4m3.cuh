@@ -34,15 +34,16 @@
 
 namespace attnlab::v3 {
 
-// Computes rO = rO * factor + rT, row by row.
-template <i32 kColumns>
-__device__ void promote(device::Accumulator<1, kColumns>& rO,
+// Computes rO = rO * factor + rT, row by row, of the columns that rT has, those from 8 `first` on.
+template <i32 kAll, i32 kColumns>
+__device__ void promote(device::Accumulator<1, kAll>& rO, i32 first,
                         const device::Accumulator<1, kColumns>& rT, const float (&factors)[2]) {
 #pragma unroll
   for (i32 c = 0; c < kColumns; ++c) {
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) {
-      rO.at[0][c][i] = fmaf(rO.at[0][c][i], factors[i / 2], rT.at[0][c][i]);
+      float& o = rO.at[0][first + c][i];
+      o = fmaf(o, factors[i / 2], rT.at[0][c][i]);
     }
   }
 }
@@ -155,7 +156,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
 
   Accumulator<1, 4 * kKeys> rS;
   Accumulator<1, 4 * kColumns> rO;
-  Accumulator<1, kConfig.promote ? 4 * kColumns : 1> rT;  // P V of one tile
+  constexpr i32 kParts = kConfig.parts_of_pv();
+  constexpr i32 kPart = 4 * kColumns / kParts;     // columns of a part, by eights
+  Accumulator<1, kConfig.promote ? kPart : 1> rT;  // a part of P V of one tile
   FragmentsA<kKeys> rP;
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
@@ -208,9 +211,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     memory.q_ring.wait_full(q);
     const KMajor<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // Starts P V and leaves it in flight; V is the ring's next tile and has arrived.
-    const auto start_pv = [&] {
-      const KMajor<kTiles.v> sV(memory.at(kTiles.v_tile(v.stage)), 0);
+    // Starts a part of P V and leaves it in flight; V is the ring's next tile and has arrived.
+    const auto start_pv = [&](i32 part) {
+      const KMajor<kTiles.v> sV(memory.at(kTiles.v_tile(v.stage)), 8 * kPart * part);
       if constexpr (!kConfig.promote) fence_operand(rO);
       fence_operand(rP);
       ptx::wgmma_fence();
@@ -221,7 +224,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         scale_d = ScaleD::one;
       }
     };
-    const auto end_pv = [&] {
+    const auto end_pv = [&](i32 part) {
       ptx::wgmma_wait_group<0>();
       if constexpr (kConfig.promote) {
         fence_operand(rT);
@@ -229,9 +232,11 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         fence_operand(rO);
       }
       fence_operand(rP);
-      if (is_first_thread) memory.v_ring.release(v);
-      v.advance(kConfig.stages);
-      if constexpr (kConfig.promote) promote(rO, rT, factors);
+      if (part == kParts - 1) {
+        if (is_first_thread) memory.v_ring.release(v);
+        v.advance(kConfig.stages);
+      }
+      if constexpr (kConfig.promote) promote(rO, kPart * part, rT, factors);
     };
 
     // Computes S = Q K^T, done when it returns. With `overlap` P V of the tile before is started
@@ -243,7 +248,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
       start_product<E4m3, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
-      if constexpr (starts_pv.value) start_pv();
+      if constexpr (starts_pv.value) start_pv(0);
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
@@ -283,12 +288,12 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
       constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
-      if constexpr (kOverlaps && kEndsEarly) end_pv();
+      if constexpr (kOverlaps && kEndsEarly) end_pv(0);
       if constexpr (is_masked.value) apply_mask(tile);
       float raised[2];
       const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(
           scale_q * scales.k, rows, rS, raised, [&] {
-            if constexpr (kEndsBetween) end_pv();
+            if constexpr (kEndsBetween) end_pv(0);
             peek();
           });
       if constexpr (kEndsBehind) {
@@ -297,7 +302,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         // released Q. V's can: one thread releases V for all four warps, and a slow warp would then
         // wait for a phase that has gone by.
         memory.q_ring.wait_full(q);
-        end_pv();
+        end_pv(0);
       }
       if constexpr (kConfig.promote) {
         take_factors(raised);
@@ -308,8 +313,11 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       round_to_e4m3(rP, rS);
       if constexpr (!kConfig.overlap) {
         memory.v_ring.wait_full(v);
-        start_pv();
-        end_pv();
+#pragma unroll
+        for (i32 part = 0; part < kParts; ++part) {
+          start_pv(part);
+          end_pv(part);
+        }
       }
     };
     // Takes runs of tiles of one class.
@@ -337,13 +345,13 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     if (opaque_lane() == 0) memory.q_ring.release(q);
     if constexpr (kConfig.overlap) {
       memory.v_ring.wait_full(v);
-      start_pv();
+      start_pv(0);
     }
 
     float final_scales[2];
     finish_softmax(rows, warp_row, sWorkTile.num_rows, pointers.gLse + sWorkTile.lse_offset,
                    final_scales);
-    if constexpr (kConfig.overlap) end_pv();
+    if constexpr (kConfig.overlap) end_pv(0);
     if constexpr (!kConfig.v_columns) {
 #pragma unroll
       for (i32 half = 0; half < 2; ++half) final_scales[half] *= scale_v;

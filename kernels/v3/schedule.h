@@ -55,6 +55,11 @@ struct ForwardConfig {
     return head_dim == 256 && consumers > 1 && !pattern && !e4m3;
   }
 
+  // Returns in how many parts, of columns of V, P V of a tile is computed. Promoted, it has an
+  // accumulator of its own; where nothing else is in flight, parts of 64 columns take turns in 32
+  // registers of it, and three consumers fit at head_dim 128.
+  ATTNLAB_HD constexpr i32 parts_of_pv() const { return promote && !overlap ? head_dim / 64 : 1; }
+
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Return the registers of a role's thread. By setmaxnreg the producer goes down to 40, or to 32
