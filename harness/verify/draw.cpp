@@ -212,7 +212,8 @@ std::vector<Config> configs_for(const Implementation& kernel, const Problem& pro
   if (kernel.configs_to_verify == nullptr) return configs;
   for (const ConfigsToVerify& group : kernel.configs_to_verify()) {
     const bool suits = group.head_dim == problem.head_dim && group.dtype == problem.dtype &&
-                       (group.dropout > 0.0) == (problem.dropout > 0.0);
+                       (group.dropout > 0.0) == (problem.dropout > 0.0) &&
+                       (group.quantisation.has_blocks() || !problem.quantisation.has_blocks());
     if (suits) configs.insert(configs.end(), group.configs.begin(), group.configs.end());
   }
   std::erase_if(configs,

@@ -211,7 +211,11 @@ std::set<std::string> compiled_configs(const Problem& problem) {
          .configs = {{{"block_m", 64}, {"stages", 2}}, {{"block_m", 96}}}},
         {.head_dim = 64,
          .dtype = Dtype::f16,
-         .configs = {{{"block_m", 64}, {"stages", 2}}, {{"block_m", 16}}}}};
+         .configs = {{{"block_m", 64}, {"stages", 2}}, {{"block_m", 16}}}},
+        {.head_dim = 64,
+         .dtype = Dtype::e4m3,
+         .quantisation = {.qk = ScaleOf::head},
+         .configs = {{{"block_m", 192}}}}};
   };
   std::set<std::string> configs;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
@@ -240,6 +244,18 @@ TEST(DrawConfig, WhatIsCompiledHasTheTilesOfTheFixedShapes) {
     EXPECT_TRUE(configs.contains(config)) << config;
   }
   EXPECT_EQ(configs.size(), 6U);
+}
+
+TEST(DrawConfig, TilesThatTakeNoScalesOfBlocksAreForProblemsWithout) {
+  Problem problem = {.dtype = Dtype::e4m3, .head_dim = 64};
+  const auto has_the_tile = [&] {
+    return compiled_configs(problem).contains("block_m=192,stages=0,deterministic=0");
+  };
+  EXPECT_FALSE(has_the_tile());
+  problem.quantisation = {.qk = ScaleOf::tensor, .v = ScaleOf::head};
+  EXPECT_TRUE(has_the_tile());
+  problem.quantisation.v = ScaleOf::block;
+  EXPECT_FALSE(has_the_tile());
 }
 
 TEST(DrawConfig, ProductsOfE4m3ArePromotedOrNot) {

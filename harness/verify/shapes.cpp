@@ -371,6 +371,7 @@ std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
     shape.name = fmt::format("tiles/{}/d{}", shape.name, group.head_dim);
     shape.problem.head_dim = group.head_dim;
     shape.problem.dropout = group.dropout;
+    shape.problem.quantisation = group.quantisation;
   }
   return shapes;
 }

@@ -19,7 +19,7 @@
 namespace attnlab {
 
 // It is raised whenever a field of Implementation or of the types it names changes its meaning.
-inline constexpr int kApiVersion = 5;
+inline constexpr int kApiVersion = 6;
 
 // PreparedKernel is what prepare() made: specialisations, tensor maps, handles. An implementation
 // derives its own from it and casts back; the caller owns it and hands it to release().
@@ -31,6 +31,7 @@ struct ConfigsToVerify {
   std::int64_t head_dim = 64;
   Dtype dtype = Dtype::f16;
   double dropout = 0.0;
+  Quantisation quantisation;    // of e4m3; without blocks it also stands for others without
   std::vector<Config> configs;  // of the axes that differ from the defaults
 };
 

@@ -43,6 +43,7 @@ struct Quantisation {
   ScaleOf qk = ScaleOf::block;   // of q and k: tensor, head or block
   ScaleOf v = ScaleOf::channel;  // tensor, head, block or channel
   bool rotate = true;            // q and k: random signs of Problem::seed, then Walsh-Hadamard
+  bool has_blocks() const { return qk == ScaleOf::block || v == ScaleOf::block; }
   bool operator==(const Quantisation&) const = default;
 };
 

@@ -92,16 +92,17 @@ __device__ void round_to(FragmentsA<kSteps>& factor, const Accumulator<1, 2 * kS
   }
 }
 
-// Rounds sums to e4m3, of which a lane has two pairs of neighbours in 16 columns: 2t, 2t + 1, 2t +
-// 8 and 2t + 9. They become the four bytes that it has of 16 k: so k stands in the order of
-// key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
-template <i32 kSteps>
-__device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, 4 * kSteps>& sums) {
+// Rounds sums to e4m3, from column 8 `first` on, of which a lane has two pairs of neighbours in 16
+// columns: 2t, 2t + 1, 2t + 8 and 2t + 9. They become the four bytes that it has of 16 k: so k
+// stands in the order of key_of_slot() (kernels/shared/quantise.h), and B must have it in the same.
+template <i32 kSteps, i32 kColumns>
+__device__ void round_to_e4m3(FragmentsA<kSteps>& factor, const Accumulator<1, kColumns>& sums,
+                              i32 first = 0) {
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) {
-      const i32 half = i % 2, block = 4 * k + i / 2 * 2;
+      const i32 half = i % 2, block = first + 4 * k + i / 2 * 2;
       const float(&left)[4] = sums.at[0][block];
       const float(&right)[4] = sums.at[0][block + 1];
       factor.pairs[k][i] =
@@ -158,15 +159,15 @@ __device__ void start_product(Accumulator<1, kColumns>& sums, const Left& left, 
   ptx::wgmma_commit_group();
 }
 
-// Starts such a product with A in registers.
+// Starts such a product with A in registers, of B's steps from `first` on.
 template <class T, i32 kSteps, i32 kColumns, class Right>
 __device__ void start_product(Accumulator<1, kColumns>& sums, const FragmentsA<kSteps>& left,
-                              const Right& right, ScaleD scale_d) {
+                              const Right& right, ScaleD scale_d, i32 first = 0) {
   const Descriptor b = right.first.opaque();
 #pragma unroll
   for (i32 k = 0; k < kSteps; ++k) {
     wgmma_rs<Right::kTransposed>(T{}, sums.at[0], left.pairs[k],
-                                 b.template behind<Right::kRowBytes>(Right::offset(k)),
+                                 b.template behind<Right::kRowBytes>(Right::offset(first + k)),
                                  k > 0 || scale_d == ScaleD::one);
   }
   ptx::wgmma_commit_group();

@@ -12,6 +12,7 @@
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_classes.h"
+#include "kernels/shared/quantise.h"
 #include "kernels/shared/timeline.h"
 #include "kernels/v3/cuda_grid.h"
 #include "kernels/v3/cuda_tiles.h"
@@ -114,8 +115,13 @@ std::string unsupported_forward(const Problem& problem, const Config& config,
       return "head_dim must be a multiple of 16 in e4m3: rows of 16 bytes";
     }
     if (problem.quantisation.v == ScaleOf::block && !kernel.promote) {
-      return "quant_v = block takes promote = 1, which there is up to head_dim 128: sums that are "
-             "not promoted have one scale (take quant_v = channel or head)";
+      return "quant_v = block takes promote = 1, the default up to head_dim 128: sums that are not "
+             "promoted have one scale (take quant_v = channel or head)";
+    }
+    if (problem.quantisation.has_blocks() && kernel.block_n > kScaleRows) {
+      return "block_n = " + std::to_string(kernel.block_n) +
+             ": where blocks of keys have scales of their own a tile has 64 or 128 keys (take "
+             "quant and quant_v = tensor, head or, of v, channel)";
     }
   } else if (config.contains("promote") && config.get("promote") == 1) {
     return "promote = 1: products of " + std::string(to_string(problem.dtype)) +

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/test_kernel.h"
 #include "kernels/v3/cuda_grid.h"
@@ -214,12 +215,71 @@ TEST_F(V3Cuda, OnE4m3ThreeConsumersFitWhereOIsPromotedAndNothingOverlaps) {
   expect_reason(problem, three(0, 0), "registers a thread");
 }
 
+Problem problem_of_e4m3(i64 head_dim, i64 seqlen, ScaleOf qk) {
+  Problem problem = make_problem(head_dim);
+  problem.dtype = Dtype::e4m3;
+  problem.seqlen_q = problem.seqlen_k = seqlen;
+  problem.quantisation.qk = qk;
+  return problem;
+}
+
+TEST_F(V3Cuda, OnE4m3TilesOf192KeysTakeNoScalesOfBlocks) {
+  const Config wide =
+      config_of({{"consumers", 2}, {"block_n", 192}, {"stages", 2}, {"promote", 0}});
+  EXPECT_EQ(reason(problem_of_e4m3(128, 300, ScaleOf::head), wide), "");
+  expect_reason(problem_of_e4m3(128, 300, ScaleOf::block), wide, "64 or 128 keys");
+  Problem problem = problem_of_e4m3(64, 300, ScaleOf::tensor);
+  problem.quantisation.v = ScaleOf::block;
+  expect_reason(problem,
+                config_of({{"consumers", 3}, {"block_n", 192}, {"stages", 2}, {"promote", 1}}),
+                "64 or 128 keys");
+  expect_reason(problem_of_e4m3(128, 300, ScaleOf::head), config_of({{"block_n", 96}}),
+                "64, 128 or 192");
+}
+
+// Says the own choices on e4m3, as "rows x keys, stages, overlap".
+TEST_F(V3Cuda, OnE4m3LongSequencesHaveLargerTiles) {
+  const auto chosen = [&](i64 head_dim, i64 seqlen, i64 promote, ScaleOf qk, const char* mask) {
+    Problem problem = problem_of_e4m3(head_dim, seqlen, qk);
+    problem.mask = parse_mask(mask);
+    const Config own = kCuda.resolved(problem, config_of({{"promote", promote}}), hopper());
+    EXPECT_EQ(reason(problem, own), "");
+    return std::to_string(own.get("block_m")) + "x" + std::to_string(own.get("block_n")) + " " +
+           std::to_string(own.get("stages")) + " " + std::to_string(own.get("overlap"));
+  };
+  constexpr ScaleOf kHead = ScaleOf::head, kBlock = ScaleOf::block;
+  EXPECT_EQ(chosen(64, 1024, 1, kHead, "none"), "128x128 4 1");
+  EXPECT_EQ(chosen(64, 2048, 1, kHead, "causal"), "192x192 3 0");
+  EXPECT_EQ(chosen(64, 2048, 1, kBlock, "causal"), "192x128 3 0");
+  EXPECT_EQ(chosen(64, 2048, 0, kHead, "none"), "192x128 3 1");
+  EXPECT_EQ(chosen(128, 2048, 1, kBlock, "none"), "192x128 2 0");
+  EXPECT_EQ(chosen(128, 4096, 1, kBlock, "causal"), "128x128 3 1");
+  EXPECT_EQ(chosen(128, 8192, 1, kBlock, "causal"), "192x128 2 0");
+  EXPECT_EQ(chosen(128, 8192, 1, kBlock, "window:512:0"), "128x128 3 1");
+  EXPECT_EQ(chosen(128, 2048, 0, kHead, "none"), "128x192 2 1");
+  EXPECT_EQ(chosen(128, 2048, 0, kHead, "causal"), "128x128 3 1");
+  EXPECT_EQ(chosen(128, 4096, 0, kHead, "causal"), "128x192 2 1");
+  EXPECT_EQ(chosen(128, 4096, 0, kBlock, "none"), "128x128 3 1");
+  EXPECT_EQ(chosen(192, 4096, 0, kHead, "none"), "128x128 2 1");
+  EXPECT_EQ(chosen(256, 512, 0, kBlock, "none"), "128x128 2 0");
+  EXPECT_EQ(chosen(256, 4096, 1, kBlock, "none"), "128x64 3 0");
+  EXPECT_EQ(chosen(256, 4096, 0, kBlock, "blocks:butterfly:128x128"), "128x64 3 1");
+}
+
 // Asking for the chosen values gives the same choice.
 TEST_F(V3Cuda, TheOpenConfigIsFilledIn) {
+  std::vector<Problem> problems;
   for (const i64 head_dim : {24, 64, 80, 128, 192, 256}) {
+    problems.push_back(make_problem(head_dim));
+    problems.back().seqlen_q = problems.back().seqlen_k = 512;
+  }
+  for (const i64 head_dim : {64, 128, 192, 256}) {
+    for (const i64 seqlen : {512, 4096}) {
+      problems.push_back(problem_of_e4m3(head_dim, seqlen, ScaleOf::head));
+    }
+  }
+  for (Problem& problem : problems) {
     for (const char* mask : {"none", "causal", "window:100:0", "blocks:butterfly:64x64"}) {
-      Problem problem = make_problem(head_dim);
-      problem.seqlen_q = problem.seqlen_k = 512;
       problem.mask = parse_mask(mask);
       const Config open = default_config(kCuda);
       const Config filled = kCuda.resolved(problem, open, hopper());

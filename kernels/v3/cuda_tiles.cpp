@@ -12,7 +12,7 @@ namespace {
 // A wgmma exists for these values of n (kernels/ptx/wgmma.cuh).
 constexpr std::array kBlockN = {64, 80, 96, 112, 128, 144, 160, 176, 192};
 // e4m3 takes only these: its V^T has keys in whole slabs.
-constexpr std::array kE4m3BlockN = {64, 128};
+constexpr std::array kE4m3BlockN = {64, 128, 192};
 constexpr i32 kSharedBytes = 227 * 1024;  // that a block can have, on the chips that have wgmma
 constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, for each block
 // A consumer's thread has these beside accumulators and P: addresses, the softmax's state, what is
@@ -26,18 +26,23 @@ i32 padded_head_dim(const Problem& problem) {
   return round_up(static_cast<i32>(problem.head_dim), SlabTile::kColumns);
 }
 
+// Returns about how many keys a row sees at most.
+i64 keys_seen(const Problem& problem) {
+  const MaskSpec& mask = problem.mask;
+  const bool is_window = mask.right() >= 0 && mask.left() >= 0;
+  return min<i64>(is_window ? mask.left() + mask.right() : problem.seqlen_k, problem.seqlen_k);
+}
+
 // The values come from results/nvidia-h200/v3-tune.jsonl, and under block patterns from
 // v3-tune-patterns.jsonl beside it; 192x80 under a causal mask and forward_config_of()'s three
 // stages come from TUNING.md, version 27. All else has the 128x128 of ForwardConfig. With three
 // consumers registers do not suffice for dropout's numbers.
 ForwardConfig fastest_forward(const Problem& problem) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
-  const MaskSpec& mask = problem.mask;
-  const bool is_causal = mask.right() >= 0;
-  const i64 window = is_causal && mask.left() >= 0 ? mask.left() + mask.right() : problem.seqlen_k;
-  const i64 seen = min<i64>(window, problem.seqlen_k);
+  const bool is_causal = problem.mask.right() >= 0;
+  const i64 seen = keys_seen(problem);
   const bool drops = problem.drops();
-  if (mask.blocks) {
+  if (problem.has_pattern()) {
     const i32 keys = config.head_dim <= 128 ? 128 : 64;
     for (const Tiling& tile : {Tiling{128, keys}, Tiling{128, 64}, Tiling{64, 64}}) {
       config.consumers = tile.block_m / 64;
@@ -67,25 +72,54 @@ ForwardConfig fastest_forward(const Problem& problem) {
 // Returns the keys of a backward's tile: registers and shared memory hold dK and dV of no more.
 i32 most_keys(i32 head_dim) { return head_dim <= 128 ? 128 : head_dim == 192 ? 96 : 80; }
 
-// With overlap P V of one tile fits beside O up to head_dim 128, and beside O of 256 columns ptxas
-// spills with 128 keys. Not promoted, at head_dim 64 registers allow three consumers, which were
-// 10 to 20 % faster than two at 4096 keys (TUNING.md, e10). Three stages were up to 11 % faster
-// than two (e11); at 192 they do not fit.
+// Gives long sequences the larger tiles that were faster there (TUNING.md, e10 and e14). Short ones
+// would fill fewer multiprocessors, and waste more at a causal mask's border. Where blocks of 128
+// keys have scales, 192 keys have none of their own.
+void take_larger_e4m3_tiles(const Problem& problem, ForwardConfig& config) {
+  const bool takes_192_keys = !problem.quantisation.has_blocks();
+  const bool is_causal = problem.mask.right() >= 0;
+  const i64 length = min(problem.seqlen_q, keys_seen(problem));
+  if (config.head_dim == 64 && problem.seqlen_q >= 2048) {
+    config.consumers = 3;
+    config.stages = 3;
+    if (config.promote && takes_192_keys) config.block_n = 192;
+  } else if (config.head_dim == 128 && config.promote && length >= (is_causal ? 8192 : 2048)) {
+    config.consumers = 3;
+    config.stages = 2;
+  } else if (config.head_dim == 128 && !config.promote && takes_192_keys &&
+             length >= (is_causal ? 4096 : 2048)) {
+    config.block_n = 192;
+    config.stages = 2;
+  }
+}
+
+// Three stages were up to 11 % faster than two (TUNING.md, e11), where there is room for them.
 ForwardConfig fastest_e4m3_forward(const Problem& problem, const Config& own) {
   ForwardConfig config = {.head_dim = padded_head_dim(problem)};
   config.e4m3 = true;
   config.promote = own.get("promote") >= 0 ? own.get("promote") != 0 : config.head_dim <= 128;
   config.v_columns = problem.quantisation.v == ScaleOf::channel;
-  config.block_n = config.head_dim <= 192 ? 128 : 64;
-  config.stages = config.head_dim == 64 && config.promote ? 4 : config.head_dim == 192 ? 2 : 3;
-  if (config.head_dim == 64 && !config.promote && problem.seqlen_q >= 2048) config.consumers = 3;
-  if (!problem.has_pattern()) return config;
+  config.block_n = config.head_dim == 256 && (config.promote || problem.has_pattern()) ? 64 : 128;
+  config.stages = config.head_dim == 64 && config.promote         ? 4
+                  : config.head_dim * config.block_n <= 128 * 128 ? 3
+                                                                  : 2;
+  if (!problem.has_pattern()) {
+    take_larger_e4m3_tiles(problem, config);
+    return config;
+  }
   for (const Tiling& tile : {Tiling{128, config.block_n}, Tiling{128, 64}, Tiling{64, 64}}) {
     config.consumers = tile.block_m / 64;
     config.block_n = tile.block_n;
     if (cuda::suits_pattern(problem, tile)) break;
   }
   return config;
+}
+
+// Returns whether a consumer on e4m3 has registers for P V of a tile beside S of the next one: not
+// promoted it lacks them with 128 keys beside O of 256 columns (96 bytes of spills).
+bool overlaps_on_e4m3(const ForwardConfig& config) {
+  return config.promote ? config.consumers < 3 && config.head_dim <= 128
+                        : config.head_dim < 256 || config.block_n == 64;
 }
 
 // Estimates the registers that a consumer's thread needs. On e4m3 a promoted P V has registers of
@@ -131,7 +165,7 @@ ForwardConfig share_multiprocessor(ForwardConfig config) {
 // Returns the reason why the kernel on e4m3 is not built so, or an empty text.
 std::string unfit_e4m3(const ForwardConfig& config) {
   if (std::ranges::find(kE4m3BlockN, config.block_n) == kE4m3BlockN.end()) {
-    return "block_n = " + number(config.block_n) + ": on e4m3 it must be 64 or 128";
+    return "block_n = " + number(config.block_n) + ": on e4m3 it must be 64, 128 or 192";
   }
   if (!config.producer) return "producer = 0: on e4m3 a warpgroup loads";
   return "";
@@ -157,6 +191,7 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   kernel.pattern = problem.mask.blocks.has_value();
   kernel.dropout = problem.drops();
   take_truth("producer", kernel.producer);
+  if (kernel.e4m3) kernel.overlap = overlaps_on_e4m3(kernel);
   take_truth("overlap", kernel.overlap);
   // Ping-pong pays for two and three, but not beside dropout's numbers at head_dim 64, and not on
   // e4m3 (1 % slower).
@@ -294,7 +329,15 @@ std::vector<ConfigsToVerify> configs_to_verify() {
       {.head_dim = 256,
        .dtype = Dtype::e4m3,
        .configs = {of_e4m3(2, 64, 3, {false, false}, true),
-                   of_e4m3(2, 128, 2, {false, false}, false)}}};
+                   of_e4m3(2, 128, 2, {false, false}, false)}},
+      {.head_dim = 64,
+       .dtype = Dtype::e4m3,
+       .quantisation = {.qk = ScaleOf::head, .v = ScaleOf::head},
+       .configs = {of_e4m3(3, 192, 3, {false, false}, true)}},
+      {.head_dim = 128,
+       .dtype = Dtype::e4m3,
+       .quantisation = {.qk = ScaleOf::head},
+       .configs = {of_e4m3(2, 192, 2, {true, false}, false)}}};
 }
 
 }  // namespace attnlab::v3

@@ -3,14 +3,17 @@
 #include <cstddef>
 #include <vector>
 
+#include "kernels/shared/quantise.h"
+
 namespace attnlab::v3 {
 namespace {
 
 // Entry is a batch entry as the maps of the bulk copies see it.
 struct Entry {
   Mask mask;
-  i64 rows_behind = 0;  // of the tensors q and o, from the entry's first row on
-  i64 keys_behind = 0;  // of k and v, from its first key on
+  i64 rows_behind = 0;             // of the tensors q and o, from the entry's first row on
+  i64 keys_behind = 0;             // of k and v, from its first key on
+  i64 transposed_keys_behind = 0;  // of V^T, which has padding, from its first key on
 };
 
 std::vector<Entry> entries_of(const Problem& problem, const BlockPattern& blocks) {
@@ -18,7 +21,8 @@ std::vector<Entry> entries_of(const Problem& problem, const BlockPattern& blocks
   for (i64 b = 0; b < problem.batch; ++b) {
     entries.push_back({.mask = make_mask(problem, b, blocks),
                        .rows_behind = problem.seqlen_q,
-                       .keys_behind = problem.seqlen_k});
+                       .keys_behind = problem.seqlen_k,
+                       .transposed_keys_behind = round_up(problem.seqlen_k, kScaleRows)});
   }
   if (problem.layout != Layout::packed) return entries;
   i64 rows = 0, keys = 0;
@@ -27,6 +31,12 @@ std::vector<Entry> entries_of(const Problem& problem, const BlockPattern& blocks
     keys += problem.keys(static_cast<i64>(b));
     entries[b].rows_behind = rows;
     entries[b].keys_behind = keys;
+  }
+  const i64 all = keys;
+  for (std::size_t b = 0; b < entries.size(); ++b) {
+    const auto place = static_cast<i64>(b);
+    entries[b].transposed_keys_behind = first_transposed_key(all, problem.batch) -
+                                        first_transposed_key(all - entries[b].keys_behind, place);
   }
   return entries;
 }
@@ -78,8 +88,9 @@ class ForwardCounter {
     const i64 there = entry.keys_behind - n_block * config_.block_n;
     const i64 bytes = min<i64>(config_.block_n, there) * row_bytes_;
     traffic_[Operand::k].read_bytes += bytes;
-    // V^T has its padding in memory.
-    traffic_[Operand::v].read_bytes += config_.e4m3 ? config_.block_n * row_bytes_ : bytes;
+    const i64 v_there = entry.transposed_keys_behind - n_block * config_.block_n;
+    traffic_[Operand::v].read_bytes +=
+        config_.e4m3 ? min<i64>(config_.block_n, v_there) * row_bytes_ : bytes;
     traffic_.executed_flops += flops_of(config_.block_m());
   }
 

@@ -65,6 +65,23 @@ TEST(V3CudaTraffic, ColumnsOfZerosAreMultipliedAndNotRead) {
   EXPECT_EQ(traffic[Operand::k], reads(2 * 100 * 96 * 2));
 }
 
+// Tiles of 192 keys end within V^T's padding or beyond it; packed, the next entry follows.
+TEST(V3CudaTraffic, OfVTransposedItsPaddingIsReadAndNothingBeyond) {
+  ForwardConfig config = config_of(64, 3, 192);
+  config.e4m3 = true;
+  Problem problem = problem_of(200, 64, "none");
+  problem.dtype = Dtype::e4m3;
+  const Traffic dense = forward_traffic(problem, config);
+  EXPECT_EQ(dense[Operand::k], reads(2 * 200 * 64));
+  EXPECT_EQ(dense[Operand::v], reads(2 * 256 * 64));
+  problem.layout = Layout::packed;
+  problem.batch = 2;
+  problem.lengths = {.kind = LengthsKind::packed, .queries = {100, 200}, .keys = {100, 200}};
+  // The first entry's keys begin at 0, the second one's at 128, and V^T has 128 (300 / 128 + 2)
+  // keys. So its first tile is whole, and that of the second entry's last keys, too.
+  EXPECT_EQ(forward_traffic(problem, config)[Operand::v], reads((192 + 2 * 2 * 192) * 64));
+}
+
 // Compares a unit's products with the schedule's count: each consumer starts one of each for a tile
 // of keys.
 TEST(V3CudaTraffic, TheProductsOfAUnitAreTheFlopsOfATile) {

@@ -159,7 +159,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
   constexpr i32 kParts = kConfig.parts_of_pv();
   constexpr i32 kPart = 4 * kColumns / kParts;     // columns of a part, by eights
   Accumulator<1, kConfig.promote ? kPart : 1> rT;  // a part of P V of one tile
-  FragmentsA<kKeys> rP;
+  constexpr i32 kPieces = kConfig.pieces_of_pv();
+  constexpr i32 kPieceKeys = kKeys / kPieces;  // of a piece, by 32
+  FragmentsA<kPieceKeys> rP[kPieces];
   PipelineState q = consumer_start(), k = consumer_start(), v = consumer_start();
   PipelineState stage = consumer_start();  // of the ring of work tiles
   // A step tests for the next K and V as in forward.cuh. Promoted kernels lack registers for that
@@ -211,16 +213,18 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     memory.q_ring.wait_full(q);
     const KMajor<kTiles.q> sQ(memory.at(kTiles.q_tile(q.stage)), first_row);
 
-    // Starts a part of P V and leaves it in flight; V is the ring's next tile and has arrived.
-    const auto start_pv = [&](i32 part) {
+    // Starts P V of a piece of keys and a part of V's columns and leaves it in flight; V is the
+    // ring's next tile and has arrived. Before it at most other pieces of the part are in flight.
+    const auto start_pv = [&](i32 piece, i32 part) {
       const KMajor<kTiles.v> sV(memory.at(kTiles.v_tile(v.stage)), 8 * kPart * part);
-      if constexpr (!kConfig.promote) fence_operand(rO);
-      fence_operand(rP);
+      if (!kConfig.promote && piece == 0) fence_operand(rO);
+      fence_operand(rP[piece]);
       ptx::wgmma_fence();
       if constexpr (kConfig.promote) {
-        start_product<E4m3>(rT, rP, sV, ScaleD::zero);
+        start_product<E4m3>(rT, rP[piece], sV, piece == 0 ? ScaleD::zero : ScaleD::one,
+                            piece * kPieceKeys);
       } else {
-        start_product<E4m3>(rO, rP, sV, scale_d);
+        start_product<E4m3>(rO, rP[piece], sV, scale_d, piece * kPieceKeys);
         scale_d = ScaleD::one;
       }
     };
@@ -231,7 +235,8 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       } else {
         fence_operand(rO);
       }
-      fence_operand(rP);
+#pragma unroll
+      for (i32 piece = 0; piece < kPieces; ++piece) fence_operand(rP[piece]);
       if (part == kParts - 1) {
         if (is_first_thread) memory.v_ring.release(v);
         v.advance(kConfig.stages);
@@ -248,7 +253,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       if constexpr (is_ordered.value) ptx::barrier_sync(Named::order(consumer), kOrderThreads);
       ptx::wgmma_fence();
       start_product<E4m3, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
-      if constexpr (starts_pv.value) start_pv(0);
+      if constexpr (starts_pv.value) start_pv(0, 0);
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
@@ -280,43 +285,72 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
 
     // Works on one tile of keys as step() of forward.cuh does. P V ends before the mask
     // (kEndsEarly), between it and the exponentials (kEndsBetween) or, promoted, behind those.
+    // Without overlap the tile's own P V is computed, by pieces of keys or by parts of columns.
     const auto step = [&](auto is_first, auto is_masked, i32 tile) {
-      constexpr bool kOverlaps = kConfig.overlap && !is_first.value;
+      constexpr bool kIsFirst = is_first.value;
+      constexpr bool kOverlaps = kConfig.overlap && !kIsFirst;
       constexpr bool kEndsEarly =
           is_masked.value && (kConfig.pattern || kConfig.promote || kConfig.consumers == 3);
       constexpr bool kEndsBetween = kOverlaps && !kEndsEarly && !kConfig.promote;
       constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
-      constexpr bool kIsOrdered = kConfig.ping_pong && !is_first.value;
+      constexpr bool kIsOrdered = kConfig.ping_pong && !kIsFirst;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv(0);
       if constexpr (is_masked.value) apply_mask(tile);
-      float raised[2];
-      const bool raises = softmax_step_e4m3<is_masked.value, !kConfig.promote>(
-          scale_q * scales.k, rows, rS, raised, [&] {
+      const float scale = scale_q * scales.k;
+      const TileReferences found =
+          raise_references<is_masked.value, !kConfig.promote>(scale, rows, rS, [&] {
             if constexpr (kEndsBetween) end_pv(0);
             peek();
           });
-      if constexpr (kEndsBehind) {
-        // This wait passes at once; its loop ends the basic block, in which ptxas would move the
-        // wait for P V above the exponentials. Q's full phase cannot change before each warp has
-        // released Q. V's can: one thread releases V for all four warps, and a slow warp would then
-        // wait for a phase that has gone by.
-        memory.q_ring.wait_full(q);
-        end_pv(0);
-      }
-      if constexpr (kConfig.promote) {
-        take_factors(raised);
-      } else if constexpr (!is_first.value) {
-        if (raises) scale_rows(rO, raised);  // O is finite: V is 448 at the most
-      }
-      scale_v = scales.v;
-      round_to_e4m3(rP, rS);
-      if constexpr (!kConfig.overlap) {
+      // Applies the new references to O, while no P V is in flight.
+      const auto prepare_o = [&] {
+        if constexpr (kConfig.promote) {
+          take_factors(found.factors);
+        } else if constexpr (!kIsFirst) {
+          if (found.raises) scale_rows(rO, found.factors);  // O is finite: V is 448 at the most
+        }
+        scale_v = scales.v;
+      };
+      const auto make_p = [&](i32 piece) {
+        const i64 first = 4 * kPieceKeys * piece;
+        float sums[2];
+        exponentiate_rows(rS, {first, first + 4 * kPieceKeys}, scale, found.references, sums);
+#pragma unroll
+        for (i32 half = 0; half < 2; ++half) {
+          const float before = piece == 0 ? rows[half].sum * found.factors[half] : rows[half].sum;
+          rows[half].sum = before + sums[half];
+        }
+      };
+      if constexpr (kPieces > 1) {
+        prepare_o();
         memory.v_ring.wait_full(v);
 #pragma unroll
-        for (i32 part = 0; part < kParts; ++part) {
-          start_pv(part);
-          end_pv(part);
+        for (i32 piece = 0; piece < kPieces; ++piece) {
+          make_p(piece);
+          round_to_e4m3(rP[piece], rS, 4 * kPieceKeys * piece);
+          start_pv(piece, 0);
+        }
+        end_pv(0);
+      } else {
+        make_p(0);
+        if constexpr (kEndsBehind) {
+          // This wait passes at once; its loop ends the basic block, in which ptxas would move the
+          // wait for P V above the exponentials. Q's full phase cannot change before each warp has
+          // released Q. V's can: one thread releases V for all four warps, and a slow warp would
+          // then wait for a phase that has gone by.
+          memory.q_ring.wait_full(q);
+          end_pv(0);
+        }
+        prepare_o();
+        round_to_e4m3(rP[0], rS);
+        if constexpr (!kConfig.overlap) {
+          memory.v_ring.wait_full(v);
+#pragma unroll
+          for (i32 part = 0; part < kParts; ++part) {
+            start_pv(0, part);
+            end_pv(part);
+          }
         }
       }
     };
@@ -345,7 +379,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     if (opaque_lane() == 0) memory.q_ring.release(q);
     if constexpr (kConfig.overlap) {
       memory.v_ring.wait_full(v);
-      start_pv(0);
+      start_pv(0, 0);
     }
 
     float final_scales[2];

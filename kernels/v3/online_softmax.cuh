@@ -57,14 +57,15 @@ __device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float (&m
   }
 }
 
-// Turns the scores of a lane's two rows into exp2(scale * score - reference) and returns their sums
-// over the lane's own columns: two running sums a row, as above.
+// Turns scores of a lane's two rows, those of `columns`, by eights, into
+// exp2(scale * score - reference) and returns their sums over the lane's own columns: two running
+// sums a row, as above.
 template <i32 kColumns>
-__device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float scale,
+__device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, Range columns, float scale,
                                   const float (&references)[2], float (&sums)[2]) {
   float partial[4] = {};
 #pragma unroll
-  for (i32 c = 0; c < kColumns; ++c) {
+  for (i64 c = columns.begin; c < columns.end; ++c) {
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) {
       float& score = rS.at[0][c][i];
@@ -76,37 +77,41 @@ __device__ void exponentiate_rows(device::Accumulator<1, kColumns>& rS, float sc
   for (i32 half = 0; half < 2; ++half) sums[half] = partial[2 * half] + partial[2 * half + 1];
 }
 
-// Does the same for e4m3: P is shifted by 2^kShiftOfP, and maxima are compared in scaled units, so
-// that `scale` may differ from tile to tile. kLags: the reference may lag behind a row's maximum by
-// kSlackOfP; else exponentials follow the warp's vote: fewer registers.
+// TileReferences is what a tile's exponentials are relative to, and what that does to O.
+struct TileReferences {
+  float references[2];  // of a lane's two rows, in scaled units
+  float factors[2];     // O and the sums so far are multiplied with them
+  bool raises;          // whether the reference of any row of the warp was raised
+};
+
+// Finds the maxima of a tile's scores. On e4m3 P is shifted by 2^kShiftOfP, and maxima are compared
+// in scaled units, so that `scale` may differ from tile to tile. kLags: the reference may lag
+// behind a row's maximum by kSlackOfP; else exponentials follow the warp's vote: fewer registers.
+// kIsMasked: rows may see nothing of the tile. between() is called before the vote.
 template <bool kIsMasked, bool kLags, i32 kColumns, class Between>
-__device__ bool softmax_step_e4m3(float scale, OnlineSoftmax (&rows)[2],
-                                  device::Accumulator<1, kColumns>& rS, float (&factors)[2],
-                                  const Between& between) {
+__device__ TileReferences raise_references(float scale, OnlineSoftmax (&rows)[2],
+                                           const device::Accumulator<1, kColumns>& rS,
+                                           const Between& between) {
   constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
-  float tile_max[2], references[2], sums[2];
+  TileReferences tile;
+  float tile_max[2];
   row_maxima(rS, tile_max);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) tile_max[half] *= scale;
   between();
   const bool is_raised[2] = {tile_max[0] > rows[0].max + kOwnSlack,
                              tile_max[1] > rows[1].max + kOwnSlack};
-  const bool raises = device::any_of_warp(is_raised[0] || is_raised[1]);
+  tile.raises = device::any_of_warp(is_raised[0] || is_raised[1]);
 #pragma unroll
   for (i32 half = 0; half < 2; ++half) {
     OnlineSoftmax& row = rows[half];
     const float old_max = row.max;
-    row.max = (kLags ? is_raised[half] : raises) ? fmaxf(old_max, tile_max[half]) : old_max;
+    row.max = (kLags ? is_raised[half] : tile.raises) ? fmaxf(old_max, tile_max[half]) : old_max;
     const float reference = kIsMasked ? finite_max(row.max) : row.max;
-    factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    references[half] = reference - kShiftOfP;
+    tile.factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
+    tile.references[half] = reference - kShiftOfP;
   }
-  exponentiate_rows(rS, scale, references, sums);
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    rows[half].sum = rows[half].sum * factors[half] + sums[half];
-  }
-  return raises;
+  return tile;
 }
 
 // Multiplies each row by its factor.

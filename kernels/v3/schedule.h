@@ -60,6 +60,13 @@ struct ForwardConfig {
   // registers of it, and three consumers fit at head_dim 128.
   ATTNLAB_HD constexpr i32 parts_of_pv() const { return promote && !overlap ? head_dim / 64 : 1; }
 
+  // Returns in how many pieces, of 32 keys, P V of a tile is computed: without overlap P V of the
+  // first keys is in flight beside the exponentials of the next ones. Promoted, that was no faster
+  // (TUNING.md, e15).
+  ATTNLAB_HD constexpr i32 pieces_of_pv() const {
+    return e4m3 && !overlap && !promote ? block_n / 32 : 1;
+  }
+
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Return the registers of a role's thread. By setmaxnreg the producer goes down to 40, or to 32

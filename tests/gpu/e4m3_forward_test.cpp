@@ -353,6 +353,12 @@ Problem padded(Problem problem) {
   return problem;
 }
 
+// Gives each head of Q and K one scale, as tiles of 192 keys need it.
+Problem by_head(Problem problem) {
+  problem.quantisation.qk = ScaleOf::head;
+  return problem;
+}
+
 const E4m3Case kCases[] = {
     {"d128", problem_of(128, 130, 300, "none", ScaleOf::block), {}},
     {"d128_channel", problem_of(128, 70, 300, "none", ScaleOf::channel, 2), {}},
@@ -361,10 +367,15 @@ const E4m3Case kCases[] = {
     {"d128_no_overlap", problem_of(128, 70, 300, "causal", ScaleOf::block), {{"overlap", 0}}},
     {"d128_three_consumers",
      problem_of(128, 200, 600, "causal", ScaleOf::block),
-     {{"consumers", 3}, {"overlap", 0}}},
-    {"d256_promoted",
-     problem_of(256, 70, 300, "causal", ScaleOf::channel),
-     {{"promote", 1}, {"overlap", 0}}},
+     {{"consumers", 3}, {"stages", 2}}},
+    {"d64_192_keys",
+     by_head(packed(problem_of(64, 1, 1, "causal", ScaleOf::head))),
+     {{"consumers", 3}, {"block_n", 192}, {"stages", 3}}},
+    {"d128_192_keys",
+     by_head(problem_of(128, 200, 700, "window:400:0", ScaleOf::channel)),
+     {{"block_n", 192}, {"stages", 2}, {"promote", 0}}},
+    {"d256_64_keys", problem_of(256, 70, 200, "causal", ScaleOf::channel), {{"block_n", 64}}},
+    {"d256_promoted", problem_of(256, 70, 300, "causal", ScaleOf::channel), {{"promote", 1}}},
     {"d64_causal", problem_of(64, 200, 400, "causal", ScaleOf::block), {}},
     {"d64_window", problem_of(64, 300, 500, "window:200:20", ScaleOf::block), {{"block_n", 64}}},
     {"d128_one_scale", problem_of(128, 70, 300, "none", ScaleOf::tensor), {{"promote", 0}}},
