@@ -89,8 +89,11 @@ TEST(CompiledTiles, V3TakesThoseOfE4m3PromotedAndNot) {
   std::map<std::string, Values> values;
   for (const ConfigsToVerify& group : v3.configs_to_verify()) {
     if (group.dtype != Dtype::e4m3) continue;
-    const Problem problem = {
-        .dtype = group.dtype, .seqlen_q = 300, .seqlen_k = 300, .head_dim = group.head_dim};
+    const Problem problem = {.dtype = group.dtype,
+                             .seqlen_q = 300,
+                             .seqlen_k = 300,
+                             .head_dim = group.head_dim,
+                             .quantisation = group.quantisation};
     for (const Config& tile : group.configs) {
       Config config = default_config(v3);
       config.set_all(tile);
@@ -102,7 +105,7 @@ TEST(CompiledTiles, V3TakesThoseOfE4m3PromotedAndNot) {
     EXPECT_EQ(values.at(name), (Values{0, 1})) << name;
   }
   EXPECT_EQ(values.at("consumers"), (Values{1, 2, 3}));
-  EXPECT_EQ(values.at("block_n"), (Values{64, 128}));
+  EXPECT_EQ(values.at("block_n"), (Values{64, 128, 192}));
   EXPECT_EQ(values.at("stages"), (Values{2, 3, 4}));
 }
 
@@ -182,25 +185,6 @@ TEST(CompiledTiles, V3sStagesAreThoseOfTheTileThatIsAskedFor) {
   EXPECT_EQ(choice(4096, 128), "d64-128x128-s2");
   EXPECT_EQ(choice(4096, 192), "d64-192x128-s3");
   EXPECT_EQ(choice(512, 192), "d64-192x128-s3");
-}
-
-TEST(CompiledTiles, V3ChoosesForE4m3ByHeadDimAndPromotion) {
-  const Implementation& v3 = *builtin_registry().find("v3", Backend::cuda);
-  const auto choice = [&](std::int64_t head_dim, int promote, std::int64_t seqlen) {
-    const Problem problem = {
-        .dtype = Dtype::e4m3, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = head_dim};
-    Config config = default_config(v3);
-    config.set("promote", promote);
-    const KernelUnit unit = v3.units(problem, config, device_of_arch("sm_90a")).front();
-    return tile_and_stages(unit);
-  };
-  EXPECT_EQ(choice(64, 0, 2048), "d64-192x128-s3");
-  EXPECT_EQ(choice(64, 0, 2047), "d64-128x128-s3");
-  EXPECT_EQ(choice(64, 1, 2048), "d64-128x128-s4");
-  EXPECT_EQ(choice(128, 0, 2048), "d128-128x128-s3");
-  EXPECT_EQ(choice(128, 1, 2048), "d128-128x128-s3");
-  EXPECT_EQ(choice(192, 0, 2048), "d192-128x128-s2");
-  EXPECT_EQ(choice(256, 0, 2048), "d256-128x64-s3");
 }
 
 // A tile that reaches across a border between blocks is multiplied whole.
