@@ -170,11 +170,39 @@ std::vector<Point> points_in_fixed_order() {
   return points;
 }
 
+// Returns units of v3's forward on e4m3 that long sequences with one scale a head have.
+std::vector<Point> points_of_long_e4m3() {
+  std::vector<Point> points;
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int promote : {0, 1}) {
+      for (const char* mask : {"none", "window:8192:0"}) {
+        const bool has_window = mask != std::string("none");
+        const ScaleOf scale_of_v = has_window ? ScaleOf::channel : ScaleOf::head;
+        Point point = {.kernel = builtin_registry().find("v3", Backend::cuda),
+                       .arch = "sm_90a",
+                       .name = "v3_long_e4m3_d" + std::to_string(head_dim) +
+                               (promote > 0 ? "_promoted" : "") + (has_window ? "_left" : ""),
+                       .problem = {.dtype = Dtype::e4m3,
+                                   .seqlen_q = 16384,
+                                   .seqlen_k = 16384,
+                                   .head_dim = head_dim,
+                                   .mask = parse_mask(mask),
+                                   .quantisation = {.qk = ScaleOf::head, .v = scale_of_v}}};
+        point.config = default_config(*point.kernel);
+        point.config.set("promote", promote);
+        points.push_back(point);
+      }
+    }
+  }
+  return points;
+}
+
 std::vector<Point> points_to_compile() {
   auto [points, table] = product();
   std::vector<Point> some = points_without_producer();
-  const std::vector<Point> in_order = points_in_fixed_order();
-  some.insert(some.end(), in_order.begin(), in_order.end());
+  for (const std::vector<Point>& more : {points_in_fixed_order(), points_of_long_e4m3()}) {
+    some.insert(some.end(), more.begin(), more.end());
+  }
   if (std::getenv("ATTNLAB_ALL_UNITS") != nullptr) {
     some.insert(some.end(), points.begin(), points.end());
     return some;
