@@ -11,6 +11,9 @@
 // - wgmma on e4m3 keeps 13 bits of its sums (kernels/ptx/wgmma.cuh). With `promote` P V of a tile
 //   has an accumulator of its own, added to O in fp32; the same FMA of an element rescales O and
 //   brings it to the scale of the next block of V.
+// - Forms without overlap hold tiles for which registers do not suffice with it. P V of their tile
+//   is computed in pieces of keys, each beside the exponentials of the next, or, promoted, in parts
+//   of V's columns.
 //
 // Source: Shah et al., FlashAttention-3 (2024), section 3.3. Promotion: DeepSeek-V3's technical
 // report (2024), section 3.3.2. Order of tiles: arXiv 2606.06521.
