@@ -121,7 +121,7 @@ std::string unsupported_forward(const Problem& problem, const Config& config,
     if (problem.quantisation.has_blocks() && kernel.block_n > kScaleRows) {
       return "block_n = " + std::to_string(kernel.block_n) +
              ": where blocks of keys have scales of their own a tile has 64 or 128 keys (take "
-             "quant and quant_v = tensor, head or, of v, channel)";
+             "quant = head and quant_v = channel)";
     }
   } else if (config.contains("promote") && config.get("promote") == 1) {
     return "promote = 1: products of " + std::string(to_string(problem.dtype)) +
