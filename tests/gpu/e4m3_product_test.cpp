@@ -169,7 +169,8 @@ TEST_P(E4m3Product, IsExactForSmallIntegers) {
 INSTANTIATE_TEST_SUITE_P(Sizes, E4m3Product,
                          testing::Values(ProductSize{64, 64}, ProductSize{128, 64},
                                          ProductSize{128, 128}, ProductSize{64, 192},
-                                         ProductSize{128, 256}),
+                                         ProductSize{128, 256}, ProductSize{192, 64},
+                                         ProductSize{192, 128}),
                          [](const auto& size) { return size.param.name(); });
 
 using E4m3Accumulator = E4m3Product;
