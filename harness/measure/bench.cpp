@@ -25,7 +25,8 @@ constexpr int kFirstLaunches = 8;  // of a warm-up, one by one
 constexpr double kLongestRest = 1.0;
 constexpr double kSettledWarmup = 1.5;
 constexpr double kLoadOfTurn = 0.7;     // share of a turn before its sample
-constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is negligible
+constexpr double kSettledCall = 20e-3;  // seconds: beside it the pause between calls is small
+constexpr double kLoadCall = 100e-3;    // seconds: where nothing is timed, it may be smaller
 
 void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -38,6 +39,17 @@ bool is_lost(const std::exception_ptr& error) {
   }
   return false;
 }
+
+// Returns how many launches last at least so long.
+int launches_of(double seconds, double launch_seconds) {
+  return static_cast<int>(std::ceil(seconds / std::clamp(launch_seconds, 1e-7, seconds)));
+}
+
+// Holds when a turn of Regime::settled began, and TimedLaunches::launches_ahead then.
+struct Turn {
+  int ahead = 0;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
 
 class Runner {
  public:
@@ -92,10 +104,12 @@ class Runner {
       rest(around);
     }
     timed_->before();
+    const Turn turn = {.ahead = timed_->launches_ahead()};
     if (samples.are_turns) around = load();
     const int retries = timed_->retries ? timed_->retries() : 0;
     last_ = 0.0;
     for (int call = 0; call < calls_; ++call) last_ += launch(launches_a_call_);
+    if (samples.are_turns) samples.at_work.push_back(share_at_work(turn));
     if (timed_->retries) {
       samples.retries = samples.retries.value_or(0) + timed_->retries() - retries;
     }
@@ -140,9 +154,8 @@ class Runner {
   // Says how many launches a sample is of, and how many calls of `time` make them.
   void plan_sample(double launch_seconds) {
     const double shortest = samples.are_turns ? kSettledCall : kLeastSampleSeconds;
-    launches_a_call_ = std::min(
-        timed_->most_launches,
-        static_cast<int>(std::ceil(shortest / std::clamp(launch_seconds, 1e-7, shortest))));
+    launches_a_call_ = std::min(timed_->most_launches, launches_of(shortest, launch_seconds));
+    launches_a_load_ = launches_of(kLoadCall, launch_seconds);
     if (samples.are_turns) {
       const double call_seconds = launch_seconds * launches_a_call_;
       const double timed = (1.0 - kLoadOfTurn) * protocol_->turn_seconds;
@@ -170,13 +183,26 @@ class Runner {
   double load() {
     const ProfilerRange range("load");
     double total = 0.0;
-    const auto& loaded = timed_->load ? timed_->load : timed_->time;
+    const auto& loaded = timed_->load ? timed_->load : timer();
     const double load = kLoadOfTurn * protocol_->turn_seconds;
-    while (total < load) total += launch(loaded, launches_a_call_);
+    const int launches = timed_->load ? launches_a_load_ : launches_a_call_;
+    for (loaded_ = 0; total < load; loaded_ += launches) total += launch(loaded, launches);
     return total;
   }
 
-  double launch(int launches) const { return launch(timed_->time, launches); }
+  // Returns in which share of a turn that ends now launches ran. Each counts as long as one of the
+  // sample: what a call of several is said to take may contain waits for the host.
+  double share_at_work(const Turn& turn) const {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - turn.start;
+    const int launches = loaded_ + samples.inner_launches + timed_->launches_ahead() - turn.ahead;
+    return std::min(1.0, launches * last_ / samples.inner_launches / taken.count());
+  }
+
+  const std::function<double(int)>& timer() const {
+    return samples.are_turns && timed_->time_under_load ? timed_->time_under_load : timed_->time;
+  }
+
+  double launch(int launches) const { return launch(timer(), launches); }
 
   // Returns the seconds of the launches. The profiler's range lies outside of what is timed.
   double launch(const std::function<double(int)>& launched, int launches) const {
@@ -191,6 +217,8 @@ class Runner {
   const std::function<void(TurnStep)>* take_turn_;
   int launches_a_call_ = 1;  // of TimedLaunches::time
   int calls_ = 1;            // of a sample
+  int launches_a_load_ = 1;  // of TimedLaunches::load
+  int loaded_ = 0;           // launches of the last load
   double last_ = 0.0;        // seconds of the last sample, all its launches
   double spent_ = 0.0;       // seconds in timed launches
 };

@@ -22,10 +22,15 @@ struct TimedLaunches {
   // These are called around each sample of so many launches, untimed; a throw ends the samples.
   std::function<void(int launches)> prepare = [](int) {};
   std::function<void()> check = [] {};
-  // Loads the device right before a sample, as `time` does; where it is null, `time` is called.
+  // These are called in Regime::settled instead of `time`, unless they are null: `load` right
+  // before a sample, with any number of launches, `time_under_load` else. Neither lets the device
+  // rest before its launches.
   std::function<double(int launches)> load = nullptr;
+  std::function<double(int launches)> time_under_load = nullptr;
   int most_launches = 1 << 20;        // that one call of `time` can take
   std::function<int()> retries = {};  // that `time` has made so far; empty: it does not say
+  // Returns the launches that `time_under_load` has made so far beside those asked for.
+  std::function<int()> launches_ahead = [] { return 0; };
 };
 
 // These steps need the device for themselves, each until the next one begins: the self-test of the
@@ -37,6 +42,7 @@ struct Samples {
   std::vector<int> order;       // place in each round, from 0
   int inner_launches = 1;       // launches that each sample is the mean of
   bool are_turns = false;       // of Regime::settled on a GPU
+  std::vector<double> at_work;  // of each turn the share in which launches ran
   int rounds_asked = 0;         // fewer samples: max_seconds ended them
   std::optional<int> retries;   // of the clock, within the samples (TimedLaunches::retries)
   double watch_s = 0.0;         // seconds in TimedLaunches::prepare and check

@@ -279,6 +279,74 @@ TEST(Bench, ATurnTakesAsLongAsTheProtocolSays) {
   EXPECT_EQ(gpu.calls, 8 + 63 + 3 + 2) << "70 ms of load, 30 ms of a sample";
 }
 
+// Pretends to be a GPU whose launches really last that long, and rests as long behind each call.
+struct RestingGpu {
+  double launch_s, rest_s;
+
+  double launch(int launches) const {
+    std::this_thread::sleep_for(std::chrono::duration<double>(launch_s * launches + rest_s));
+    return launch_s * launches;
+  }
+};
+
+std::vector<double> at_work(const TimedLaunches& timed) {
+  Protocol protocol = rounds(2, 2);
+  protocol.regime = Regime::settled;
+  protocol.turn_seconds = 0.1;
+  return measure({timed}, protocol, Backend::cuda, ignore_round)[0].at_work;
+}
+
+TEST(Bench, ATurnSaysHowMuchOfItWasWork) {
+  const RestingGpu busy{.launch_s = 20e-3, .rest_s = 0.0}, half{.launch_s = 20e-3, .rest_s = 20e-3};
+  for (const double share : at_work({"busy", [&](int n) { return busy.launch(n); }})) {
+    EXPECT_GT(share, 0.8) << "a sleep is a little longer than asked for";
+  }
+  for (const double share : at_work({"half", [&](int n) { return half.launch(n); }})) {
+    EXPECT_LE(share, 0.5);
+    EXPECT_GT(share, 0.3);
+  }
+}
+
+TEST(Bench, ALoadIsMadeOfLongCalls) {
+  FakeGpu gpu{.launch_s = 1.0 / 256};
+  TimedLaunches timed = gpu.timed_launches();
+  timed.most_launches = 3;  // of what is timed
+  std::vector<int> loads;
+  timed.load = [&](int n) {
+    loads.push_back(n);
+    return 0.125;
+  };
+  Protocol protocol = rounds(1, 1);
+  protocol.regime = Regime::settled;
+  measure({timed}, protocol, Backend::cuda, ignore_round);
+  EXPECT_EQ(loads, std::vector<int>(6, 26)) << "0.7 s, in calls of 0.1 s by the launch's own time";
+}
+
+// What a load is said to take may hold waits for the host: they are no work.
+TEST(Bench, AWaitThatALoadCountsIsNoWork) {
+  const RestingGpu busy{.launch_s = 20e-3, .rest_s = 0.0};
+  const RestingGpu resting{.launch_s = 20e-3, .rest_s = 100e-3};
+  TimedLaunches timed = {"load", [&](int n) { return busy.launch(n); }};
+  timed.load = [&](int n) { return resting.launch(n) + resting.rest_s; };
+  for (const double share : at_work(timed)) EXPECT_LT(share, 0.75);
+}
+
+TEST(Bench, LaunchesAheadAreWork) {
+  const RestingGpu gpu{.launch_s = 20e-3, .rest_s = 20e-3};
+  int ahead = 5;
+  TimedLaunches timed = {"ahead", [](int) -> double { throw std::logic_error("it rests"); }};
+  timed.time_under_load = [&](int n) {
+    ahead += n;
+    return gpu.launch(n);
+  };
+  timed.launches_ahead = [&] { return ahead; };
+  for (const double share : at_work(timed)) EXPECT_GT(share, 0.8) << "all rests are such launches";
+  Protocol burst = rounds(1, 1);
+  const auto rested = measure({timed}, burst, Backend::cuda, ignore_round);
+  EXPECT_THROW(std::rethrow_exception(rested[0].error), std::logic_error) << "a burst takes time";
+  EXPECT_TRUE(rested[0].at_work.empty());
+}
+
 TEST(Bench, OfABurstASampleIsNoTurn) {
   FakeGpu gpu{.launch_s = 1.0 / 256};
   EXPECT_FALSE(

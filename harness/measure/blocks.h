@@ -41,6 +41,10 @@ std::ptrdiff_t turns_off(const std::vector<double>& seconds);
 // Returns whether at most a quarter of them are.
 bool turns_agree(const std::vector<double>& seconds);
 
+// Below this share of its turns a competitor is not under load: the GPU rests, and its clock is the
+// higher one of a rested GPU.
+inline constexpr double kLeastAtWork = 0.9;
+
 // Marks the blocks whose clock is more than 5 % off the median of all, or is missing where others
 // have one. `why_not` says why there are no blocks.
 BlockTelemetry judge_blocks(std::vector<Block> blocks, double median_s, const std::string& why_not);

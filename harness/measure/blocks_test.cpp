@@ -127,6 +127,20 @@ TEST(TurnsAgree, WhatDisagreesDidNotSettle) {
   EXPECT_EQ(summarize(samples, "t").telemetry->settled, true);
 }
 
+TEST(AtWork, WhoRestsInMostTurnsDidNotSettle) {
+  Samples samples = {.seconds = {1.0, 1.0, 1.0}, .are_turns = true, .at_work = {0.5, 0.95, 0.97}};
+  samples.blocks = blocks_of({1e9, 1e9, 1e9});
+  EXPECT_EQ(summarize(samples, "t").at_work, 0.95);
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, true);
+  samples.at_work = {0.97, 0.89, 0.5};
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, false);
+  samples.at_work = {0.97, kNan, kNan};
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, false);
+  samples.at_work = {};
+  EXPECT_EQ(summarize(samples, "t").at_work, std::nullopt);
+  EXPECT_EQ(summarize(samples, "t").telemetry->settled, true) << "of a burst nobody asks";
+}
+
 TEST(JudgeBlocks, CyclesAreTheTimeAtTheMeanClock) {
   const BlockTelemetry told = judge_blocks(blocks_of({1.0e9, 1.0e9, 1.03e9}), 2e-3, "");
   EXPECT_DOUBLE_EQ(told.median_clock_hz.value(), 1.0e9);

@@ -19,9 +19,11 @@ Timing summarize(Samples samples, const std::string& timer) {
               .ci95_low_s = interval.low,
               .ci95_high_s = interval.high,
               .timer = timer};
+  if (!samples.at_work.empty()) time.at_work = median(samples.at_work);
   if (!samples.blocks.empty() || !samples.why_no_blocks.empty()) {
     time.telemetry = judge_blocks(std::move(samples.blocks), time.median_s, samples.why_no_blocks);
     if (samples.are_turns && !turns_agree(samples.seconds)) time.telemetry->settled = false;
+    if (time.at_work && !(*time.at_work >= kLeastAtWork)) time.telemetry->settled = false;
   }
   time.samples_s = std::move(samples.seconds);
   return time;

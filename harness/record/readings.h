@@ -26,7 +26,8 @@ struct BlockTelemetry {
   // These sum up the blocks' clocks; they are empty where the device said none.
   std::optional<double> median_clock_hz, mean_clock_hz;
   int marked_blocks = 0;
-  // It is true if at most a quarter of the blocks is marked and turns_agree() (measure/blocks.h).
+  // It is true if at most a quarter of the blocks is marked, turns_agree() and the GPU was at work
+  // in kLeastAtWork of a turn (measure/blocks.h).
   std::optional<bool> settled;
   std::optional<double> cycles;  // median time * mean clock
   std::string reason;            // why something is empty

@@ -43,6 +43,7 @@ struct Timing {
   int inner_launches = 1;         // launches that each sample is the mean of
   int rounds_asked = 0;           // fewer samples: Protocol::max_seconds ended them
   std::optional<int> retries;     // Runtime::timer_retries() within the samples; empty: a peer's
+  std::optional<double> at_work;  // median share of a turn in which it ran; empty: a burst
   int contenders = 1;             // kernels that took turns in its rounds, itself included
   double median_s = 0.0, q1_s = 0.0, q3_s = 0.0, min_s = 0.0;
   double ci95_low_s = 0.0, ci95_high_s = 0.0;  // bootstrap interval of the median

@@ -135,6 +135,7 @@ Json time_json(const Timing& time, const std::vector<int>& order, CacheState cac
           {"n", time.samples_s.size()},
           {"rounds_asked", time.rounds_asked},
           {"retries", optional(time.retries, [](int retries) { return Json(retries); })},
+          {"at_work", optional_number(time.at_work)},
           {"inner_launches", time.inner_launches},
           {"contenders", time.contenders},
           {"samples_s", samples_json(time.samples_s)},

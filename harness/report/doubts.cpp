@@ -96,8 +96,9 @@ std::string Doubts::text() const {
     text += wrap(
         fmt::format("{} {} of {} did not settle: the clock of more than a quarter of the "
                     "blocks of samples was over 5 % off, or in a settled run the time of "
-                    "more than a quarter of the turns over 2 %. Nothing should rest on a number "
-                    "that comes from one.",
+                    "more than a quarter of the turns over 2 %, or the GPU rested in over a tenth "
+                    "of a turn (--value at_work). Nothing should rest on a number that comes from "
+                    "one.",
                     kUnsettled, unsettled_, count_of(timed_, "point")),
         2);
   }

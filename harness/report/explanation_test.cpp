@@ -309,6 +309,18 @@ TEST(NextStep, IsWhatTheLimiterAsksFor) {
   }
 }
 
+TEST(Explanations, SayThatAPeerRestedInItsTurns) {
+  RecordJson record = balanced();
+  make_unsettled(record);
+  record["protocol"]["regime"] = "settled";
+  record["time"]["at_work"] = 0.55;
+  const Explanation explanation = explained(record);
+  ASSERT_NE(explanation.limiter(), nullptr);
+  EXPECT_EQ(explanation.limiter()->limiter, Limiter::unsettled);
+  EXPECT_EQ(explanation.limiter()->number, "at work 55 % of a turn");
+  EXPECT_PRED2(contains, explanation.next->sentence, "at work for more than 55 % of a turn");
+}
+
 TEST(NextStep, OfAHotL2IsATileThatReadsLess) {
   RecordJson record = balanced();
   make_l2_hot(record);

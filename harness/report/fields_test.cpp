@@ -66,6 +66,7 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     ok.back()["config"]["tf32"] = 1;
     ok.back()["config"]["warps"] = 4;
     ok.back()["protocol"]["regime"] = "settled";
+    ok.back()["time"]["at_work"] = 0.95;
     ok.back()["time"]["telemetry"] = {
         {"median_clock_hz", 1.5e9}, {"cycles", 3e6}, {"settled", true}};
     ok.back()["quantise"] = {{"median_s", 1e-4}, {"bytes", 1000}};

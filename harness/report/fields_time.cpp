@@ -78,8 +78,12 @@ void add_telemetry_fields(FieldList& list) {
                    value_at({"time", "telemetry", "cycles"}), read_interval);
   list.add_measure(
       "settled", "settled", "", kPlain,
-      "false: over a quarter of the blocks is 5 % off in clock, or of the turns 2 % in time",
+      "false: over a quarter of the blocks is 5 % off in clock, or of the turns 2 % in "
+      "time, or at_work is below 0.9",
       value_at({"time", "telemetry", "settled"}));
+  list.add_measure("at_work", "at work", "", kSignificant,
+                   "share of a turn in which the kernel's launches ran (settled runs)",
+                   value_at({"time", "at_work"}));
   list.add_measure("energy_j", "J/call", "J", kSignificant,
                    "energy of a launch, idle power included (run --energy)",
                    value_at({"energy", "joules_per_call"}));

@@ -316,7 +316,9 @@ LimiterShare unsettled_finding(const Point& point) {
   // The doubt is about the time itself, so it has no share of the time.
   return {.limiter = Limiter::unsettled,
           .weight = settled == true ? 0.0 : 1.0,
-          .number = fmt::format("{:.0f} of {:.0f} {} off", off->marked, off->all, off->what),
+          .number = off->at_work
+                        ? fmt::format("at work {:.0f} % of a turn", 100.0 * *off->at_work)
+                        : fmt::format("{:.0f} of {:.0f} {} off", off->marked, off->all, off->what),
           .source = settled == true ? "settled" : "did not settle"};
 }
 
@@ -523,11 +525,14 @@ std::optional<Unsettled> unsettled_of(const RecordJson& record) {
   if (!blocks.is_array() || blocks.empty() || !marked) return std::nullopt;
   Unsettled off{.marked = *marked, .all = static_cast<double>(blocks.size()), .what = "blocks"};
   const RecordJson samples = at(record, {"time", "samples_s"});
+  const auto at_work = number_at(record, {"time", "at_work"});
+  if (at_work && *at_work < kLeastAtWork) off.at_work = at_work;
   const bool is_of_clock = 4.0 * off.marked > off.all;
   if (!is_settled_run(record) || is_of_clock || !samples.is_array() || samples.empty()) return off;
-  return Unsettled{.marked = static_cast<double>(turns_off(samples)),
-                   .all = static_cast<double>(samples.size()),
-                   .what = "turns"};
+  off.marked = static_cast<double>(turns_off(samples));
+  off.all = static_cast<double>(samples.size());
+  off.what = "turns";
+  return off;
 }
 
 std::optional<SharedConflicts> shared_conflicts(const RecordJson& record) {

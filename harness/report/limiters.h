@@ -63,7 +63,8 @@ double idle_share(double items, double places);
 // turns that were off the median time.
 struct Unsettled {
   double marked = 0.0, all = 0.0;
-  const char* what = "";  // "blocks", "turns"
+  const char* what = "";          // "blocks", "turns"
+  std::optional<double> at_work;  // the share of a turn, where that is too small
 };
 std::optional<Unsettled> unsettled_of(const RecordJson& record);
 

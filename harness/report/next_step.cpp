@@ -106,6 +106,15 @@ std::optional<Advice> fewer_bytes(const Explanation& point) {
 std::optional<Advice> measure_again(const Explanation& point, const RecordJson& record) {
   const std::optional<Unsettled> off = unsettled_of(record);
   if (!off) return std::nullopt;
+  if (off->at_work) {
+    const Cited share = of_record(record, {"time", "at_work"}, kPercent);
+    return Advice{
+        .sentence = fmt::format("Compare bursts, or a problem whose launches take longer: these "
+                                "were queued too slowly to keep the GPU at work for more than {} "
+                                "% of a turn.",
+                                share.shown),
+        .cited = {share}};
+  }
   const Cited marked = cited(fmt::format("{} off", off->what), off->marked);
   const Cited all = cited(off->what, off->all);
   return Advice{.sentence = fmt::format("Measure it again before anything rests on it: {} of {} {} "

@@ -283,6 +283,7 @@ PeerOutputs LibraryPeer::try_to_prepare(const PeerInputs& inputs, const PeerSett
   generation_ = process_.generation();
   inputs_ = &inputs;
   launch_cost_was_hidden_ = true;
+  launches_ahead_ = 0;
   kernels_.clear();
   for (const auto& entry : get<nlohmann::json::array_t>(answer, "kernels")) {
     kernels_.push_back(kernel_of(entry));
@@ -301,9 +302,16 @@ PeerOutputs LibraryPeer::try_to_prepare(const PeerInputs& inputs, const PeerSett
 
 void LibraryPeer::warm_up(std::uint64_t bytes) { call({{"call", "warm_up"}, {"bytes", bytes}}); }
 
-double LibraryPeer::seconds_of(int launches) {
-  const auto answer = call({{"call", "time"}, {"launches", launches}});
+double LibraryPeer::load(int launches) {
+  return get<double>(call({{"call", "load"}, {"launches", launches}}), "seconds");
+}
+
+double LibraryPeer::seconds_of(int launches, Behind behind) {
+  const auto answer = call({{"call", "time"},
+                            {"launches", launches},
+                            {"behind", behind == Behind::sleep ? "sleep" : "launches"}});
   if (!get<bool>(answer, "launch_cost_hidden")) launch_cost_was_hidden_ = false;
+  launches_ahead_ = get<int>(answer, "launches_ahead");
   return get<double>(answer, "seconds");
 }
 

@@ -125,8 +125,16 @@ class LibraryPeer {
   // competitor whose outputs are filled before a sample.
   void warm_up(std::uint64_t bytes);
 
-  // Returns the time of all launches together, on a GPU without the launch cost.
-  double seconds_of(int launches);
+  // Queues the launches without timing them; returns the seconds until they are done, what the host
+  // needs included.
+  double load(int launches);
+
+  // Returns the time of all launches together, on a GPU without the launch cost. They are queued
+  // while the GPU is busy: with a kernel that sleeps, or with further launches.
+  enum class Behind : std::uint8_t { sleep, launches };
+  double seconds_of(int launches, Behind behind = Behind::sleep);
+  // Counts these further launches, of all calls since prepare().
+  int launches_ahead() const { return launches_ahead_; }
   // Returns whether each seconds_of() since prepare() left that out entirely; true on the CPU.
   bool launch_cost_was_hidden() const { return launch_cost_was_hidden_; }
 
@@ -163,6 +171,7 @@ class LibraryPeer {
   int handle_ = 0;
   int generation_ = 0;  // of the process that has the handle
   bool launch_cost_was_hidden_ = true;
+  int launches_ahead_ = 0;
   std::vector<ExecutedKernel> kernels_;
   std::optional<std::uint64_t> peak_bytes_;
   std::string plan_, version_;

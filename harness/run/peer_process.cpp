@@ -15,7 +15,7 @@ namespace {
 
 using Kind = PeerError::Kind;
 
-constexpr int kProtocol = 6;
+constexpr int kProtocol = 7;
 constexpr const char* kScript = "peer.py";
 constexpr double kGraceSeconds = 2.0;
 

@@ -114,6 +114,10 @@ TEST_F(Peer, PreparesTimesAndReturnsOutputs) {
   EXPECT_TRUE(peer.launch_cost_was_hidden());
   EXPECT_DOUBLE_EQ(peer.seconds_of(7), 0.007);
   EXPECT_FALSE(peer.launch_cost_was_hidden());
+  EXPECT_EQ(peer.launches_ahead(), 0);
+  EXPECT_DOUBLE_EQ(peer.seconds_of(7, LibraryPeer::Behind::launches), 0.007);
+  EXPECT_EQ(peer.launches_ahead(), 3);
+  EXPECT_DOUBLE_EQ(peer.load(7), 0.014) << "what the host needs is in it";
   EXPECT_TRUE(same(peer.outputs().attach({}).dv, k_));
 
   peer.release();

@@ -44,6 +44,14 @@ class RotatingLaunches {
   std::size_t next_ = 0;
 };
 
+// Returns the seconds until all launches are done, what the host needs included.
+double queue_all(int launches, const std::function<void()>& launch, Runtime& runtime) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < launches; ++i) launch();
+  runtime.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // Adds the ways to time a peer, each of which begins as a copy of `timed`.
 void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const Problem& problem) {
   const std::uint64_t bytes = bytes_of_results(problem);
@@ -52,8 +60,16 @@ void add_peer(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run, const P
       "and "
       "launched once; the last ones are verified",
       bytes);
+  TimedLaunches queued = timed;
+  queued.time = [&run](int n) { return run.peer->load(n); };
+  ways.queued.push_back(queued);
+
   timed.time = [&run](int n) { return run.peer->seconds_of(n); };
-  ways.queued.push_back(timed);
+  timed.load = queued.time;
+  timed.time_under_load = [&run](int n) {
+    return run.peer->seconds_of(n, LibraryPeer::Behind::launches);
+  };
+  timed.launches_ahead = [&run] { return run.peer->launches_ahead(); };
   timed.prepare = [&run, bytes](int) {
     run.peer->warm_up(bytes);
     ++run.checks.launches;
@@ -105,10 +121,8 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
   TimedLaunches queued = timed;
   queued.most_launches = kMostHostLaunches;
   queued.time = [&runtime, launches](int n) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < n; ++i) launches->launch_next();
-    runtime.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return queue_all(
+        n, [&] { launches->launch_next(); }, runtime);
   };
   ways.queued.push_back(queued);
 
@@ -124,7 +138,8 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
     return runtime.seconds_of(n, launch, [watch, n] { watch->prepare(n); });
   };
   timed.load = [&runtime, launches, watch](int n) {
-    const double seconds = runtime.seconds_of(n, [launches](int) { launches->launch_spare(); }, {});
+    const double seconds = queue_all(
+        n, [&] { launches->launch_spare(); }, runtime);
     watch->poison_if_shared();
     return seconds;
   };

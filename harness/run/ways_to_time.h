@@ -15,7 +15,7 @@ struct WaysToTime {
   std::vector<TimedLaunches> launches;  // one a competitor, in their order
   std::vector<TimedLaunches> graphs;  // the same launches replayed from graphs; of a peer: as above
   // These are the same launches, queued while the device works, so that it never waits between
-  // them. The time that they take is not a launch's. A peer's are those of `launches`.
+  // them. The time that they take is not a launch's.
   std::vector<TimedLaunches> queued;
   // These are like `launches`, but unwatched, and only of competitors that have a timeline.
   std::vector<TimedLaunches> timelines;

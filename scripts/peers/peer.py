@@ -33,7 +33,12 @@ so it ends.
            verified_dropout
   warm_up  handle, bytes     writes so many bytes of its own, then launches once, untimed: before a
                              sample, as attnlab fills its own kernels' outputs and launches them
-  time     handle, launches  -> seconds of all together, launch_cost_hidden
+  load     handle, launches  queues them one after the other and times nothing
+    ->     seconds until they are done
+  time     handle, launches
+           behind            sleep, or launches: a GPU under load has no rest
+    ->     seconds of all together, launch_cost_hidden, launches_ahead (in all calls so far, those
+           that kept the GPU busy until the others were queued)
   outputs  handle, output    writes the outputs of the last timed launch; or outputs, as above
     ->     lse
   release  handle
@@ -62,8 +67,9 @@ PyTorch draws dropout masks of its own: outputs to verify come from a launch wit
 ("verified_dropout": 0), the timed ones have it.
 
 On a GPU the time lies between two events behind a sleeping kernel, long enough for all launches to
-be queued behind it; launch_cost_hidden says whether it was. Everything is synchronised before an
-answer. On the CPU it is the wall clock.
+be queued behind it, or behind up to 100 launches more; launch_cost_hidden says whether it was. It
+sleeps in any case where it would take more. Everything is synchronised before an answer. On the CPU
+it is the wall clock.
 """
 import importlib
 import json
@@ -76,7 +82,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)  # attnlab decides when to stop
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KMP_BLOCKTIME", "0")
 
-PROTOCOL = 6
+PROTOCOL = 7
 REMEDY = ("pip install torch for this Python, or set ATTNLAB_PYTHON to one that has it "
           f"(this one is {sys.executable})")
 MODULES = {"torch": "torch_library", "cudnn": "cudnn_library", "fa4": "fa4_library",

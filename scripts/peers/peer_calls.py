@@ -2,6 +2,7 @@
 import gc
 import os
 import sys
+import time
 import warnings
 import weakref
 
@@ -92,8 +93,17 @@ class Prepared:
         return {}
 
     def time(self, request):
-        seconds, is_hidden = self.clock.seconds_of(self.launch, request["launches"])
-        return {"seconds": seconds, "launch_cost_hidden": is_hidden}
+        seconds, is_hidden = self.clock.seconds_of(self.launch, request["launches"],
+                                                   request.get("behind", "sleep"))
+        return {"seconds": seconds, "launch_cost_hidden": is_hidden,
+                "launches_ahead": self.clock.launches_ahead}
+
+    def load(self, request):
+        begin = time.perf_counter()
+        for _ in range(request["launches"]):
+            self.launch()
+        synchronize(self.device)
+        return {"seconds": time.perf_counter() - begin}
 
     def outputs(self, request):
         is_last = self.point.dropout == 0 and self.last is not None
@@ -171,7 +181,7 @@ class Peer:
             answer = self.release(request)
             self.clean()
             return answer
-        if call in ("warm_up", "time", "outputs"):
+        if call in ("warm_up", "load", "time", "outputs"):
             prepared = self.prepared.get(request["handle"])
             if prepared is None:
                 raise ValueError(f"there is no handle {request['handle']}: prepare it first")

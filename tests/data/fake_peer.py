@@ -171,7 +171,7 @@ def answer(request):
     if {"error", "unsupported", "out_of_memory", "no_access"} & result.keys():
         return result
     if call == "hello":
-        return {"protocol": 6, "version": "torch 9.9.9+fake"} | result
+        return {"protocol": 7, "version": "torch 9.9.9+fake"} | result
     if call == "prepare":
         handle = len(handles) + 1
         handles[handle] = read_inputs(request)
@@ -184,7 +184,11 @@ def answer(request):
     if request["handle"] not in handles:
         return {"error": f"there is no handle {request['handle']}"}
     if call == "time":
-        return {"seconds": 1e-3 * request["launches"], "launch_cost_hidden": False} | result
+        ahead = 3 if request.get("behind") == "launches" else 0
+        return {"seconds": 1e-3 * request["launches"], "launch_cost_hidden": ahead > 0,
+                "launches_ahead": ahead} | result
+    if call == "load":
+        return {"seconds": 2e-3 * request["launches"]} | result
     if call == "warm_up":
         return {"bytes": request["bytes"]} | result
     if call == "outputs":
