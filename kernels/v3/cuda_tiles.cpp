@@ -193,10 +193,11 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
   take_truth("producer", kernel.producer);
   if (kernel.e4m3) kernel.overlap = overlaps_on_e4m3(kernel);
   take_truth("overlap", kernel.overlap);
-  // Ping-pong pays for two and three, but not beside dropout's numbers at head_dim 64, and not on
-  // e4m3 (1 % slower).
-  kernel.ping_pong = kernel.consumers > 1 && kernel.producer && !kernel.e4m3 &&
-                     !(kernel.dropout && kernel.head_dim == 64);
+  // Ping-pong pays for two and three, but not beside dropout's numbers at head_dim 64, and on e4m3
+  // at 256 alone (TUNING.md, e17).
+  const bool gains_by_turns =
+      kernel.e4m3 ? kernel.head_dim == 256 : !(kernel.dropout && kernel.head_dim == 64);
+  kernel.ping_pong = kernel.consumers > 1 && kernel.producer && gains_by_turns;
   take_truth("ping_pong", kernel.ping_pong);
   return kernel.consumers < 1 ? kernel : share_multiprocessor(kernel);  // unfit() says so
 }

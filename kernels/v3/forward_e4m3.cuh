@@ -257,12 +257,14 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       ptx::wgmma_fence();
       start_product<E4m3, kColumns>(rS, sQ, KMajor<kTiles.k>(memory.at(kTiles.k_tile(k.stage)), 0));
       if constexpr (starts_pv.value) start_pv(0, 0);
+      ptx::wgmma_wait_group<starts_pv.value ? 1 : 0>();
+      fence_operand(rS);
+      // The next consumer's turn comes when S is done, not when it is started: else both share the
+      // tensor cores, and have their softmax at the same time.
       if constexpr (is_ordered.value) {
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
       }
-      ptx::wgmma_wait_group<starts_pv.value ? 1 : 0>();
-      fence_operand(rS);
       if (is_first_thread) memory.k_ring.release(k);
       k.advance(kConfig.stages);
     };
