@@ -30,6 +30,7 @@ struct E4m3Case {
   Problem problem;
   Config config;
   double v_mean = 0.0;
+  bool has_negative_scores = false;  // no others: Q is not negative, K not positive
 };
 
 void PrintTo(const E4m3Case& what, std::ostream* stream) { *stream << what.name; }
@@ -50,7 +51,8 @@ Problem problem_of(i64 head_dim, i64 seqlen_q, i64 seqlen_k, const char* mask, S
 struct Drawn {
   std::vector<float> q, k, v;
 
-  Drawn(const Problem& problem, double v_mean) {
+  explicit Drawn(const E4m3Case& what) {
+    const Problem& problem = what.problem;
     std::mt19937 generator(5);
     std::normal_distribution<float> normal;
     const auto draw = [&](i64 elements, float mean) {
@@ -60,14 +62,17 @@ struct Drawn {
     };
     q = draw(problem.elements_q(), 0.0f);
     k = draw(problem.elements_k(), 0.0f);
-    v = draw(problem.elements_k(), static_cast<float>(v_mean));
+    v = draw(problem.elements_k(), static_cast<float>(what.v_mean));
+    if (!what.has_negative_scores) return;
+    for (float& value : q) value = 0.25f * std::fabs(value);  // larger S lose more of their sums
+    for (float& value : k) value = -std::fabs(value);
   }
 };
 
 // HostInputs holds q, k, v, and what the laboratory makes of them.
 struct HostInputs : Drawn, QuantisedOnCpu {
-  HostInputs(const Problem& problem, double v_mean)
-      : Drawn(problem, v_mean), QuantisedOnCpu(problem, q, k, v, 1) {}
+  explicit HostInputs(const E4m3Case& what)
+      : Drawn(what), QuantisedOnCpu(what.problem, q, k, v, 1) {}
 };
 
 struct Outputs {
@@ -284,7 +289,7 @@ TEST_P(E4m3Forward, IsThatOfTheTwin) {
   config.set_all(GetParam().config);
   ASSERT_EQ(invalid(problem), "");
   ASSERT_EQ(v3.unsupported(problem, config, gpu()), "");
-  const HostInputs inputs(problem, GetParam().v_mean);
+  const HostInputs inputs(GetParam());
   const Outputs outputs = run(problem, config, inputs);
   const Shape shape = make_shape(problem);
   const std::vector<u8> pattern = make_block_pattern(problem);
@@ -374,6 +379,11 @@ const E4m3Case kCases[] = {
     {"d128_192_keys",
      by_head(problem_of(128, 200, 700, "window:400:0", ScaleOf::channel)),
      {{"block_n", 192}, {"stages", 2}, {"promote", 0}}},
+    {"d128_192_keys_negative",
+     by_head(problem_of(128, 70, 384, "none", ScaleOf::channel)),  // whole tiles alone
+     {{"block_n", 192}, {"stages", 2}, {"promote", 0}},
+     0.0,
+     true},
     {"d256_64_keys", problem_of(256, 70, 200, "causal", ScaleOf::channel), {{"block_n", 64}}},
     {"d256_promoted", problem_of(256, 70, 300, "causal", ScaleOf::channel), {{"promote", 1}}},
     {"d64_causal", problem_of(64, 200, 400, "causal", ScaleOf::block), {}},
