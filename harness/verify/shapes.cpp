@@ -367,8 +367,8 @@ void make_scores_negative(Inputs& inputs) {
 }
 
 // Returns shapes with several tiles each way, cut off by masks, by lengths and by a pattern; and
-// rows whose every logit is so low that exp2 of it is 0 unless their own maximum is taken off. On
-// e4m3 such rows see a whole tile, too, whose maxima may be compared as integers.
+// rows whose every logit is so low that exp2 of it is 0 unless their own maximum is taken off, of
+// one key and of whole tiles, whose maxima may be compared as integers.
 std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
   std::vector<Shape> shapes = {
       {.name = "causal", .problem = make_problem(300, 330, "causal")},
@@ -379,11 +379,9 @@ std::vector<Shape> shapes_for(const ConfigsToVerify& group) {
        .problem = make_problem(100, 1, "none"),
        .kind = InputKind::large_logits}};
   shapes.back().problem.softmax_scale = 1.0;
-  if (group.dtype == Dtype::e4m3) {
-    shapes.push_back({.name = "negative-scores",
-                      .problem = make_problem(100, 200, "none"),
-                      .edit = make_scores_negative});
-  }
+  shapes.push_back({.name = "negative-scores",
+                    .problem = make_problem(100, 200, "none"),
+                    .edit = make_scores_negative});
   for (Shape& shape : shapes) {
     shape.name = fmt::format("tiles/{}/d{}", shape.name, group.head_dim);
     shape.problem.head_dim = group.head_dim;

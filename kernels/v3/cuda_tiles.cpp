@@ -312,6 +312,7 @@ std::vector<ConfigsToVerify> configs_to_verify() {
        .dtype = Dtype::bf16,
        .dropout = 0.2,
        .configs = {rows(64, 96), tile(2, 64, 4, {true, true}), tile(1, 80, 2, {false, false})}},
+      {.head_dim = 128, .dtype = Dtype::f16, .configs = {tile(3, 80, 2, {true, true})}},
       {.head_dim = 128,
        .dtype = Dtype::f16,
        .dropout = 0.2,

@@ -235,7 +235,10 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       const i64 key = static_cast<i64>(tile) * kConfig.block_n;
       if constexpr (is_masked.value) apply_mask(row, key, tile);
       float factors[2];
-      const bool raises = softmax_step<is_masked.value>(scale, rows, rS, factors, [&] {
+      // Three consumers at head dim 128 win by integers, others do not (TUNING.md, version 29).
+      constexpr bool kByBits =
+          kPeeks && !is_masked.value && kConfig.head_dim == 128 && kConfig.consumers == 3;
+      const bool raises = softmax_step<is_masked.value, kByBits>(scale, rows, rS, factors, [&] {
         if constexpr (kOverlaps && !kEndsEarly && kPeeks) end_pv();
         peek();
       });

@@ -9,34 +9,6 @@
 
 namespace attnlab::v3 {
 
-// Turns scores into exp2(scale * score - reference). Returns whether the reference of any row of
-// the warp was raised: O must then be rescaled by `factors`. It takes no branch, since products are
-// in flight, and the warp's vote comes after the exponentials. The maximum of a
-// row is the same in its four lanes, the sum is over the lane's own columns until the end.
-// kIsMasked: rows may see nothing of the tile. between() is called before the exponentials.
-template <bool kIsMasked, i32 kColumns, class Between>
-__device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
-                             device::Accumulator<1, kColumns>& rS, float (&factors)[2],
-                             const Between& between) {
-  float tile_max[2];
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
-  between();
-  bool raises = false;
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    OnlineSoftmax& row = rows[half];
-    const float old_max = row.max;
-    const bool is_raised = tile_max[half] > old_max + device::kSlack;
-    raises = raises || is_raised;
-    row.max = is_raised ? tile_max[half] : old_max;
-    const float reference = kIsMasked ? finite_max(row.max) : row.max;
-    factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
-    row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
-  }
-  return device::any_of_warp(raises);
-}
-
 // Returns the largest score of each of a lane's two rows, in all of the row's four lanes. Each row
 // has two running maxima: beside two warps a scheduler has nothing to do while a maximum waits for
 // the one before.
@@ -82,6 +54,61 @@ __device__ void row_maxima_of_bits(const device::Accumulator<1, kColumns>& rS, i
   }
 }
 
+// Finds the maxima of a lane's two rows of a tile, in scaled units, by row_maxima_of_bits(). One
+// below 0 is said to be 0: that raises no reference that it would not raise itself, unless this is
+// below -slack; then the warp looks again. between() is called before that, since products that are
+// in flight allow no branch.
+template <i32 kColumns, class Between>
+__device__ void maxima_by_bits(float scale, float slack, const OnlineSoftmax (&rows)[2],
+                               const device::Accumulator<1, kColumns>& rS, float (&maxima)[2],
+                               const Between& between) {
+  i32 bits[2];
+  row_maxima_of_bits(rS, bits);
+  between();
+  bool looks_again = false;
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    maxima[half] = bit_cast<float>(max(bits[half], 0));
+    looks_again = looks_again || (bits[half] < 0 && rows[half].max < -slack);
+  }
+  if (device::any_of_warp(looks_again)) row_maxima(rS, maxima);
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) maxima[half] *= scale;
+}
+
+// Turns scores into exp2(scale * score - reference). Returns whether the reference of any row of
+// the warp was raised: O must then be rescaled by `factors`. It takes no branch, since products are
+// in flight, and the warp's vote comes after the exponentials. The maximum of a
+// row is the same in its four lanes, the sum is over the lane's own columns until the end.
+// kIsMasked: rows may see nothing of the tile. kByBits: maxima are found by maxima_by_bits(), and
+// between() ends what is in flight. It is called before the exponentials.
+template <bool kIsMasked, bool kByBits, i32 kColumns, class Between>
+__device__ bool softmax_step(float scale, OnlineSoftmax (&rows)[2],
+                             device::Accumulator<1, kColumns>& rS, float (&factors)[2],
+                             const Between& between) {
+  float tile_max[2];
+  if constexpr (kByBits) {
+    maxima_by_bits(scale, device::kSlack, rows, rS, tile_max, between);
+  } else {
+#pragma unroll
+    for (i32 half = 0; half < 2; ++half) tile_max[half] = device::row_maximum(rS, 0, half) * scale;
+    between();
+  }
+  bool raises = false;
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    OnlineSoftmax& row = rows[half];
+    const float old_max = row.max;
+    const bool is_raised = tile_max[half] > old_max + device::kSlack;
+    raises = raises || is_raised;
+    row.max = is_raised ? tile_max[half] : old_max;
+    const float reference = kIsMasked ? finite_max(row.max) : row.max;
+    factors[half] = ptx::ex2_approx_ftz_f32(old_max - reference);
+    row.sum = row.sum * factors[half] + device::exponentiate_row(rS, 0, half, scale, reference);
+  }
+  return device::any_of_warp(raises);
+}
+
 // Turns scores of a lane's two rows, those of `columns`, by eights, into
 // exp2(scale * score - reference) and returns their sums over the lane's own columns: two running
 // sums a row, as above.
@@ -112,8 +139,7 @@ struct TileReferences {
 // Finds the maxima of a tile's scores. On e4m3 P is shifted by 2^kShiftOfP, and maxima are compared
 // in scaled units, so that `scale` may differ from tile to tile. kLags: the reference may lag
 // behind a row's maximum by kSlackOfP; else exponentials follow the warp's vote: fewer registers.
-// kIsMasked: rows may see nothing of the tile. between() is called before the votes, as products
-// that are in flight allow no branch.
+// kIsMasked: rows may see nothing of the tile. between() is called before the votes.
 template <bool kIsMasked, bool kLags, i32 kColumns, class Between>
 __device__ TileReferences raise_references(float scale, OnlineSoftmax (&rows)[2],
                                            const device::Accumulator<1, kColumns>& rS,
@@ -121,14 +147,9 @@ __device__ TileReferences raise_references(float scale, OnlineSoftmax (&rows)[2]
   constexpr float kOwnSlack = kLags ? kSlackOfP : 0.0f;
   TileReferences tile;
   float tile_max[2];
-  // Tiles of 192 keys win by it, smaller ones do not (TUNING.md, e18).
+  // Tiles of 192 keys win by integers, smaller ones do not (TUNING.md, e18).
   if constexpr (!kIsMasked && 8 * kColumns == 192) {
-    i32 bits[2];
-    row_maxima_of_bits(rS, bits);
-    between();
-    for (i32 half = 0; half < 2; ++half) tile_max[half] = bit_cast<float>(bits[half]);
-    if (device::any_of_warp(bits[0] < 0 || bits[1] < 0)) row_maxima(rS, tile_max);
-    for (i32 half = 0; half < 2; ++half) tile_max[half] *= scale;
+    maxima_by_bits(scale, kOwnSlack, rows, rS, tile_max, between);
   } else {
     row_maxima(rS, tile_max);
 #pragma unroll
