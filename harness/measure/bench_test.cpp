@@ -299,7 +299,7 @@ std::vector<double> at_work(const TimedLaunches& timed) {
 TEST(Bench, ATurnSaysHowMuchOfItWasWork) {
   const RestingGpu busy{.launch_s = 20e-3, .rest_s = 0.0}, half{.launch_s = 20e-3, .rest_s = 20e-3};
   for (const double share : at_work({"busy", [&](int n) { return busy.launch(n); }})) {
-    EXPECT_GT(share, 0.8) << "a sleep is a little longer than asked for";
+    EXPECT_GT(share, 0.7) << "a sleep is longer than asked for";
   }
   for (const double share : at_work({"half", [&](int n) { return half.launch(n); }})) {
     EXPECT_LE(share, 0.5);
@@ -340,7 +340,7 @@ TEST(Bench, LaunchesAheadAreWork) {
     return gpu.launch(n);
   };
   timed.launches_ahead = [&] { return ahead; };
-  for (const double share : at_work(timed)) EXPECT_GT(share, 0.8) << "all rests are such launches";
+  for (const double share : at_work(timed)) EXPECT_GT(share, 0.7) << "all rests are such launches";
   Protocol burst = rounds(1, 1);
   const auto rested = measure({timed}, burst, Backend::cuda, ignore_round);
   EXPECT_THROW(std::rethrow_exception(rested[0].error), std::logic_error) << "a burst takes time";
