@@ -140,6 +140,7 @@ TEST_F(GpuCli, RunRecordsTelemetryAndEnergy) {
   EXPECT_EQ(telemetry["reason"], "");
   EXPECT_GE(telemetry["blocks"].size(), 1u);
   EXPECT_GT(telemetry["cycles"].get<double>(), 0.0);
+  EXPECT_GT(record["time"]["at_work"].get<double>(), 0.7) << "it loads for 0.7 of its turn";
   const nlohmann::json& energy = record["energy"];
   EXPECT_EQ(energy["reason"], "");
   EXPECT_GE(energy["seconds"].get<double>(), 1.0);
