@@ -195,6 +195,7 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/time/contenders",
                                                     "/time/rounds_asked",
                                                     "/time/retries",
+                                                    "/time/at_work",
                                                     "/time/graph",
                                                     "/time/outputs",
                                                     "/time/telemetry",

@@ -437,7 +437,7 @@ TEST(Verifier, WhatIsCompiledRunsTheConfigsThatItNames) {
     passes.insert(result.name.substr(result.name.rfind('/') + 1));
     head_dims.insert(result.name.find("/d128/") == std::string::npos ? "64" : "128");
   }
-  EXPECT_EQ(results.size(), 3U * 2U * 4U) << "each on four problems, both passes";
+  EXPECT_EQ(results.size(), 3U * 2U * 5U) << "each on five problems, both passes";
   EXPECT_EQ(passes, (std::set<std::string>{"fwd", "bwd"}));
   EXPECT_EQ(head_dims, (std::set<std::string>{"64", "128"}));
   EXPECT_EQ(configs,
