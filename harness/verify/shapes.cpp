@@ -357,8 +357,8 @@ void plan_every_tile(Plan& plan) {
 
 // Makes all scores negative, 4 times as large as those of normal inputs.
 void make_scores_negative(Inputs& inputs) {
-  for (const auto& [tensor, factor] :
-       {std::pair(InputTensor::q, 4.0f), std::pair(InputTensor::k, -1.0f)}) {
+  for (const InputTensor tensor : {InputTensor::q, InputTensor::k}) {
+    const float factor = tensor == InputTensor::q ? 4.0f : -1.0f;
     const Values old = read_input(inputs, tensor);
     inputs.fill(tensor, [&](auto b, auto h, auto row, auto col) {
       return factor * std::abs(old.at(b, h, row, col));
