@@ -322,7 +322,7 @@ TEST(Bench, ALoadIsMadeOfLongCalls) {
   EXPECT_EQ(loads, std::vector<int>(6, 26)) << "0.7 s, in calls of 0.1 s by the launch's own time";
 }
 
-// What a load is said to take may hold waits for the host: they are no work.
+// A load's time may contain waits for the host, which are no work.
 TEST(Bench, AWaitThatALoadCountsIsNoWork) {
   const RestingGpu busy{.launch_s = 20e-3, .rest_s = 0.0};
   const RestingGpu resting{.launch_s = 20e-3, .rest_s = 100e-3};

@@ -137,8 +137,8 @@ TEST(Record, HasTheDocumentedShape) {
   EXPECT_EQ(json["verify_timed"], json["verify"]);
   EXPECT_EQ(
       json["time"].dump(),
-      R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"rounds_asked":9,"retries":1,"at_work":0.75,)"
-      R"("inner_launches":3,"contenders":4,)"
+      R"({"median_s":1.5,"q1_s":1.25,"q3_s":1.75,"min_s":1.0,"n":2,"rounds_asked":9,"retries":1,)"
+      R"("at_work":0.75,"inner_launches":3,"contenders":4,)"
       R"("samples_s":[2.0,1.0],"ci95_s":[1.0,2.0],"timer":"steady_clock","cache":"hot",)"
       R"("telemetry":null,"graph":null,"outputs":null,"order":[1,0]})");
   EXPECT_EQ(json["flops"].dump(), R"({"useful":1,"executed":2,"paper":3})");

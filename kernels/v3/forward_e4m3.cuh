@@ -14,6 +14,7 @@
 // - Forms without overlap hold tiles for which registers do not suffice with it. P V of their tile
 //   is computed in pieces of keys, each beside the exponentials of the next, or, promoted, in parts
 //   of V's columns.
+// - With `ping_pong` a consumer's turn lasts until its S is done, not only until it is started.
 //
 // Source: Shah et al., FlashAttention-3 (2024), section 3.3. Promotion: DeepSeek-V3's technical
 // report (2024), section 3.3.2. Order of tiles: arXiv 2606.06521.

@@ -9,6 +9,19 @@
 
 namespace attnlab::v3 {
 
+// Finds the largest of each of a lane's two rows, in all of the row's four lanes, of what the lane
+// found in its own columns: two values a row. larger() returns the larger one of two.
+template <class T, class Larger>
+__device__ void largest_of_rows(const T (&own)[4], T (&rows)[2], const Larger& larger) {
+#pragma unroll
+  for (i32 half = 0; half < 2; ++half) {
+    T& row = rows[half];
+    row = larger(own[2 * half], own[2 * half + 1]);
+    row = larger(row, __shfl_xor_sync(0xFFFFFFFFu, row, 2));
+    row = larger(row, __shfl_xor_sync(0xFFFFFFFFu, row, 1));
+  }
+}
+
 // Returns the largest score of each of a lane's two rows, in all of the row's four lanes. Each row
 // has two running maxima: beside two warps a scheduler has nothing to do while a maximum waits for
 // the one before.
@@ -20,13 +33,7 @@ __device__ void row_maxima(const device::Accumulator<1, kColumns>& rS, float (&m
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) largest[i] = fmaxf(largest[i], rS.at[0][c][i]);
   }
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    float& own = maxima[half];
-    own = fmaxf(largest[2 * half], largest[2 * half + 1]);
-    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 2));
-    own = fmaxf(own, __shfl_xor_sync(0xFFFFFFFFu, own, 1));
-  }
+  largest_of_rows(largest, maxima, [](float a, float b) { return fmaxf(a, b); });
 }
 
 // Finds a row's largest score as row_maxima() does, but compares scores as integers, three at a
@@ -45,13 +52,7 @@ __device__ void row_maxima_of_bits(const device::Accumulator<1, kColumns>& rS, i
       largest[i] = max(max(largest[i], one), other);
     }
   }
-#pragma unroll
-  for (i32 half = 0; half < 2; ++half) {
-    i32& own = maxima[half];
-    own = max(largest[2 * half], largest[2 * half + 1]);
-    own = max(own, __shfl_xor_sync(0xFFFFFFFFu, own, 2));
-    own = max(own, __shfl_xor_sync(0xFFFFFFFFu, own, 1));
-  }
+  largest_of_rows(largest, maxima, [](i32 a, i32 b) { return max(a, b); });
 }
 
 // Finds the maxima of a lane's two rows of a tile, in scaled units, by row_maxima_of_bits(). One
