@@ -317,6 +317,7 @@ std::vector<ConfigsToVerify> configs_to_verify() {
        .dtype = Dtype::f16,
        .dropout = 0.2,
        .configs = {tile(2, 64, 2, {false, true})}},
+      {.head_dim = 256, .dtype = Dtype::f16, .configs = {rows(64, 64)}},
       {.head_dim = 64,
        .dtype = Dtype::e4m3,
        .configs = {of_e4m3(1, 64, 2, {true, false}, true), of_e4m3(2, 64, 3, {false, true}, true),
