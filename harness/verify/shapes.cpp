@@ -489,7 +489,7 @@ void plan_every_isa(Plan& plan) {
 }
 
 // Adds shapes of e4m3: every kind of scale, several masks, lengths that fill no block of scales,
-// and inputs that bias sums.
+// packed entries, and inputs that bias sums.
 void add_quantised(std::vector<Shape>& shapes) {
   const auto add = [&](const std::string& name, const Problem& problem, const Quantisation& how,
                        InputKind kind = InputKind::normal) {
@@ -512,6 +512,11 @@ void add_quantised(std::vector<Shape>& shapes) {
   for (const char* mask :
        {"causal", "window:40:7", "padding", "padding+causal", "blocks:local:1:64x64"}) {
     add(fmt::format("mask/{}", mask), make_problem(300, 300, mask, 32), {});
+  }
+  for (const ScaleOf v : {ScaleOf::head, ScaleOf::block, ScaleOf::channel}) {
+    add(fmt::format("packed/{}", to_string(v)),
+        make_packed({70, 0, 290, 40, 31}, {55, 70, 310, 0, 31}, "causal"),
+        {ScaleOf::block, v, true});
   }
   for (const InputKind kind :
        {InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel, InputKind::v_one,

@@ -1,7 +1,8 @@
 // Implements naive on a GPU: the passes of schedule.h in order, products by cuBLAS, all else by the
 // kernels of forward.cuh and backward.cuh. Against the CPU side two things differ: rows of the
 // matrices are padded to 16 bytes, and in 16 bits there is no lse, because the library's product
-// leaves only rounded scores.
+// leaves only rounded scores. A problem in e4m3 is one in f32 between a kernel that decodes and one
+// that rounds O: cuBLAS multiplies no codes with scales of rows.
 #include "kernels/naive/cuda.h"
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include "kernels/naive/cuda_products.h"
 #include "kernels/naive/cuda_units.h"
 #include "kernels/shared/batch_addresses.h"
+#include "kernels/shared/quantise.h"
 
 namespace attnlab::naive {
 namespace {
@@ -25,8 +27,31 @@ constexpr ConfigAxis kAxes[] = {
      .maximum = 1,
      .role = AxisRole::tf32_products}};
 
+// Returns the problem that passes and products work on.
+Problem decoded(Problem problem) {
+  if (!problem.is_e4m3()) return problem;
+  problem.dtype = Dtype::f32;
+  problem.quantisation = {};
+  return problem;
+}
+
 u64 matrix_bytes(const Problem& problem) {
-  return static_cast<u64>(padded_elements(make_shape(problem)) * size_bytes(problem.dtype));
+  return static_cast<u64>(padded_elements(make_shape(problem)) *
+                          size_bytes(decoded(problem).dtype));
+}
+
+// Values holds the bytes of what a problem in e4m3 has in fp32; zeros of all others.
+struct Values {
+  u64 q = 0;  // and O
+  u64 k = 0;  // and V
+};
+
+Values values_of(const Problem& problem) {
+  if (!problem.is_e4m3()) return {};
+  const auto bytes = [](i64 elements) {
+    return round_up<u64>(static_cast<u64>(elements) * sizeof(float), 256);
+  };
+  return {.q = bytes(problem.elements_q()), .k = bytes(problem.elements_k())};
 }
 
 // dK and dV are summed in fp32 over query heads whose rows do not follow one another.
@@ -41,7 +66,8 @@ struct Parts {
   u64 second = 0;     // P that is not saved; in backward Pd
   u64 sums = 0;       // dK, then dV in fp32
   u64 addresses = 0;  // of the matrices of one product
-  u64 total() const { return blas + first + second + sums + addresses; }
+  Values values;      // Q, O, K, V
+  u64 total() const { return blas + first + second + sums + addresses + 2 * (values.q + values.k); }
 };
 
 Parts parts_of(const Problem& problem, const Device& device) {
@@ -52,7 +78,8 @@ Parts parts_of(const Problem& problem, const Device& device) {
           .first = matrix,
           .second = problem.pass == Pass::fwd || problem.drops() ? matrix : 0,
           .sums = needs_sums(problem) ? round_up<u64>(sums, 256) : 0,
-          .addresses = round_up<u64>(addresses, 256)};
+          .addresses = round_up<u64>(addresses, 256),
+          .values = values_of(problem)};
 }
 
 std::string unsupported(const Problem& problem, const Config& config, const Device& device) {
@@ -73,12 +100,13 @@ std::uint64_t saved_bytes(const Problem& problem, const Config& /*config*/) {
   return problem.pass == Pass::fwd ? 0 : matrix_bytes(problem);
 }
 
-bool writes_lse(const Problem& problem) { return problem.dtype == Dtype::f32; }
+bool writes_lse(const Problem& problem) { return decoded(problem).dtype == Dtype::f32; }
 
 std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
                               const Device& /*device*/) {
   std::vector<KernelUnit> needed;
-  if (problem.runs_forward()) needed.push_back(forward_unit(problem.dtype));
+  if (problem.is_e4m3()) needed.push_back(e4m3_unit());
+  if (problem.runs_forward()) needed.push_back(forward_unit(decoded(problem).dtype));
   if (problem.runs_backward()) needed.push_back(backward_unit(problem.dtype));
   return needed;
 }
@@ -87,24 +115,33 @@ std::vector<KernelUnit> units(const Problem& problem, const Config& /*config*/,
 class Prepared : public PreparedKernel {
  public:
   Prepared(const Problem& problem, const Config& config, const Device& device)
-      : problem_(problem),
+      : problem_(decoded(problem)),
         shape_(make_shape(problem)),
         drops_(problem.drops()),
         parts_(parts_of(problem, device)),
         precision_(config.get("tf32") != 0 ? cuda::GemmPrecision::tf32 : cuda::GemmPrecision::full),
         blas_(cuda::Blas::of(device)) {
+    if (problem.is_e4m3()) prepare_e4m3(problem, device);
     if (problem.runs_forward()) prepare_forward(device);
     if (problem.runs_backward()) prepare_backward(device);
   }
 
   void launch(const Tensors& tensors, CUstream stream) {
     blas_.use(stream, tensors.workspace, parts_.blas);
+    if (e4m3_module_ != nullptr) return forward_e4m3(tensors, stream);
     if (problem_.runs_forward()) forward(tensors, stream);
     if (problem_.runs_backward()) backward(tensors, stream);
   }
 
  private:
   using ChangeRows = cuda::Kernel<Params, const void*, void*>;
+
+  void prepare_e4m3(const Problem& problem, const Device& device) {
+    e4m3_module_ = cuda::load(e4m3_unit(), device);
+    decode_codes_ = {*e4m3_module_, pass_entry("decode_codes")};
+    round_o_ = {*e4m3_module_, pass_entry("round_o")};
+    v_has_channels_ = problem.quantisation.v == ScaleOf::channel;
+  }
 
   void prepare_forward(const Device& device) {
     forward_module_ = cuda::load(forward_unit(problem_.dtype), device);
@@ -137,6 +174,9 @@ class Prepared : public PreparedKernel {
   void* second(const Tensors& tensors) const { return cuda::behind(first(tensors), parts_.first); }
   void* sums(const Tensors& tensors) const { return cuda::behind(second(tensors), parts_.second); }
   void* addresses(const Tensors& tensors) const { return cuda::behind(sums(tensors), parts_.sums); }
+  void* values(const Tensors& tensors) const {
+    return cuda::behind(addresses(tensors), parts_.addresses);
+  }
   void* p(const Tensors& tensors) const {
     return tensors.saved != nullptr ? tensors.saved : second(tensors);
   }
@@ -193,6 +233,34 @@ class Prepared : public PreparedKernel {
                 elements);
   }
 
+  // Runs the forward on values in fp32, which lie in the workspace as the codes do in their
+  // tensors.
+  void forward_e4m3(const Tensors& tensors, CUstream stream) {
+    const Params params = cuda::make_params(problem_, tensors);
+    const E4m3Inputs& e4m3 = tensors.e4m3;
+    const auto decode = [&](const Codes& codes) {
+      const i64 heads = codes.is_query ? shape_.num_heads_q : shape_.num_heads_kv;
+      const i64 rows = codes.is_query ? shape_.seqlen_q : shape_.seqlen_k;
+      decode_codes_(stream, static_cast<u64>(shape_.batch * heads * ceil_div(rows, kScaleRows)),
+                    params, codes);
+      return codes.values;
+    };
+    float* const q = static_cast<float*>(values(tensors));
+    float* const o = static_cast<float*>(cuda::behind(q, parts_.values.q));
+    float* const k = static_cast<float*>(cuda::behind(o, parts_.values.q));
+    float* const v = static_cast<float*>(cuda::behind(k, parts_.values.k));
+    Tensors in_f32 = tensors;
+    in_f32.q = decode({.codes = e4m3.q, .scales = e4m3.scale_q, .values = q, .is_query = true});
+    in_f32.k = decode({.codes = e4m3.k, .scales = e4m3.scale_k, .values = k});
+    in_f32.v = decode(
+        {.codes = e4m3.v, .scales = e4m3.scale_v, .values = v, .has_channels = v_has_channels_});
+    in_f32.o = o;
+    forward(in_f32, stream);
+    const i64 elements = problem_.elements_q();
+    round_o_(stream, static_cast<u64>(ceil_div<i64>(elements, kBlockThreads)), o, tensors.o,
+             elements);
+  }
+
   void forward(const Tensors& tensors, CUstream stream) {
     const Params params = cuda::make_params(problem_, tensors);
     void* const s = first(tensors);
@@ -219,14 +287,17 @@ class Prepared : public PreparedKernel {
     multiply_keys(dv_, dropped_p, tensors.dout, tensors.dv, tensors, stream);
   }
 
-  Problem problem_;
+  Problem problem_;  // decoded
   Shape shape_;
   bool drops_;
+  bool v_has_channels_ = false;
   Parts parts_;
   cuda::GemmPrecision precision_;
   cuda::Blas& blas_;
   ProductCalls s_, o_, dp_, dq_, dk_, dv_;
-  std::shared_ptr<const cuda::Module> forward_module_, backward_module_;
+  std::shared_ptr<const cuda::Module> e4m3_module_, forward_module_, backward_module_;
+  cuda::Kernel<Params, Codes> decode_codes_;
+  cuda::Kernel<const float*, void*, i64> round_o_;
   cuda::Kernel<Params, void*> mask_rows_;
   cuda::Kernel<Params, const void*, void*, float*> softmax_rows_;
   ChangeRows dropout_rows_, softmax_backward_rows_;
@@ -234,9 +305,24 @@ class Prepared : public PreparedKernel {
   cuda::Kernel<BatchAddresses, void*> batch_addresses_;
 };
 
+// Counts the values of e4m3, too: written from codes and read, O's read and rounded.
+Traffic traffic_of_e4m3(const Problem& problem, Traffic in_f32) {
+  const auto decode = [&](Operand operand, i64 elements) {
+    in_f32[operand].read_bytes += elements * size_bytes(Dtype::e4m3);
+    in_f32[operand].write_bytes += elements * size_bytes(Dtype::f32);
+  };
+  decode(Operand::q, problem.elements_q());
+  decode(Operand::k, problem.elements_k());
+  decode(Operand::v, problem.elements_k());
+  in_f32[Operand::o].read_bytes += problem.elements_q() * size_bytes(Dtype::f32);
+  in_f32[Operand::o].write_bytes += problem.elements_q() * size_bytes(problem.output_dtype());
+  return in_f32;
+}
+
 // Counts as on the CPU, but that rows which no block holds in registers are read twice: S for its
 // softmax, P and dP for that of the backward.
-Traffic traffic(const Problem& problem, const Config& /*config*/) {
+Traffic traffic(const Problem& problem, const Config& config) {
+  if (problem.is_e4m3()) return traffic_of_e4m3(problem, traffic(decoded(problem), config));
   Traffic counted = count_passes(problem, WritesLse::in_f32);
   if (row_class(problem.seqlen_k).chunks > 0) return counted;
   std::int64_t elements = 0;
@@ -272,6 +358,7 @@ constexpr Implementation kCuda = {
     .release = cuda::release<Prepared>,
     .traffic = traffic,
     .library = "cuBLAS",
+    .has_e4m3 = true,  // S and P in f32, products in fp32
 };
 
 }  // namespace attnlab::naive

@@ -65,6 +65,30 @@ TEST(NaiveCuda, TrafficIsThatOfTheSchedule) {
   }
 }
 
+// Around a forward of f32 codes are read once, and O is rounded once.
+TEST(NaiveCuda, E4m3IsF32BetweenTwoPasses) {
+  Problem problem = make_problem(Pass::fwd, Dtype::e4m3);
+  problem.dropout = 0.0;
+  Problem in_f32 = problem;
+  in_f32.dtype = Dtype::f32;
+  const Config config = default_config(kCuda);
+  EXPECT_TRUE(kCuda.has_e4m3);
+  EXPECT_TRUE(kCuda.writes_lse(problem));
+  EXPECT_EQ(kCuda.units(problem, config, hopper()).size(), 2U);
+  const i64 queries = 2 * 4 * 70 * 24, keys = 2 * 2 * 301 * 24;
+  const u64 values = 2 * (round_up<u64>(4 * queries, 256) + round_up<u64>(4 * keys, 256));
+  EXPECT_EQ(kCuda.workspace_bytes(problem, config, hopper()),
+            kCuda.workspace_bytes(in_f32, config, hopper()) + values);
+  const Traffic traffic = kCuda.traffic(problem, config);
+  const Traffic want = kCuda.traffic(in_f32, config);
+  EXPECT_EQ(traffic[Operand::q].read_bytes, want[Operand::q].read_bytes + queries);
+  EXPECT_EQ(traffic[Operand::v].write_bytes, 4 * keys);
+  EXPECT_EQ(traffic[Operand::o].read_bytes, 4 * queries);
+  EXPECT_EQ(traffic[Operand::o].write_bytes, (4 + 2) * queries);
+  EXPECT_EQ(traffic[Operand::p], want[Operand::p]);
+  EXPECT_NE(reason(problem, 1, hopper()).find("f32"), std::string::npos);  // tf32
+}
+
 TEST(NaiveCuda, MatricesHaveRowsOf16Bytes) {
   const u64 matrix = u64{2} * 4 * 70 * 304 * 2;  // bytes, a multiple of 256
   const u64 blas = u64{32} << 20;
@@ -96,6 +120,8 @@ TEST(NaiveCuda, FewUnitsServeAllProblems) {
   for (int i = 0; i < 500; ++i) {
     Problem problem = make_problem(one_of(Pass::fwd, Pass::bwd, Pass::fwdbwd),
                                    one_of(Dtype::f32, Dtype::f16, Dtype::bf16));
+    if (i % 10 == 0) problem.dtype = Dtype::e4m3;
+    if (problem.is_e4m3()) problem.pass = Pass::fwd;
     problem.seqlen_q = 1 + random() % 5000;
     problem.seqlen_k = 1 + random() % 20000;
     problem.head_dim = 1 + random() % 300;
@@ -105,7 +131,7 @@ TEST(NaiveCuda, FewUnitsServeAllProblems) {
       sources.insert(unit.source);
     }
   }
-  EXPECT_EQ(sources.size(), 6U);
+  EXPECT_EQ(sources.size(), 7U);
 }
 
 TEST(NaiveCudaTraffic, RowsThatNoBlockHoldsAreReadTwice) {

@@ -104,4 +104,15 @@ KernelUnit backward_unit(Dtype dtype) {
   return unit.done();
 }
 
+KernelUnit e4m3_unit() {
+  Unit unit("e4m3", Dtype::f16);
+  unit.add({.name = "decode_codes",
+            .parameters = params_and("const __grid_constant__ naive::Codes of"),
+            .arguments = "params, of"});
+  unit.add({.name = "round_o",
+            .parameters = "const float* gValues, T* gO, i64 elements",
+            .arguments = "gValues, gO, elements"});
+  return unit.done();
+}
+
 }  // namespace attnlab::naive

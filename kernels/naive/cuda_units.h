@@ -10,6 +10,7 @@ namespace attnlab::naive {
 
 KernelUnit forward_unit(Dtype dtype);
 KernelUnit backward_unit(Dtype dtype);
+KernelUnit e4m3_unit();  // what is around a forward of f32
 
 // Return entries of units. `kernel` is "softmax_rows" or "softmax_backward_rows".
 KernelEntry pass_entry(const std::string& kernel);

@@ -17,6 +17,9 @@
 //   6. dK = softmax_scale * dS^T Q             1, 0   a library's product
 //   7. dV = Pd^T dO                            1, 0   a library's product
 //
+// In e4m3 a forward decodes q, k and v to fp32 first, has its matrices in fp32 on a GPU and in f16
+// on a CPU, and rounds O to f16.
+//
 // So with N = seqlen_q = seqlen_k forward moves 4 N^2 elements of a slice, 2 N^2 more for a mask
 // and 2 N^2 for dropout; backward 7 N^2, and 4 N^2 for dropout; the operands of the products come
 // on top, each once.
@@ -124,5 +127,14 @@ ATTNLAB_HD constexpr RowsPlace rows_place(const Shape& shape, u32 block, i64 row
           .row = block / across % down * rows,
           .column = block % across * columns};
 }
+
+// Codes says where q, k or v of e4m3 lies (E4m3Inputs), and where its values are wanted.
+struct Codes {
+  const u8* codes = nullptr;
+  const float* scales = nullptr;
+  float* values = nullptr;
+  bool is_query = false;
+  bool has_channels = false;  // scales are of columns, not of kScaleRows rows
+};
 
 }  // namespace attnlab::naive
