@@ -26,12 +26,13 @@ struct RepeatedCase {
   const char* mask;
   std::int64_t seqlen = 1100;
   bool packed = false;
+  Dtype dtype = Dtype::f16;
 };
 
 void PrintTo(const RepeatedCase& repeated, std::ostream* stream) {
   *stream << repeated.kernel << " " << to_string(repeated.pass) << ", head_dim "
           << repeated.head_dim << ", " << repeated.mask << ", seqlen " << repeated.seqlen
-          << (repeated.packed ? ", packed" : "");
+          << (repeated.packed ? ", packed" : "") << ", " << to_string(repeated.dtype);
 }
 
 // Copies from one half of a buffer to the other, so that there is always one under way.
@@ -63,11 +64,11 @@ class GpuRepeats : public GpuTest, public testing::WithParamInterface<RepeatedCa
 
 TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
   if (std::getenv("ATTNLAB_EMULATED") != nullptr) GTEST_SKIP() << "it would take hours";
-  const auto [name, pass, head_dim, mask, seqlen, packed] = GetParam();
+  const auto [name, pass, head_dim, mask, seqlen, packed, dtype] = GetParam();
   const Implementation* const kernel = builtin_registry().find(name, Backend::cuda);
   ASSERT_NE(kernel, nullptr);
   Problem problem = {.pass = pass,
-                     .dtype = Dtype::f16,
+                     .dtype = dtype,
                      .batch = 2,
                      .num_heads_q = 16,
                      .num_heads_kv = 8,
@@ -90,7 +91,7 @@ TEST_P(GpuRepeats, AreTheSameBitsUnderMemoryLoad) {
     outputs.emplace_back(arena.allocate(what, bytes), bytes);
     return outputs.back().first.get();
   };
-  const auto q_bytes = static_cast<std::uint64_t>(problem.elements_q()) * 2;
+  const auto q_bytes = static_cast<std::uint64_t>(problem.elements_q()) * 2;  // o of e4m3 is f16
   const auto k_bytes = static_cast<std::uint64_t>(problem.elements_k()) * 2;
   tensors.o = output("o", q_bytes);
   const std::int64_t rows = problem.batch * problem.num_heads_q * problem.seqlen_q;
@@ -152,26 +153,33 @@ INSTANTIATE_TEST_SUITE_P(
         RepeatedCase{"v3", Pass::fwd, 128, "none", 2100},  // three consumers
         RepeatedCase{"v3", Pass::fwd, 128, "window:300:20"},
         RepeatedCase{"v3", Pass::fwd, 192, "none"}, RepeatedCase{"v3", Pass::fwd, 256, "causal"},
-        // These have more items than an H100 runs blocks at once, so that some begin late.
+        RepeatedCase{"v3", Pass::fwd, 64, "causal", 1100, false, Dtype::e4m3},
+        RepeatedCase{"v3", Pass::fwd, 64, "none", 2100, false, Dtype::e4m3},  // three consumers
+        RepeatedCase{"v3", Pass::fwd, 128, "causal", 1100, false, Dtype::e4m3},
+        RepeatedCase{"v3", Pass::fwd, 128, "causal", 1100, true, Dtype::e4m3},
+        RepeatedCase{"v3", Pass::fwd, 256, "causal", 1100, false, Dtype::e4m3},
+        // These have more items that are not empty, 144 or more, than an H100 runs blocks at once,
+        // which is 132: so some begin late.
         RepeatedCase{"v3", Pass::fwdbwd, 64, "causal"},
         RepeatedCase{"v3", Pass::fwdbwd, 64, "none"},
         RepeatedCase{"v3", Pass::fwdbwd, 64, "window:300:20"},
-        RepeatedCase{"v3", Pass::fwdbwd, 64, "causal", 1100, true},
+        RepeatedCase{"v3", Pass::fwdbwd, 64, "causal", 1500, true},
         RepeatedCase{"v3", Pass::fwdbwd, 64, "blocks:butterfly:64x64"},
         RepeatedCase{"v3", Pass::fwdbwd, 128, "causal"},
         RepeatedCase{"v3", Pass::fwdbwd, 128, "none"},
         RepeatedCase{"v3", Pass::fwdbwd, 128, "window:300:20"},
-        RepeatedCase{"v3", Pass::fwdbwd, 128, "causal", 1100, true},
+        RepeatedCase{"v3", Pass::fwdbwd, 128, "causal", 1500, true},
         RepeatedCase{"v3", Pass::fwdbwd, 192, "causal"},
         RepeatedCase{"v3", Pass::fwdbwd, 256, "causal"},
         RepeatedCase{"v3", Pass::fwdbwd, 256, "none"},
-        RepeatedCase{"v3", Pass::fwdbwd, 256, "window:300:20", 1100, true}),
+        RepeatedCase{"v3", Pass::fwdbwd, 256, "window:300:20"},
+        RepeatedCase{"v3", Pass::fwdbwd, 256, "causal", 1100, true}),
     [](const auto& repeated) {
       const RepeatedCase& its = repeated.param;
       const std::string mask = its.mask;
       return std::string(its.kernel) + "_" + to_string(its.pass) + "_d" +
              std::to_string(its.head_dim) + "_" + mask.substr(0, mask.find(':')) +
-             (its.packed ? "_packed" : "");
+             (its.packed ? "_packed" : "") + (its.dtype == Dtype::e4m3 ? "_e4m3" : "");
     });
 
 }  // namespace
