@@ -1,6 +1,7 @@
 // Tests attnlab run --input and --save: the user's own tensors, in and out of the real binary.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -156,6 +157,30 @@ TEST_F(CliTensors, ADOThatTheFileLacksIsDrawnAndSaid) {
   EXPECT_NE(dout("a.st"), dout("c.st"));
 }
 
+// All types hold these integers, so what is drawn in each of them is quantised to the same codes.
+TEST_F(CliTensors, AFileIsQuantisedLikeWhatIsDrawn) {
+  const std::string sizes = " --batch 2 --heads 4 --heads-kv 2 --head-dim 16 --seqlen 150 ";
+  const std::string rest = " --kernel v3 --layout bhsd --input-kind integers " + sizes;
+  const std::string quantised = " --kernel v3 --layout bhsd --dtype e4m3 --quant block --rotate 1 ";
+  ASSERT_EQ(run_fast(quantised + sizes + "--input-kind integers --out a.jsonl --save a.st").code,
+            0);
+  for (const std::string dtype : {"f32", "f16", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    ASSERT_EQ(run_fast("--dtype " + dtype + rest + " --save q.st").code, 0);
+    const Result result = run_fast("--input q.st" + quantised + " --out b.jsonl --save b.st");
+    ASSERT_EQ(result.code, 0) << result.err;
+    std::string out = result.out;
+    std::ranges::replace(out, '\n', ' ');
+    EXPECT_PRED2(contains, out, " They are " + dtype + " and are quantised to e4m3.");
+    expect_same(saved("a.st"), saved("b.st"));
+    const Json drawn = record("a.jsonl"), given = record("b.jsonl");
+    EXPECT_EQ(drawn["id"], given["id"]);
+    EXPECT_EQ(given["input_file"]["dtype"], dtype);
+    EXPECT_EQ(drawn["verify"][0]["rmse_unquantised"], given["verify"][0]["rmse_unquantised"]);
+    std::filesystem::remove(folder_ / "b.jsonl");
+  }
+}
+
 TEST_F(CliTensors, FilesOfTheSameSizesAreDifferentPoints) {
   write_qkv("one.st");
   write_qkv("two.st", 0.75f);
@@ -204,7 +229,11 @@ TEST_F(CliTensors, BadUsageIsExitTwoAndWritesNothing) {
       {"--input text.st", "--input: text.st: "},
       {"--input q.st --layout packed", "q.st: tensor 'q': is F32 [1, 6, 2, 4], but layout packed"},
       {"--input q.st --layout bshd,bhsd", "q.st: a file has one layout, but --layout names 2"},
-      {"--input q.st --dtype f32", "--dtype: --input's file says this itself"},
+      {"--input q.st --dtype f32",
+       "--dtype: --input's file says this itself: leave the flag out, "
+       "or take e4m3 alone, to which it is quantised"},
+      {"--input q.st --dtype e4m3,f16", "--dtype: --input's file says this itself"},
+      {"--input nan.st --dtype e4m3", "nan.st: tensor 'q': holds NaN or infinity at [0, 0, 0, 0]"},
       {"--input q.st --batch 1", "--batch: --input's file"},
       {"--input q.st --heads 2", "--heads: --input's file"},
       {"--input q.st --heads-kv 2", "--heads-kv: --input's file"},

@@ -144,7 +144,8 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
     "exclude": [{"where": {"seqlen": 8}, "reason": "too short"}],
     "protocol": {"verify_seconds": 2}})");
   ASSERT_EQ(run("run --kernel v1 --pass bwd --seqlen 8 --rounds 2 --save a.st").code, 0);
-  ASSERT_EQ(run("run --kernel v1 --seqlen 8 --rounds 2 --save b.st").code, 0);
+  ASSERT_EQ(run("run --kernel v1 --dtype f16 --seqlen 8 --rounds 2 --save b.st").code, 0);
+  ASSERT_EQ(run("run --kernel v1 --dtype bf16 --seqlen 8 --rounds 2 --save c.st").code, 0);
   std::vector<Json> all = records_of_broken_kernels();
   for (const char* arguments :
        {"--kernel naive,v1,v2,v3 --pass fwd,bwd,fwdbwd --dropout 0,0.1 --seqlen 24",
@@ -162,8 +163,10 @@ TEST_F(RecordSchema, FreshRecordsFitAndUseAllOfIt) {
         "s.json", "s.json --dropout 0.5"}) {
     for (const Json& record : records(arguments)) all.push_back(record);
   }
-  for (const char* arguments : {"--input a.st --pass fwd,bwd", "--input b.st --pass bwd"}) {
-    ASSERT_EQ(run(std::string("run --kernel v1 --rounds 2 --out i.jsonl ") + arguments).code, 0);
+  for (const char* arguments :
+       {"--kernel v1 --input a.st --pass fwd,bwd", "--kernel v1 --input b.st --pass bwd",
+        "--kernel v3 --input b.st --dtype e4m3", "--kernel v3 --input c.st --dtype e4m3"}) {
+    ASSERT_EQ(run(std::string("run --rounds 2 --out i.jsonl ") + arguments).code, 0);
   }
   for (const Json& record : lines_of(folder_ / "i.jsonl")) all.push_back(record);
   for (const auto& [name, record] : records_of_a_gpu()) all.push_back(record);

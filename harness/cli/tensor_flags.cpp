@@ -34,8 +34,11 @@ void apply_input(Sweep& sweep, const SweepFlags& flags) {
   for (std::size_t i = 0; i < flags.axes.size(); ++i) {
     const std::string& axis = builtin_grammars().rows()[i].help.name;
     if (!flags.axes[i] || !is_axis_of_input_file(axis)) continue;
-    throw UsageError(
-        fmt::format("{}: --input's file says this itself: leave the flag out", flag_of(axis)));
+    const bool is_dtype = axis == "dtype";
+    if (is_dtype && is_quantised(sweep)) continue;
+    throw UsageError(fmt::format("{}: --input's file says this itself: leave the flag out{}",
+                                 flag_of(axis),
+                                 is_dtype ? ", or take e4m3 alone, to which it is quantised" : ""));
   }
   try {
     use_input_file(sweep, flags.input);

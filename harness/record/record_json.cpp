@@ -69,6 +69,7 @@ Json input_file_json(const Case& point) {
   if (point.input == nullptr) return nullptr;
   Json json = {{"path", path_from_here(point.input->file.path).string()},
                {"fnv1a", fmt::format("{:016x}", point.input->file.hash)},
+               {"dtype", to_string(point.input->problem.dtype)},
                {"do", nullptr}};
   if (point.problem.pass != Pass::fwd) json["do"] = point.input->dout.empty() ? "drawn" : "file";
   return json;

@@ -51,6 +51,7 @@ std::string repro_command(const Case& work, const Competitor& competitor, const 
                   problem.dropout, problem.softmax_scale, work.seed);
   if (work.input != nullptr) {
     command += " --input " + portable_word(work.input->file.path.string());
+    if (problem.is_e4m3()) command += " --dtype e4m3";  // all else is the file's own
   } else {
     command += fmt::format(
         " --dtype {} --batch {} --heads {} --heads-kv {} --head-dim {} --lengths {} --seqlen-q {} "

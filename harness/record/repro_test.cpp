@@ -98,6 +98,15 @@ TEST(Repro, PathsOfTheMachineAreThoseFromHere) {
   EXPECT_TRUE(repro_command(work, {.kernel = "v2"}, {}, {}).ends_with(" --input q.st"));
 }
 
+TEST(Repro, AFileIsQuantisedAgain) {
+  const auto input = std::make_shared<QkvTensors>();
+  input->file.path = "q.st";
+  Case work = {.input_kind = InputKind::file, .input = input};
+  work.problem.dtype = Dtype::e4m3;
+  EXPECT_PRED2(contains, repro_command(work, {.kernel = "v3"}, {}, {}),
+               " --input q.st --dtype e4m3 --quant block --quant-v channel --rotate 1");
+}
+
 TEST(Repro, NamesTheFileInsteadOfWhatItSays) {
   const auto input = std::make_shared<QkvTensors>();
   input->file.path = "my tensors/it's.st";

@@ -74,6 +74,8 @@ bool is_axis_of_input_file(std::string_view axis) {
   return std::ranges::find(kAxes, axis) != kAxes.end();
 }
 
+bool is_quantised(const Sweep& sweep) { return sweep.axes.at(0).dtype == std::vector{Dtype::e4m3}; }
+
 void use_input_file(Sweep& sweep, const std::filesystem::path& path) {
   Axes& axes = sweep.axes.at(0);
   if (axes.layout.size() != 1) {
@@ -82,7 +84,7 @@ void use_input_file(Sweep& sweep, const std::filesystem::path& path) {
   }
   auto input = std::make_shared<const QkvTensors>(load_qkv(path, axes.layout[0]));
   const Problem& problem = input->problem;
-  axes.dtype = {problem.dtype};
+  if (!is_quantised(sweep)) axes.dtype = {problem.dtype};
   axes.batch = {problem.batch};
   axes.heads = {problem.num_heads_q};
   axes.heads_kv = {problem.num_heads_kv};
@@ -102,8 +104,12 @@ std::string describe_input(const std::vector<Case>& cases) {
   const char* of_dout = !has_backward        ? ""
                         : input.dout.empty() ? " It has no do: dO is drawn from the seed."
                                              : " dO is its do.";
-  return wrap(fmt::format("Inputs: q, k, v of {} (FNV-1a {:016x}).{}", input.file.path.string(),
-                          input.file.hash, of_dout));
+  const std::string quantised =
+      cases.at(0).problem.is_e4m3()
+          ? fmt::format(" They are {} and are quantised to e4m3.", to_string(input.problem.dtype))
+          : "";
+  return wrap(fmt::format("Inputs: q, k, v of {} (FNV-1a {:016x}).{}{}", input.file.path.string(),
+                          input.file.hash, quantised, of_dout));
 }
 
 TensorSaver::TensorSaver(std::filesystem::path path, SaveDropout dropout)

@@ -18,9 +18,13 @@ namespace attnlab {
 // Returns whether an axis says what a file of inputs says: dtype, sizes, lengths, input_kind.
 bool is_axis_of_input_file(std::string_view axis);
 
+// Returns whether all problems of the sweep are of e4m3, whose codes the laboratory makes: only
+// then the axis dtype and a file of inputs go together.
+bool is_quantised(const Sweep& sweep);
+
 // Makes the q, k, v (and do) of a file the inputs of all cases of the sweep, and sets the axes that
-// say what the file says. Throws UsageError for a file that load_qkv() refuses, and for a sweep of
-// several layouts, of which the file can have but one.
+// say what the file says; e4m3 stays e4m3. Throws UsageError for a file that load_qkv() refuses,
+// and for a sweep of several layouts, of which the file can have but one.
 void use_input_file(Sweep& sweep, const std::filesystem::path& path);
 
 // Tells the user where the inputs come from, and if dO is drawn. Wraps the text; ends its line.

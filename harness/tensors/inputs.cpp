@@ -217,6 +217,20 @@ void copy_rows(InputTensor tensor, const Problem& from, const void* source, cons
   });
 }
 
+// Copies a tensor of the user's file, whose bytes may lie anywhere. Codes of e4m3 are made of fp32,
+// to which 16-bit types are widened.
+void copy_given(std::span<const std::byte> given, Dtype from, Dtype to, void* data) {
+  if (from == to) {
+    std::memcpy(data, given.data(), given.size());
+    return;
+  }
+  for (std::size_t i = 0; i < given.size() / sizeof(u16); ++i) {
+    u16 bits;
+    std::memcpy(&bits, given.data() + i * sizeof bits, sizeof bits);
+    static_cast<float*>(data)[i] = from == Dtype::f16 ? f32_from_f16(bits) : f32_from_bf16(bits);
+  }
+}
+
 std::span<const std::byte> given_of(const QkvTensors& file, InputTensor tensor) {
   switch (tensor) {
     case InputTensor::q: return file.q;
@@ -262,7 +276,7 @@ Inputs::Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64
         if (given.empty()) {
           fill_input(tensor, problem, kind, seed, threads, data);
         } else {
-          std::memcpy(data, given.data(), given.size());
+          copy_given(given, file->problem.dtype, problem.input_dtype(), data);
         }
       }) {}
 

@@ -39,7 +39,7 @@ void fill_input(InputTensor tensor, const Problem& problem, InputKind kind, std:
 
 // Holds q, k, v, with a backward dO, and the lists that tell kernels about lengths and patterns, in
 // an arena. Tensors that `file` has come from there, all others are drawn; the problem's sizes are
-// then the file's.
+// then the file's, and its dtype is, too, or e4m3.
 class Inputs {
  public:
   Inputs(Arena& arena, const Problem& problem, InputKind kind, std::uint64_t seed, int threads,

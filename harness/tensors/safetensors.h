@@ -71,7 +71,8 @@ const char* safetensors_dtype(Dtype dtype);
 // Holds the user's own inputs of a run.
 struct QkvTensors {
   SafetensorsFile file;             // owns the bytes
-  Problem problem;                  // sizes, dtype, layout and lengths; the rest is as by default
+  Problem problem;                  // sizes, dtype, layout and lengths as in the file; the rest is
+                                    // as by default
   std::span<const std::byte> q;     // (batch, num_heads_q, seqlen_q, head_dim), in problem.layout
   std::span<const std::byte> k, v;  // (batch, num_heads_kv, seqlen_k, head_dim)
   std::span<const std::byte> dout;  // like q; empty if the file has none
