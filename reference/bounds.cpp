@@ -28,6 +28,8 @@ constexpr double kNoise = 0x1p-40;
 constexpr double kScaleFloor = 0x1p-20;
 // O of e4m3, promoted, may have this slope up to 4096 keys.
 constexpr double kLean = 1.5e-3;
+// Not promoted, each sum of 32 products may also cut off this share.
+constexpr double kCutOffOf32 = 0x1p-14;
 // A tensor core may cut off this share of a sum for each 8 products.
 constexpr double kCutOff = 0x1p-23;
 constexpr double kProductsOfOneStep = 8.0;
@@ -35,15 +37,11 @@ constexpr double kProductsOfOneStep = 8.0;
 // Returns what a row may be off by whatever its size.
 double row_rest(Dtype dtype) { return dtype == Dtype::f16 ? kRowRestF16 : kRowRest; }
 
-// Returns the slope that O of e4m3 may have: promoted every tile 1.5e-3, and 3e-3 at 16384 keys;
-// else also what each sum of 32 products cuts off.
-double lean_of_e4m3(const Precision& precision) {
-  if (precision.products == Products::unpromoted) return 0x1p-14 * precision.length / 32.0 + kLean;
-  return kLean * std::sqrt(std::max(1.0, precision.length / 4096.0));
-}
-
 double cut_off(const Precision& precision) {
-  if (precision.dtype == Dtype::e4m3) return lean_of_e4m3(precision);
+  if (const std::optional<double> drift = drift_of(precision)) return *drift;
+  if (precision.dtype == Dtype::e4m3) {  // promoted every tile: 3e-3 at 16384 keys
+    return kLean * std::sqrt(std::max(1.0, precision.length / 4096.0));
+  }
   const bool rounds = precision.dtype == Dtype::f32 && precision.products == Products::storage;
   return rounds ? 0.0 : kCutOff * precision.length / kProductsOfOneStep;
 }
@@ -53,6 +51,11 @@ double cut_off(const Precision& precision) {
 double Held::share() const {
   if (figure == 0.0) return 0.0;
   return allowed == 0.0 ? std::numeric_limits<double>::infinity() : figure / allowed;
+}
+
+std::optional<double> drift_of(const Precision& precision) {
+  if (precision.products != Products::unpromoted) return std::nullopt;
+  return kLean + kCutOffOf32 * precision.length / 32.0;
 }
 
 double alike_share(const Precision& precision, double score_bound, double score_step) {

@@ -44,10 +44,12 @@
 // scales a tensor by. Nothing here goes by the order in which a kernel adds, but one thing does:
 // tensor cores cut off what they add to a sum, always toward 0. b = 2^-23 length / 8 allows one
 // unit in the last place of fp32 for each 8 products of a sum of `length`, in 16-bit types and
-// TF32; in f32, where sums round to nearest, b = 0.
+// TF32; in f32, where sums round to nearest, b = 0. In e4m3 b = 1.5e-3 sqrt(max(1, length / 4096))
+// where sums are promoted, and else drift_of(): the bound is then called drift, not slope.
 #pragma once
 
 #include <cmath>
+#include <optional>
 
 #include "reference/statistics.h"
 #include "reference/storage.h"
@@ -68,6 +70,11 @@ inline constexpr double kUnderflow = 0x1p-100;
 // Returns how much of a row's rounding errors other rows may share, of O, whose P are rounded
 // before they are normalized: by the row's score_bound and the step of which scores are multiples.
 double alike_share(const Precision& precision, double score_bound, double score_step);
+
+// Returns the drift, a bound of its own in the place of b: of O of e4m3 whose sums stay in the
+// tensor core, which keeps 13 bits of each, 1.5e-3 + 2^-14 length / 32. Promoted sums, and those of
+// other types, have none.
+std::optional<double> drift_of(const Precision& precision);
 
 // Held is a figure and what it is held to.
 struct Held {

@@ -86,6 +86,20 @@ TEST(Bounds, RowsThatRoundAlikeMayAllBeOff) {
   EXPECT_FALSE(hold_slope(equal_rows(10000, 1.1 * kE, 1.0), precision).holds());
 }
 
+// Of 8192 keys the 256 sums of 32 products that stay in a tensor core may each cut off 2^-14.
+TEST(Bounds, SumsOfE4m3DriftWhereTheyAreNotPromoted) {
+  const Precision promoted = {.dtype = Dtype::e4m3, .length = 8192.0};
+  const Precision unpromoted = {
+      .dtype = Dtype::e4m3, .products = Products::unpromoted, .length = 8192.0};
+  EXPECT_EQ(drift_of(promoted), std::nullopt);
+  EXPECT_EQ(drift_of({.dtype = Dtype::bf16, .length = 8192.0}), std::nullopt);
+  EXPECT_EQ(drift_of(unpromoted), 1.5e-3 + 0x1p-6);
+  EXPECT_TRUE(hold_slope(equal_rows(100000, 0x1p-6, 0.0), unpromoted).holds());
+  EXPECT_FALSE(hold_slope(equal_rows(100000, 0x1.4p-6, 0.0), unpromoted).holds());
+  EXPECT_TRUE(hold_slope(equal_rows(100000, 2e-3, 0.0), promoted).holds());
+  EXPECT_FALSE(hold_slope(equal_rows(100000, 2.5e-3, 0.0), promoted).holds());
+}
+
 // With one key dS is 0 and dQ is what delta's rounding makes of it, in all rows the same way; the
 // reference is what doubles round.
 TEST(Bounds, WhatIsRoundingInTheReferenceHasNoSlope) {

@@ -72,17 +72,18 @@ std::string above(const Held& held) {
 
 // Returns the first of the bounds of rows and slopes that does not hold.
 Failure sharp_failure(const Problem& problem, const std::string& name, const Comparison& compared,
-                      const Held& slope) {
+                      const Held& slope, bool drifts) {
   if (!compared.row.held.holds()) {
     return {"row", name + ": " + place_of(compared.row.place) + ": norm of errors " +
                        above(compared.row.held) + "; " + problem.id()};
   }
   const auto of_slope = [&](const std::string& where, const Held& held) {
-    return name + where + ": |slope - 1| on the reference " + above(held) + "; " + problem.id();
+    return name + where + (drifts ? ": drift along" : ": |slope - 1| on") + " the reference " +
+           above(held) + "; " + problem.id();
   };
-  if (!slope.holds()) return {"slope", of_slope("", slope)};
+  if (!slope.holds()) return {drifts ? "drift" : "slope", of_slope("", slope)};
   if (!compared.slice.held.holds()) {
-    return {"slice_slope",
+    return {drifts ? "slice_drift" : "slice_slope",
             of_slope(" of " + place_of(compared.slice.place, false), compared.slice.held)};
   }
   return {};
@@ -165,6 +166,7 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
     verdict.row_share = compared.row.held.share();
     verdict.slope_share = slope.share();
     verdict.slice_slope_share = compared.slice.held.share();
+    verdict.drift = drift_of(precision);
   }
   compared.worst.bound = verdict.bound;
   const auto fail = [&](const char* bound, const std::string& message) {
@@ -185,7 +187,8 @@ Verdict judge_comparison(const Problem& problem, Products products, const Output
   } else if (!(all.kernel.norm() <= bounds.norm)) {
     fail("norm", name + ": relative Frobenius error " +
                      above({verdict.rel_fro, ratio(bounds.norm, norm, 0.0)}) + largest);
-  } else if (const Failure sharp = sharp_failure(problem, name, compared, slope);
+  } else if (const Failure sharp =
+                 sharp_failure(problem, name, compared, slope, verdict.drift.has_value());
              !sharp.text.empty()) {
     fail(sharp.bound, sharp.text);
   }

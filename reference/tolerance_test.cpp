@@ -324,6 +324,39 @@ TEST(Tolerance, TheLargestErrorGoesByTheRowsOfSizeThatDiffer) {
   EXPECT_EQ(failed_of_large_rows(200, 200, 2.7), "max");
 }
 
+// Returns the bound that fails for 20 slices of 200 rows of 1, of which the first `biased` are all
+// off by 0.06 one way, where those of the twin are off by 0.05 either way.
+std::string failed_of_bias(Products products, std::int64_t keys, int biased) {
+  const Problem problem = {.dtype = Dtype::e4m3,
+                           .num_heads_q = 20,
+                           .num_heads_kv = 20,
+                           .seqlen_q = 200,
+                           .seqlen_k = keys,
+                           .head_dim = 1};
+  ComparisonSum sum(precision_of(problem, products, Side::query));
+  for (int i = 0; i < 20 * 200; ++i) {
+    const double bias = i / 200 < biased ? 0.06 : 0.0;
+    Statistics row;
+    row.sum_of_squares = 1.0;
+    row.twin.add(0.05);
+    row.kernel.add(bias);
+    row.kernel_along = bias;
+    row.end_row(1.0, 1.0, 0.0);
+    sum.add(row, {.head = i / 200, .row = i % 200, .got = 1.0 + bias, .want = 1.0}, {});
+  }
+  return judge_comparison(problem, products, {.name = "o"}, sum.end(), 4000).failed_bound;
+}
+
+// Sums that are not promoted are held to another bound, which has another name.
+TEST(Tolerance, ABiasOfE4m3IsCalledDriftWhereSumsAreNotPromoted) {
+  EXPECT_EQ(failed_of_bias(Products::storage, 64, 20), "slope");
+  EXPECT_EQ(failed_of_bias(Products::storage, 64, 1), "slice_slope");
+  EXPECT_EQ(failed_of_bias(Products::unpromoted, 64, 20), "drift");
+  EXPECT_EQ(failed_of_bias(Products::unpromoted, 64, 1), "slice_drift");
+  EXPECT_EQ(failed_of_bias(Products::storage, 32768, 20), "slope");
+  EXPECT_EQ(failed_of_bias(Products::unpromoted, 32768, 20), "");
+}
+
 // Returns the bound that fails for rows of two elements, 1 and then `step` more from row to row,
 // all of whose first elements are off by `error` where the twin is exact.
 std::string failed_of_exact_twin(Dtype dtype, int rows, double step, double error) {

@@ -26,9 +26,12 @@ struct Verdict {
   // They say how much is used, at most, of the bounds of rows and of slopes (see bounds.h), of the
   // tensor and of its slices; above 1 one fails. lse has none.
   std::optional<double> row_share, slope_share, slice_slope_share;
+  // It is, for o of e4m3 that is not promoted, how far it may drift along the reference
+  // (drift_of()); records then say drift where they else say slope.
+  std::optional<double> drift;
   bool pass = false;
   // A failure names its bound: "coverage", "max", "zero", "mean", "norm", "row", "slope",
-  // "slice_slope", "nan" or "identity".
+  // "slice_slope" (or "drift", "slice_drift"), "nan" or "identity".
   std::string failed_bound;
   std::string message;  // of a failure: where, what was found, what is allowed
 };

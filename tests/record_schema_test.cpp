@@ -77,7 +77,7 @@ std::vector<Json> records_of_failures(const std::vector<Json>& records) {
   const Json failed = *std::find_if(records.begin(), records.end(), has_failure);
   std::vector<Json> made;
   for (const char* bound : {"coverage", "max", "zero", "mean", "norm", "row", "slope",
-                            "slice_slope", "nan", "identity"}) {
+                            "slice_slope", "drift", "slice_drift", "nan", "identity"}) {
     made.push_back(failed);
     for (Json& verdict : made.back()["verify"]) {
       if (verdict["pass"] == false) verdict["failed_bound"] = bound;
@@ -218,7 +218,8 @@ TEST_F(RecordSchema, NothingIsMissingMisplacedOrTooMuch) {
                                                     "/run"};
   const std::set<std::string> of_newer_verdicts = {
       "compared",          "rows",         "rms_to_twin", "row_share", "slope_share",
-      "slice_slope_share", "failed_bound", "whole_heads"};
+      "slice_slope_share", "failed_bound", "whole_heads", "drift",     "drift_share",
+      "slice_drift_share"};
   for_each_place(record, [&](const Json::json_pointer& place) {
     const auto parent = place.parent_pointer();
     if (!record[parent].is_object() || parent == requested || parent == config) return;

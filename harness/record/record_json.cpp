@@ -95,8 +95,10 @@ Json verify_json(const std::vector<reference::Verdict>& verdicts) {
     };
     add_share("rmse_unquantised", verdict.rmse_unquantised);
     add_share("row_share", verdict.row_share);
-    add_share("slope_share", verdict.slope_share);
-    add_share("slice_slope_share", verdict.slice_slope_share);
+    // Another bound has another name.
+    add_share("drift", verdict.drift);
+    add_share(verdict.drift ? "drift_share" : "slope_share", verdict.slope_share);
+    add_share(verdict.drift ? "slice_drift_share" : "slice_slope_share", verdict.slice_slope_share);
     if (!verdict.failed_bound.empty()) entry["failed_bound"] = verdict.failed_bound;
     if (!verdict.message.empty()) entry["message"] = verdict.message;
     json.push_back(entry);

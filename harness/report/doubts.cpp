@@ -49,6 +49,10 @@ void Doubts::count_partial(const RecordJson& record) {
   ++shown_;
   sampled_.count(sampled_of(record));
   drawn_.count(drawn_of(record));
+  const std::optional<double> drift = drift_of(record);
+  if (!drift) return;
+  ++drifting_;
+  drift_ = std::max(drift_, *drift);
 }
 
 std::vector<TextCell> Doubts::cells(const std::vector<const Field*>& values,
@@ -120,6 +124,13 @@ std::string Doubts::text() const {
   };
   add_partial("sampled", sampled_);
   add_partial("whole heads drawn", drawn_);
+  if (drifting_ > 0) {
+    text += wrap(
+        fmt::format("drift: o of {} of {} may lie up to {:.2g} % along the reference: sums of "
+                    "e4m3 are not promoted there, as far as is known, and a tensor core keeps 13 "
+                    "bits of them.",
+                    drifting_, count_of(shown_, "point"), 100.0 * drift_));
+  }
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Says beside a time what makes it less firm than its digits look.
+// Says beside a time what makes it less firm than its digits look, and its result less sure.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,9 @@ class Doubts {
   bool is_marked_ = false;
   double widest_ = 0.0;  // percent, of the intervals that are known
   bool is_short_ = false;
-  std::size_t shown_ = 0;  // points
+  std::size_t shown_ = 0;     // points
+  std::size_t drifting_ = 0;  // points
+  double drift_ = 0.0;        // the widest of their bounds
   Partial sampled_, drawn_;
 };
 

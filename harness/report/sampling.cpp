@@ -44,4 +44,16 @@ std::optional<Sampled> sampled_of(const RecordJson& record) { return least_of(re
 
 std::optional<Sampled> drawn_of(const RecordJson& record) { return least_of(record, true); }
 
+std::optional<double> drift_of(const RecordJson& record) {
+  for (const char* when : {"verify", "verify_timed"}) {
+    const RecordJson verdicts = at(record, {when});
+    if (!verdicts.is_array()) continue;
+    for (const RecordJson& verdict : verdicts) {
+      const RecordJson drift = at(verdict, {"drift"});
+      if (drift.is_number()) return drift.get<double>();
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace attnlab

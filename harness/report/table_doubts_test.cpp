@@ -93,6 +93,22 @@ TEST(Table, WhatWasVerifiedOnDrawnHeadsIsSaid) {
   EXPECT_FALSE(contains(table, "sampled")) << table;
 }
 
+// Sums that are not promoted are held to a bound of their own, and older records do not say it.
+TEST(Table, WhatMayDriftIsSaid) {
+  Records records = small();
+  std::erase_if(records, [](const RecordJson& record) { return record["status"] != "ok"; });
+  const RecordJson promoted = {{"tensor", "o"}, {"slope_share", 0.5}, {"ratio_to_twin", 1.0}};
+  for (RecordJson& record : records) record["verify"] = RecordJson::array({promoted});
+  EXPECT_FALSE(contains(render_table(records, {}), "drift"));
+  const double drifts[] = {0.0025, 0.0095};
+  for (std::size_t i = 0; i < std::size(drifts); ++i) {
+    records.at(i)["verify"] = RecordJson::array(
+        {{{"tensor", "o"}, {"drift", drifts[i]}, {"drift_share", 0.5}, {"ratio_to_twin", 1.0}}});
+  }
+  EXPECT_PRED2(contains, render_table(records, {}),
+               "drift: o of 2 of 9 points may lie up to 0.95 % along the reference: ");
+}
+
 TEST(Table, RetriesOfTheClockAreSaid) {
   Records records = small();
   for (RecordJson& record : records) {
