@@ -289,12 +289,10 @@ RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int
   problem.head_dim = draw_e4m3_head_dim(random, index);
   draw_shape(random, kSmallOfE4m3, longest, problem);
   shorten_entries(random, problem);
-  // Two of nine stand for kinds of a V of mean 1 and are normal (draw.h says why): so a number
-  // keeps its problem once these are drawn.
   result.kind =
       random.any_of({InputKind::normal, InputKind::uniform, InputKind::integers,
                      InputKind::large_logits, InputKind::outlier, InputKind::outlier_channel,
-                     InputKind::normal, InputKind::normal, InputKind::sink});
+                     InputKind::v_one, InputKind::v_mean_one, InputKind::sink});
   draw_scale(random, result.kind, problem);
   return result;
 }

@@ -22,9 +22,9 @@ struct RandomProblem {
 RandomProblem draw_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
 // Draws number `index` of e4m3, which has numbers and seeds of its own: any scales of Q and K and
-// of V, rotated or not, head dims that are multiples of 16, every kind of inputs but V of mean 1
-// (docs/verification.md says why), and entries of 0 and of 1 row or key; else as above, but for
-// dropout, which e4m3 has not got.
+// of V, rotated or not, head dims that are multiples of 16, every kind of inputs (a V of mean 1 is
+// for configs whose sums are promoted, see random.cpp), and entries of 0 and of 1 row or key; else
+// as above, but for dropout, which e4m3 has not got.
 RandomProblem draw_e4m3_problem(std::uint64_t seed, std::int64_t index, std::int64_t longest);
 
 // Draws for a kernel that is compiled for its config (Implementation::units) only axes of 0 and 1,

@@ -127,7 +127,7 @@ TEST(DrawE4m3Problem, HasEveryScaleMaskLayoutAndKindOfInputs) {
   };
   EXPECT_EQ(names_of("tensor ") + names_of("head ") + names_of("block "), 3 * 4);
   EXPECT_EQ(names_of("rotate "), 2);
-  EXPECT_EQ(names_of("kind "), 7) << "all but those of a file and of a V of mean 1";
+  EXPECT_EQ(names_of("kind "), 9) << "all but that of a file";
   EXPECT_EQ(names_of("head_dim "), 16);
   EXPECT_EQ(names_of("groups of "), 8);
   EXPECT_EQ(names_of("blocks of "), 2 * 4);

@@ -536,6 +536,37 @@ TEST(Verifier, KernelsThatHaveE4m3GetItsRandomProblemsPropertiesAndRepeats) {
   EXPECT_EQ(names("*/repeats/e4m3/*").size(), 3U);
 }
 
+// What sums that are not promoted lose of a V of mean 1 is more than the bounds know.
+TEST(Verifier, OnlyPromotedSumsGetAVOfMeanOne) {
+  const Device cpu = device();
+  Implementation kernel = kFake<Fault::none>;
+  kernel.has_e4m3 = true;
+  kernel.unsupported = [](const Problem&, const Config&, const Device&) { return std::string(); };
+  // Returns how many problems of such a V there are if the axis `promote` is this by default, and
+  // at the most.
+  const auto problems_of_mean_one = [&](int by_default, int at_most) {
+    const ConfigAxis promote = {"promote", "1: sums in fp32", by_default, 0, at_most,
+                                {},        AxisRole::promotes};
+    kernel.axes = &promote;
+    kernel.num_axes = 1;
+    const std::vector<std::string> names = list({.kernels = {&kernel},
+                                                 .device = &cpu,
+                                                 .parts = {Part::random},
+                                                 .random = 100,
+                                                 .seed = 1,
+                                                 .only = "*/e4m3/*"});
+    EXPECT_EQ(names.size(), 100U);
+    return std::ranges::count_if(names, [](const std::string& name) {
+      const std::string index = name.substr(std::string("fake/random/e4m3/1/").size());
+      const InputKind kind = draw_e4m3_problem(1, std::stoll(index), Options{}.longest).kind;
+      return kind == InputKind::v_one || kind == InputKind::v_mean_one;
+    });
+  };
+  EXPECT_EQ(problems_of_mean_one(0, 0), 0);
+  EXPECT_GT(problems_of_mean_one(1, 1), 10);
+  EXPECT_GT(problems_of_mean_one(0, 1), 10) << "others are drawn until one promotes";
+}
+
 // This kernel is compiled for each head dim and mask: there are hundreds of them in the first
 // problems.
 TEST(Verifier, RandomProblemsHaveFewCompiled) {
