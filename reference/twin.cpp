@@ -27,19 +27,19 @@ float sum_in_lanes(Eigen::Index count, const Value& value) {
 // Turns scores of e4m3 into P as kernels do: scores are not rounded, P is shifted by 2^8 and
 // rounded to e4m3, and its sum is that of what was not rounded. P keeps the factor 1 / sum.
 float softmax_row_e4m3(const Problem& problem, const Matrix<Fate>& fates, Eigen::Index i,
-                       Matrix<float>& p) {
+                       const Matrix<double>& scores, Matrix<float>& p) {
   constexpr double kShift = 0x1p8;
   double largest = -std::numeric_limits<double>::infinity();
   for (Eigen::Index j = 0; j < p.cols(); ++j) {
     if (fates(i, j) == Fate::masked) continue;
-    largest = std::max(largest, problem.scale() * static_cast<double>(p(i, j)));
+    largest = std::max(largest, problem.scale() * scores(i, j));
   }
   double sum = 0.0;
   std::vector<double> shifted(static_cast<std::size_t>(p.cols()), 0.0);
   for (Eigen::Index j = 0; j < p.cols(); ++j) {
     if (fates(i, j) == Fate::masked) continue;
     double& value = shifted[static_cast<std::size_t>(j)];
-    value = kShift * std::exp(problem.scale() * static_cast<double>(p(i, j)) - largest);
+    value = kShift * std::exp(problem.scale() * scores(i, j) - largest);
     sum += value;
   }
   for (Eigen::Index j = 0; j < p.cols(); ++j) {
@@ -101,13 +101,20 @@ Matrix<float> twin_factors(Products products, const Matrix<float>& values) {
 
 TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<float>& q,
                           const Matrix<Fate>& fates) {
+  const bool is_e4m3 = slice.problem().is_e4m3();
   TwinAttention attention;
-  attention.p = slice.multiply_k_transposed(twin_factors(products, q), slice.all_keys(),
-                                            twin_factors(products));
+  Matrix<double> scores;  // of e4m3
+  if (is_e4m3) {
+    scores = slice.multiply_k_transposed(Matrix<double>(q.cast<double>()), slice.all_keys(),
+                                         Factors::as_they_are);
+    attention.p.resize(scores.rows(), scores.cols());
+  } else {
+    attention.p = slice.multiply_k_transposed(twin_factors(products, q), slice.all_keys(),
+                                              twin_factors(products));
+  }
   attention.lse.resize(attention.p.rows());
   for (Eigen::Index i = 0; i < attention.p.rows(); ++i) {
-    const bool is_e4m3 = slice.problem().is_e4m3();
-    attention.lse(i) = is_e4m3 ? softmax_row_e4m3(slice.problem(), fates, i, attention.p)
+    attention.lse(i) = is_e4m3 ? softmax_row_e4m3(slice.problem(), fates, i, scores, attention.p)
                                : softmax_row(slice.problem(), fates, i, attention.p);
   }
   attention.pz = attention.p;
@@ -116,6 +123,11 @@ TwinAttention twin_attend(const Slice& slice, Products products, const Matrix<fl
 }
 
 Matrix<float> twin_output(const Slice& slice, Products products, const TwinAttention& attention) {
+  if (slice.problem().is_e4m3()) {
+    const Matrix<double> p = attention.pz.cast<double>();
+    return twin_round(slice.problem(), 1.0,
+                      slice.multiply_v(p, Factors::as_they_are).cast<float>());
+  }
   return twin_round(slice.problem(), 1.0,
                     slice.multiply_v(twin_factors(products, attention.pz), twin_factors(products)));
 }

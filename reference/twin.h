@@ -5,7 +5,7 @@
 // products in TF32 the factors of every product, P and dS among them, are rounded to TF32 before
 // it; sums, softmax and dS itself stay in fp32. Of e4m3 it rounds where kernels do: inputs are
 // quantised (reference/judged_inputs.h), P is shifted by 2^8 and rounded to e4m3, O to f16; scores
-// and sums are not rounded.
+// and sums are not rounded, and its products are in double (on a device in fp32: DeviceWork).
 #pragma once
 
 #include "reference/oracle_backward.h"
