@@ -37,9 +37,11 @@ const std::vector<std::string_view> kOfMatrices = {
     "matmul",       "bmm",          "aten::mul",         "aten::div",
     "aten::sum",    "sum_functor",  "scaled_dot_product"};
 
-// cuDNN clears a counter of its own, as v3 does: so Memset is needed.
+// cuDNN clears a counter of its own, as v3 does: so Memset is needed. Where heads are grouped, its
+// backward sums dK and dV of the query heads that share one: fmha_reduce_head, once for each.
 const std::vector<std::string_view> kOfCudnn = {
-    "cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq", "Memset"};
+    "cudnn_generated_", "cudnn::fusion::compute_dot_do_o", "cudnn::fusion::convert_dq",
+    "cudnn::fusion::fmha_reduce_head", "Memset"};
 
 const std::array<Peer, 7> kPeers = {{
     {"torch:eager",

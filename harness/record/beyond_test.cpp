@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -78,6 +79,24 @@ TEST(KernelsBeyond, OfTheCommittedRecordsOnlyLibrariesHaveSome) {
                                         "torch:math fwd"}));
   EXPECT_EQ(found["torch:efficient bwd"].count("FillFunctor"), 2u);
   EXPECT_GT(found["torch:math fwd"].count("float16_copy_kernel_cuda"), 0u);
+}
+
+// With grouped heads cuDNN's backward sums dK and dV of query heads in kernels of their own.
+TEST(KernelsBeyond, TheCommittedGroupedHeadsOfCudnnNeedTheirSums) {
+  int with_sums = 0;
+  for (const Json& record : committed("results/nvidia-h100/paper/peers-cudnn-h200.jsonl")) {
+    const Json beyond = kernels_beyond(record);
+    if (record["kernel"] != "torch:cudnn" || beyond.is_null()) continue;
+    EXPECT_TRUE(beyond.empty()) << record["id"] << ": " << beyond.dump();
+    const Json& executed = record["evidence"]["executed"];
+    const bool has_sums = std::ranges::any_of(executed, [](const Json& kernel) {
+      return short_name(kernel["symbol"].get<std::string>()) == "cudnn::fusion::fmha_reduce_head" &&
+             kernel["launches"] == 2;
+    });
+    EXPECT_EQ(has_sums, record["problem"]["pass"] == "bwd") << record["id"];
+    with_sums += has_sums ? 1 : 0;
+  }
+  EXPECT_EQ(with_sums, 8);
 }
 
 TEST(KernelsBeyond, ACopyACastAndAFillAreOfNoOperation) {
