@@ -1,4 +1,4 @@
-// Tests what the bounds see: the smallest bias and row error of each type and output.
+// Tests what the bounds see: the smallest bias, row error and truncation of each type and output.
 #include "reference/bounds.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "reference/test_kernel_backward.h"
 #include "reference/tolerance.h"
@@ -181,26 +182,55 @@ class Spoilt {
     if (has_integers) fill_integers();
     run_forward(test_, Fault::none);
     run_backward(test_, fault);
-    references_ = make_references(test_.problem, test_.tensors(),
-                                  choose_samples(test_.problem, kNoLimit, 0), 2);
+    sample(choose_samples(test_.problem, kNoLimit, 0));
+  }
+
+  // Judges by these rows and keys from now on.
+  void sample(const Samples& samples) {
+    references_ = make_references(test_.problem, test_.tensors(), samples, 2);
   }
 
   // Returns the bound that fails of an output whose rows from `begin` to `end` are times `factor`.
   std::string failed(const std::string& name, float factor, std::int64_t begin, std::int64_t end) {
-    TestTensor& tensor = named(name);
-    const TestTensor before = tensor;
-    for (std::int64_t r = begin; r < end; ++r) {
-      for (std::int64_t d = 0; d < 64; ++d) tensor.set(0, 0, r, d, factor * tensor.get(0, 0, r, d));
-    }
-    const std::string bound = failed(name);
-    tensor = before;
-    return bound;
+    return failed_as(name, begin, end, [&](float value) { return factor * value; });
+  }
+  // Returns the bound that fails of an output whose elements have lost so many of their low bits.
+  std::string failed_without(const std::string& name, int bits) {
+    const int unused = 23 - mantissa_bits(test_.problem.dtype);
+    return failed_as(name, 0, kRows,
+                     [&](float value) { return without_low_bits(value, unused + bits); });
   }
   std::string failed(const std::string& name) {
     for (const Verdict& verdict : judge(test_.problem, test_.tensors(), references_)) {
       if (verdict.tensor == name) return verdict.failed_bound;
     }
     return "no verdict";
+  }
+
+  // Returns how few low bits of an output's elements can be lost and are seen, as are all more up
+  // to `most`; one more than that if not even these are.
+  int fewest_seen(const std::string& name, int most) {
+    int bits = most;
+    while (bits > 0 && !failed_without(name, bits).empty()) --bits;
+    return bits + 1;
+  }
+  // Returns the same, for each output, of the 23 low bits of its sums in fp32, lost at the end of
+  // each tile of 32 keys (of dk and dv: rows), where a kernel rescales or stores them. Gradients
+  // are of a good O.
+  std::map<std::string, int> fewest_seen_of_sums(int most) {
+    std::map<std::string, int> fewest;
+    const TestProblem before = test_;
+    for (int bits = most; bits >= 0 && fewest.size() < std::size(kOutputs); --bits) {
+      test_ = before;
+      test_.cut_bits = bits;
+      run_backward(test_, Fault::none);
+      run_forward(test_, Fault::none);
+      for (const char* name : kOutputs) {
+        if (failed(name).empty()) fewest.try_emplace(name, bits + 1);
+      }
+    }
+    test_ = before;
+    return fewest;
   }
 
   // Returns the smallest of 1.25^-i that is seen; 1 at most.
@@ -215,6 +245,24 @@ class Spoilt {
   }
 
  private:
+  static int mantissa_bits(Dtype dtype) {
+    return dtype == Dtype::f32 ? 23 : dtype == Dtype::f16 ? 10 : 7;
+  }
+
+  // Returns the bound that fails of an output of which `change` was made of these rows.
+  template <class Change>
+  std::string failed_as(const std::string& name, std::int64_t begin, std::int64_t end,
+                        const Change& change) {
+    TestTensor& tensor = named(name);
+    const TestTensor before = tensor;
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t d = 0; d < 64; ++d) tensor.set(0, 0, r, d, change(tensor.get(0, 0, r, d)));
+    }
+    const std::string bound = failed(name);
+    tensor = before;
+    return bound;
+  }
+
   // Fills inputs with numbers rounded to the nearest whole ones.
   void fill_integers() {
     const auto nearest = [](const TestTensor& tensor) {
@@ -255,6 +303,57 @@ TEST(Bounds, TheSmallestBiasAndRowErrorThatAreSeen) {
       const Seen& seen = kSeen.at(std::string(to_string(dtype)) + " " + name);
       EXPECT_LE(bias, seen.bias) << name;
       EXPECT_LE(row, seen.row) << name;
+    }
+  }
+}
+
+// Truncation is a bias toward 0, in the mean by half a unit of the last place that is left. Lost
+// says how many low bits, lost in all of a tensor, are seen at the latest: of elements as they are
+// stored, which were rounded well before, and of their sums in fp32. It is one more than measured
+// at 256 rows and keys, as twice the bias is.
+struct Lost {
+  int stored, of_sums;
+};
+const std::map<std::string, Lost> kLost = {
+    {"f32 o", {7, 5}},   {"f32 dq", {9, 7}},   {"f32 dk", {9, 7}},   {"f32 dv", {7, 5}},
+    {"f16 o", {2, 11}},  {"f16 dq", {2, 12}},  {"f16 dk", {2, 12}},  {"f16 dv", {2, 11}},
+    {"bf16 o", {2, 15}}, {"bf16 dq", {2, 15}}, {"bf16 dk", {2, 15}}, {"bf16 dv", {2, 15}}};
+
+TEST(Bounds, TheSmallestTruncationThatIsSeen) {
+  for (const Dtype dtype : kDtypes) {
+    Spoilt spoilt(dtype, Fault::none);
+    const auto lost_of = [&](const char* name) {
+      return kLost.at(std::string(to_string(dtype)) + " " + name);
+    };
+    std::map<std::string, int> of_sums = spoilt.fewest_seen_of_sums(lost_of("dq").of_sums);
+    for (const char* name : kOutputs) {
+      EXPECT_EQ(spoilt.failed(name), "") << name;
+      const int stored = spoilt.fewest_seen(name, lost_of(name).stored);
+      std::printf("%-4s %-2s smallest truncation seen: %d low bits as stored, %d of the sums\n",
+                  to_string(dtype), name, stored, of_sums.at(name));
+      EXPECT_LE(stored, lost_of(name).stored) << to_string(dtype) << " " << name;
+      EXPECT_LE(of_sums.at(name), lost_of(name).of_sums) << to_string(dtype) << " " << name;
+    }
+  }
+}
+
+// With few rows a slope may be anything that a few roundings make of it, and is judged all the
+// same.
+TEST(Bounds, AFactorIsSeenInFewRows) {
+  constexpr std::int64_t kSampled[] = {77, 3, 130, 201, 255};
+  for (const Dtype dtype : kDtypes) {
+    Spoilt spoilt(dtype, Fault::none);
+    for (int count = 2; count <= 5; ++count) {
+      std::vector<std::int64_t> rows(kSampled, kSampled + count);
+      std::ranges::sort(rows);
+      spoilt.sample({.rows = {{.rows = rows}}});
+      EXPECT_EQ(spoilt.failed("o"), "") << to_string(dtype) << " " << count;
+      for (const float factor : {1.06f, 1.0f / 1.06f}) {
+        const std::string bound = spoilt.failed("o", factor, 0, kRows);
+        std::printf("%-4s o times %.3f: of %d rows \"%s\"\n", to_string(dtype),
+                    static_cast<double>(factor), count, bound.c_str());
+        EXPECT_NE(bound, "") << to_string(dtype) << " " << count;
+      }
     }
   }
 }

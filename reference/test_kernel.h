@@ -96,6 +96,7 @@ inline void attend_row(TestProblem& test, const KernelMask& mask, std::int64_t b
       }
     }
     sum = sum * factor + tile_sum;
+    for (float& x : accumulator) x = test.kept(x);
   }
   for (std::size_t d = 0; d < head_dim; ++d) {
     const float o = sum == 0.0f ? 0.0f : accumulator[d] * keep_scale / sum;

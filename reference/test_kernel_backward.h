@@ -66,6 +66,13 @@ class BackwardOfHead {
         const bool counts = !(fault_ == Fault::last_rows_missing && in_last_tile) &&
                             !(fault_ == Fault::one_head_missing && i == shared_ - 1);
         for (std::int64_t c = begin; c < end; ++c) add_pair(i, r, c, begin, counts);
+        for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
+          dq_at(i, r, d) = test_.kept(dq_at(i, r, d));
+        }
+        if ((r + 1) % kTile != 0 && r + 1 != rows) continue;
+        for (std::vector<float>* sums : {&dk_, &dv_}) {
+          for (float& sum : *sums) sum = test_.kept(sum);
+        }
       }
     }
     const float keep_scale =

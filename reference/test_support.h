@@ -30,6 +30,11 @@ inline float as_operand(Operands operands, float value) {
   return value;
 }
 
+// Cuts off so many of the low bits of an fp32 mantissa, toward 0.
+inline float without_low_bits(float value, int bits) {
+  return bit_cast<float>(bit_cast<u32>(value) >> bits << bits);
+}
+
 // TestTensor is a tensor in its storage type, by (batch, head, row, column), whatever the layout.
 class TestTensor {
  public:
@@ -151,6 +156,8 @@ struct TestProblem {
   }
   // Returns a factor of a product, as the test kernels multiply it.
   float factor(float value) const { return as_operand(operands, value); }
+  // Returns a sum of o, dq, dk or dv as the test kernels keep it from one tile to the next.
+  float kept(float sum) const { return without_low_bits(sum, cut_bits); }
   float factor(const TestTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t r,
                std::int64_t d) const {
     return factor(tensor.get(b, h, r, d));
@@ -159,6 +166,7 @@ struct TestProblem {
   Problem problem;
   Operands operands = Operands::as_they_are;
   bool scales_q = false;
+  int cut_bits = 0;  // of the 23 of a sum in fp32, that are lost at each tile's end
   TestTensor q, k, v, o, dout, dq, dk, dv;
   std::vector<float> lse;
 
