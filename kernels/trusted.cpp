@@ -94,4 +94,21 @@ std::string why_untrusted(const fs::path& path) {
   return why.empty() && named != real ? why_untrusted_way(named) : why;
 }
 
+std::string why_untrusted_files(const fs::path& folder) {
+  if (std::string why = why_untrusted(folder); !why.empty()) return why;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const fs::path file = entry->path();
+    std::error_code ignored;
+    // The way to the file was looked at above, but where a link leads, another one goes.
+    const bool is_link = entry->is_symlink(ignored);
+    if (is_link && !fs::exists(file, ignored)) continue;  // nothing can be loaded by it
+    std::string why = is_link ? why_untrusted(file) : why_untrusted_place(file, true);
+    if (why.empty() && file.filename() == "__pycache__") why = why_untrusted_files(file);
+    if (!why.empty()) return why;
+  }
+  return error ? folder.string() + " cannot be listed" : "";
+}
+
 }  // namespace attnlab

@@ -14,6 +14,8 @@ struct Shipped {
   std::string refused;         // why one that is there may not: others can write it (why_untrusted)
 };
 Shipped find_shipped(const std::filesystem::path& path);
+// Finds a program that loads others of its folder: none of them may be written by others, either.
+Shipped find_shipped_among_modules(const std::filesystem::path& path);
 
 // Returns the path itself if the current folder has it, else find_shipped()'s. If neither has it,
 // returns the path itself again, for a message.

@@ -52,5 +52,18 @@ TEST(Shipped, WhatOthersCanWriteIsRefused) {
             std::string::npos);
 }
 
+// Makes a file in the folder of the peers' scripts, where one peer imports the others.
+TEST(Shipped, AProgramIsAsGoodAsTheModulesBesideIt) {
+  constexpr const char* kScript = "scripts/peers/peer.py";
+  ASSERT_EQ(find_shipped_among_modules(kScript).path, in_tree(kScript));
+  const Stray module(in_tree("scripts/peers"));
+  EXPECT_EQ(find_shipped_among_modules(kScript).path, in_tree(kScript));
+  fs::permissions(module.file(), fs::perms(0666));
+  EXPECT_TRUE(find_shipped_among_modules(kScript).path.empty());
+  EXPECT_EQ(find_shipped_among_modules(kScript).refused,
+            module.file().string() + " can be written by others (mode 0666)");
+  EXPECT_EQ(find_shipped(kScript).path, in_tree(kScript)) << "what is only read may lie beside it";
+}
+
 }  // namespace
 }  // namespace attnlab

@@ -28,7 +28,7 @@ Shipped find_script() {
   if (const std::string folder = environment("ATTNLAB_PEER_DIR"); !folder.empty()) {
     return {.path = std::filesystem::path(folder) / kScript};
   }
-  return find_shipped(std::filesystem::path("scripts/peers") / kScript);
+  return find_shipped_among_modules(std::filesystem::path("scripts/peers") / kScript);
 }
 
 // Finds the Python: for "py:FILE" $ATTNLAB_PYTHON_PY, else $ATTNLAB_PYTHON, else python3.

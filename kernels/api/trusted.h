@@ -11,4 +11,9 @@ namespace attnlab {
 // another in its place. A group counts as its only member. It says so, too, of what is not there.
 std::string why_untrusted(const std::filesystem::path& path);
 
+// Returns the same of a folder from which files are loaded by name, modules and libraries that
+// others of them ask for: of itself, of each file in it, and of those in its __pycache__, which
+// Python takes in place of a module's text.
+std::string why_untrusted_files(const std::filesystem::path& folder);
+
 }  // namespace attnlab

@@ -69,6 +69,35 @@ TEST_F(Trusted, ALinkIsAsGoodAsItsTargetAndItsOwnPlace) {
   EXPECT_NE(why_untrusted(open / "link"), "");
 }
 
+TEST_F(Trusted, AFolderIsAsGoodAsEachOfItsFiles) {
+  const fs::path inner = folder_ / "inner", cache = inner / "__pycache__";
+  fs::create_directories(cache);
+  std::ofstream(cache / "module.pyc") << "code";
+  chmod(cache.c_str(), 0755);
+  chmod((cache / "module.pyc").c_str(), 0644);
+  EXPECT_EQ(why_untrusted_files(inner), "");
+  for (const fs::path& place : {file(), cache / "module.pyc", cache, inner}) {
+    struct stat before = {};
+    ASSERT_EQ(stat(place.c_str(), &before), 0);
+    chmod(place.c_str(), before.st_mode | 0022u);
+    const std::string why = why_untrusted_files(inner);
+    EXPECT_TRUE(why.starts_with(place.string() + " can be written by others (mode 0")) << why;
+    chmod(place.c_str(), before.st_mode);
+  }
+  EXPECT_EQ(why_untrusted_files(inner), "");
+}
+
+TEST_F(Trusted, AFolderIsAsGoodAsWhereItsLinksLead) {
+  const fs::path inner = folder_ / "inner", other = folder_ / "other";
+  std::ofstream(other) << "text";
+  chmod(other.c_str(), 0644);
+  fs::create_symlink(other, inner / "link");
+  fs::create_symlink(folder_ / "nowhere", inner / "dangling");
+  EXPECT_EQ(why_untrusted_files(inner), "");
+  chmod(other.c_str(), 0666);
+  EXPECT_NE(why_untrusted_files(inner).find("other can be written by others"), std::string::npos);
+}
+
 TEST_F(Trusted, WhatBelongsToAnotherUserIsNot) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   ASSERT_EQ(chown(file().c_str(), 12345, 12345), 0);

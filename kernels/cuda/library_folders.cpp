@@ -38,6 +38,10 @@ struct Places {
   const char* of_wheel;
 };
 
+const Places kOfLibraries = {.of_toolkit = {"lib64", "lib", "extras/CUPTI/lib64"},
+                             .of_wheel = "lib"};
+const Places kOfPrograms = {.of_toolkit = {"bin"}, .of_wheel = "bin"};
+
 class Folders {
  public:
   explicit Folders(Places places) : places_(std::move(places)) {}
@@ -46,6 +50,7 @@ class Folders {
     std::error_code error;
     const fs::path real = fs::canonical(folder, error);
     if (error || !fs::is_directory(real, error)) return;
+    if (is_local_ && is_refused(real)) return;
     if (std::find(found_.begin(), found_.end(), real) == found_.end()) found_.push_back(real);
   }
   // Adds a toolkit, or a conda environment that holds one.
@@ -68,20 +73,33 @@ class Folders {
       add_wheels(version / "dist-packages");
     }
   }
-  // Adds what scripts/setup.sh --cuda makes in this folder. Nobody named it, so it is left out
-  // where others could have put it there.
+  // Adds what scripts/setup.sh --cuda makes in this folder. Nobody named it, so what others could
+  // have put there is left out: all of it, or one of its folders with all files in that, since a
+  // library loads others beside it by name.
   void add_local(const fs::path& folder) {
     const fs::path local = folder / ".cuda";
     std::error_code error;
-    if (folder.empty() || !fs::exists(local, error) || !why_untrusted(local).empty()) return;
+    if (folder.empty() || !fs::exists(local, error) || is_refused(local)) return;
+    is_local_ = true;
     add_toolkit(local);
     add_wheels(local);
+    is_local_ = false;
   }
   std::vector<fs::path> take() { return std::move(found_); }
+  // Returns why the first of those that were left out was; "" if none was.
+  const std::string& refused() const { return refused_; }
 
  private:
+  bool is_refused(const fs::path& folder) {
+    const std::string why = is_local_ ? why_untrusted_files(folder) : why_untrusted(folder);
+    if (refused_.empty()) refused_ = why;
+    return !why.empty();
+  }
+
   Places places_;
   std::vector<fs::path> found_;
+  bool is_local_ = false;  // what is added is of a local environment
+  std::string refused_;
 };
 
 // Returns the python3 that a shell would start, which need not be where its packages are.
@@ -143,18 +161,15 @@ std::vector<fs::path> search(Places places) {
 }  // namespace
 
 std::string refused_folder() {
-  std::error_code error;
-  for (const fs::path& place : local_places()) {
-    const fs::path local = place / ".cuda";
-    if (place.empty() || !fs::exists(local, error)) continue;
-    if (std::string why = why_untrusted(local); !why.empty()) return why;
+  for (const Places& places : {kOfLibraries, kOfPrograms}) {
+    Folders folders(places);
+    for (const fs::path& place : local_places()) folders.add_local(place);
+    if (!folders.refused().empty()) return folders.refused();
   }
   return "";
 }
 
-std::vector<fs::path> library_folders() {
-  return search({.of_toolkit = {"lib64", "lib", "extras/CUPTI/lib64"}, .of_wheel = "lib"});
-}
+std::vector<fs::path> library_folders() { return search(kOfLibraries); }
 
 }  // namespace attnlab::cuda
 
@@ -162,8 +177,7 @@ namespace attnlab {
 
 std::string find_cuda_program(const std::string& name) {
   if (std::string found = find_on_path(name); !found.empty()) return found;
-  for (const std::filesystem::path& folder :
-       cuda::search({.of_toolkit = {"bin"}, .of_wheel = "bin"})) {
+  for (const std::filesystem::path& folder : cuda::search(cuda::kOfPrograms)) {
     if (is_program(folder / name)) return (folder / name).string();
   }
   return "";

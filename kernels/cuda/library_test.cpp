@@ -103,6 +103,49 @@ TEST_F(LibraryIn, WhatIsMissingIsNamedWithPlacesAndRemedy) {
   }
 }
 
+// Makes .cuda beside the program, as scripts/setup.sh --cuda may; it goes with the object.
+class LocalEnvironment {
+ public:
+  LocalEnvironment() {
+    root_ = std::filesystem::read_symlink("/proc/self/exe").parent_path() / ".cuda";
+    is_made_ = std::filesystem::create_directory(root_);
+    std::filesystem::create_directories(libraries());
+  }
+  ~LocalEnvironment() { std::filesystem::remove_all(is_made_ ? root_ : root_ / "nvidia/test"); }
+  LocalEnvironment(const LocalEnvironment&) = delete;
+  LocalEnvironment& operator=(const LocalEnvironment&) = delete;
+  std::filesystem::path libraries() const { return root_ / "nvidia/test/lib"; }
+
+ private:
+  std::filesystem::path root_;
+  bool is_made_ = false;
+};
+
+// A library loads others of its folder by name, so each file there counts.
+TEST_F(LibraryIn, ALocalEnvironmentIsLeftOutWhereOthersCanWriteAFile) {
+  const LocalEnvironment local;
+  const std::string name = "libattnlab-local.so";
+  const std::filesystem::path beside = local.libraries() / "libbeside.so";
+  std::filesystem::copy_file(any_library(), local.libraries() / name);
+  std::filesystem::permissions(local.libraries() / name, std::filesystem::perms(0644));
+  std::ofstream(beside) << "what the library may load";
+  std::filesystem::permissions(beside, std::filesystem::perms(0666));
+  try {
+    const Library library({name}, "Buy one");
+    FAIL() << "nothing was thrown";
+  } catch (const MissingLibrary& error) {
+    const std::string words = error.what();
+    EXPECT_NE(words.find("what is in .cuda is not taken: " + beside.string() +
+                         " can be written by others (mode 0666); take that away from them"),
+              std::string::npos)
+        << words;
+  }
+  EXPECT_TRUE(refused_folder().starts_with(beside.string())) << refused_folder();
+  std::filesystem::permissions(beside, std::filesystem::perms(0644));
+  EXPECT_EQ(refused_folder(), "");
+  EXPECT_EQ(Library({name}, "").path(), std::filesystem::canonical(local.libraries() / name));
+}
+
 TEST_F(LibraryIn, AMissingFunctionIsNamed) {
   const Library library({"libm.so.6"}, "");
   EXPECT_THROW(library.symbol("no_such_function"), MissingLibrary);
