@@ -7,6 +7,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "harness/base/text_table.h"
 #include "tests/cli_fixture.h"
 
 namespace attnlab {
@@ -26,6 +27,16 @@ class CliReproduce : public Cli {
   }
 };
 
+// Returns a claim of a result.
+Json claim_of(const std::string& result, const std::string& id) {
+  const Json json = Json::parse(result);
+  for (const Json& claim : json["claims"]) {
+    if (claim["id"] == id) return claim;
+  }
+  ADD_FAILURE() << "no claim " << id << " in " << result;
+  return {{"finding", ""}, {"measured", 0.0}};
+}
+
 TEST_F(CliReproduce, ListsTablesWithWhatTheyNeed) {
   const Result listed = run("reproduce");
   EXPECT_EQ(listed.code, 0) << listed.err;
@@ -34,12 +45,31 @@ TEST_F(CliReproduce, ListsTablesWithWhatTheyNeed) {
   EXPECT_PRED2(contains, listed.out, "of 126 published tables");
   const Json json = Json::parse(run("reproduce --format json").out);
   EXPECT_GT(json.size(), 5u);
-  for (const Json& paper : json) EXPECT_GT(paper["claims"], 0) << paper["name"];
+  for (const Json& paper : json) {
+    EXPECT_GT(paper["claims"], 0) << paper["name"];
+    for (const Json& table : paper["tables"]) EXPECT_NE(table["source"]["where"], "") << table;
+  }
+  for (const char* settings : {"COLUMNS=80", "COLUMNS=100"}) {
+    const Result text = run("reproduce", settings);
+    EXPECT_PRED2(contains, one_line(text.out), "  source: FlashAttention: Fast and Memory-");
+    EXPECT_PRED2(contains, one_line(text.out), "  source of fa1-fig2-left: FlashAttention: Fast");
+    EXPECT_LE(width(text.out), std::string(settings) == "COLUMNS=80" ? 80u : 100u);
+  }
 }
 
 TEST_F(CliReproduce, RefusesWhatItCannotDo) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"reproduce fa1-tabel21", "there is no table 'fa1-tabel21'; did you mean 'fa1-table21'?"},
+      {"reproduce fa1-tabel21", "(attnlab reproduce lists them); did you mean 'fa1-table21'?"},
+      {"reproduce nonsense", "lists them); the nearest are: t4-study, "},
+      {"reproduce --check", "--check: name tables, or all"},
+      {"reproduce --quick", "--quick: name tables, or all"},
+      {"reproduce --out X --protocols", "--protocols: name tables, or all"},
+      {"reproduce --out X", "--out: name tables, or all"},
+      {"reproduce --backend cpu", "--backend: name tables, or all"},
+      {"reproduce --devices 0", "--devices: name tables, or all"},
+      {"reproduce --no-progress", "--no-progress: name tables, or all"},
+      {"reproduce --format csv", "--format: the list of tables comes as table or json"},
+      {"reproduce --format markdown", "--format: the list of tables comes as table or json"},
       {"reproduce fa1-table1", "fa1-table1: is published, and not measured here"},
       {"reproduce fa1-table21 --resume", "--resume: name the folder of the run by --out"},
       {"reproduce --records . --quick", "--quick: leave it out beside --records"},
@@ -58,6 +88,18 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
     EXPECT_PRED2(contains, result.err, message);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_) || !std::filesystem::exists(folder_ / "results"));
+}
+
+// A run of points that all lack a device would end with verdicts that say nothing.
+TEST_F(CliReproduce, NeedsTheDeviceThatItIsToRunOn) {
+  for (const char* asks : {"fa1-table21", "all --quick", "fa1-table21 --check"}) {
+    const Result refused = run(std::string("reproduce --backend cuda --out p ") + asks);
+    EXPECT_EQ(refused.code, 3) << asks;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_PRED2(contains, refused.err, "--backend cuda: this machine has no cuda device: ");
+    EXPECT_PRED2(contains, refused.err, "attnlab doctor says what is missing, and --backend cpu ");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "p")) << asks;
+  }
 }
 
 // The committed verdicts and pages are those of the committed records, byte for byte.
@@ -89,7 +131,10 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   const Result ran = run("reproduce fa1-table21 --backend cpu --quick --out p --no-progress");
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_PRED2(contains, ran.out, "fa1-table21: FlashAttention Table 21");
-  EXPECT_PRED2(contains, ran.out, "Cut to: ");
+  EXPECT_PRED2(contains, one_line(ran.out), "Source: FlashAttention: Fast and Memory-Efficient ");
+  // The cuts for a CPU and for a quick look are one, said once.
+  EXPECT_PRED2(contains, one_line(ran.out), "; seqlen of 128, 256, 512, 1024, 2048; ");
+  EXPECT_FALSE(contains(one_line(ran.out), "4096; ")) << ran.out;
   EXPECT_PRED2(contains, ran.out, "reproduced (R)");
   Json result;
   std::filesystem::path file;
@@ -104,9 +149,6 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   const Result refused = run("reproduce fa1-table21 --backend cpu --quick --out p");
   EXPECT_EQ(refused.code, 2);
   EXPECT_PRED2(contains, refused.err, "--resume goes on with them");
-  const Result other = run("reproduce fa1-table21 --backend cpu --out p --resume");
-  EXPECT_EQ(other.code, 2);
-  EXPECT_PRED2(contains, other.err, "is not the sweep that would run now");
   const Result again =
       run("reproduce fa1-table21 --backend cpu --quick --out p --resume --no-progress");
   EXPECT_EQ(again.code, 0) << again.err;
@@ -127,7 +169,73 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_EQ(made.out, ran.out);
   EXPECT_EQ(run("reproduce --records p --ae form.md").code, 0);
+  // To a CPU's cut --quick adds nothing here, so the command goes without it.
+  EXPECT_PRED2(contains, read(folder_ / "form.md"), " --backend cpu --out ");
+}
+
+// The ratios of Figure 2 are of one point, which no --quick cuts.
+TEST_F(CliReproduce, MeasuresFigure2OnACpu) {
+  const Result ran =
+      run("reproduce fa1-fig2-left --backend cpu --quick --out p --no-progress --format json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_PRED2(contains, ran.err, "fa1-fig2-left: has no part for --quick: it is not cut by it.");
+  EXPECT_EQ(claim_of(ran.out, "fa1-fig2-bytes-asked")["finding"], "S");  // of a schedule, exact
+  EXPECT_EQ(claim_of(ran.out, "fa1-fig2-bytes-counted")["finding"], "X");
+  EXPECT_GT(claim_of(ran.out, "fa1-fig2-time-standard")["measured"], 0.0);
+}
+
+TEST_F(CliReproduce, JudgesStatusesOfALiveRun) {
+  const Result ran =
+      run("reproduce t4-study --backend cpu --quick --out p --no-progress --format json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(claim_of(ran.out, "t4-no-backward")["finding"], "R");
+  EXPECT_EQ(claim_of(ran.out, "t4-fp32-only")["finding"], "R");
+  EXPECT_EQ(claim_of(ran.out, "t4-manual-passes")["finding"], "X");
+  // Another cut is another sweep; the form names the one that ran.
+  const Result other = run("reproduce t4-study --backend cpu --out p --resume");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_PRED2(contains, other.err, "is not the sweep that would run now");
+  EXPECT_EQ(run("reproduce --records p --ae form.md").code, 0);
   EXPECT_PRED2(contains, read(folder_ / "form.md"), " --backend cpu --quick --out ");
+}
+
+// Returns the time of the dense point over that of the one under blocks, for each length.
+std::map<int, double> gains_of(const std::string& records) {
+  std::map<int, double> dense, sparse;
+  std::istringstream lines(records);
+  for (std::string line; std::getline(lines, line);) {
+    const Json record = Json::parse(line);
+    const bool has_blocks = contains(record["problem"]["mask"], "blocks");
+    (has_blocks ? sparse : dense)[record["problem"]["seqlen_q"]] = record["time"]["median_s"];
+  }
+  for (auto& [seqlen, time] : dense) time /= sparse.at(seqlen);
+  return dense;
+}
+
+// Measures only the points of one claim of each kind, of one head: whole files take a minute. Times
+// of a busy machine decide which verdict it is, but there is one, and it is that of the records.
+TEST_F(CliReproduce, JudgesAnOrderAndACrossoverOfLiveRuns) {
+  const std::string measures =
+      "run --kernel v1 --pass fwdbwd --dtype f32 --batch 1 --heads 1 --layout bhsd --dropout 0.1 "
+      "--rounds 3 --no-progress --no-hints --format csv --out ";
+  const Result padded = run(measures +
+                            "fa1-dropout-padding.jsonl --seqlen 512,1024 --mask "
+                            "padding,padding+blocks:butterfly:64x64");
+  ASSERT_EQ(padded.code, 0) << padded.err;
+  const Result plain = run(measures +
+                           "fa1-dropout.jsonl --seqlen 128,256,512,1024 --mask "
+                           "none,blocks:butterfly:64x64");
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  const Result order = run("reproduce fa1-table11 --records . --format json");
+  const Json first = claim_of(order.out, "fa1-table11-sparse-first");
+  std::map<int, double> gains = gains_of(read(folder_ / "fa1-dropout-padding.jsonl"));
+  const double least = std::min(gains.at(512), gains.at(1024));
+  EXPECT_DOUBLE_EQ(first["measured"], least) << first;
+  EXPECT_EQ(first["finding"] == "R", least >= 0.97) << first;
+  const Result crossover = run("reproduce fa1-table17 --records . --format json");
+  const Json from = claim_of(crossover.out, "fa1-table17-sparse-crossover");
+  gains = gains_of(read(folder_ / "fa1-dropout.jsonl"));
+  EXPECT_EQ(from["finding"], gains.at(1024) >= 1.0 ? "R" : "N") << from;
 }
 
 TEST_F(CliReproduce, ChecksAgainstAnEarlierRun) {

@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace attnlab {
 namespace {
+
+constexpr std::size_t kLongest = 64;  // a longer name is no slip, and its table would be large
 
 // Returns the optimal string alignment distance.
 std::size_t edits(std::string_view a, std::string_view b) {
@@ -29,7 +32,6 @@ std::size_t edits(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
-  constexpr std::size_t kLongest = 64;  // a longer name is no slip, and its table would be large
   if (name.size() > kLongest) return "";
   std::string best;
   std::size_t fewest = std::max<std::size_t>(2, name.size() / 3) + 1;
@@ -47,6 +49,21 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& kn
   const std::string best = nearest(name, known);
   if (!best.empty()) return fmt::format("; did you mean '{}'?", best);
   return fmt::format("; there are: {}", fmt::join(known, ", "));
+}
+
+std::string short_suggestion(std::string_view name, std::vector<std::string> known) {
+  if (const std::string best = nearest(name, known); !best.empty()) {
+    return fmt::format("; did you mean '{}'?", best);
+  }
+  constexpr std::size_t kShown = 3;
+  const std::string_view start = name.substr(0, kLongest);
+  std::ranges::sort(known);  // names as near as others come in this order
+  known.erase(std::ranges::unique(known).begin(), known.end());
+  std::ranges::stable_sort(known, {}, [&](const std::string& one) {
+    return std::pair(!start.empty() && one.find(start) == std::string::npos, edits(start, one));
+  });
+  known.resize(std::min(known.size(), kShown));
+  return fmt::format("; the nearest are: {}", fmt::join(known, ", "));
 }
 
 }  // namespace attnlab

@@ -14,4 +14,8 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
 // Returns the end of a complaint about `name`: "; did you mean 'x'?" or "; there are: a, b, c".
 std::string suggestion(std::string_view name, const std::vector<std::string>& known);
 
+// Returns the same of names too many to list: "; did you mean 'x'?" or "; the nearest are: a, b,
+// c", those that contain `name` first.
+std::string short_suggestion(std::string_view name, std::vector<std::string> known);
+
 }  // namespace attnlab

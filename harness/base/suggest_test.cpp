@@ -25,5 +25,14 @@ TEST(Suggest, ListsAllWhereNothingIsNear) {
   EXPECT_EQ(suggestion("something", {"mask", "seed"}), "; there are: mask, seed");
 }
 
+TEST(Suggest, OfManyNamesSomeAreNearest) {
+  const std::vector<std::string> known = {"fa1-apex",   "fa2-fig5a", "fa1-table9",
+                                          "fa1-table9", "fa2-fig5b", "all"};
+  EXPECT_EQ(short_suggestion("fa1-tabel9", known), "; did you mean 'fa1-table9'?");
+  EXPECT_EQ(short_suggestion("fig5", known), "; the nearest are: fa2-fig5a, fa2-fig5b, all");
+  EXPECT_EQ(short_suggestion("", known), "; the nearest are: all, fa1-apex, fa2-fig5a");
+  EXPECT_EQ(short_suggestion(std::string(100000, 'x'), {"b", "a"}), "; the nearest are: a, b");
+}
+
 }  // namespace
 }  // namespace attnlab

@@ -48,8 +48,8 @@ constexpr const char* kFooter =
     "and a table that was asked for as many as it needs.\n"
     "\n"
     "Exit codes: 0 good, 1 verification failed, 2 bad flags or files, 3 nothing could run, a\n"
-    "measurement is invalid or output was lost; of compare and gate also 4 worse or other\n"
-    "than the baseline, of compare and merge 5 ambiguous.";
+    "measurement is invalid or output was lost; of compare, gate and reproduce also 4 worse or\n"
+    "other than the baseline, of compare and merge 5 ambiguous.";
 
 std::string version_text() {
   const BuildInfo& build = build_info();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "harness/base/output.h"
 #include "harness/base/shipped.h"
@@ -47,6 +48,7 @@ Json list_json(const std::vector<PaperFile>& papers, const PublishedTables& publ
       tables.push_back({{"id", id},
                         {"title", table.json["title"]},
                         {"work", table.work},
+                        {"source", table.json["source"]},
                         {"gpu", published_gpu(table)}});
     }
     list.push_back({{"name", paper.name},
@@ -61,6 +63,25 @@ Json list_json(const std::vector<PaperFile>& papers, const PublishedTables& publ
                     {"tables", tables}});
   }
   return list;
+}
+
+// Prints where a file's tables are from: those of one place together, since most are.
+void print_sources(const PaperFile& paper, const PublishedTables& published) {
+  std::vector<std::pair<std::string, std::string>> sources;  // a place, and its tables
+  for (const std::string& id : ids_of(paper)) {
+    const std::string source = source_of(find_published(published, id, paper.path.string()));
+    const auto known =
+        std::ranges::find(sources, source, [](const auto& one) { return one.first; });
+    if (known == sources.end()) {
+      sources.emplace_back(source, id);
+    } else {
+      known->second += ", " + id;
+    }
+  }
+  for (const auto& [source, ids] : sources) {
+    const std::string of = sources.size() == 1 ? "" : fmt::format(" of {}", ids);
+    print_to(stdout, "{}", wrap(fmt::format("  source{}: {}.", of, source), 9));
+  }
 }
 
 }  // namespace
@@ -123,10 +144,9 @@ void print_list(const std::vector<PaperFile>& papers, const PublishedTables& pub
     return;
   }
   std::size_t tables = 0;
-  for (const Json& paper : list) {
-    print_to(stdout, "{}",
-             wrap(fmt::format("{}: {}", paper["name"].get<std::string>(),
-                              paper["title"].get<std::string>())));
+  for (std::size_t i = 0; i < papers.size(); ++i) {
+    const Json& paper = list[i];
+    print_to(stdout, "{}", wrap(fmt::format("{}: {}", papers[i].name, papers[i].title)));
     for (const Json& table : paper["tables"]) {
       print_to(stdout, "{}",
                wrap(fmt::format("  {:<26}{}", table["id"].get<std::string>(),
@@ -134,6 +154,7 @@ void print_list(const std::vector<PaperFile>& papers, const PublishedTables& pub
                     28));
       ++tables;
     }
+    print_sources(papers[i], published);
     print_to(stdout, "{}\n",
              wrap(fmt::format("  needs: {}. {}; verdicts: {}.", paper["needs"].get<std::string>(),
                               count_of(paper["claims"].get<std::size_t>(), "claim"),

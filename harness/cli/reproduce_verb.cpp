@@ -22,6 +22,7 @@
 #include "harness/cli/verbs.h"
 #include "harness/plan/axes.h"
 #include "harness/plan/device_choice.h"
+#include "harness/plan/unsupported.h"
 #include "harness/record/record_file.h"
 #include "harness/record/record_json.h"
 #include "harness/report/artifact_form.h"
@@ -82,7 +83,8 @@ Exit codes, the first that applies:
   1  a point failed its verification
   4  --check: a claim got worse: one that held (R, S) is N, or R became S
   3  --check: a claim that had a verdict (R, S, N) is lost: X, U or gone;
-     else: a measurement is invalid, or another run holds the records
+     else: there is no GPU for --backend cuda, a measurement is invalid, or
+     another run holds the records
   0  all is well, whatever the verdicts. A claim that was X or U and is N
      is named as unforeseen: it never held, and where it had before, a
      check gave 3 when it was lost)";
@@ -141,8 +143,8 @@ std::vector<Chosen> choose_papers(const std::vector<PaperFile>& papers,
     throw UsageError(fmt::format("{}: is published, and not measured here: {}/README.md says why",
                                  id, kPaperFolder));
   }
-  throw UsageError(fmt::format("there is no table '{}'{}: attnlab reproduce lists them", id,
-                               suggestion(id, known)));
+  throw UsageError(fmt::format("there is no table '{}' (attnlab reproduce lists them){}", id,
+                               short_suggestion(id, known)));
 }
 
 std::filesystem::path folder_to_check(const ReproduceFlags& flags, const std::string& device) {
@@ -274,6 +276,10 @@ bool run_one(const ReproduceFlags& flags, const PaperFile& paper, const Job& job
     const std::string missing = missing_peaks(paper, job.peaks);
     if (!missing.empty()) print_to(stderr, "{}", wrap(missing));
   }
+  if (job.cut.quick && !paper.has_quick) {
+    print_to(stderr, "{}",
+             wrap(fmt::format("{}: has no part for --quick: it is not cut by it.", paper.name)));
+  }
   const int code = run_cut(flags, paper, job.cut, files);
   total.add(code);
   if (code == kExitUsage || !flags.protocols) return code != kExitUsage;
@@ -358,12 +364,15 @@ Digests digests_of(const PaperFile& paper, const std::filesystem::path& folder) 
   return digests;
 }
 
-// Returns whether the folder's records of a file come from the sweep that --quick leaves.
+// Returns whether the folder's records of a file come from the sweep that --quick leaves, and that
+// is another one than without it.
 bool is_of_quick(const PaperFile& paper, const std::filesystem::path& folder, bool on_cpu) {
   const std::filesystem::path sweep = files_of(paper, folder).sweep;
   if (!paper.has_quick || folder.empty() || !std::filesystem::exists(sweep)) return false;
   const BackendChoice backend = on_cpu ? BackendChoice::cpu : BackendChoice::cuda;
-  return read_json_file(sweep) == sweep_to_run(paper, {.backend = backend, .quick = true});
+  const Json ran = read_json_file(sweep);
+  return ran != sweep_to_run(paper, {.backend = backend}) &&
+         ran == sweep_to_run(paper, {.backend = backend, .quick = true});
 }
 
 // Writes the form of --ae; without records it is a blank one.
@@ -448,6 +457,38 @@ void refuse_contradictions(const ReproduceFlags& flags) {
   }
 }
 
+// Throws where a flag asks for what the list of tables does not have: a script that forgot the ids
+// must not take the list for a run that went well.
+void refuse_beside_list(const ReproduceFlags& flags, TableFormat format) {
+  const std::pair<bool, const char*> given[] = {{flags.check, "--check"},
+                                                {flags.quick, "--quick"},
+                                                {flags.protocols, "--protocols"},
+                                                {!flags.out.empty(), "--out"},
+                                                {flags.backend != "auto", "--backend"},
+                                                {!flags.devices.empty(), "--devices"},
+                                                {flags.no_progress, "--no-progress"}};
+  for (const auto& [is_given, flag] : given) {
+    if (is_given) throw UsageError(fmt::format("{}: name tables, or all, which it is about", flag));
+  }
+  if (format == TableFormat::csv || format == TableFormat::markdown) {
+    throw UsageError(
+        fmt::format("--format: the list of tables comes as table or json; for the numbers in {} "
+                    "name tables, or all",
+                    flags.format));
+  }
+}
+
+// Returns the device that --backend asks for. Throws where this machine has none, before any file
+// is written: a run would call each of its points unsupported.
+Device device_to_run_on(const std::string& backend) {
+  const Device device = choose_device(parse_backend(backend, "--backend"));
+  if (!device.name.empty()) return device;
+  throw std::runtime_error(
+      fmt::format("--backend {}: {}. attnlab doctor says what is missing, and "
+                  "--backend cpu measures what a CPU can",
+                  backend, no_device(device.backend)));
+}
+
 // Returns the files that have records in a folder.
 std::vector<Chosen> chosen_by_records(const std::vector<PaperFile>& papers,
                                       const std::filesystem::path& folder) {
@@ -472,6 +513,7 @@ int run(const ReproduceFlags& flags) {
   std::vector<std::string> asked = flags.ids;
   if (asked.empty() && !has_records) {
     if (flags.ae.empty()) {
+      refuse_beside_list(flags, format);
       print_list(papers, published, format);
       return kExitGood;
     }
@@ -488,7 +530,7 @@ int run(const ReproduceFlags& flags) {
     device = exact(at(of_records, {"name"}));
     job.backend = at(of_records, {"backend"}) == "cuda" ? Backend::cuda : Backend::cpu;
   } else {
-    const Device chosen_device = choose_device(parse_backend(flags.backend, "--backend"));
+    const Device chosen_device = device_to_run_on(flags.backend);
     device = chosen_device.name;
     job.backend = chosen_device.backend;
     job.peaks = known_peaks(chosen_device);

@@ -105,6 +105,43 @@ Json cut_sweep(Json sweep, const SweepCut& cut, const std::string& where,
   return sweep;
 }
 
+SweepCut joined(const SweepCut& first, const SweepCut& second, const Registry& registry) {
+  const AxisGrammars grammars(registry);
+  SweepCut both = first;
+  const auto find = [](AxisValues& values, const std::string& axis) {
+    return std::ranges::find(values, axis, [](const auto& one) { return one.first; });
+  };
+  for (const auto& [axis, values] : second.replace) {
+    std::erase_if(both.keep, [&](const auto& kept) { return kept.first == axis; });
+    const auto own = find(both.replace, axis);
+    if (own == both.replace.end()) {
+      both.replace.emplace_back(axis, values);
+    } else {
+      own->second = values;
+    }
+  }
+  for (const auto& [axis, values] : second.keep) {
+    const AxisGrammar& grammar = grammars.find(axis, "keep");
+    const auto narrow = [&](Json& own) {
+      own = intersect(canonical(grammar, own, axis), canonical(grammar, values, axis));
+    };
+    if (const auto own = find(both.replace, axis); own != both.replace.end()) {
+      narrow(own->second);
+    } else if (const auto kept = find(both.keep, axis); kept != both.keep.end()) {
+      narrow(kept->second);
+    } else {
+      both.keep.emplace_back(axis, values);
+    }
+  }
+  // An axis of which nothing is left is one that the sweep does not have.
+  const auto is_empty = [](const auto& one) { return one.second.is_array() && one.second.empty(); };
+  std::erase_if(both.replace, is_empty);
+  std::erase_if(both.keep, is_empty);
+  both.protocol.update(second.protocol);
+  if (!second.peers.is_null()) both.peers = second.peers;
+  return both;
+}
+
 std::string describe(const SweepCut& cut) {
   std::string text;
   const auto add = [&](const std::string& what, const Json& value) {

@@ -28,6 +28,9 @@ SweepCut read_cut(const nlohmann::ordered_json& json, const std::string& where,
 nlohmann::ordered_json cut_sweep(nlohmann::ordered_json sweep, const SweepCut& cut,
                                  const std::string& where, const Registry& registry);
 
+// Returns the cut that `first` and then `second` come to.
+SweepCut joined(const SweepCut& first, const SweepCut& second, const Registry& registry);
+
 // Returns a cut in words, like "seqlen 128, 256; batch 1".
 std::string describe(const SweepCut& cut);
 

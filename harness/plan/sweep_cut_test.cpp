@@ -56,5 +56,21 @@ TEST(SweepCut, SaysWhatItDoes) {
   EXPECT_EQ(describe(all), "batch 1; seqlen of 1, 2; max_rounds 3; peers none");
 }
 
+TEST(SweepCut, TwoCutsAreSaidOnce) {
+  const auto read = [](const char* text) {
+    return read_cut(Json::parse(text), "cut", builtin_registry());
+  };
+  const SweepCut cpu = read(R"({"replace": {"batch": 1, "heads": [1, 2]}, "peers": [],
+      "keep": {"seqlen": "128:2k:x2", "seqlen_q": [64]}, "protocol": {"max_rounds": 5}})");
+  const SweepCut quick = read(R"({"keep": {"seqlen": [128, 256, 4096], "heads": 2, "seqlen_q": [32],
+      "pass": "fwd"}, "protocol": {"max_rounds": 3}})");
+  EXPECT_EQ(describe(joined(cpu, quick, builtin_registry())),
+            "batch 1; heads 2; seqlen of 128, 256; pass of fwd; max_rounds 3; peers none");
+  const SweepCut other =
+      read(R"({"replace": {"seqlen": 64, "batch": 2}, "peers": ["torch:eager"]})");
+  EXPECT_EQ(describe(joined(cpu, other, builtin_registry())),
+            "batch 2; heads 1, 2; seqlen 64; seqlen_q of 64; max_rounds 5; peers torch:eager");
+}
+
 }  // namespace
 }  // namespace attnlab

@@ -236,6 +236,11 @@ Judgement judge_crossover(const Claim& claim, const std::vector<RecordJson>& rec
                       fmt::format("from {}", claim.along));
 }
 
+// Returns whether nothing ran for lack of a device: that says nothing about the kernel.
+bool had_no_device(const RecordJson& record) {
+  return at(record, {"status"}) == "unsupported" && at(record, {"device", "name"}) == "";
+}
+
 Judgement judge_status(const Claim& claim, const std::vector<RecordJson>& records) {
   std::size_t right = 0;
   std::string other;
@@ -245,6 +250,10 @@ Judgement judge_status(const Claim& claim, const std::vector<RecordJson>& record
     const Found found = find_record(records, conditions);
     if (found.record == nullptr) throw NotRun{found.trouble};
     const std::string status = exact(at(*found.record, {"status"}));
+    if (had_no_device(*found.record)) {
+      throw NotRun{fmt::format("{}: is {}: {}", describe(conditions), status,
+                               exact(at(*found.record, {"reason"})))};
+    }
     if (status == claim.expected) {
       ++right;
     } else {

@@ -160,6 +160,25 @@ TEST(Claims, AStatusIsThatOfEveryPoint) {
   EXPECT_EQ(finding_of(claim, records), Finding::not_run);
 }
 
+// Whether a kernel refuses a point shows where there is a device for it alone.
+TEST(Claims, AStatusForLackOfADeviceIsNoVerdict) {
+  Records records = two_kernels();
+  for (RecordJson& record : records) {
+    record["status"] = "unsupported";
+    record["reason"] = "this machine has no cuda device";
+  }
+  Claim claim = claim_of(ClaimKind::status);
+  claim.expected = "ok";
+  EXPECT_EQ(finding_of(claim, records), Finding::not_reproduced);
+  for (RecordJson& record : records) record["device"]["name"] = "";
+  for (const char* expected : {"ok", "out_of_memory", "unsupported"}) {
+    claim.expected = expected;
+    const Judgement judgement = judge(claim, records);
+    EXPECT_EQ(judgement.finding, Finding::not_run) << expected;
+    EXPECT_PRED2(contains, judgement.reason, "is unsupported: this machine has no cuda device");
+  }
+}
+
 // Makes a claim that would hold of two_kernels() whatever they took.
 Claim any_ratio() {
   Claim claim = claim_of(ClaimKind::ratio);

@@ -139,6 +139,10 @@ const PublishedTable& find_published(const PublishedTables& tables, const std::s
   refuse(where, fmt::format("there is no published table '{}'{}", id, suggestion(id, known)));
 }
 
+std::string source_of(const PublishedTable& table) {
+  return fmt::format("{}; {}", table.work, table.json["source"]["where"].get<std::string>());
+}
+
 std::string published_gpu(const PublishedTable& table) {
   const auto& gpu = table.json["setting"]["gpu"];
   return gpu.is_string() ? gpu.get<std::string>() : "no GPU named";

@@ -23,6 +23,9 @@ PublishedTables read_published(const std::filesystem::path& folder);
 const PublishedTable& find_published(const PublishedTables& tables, const std::string& id,
                                      const std::string& where);
 
+// Returns the work and the place in it: "A paper; Table 9, page 23".
+std::string source_of(const PublishedTable& table);
+
 // Returns "A100 40GB", or "no GPU named".
 std::string published_gpu(const PublishedTable& table);
 

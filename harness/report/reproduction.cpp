@@ -127,6 +127,7 @@ std::string head_of(const ReproducedTable& reproduced, const Reproduction& all, 
       fmt::format("{}: {} ({})", reproduced.table->published, published["title"].get<std::string>(),
                   published["units"].get<std::string>());
   std::string text = is_markdown ? fmt::format("## {}\n\n", title) : wrap(title);
+  text += wrap(fmt::format("Source: {}.", source_of(*reproduced.published)));
   text += wrap(fmt::format("Published: {}; {}.", published_gpu(*reproduced.published),
                            setting_of(published["setting"])));
   text += wrap(fmt::format("Measured: {}: {}.", all.device.empty() ? "nothing yet" : all.device,

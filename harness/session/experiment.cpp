@@ -114,10 +114,10 @@ Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
   const Registry& registry = builtin_registry();
   const std::string where = paper.path.string();
   Json sweep = paper.sweep;
-  std::string words;
+  SweepCut all;
   const auto apply = [&](const SweepCut& part) {
     sweep = cut_sweep(std::move(sweep), part, where, registry);
-    words += fmt::format("{}{}", words.empty() ? "" : "; ", describe(part));
+    all = joined(all, part, registry);
   };
   const bool on_cpu = cut.backend == BackendChoice::cpu;
   if (on_cpu && !paper.has_cpu) {
@@ -128,6 +128,7 @@ Json sweep_to_run(const PaperFile& paper, const ExperimentCut& cut) {
   if (cut.quick && paper.has_quick) apply(paper.quick);
   if (cut.state) set_state(sweep, *cut.state);
   sweep["backend"] = on_cpu ? "cpu" : "cuda";
+  const std::string words = describe(all);
   if (!words.empty()) sweep["description"] = paper.title + kCutTo + words;
   return sweep;
 }
