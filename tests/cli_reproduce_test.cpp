@@ -175,6 +175,9 @@ TEST_F(CliReproduce, MeasuresMemoryOnACpu) {
 
 // The ratios of Figure 2 are of one point, which no --quick cuts.
 TEST_F(CliReproduce, MeasuresFigure2OnACpu) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers make the oracle ten times slower: 3 minutes";
+#endif
   const Result ran =
       run("reproduce fa1-fig2-left --backend cpu --quick --out p --no-progress --format json");
   ASSERT_EQ(ran.code, 0) << ran.err;
