@@ -1,4 +1,5 @@
 // Tests attnlab run --input and --save: the user's own tensors, in and out of the real binary.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -166,7 +167,7 @@ TEST_F(CliTensors, AFileIsQuantisedLikeWhatIsDrawn) {
             0);
   for (const std::string dtype : {"f32", "f16", "bf16"}) {
     SCOPED_TRACE(dtype);
-    ASSERT_EQ(run_fast("--dtype " + dtype + rest + " --save q.st").code, 0);
+    ASSERT_EQ(run_fast(fmt::format("--dtype {}{} --save q.st", dtype, rest)).code, 0);
     const Result result = run_fast("--input q.st" + quantised + " --out b.jsonl --save b.st");
     ASSERT_EQ(result.code, 0) << result.err;
     std::string out = result.out;

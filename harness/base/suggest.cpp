@@ -58,7 +58,7 @@ std::string short_suggestion(std::string_view name, std::vector<std::string> kno
   constexpr std::size_t kShown = 3;
   const std::string_view start = name.substr(0, kLongest);
   std::ranges::sort(known);  // names as near as others come in this order
-  known.erase(std::ranges::unique(known).begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   std::ranges::stable_sort(known, {}, [&](const std::string& one) {
     return std::pair(!start.empty() && one.find(start) == std::string::npos, edits(start, one));
   });

@@ -111,26 +111,27 @@ SweepCut joined(const SweepCut& first, const SweepCut& second, const Registry& r
   const auto find = [](AxisValues& values, const std::string& axis) {
     return std::ranges::find(values, axis, [](const auto& one) { return one.first; });
   };
-  for (const auto& [axis, values] : second.replace) {
-    std::erase_if(both.keep, [&](const auto& kept) { return kept.first == axis; });
-    const auto own = find(both.replace, axis);
+  for (const auto& replaced : second.replace) {
+    std::erase_if(both.keep, [&](const auto& kept) { return kept.first == replaced.first; });
+    const auto own = find(both.replace, replaced.first);
     if (own == both.replace.end()) {
-      both.replace.emplace_back(axis, values);
+      both.replace.push_back(replaced);
     } else {
-      own->second = values;
+      own->second = replaced.second;
     }
   }
-  for (const auto& [axis, values] : second.keep) {
+  for (const auto& kept : second.keep) {
+    const std::string& axis = kept.first;
     const AxisGrammar& grammar = grammars.find(axis, "keep");
     const auto narrow = [&](Json& own) {
-      own = intersect(canonical(grammar, own, axis), canonical(grammar, values, axis));
+      own = intersect(canonical(grammar, own, axis), canonical(grammar, kept.second, axis));
     };
     if (const auto own = find(both.replace, axis); own != both.replace.end()) {
       narrow(own->second);
-    } else if (const auto kept = find(both.keep, axis); kept != both.keep.end()) {
-      narrow(kept->second);
+    } else if (const auto same = find(both.keep, axis); same != both.keep.end()) {
+      narrow(same->second);
     } else {
-      both.keep.emplace_back(axis, values);
+      both.keep.push_back(kept);
     }
   }
   // An axis of which nothing is left is one that the sweep does not have.

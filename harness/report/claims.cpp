@@ -238,7 +238,9 @@ Judgement judge_crossover(const Claim& claim, const std::vector<RecordJson>& rec
 
 // Returns whether nothing ran for lack of a device: that says nothing about the kernel.
 bool had_no_device(const RecordJson& record) {
-  return at(record, {"status"}) == "unsupported" && at(record, {"device", "name"}) == "";
+  const RecordJson device = at(record, {"device", "name"});
+  return at(record, {"status"}) == "unsupported" && device.is_string() &&
+         device.get<std::string>().empty();
 }
 
 Judgement judge_status(const Claim& claim, const std::vector<RecordJson>& records) {
