@@ -10,10 +10,10 @@ For example:
   scripts/check_saved.py run.safetensors
 
 From q, k, v and, if it is there, do it computes attention and its gradients in float64, as the
-file's metadata say (harness/tensors/safetensors.h documents both), and compares every o, lse, dq, dk, dv
-that the file holds. With dropout it needs the mask, saved as dropout_keep: it is not drawn again
-here. One line a tensor, then the verdict; exit 0: all within tolerance, 1: something is not, 2: a
-file cannot be checked, 3: NumPy is missing.
+file's metadata say (harness/tensors/safetensors.h documents both), and compares every o, lse, dq,
+dk, dv that the file holds. With dropout it needs the mask, saved as dropout_keep: it is not drawn
+again here; nor is what was quantised, so e4m3 is refused. One line a tensor, then the verdict; exit
+0: all within tolerance, 1: something is not, 2: a file cannot be checked, 3: NumPy is missing.
 
 The tolerances, with u = the unit roundoff of the dtype (f32 2^-24, f16 2^-11, bf16 2^-8):
 
@@ -222,6 +222,10 @@ class Saved:
                 raise BadFile(f"tensor '{name}' is missing")
         if self.dtypes["q"] not in PRECISIONS:
             raise BadFile(f"tensor 'q' is {self.dtypes['q']}: F32, F16 and BF16 can be checked")
+        if self.dtypes.get("o", self.dtypes["q"]) != self.dtypes["q"]:
+            raise BadFile("o has not the type of q, so this is of e4m3: the codes that kernels got "
+                          "of q, k and v are not in the file, and are not made again here. "
+                          "`attnlab run` has verified it")
         self.layout = self.field("layout")
         self.scale = float(self.field("softmax_scale"))
         self.dropout = float(self.field("dropout"))
@@ -368,11 +372,11 @@ def add_products(one, other):
 
 
 def write_safetensors(path, arrays, metadata):
-    """Writes float32 and uint8 only: for the self-test."""
+    """Writes float32, float16 and uint8 only: for the self-test."""
     header, data = {"__metadata__": metadata}, b""
     for name, array in arrays.items():
         raw = array.tobytes()
-        header[name] = {"dtype": {"f": "F32", "u": "U8"}[array.dtype.kind],
+        header[name] = {"dtype": {"f4": "F32", "f2": "F16", "u1": "U8"}[array.dtype.str[1:]],
                         "shape": array.shape, "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
@@ -462,6 +466,7 @@ def self_test():
         expect(2, verdict(arrays | {"k": arrays["k"][:, :3]}), "k and v of different shapes")
         expect(2, verdict(arrays, metadata | {"mask": "window:1"}), "half a window")
         expect(2, verdict(arrays, metadata | {"lengths": "x", "layout": "packed"}), "no lengths")
+        expect(2, verdict(arrays | {"o": arrays["o"].astype(np.float16)}), "e4m3")
         expect(2, quietly([f"{folder}/nowhere"]), "no file")
     print("self-test: good")
 
