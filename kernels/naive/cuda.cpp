@@ -87,6 +87,10 @@ std::string unsupported(const Problem& problem, const Config& config, const Devi
   if (config.get("tf32") != 0 && problem.dtype != Dtype::f32) {
     return "tf32 = 1 is about products of f32: set it to 0";
   }
+  if (problem.is_e4m3() && problem.runs_backward()) {
+    return "there is no backward in e4m3: three bits of mantissa do not carry gradients";
+  }
+  if (problem.is_e4m3() && problem.drops()) return "there is no dropout in e4m3";
   return cuda::unsupported(problem, device);
 }
 

@@ -87,6 +87,11 @@ TEST(NaiveCuda, E4m3IsF32BetweenTwoPasses) {
   EXPECT_EQ(traffic[Operand::o].write_bytes, (4 + 2) * queries);
   EXPECT_EQ(traffic[Operand::p], want[Operand::p]);
   EXPECT_NE(reason(problem, 1, hopper()).find("f32"), std::string::npos);  // tf32
+  EXPECT_EQ(reason(problem, 0, hopper()), "");
+  problem.dropout = 0.1;
+  EXPECT_NE(reason(problem, 0, hopper()).find("dropout"), std::string::npos);
+  problem.pass = Pass::bwd;
+  EXPECT_NE(reason(problem, 0, hopper()).find("backward"), std::string::npos);
 }
 
 TEST(NaiveCuda, MatricesHaveRowsOf16Bytes) {

@@ -32,6 +32,8 @@ struct KnownSpill {
 };
 
 constexpr KnownSpill kKnownSpills[] = {
+    {"v1-forward-f16-d64-32x256-dropout", "forward", "sm_100a", 186},
+    {"v1-forward-bf16-d64-32x256-dropout", "forward", "sm_100a", 186},
     {"v2-forward-f16-d64-128x128-w4-s1", "forward", "sm_120a", 32},
     {"v2-forward-bf16-d64-128x128-w4-s1", "forward", "sm_120a", 32},
     {"v2-backward-", "prepare_rows", "sm_120a", 352},
