@@ -87,7 +87,7 @@ TEST(Bounds, RowsThatRoundAlikeMayAllBeOff) {
   EXPECT_FALSE(hold_slope(equal_rows(10000, 1.1 * kE, 1.0), precision).holds());
 }
 
-// Of 8192 keys the 256 sums of 32 products that stay in a tensor core may each cut off 2^-14.
+// A sum over 8192 keys is 256 sums of 32 products, each of which may cut off 2^-14.
 TEST(Bounds, SumsOfE4m3DriftWhereTheyAreNotPromoted) {
   const Precision promoted = {.dtype = Dtype::e4m3, .length = 8192.0};
   const Precision unpromoted = {

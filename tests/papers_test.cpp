@@ -284,7 +284,7 @@ TEST(Papers, NoVerdictRestsOnAWrongFigure) {
       for (const WrongFigures& wrong : kWrongFigures) {
         if (is_about(claim, wrong.tables)) expect_none_of(claim, wrong.figures, wrong.error);
       }
-      // Of two figures with the same bars one is a copy (error 9): no bar of either is of use.
+      // One of two figures with the same bars is a copy (error 9): no bar of either is of use.
       for (const char* id : {"fa1-fig7", "fa1-fig8-bottom"}) {
         if (!is_about(claim, {id})) continue;
         for (const auto& row : published().at(id).json["rows"]) {

@@ -70,8 +70,8 @@ a kernel or peer of the run, each one is; of several tiles of NAME the fastest c
 --input runs on your own tensors: q, k, v and perhaps do, F32, F16 or BF16, in a safetensors file;
 dtype, sizes and lengths come from it (packed: cu_seqlens, or cu_seqlens_q and cu_seqlens_k), and dO
 is drawn where it has none. With --dtype e4m3 its values are quantised like drawn ones: --quant,
---quant-v and --rotate say how. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as they
-were verified; scripts/check_saved.py compares them with NumPy.
+--quant-v and --rotate say how. --save writes q, k, v, o, lse, and of a backward do, dq, dk, dv, as
+they were verified; scripts/check_saved.py compares them with NumPy.
 
 On a GPU kernels are compiled before anything is timed, and kept on disk. A launch that takes longer
 than --timeout is recorded and a fresh process goes on. --peer starts other

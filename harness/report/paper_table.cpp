@@ -123,7 +123,7 @@ Number number_of(const std::vector<Json>& records, const Conditions& where,
   Number number{.record = exact(at(*found.record, {"key"}))};
   if (const std::string status = exact(at(*found.record, {"status"})); status != "ok") {
     number.trouble = status == "out_of_memory" ? "out of memory" : status;
-    // Of what was left out only the file's own words say why.
+    // The file's own words alone say why a point was left out.
     const Json reason = at(*found.record, {"reason"});
     if (status == "skipped" && reason.is_string()) number.trouble += ": " + exact(reason);
     return number;

@@ -89,7 +89,7 @@ TEST(PaperTable, ShowsWhatTheSourceLacksAndWhyAValueIsInDoubt) {
   const std::vector<PaperCell> full = cells_of(more, kPublished, records, "f");
   EXPECT_FALSE(full[0].measured);
   EXPECT_EQ(full[0].trouble, "out of memory");
-  // Of a point that was left out the file says why, and so does the table.
+  // The file says why a point was left out, and so does the table.
   records[0]["status"] = "skipped";
   records[0]["reason"] = "out of memory at 128 already";
   EXPECT_EQ(cells_of(more, kPublished, records, "f")[0].trouble,

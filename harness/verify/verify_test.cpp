@@ -536,7 +536,7 @@ TEST(Verifier, KernelsThatHaveE4m3GetItsRandomProblemsPropertiesAndRepeats) {
   EXPECT_EQ(names("*/repeats/e4m3/*").size(), 3U);
 }
 
-// What sums that are not promoted lose of a V of mean 1 is more than the bounds know.
+// Sums that are not promoted lose more of a V of mean 1 than the bounds know.
 TEST(Verifier, OnlyPromotedSumsGetAVOfMeanOne) {
   const Device cpu = device();
   Implementation kernel = kFake<Fault::none>;

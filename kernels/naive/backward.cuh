@@ -110,11 +110,4 @@ __device__ void softmax_backward_rows(const Params& params, const T* gP, T* gdP)
   }
 }
 
-// Rounds sums over query heads, which are in fp32, to dK or dV.
-template <class T>
-__device__ void round_sums(const float* gSums, T* gResult, i64 elements) {
-  const i64 index = i64{1} * blockIdx.x * kBlockThreads + threadIdx.x;
-  if (index < elements) device::store_value(gSums[index], gResult + index);
-}
-
 }  // namespace attnlab::naive

@@ -143,7 +143,7 @@ class Prepared : public PreparedKernel {
   void prepare_e4m3(const Problem& problem, const Device& device) {
     e4m3_module_ = cuda::load(e4m3_unit(), device);
     decode_codes_ = {*e4m3_module_, pass_entry("decode_codes")};
-    round_o_ = {*e4m3_module_, pass_entry("round_o")};
+    round_sums_ = {*e4m3_module_, pass_entry("round_sums")};
     v_has_channels_ = problem.quantisation.v == ScaleOf::channel;
   }
 
@@ -261,8 +261,8 @@ class Prepared : public PreparedKernel {
     in_f32.o = o;
     forward(in_f32, stream);
     const i64 elements = problem_.elements_q();
-    round_o_(stream, static_cast<u64>(ceil_div<i64>(elements, kBlockThreads)), o, tensors.o,
-             elements);
+    round_sums_(stream, static_cast<u64>(ceil_div<i64>(elements, kBlockThreads)), o, tensors.o,
+                elements);
   }
 
   void forward(const Tensors& tensors, CUstream stream) {
@@ -301,7 +301,6 @@ class Prepared : public PreparedKernel {
   ProductCalls s_, o_, dp_, dq_, dk_, dv_;
   std::shared_ptr<const cuda::Module> e4m3_module_, forward_module_, backward_module_;
   cuda::Kernel<Params, Codes> decode_codes_;
-  cuda::Kernel<const float*, void*, i64> round_o_;
   cuda::Kernel<Params, void*> mask_rows_;
   cuda::Kernel<Params, const void*, void*, float*> softmax_rows_;
   ChangeRows dropout_rows_, softmax_backward_rows_;

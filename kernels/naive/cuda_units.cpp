@@ -63,6 +63,12 @@ Kernel dropout_kernel() {
           .arguments = "params, gP, gPd"};
 }
 
+Kernel rounding_kernel() {
+  return {.name = "round_sums",
+          .parameters = "const float* gSums, T* gResult, i64 elements",
+          .arguments = "gSums, gResult, elements"};
+}
+
 Kernel addresses_kernel() {
   return {.name = "batch_addresses",
           .parameters = "const __grid_constant__ BatchAddresses batch, u64* gAddresses",
@@ -97,9 +103,7 @@ KernelUnit backward_unit(Dtype dtype) {
   unit.add_for_each_row_class({.name = "softmax_backward_rows",
                                .parameters = params_and("const T* gP, T* gdP"),
                                .arguments = "params, gP, gdP"});
-  unit.add({.name = "round_sums",
-            .parameters = "const float* gSums, T* gResult, i64 elements",
-            .arguments = "gSums, gResult, elements"});
+  unit.add(rounding_kernel());
   unit.add(addresses_kernel());
   return unit.done();
 }
@@ -109,9 +113,7 @@ KernelUnit e4m3_unit() {
   unit.add({.name = "decode_codes",
             .parameters = params_and("const __grid_constant__ naive::Codes of"),
             .arguments = "params, of"});
-  unit.add({.name = "round_o",
-            .parameters = "const float* gValues, T* gO, i64 elements",
-            .arguments = "gValues, gO, elements"});
+  unit.add(rounding_kernel());
   return unit.done();
 }
 

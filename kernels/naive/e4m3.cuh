@@ -2,9 +2,7 @@
 // values in fp32, which the passes and the library's products take, and O is rounded behind them.
 #pragma once
 
-#include "kernels/device/storage.cuh"
-#include "kernels/naive/schedule.h"
-#include "kernels/shared/params.h"
+#include "kernels/naive/passes.cuh"
 #include "kernels/shared/quantise.h"
 
 namespace attnlab::naive {
@@ -30,12 +28,6 @@ __device__ inline void decode_codes(const Params& params, const Codes& of) {
       of.values[offset + column] = f32_from_e4m3(of.codes[offset + column]) * scale;
     }
   }
-}
-
-template <class T>
-__device__ void round_o(const float* gValues, T* gO, i64 elements) {
-  const i64 index = i64{1} * blockIdx.x * kBlockThreads + threadIdx.x;
-  if (index < elements) device::store_value(gValues[index], gO + index);
 }
 
 }  // namespace attnlab::naive

@@ -107,6 +107,13 @@ __device__ TeamRow team_row(const Params& params) {
           .offset = padded_strides(params.shape).offset(place.batch, place.head, row)};
 }
 
+// Rounds sums in fp32: over query heads to dK or dV, and in e4m3 to O.
+template <class T>
+__device__ void round_sums(const float* gSums, T* gResult, i64 elements) {
+  const i64 index = i64{1} * blockIdx.x * kBlockThreads + threadIdx.x;
+  if (index < elements) device::store_value(gSums[index], gResult + index);
+}
+
 // Writes where a batch's products begin: all left factors, all right ones, all results.
 __device__ inline void batch_addresses(const BatchAddresses& batch, u64* gAddresses) {
   const i64 count = batch.count();
