@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 
+#include "harness/testing/one_line.h"
 #include "harness/testing/test_support.h"
 #include "tests/paths.h"
 
@@ -33,12 +34,6 @@ inline std::string read(const std::filesystem::path& file) {
 
 inline std::size_t count_lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
-
-// Takes out line breaks, whose places depend on the width of what is printed.
-inline std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 // Runs the binary in a folder of the test's own.

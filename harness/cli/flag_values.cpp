@@ -80,8 +80,8 @@ void add_no_progress(CLI::App& command, bool& no_progress) {
 
 void add_fail_on(CLI::App& command, std::string& fail_on) {
   add_list(command, "--fail-on", fail_on,
-           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared "
-           "(all)")
+           "What may make a point worse: time, errors, bytes, memory, registers, spills, shared, "
+           "kernels (all)")
       ->type_name("WHAT,...")
       ->group("Judgement");
 }

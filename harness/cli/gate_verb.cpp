@@ -55,6 +55,10 @@ A change of time counts from three times this machine's noise on, which attnlab 
 and at least 1 %; from 5 % on where that was not measured. Beside times: what attnlab compare judges.
 Without a GPU a gate ends with 3; --backend cpu gates the kernels of the CPU.
 
+On a GPU each side is run once more after the timing, a round of each point, to see which kernels it
+launches. The report names who ran a copy, cast or fill beyond what its operation needs, and of how
+many points nobody saw it. More such launches than on the base are worse (--fail-on kernels).
+
 --static compares what the compiler makes of the default units (head dims 64 and 128), and what the
 schedules count, with a committed baseline, exactly; it needs no GPU. After a change that is meant:
 attnlab gate --static --update
@@ -276,6 +280,8 @@ int run_measured(const GateFlags& flags) {
   if (!flags.fail_on.empty()) {
     plan.options.fail_on = parse_judged(split_list(flags.fail_on, "--fail-on"), "--fail-on");
   }
+  const bool is_gpu = plan.device.backend == Backend::cuda;
+  plan.run.why_no_kernels = is_gpu ? "" : "on a CPU our kernels are functions of the program";
   set_thresholds(plan, kind, flags.threshold_percent);
   const DeviceLock lock(plan.device);
   make_records_folder(plan);
@@ -303,6 +309,8 @@ int run_measured(const GateFlags& flags) {
                        .comparison = result.comparison,
                        .options = plan.options,
                        .troubles = result.sides.troubles,
+                       .kernels = {kernels_of_side("base", result.sides.base),
+                                   kernels_of_side(result.head, result.sides.head)},
                        .measured_again = result.measured_again,
                        .left_out = fitting.has_value(),
                        .code = result.code});

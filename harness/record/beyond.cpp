@@ -84,6 +84,30 @@ Json kernels_beyond(const Json& record) {
   return beyond;
 }
 
+std::optional<std::vector<std::pair<std::string, int>>> launches_beyond(const Json& record) {
+  const Json beyond = kernels_beyond(record);
+  if (!beyond.is_array()) return std::nullopt;
+  using Launches = std::pair<std::string, int>;
+  std::vector<Launches> launches;
+  for (const Json& kernel : beyond) {
+    const std::string name = short_name(kernel.at("symbol").get<std::string>());
+    auto found = std::ranges::find(launches, name, &Launches::first);
+    if (found == launches.end()) found = launches.insert(found, {name, 0});
+    found->second += kernel.at("launches").get<int>();
+  }
+  return launches;
+}
+
+std::string beyond_text(const Json& record) {
+  const auto launches = launches_beyond(record);
+  std::string text;
+  if (!launches) return text;
+  for (const auto& [name, times] : *launches) {
+    text += (text.empty() ? "" : ", ") + std::to_string(times) + " " + name;
+  }
+  return text;
+}
+
 std::string computed_by_peer_of(const Json& record) {
   const std::string competitor = record.at("kernel").get<std::string>();
   return is_peer(competitor) ? std::string(computed_by_peer(competitor)) : "";

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace attnlab {
 
@@ -14,6 +17,14 @@ namespace attnlab {
 // of the library that they are made with, a peer what needed_by_peer() says. It works for records
 // that are older than the field, too.
 nlohmann::ordered_json kernels_beyond(const nlohmann::ordered_json& record);
+
+// Returns how often kernels_beyond() were launched, by short_name(), in the order in which they
+// first ran; nothing where nobody saw what ran.
+std::optional<std::vector<std::pair<std::string, int>>> launches_beyond(
+    const nlohmann::ordered_json& record);
+
+// Returns launches_beyond() as "2 direct_copy_kernel_cuda, 1 FillFunctor"; "" where there are none.
+std::string beyond_text(const nlohmann::ordered_json& record);
 
 // Returns what a record's peer computes, as computed_by_peer() says; "" for our kernels.
 std::string computed_by_peer_of(const nlohmann::ordered_json& record);

@@ -328,6 +328,38 @@ TEST(Compare, OtherValuesAreJudged) {
   EXPECT_EQ(code_with("/traffic/l2/read_bytes", 1.02e6), kExitSlower);
 }
 
+// Returns the exit code where the sides ran these beside `forward`; null: nobody saw it.
+int code_beyond(const RecordJson& before, const RecordJson& after,
+                const CompareOptions& options = {}) {
+  const auto ran = [](const RecordJson& others) {
+    RecordJson record = compiled();
+    record["evidence"] = {{"executed", nullptr}};
+    if (others.is_null()) return record;
+    RecordJson executed = others;
+    executed.push_back({{"symbol", "forward"}, {"launches", 1}});
+    record["evidence"]["executed"] = executed;
+    return record;
+  };
+  return code_of({ran(before)}, {ran(after)}, options);
+}
+
+TEST(Compare, LaunchesBeyondTheOperationAreJudgedWhereBothWereSeen) {
+  const RecordJson none = RecordJson::array();
+  const RecordJson fill = RecordJson::array({{{"symbol", "Memset (Device)"}, {"launches", 1}}});
+  const RecordJson fills = RecordJson::array({{{"symbol", "Memset (Device)"}, {"launches", 2}}});
+  const RecordJson copy = RecordJson::array({{{"symbol", "Memcpy DtoD (D)"}, {"launches", 1}}});
+  EXPECT_EQ(code_beyond(none, none), kExitGood);
+  EXPECT_EQ(code_beyond(none, fill), kExitSlower);
+  EXPECT_EQ(code_beyond(fill, fill), kExitGood);
+  EXPECT_EQ(code_beyond(fill, fills), kExitSlower);
+  EXPECT_EQ(code_beyond(fills, fill), kExitGood);
+  EXPECT_EQ(code_beyond(fill, copy), kExitSlower) << "another one";
+  EXPECT_EQ(code_beyond(none, fill, {.fail_on = {Judged::time}}), kExitGood);
+  EXPECT_EQ(code_beyond(none, fill, {.fail_on = {Judged::kernels}}), kExitSlower);
+  EXPECT_EQ(code_beyond(nullptr, fill), kExitGood) << "nobody knows whether it is new";
+  EXPECT_EQ(code_beyond(fill, nullptr), kExitGood);
+}
+
 // A value that nobody can compare any more is not called the same.
 TEST(Compare, WhatIsGoneIsAmbiguous) {
   for (const char* path : {"/verify", "/verify_timed", "/memory", "/traffic", "/compile"}) {

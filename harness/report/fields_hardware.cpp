@@ -21,22 +21,9 @@ RecordJson read_executed(const RecordJson& record) {
   return text;
 }
 
-// Returns what ran beyond the operation's needs: "2 direct_copy_kernel_cuda, 1 FillFunctor".
 RecordJson read_beyond(const RecordJson& record) {
-  const RecordJson beyond = kernels_beyond(record);
-  if (!beyond.is_array() || beyond.empty()) return nullptr;
-  std::vector<std::pair<std::string, int>> launches;  // in the order in which they ran
-  for (const RecordJson& kernel : beyond) {
-    const std::string name = short_name(kernel.at("symbol").get<std::string>());
-    auto found = std::ranges::find(launches, name, &std::pair<std::string, int>::first);
-    if (found == launches.end()) found = launches.insert(found, {name, 0});
-    found->second += kernel.at("launches").get<int>();
-  }
-  std::string text;
-  for (const auto& [name, times] : launches) {
-    text += (text.empty() ? "" : ", ") + std::to_string(times) + " " + name;
-  }
-  return text;
+  const std::string text = beyond_text(record);
+  return text.empty() ? RecordJson() : RecordJson(text);
 }
 
 RecordJson read_beyond_percent(const RecordJson& record) {

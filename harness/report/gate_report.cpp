@@ -28,7 +28,7 @@ std::string remarks_of(const GateReport& report) {
   }
   if (report.left_out) text += wrap("Points that did not fit --budget were left out.");
   for (const std::string& trouble : report.troubles) text += wrap(trouble);
-  return text;
+  return text + describe(report.kernels);
 }
 
 // Says what became of a point in JUnit's terms.
@@ -92,6 +92,8 @@ std::string render_gate(const GateReport& report, TableFormat format) {
   json["measured_again"] = report.measured_again;
   json["left_out"] = report.left_out;
   json["troubles"] = report.troubles;
+  json["kernels_beyond"] = beyond_json(report.kernels);
+  json["kernels_unseen"] = unseen_json(report.kernels);
   return json.dump(1) + "\n";
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/base/text_table.h"
 #include "harness/report/comparison.h"
+#include "harness/report/gate_kernels.h"
 
 namespace attnlab {
 
@@ -16,13 +17,14 @@ struct GateReport {
   const Comparison& comparison;
   const CompareOptions& options;
   const std::vector<std::string>& troubles;  // of runs that did not end well
+  std::vector<SideKernels> kernels;          // of the base and the head
   std::size_t measured_again = 0;            // points
   bool left_out = false;                     // points, which did not fit the budget
   int code = 0;
 };
 
 // Renders what render_comparison() does, and what the gate adds: repeats, troubles, what is left
-// out.
+// out, what ran beyond the operations' needs.
 std::string render_gate(const GateReport& report, TableFormat format);
 
 // Renders several heads, one after the other, and the code of all. csv has no place for it.

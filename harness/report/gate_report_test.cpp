@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/errors.h"
+#include "harness/testing/one_line.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {
@@ -94,6 +95,23 @@ TEST_F(GateReports, GitHubGetsTenAnnotationsAtMost) {
   comparison_.points.assign(30, timed("slow", TimeVerdict::slower, 1.1));
   const std::string lines = github_annotations(report(kExitSlower));
   EXPECT_EQ(std::ranges::count(lines, '\n'), 10);
+}
+
+TEST_F(GateReports, WhatRanBeyondIsInTextAndJson) {
+  GateReport of_head = report(kExitGood);
+  of_head.kernels = {
+      {.side = "base", .unseen = {{.reason = "no CUPTI", .points = 3}}},
+      {.side = "head", .beyond = {{.key = "point", .kernel = "v2", .launches = "1 Memset"}}}};
+  comparison_ = {};
+  for (const TableFormat format : {TableFormat::table, TableFormat::markdown}) {
+    const std::string text = one_line(render_gate(of_head, format));
+    EXPECT_PRED2(contains, text, "times hold it: v2: 1 Memset (1 point).");
+    EXPECT_PRED2(contains, text, "ran in 3 points of the base: no CUPTI.");
+  }
+  const Json json = Json::parse(render_gate(of_head, TableFormat::json));
+  EXPECT_EQ(json["kernels_beyond"].size(), 1u);
+  EXPECT_EQ(json["kernels_beyond"][0]["key"], "point");
+  EXPECT_EQ(json["kernels_unseen"][0]["points"], 3);
 }
 
 TEST_F(GateReports, OfSeveralHeadsEachIsNamedWithItsCode) {

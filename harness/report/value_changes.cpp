@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "harness/base/errors.h"
+#include "harness/record/beyond.h"
 
 namespace attnlab {
 namespace {
@@ -125,6 +126,20 @@ void add_entries(const RecordJson& base, const RecordJson& now, bool may_move, V
   }
 }
 
+// A copy in the place of another one is a new one, so each name counts for itself. Whoever did not
+// look has no value that could be gone: an observer is missing, no kernel.
+void add_beyond(const RecordJson& base, const RecordJson& now, Values& values) {
+  const auto before = launches_beyond(base), after = launches_beyond(now);
+  if (!before || !after) return;
+  std::map<std::string, std::pair<double, double>> launches;
+  for (const auto& [name, count] : *before) launches[name].first = count;
+  for (const auto& [name, count] : *after) launches[name].second = count;
+  for (const auto& [name, count] : launches) {
+    values.add(Judged::kernels, fmt::format("launches of {} beyond the operation", name),
+               count.first, count.second, true);
+  }
+}
+
 }  // namespace
 
 const char* to_string(Judged judged) {
@@ -136,13 +151,14 @@ const char* to_string(Judged judged) {
     case Judged::registers: return "registers";
     case Judged::spills: return "spills";
     case Judged::shared: return "shared";
+    case Judged::kernels: return "kernels";
   }
   return "";
 }
 
 std::vector<Judged> all_judged() {
-  return {Judged::time,      Judged::errors, Judged::bytes, Judged::memory,
-          Judged::registers, Judged::spills, Judged::shared};
+  return {Judged::time,      Judged::errors, Judged::bytes,  Judged::memory,
+          Judged::registers, Judged::spills, Judged::shared, Judged::kernels};
 }
 
 std::vector<Judged> parse_judged(const std::vector<std::string>& words, const std::string& where) {
@@ -153,7 +169,8 @@ std::vector<Judged> parse_judged(const std::vector<std::string>& words, const st
         std::ranges::find_if(all, [&](Judged judged) { return word == to_string(judged); });
     if (found == all.end()) {
       throw UsageError(
-          fmt::format("{}: '{}' is none of time, errors, bytes, memory, registers, spills, shared",
+          fmt::format("{}: '{}' is none of time, errors, bytes, memory, registers, spills, shared, "
+                      "kernels",
                       where, word));
     }
     parsed.push_back(*found);
@@ -191,6 +208,7 @@ std::vector<ValueChange> value_changes(const RecordJson& base, const RecordJson&
   values.add(Judged::memory, "peak_bytes", number(base, {"memory", "peak_bytes"}),
              number(now, {"memory", "peak_bytes"}), true);
   add_entries(base, now, other_config, values);
+  add_beyond(base, now, values);
   return values.take();
 }
 

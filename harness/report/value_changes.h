@@ -13,7 +13,16 @@
 namespace attnlab {
 
 // Lists what a point can be judged by.
-enum class Judged : std::uint8_t { time, errors, bytes, memory, registers, spills, shared };
+enum class Judged : std::uint8_t {
+  time,
+  errors,
+  bytes,
+  memory,
+  registers,
+  spills,
+  shared,
+  kernels,  // launches beyond what the operation needs
+};
 const char* to_string(Judged judged);
 std::vector<Judged> all_judged();
 // Reads a list of these words. Throws UsageError, led by `where`.
@@ -36,7 +45,8 @@ struct ValueChange {
 
 // Relative errors and bytes may differ by 1 %: sums in any order end in other bits. Peak memory,
 // registers, spills and shared memory are exact. Bytes of dram and joules are not compared: they
-// vary between equal runs by more than a change would.
+// vary between equal runs by more than a change would. Launches beyond what the operation needs are
+// exact, by name, and compared where somebody saw both sides' kernels.
 std::vector<ValueChange> value_changes(const RecordJson& base, const RecordJson& now);
 
 }  // namespace attnlab

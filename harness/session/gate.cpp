@@ -47,10 +47,17 @@ struct SideRun {
   TurnRun turns;
 };
 
+// Says how a side is run.
+struct RunKind {
+  std::string suffix;  // of its files
+  int rounds = 0;
+  const char* counters = "off";
+};
+
 // Returns the run of a side. It measures the points of a list, all of them where that is null.
-SideRun side_run(const GateRun& run, const GateSide& side, const std::string& suffix, int rounds,
+SideRun side_run(const GateRun& run, const GateSide& side, const RunKind& kind,
                  const std::vector<std::string>* only) {
-  const std::filesystem::path stem = run.folder / (side.name + suffix);
+  const std::filesystem::path stem = run.folder / (side.name + kind.suffix);
   const std::filesystem::path records = stem.string() + ".jsonl";
   std::error_code error;
   std::filesystem::remove(records, error);
@@ -59,8 +66,9 @@ SideRun side_run(const GateRun& run, const GateSide& side, const std::string& su
     command.insert(command.end(), words->begin(), words->end());
   }
   for (const std::string& word :
-       {std::string("--turns"), std::string("--no-progress"), std::string("--counters=off"),
-        fmt::format("--rounds={}", rounds), "--out=" + records.string()}) {
+       {std::string("--turns"), std::string("--no-progress"),
+        fmt::format("--counters={}", kind.counters), fmt::format("--rounds={}", kind.rounds),
+        "--out=" + records.string()}) {
     command.push_back(word);
   }
   if (only != nullptr) {
@@ -265,6 +273,58 @@ MeasuredSides measured_by(const SideRun& side, const RunEnding& ending) {
   return measured;
 }
 
+// Holds what a run of a side saw of its kernels.
+struct SeenKernels {
+  std::vector<RecordJson> records;
+  std::string why_not;  // of points that the records say nothing of
+};
+
+bool says_what_ran(const RecordJson& record) {
+  return at(record, {"evidence", "executed"}).is_array();
+}
+
+// Runs a side alone, on what it measured, for what its records say of kernels. Any attnlab that
+// takes turns sees them by --counters auto: there is no smaller look that older ones know.
+SeenKernels look_at_kernels(const GateRun& run, const GateSide& side,
+                            const std::vector<RecordJson>& measured) {
+  SeenKernels seen = {.records = {}, .why_not = run.why_no_kernels};
+  if (!seen.why_not.empty()) return seen;
+  std::vector<std::string> points;
+  for (const RecordJson& record : measured) {
+    const bool ran = record.at("status") == "ok";
+    if (ran && !says_what_ran(record)) points.push_back(record_key(record));
+  }
+  if (points.empty()) return seen;
+  const SideRun look =
+      side_run(run, side, {.suffix = "-kernels", .rounds = 1, .counters = "auto"}, &points);
+  try {
+    const RunEnding ending = run_together(run, {look}).front();
+    std::vector<std::string> warnings;
+    seen.records = records_of(look.records, warnings);
+    seen.why_not = fmt::format("the run that was to see it ended with {}", ending.how);
+  } catch (const std::runtime_error& error) {  // took turns while it was timed, and does not now
+    seen.why_not = printable(error.what());
+  }
+  return seen;
+}
+
+// Puts what was seen into records that do not say which kernels ran. A record of a peer does, for
+// its own process looks.
+void add_evidence(const SeenKernels& seen, std::vector<RecordJson>& records) {
+  std::map<std::string, RecordJson> evidence;
+  for (const RecordJson& record : seen.records) {
+    const RecordJson own = at(record, {"evidence"});
+    if (own.is_object()) evidence[record_key(record)] = own;
+  }
+  for (RecordJson& record : records) {
+    if (says_what_ran(record)) continue;
+    const auto found = evidence.find(record_key(record));
+    record["evidence"] = found != evidence.end()
+                             ? found->second
+                             : RecordJson({{"executed", nullptr}, {"reason", seen.why_not}});
+  }
+}
+
 int code_of(const GateResult& result, const CompareOptions& options) {
   const Comparison& comparison = result.comparison;
   const auto any = [&](const auto& holds) { return std::ranges::any_of(comparison.points, holds); };
@@ -290,7 +350,8 @@ std::vector<MeasuredSides> measure_sides(const GateRun& run, const std::string& 
   std::vector<SideRun> sides;
   const auto add = [&](const GateSide& side, const std::vector<std::string>& chosen,
                        const std::vector<std::string>& expected) {
-    sides.push_back(side_run(run, side, suffix, rounds, only == nullptr ? nullptr : &chosen));
+    sides.push_back(side_run(run, side, {.suffix = suffix, .rounds = rounds},
+                             only == nullptr ? nullptr : &chosen));
     sides.back().points = expected;
   };
   add(run.head, lists.head, only == nullptr ? run.points : lists.head);
@@ -319,15 +380,23 @@ std::vector<GateResult> run_gate(const GateRun& run, const CompareOptions& optio
   std::vector<MeasuredSides> measured = measure_sides(run, "", run.rounds, only);
   std::vector<GateSide> heads = run.candidates;
   heads.insert(heads.begin(), run.head);
+  SeenKernels of_base = {.records = {}, .why_not = "the stored record does not say"};
+  if (run.base) of_base = look_at_kernels(run, *run.base, measured.front().base);
   std::vector<GateResult> results;
   for (std::size_t i = 0; i < heads.size(); ++i) {
     GateResult result = {.head = heads[i].name, .sides = std::move(measured[i])};
-    result.comparison = compare_sides(result.sides, options);
+    const SeenKernels of_head = look_at_kernels(run, heads[i], result.sides.head);
+    const auto compare_with_kernels = [&] {
+      add_evidence(of_base, result.sides.base);
+      add_evidence(of_head, result.sides.head);
+      result.comparison = compare_sides(result.sides, options);
+    };
+    compare_with_kernels();
     const PointLists again = to_measure_again(result.comparison);
     result.measured_again = again.head.size();
     if (!again.head.empty()) {
       measure_again(pair_of(run, heads[i]), again, result.sides);
-      result.comparison = compare_sides(result.sides, options);
+      compare_with_kernels();
     }
     result.code = code_of(result, options);
     results.push_back(std::move(result));
@@ -352,7 +421,12 @@ double expected_seconds(const GateRun& run, const Case& work, const Device& devi
   rounds.min_rounds = run.rounds;
   rounds.max_seconds = std::numeric_limits<double>::infinity();
   const auto sides = static_cast<double>(1 + run.candidates.size() + (run.base ? 1 : 0));
-  return sides * case_seconds(work, rounds, pace);
+  double seconds = case_seconds(work, rounds, pace);
+  if (run.why_no_kernels.empty()) {
+    rounds.min_rounds = 1;
+    seconds += case_seconds(work, rounds, pace);
+  }
+  return sides * seconds;
 }
 
 }  // namespace attnlab

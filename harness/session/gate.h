@@ -33,6 +33,8 @@ struct GateRun {
   int rounds = 0;
   std::filesystem::path
       folder;  // gets the records of each side: NAME.jsonl, NAME-again-1.jsonl, ...
+  // Why nobody looks which kernels the sides run; "": run_gate() looks, after the timing.
+  std::string why_no_kernels = "nobody looked";
   bool shows_progress = true;
   std::function<bool()> interrupted = [] { return false; };
 };
@@ -70,17 +72,20 @@ struct GateResult {
 // Measures all heads together and compares each with the base; returns the head's result, then
 // those of the candidates. What looks slower, cannot be told or was not measured is measured again
 // by three pairs of fresh processes, the base and that head (a candidate's records go to a folder
-// of its name), whose samples count together in place of the first. A code is exit_code() of the
-// comparison, but 3 where there are troubles or a clock did not settle the second time, either, and
-// 5 where it would be 0 with a point that !is_judged() or that the base lacks. Throws UsageError
-// where base and heads are of other devices, drivers or protocols.
+// of its name), whose samples count together in place of the first. Which kernels a side ran is
+// seen in a run of its own, so that no timed process has loaded what looks: its records go to
+// NAME-kernels.jsonl, their `evidence` into the side's records, and what goes wrong in it is the
+// reason why nobody saw. A code is exit_code() of the comparison, but 3 where there are troubles or
+// a clock did not settle the second time, either, and 5 where it would be 0 with a point that
+// !is_judged() or that the base lacks. Throws UsageError where base and heads are of other devices,
+// drivers or protocols.
 std::vector<GateResult> run_gate(const GateRun& run, const CompareOptions& options,
                                  const PointLists* only);
 
 // Returns the first of the codes that applies, in the order of attnlab gate --help.
 int worst_code(const std::vector<GateResult>& results);
 
-// Estimates the seconds that measure_sides() takes for one case.
+// Estimates the seconds that a gate takes for one case that is not measured again.
 double expected_seconds(const GateRun& run, const Case& work, const Device& device,
                         const Protocol& protocol);
 
