@@ -6,14 +6,14 @@ namespace {
 constexpr double kSectorBytes = 32.0;
 
 // Names the operations of a type, with sums in fp32, by wgmma ("hgmma") or mma.sync ("hmma").
-// wgmma's of fp16 are counted with all sums alike.
+// wgmma's of fp16 are counted with all sums alike, those of fp8 by whatever instruction.
 std::string tensor_operations(const std::string& instruction, Dtype dtype) {
   const std::string name = "sm__ops_path_tensor_op_" + instruction + "_src_";
   switch (dtype) {
     case Dtype::f32: return name + "tf32_dst_fp32.sum";
     case Dtype::f16: return name + (instruction == "hgmma" ? "fp16.sum" : "fp16_dst_fp32.sum");
     case Dtype::bf16: return name + "bf16_dst_fp32.sum";
-    case Dtype::e4m3: return name + "fp8_dst_fp32.sum";
+    case Dtype::e4m3: return "sm__ops_path_tensor_src_fp8.sum";
   }
   return name;
 }
@@ -43,7 +43,9 @@ std::vector<CounterMetric> counter_metrics(Dtype dtype, bool further) {
       {&C::multiprocessor_clock_hz, "gpc__cycles_elapsed.avg.per_second"},
   };
   if (further) {
-    metrics.push_back({&C::mma_sync_flops, tensor_operations("hmma", dtype)});
+    if (dtype != Dtype::e4m3) {  // wgmma's count has mma.sync's fp8 too
+      metrics.push_back({&C::mma_sync_flops, tensor_operations("hmma", dtype)});
+    }
     metrics.push_back({&C::atomic_bytes, "lts__t_sectors_srcunit_tex_op_atom.sum", kSectorBytes});
     metrics.push_back({&C::reduction_bytes, "lts__t_sectors_srcunit_tex_op_red.sum", kSectorBytes});
     // By CUPTI's descriptions wavefronts are those of loads, stores, atomics, cp.async and, on a
