@@ -266,7 +266,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
       }
-      if (is_first_thread) memory.k_ring.release(k);
+      // Plain loads read the scales, so that no warp speaks for another's.
+      __syncwarp();
+      if (opaque_lane() == 0) memory.k_ring.release(k);
       k.advance(kConfig.stages);
     };
     const auto apply_mask = [&](i32 tile) {
@@ -298,7 +300,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       constexpr bool kEndsEarly =
           is_masked.value && (kConfig.pattern || kConfig.promote || kConfig.consumers == 3);
       constexpr bool kEndsBetween = kOverlaps && !kEndsEarly && !kConfig.promote;
-      constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
+      [[maybe_unused]] constexpr bool kEndsBehind = kOverlaps && !kEndsEarly && kConfig.promote;
       constexpr bool kIsOrdered = kConfig.ping_pong && !kIsFirst;
       multiply_qk(BoolConstant<kOverlaps>{}, BoolConstant<kIsOrdered>{});
       if constexpr (kOverlaps && kEndsEarly) end_pv(0);
