@@ -18,6 +18,7 @@ constexpr i32 kReservedBytes = 1024;      // of shared memory, by the system, fo
 // A consumer's thread has these beside accumulators and P: addresses, the softmax's state, what is
 // in flight; and, with dropout, the random numbers.
 constexpr i32 kOtherRegisters = 24;
+constexpr i32 kMoreOfE4m3 = 16;  // of overlap and of block patterns, where O is not promoted
 constexpr i32 kDropoutRegisters = 24;
 
 std::string number(i64 value) { return std::to_string(value); }
@@ -123,16 +124,18 @@ bool overlaps_on_e4m3(const ForwardConfig& config) {
 }
 
 // Estimates the registers that a consumer's thread needs. On e4m3 a promoted P V has registers of
-// its own. Without overlap these and P's may be those of S, which is done by then. Not so where O
-// is not promoted: three consumers at head_dim 128 spilled 1164 bytes.
+// its own. Without overlap these and P's may be those of S, which is done by then, but for a block
+// pattern: three consumers, 192x128 at head_dim 128, spilled 740 bytes. Not so where O is not
+// promoted: three consumers at head_dim 128 spilled 1164 bytes. There overlap and patterns take
+// more: 128x128 at 256 spilled 176 and 8 bytes.
 i32 registers(const ForwardConfig& config) {
   if (config.e4m3) {
-    const i32 scores = config.block_n / 2;
-    const i32 product = config.promote ? config.head_dim / config.parts_of_pv() / 2 : 0;
-    const i32 p_and_product = config.block_n / 8 + product;
-    return config.head_dim / 2 + kOtherRegisters +
-           (config.overlap || !config.promote ? scores + p_and_product
-                                              : max(scores, p_and_product));
+    const i32 scores = config.block_n / 2, p = config.block_n / 8;
+    const i32 others = config.head_dim / 2 + kOtherRegisters;
+    const bool takes_more = config.overlap || config.pattern;
+    if (!config.promote) return others + scores + p + (takes_more ? kMoreOfE4m3 : 0);
+    const i32 p_and_product = p + config.head_dim / config.parts_of_pv() / 2;
+    return others + (takes_more ? scores + p_and_product : max(scores, p_and_product));
   }
   return config.block_n / 2 + config.block_n / 4 + config.head_dim / 2 + kOtherRegisters +
          (config.dropout ? kDropoutRegisters : 0);

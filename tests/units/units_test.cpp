@@ -199,10 +199,44 @@ std::vector<Point> points_of_long_e4m3() {
   return points;
 }
 
+// Returns units of the tiles that attnlab verify asks for under a block pattern, where consumers
+// have the fewest registers left.
+std::vector<Point> points_of_verified_patterns() {
+  std::vector<Point> points;
+  for (const Implementation* kernel : builtin_registry().all()) {
+    if (kernel->units == nullptr || kernel->configs_to_verify == nullptr) continue;
+    for (const ConfigsToVerify& group : kernel->configs_to_verify()) {
+      for (const Config& config : group.configs) {
+        for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+          Point point = {
+              .kernel = kernel,
+              .arch = "sm_90a",
+              .name = std::string(kernel->name) + "_verified_" + std::to_string(points.size()),
+              .problem = {.pass = pass,
+                          .dtype = group.dtype,
+                          .seqlen_q = 512,
+                          .seqlen_k = 512,
+                          .head_dim = group.head_dim,
+                          .mask = parse_mask("blocks:butterfly:16x16"),
+                          .dropout = group.dropout,
+                          .quantisation = group.quantisation}};
+          point.config = default_config(*kernel);
+          point.config.set_all(config);
+          const Device device = device_of_arch(point.arch);
+          if (!kernel->unsupported(point.problem, point.config, device).empty()) continue;
+          points.push_back(point);
+        }
+      }
+    }
+  }
+  return points;
+}
+
 std::vector<Point> points_to_compile() {
   auto [points, table] = product();
   std::vector<Point> some = points_without_producer();
-  for (const std::vector<Point>& more : {points_in_fixed_order(), points_of_long_e4m3()}) {
+  for (const std::vector<Point>& more :
+       {points_in_fixed_order(), points_of_long_e4m3(), points_of_verified_patterns()}) {
     some.insert(some.end(), more.begin(), more.end());
   }
   if (std::getenv("ATTNLAB_ALL_UNITS") != nullptr) {
