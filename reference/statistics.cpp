@@ -1,6 +1,7 @@
 #include "reference/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace attnlab::reference {
 
@@ -27,6 +28,7 @@ void Statistics::end_row(double size, double row_elements, double alike) {
   value_rows = sum_of_squares * sum_of_squares;
   size_rows = size * size * row_elements * sum_of_squares;
   twin_alike = alike * std::sqrt(twin_rows);
+  size_powers = std::pow(size, 8.0);
 }
 
 void Statistics::merge(const Statistics& other) {
@@ -46,6 +48,7 @@ void Statistics::merge(const Statistics& other) {
   value_rows += other.value_rows;
   size_rows += other.size_rows;
   twin_alike += other.twin_alike;
+  size_powers += other.size_powers;
 }
 
 }  // namespace attnlab::reference

@@ -33,11 +33,12 @@ struct Statistics {
   double rows = 0.0;          // whose sizes are not 0: the others are sums of nothing
   double elements = 0.0;      // of those rows
   // These sum over rows the square of: the row's norm of r times that of what may be wrong in it.
-  double twin_rows = 0.0;   // ||t - r||
-  double delta_rows = 0.0;  // ||D||
-  double value_rows = 0.0;  // ||r||
-  double size_rows = 0.0;   // A' of the row, as if all of its elements had it: A' sqrt(elements)
-  double twin_alike = 0.0;  // sum over rows of ||t - r|| ||r|| times what is given of a row
+  double twin_rows = 0.0;    // ||t - r||
+  double delta_rows = 0.0;   // ||D||
+  double value_rows = 0.0;   // ||r||
+  double size_rows = 0.0;    // A' of the row, as if all of its elements had it: A' sqrt(elements)
+  double twin_alike = 0.0;   // sum over rows of ||t - r|| ||r|| times what is given of a row
+  double size_powers = 0.0;  // sum over rows of A'^8
 
   // Ends the row; `size` is its A', `alike` how much of its errors other rows have, too. It is
   // called once, after all elements of the row and before merge().
@@ -47,6 +48,10 @@ struct Statistics {
   // Counts the rows of size, if a few are much larger than all others; all where r is 0.
   double rows_of_size() const {
     return value_rows > 0.0 ? sum_of_squares * sum_of_squares / value_rows : rows;
+  }
+  // Counts the rows whose A' is nearly the largest: half of it counts as 1 / 256.
+  double rows_of_largest_size() const {
+    return size_powers > 0.0 ? size_powers / std::pow(largest_size, 8.0) : rows;
   }
 };
 

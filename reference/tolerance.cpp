@@ -114,8 +114,10 @@ Bounds bounds_of(const Problem& problem, Products products, const Output& output
   const auto roundings_of = [&](double value) {
     return kRoundings * rounding_error(problem.dtype, products, value);
   };
-  // Returns the bound of the largest error where so many rows of size differ.
+  // Returns the bound of the largest error where so many rows of size differ. The twin's largest P
+  // of a row has no rounding error, and that of a maximum that lags behind has.
   const auto largest_of = [&](double rows) {
+    if (products == Products::unpromoted) rows = std::min(rows, all.rows_of_largest_size());
     return max_factor(output.name) * all.twin.largest + 2.0 * all.unit + kMaxFloor * size +
            roundings_of(size) / std::max(1.0, rows) + subnormal + kDeltaFactor * all.delta.largest;
   };

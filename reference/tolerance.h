@@ -45,9 +45,14 @@
 // may be lucky however many small ones there are: F_max has the smaller of rows and
 // N = (sum ref^2)^2 / sum over rows of ||ref||^4, how many are of size. With a dropout of 0.986 and
 // outliers in V the largest element of 51 rows was off by a quarter of e in the twin and by 3 / 4
-// in correct kernels. In f16 also 2^-25 Z: half a step of a subnormal P, whose error in a kernel,
-// which scales P by its row's maximum, is another than in the twin; in other types 2^-100, for P
-// and O below the normal numbers of fp32.
+// in correct kernels. Of e4m3 that is not promoted it is no more than N_8 = sum A'_r^8 / A'^8 over
+// rows r, how many are of nearly the largest size: there a row's maximum may lag behind by 2^0.8
+// (kSlackOfP), so that its largest P, 2^8 in the twin and exact, is rounded by up to e. Where one
+// key has nearly all of a row no other P averages that out, and of outliers in V a few rows are far
+// larger than all others: of 144 forwards at head_dim 256, 512 to 8192 keys, 4 were up to 1.29
+// times the bound without N_8. In f16 also 2^-25 Z: half a step of a subnormal P, whose error in a
+// kernel, which scales P by its row's maximum, is another than in the twin; in other types 2^-100,
+// for P and O below the normal numbers of fp32.
 //
 // F_norm = F sqrt(n). How far errors average out depends on how many rows of size differ: R is N
 // with rows of the same ||ref||^2 taken for one row of their summed squares: they are equal, or of

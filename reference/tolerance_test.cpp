@@ -357,6 +357,33 @@ TEST(Tolerance, ABiasOfE4m3IsCalledDriftWhereSumsAreNotPromoted) {
   EXPECT_EQ(failed_of_bias(Products::unpromoted, 32768, 20), "");
 }
 
+// Returns the bound that fails for 8002 rows of 0.9, but that the first two and `large` of each
+// hundred are 30, each a little more than the one before. The first two are off by 1, up and down,
+// where the twin is exact.
+std::string failed_of_two_large_rows(Products products, int large) {
+  const Problem problem = {.dtype = Dtype::e4m3, .seqlen_q = 8002, .seqlen_k = 2048, .head_dim = 1};
+  ComparisonSum sum(precision_of(problem, products, Side::query));
+  for (int i = 0; i < 8002; ++i) {
+    const double value = (i < 2 || i % 100 < large ? 30.0 : 0.9) * (1.0 + 1e-6 * i);
+    const double error = i == 0 ? 1.0 : i == 1 ? -1.0 : 0.0;
+    Statistics row;
+    row.sum_of_squares = value * value;
+    row.twin.add(i < 2 ? 0.0 : 0.01);
+    row.kernel.add(std::abs(error));
+    row.kernel_along = error * value;
+    row.end_row(value, 1.0, 0.0);
+    sum.add(row, {.row = i, .got = value + error, .want = value}, {});
+  }
+  return judge_comparison(problem, products, {.name = "o"}, sum.end(), 8002).failed_bound;
+}
+
+// The twin rounds the largest P of no row, and the maxima of sums that are not promoted may lag.
+TEST(Tolerance, TheLargestErrorGoesByTheLargestRowsWhereMaximaMayLag) {
+  EXPECT_EQ(failed_of_two_large_rows(Products::storage, 0), "max");
+  EXPECT_EQ(failed_of_two_large_rows(Products::unpromoted, 0), "");
+  EXPECT_EQ(failed_of_two_large_rows(Products::unpromoted, 20), "max");
+}
+
 // Returns the bound that fails for rows of two elements, 1 and then `step` more from row to row,
 // all of whose first elements are off by `error` where the twin is exact.
 std::string failed_of_exact_twin(Dtype dtype, int rows, double step, double error) {
