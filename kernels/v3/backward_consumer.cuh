@@ -45,10 +45,9 @@ struct OutOfPhase {
   static constexpr i32 kFirst = 2, kDS = 3, kOwn = 7;
 };
 
-// Gives a stage back, for the whole warp, whose lanes have all read lse or delta then.
+// Gives a stage back, for the whole warp.
 template <i32 kStages>
 __device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {
-  __syncwarp();
   if (device::opaque(device::own_lane()) == 0) ring.release(stage);
 }
 

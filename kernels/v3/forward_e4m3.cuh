@@ -266,9 +266,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
       }
-      // Plain loads read the scales, so that no warp speaks for another's.
-      __syncwarp();
-      if (opaque_lane() == 0) memory.k_ring.release(k);
+      if (is_first_thread) memory.k_ring.release(k);
       k.advance(kConfig.stages);
     };
     const auto apply_mask = [&](i32 tile) {
