@@ -176,6 +176,18 @@ TEST(Papers, EveryProtocolRunsTheSamePoints) {
   }
 }
 
+// A launch above 50 ms is warmed up by one alone, and of one above 1 s there are 3 samples at most.
+TEST(Papers, LongLaunchesAreFew) {
+  for (const PaperFile& paper : papers()) {
+    const Sweep sweep = read_sweep(sweep_to_run(paper, {.backend = BackendChoice::cuda}),
+                                   paper.name, builtin_registry());
+    const Protocol protocol = resolve(sweep.protocol, kGpu);
+    EXPECT_EQ(protocol.warmup_launches, 1) << paper.name;
+    EXPECT_LE(protocol.warmup_seconds, 0.05) << paper.name;
+    EXPECT_LE(protocol.max_seconds, 3.0) << paper.name;
+  }
+}
+
 // At least this many claims can get a verdict on a GPU, half of them about time.
 TEST(Papers, ThereAreEnoughClaims) {
   int judged = 0, of_time = 0;
