@@ -1,5 +1,6 @@
 // Runs the verifier on one kernel of this program, in steps: cheap ones first, so that a wrong
-// kernel is found soon. mutants.py builds it with one kernel made wrong, and with none (the
+// kernel is found soon; at last, on a CPU, it times points as attnlab run does, which watches what
+// timed launches write. mutants.py builds it with one kernel made wrong, and with none (the
 // control); kernels of a GPU are wrong where $ATTNLAB_KERNEL_SOURCES says so.
 //
 //   judge KERNEL cpu|cuda        stop at the first failure
@@ -16,13 +17,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/base/progress.h"
+#include "harness/plan/cost.h"
+#include "harness/run/run.h"
 #include "harness/verify/verify.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
@@ -50,6 +56,7 @@ constexpr double kTimeout = 5.0;  // seconds
 struct Step {
   std::string name;
   Options options;
+  bool is_timed = false;
 };
 
 std::vector<Step> make_steps(const Implementation& kernel, const Device& device) {
@@ -61,7 +68,7 @@ std::vector<Step> make_steps(const Implementation& kernel, const Device& device)
                        .longest = 300};
   std::vector<Step> steps;
   const auto add = [&](const std::string& name, Part part, const std::string& only = "") {
-    steps.push_back({name, all});
+    steps.push_back({.name = name, .options = all});
     steps.back().options.parts = {part};
     steps.back().options.only = only;
   };
@@ -80,6 +87,7 @@ std::vector<Step> make_steps(const Implementation& kernel, const Device& device)
   if (on_gpu) return steps;  // the emulated one would take minutes
   add("far shapes", Part::shapes, "*/far/*");
   steps.back().options.longest = verify::kLongestSeqlen;
+  steps.push_back({.name = "timed", .options = all, .is_timed = true});
   return steps;
 }
 
@@ -105,24 +113,85 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
+// A fault of every seventh launch is seen by chance, at two launches a round.
+constexpr int kTimedRounds = 30;
+
+// Times a point of a pass, in hundreds of launches.
+Record timed_record(const Case& work, const Device& device) {
+  const RunContext context = {.device = &device,
+                              .protocol = {.min_rounds = kTimedRounds, .max_rounds = kTimedRounds},
+                              .memory_limit_bytes = 1 << 30};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nobody(std::tmpfile(), std::fclose);
+  Progress progress(nobody.get(), case_weight(work, context.protocol));
+  Record record;
+  run_case(work, context, progress,
+           [&](const std::vector<Record>& finished) { record = finished.back(); });
+  return record;
+}
+
+// Returns whether a pass is caught, the first that is: its record is not ok.
+bool judge_timed(const Step& step) {
+  const Implementation& kernel = *step.options.kernels.front();
+  const Device& device = *step.options.device;
+  const Config config = default_config(kernel);
+  for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+    Case work = {.problem = {.pass = pass,
+                             .dtype = Dtype::f32,
+                             .batch = 2,
+                             .num_heads_q = 4,
+                             .num_heads_kv = 4,
+                             .seqlen_q = 200,
+                             .seqlen_k = 200,
+                             .head_dim = 32},
+                 .seed = 7};
+    if (!kernel.unsupported(work.problem, config, device).empty()) continue;
+    work.competitors.push_back({.kernel = kernel.name,
+                                .backend = device.backend,
+                                .implementation = &kernel,
+                                .config = config});
+    const std::string name = fmt::format("{}/timed/{}", kernel.name, to_string(pass));
+    say(fmt::format("begin\t{}\t{}", step.name, name));
+    const auto start = std::chrono::steady_clock::now();
+    const Record record = timed_record(work, device);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    const bool is_ok = record.status == Status::ok;
+    say(fmt::format("end\t{}\t{}\t{}\t{}\t{:.3f}\t{}", step.name, name, is_ok ? "passed" : "failed",
+                    to_string(record.status), taken.count(), on_one_line(record.reason)));
+    if (!is_ok) return true;
+  }
+  return false;
+}
+
 enum class Steps { until_caught, all };
+
+// Says what came of a step's checks.
+struct Judged {
+  bool caught = false;
+  bool lost = false;  // the device
+};
+
+Judged judge_verified(const Step& step) {
+  Judged judged;
+  verify::verify(
+      step.options,
+      {.begins =
+           [&](const std::string& name) { say(fmt::format("begin\t{}\t{}", step.name, name)); },
+       .ended =
+           [&](const verify::Result& result, double /*weight*/) {
+             judged.caught |= result.outcome == verify::Outcome::failed;
+             judged.lost |= result.check == verify::kDeviceLost;
+             say(fmt::format("end\t{}\t{}\t{}\t{}\t{:.3f}\t{}", step.name, result.name,
+                             to_string(result.outcome), result.check, result.seconds,
+                             on_one_line(result.message)));
+           }});
+  return judged;
+}
 
 void judge(const std::vector<Step>& steps, Steps which) {
   for (const Step& step : steps) {
-    bool caught = false, lost = false;
-    verify::verify(
-        step.options,
-        {.begins =
-             [&](const std::string& name) { say(fmt::format("begin\t{}\t{}", step.name, name)); },
-         .ended =
-             [&](const verify::Result& result, double /*weight*/) {
-               caught |= result.outcome == verify::Outcome::failed;
-               lost |= result.check == verify::kDeviceLost;
-               say(fmt::format("end\t{}\t{}\t{}\t{}\t{:.3f}\t{}", step.name, result.name,
-                               to_string(result.outcome), result.check, result.seconds,
-                               on_one_line(result.message)));
-             }});
-    if (lost || (caught && which == Steps::until_caught)) return;
+    const Judged judged =
+        step.is_timed ? Judged{.caught = judge_timed(step)} : judge_verified(step);
+    if (judged.lost || (judged.caught && which == Steps::until_caught)) return;
   }
 }
 

@@ -638,7 +638,7 @@ def main():
         "--every-step",
         action="store_true",
         help="do not stop at the first failure: make every step (short shapes, random problems, "
-        "properties, repeats, long shapes), each to its own first failure",
+        "properties, repeats, long and far shapes, timed points), each to its own first failure",
     )
     for verb in (checking, running):
         verb.add_argument(
