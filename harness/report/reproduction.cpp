@@ -258,7 +258,20 @@ const std::vector<std::pair<const char*, std::vector<const char*>>> kEnvironment
     {"peer", {"peer", "version"}},
     {"command", {"command_line"}},
 };
+constexpr const char* kProtocol = "protocol";
 constexpr const char* kMeasured = "measured";
+
+// Says how a record was timed: "hot, burst; rounds 9, at most 3 s; warm-up 0.05 s, launches 1 or
+// more". Records from before that number was in them had 1.
+std::string protocol_of(const Json& record) {
+  const auto text = [&](const char* key) { return exact(at(record, {"protocol", key})); };
+  std::string rounds = text("min_rounds"), launches = text("warmup_launches");
+  if (text("max_rounds") != rounds) rounds += " to " + text("max_rounds");
+  if (launches.empty()) launches = "1";
+  return fmt::format("{}, {}; rounds {}, at most {} s; warm-up {} s, launches {} or more",
+                     text("cache"), text("regime"), rounds, text("max_seconds"),
+                     text("warmup_seconds"), launches);
+}
 
 // Returns what records say of where, when and by what they were made; leaves out what none has.
 Json environment_of(const std::vector<Json>& records) {
@@ -268,6 +281,12 @@ Json environment_of(const std::vector<Json>& records) {
     if (!text.empty()) environment[key] = text;
   }
   if (!records.empty()) {
+    std::set<std::string> protocols;
+    for (const Json& record : records) {
+      if (record.contains("protocol")) protocols.insert(protocol_of(record));
+    }
+    if (!protocols.empty())
+      environment[kProtocol] = fmt::format("{}", fmt::join(protocols, " and "));
     const auto time_of = [](const Json& record) { return exact(at(record, {"timestamp"})); };
     const auto [first, last] =
         std::ranges::minmax(records, {}, [&](const Json& record) { return time_of(record); });
@@ -342,7 +361,7 @@ Reproduction reproduce(const PaperFile& paper, const PublishedTables& published,
 std::vector<std::string> environment_keys() {
   std::vector<std::string> keys;
   for (const auto& line : kEnvironment) keys.emplace_back(line.first);
-  keys.emplace_back(kMeasured);
+  for (const char* own : {kProtocol, kMeasured}) keys.emplace_back(own);
   return keys;
 }
 

@@ -222,6 +222,20 @@ TEST_F(Reproductions, AreJsonForOthers) {
   EXPECT_EQ(to_json(make()).dump(), json.dump());
 }
 
+TEST_F(Reproductions, SayByWhatProtocolsTheyWereTimed) {
+  Records records = kRecords;
+  records[0]["protocol"] = {{"min_rounds", 9},       {"max_rounds", 15},     {"max_seconds", 2.5},
+                            {"warmup_seconds", 0.1}, {"warmup_launches", 3}, {"cache", "cold"},
+                            {"regime", "burst"}};
+  records[1]["protocol"] = records[0]["protocol"];
+  records[1]["protocol"].erase("warmup_launches");
+  records[1]["protocol"]["max_rounds"] = 9;
+  records[2].erase("protocol");
+  EXPECT_EQ(make(records).environment["protocol"],
+            "cold, burst; rounds 9 to 15, at most 2.5 s; warm-up 0.1 s, launches 3 or more and "
+            "cold, burst; rounds 9, at most 2.5 s; warm-up 0.1 s, launches 1 or more");
+}
+
 TEST_F(Reproductions, AreWorseWhereAVerdictFell) {
   const Json before = to_json(make());
   EXPECT_TRUE(worse_than(before, make()).empty());
