@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws what `attnlab reproduce` wrote: each table, and the claims, as SVG and PNG.
+"""Draws what `attnlab reproduce` wrote: each table, the claims, and a roofline, as SVG and PNG.
 
   scripts/plot.py [--out DIR] RESULT.json|DIR...
 
@@ -9,8 +9,8 @@ For example:
   scripts/plot.py --out pictures results/paper
 
 A folder stands for every NAME.result.json in it. Pictures lie beside their result, or in DIR:
-TABLE.svg and TABLE.png, NAME-claims.svg and NAME-claims.png. The same result gives the same bytes.
-The file of each picture is printed.
+TABLE.svg and TABLE.png, NAME-claims and NAME-roofline likewise. The same result and records give
+the same bytes. The file of each picture is printed.
 
 How a table is drawn follows from its cells and units:
 
@@ -31,6 +31,9 @@ else by the field in which the keys of its records differ.
 
 Claims are a strip: the verdict, and measured over published where there are both.
 
+The roofline, NAME-roofline, is of the records beside the result, those whose bytes of DRAM were
+counted: speed over useful FLOP for each of these bytes, below what attnlab peak measured.
+
 Exit: 0 drawn, 2 bad arguments or a file that is no result (then nothing is drawn), 3 matplotlib is
 missing.
 """
@@ -49,18 +52,21 @@ except ImportError:
 
 from plots.claims_picture import draw_claims
 from plots.result import BadResult, files_of, read_result
+from plots.roofline_picture import draw_roofline
 from plots.table_picture import draw_table
 
 
 def pictures_of(result, folder):
-    """Returns [(the file without its ending, what draws it)]."""
+    """Returns [(the file without its ending, what draws it, what it says if there is nothing)]."""
     def stem(name):
         return folder / re.sub(r"[^\w.-]", "-", name)
-    pictures = [(stem(table.id), lambda stem, table=table: draw_table(table, result, stem))
-                for table in result.tables]
+    pictures = [(stem(table.id), lambda stem, table=table: draw_table(table, result, stem),
+                 "has no numbers") for table in result.tables]
     if result.claims:
         pictures.append((stem(f"{result.name}-claims"),
-                         lambda stem: draw_claims(result, stem) or True))
+                         lambda stem: draw_claims(result, stem) or True, ""))
+    pictures.append((stem(f"{result.name}-roofline"), lambda stem: draw_roofline(result, stem),
+                     "has no records beside the result whose bytes of DRAM were counted"))
     return pictures
 
 
@@ -77,22 +83,22 @@ def main():
             result = read_result(file)
         except BadResult as error:
             raise BadResult(f"{file}: {error}") from error
-        for stem, draw in pictures_of(result, options.out or file.parent):
+        for stem, draw, nothing in pictures_of(result, options.out or file.parent):
             if stem in pictures:
                 raise BadResult(f"{file}: {pictures[stem][0]} has {stem.name} too: draw them into "
                                 "folders of their own")
-            pictures[stem] = file, draw
+            pictures[stem] = file, draw, nothing
     matplotlib.rcdefaults()
     matplotlib.rcParams.update({
         "svg.fonttype": "none", "svg.hashsalt": "attnlab", "font.family": "DejaVu Sans",
         "text.parse_math": False, "hatch.linewidth": 0.6, "axes.linewidth": 0.8})
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-    for stem, (file, draw) in pictures.items():
+    for stem, (file, draw, nothing) in pictures.items():
         if draw(stem):
             print(f"{stem}.svg\n{stem}.png")
         else:
-            print(f"{file}: {stem.name} has no numbers: not drawn", file=sys.stderr)
+            print(f"{file}: {stem.name} {nothing}: not drawn", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -181,6 +181,48 @@ class Plot(unittest.TestCase):
         for text in ("up", "zero", "R", "N", "S", "U", "X", "3 against 2", "no record"):
             self.assertIn(text, texts)
 
+    def records(self, *pairs, **peaks):
+        """Writes a record for each (kernel, FLOP a byte or None, seconds), and their result."""
+        lines = [json.dumps({
+            "key": f"{kernel}-{place}", "kernel": kernel, "status": "ok",
+            "flops": {"useful": 4e12}, "time": {"median_s": seconds},
+            "roof": {"dram_intensity_flop_per_byte": intensity, "intensity_flop_per_byte": 400,
+                     "peaks": peaks or None}})
+            for place, (kernel, intensity, seconds) in enumerate(pairs)]
+        (self.folder / "trial.jsonl").write_text("\n".join(lines) + "\n")
+        return self.write(result("trial", []))
+
+    def roofline(self):
+        return ElementTree.parse(self.folder / "trial-roofline.svg").getroot()
+
+    def test_a_roofline_has_the_points_whose_bytes_were_counted(self):
+        self.plot(self.records(("v1", 50, 0.02), ("v2", 400, 0.01), ("v2", None, 0.01),
+                               ("v2", 300, None), ("v2", 500, 0.01),
+                               compute="tensor_f16", memory="hbm_read",
+                               flops_per_s=7e14, bytes_per_s=3.5e12))
+        svg = self.roofline()
+        self.assertEqual(marks(svg, "roof"), 2)
+        roofs = [group for group in svg.iter(f"{SVG}g")
+                 if group.get("id") == "line-roof-tensor_f16"]
+        self.assertEqual(len(roofs), 1)
+        self.assertEqual(roofs[0].find(f"{SVG}path").get("d").count("L"), 2, "it has a ridge")
+        told = "".join(list(svg)[1].itertext())
+        self.assertIn("v1: 1 points, 200 to 200 TFLOP/s.", told)
+        self.assertIn("3 of 5 points have no time, or no bytes of DRAM", told)
+
+    def test_a_roofline_without_ceilings_says_so_and_without_bytes_is_none(self):
+        self.plot(self.records(("v1", 50, 0.02)))
+        self.assertIn("No ceilings", "".join(list(self.roofline())[1].itertext()))
+        (self.folder / "trial-roofline.svg").unlink()
+        done = self.plot(self.records(("v1", None, 0.02)))
+        self.assertIn("trial-roofline has no records", done.stderr)
+        self.assertFalse((self.folder / "trial-roofline.svg").exists())
+
+    def test_records_that_are_none_are_named(self):
+        file = self.records(("v1", 50, 0.02))
+        (self.folder / "trial.jsonl").write_text('{"key": 1}\n{\n')
+        self.assertIn("trial.jsonl, line 2: is no record", self.plot(file, exit_code=2).stderr)
+
     def test_a_table_without_numbers_is_not_drawn(self):
         done = self.plot(self.write(result("trial", [WORDS])))
         self.assertEqual(done.stdout, "")

@@ -62,7 +62,8 @@ std::vector<fs::path> result_files(const std::vector<std::string>& places) {
 
 PageResult read_page(const fs::path& file, std::size_t& figures) {
   PageResult page{.result = read_result(file)};
-  std::vector<std::string> names = {page.result.at("name").get<std::string>() + "-claims"};
+  const std::string own = page.result.at("name");
+  std::vector<std::string> names = {own + "-claims", own + "-roofline"};
   for (const auto& table : page.result.at("tables")) names.push_back(table.at("id"));
   for (const std::string& name : names) {
     const fs::path picture = file.parent_path() / (name + ".svg");

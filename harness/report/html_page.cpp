@@ -160,6 +160,9 @@ std::string section_of(const PageResult& page) {
     for (const Json& note : table.at("notes"))
       text += fmt::format("<p>Note: {}</p>\n", text_of(note));
   }
+  if (const std::string roofline = figure_of(page, name + "-roofline"); !roofline.empty()) {
+    text += "<h3>Roofline</h3>\n" + roofline;
+  }
   text += "<h3>Claims</h3>\n" + figure_of(page, name + "-claims") + claims_of(result);
   return text + "</section>\n";
 }

@@ -36,6 +36,13 @@ TEST(HtmlPage, HoldsTablesNotesAndVerdicts) {
   }
   EXPECT_FALSE(contains(page, "<script")) << page;
   EXPECT_FALSE(contains(page, "http")) << page;
+  EXPECT_FALSE(contains(page, "Roofline")) << page;
+}
+
+TEST(HtmlPage, HasARooflineWhereOneIsDrawn) {
+  const std::string page =
+      render_page({{.result = result(), .figures = {{"some-roofline", "<svg>roof</svg>"}}}});
+  EXPECT_PRED2(contains, page, "<h3>Roofline</h3>\n<figure>\n<svg>roof</svg>\n</figure>\n");
 }
 
 TEST(HtmlPage, NamesTheDeviceOnceOrForEachExperiment) {

@@ -61,6 +61,7 @@ class Result(NamedTuple):
     name: str
     title: str
     device: str
+    records: str  # the name of the file beside it that they are in
     cut: str
     tables: list
     claims: list
@@ -108,7 +109,8 @@ def read_result(path):
         raise BadResult(f"has no schema '{SCHEMA}': attnlab reproduce --out writes such files")
     try:
         return Result(path, text_of(result, "name"), text_of(result, "title"),
-                      text_of(result, "device"), text_of(result, "cut"),
+                      text_of(result, "device"), text_of(result, "records"),
+                      text_of(result, "cut"),
                       [read_table(table) for table in result["tables"]],
                       [read_claim(claim) for claim in result["claims"]])
     except KeyError as error:
