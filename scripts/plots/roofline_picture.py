@@ -73,45 +73,35 @@ def draw_ceiling(axes, ceiling, left, right):
                   textcoords="offset points", horizontalalignment="right", color="#333333")
 
 
-def draw_roofline(result, stem):
-    """Returns False where no record has bytes that were counted: then nothing is drawn."""
-    path = result.path.with_name(result.records)
-    records = records_of(path) if path.is_file() else []
-    points = [point for point in map(point_of, records) if point]
-    if not points:
-        return False
-    ceilings = ceilings_of(records)
-    kernels = sorted({point.kernel for point in points})
-    title = f"{result.name}: roofline of \"{result.title}\""
+def notes_of(result, records, points, ceilings):
     notes = [f"Useful FLOP, by time and by byte of DRAM that was counted. Measured: {result.device}."]
-    notes += [f"{len(records) - len(points)} of {len(records)} points have no time, or no bytes of "
-              "DRAM: their tensors stay in caches, or nothing counted them."] \
-        if len(points) < len(records) else []
-    notes += ["Lines: what attnlab peak measured on the device in a steady state, of products and "
-              "of DRAM; in bursts a rested GPU may lie above."] \
-        if ceilings else ["No ceilings of this device and driver were known: attnlab peak "
-                          "measures them."]
-    notes += [f"Cut to: {result.cut}."] if result.cut else []
-    height = 3.6
-    sheet = Sheet(title, height + 0.5, [], notes)
-    axes = sheet.axes(MARGIN + 0.6, 0.1, WIDTH - 2 * MARGIN - 1.6, height)
-    left = min(point.intensity for point in points) / 1.5
-    right = max([point.intensity for point in points]
-                + [ceiling.flops_per_s / ceiling.bytes_per_s for ceiling in ceilings]) * 1.5
-    for ceiling in ceilings:
-        draw_ceiling(axes, ceiling, left, right)
+    if len(points) < len(records):
+        notes.append(f"{len(records) - len(points)} of {len(records)} points have no time, or no "
+                     "bytes of DRAM: their tensors stay in caches, or nothing counted them.")
+    notes.append("Lines: what attnlab peak measured on the device in a steady state, of products "
+                 "and of DRAM; in bursts a rested GPU may lie above." if ceilings else
+                 "No ceilings of this device and driver were known: attnlab peak measures them.")
+    return notes + ([f"Cut to: {result.cut}."] if result.cut else [])
+
+
+def draw_kernels(axes, points):
+    """Draws the points of each kernel, and returns a sentence about each."""
     told = []
-    for place, kernel in enumerate(kernels):
+    for place, kernel in enumerate(sorted({point.kernel for point in points})):
         own = [point for point in points if point.kernel == kernel]
-        axes.plot([point.intensity for point in own], [point.speed for point in own],
-                  linestyle="none", marker=MARKERS[place % len(MARKERS)], markersize=4,
-                  color=COLOURS[place % len(COLOURS)], alpha=0.7, zorder=3, label=kernel,
-                  gid=f"points-roof-{place}")
-        told.append(f"{kernel}: {len(own)} points, {min(p.speed for p in own):.3g} to "
-                    f"{max(p.speed for p in own):.3g} TFLOP/s.")
-    axes.set_xscale("log")
+        speeds = [point.speed for point in own]
+        axes.plot([point.intensity for point in own], speeds, linestyle="none", markersize=4,
+                  marker=MARKERS[place % len(MARKERS)], color=COLOURS[place % len(COLOURS)],
+                  alpha=0.7, zorder=3, label=kernel, gid=f"points-roof-{place}")
+        told.append(f"{kernel}: {len(own)} points, {min(speeds):.3g} to {max(speeds):.3g} TFLOP/s.")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0),
+                borderaxespad=0)
+    return told
+
+
+def name_axes(axes):
+    """Makes both axes logarithmic. Call it when all is drawn: labels follow from the limits."""
     axes.set_yscale("log")
-    axes.set_xlim(left, right)
     for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
         axis.set_major_formatter(plain)
@@ -120,7 +110,29 @@ def draw_roofline(result, stem):
     axes.set_axisbelow(True)
     axes.set_xlabel("useful FLOP for each byte of DRAM", fontsize=9)
     axes.set_ylabel("TFLOP/s, useful", fontsize=9)
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0),
-                borderaxespad=0)
+
+
+def draw_roofline(result, stem):
+    """Returns False where no record has bytes that were counted: then nothing is drawn."""
+    path = result.path.with_name(result.records)
+    records = records_of(path) if path.is_file() else []
+    points = [point for point in map(point_of, records) if point]
+    if not points:
+        return False
+    ceilings = ceilings_of(records)
+    title = f"{result.name}: roofline of \"{result.title}\""
+    notes = notes_of(result, records, points, ceilings)
+    height = 3.6
+    sheet = Sheet(title, height + 0.5, [], notes)
+    axes = sheet.axes(MARGIN + 0.6, 0.1, WIDTH - 2 * MARGIN - 1.6, height)
+    intensities = [point.intensity for point in points]
+    ridges = [ceiling.flops_per_s / ceiling.bytes_per_s for ceiling in ceilings]
+    left, right = min(intensities) / 1.5, max(intensities + ridges) * 1.5
+    axes.set_xscale("log")
+    axes.set_xlim(left, right)
+    for ceiling in ceilings:
+        draw_ceiling(axes, ceiling, left, right)
+    told = draw_kernels(axes, points)
+    name_axes(axes)
     sheet.save(stem, title, "\n".join(notes + told))
     return True
