@@ -266,7 +266,9 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
         ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
                             kOrderThreads);
       }
-      if (is_first_thread) memory.k_ring.release(k);
+      // Plain loads have read the scales, and no warp can speak for another's loads.
+      __syncwarp();
+      if (opaque_lane() == 0) memory.k_ring.release(k);
       k.advance(kConfig.stages);
     };
     const auto apply_mask = [&](i32 tile) {

@@ -4,6 +4,7 @@
 //   --------------  ---------------  --------------------  ---------------------  -----------------
 //   q_ring          q_stages         loader: copy of Q     each consumer warp     4 * consumers
 //   k_ring          stages           loader: copy of K     one thread a consumer  consumers
+//     of e4m3                                              each consumer warp     4 * consumers
 //   v_ring          stages           loader: copy of V     one thread a consumer  consumers
 //   work_tile_ring  kWorkTileStages  scheduler: work tile  warps, and the loader  4 * consumers + 1
 //   asked           one barrier      loader: nothing       nobody                 1
@@ -17,7 +18,8 @@
 //   q_ring          when the warp's rows of O, which go out by way of Q's place, have left it; with
 //                   separate_o behind the item's last S
 //   k_ring          behind wgmma's wait for S: no warp of the warpgroup reads K then, so that one
-//                   thread speaks for all
+//                   thread speaks for all. Of e4m3 plain loads read the scales of the stage, too,
+//                   and each warp speaks for its own
 //   v_ring          behind the wait for P V, likewise
 //   work_tile_ring  warps at the end of the work item, the loader once it has started its last copy
 //
@@ -78,7 +80,7 @@ struct ForwardMemory {
   // One thread calls it, before __syncthreads().
   __device__ void init_rings() const {
     q_ring.init(4 * kConfig.consumers);
-    k_ring.init(kConfig.consumers);
+    k_ring.init(kConfig.e4m3 ? 4 * kConfig.consumers : kConfig.consumers);
     v_ring.init(kConfig.consumers);
     work_tile_ring.init(4 * kConfig.consumers + 1);
     ptx::mbarrier_init(asked, 1);
