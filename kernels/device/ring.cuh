@@ -2,10 +2,20 @@
 // fill a stage complete one of them, those who have read it arrive at another.
 #pragma once
 
+#include "kernels/device/team.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/shared/pipeline.h"
 
 namespace attnlab::device {
+
+// How many lanes of a warp arrive at a barrier where the warp has read or filled a stage: one, for
+// all of them. __syncwarp() or a barrier of more threads must lie between what other lanes have
+// done there and that arrival. compute-sanitizer's racecheck takes an arrival for that lane's alone
+// (results/nvidia-h200/verification.md), so scripts/sanitize.sh lets all of them arrive.
+constexpr i32 kArrivingLanes = 1;
+
+__device__ inline bool arrives_for_warp(i32 lane) { return kArrivingLanes == kWarp || lane == 0; }
+__device__ constexpr u32 arrivals_of(i32 warps) { return static_cast<u32>(warps * kArrivingLanes); }
 
 // Phase is a phase of a barrier, named by its parity.
 struct Phase {

@@ -48,7 +48,7 @@ struct OutOfPhase {
 // Gives a stage back, for the whole warp.
 template <i32 kStages>
 __device__ void release_by_warp(const device::Ring<kStages>& ring, const PipelineState& stage) {
-  if (device::opaque(device::own_lane()) == 0) ring.release(stage);
+  if (device::arrives_for_warp(device::opaque(device::own_lane()))) ring.release(stage);
 }
 
 // Zeroes the rows of a tile from `valid` on, by all consumers: in packed tensors, and of padded

@@ -73,10 +73,11 @@ struct BackwardMemory {
 
   // One thread calls it, before a barrier of the block.
   __device__ void init_rings() const {
+    constexpr u32 kWarps = device::arrivals_of(4 * kConfig.consumers());
     kv_ring.init(1);
-    q_ring.init(4 * kConfig.consumers());
-    dout_ring.init(4 * kConfig.consumers());
-    if constexpr (kConfig.deterministic) dq_ring().init(1, 4 * kConfig.consumers());
+    q_ring.init(kWarps);
+    dout_ring.init(kWarps);
+    if constexpr (kConfig.deterministic) dq_ring().init(1, kWarps);
     ptx::fence_mbarrier_init();
   }
 };

@@ -102,7 +102,7 @@ template <BackwardConfig kConfig>
 __device__ void tell_dq_is_put(const BackwardMemory<kConfig>& memory,
                                const BackwardStages<kConfig>& stages) {
   __syncwarp();
-  if (device::opaque(device::own_lane()) == 0) {
+  if (device::arrives_for_warp(device::opaque(device::own_lane()))) {
     ptx::mbarrier_arrive(memory.dq_ring().full(stages.q.stage));
   }
 }

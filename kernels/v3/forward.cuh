@@ -115,7 +115,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     };
     const auto release_work_tile = [&] {  // once the warp has read all of sWorkTile
       __syncwarp();
-      if (opaque_lane() == 0) memory.work_tile_ring.release(stage);
+      if (arrives_for_warp(opaque_lane())) memory.work_tile_ring.release(stage);
     };
 
     const i32 end = warp_uniform(sWorkTile.tiles.end);
@@ -300,7 +300,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       }
     }
     if constexpr (kConfig.separate_o) {
-      if (opaque_lane() == 0) memory.q_ring.release(q);
+      if (arrives_for_warp(opaque_lane())) memory.q_ring.release(q);
     }
     if constexpr (kConfig.overlap) {
       clear_v_past_end(last);
@@ -373,7 +373,7 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     ATTNLAB_NOTE(Timeline(memory).store(stage.stage, lane == 0);)
     release_work_tile();
     if constexpr (!kConfig.separate_o) {
-      if (opaque_lane() == 0) memory.q_ring.release(q);
+      if (arrives_for_warp(opaque_lane())) memory.q_ring.release(q);
     }
     q.advance(kConfig.q_stages);
   }

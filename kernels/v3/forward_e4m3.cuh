@@ -192,7 +192,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
     };
     const auto release_work_tile = [&] {  // once the warp has read all of it
       __syncwarp();
-      if (opaque_lane() == 0) memory.work_tile_ring.release(stage);
+      if (arrives_for_warp(opaque_lane())) memory.work_tile_ring.release(stage);
     };
 
     const i32 end = warp_uniform(sWorkTile.tiles.end);
@@ -268,7 +268,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       }
       // Plain loads have read the scales, and no warp can speak for another's loads.
       __syncwarp();
-      if (opaque_lane() == 0) memory.k_ring.release(k);
+      if (arrives_for_warp(opaque_lane())) memory.k_ring.release(k);
       k.advance(kConfig.stages);
     };
     const auto apply_mask = [&](i32 tile) {
@@ -384,7 +384,7 @@ __device__ void consume_e4m3(const Params& params, const ForwardMaps& maps,
       run_of_class(BoolConstant<false>{}, tile, run_begin);
       tile = tile_before(run_begin);
     }
-    if (opaque_lane() == 0) memory.q_ring.release(q);
+    if (arrives_for_warp(opaque_lane())) memory.q_ring.release(q);
     if constexpr (kConfig.overlap) {
       memory.v_ring.wait_full(v);
       start_pv(0, 0);

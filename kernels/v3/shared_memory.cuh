@@ -79,10 +79,11 @@ struct ForwardMemory {
 
   // One thread calls it, before __syncthreads().
   __device__ void init_rings() const {
-    q_ring.init(4 * kConfig.consumers);
-    k_ring.init(kConfig.e4m3 ? 4 * kConfig.consumers : kConfig.consumers);
+    constexpr u32 kWarps = device::arrivals_of(4 * kConfig.consumers);
+    q_ring.init(kWarps);
+    k_ring.init(kConfig.e4m3 ? kWarps : kConfig.consumers);
     v_ring.init(kConfig.consumers);
-    work_tile_ring.init(4 * kConfig.consumers + 1);
+    work_tile_ring.init(kWarps + 1);
     ptx::mbarrier_init(asked, 1);
     ptx::fence_mbarrier_init();
   }
