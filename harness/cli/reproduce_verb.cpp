@@ -52,13 +52,14 @@ come the claims of the source, in a form that can carry over to another GPU, eac
 Absolute times of other GPUs are shown and never judged.
 
 A run writes into the folder of --out, for each file: NAME.sweep.json, NAME.jsonl (the records),
-NAME.result.json. --resume goes on where a run ended; --records makes the tables anew from a folder,
-and runs nothing. --protocols measures by the other states of caches and clocks, too (hot and cold,
-burst and settled), into NAME.cold-burst.jsonl and its like, and shows beside each ratio the least
-and the most of the medians; with --records it shows what a folder has. Four protocols take four
-times as long, settled ones 0.5 s a sample more. --devices shares each file's points among several
-GPUs of this machine, as attnlab run does. --check compares verdicts with those of an earlier
-run: a folder of --against, or the one that comes with attnlab for the same device.
+NAME.result.json. --resume goes on where a run ended, with --unsettled also with claims that are U
+since a clock did not settle; --records makes the tables anew from a folder, and runs nothing.
+--protocols measures by the other states of caches and clocks, too (hot and cold, burst and
+settled), into NAME.cold-burst.jsonl and its like, and shows beside each ratio the least and the
+most of the medians; with --records it shows what a folder has. Four protocols take four times as
+long, settled ones 0.5 s a sample more. --devices shares each file's points among several GPUs of
+this machine, as attnlab run does. --check compares verdicts with those of an earlier run: a folder
+of --against, or the one that comes with attnlab for the same device.
 
 --ae writes a form in Markdown for whoever evaluates an artifact: each claim with the command, the
 expected result and tolerance, time and memory, the environment, and SHA-256 of attnlab, of the
@@ -71,6 +72,7 @@ Examples:
   attnlab reproduce fa1-fig2-left --backend cpu --out results/paper
   attnlab reproduce fa2-fig5a fa2-fig5b --quick
   attnlab reproduce all --out results/paper --resume
+  attnlab reproduce fa3-fp8 --out results/paper --resume --unsettled
   attnlab reproduce all --devices all --out results/paper
   attnlab reproduce fa2-forward --protocols --out results/paper
   attnlab reproduce --records results/nvidia-h200/paper --check
@@ -98,6 +100,7 @@ struct ReproduceFlags {
   bool quick = false;
   bool protocols = false;
   bool resume = false;
+  bool unsettled = false;
   bool check = false;
   bool no_progress = false;
 };
@@ -452,6 +455,9 @@ void refuse_contradictions(const ReproduceFlags& flags) {
   if (flags.resume && flags.out.empty()) {
     throw UsageError("--resume: name the folder of the run by --out");
   }
+  if (flags.unsettled && !flags.resume) {
+    throw UsageError("--unsettled: is of --resume, which is not given");
+  }
   if (!flags.against.empty() && !flags.check) {
     throw UsageError("--against: is of --check, which is not given");
   }
@@ -537,6 +543,7 @@ int run(const ReproduceFlags& flags) {
     job.cut.backend = job.backend == Backend::cpu ? BackendChoice::cpu : BackendChoice::cuda;
     if (!flags.devices.empty()) choose_gpus(flags.devices, job.backend);  // refuses before all else
     job.cut.devices = flags.devices;
+    job.cut.unsettled = flags.unsettled;
   }
   if (flags.check) job.earlier = folder_to_check(flags, device);
   const bool is_all = std::ranges::find(flags.ids, "all") != flags.ids.end();
@@ -587,6 +594,10 @@ Verb add_reproduce_verb(CLI::App& app) {
       ->group("What");
   command->add_option("--out", flags->out, "Folder of what is written (results/paper-<time>)")
       ->type_name("DIR")
+      ->group("Output");
+  command
+      ->add_flag("--unsettled", flags->unsettled,
+                 "With --resume: also again the cases in which a clock did not settle")
       ->group("Output");
   command->add_flag("--resume", flags->resume, "Go on with the records in the folder of --out")
       ->group("Output");

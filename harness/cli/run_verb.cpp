@@ -91,8 +91,10 @@ there, and say how to resume. --resume FILE runs the points of the same sweep th
 record of (one that failed is recorded too). A half-written last line is removed. It is an error if
 sweep, problem, protocol, device, isa, threads, compiler or flags differ from FILE's; another commit
 is noted. Kernels of a case are recorded together; where FILE has only some, the others are timed
-without them, and time.contenders of a record says with how many it took turns. Last come the table
-and the exit code of all that is in FILE. A file has one writer: a second run ends with code 3.
+without them, and time.contenders of a record says with how many it took turns. With --unsettled
+cases run again in which the GPU's clock did not settle for a point, with all their kernels and
+layouts, since these take turns; of each point the last record counts. Last come the table and the
+exit code of all that is in FILE. A file has one writer: a second run ends with code 3.
 A full disk ends a run as Ctrl-C does, with code 3.
 
 --shard K/N runs the K-th of N parts of the sweep: each case is in exactly one of them, kernels that
@@ -169,6 +171,7 @@ struct RunFlags {
   bool no_progress = false;
   bool turns = false;
   bool no_hints = false;
+  bool unsettled = false;
   std::string only;
   double planted_percent = 0.0;
 };
@@ -250,7 +253,10 @@ std::optional<ShardPart> choose_shard(const RunFlags& flags, const Protocol& pro
 // Returns the file of --resume, "" if it is not given. A shard's file need not exist: whoever
 // starts shards again and again gives the same command each time.
 std::string file_to_resume(const RunFlags& flags) {
-  if (flags.resume.empty()) return "";
+  if (flags.resume.empty()) {
+    if (flags.unsettled) throw UsageError("--unsettled: name the file of the records by --resume");
+    return "";
+  }
   if (!flags.out.empty() && !is_same_file(flags.out, flags.resume)) {
     throw UsageError(fmt::format(
         "--resume: goes on with {}, but --out names {}: leave --out out, records are appended to "
@@ -415,6 +421,7 @@ int run(const RunFlags& flags, const CommandLine& command_line, std::string& rec
                             .interrupted = [] { return InterruptWatch::signal() != 0; }},
                 .records = out,
                 .mode = resumed.empty() ? RecordsMode::append : RecordsMode::resume,
+                .rest = flags.unsettled ? Rest::missing_or_unsettled : Rest::missing,
                 .format = format,
                 .speedup_over = flags.speedup_over,
                 .shows_progress = !flags.no_progress,
@@ -531,6 +538,10 @@ Verb add_run_verb(CLI::App& app, const CommandLine& command_line) {
   command
       ->add_option("--resume", flags->resume, "Run only the points that FILE lacks; appends to it")
       ->type_name("FILE")
+      ->group("Output");
+  command
+      ->add_flag("--unsettled", flags->unsettled,
+                 "With --resume: also again the cases in which a clock did not settle")
       ->group("Output");
   command
       ->add_option("--format", flags->format, "table, markdown, csv or json (of the final table)")

@@ -150,8 +150,10 @@ std::vector<std::string> run_command(const ExperimentCut& cut, const ExperimentF
   if (!cut.devices.empty()) command.push_back("--devices=" + cut.devices);
   // The records of several GPUs lie in parts until each has ended.
   const bool may_have_parts = resumes && !cut.devices.empty();
-  command.emplace_back(has_records(files.records) || may_have_parts ? "--resume" : "--out");
+  const bool goes_on = has_records(files.records) || may_have_parts;
+  command.emplace_back(goes_on ? "--resume" : "--out");
   command.push_back(no_flag(files.records));
+  if (goes_on && cut.unsettled) command.emplace_back("--unsettled");
   if (!shows_progress) command.emplace_back("--no-progress");
   return command;
 }

@@ -28,6 +28,7 @@ struct ExperimentCut {
   bool quick = false;
   std::optional<TimingState> state;  // in place of the file's own
   std::string devices;               // --devices of attnlab run, or ""
+  bool unsettled = false;            // where it resumes: --unsettled of attnlab run
 };
 
 // Returns the state of caches and clocks in which the file's own protocol measures.

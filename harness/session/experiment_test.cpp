@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/base/text_file.h"
+#include "harness/testing/test_support.h"
 #include "tests/test_folder.h"
 
 namespace attnlab {
@@ -29,6 +30,13 @@ TEST_F(Experiment, GoesOnWhereThereAreRecords) {
   EXPECT_EQ(command({}, true), begin + "--out" + end);
   replace_text(files_.records, "{}\n");
   EXPECT_EQ(command({}, true), begin + "--resume" + end);
+}
+
+TEST_F(Experiment, MeasuresAgainWhatDidNotSettle) {
+  EXPECT_FALSE(contains(command({.unsettled = true}, true), "--unsettled"));
+  replace_text(files_.records, "{}\n");
+  EXPECT_TRUE(contains(command({.unsettled = true}, true), "--unsettled"));
+  EXPECT_FALSE(contains(command({}, true), "--unsettled"));
 }
 
 // An interrupted run on several GPUs has parts, and no file of all.

@@ -49,6 +49,7 @@ struct Findings {
   std::map<std::string, std::size_t> commits;  // finished points by the commit they are of
   std::size_t split_cases = 0;   // in whatever layouts: some kernels were timed, others are left
   std::size_t runnable_now = 0;  // points that were skipped or unsupported
+  std::size_t unsettled = 0;     // cases in whatever layouts that run again
   std::size_t foreign = 0;       // points that are not of this sweep
 };
 
@@ -65,6 +66,12 @@ std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
     notes.push_back(fmt::format(
         "{} of it {} of commit {}, the rest will be of {}: every record names its own.",
         count_of(points, "point"), points == 1 ? "is" : "are", commit, build_info().commit));
+  }
+  if (found.unsettled > 0) {
+    notes.push_back(fmt::format(
+        "In {} the clock of a point did not settle: all kernels of {} run again, and of each point "
+        "the last record counts.",
+        count_of(found.unsettled, "case"), found.unsettled == 1 ? "it" : "them"));
   }
   if (found.split_cases > 0) {
     notes.push_back(fmt::format(
@@ -125,18 +132,31 @@ bool was_never_tried(const Json& record) {
   return status == to_string(Status::skipped) || status == to_string(Status::unsupported);
 }
 
+bool did_not_settle(const Json& record) {
+  return record.value(Json::json_pointer("/time/telemetry/settled"), Json()) == false;
+}
+
 }  // namespace
 
 Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
                          const std::vector<nlohmann::ordered_json>& records,
-                         const std::string& file) try {
+                         const std::string& file, Rest wanted) try {
   check_shard(context.shard, records, file);
   std::map<std::string, const Json*> last;  // record of each point
   for (const Json& record : records) last[record_key(record)] = &record;
   const std::size_t recorded = last.size();
   Remainder rest;
   Findings found;
+  const auto is_unsettled = [&](const Case& work) {
+    return std::ranges::any_of(work.competitors, [&](const Competitor& competitor) {
+      const auto record = last.find(record_key(to_json(planned_record(work, competitor, context))));
+      return record != last.end() && did_not_settle(*record->second);
+    });
+  };
   for (const CaseGroup& group : group_layouts(cases)) {
+    const bool runs_again =
+        wanted == Rest::missing_or_unsettled && std::ranges::any_of(group, is_unsettled);
+    if (runs_again) ++found.unsettled;
     bool was_timed = false, is_left = false;
     for (const Case& work : group) {
       Case left = work;
@@ -149,7 +169,7 @@ Remainder find_remainder(const std::vector<Case>& cases, const RunContext& conte
         const bool runnable_now =
             record != nullptr && was_never_tried(*record) && wants_to_run(competitor);
         if (runnable_now) ++found.runnable_now;
-        if (record == nullptr || runnable_now) {
+        if (record == nullptr || runnable_now || (runs_again && wants_to_run(competitor))) {
           left.competitors.push_back(competitor);
           continue;
         }

@@ -44,7 +44,9 @@ class Resume : public testing::Test {
 
   void expand_again() { cases_ = expand(sweep_, fake::registry(), device_); }
 
-  Remainder remainder() const { return find_remainder(cases_, context_, records_, "r.jsonl"); }
+  Remainder remainder() const {
+    return find_remainder(cases_, context_, records_, "r.jsonl", wanted_);
+  }
 
   std::string error() const {
     return usage_error([&] { remainder(); });
@@ -69,6 +71,7 @@ class Resume : public testing::Test {
   RunContext context_;
   std::vector<Case> cases_;
   std::vector<Json> records_;
+  Rest wanted_ = Rest::missing;
 };
 
 TEST_F(Resume, AnEmptyFileHasNothing) {
@@ -134,6 +137,25 @@ TEST_F(Resume, OneOfTwoLayoutsIsPartOfACase) {
   EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
     return contains(note, "In 1 case some kernels were timed before");
   })) << fmt::format("{}", fmt::join(notes, " "));
+}
+
+// Kernels of a case take turns, so one whose clock did not settle brings back the others, too.
+TEST_F(Resume, CasesThatDidNotSettleRunAgain) {
+  records_[4]["time"]["telemetry"]["settled"] = false;
+  EXPECT_EQ(left(), Texts{});
+  wanted_ = Rest::missing_or_unsettled;
+  EXPECT_EQ(left(), (Texts{"64 naive", "64 v2 32", "64 v2 64"}));
+  EXPECT_EQ(remainder().finished, 3u);
+  const Texts notes = remainder().notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return contains(note, "In 1 case the clock of a point did not settle: all kernels of it run");
+  })) << fmt::format("{}", fmt::join(notes, " "));
+
+  Json settled = records_[4];  // it was measured again
+  settled["time"]["telemetry"]["settled"] = true;
+  records_.push_back(settled);
+  EXPECT_EQ(left(), Texts{});
+  EXPECT_EQ(remainder().notes, Texts{});
 }
 
 TEST_F(Resume, ACompleteFileHasAll) {

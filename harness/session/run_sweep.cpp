@@ -62,7 +62,8 @@ Start start(const SweepRun& run) {
   std::vector<std::string> warnings;
   Start start{.records = read_records(run.records, warnings)};
   for (const std::string& warning : warnings) warn(warning);
-  start.rest = find_remainder(run.cases, run.context, start.records, run.records.string());
+  start.rest =
+      find_remainder(run.cases, run.context, start.records, run.records.string(), run.rest);
   return start;
 }
 

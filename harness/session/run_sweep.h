@@ -13,6 +13,7 @@
 #include "harness/run/observers.h"
 #include "harness/run/run.h"
 #include "harness/run/user_tensors.h"
+#include "harness/session/resume.h"
 
 namespace attnlab {
 
@@ -27,6 +28,7 @@ struct SweepRun {
   RunContext context;
   std::filesystem::path records;
   RecordsMode mode = RecordsMode::append;
+  Rest rest = Rest::missing;                // what runs of it where it is resumed
   TableFormat format = TableFormat::table;  // of the last table, on standard output
   std::string speedup_over;                 // TableOptions::speedup_over
   bool shows_progress = true;
