@@ -102,7 +102,7 @@ std::string Doubts::text() const {
                     "blocks of samples was over 5 % off, or in a settled run the time of "
                     "more than a quarter of the turns over 2 %, or the GPU rested in over a tenth "
                     "of a turn (--value at_work). Nothing should rest on a number that comes from "
-                    "one.",
+                    "one; run --resume FILE --unsettled measures their cases again.",
                     kUnsettled, unsettled_, count_of(timed_, "point")),
         2);
   }
