@@ -1,6 +1,6 @@
 // Runs the verifier on one kernel of this program, in steps: cheap ones first, so that a wrong
-// kernel is found soon; at last, on a CPU, it times points as attnlab run does, which watches what
-// timed launches write. mutants.py builds it with one kernel made wrong, and with none (the
+// kernel is found soon; at last it times points as attnlab run does, which watches what timed
+// launches write. mutants.py builds it with one kernel made wrong, and with none (the
 // control); kernels of a GPU are wrong where $ATTNLAB_KERNEL_SOURCES says so.
 //
 //   judge KERNEL cpu|cuda        stop at the first failure
@@ -30,6 +30,7 @@
 #include "harness/plan/cost.h"
 #include "harness/run/run.h"
 #include "harness/verify/verify.h"
+#include "kernels/api/compiler.h"
 #include "kernels/api/registry.h"
 #include "kernels/api/runtime.h"
 
@@ -84,9 +85,10 @@ std::vector<Step> make_steps(const Implementation& kernel, const Device& device)
   add("repeats", Part::repeats);
   add("long shapes", Part::shapes, "*/lengths/4224/none/*");
   steps.back().options.longest = verify::kLongestSeqlen;
-  if (on_gpu) return steps;  // the emulated one would take minutes
-  add("far shapes", Part::shapes, "*/far/*");
-  steps.back().options.longest = verify::kLongestSeqlen;
+  if (!on_gpu) {  // an emulated one would take minutes
+    add("far shapes", Part::shapes, "*/far/*");
+    steps.back().options.longest = verify::kLongestSeqlen;
+  }
   steps.push_back({.name = "timed", .options = all, .is_timed = true});
   return steps;
 }
@@ -134,14 +136,16 @@ bool judge_timed(const Step& step) {
   const Implementation& kernel = *step.options.kernels.front();
   const Device& device = *step.options.device;
   const Config config = default_config(kernel);
+  const bool on_gpu = device.backend == Backend::cuda;
+  const i64 heads = on_gpu ? 2 : 4, seqlen = on_gpu ? 100 : 200;  // an emulated one takes seconds
   for (const Pass pass : {Pass::fwd, Pass::bwd}) {
     Case work = {.problem = {.pass = pass,
-                             .dtype = Dtype::f32,
+                             .dtype = on_gpu ? Dtype::f16 : Dtype::f32,
                              .batch = 2,
-                             .num_heads_q = 4,
-                             .num_heads_kv = 4,
-                             .seqlen_q = 200,
-                             .seqlen_k = 200,
+                             .num_heads_q = heads,
+                             .num_heads_kv = heads,
+                             .seqlen_q = seqlen,
+                             .seqlen_k = seqlen,
                              .head_dim = 32},
                  .seed = 7};
     if (!kernel.unsupported(work.problem, config, device).empty()) continue;
@@ -231,6 +235,9 @@ int run(const std::vector<std::string_view>& arguments) {
 int main(int argc, char** argv) {
   int code = 3;
   try {
+    if (argc == 2 && argv[1] == std::string_view("compile-worker")) {  // of compile_ahead()
+      return attnlab::run_compile_worker();
+    }
     code = attnlab::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "judge: %s\n", error.what());

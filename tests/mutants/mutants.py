@@ -97,7 +97,7 @@ class Mutant:
     what: str
     edits: dict  # backend: [Edit]
     race: bool = False
-    first: tuple = ()  # a step of judge.cpp on a CPU, and a pattern of its checks or nothing
+    first: tuple = ()  # a step of judge.cpp (of a GPU: timed), and a pattern or nothing
 
 
 def texts_of(judged):
@@ -554,9 +554,8 @@ def judge_mutant(mutant, kernel, arguments, folder):
         )
     cache = {"XDG_CACHE_HOME": str(pathlib.Path(arguments.build).resolve() / "cache")}
     environment = os.environ | texts | cache
-    judged = judge(
-        programs / "control", kernel, "cuda", arguments.every_step, environment=environment
-    )
+    first = mutant.first if mutant and mutant.first[:1] == ("timed",) else ()
+    judged = judge(programs / "control", kernel, "cuda", arguments.every_step, first, environment)
     for caught in judged.caught:
         if mutant and "does not compile" in caught.message:
             raise Wrong(f"mutant {name}: {caught.message}")
