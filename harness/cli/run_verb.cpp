@@ -92,9 +92,9 @@ record of (one that failed is recorded too). A half-written last line is removed
 sweep, problem, protocol, device, isa, threads, compiler or flags differ from FILE's; another commit
 is noted. Kernels of a case are recorded together; where FILE has only some, the others are timed
 without them, and time.contenders of a record says with how many it took turns. With --unsettled
-cases run again in which the GPU's clock did not settle for a point, with all their kernels and
-layouts, since these take turns; of each point the last record counts. Last come the table and the
-exit code of all that is in FILE. A file has one writer: a second run ends with code 3.
+cases run again in which the GPU's clock did not settle for a point, with all that was timed in them
+in whatever layout, since it takes turns; of each point the last record counts. Last come the table
+and the exit code of all that is in FILE. A file has one writer: a second run ends with code 3.
 A full disk ends a run as Ctrl-C does, with code 3.
 
 --shard K/N runs the K-th of N parts of the sweep: each case is in exactly one of them, kernels that

@@ -69,8 +69,8 @@ std::vector<std::string> make_notes(const Findings& found, bool is_complete) {
   }
   if (found.unsettled > 0) {
     notes.push_back(fmt::format(
-        "In {} the clock of a point did not settle: all kernels of {} run again, and of each point "
-        "the last record counts.",
+        "In {} the clock of a point did not settle: all that was timed in {} runs again, and the "
+        "last record of a point counts.",
         count_of(found.unsettled, "case"), found.unsettled == 1 ? "it" : "them"));
   }
   if (found.split_cases > 0) {
@@ -169,13 +169,16 @@ Remainder find_remainder(const std::vector<Case>& cases, const RunContext& conte
         const bool runnable_now =
             record != nullptr && was_never_tried(*record) && wants_to_run(competitor);
         if (runnable_now) ++found.runnable_now;
-        if (record == nullptr || runnable_now || (runs_again && wants_to_run(competitor))) {
+        const bool is_timed = record != nullptr && !record->at("time").is_null();
+        // One that hung has no time. It would hang again, and the run would never end.
+        const bool again = runs_again && is_timed && wants_to_run(competitor);
+        if (record == nullptr || runnable_now || again) {
           left.competitors.push_back(competitor);
           continue;
         }
         ++rest.finished;
         ++found.commits[record->at("build").at("commit").get<std::string>()];
-        if (!record->at("time").is_null()) was_timed = true;
+        was_timed |= is_timed;
       }
       is_left |= std::ranges::any_of(left.competitors, wants_to_run);
       if (!left.competitors.empty()) rest.cases.push_back(std::move(left));

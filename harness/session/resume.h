@@ -12,8 +12,8 @@
 
 namespace attnlab {
 
-// Says what of a sweep runs: the points that the file lacks, or also the cases (with all
-// competitors and layouts, which take turns) in which a point's clock did not settle.
+// Says what of a sweep runs: the points that the file lacks, or also those that were timed in a
+// case (of whatever layouts, which take turns) in which a point's clock did not settle.
 enum class Rest : std::uint8_t { missing, missing_or_unsettled };
 
 struct Remainder {
@@ -23,12 +23,12 @@ struct Remainder {
 };
 
 // A point is finished if the file has a record of its key, whatever its status; but one that was
-// skipped or unsupported is not if it could run now, nor, with Rest::missing_or_unsettled, one of a
-// case with a point that did not settle (time.telemetry.settled). Throws UsageError, led by `file`,
-// where the last record of a finished point says that it was measured otherwise than the rest would
-// be: in sweep, problem, protocol, device, isa, threads, compiler or flags. Another commit is a
-// note, as are points that are not of this sweep. It is an error, too, if no point of the file is
-// of this sweep, or if records are of another shard than the context's.
+// skipped or unsupported is not if it could run now, nor, with Rest::missing_or_unsettled, one that
+// was timed in a case with a point that did not settle (time.telemetry.settled). Throws UsageError,
+// led by `file`, where the last record of a finished point says that it was measured otherwise than
+// the rest would be: in sweep, problem, protocol, device, isa, threads, compiler or flags. Another
+// commit is a note, as are points that are not of this sweep. It is an error, too, if no point of
+// the file is of this sweep, or if records are of another shard than the context's.
 Remainder find_remainder(const std::vector<Case>& cases, const RunContext& context,
                          const std::vector<nlohmann::ordered_json>& records,
                          const std::string& file, Rest wanted = Rest::missing);
