@@ -51,7 +51,7 @@ where FILE holds it.
 Examples:
   attnlab explain results/quick.jsonl
   attnlab explain results/quick.jsonl --where kernel=v2,v3 --point 2
-  attnlab explain results/nvidia-h200/fa3.jsonl --point 3 \
+  attnlab explain results/nvidia-h200/fa3.jsonl --point 1 \
       --peaks results/nvidia-h200/peaks.json
   attnlab explain --kernel v3 --backend cuda --gpu H200 --dtype bf16 \
       --head-dim 128 --seqlen 16k

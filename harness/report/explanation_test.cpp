@@ -31,7 +31,11 @@ Records committed(const std::string& file) {
 
 // Returns v3 at seqlen 1024 and head_dim 128, slowed down until nothing binds it.
 RecordJson balanced() {
-  static const RecordJson kMeasured = committed("results/nvidia-h200/fa3.jsonl").at(42);
+  static const Records kAll = committed("results/nvidia-h200/fa3.jsonl");
+  static const RecordJson kMeasured = *std::ranges::find_if(kAll, [](const RecordJson& record) {
+    const RecordJson& problem = record["problem"];
+    return record["kernel"] == "v3" && problem["seqlen_q"] == 1024 && problem["head_dim"] == 128;
+  });
   RecordJson record = kMeasured;
   record["time"]["median_s"] = 400e-6;
   record["counters"]["tensor_active_percent"] = 200.0;
