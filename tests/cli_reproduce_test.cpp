@@ -79,6 +79,8 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
       {"reproduce fa1-table21 --ae f --check", "--check: leave it out beside --ae"},
       {"reproduce fa1-table21 --ae nowhere/f.md", "nowhere/f.md"},
       {"reproduce fa1-table21 --against x", "--against: is of --check"},
+      {"reproduce fa1-table21 --beside x", "--beside: compares a folder of records"},
+      {"reproduce --records . --beside x --check", "--check: leave it out beside --beside"},
       {"reproduce fa1-table21 --backend cpu --format tabel", "--format: 'tabel'"},
       {"reproduce fa1-table21 --backend gpu", "--backend: 'gpu' is not a backend"},
   };
@@ -88,6 +90,28 @@ TEST_F(CliReproduce, RefusesWhatItCannotDo) {
     EXPECT_PRED2(contains, result.err, message);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_) || !std::filesystem::exists(folder_ / "results"));
+}
+
+TEST_F(CliReproduce, PutsTwoRunsSideBySide) {
+  const std::string records = "'" + in_tree("tests/data/paper") + "'";
+  const std::string one = "reproduce fa1-fig2-left fa1-memory --records " + records + " --beside ";
+  const Result same = run(one + records);
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_PRED2(contains, same.out, "have the same verdict in both runs, 0 have another.");
+  EXPECT_FALSE(contains(same.out, "here U: ")) << same.out;
+  // Of an experiment that one run lacks nothing is said but that.
+  std::filesystem::create_directories(folder_ / "part");
+  std::filesystem::copy(in_tree("tests/data/paper/fa1-memory.jsonl"), folder_ / "part");
+  const Result part = run(one + "part --format json");
+  EXPECT_EQ(part.code, 0) << part.err;
+  const Json json = Json::parse(part.out);
+  EXPECT_EQ(json["schema"], "attnlab.two_runs/1");
+  EXPECT_EQ(json["missing"], Json::array({"fa1-fig2-left"}));
+  EXPECT_EQ(json["same_verdicts"], json["claims"].size());
+  for (const Json& claim : json["claims"]) EXPECT_EQ(claim["experiment"], "fa1-memory");
+  const Result nothing = run(one + ".");
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_PRED2(contains, nothing.err, "--beside: . has no records of what --records has");
 }
 
 // A run of points that all lack a device would end with verdicts that say nothing.

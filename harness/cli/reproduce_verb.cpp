@@ -27,6 +27,7 @@
 #include "harness/record/record_json.h"
 #include "harness/report/artifact_form.h"
 #include "harness/report/reproduction.h"
+#include "harness/report/two_runs.h"
 #include "harness/session/device_runs.h"
 #include "harness/session/experiment.h"
 #include "kernels/api/compiler.h"
@@ -61,6 +62,9 @@ long, settled ones 0.5 s a sample more. --devices shares each file's points amon
 this machine, as attnlab run does. --check compares verdicts with those of an earlier run: a folder
 of --against, or the one that comes with attnlab for the same device.
 
+--records with --beside puts the verdicts and figures of two runs next to one another: do they agree
+on another day, or on another GPU? Both are judged from their records, by today's rules.
+
 --ae writes a form in Markdown for whoever evaluates an artifact: each claim with the command, the
 expected result and tolerance, time and memory, the environment, and SHA-256 of attnlab, of the
 kernels' texts and of the records. With --records what was measured stands in it, and the verdict;
@@ -76,6 +80,8 @@ Examples:
   attnlab reproduce all --devices all --out results/paper
   attnlab reproduce fa2-forward --protocols --out results/paper
   attnlab reproduce --records results/nvidia-h200/paper --check
+  attnlab reproduce --records results/nvidia-h200/paper \
+      --beside results/nvidia-h100/paper
   attnlab reproduce fa1-table21 fa2-forward --ae to-be-filled-in.md
   attnlab reproduce --records results/paper --ae filled-in.md
   attnlab reproduce fa1-table9 --records results/paper --format csv
@@ -95,7 +101,7 @@ struct ReproduceFlags {
   std::vector<std::string> ids;
   std::string backend = "auto";
   std::string devices;
-  std::string out, records, against, ae;
+  std::string out, records, against, beside, ae;
   std::string format = "table";
   bool quick = false;
   bool protocols = false;
@@ -409,6 +415,38 @@ int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
   return exit_code(total);
 }
 
+// Prints what two folders of records say of the same experiments.
+int show_two_runs(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
+                  const PublishedTables& published, TableFormat format) {
+  const std::filesystem::path here = flags.records, there = flags.beside;
+  TwoRuns runs;
+  std::vector<Reproduction> of_here, of_there;
+  const auto judge_anew = [&](const Chosen& choice, const std::filesystem::path& folder) {
+    return reproduce(*choice.paper, published,
+                     read_if_there(files_of(*choice.paper, folder).records), choice.ids);
+  };
+  for (const Chosen& choice : chosen) {
+    if (!std::filesystem::exists(files_of(*choice.paper, there).records)) {
+      runs.missing.push_back(choice.paper->name);
+      continue;
+    }
+    of_here.push_back(judge_anew(choice, here));
+    of_there.push_back(judge_anew(choice, there));
+    const std::vector<ClaimOfTwoRuns> pairs = pair_claims(of_here.back(), of_there.back());
+    runs.claims.insert(runs.claims.end(), pairs.begin(), pairs.end());
+  }
+  if (of_there.empty()) {
+    throw UsageError(
+        fmt::format("--beside: {} has no records of what --records has: name a "
+                    "folder that reproduce --out filled",
+                    flags.beside));
+  }
+  runs.here = describe_run(flags.records, of_here);
+  runs.there = describe_run(flags.beside, of_there);
+  print_to(stdout, "{}", render_two_runs(runs, format));
+  return kExitGood;
+}
+
 std::filesystem::path place_of(const ReproduceFlags& flags) {
   if (!flags.records.empty()) return flags.records;
   if (!flags.out.empty()) return flags.out;
@@ -461,6 +499,13 @@ void refuse_contradictions(const ReproduceFlags& flags) {
   if (!flags.against.empty() && !flags.check) {
     throw UsageError("--against: is of --check, which is not given");
   }
+  if (flags.beside.empty()) return;
+  if (flags.records.empty()) {
+    throw UsageError("--beside: compares a folder of records: name the other one by --records");
+  }
+  refuse_beside(flags.check, "--check", "--beside, which compares and judges no run");
+  refuse_beside(flags.protocols, "--protocols", "--beside, whose claims rest on a table's own");
+  refuse_beside(!flags.ae.empty(), "--ae", "--beside, which writes no form");
 }
 
 // Throws where a flag asks for what the list of tables does not have: a script that forgot the ids
@@ -529,6 +574,7 @@ int run(const ReproduceFlags& flags) {
                                          ? chosen_by_records(papers, flags.records)
                                          : choose_papers(papers, asked, published);
   const Json of_records = has_records ? device_of_records(chosen, flags.records) : Json();
+  if (!flags.beside.empty()) return show_two_runs(flags, chosen, published, format);
   if (!flags.ae.empty()) return write_form(flags, chosen, published);
   Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags), .format = format};
   std::string device;
@@ -592,6 +638,11 @@ Verb add_reproduce_verb(CLI::App& app) {
   command->add_option("--records", flags->records, "Make the tables from this folder; run nothing")
       ->type_name("DIR")
       ->group("What");
+  command
+      ->add_option("--beside", flags->beside,
+                   "With --records: its verdicts and figures beside those of this folder")
+      ->type_name("DIR")
+      ->group("Judgement");
   command->add_option("--out", flags->out, "Folder of what is written (results/paper-<time>)")
       ->type_name("DIR")
       ->group("Output");
