@@ -27,17 +27,21 @@ constexpr int kMostCountedLaunches = 20;
 constexpr double kColdShare = 0.95;  // of the compulsory reads, that a cold launch takes from dram
 constexpr double kHotShare = 0.05;   // and at most so much a hot one that fits the L2
 
+// Returns how many registers a thread has in a launch of what uses so many: no fewer than 16, and a
+// trace may say so (a kernel compiled for 10 ran with 16 on an H200).
+int registers_of_launch(int used) { return std::max(used, 16); }
+
 std::string shape_of(const ExecutedKernel& kernel) {
   return fmt::format("{} threads, {} registers, {} + {} bytes of shared memory",
-                     kernel.block[0] * kernel.block[1] * kernel.block[2], kernel.registers,
-                     kernel.static_shared_bytes.value_or(0),
+                     kernel.block[0] * kernel.block[1] * kernel.block[2],
+                     registers_of_launch(kernel.registers), kernel.static_shared_bytes.value_or(0),
                      kernel.dynamic_shared_bytes.value_or(0));
 }
 
 std::string shape_of(const CompiledEntry& compiled) {
   return fmt::format("{} threads, {} registers, {} + {} bytes of shared memory",
-                     compiled.entry.threads, compiled.registers, compiled.static_shared_bytes,
-                     compiled.entry.dynamic_shared_bytes);
+                     compiled.entry.threads, registers_of_launch(compiled.registers),
+                     compiled.static_shared_bytes, compiled.entry.dynamic_shared_bytes);
 }
 
 // Returns the unit's entry of this name, null if it has none.

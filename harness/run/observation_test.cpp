@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "harness/plan/protocol.h"
 #include "harness/testing/fake_kernels.h"
@@ -45,6 +46,22 @@ TEST(Contradiction, AnotherShapeThanTheCompiledOne) {
                "16 + 0 bytes");
   EXPECT_PRED2(contains, reason_of([](ExecutedKernel& kernel) { kernel.static_shared_bytes = {}; }),
                "0 + 1024 bytes");
+}
+
+TEST(Contradiction, AThreadHasAtLeast16Registers) {
+  const auto reason_of = [](int compiled_for, int ran_with) {
+    const Compilation units[] = {{.unit = "rows", .entries = {compiled("softmax", compiled_for)}}};
+    ExecutedKernel kernel = executed("softmax");
+    kernel.registers = ran_with;
+    const ExecutedKernel kernels[] = {kernel};
+    return contradiction(kernels, units, nullptr);
+  };
+  EXPECT_EQ(reason_of(10, 16), "");
+  EXPECT_EQ(reason_of(10, 10), "");
+  for (const auto& [compiled_for, ran_with] : {std::pair(10, 17), {17, 16}, {17, 24}}) {
+    EXPECT_PRED2(contains, reason_of(compiled_for, ran_with), "softmax ran with")
+        << compiled_for << ", " << ran_with;
+  }
 }
 
 TEST(Contradiction, AForeignKernelIsALibrarysOrWrong) {
