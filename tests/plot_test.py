@@ -162,6 +162,27 @@ class Plot(unittest.TestCase):
         texts = [text.text for text in svg.iter(f"{SVG}text")]
         self.assertEqual((texts.count("x"), texts.count("MiB")), (1, 1))
 
+    def test_a_ratio_between_times_has_an_axis_of_its_own(self):
+        times = table("times", "ms", ["fwd"], {
+            "slow": [(0.8, 0.6)], "fast": [(0.2, 0.7)], "ratio of both": [(4, 0.9)]})
+        (svg,) = self.svg(times)
+        texts = [text.text for text in svg.iter(f"{SVG}text")]
+        self.assertEqual((texts.count("ms"), texts.count("ratio")), (1, 1))
+        self.assertEqual(marks(svg, "published", "measured"), 6)
+
+    def test_letters_of_published_lines_lie_beside_one_another(self):
+        grey = {name: [(1, None), (value, None)] for name, value in
+                (("p", 5.0), ("q", 5.01), ("r", 5.02), ("far", 1.5))}
+        (svg,) = self.svg(table("grey", "ms", ["128", "256"], {"v1": [(1, 1), (9, 9)]} | grey))
+        places = {}
+        for text in svg.iter(f"{SVG}text"):
+            if text.text in ("a", "b", "c", "d"):
+                places[text.text] = float(text.get("x"))
+        self.assertEqual(len(places), 4, places)
+        self.assertGreater(places["b"], places["a"] + 3)
+        self.assertGreater(places["c"], places["b"] + 3)
+        self.assertAlmostEqual(places["d"], places["a"], delta=0.5)
+
     def test_names_of_axes(self):
         # Records of one length alone, or that agree on no field, name none.
         single = table("single", "ms", ["64", "128"], {"v1": [(1, 2), (3, None)]})
@@ -181,10 +202,11 @@ class Plot(unittest.TestCase):
         for text in ("up", "zero", "R", "N", "S", "U", "X", "3 against 2", "no record"):
             self.assertIn(text, texts)
 
-    def records(self, *pairs, **peaks):
+    def records(self, *pairs, dtypes={}, **peaks):
         """Writes a record for each (kernel, FLOP a byte or None, seconds), and their result."""
         lines = [json.dumps({
             "key": f"{kernel}-{place}", "kernel": kernel, "status": "ok",
+            "problem": {"dtype": dtypes.get(place, "f16")},
             "flops": {"useful": 4e12}, "time": {"median_s": seconds},
             "roof": {"dram_intensity_flop_per_byte": intensity, "intensity_flop_per_byte": 400,
                      "peaks": peaks or None}})
@@ -209,6 +231,20 @@ class Plot(unittest.TestCase):
         told = "".join(list(svg)[1].itertext())
         self.assertIn("v1: 1 points, 200 to 200 TFLOP/s.", told)
         self.assertIn("3 of 5 points have no time, or no bytes of DRAM", told)
+
+    def test_a_roofline_tells_types_apart_and_has_no_ceiling_of_e4m3(self):
+        peaks = {"compute": "fma_f32", "memory": "hbm_read", "flops_per_s": 6e13,
+                 "bytes_per_s": 3.5e12}
+        pairs = (("v3", 50, 0.02), ("v3", 400, 0.01))
+        self.plot(self.records(*pairs, dtypes={0: "e4m3", 1: "e4m3"}, **peaks))
+        told = "".join(list(self.roofline())[1].itertext())
+        self.assertIn("v3: 2 points", told)
+        self.assertIn("No ceilings", told)
+        self.plot(self.records(*pairs, dtypes={0: "e4m3"}, **peaks))
+        told = "".join(list(self.roofline())[1].itertext())
+        self.assertIn("v3, e4m3: 1 points", told)
+        self.assertIn("v3, f16: 1 points", told)
+        self.assertNotIn("No ceilings", told)
 
     def test_a_roofline_without_ceilings_says_so_and_without_bytes_is_none(self):
         self.plot(self.records(("v1", 50, 0.02)))

@@ -18,11 +18,11 @@ std::optional<double> quotient(double numerator, double denominator) {
 
 }  // namespace
 
-CeilingId compute_ceiling(Dtype dtype, bool tf32) {
+std::optional<CeilingId> compute_ceiling(Dtype dtype, bool tf32) {
   switch (dtype) {
     case Dtype::f16: return CeilingId::tensor_f16;
     case Dtype::bf16: return CeilingId::tensor_bf16;
-    case Dtype::e4m3:  // no peak is measured in it
+    case Dtype::e4m3: return std::nullopt;
     case Dtype::f32: break;
   }
   return tf32 ? CeilingId::tensor_tf32 : CeilingId::fma_f32;
@@ -43,8 +43,12 @@ Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks) {
 
 std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool tf32,
                                          std::string& reason) {
-  const CeilingId id = compute_ceiling(dtype, tf32);
-  const Ceiling* const compute = find_ceiling(peaks, id);
+  const std::optional<CeilingId> id = compute_ceiling(dtype, tf32);
+  if (!id) {
+    reason = fmt::format("attnlab peak measures no products of {}", to_string(dtype));
+    return std::nullopt;
+  }
+  const Ceiling* const compute = find_ceiling(peaks, *id);
   const Ceiling* memory = nullptr;
   for (const CeilingId candidate : {CeilingId::hbm_read, CeilingId::hbm_copy}) {
     const Ceiling* const ceiling = find_ceiling(peaks, candidate);
@@ -53,14 +57,14 @@ std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool t
   }
   if (compute == nullptr || memory == nullptr) {
     reason = fmt::format("the peaks of this device lack {}: attnlab peak says why",
-                         compute == nullptr ? to_string(id) : "the rate of HBM");
+                         compute == nullptr ? to_string(*id) : "the rate of HBM");
     return std::nullopt;
   }
   return Roof::Source{
       .device = peaks.device,
       .driver = peaks.driver,
       .timestamp = peaks.timestamp,
-      .compute = id,
+      .compute = *id,
       .memory = memory->id,
       .peaks = {.flops_per_s = compute->settled.per_s, .bytes_per_s = memory->settled.per_s}};
 }

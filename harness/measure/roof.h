@@ -23,12 +23,12 @@ struct RoofWork {
 Roof make_roof(const RoofWork& work, const std::optional<RoofPeaks>& peaks);
 
 // Returns the ceiling of such products: that of tensor cores, or of multiply-adds for f32 without
-// TF32.
-CeilingId compute_ceiling(Dtype dtype, bool tf32);
+// TF32; none for e4m3, in which no peak is measured.
+std::optional<CeilingId> compute_ceiling(Dtype dtype, bool tf32);
 
 // Chooses the tensor rate of the type for 16-bit products, the multiply-adds for fp32 ones, the
 // tensor rate of TF32 for TF32 ones; and the faster of reading HBM and copying there. It is empty
-// where the device's peaks lack one: `reason` then says which.
+// where the device's peaks lack one, as they lack products of e4m3: `reason` then says which.
 std::optional<Roof::Source> choose_peaks(const Peaks& peaks, Dtype dtype, bool tf32,
                                          std::string& reason);
 

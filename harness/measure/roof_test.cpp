@@ -87,6 +87,13 @@ TEST(RoofPeaks, WhatWasNotMeasuredIsAReason) {
   EXPECT_PRED2(contains, reason, "HBM");
 }
 
+// A share of the rate of fp32 multiply-adds would be 400 % and say nothing.
+TEST(RoofPeaks, ProductsOfE4m3HaveNone) {
+  std::string reason;
+  EXPECT_FALSE(choose_peaks(h200_peaks(), Dtype::e4m3, false, reason));
+  EXPECT_EQ(reason, "attnlab peak measures no products of e4m3");
+}
+
 Record timed(const Problem& problem) {
   Record record{.point = {.problem = problem, .competitors = {{.kernel = "naive"}}}};
   record.time = Timing{.median_s = 1e-3};

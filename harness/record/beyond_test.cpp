@@ -56,10 +56,9 @@ TEST(KernelsBeyond, TheCommittedFlashBackwardCopiesTwiceInBhsdAlone) {
     }
     const std::string pass = record["problem"]["pass"];
     const std::string layout = record["problem"]["layout"];
-    EXPECT_EQ(names_of(beyond),
-              pass == "bwd" && layout == "bhsd"
-                  ? Names({"direct_copy_kernel_cuda", "direct_copy_kernel_cuda"})
-                  : Names())
+    EXPECT_EQ(names_of(beyond), pass == "bwd" && layout == "bhsd"
+                                    ? Names({"direct_copy_kernel_cuda", "direct_copy_kernel_cuda"})
+                                    : Names())
         << record["id"];
     ++records[pass + " " + layout];
   }

@@ -117,11 +117,12 @@ std::optional<Rate> chip_rate(const Point& point, Dtype dtype) {
 
 std::optional<Rate> compute_rate(const Point& point) {
   const Dtype dtype = dtype_of(point.record);
-  const CeilingId id = compute_ceiling(dtype, point.facts.tf32);
-  if (const auto rate = measured_rate(point, id)) return rate;
+  const std::optional<CeilingId> id = compute_ceiling(dtype, point.facts.tf32);
+  if (!id) return chip_rate(point, dtype);
+  if (const auto rate = measured_rate(point, *id)) return rate;
   if (const auto rate = rate_of_roof(point.record, "compute", "flops_per_s")) return rate;
   if (const auto rate = chip_rate(point, dtype)) return rate;
-  return datasheet(point.record, id);
+  return datasheet(point.record, *id);
 }
 
 // Returns the rate of copies where a good part is written, else of reads.

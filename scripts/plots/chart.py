@@ -175,7 +175,9 @@ def chart_of(table):
     units = axis_units(names, table.units)
     panels = {}
     for point in points:
-        panels.setdefault((point.panel, units[point.series]), []).append(point)
+        is_ratio = not is_lines and "ratio" in point.at.split()  # a row between rows of times
+        unit = "ratio" if is_ratio else units[point.series]
+        panels.setdefault((point.panel, unit), []).append(point)
     panels = [Panel(title, unit, members) for (title, unit), members in panels.items()
               if any(not point.cell.is_empty for point in members)]
     colourful = [name for name in names if name not in grey]

@@ -7,8 +7,8 @@ from matplotlib import ticker
 from .chart import axis_number, by_series, values_of
 from .sheet import GREY, set_values
 
-# These are Okabe and Ito's colours, without the yellow, which paper swallows.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+# These are Okabe and Ito's colours and a violet, without the yellow, which paper swallows.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#6A3D9A")
 MARKERS = "osD^vPX<>ph"  # as many of them as have no common factor with the colours
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "----", "||||", "++++")
 DASHED = (0, (4, 2))
@@ -47,16 +47,14 @@ def draw_line(axes, chart, name, points, kind, key):
         if not shown:
             continue
         is_hollow = not is_measured or is_doubtful
+        # Published ones are larger, so that a ring stays around a measured one of the same value.
         axes.plot([x for x, _, _ in shown], [v for _, v, _ in shown], linestyle="none",
-                  marker=marker_of(chart, name), color=colour, markersize=2.5 if is_grey else 5,
+                  marker=marker_of(chart, name), color=colour,
+                  markersize=2.5 if is_grey else 6 if is_measured else 8,
                   markerfacecolor="white" if is_hollow else colour, zorder=layer + 0.5,
-                  markeredgewidth=0.6 if is_grey else 1,
+                  markeredgecolor=colour if is_hollow else "white",
+                  markeredgewidth=1 if is_hollow and not is_grey else 0.5,
                   gid=f"points-{'doubtful' if is_doubtful else kind}-{key}")
-        if is_grey:
-            letter = chart.grey[name]
-            axes.annotate(letter, shown[-1][:2], (3 + 5 * (ord(letter[0]) % 2), 0),
-                          textcoords="offset points", fontsize=6.5, color="#444444",
-                          verticalalignment="center", zorder=9)
         for x, v, point in shown:
             if is_doubtful:
                 axes.annotate(DAGGER, (x, v), (4, 2), textcoords="offset points", fontsize=9)
@@ -64,6 +62,24 @@ def draw_line(axes, chart, name, points, kind, key):
             if is_measured and half:
                 axes.vlines(x, v * (1 - half / 100), v * (1 + half / 100), color=colour,
                             linewidth=1, zorder=layer)
+
+
+def name_grey(axes, chart, panel):
+    """Writes letters behind the last points of what is published only, beside one another where
+    they would overlap. Call it when both axes are what they will be."""
+    taken = []  # places on the picture
+    for name, points in by_series(panel.points).items():
+        shown = [(chart.places[point.at], point.cell.published) for point in points
+                 if point.cell.published is not None]
+        if name not in chart.grey or not shown:
+            continue
+        last = max(shown)
+        x, y = axes.transData.transform(last)
+        beside = sum(abs(x - other[0]) < 12 and abs(y - other[1]) < 12 for other in taken)
+        taken.append((x, y))
+        axes.annotate(chart.grey[name], last, (3 + 6 * beside, 0), textcoords="offset points",
+                      fontsize=6.5, color="#444444", verticalalignment="center", zorder=9,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.3})
 
 
 def draw_lines(axes, chart, panel, number, is_narrow):
@@ -77,6 +93,7 @@ def draw_lines(axes, chart, panel, number, is_narrow):
     ticks = {chart.places[point.at]: point.at for point in panel.points if not point.cell.is_empty}
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=60 if is_narrow else 0)
     axes.xaxis.set_minor_locator(ticker.NullLocator())
+    name_grey(axes, chart, panel)
     axes.set_xlabel(chart.axis_title, fontsize=9)
     axes.set_ylabel("" if panel.units == "-" else panel.units, fontsize=9)
 

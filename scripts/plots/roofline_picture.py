@@ -15,6 +15,7 @@ class Point(NamedTuple):
     """`intensity`: useful FLOP for each byte of DRAM that was counted; `speed`: TFLOP/s."""
 
     kernel: str
+    dtype: str
     intensity: float
     speed: float
 
@@ -50,12 +51,15 @@ def point_of(record):
         return None
     if of_tensors and intensity > IN_CACHES * of_tensors:
         return None
-    return Point(record["kernel"], intensity, 1e-12 * useful / seconds)
+    dtype = str((record.get("problem") or {}).get("dtype", ""))
+    return Point(record["kernel"], dtype, intensity, 1e-12 * useful / seconds)
 
 
 def ceilings_of(records):
-    """Returns each ceiling that some record was held to, once, the highest last."""
-    peaks = [(record.get("roof") or {}).get("peaks") or {} for record in records]
+    """Returns each ceiling that some record was held to, once, the highest last. Records of e4m3
+    before there was none for them were held to that of fp32."""
+    peaks = [(record.get("roof") or {}).get("peaks") or {} for record in records
+             if (record.get("problem") or {}).get("dtype") != "e4m3"]
     ceilings = {Ceiling(peak["compute"], peak["flops_per_s"], peak["bytes_per_s"])
                 for peak in peaks if number_of(peak.get("flops_per_s"))
                 and number_of(peak.get("bytes_per_s"))}
@@ -69,8 +73,9 @@ def draw_ceiling(axes, ceiling, left, right):
     corners = [left] + [ridge] * (left < ridge < right) + [right]
     axes.plot(corners, [min(peak, rate * x) for x in corners], color="#333333", linewidth=1.2,
               zorder=1, gid=f"line-roof-{ceiling.name}")
-    axes.annotate(f"{ceiling.name}: {peak:.3g} TFLOP/s", (right, peak), (-2, 3), fontsize=7,
-                  textcoords="offset points", horizontalalignment="right", color="#333333")
+    # At its begin, since the fastest points lie at its end.
+    axes.annotate(f"{ceiling.name}: {peak:.3g} TFLOP/s", (max(left, min(ridge, right)), peak),
+                  (3, 3), fontsize=7, textcoords="offset points", color="#333333")
 
 
 def notes_of(result, records, points, ceilings):
@@ -85,10 +90,13 @@ def notes_of(result, records, points, ceilings):
 
 
 def draw_kernels(axes, points):
-    """Draws the points of each kernel, and returns a sentence about each."""
+    """Draws the points of each kernel, and of each type where there are several. Returns a sentence
+    about each."""
     told = []
-    for place, kernel in enumerate(sorted({point.kernel for point in points})):
-        own = [point for point in points if point.kernel == kernel]
+    has_types = len({point.dtype for point in points}) > 1
+    names = [f"{point.kernel}, {point.dtype}" if has_types else point.kernel for point in points]
+    for place, kernel in enumerate(sorted(set(names))):
+        own = [point for point, name in zip(points, names) if name == kernel]
         speeds = [point.speed for point in own]
         axes.plot([point.intensity for point in own], speeds, linestyle="none", markersize=4,
                   marker=MARKERS[place % len(MARKERS)], color=COLOURS[place % len(COLOURS)],
