@@ -1,6 +1,7 @@
 // Checks properties of a launch: what it may depend on, and what it may touch. Bits are compared.
 #include <fmt/format.h>
 
+#include "harness/base/derive_seed.h"
 #include "harness/verify/relation.h"
 
 namespace attnlab::verify {
@@ -48,6 +49,93 @@ Property workspace_contents(const Scene& scene, Dtype dtype, Layout layout, Pass
       trial.launch(fill);
       require_same(trial, name, first, what);
     }
+  };
+  return property;
+}
+
+// Returns a subject of the same problem whose inputs have other values.
+std::shared_ptr<Subject> with_other_values(const Subject& subject, const Setup& setup) {
+  const std::uint64_t seed = derive_seed(subject.problem().seed, "other values");
+  auto other = std::make_shared<Subject>(subject.problem(), InputKind::normal, seed, setup.device);
+  if (setup.pass != Pass::fwd) other->wants_backward();
+  return other;
+}
+
+// Writes the values of `from` where those of `to` lie. For Pass::bwd only dO is, since o and lse
+// are of the others.
+void copy_values(Subject& from, Subject& to, Pass pass) {
+  to.rewrite([&](Inputs& inputs) {
+    for (const InputTensor tensor :
+         {InputTensor::q, InputTensor::k, InputTensor::v, InputTensor::dout}) {
+      const bool is_dout = tensor == InputTensor::dout;
+      if (pass == (is_dout ? Pass::fwd : Pass::bwd)) continue;
+      const Values values = read_input(from.inputs(), tensor);
+      inputs.fill(tensor, [&values](std::int64_t b, std::int64_t head, std::int64_t row,
+                                    std::int64_t col) { return values.at(b, head, row, col); });
+    }
+  });
+}
+
+// Checks that a prepared kernel works on what its tensors hold at each launch: on other values
+// where those of the launch before lay, and on values that lie elsewhere. What it kept of earlier
+// launches (their values, results or addresses) would show.
+Property inputs_of_the_launch(const Scene& scene, Dtype dtype, Pass pass) {
+  const Problem problem = launch_problem(dtype, Layout::bshd);
+  Property property{.name = "inputs-of-the-launch",
+                    .variant = fmt::format("{}/{}", to_string(pass), to_string(dtype))};
+  property.subjects = {scene.subject(problem)};
+  property.pass = pass;
+  property.without = Property::Without::skipped;
+  property.check = [scene, problem, name = property.name](const Setup& setup, const Relation&) {
+    // These are the check's own: it changes them, and others share what a property names.
+    const auto subject = scene.subject(problem), same = scene.subject(problem);
+    for (const auto& own : {subject, same}) {
+      if (setup.pass != Pass::fwd) own->wants_backward();
+    }
+    auto other = with_other_values(*subject, setup);
+    if (setup.pass == Pass::bwd) {
+      copy_values(*other, *same, setup.pass);
+      other = same;
+    }
+    Trial fresh(*other, setup);
+    fresh.launch();
+    const Outputs want = fresh.take_outputs();
+    Trial trial(*subject, setup);
+    trial.launch();
+    copy_values(*other, *subject, setup.pass);
+    trial.launch(Fill::as_left);
+    require_same(trial, name, want, "for other values where those of the launch before lay");
+    if (setup.pass == Pass::bwd) return;
+    Trial moved(*same, setup);
+    moved.launch();
+    moved.move_to(*other);
+    moved.launch(Fill::as_left);
+    require_same(moved, name, want, "for values that lie elsewhere than in the launch before");
+  };
+  return property;
+}
+
+// Checks that a prepared kernel is not changed by another one of another problem, prepared and
+// launched in between.
+Property prepared_apart(const Scene& scene, Dtype dtype, Pass pass) {
+  const auto subject = scene.subject(launch_problem(dtype, Layout::bshd));
+  Problem another = small_problem(dtype, "none", 70, 33);
+  another.softmax_scale = 0.7;
+  another.head_dim = 32;
+  const auto other = scene.subject(another);
+  Property property{.name = "prepared-apart",
+                    .variant = fmt::format("{}/{}", to_string(pass), to_string(dtype))};
+  property.subjects = {subject, other};
+  property.pass = pass;
+  property.without = Property::Without::skipped;
+  property.check = [subject, other, name = property.name](const Setup& setup, const Relation&) {
+    Trial trial(*subject, setup);
+    trial.launch();
+    const Outputs first = trial.take_outputs();
+    Trial between(*other, setup);
+    between.launch();
+    trial.launch();
+    require_same(trial, name, first, "once another problem was prepared and launched");
   };
   return property;
 }
@@ -104,11 +192,16 @@ Property threads_change_nothing(const Scene& scene, Dtype dtype) {
 }  // namespace
 
 std::vector<Property> launch_properties(const Scene& scene, Dtype dtype) {
-  std::vector<Property> all = {threads_change_nothing(scene, dtype)};
+  std::vector<Property> all = {threads_change_nothing(scene, dtype),
+                               inputs_of_the_launch(scene, dtype, Pass::fwd),
+                               prepared_apart(scene, dtype, Pass::fwd)};
   std::vector<Pass> passes = {Pass::fwd};
   if (dtype != Dtype::e4m3) {
     all.insert(all.begin(), backward_reads_only(scene, dtype));
     passes = {Pass::fwdbwd, Pass::bwd, Pass::fwd};
+    all.push_back(inputs_of_the_launch(scene, dtype, Pass::fwdbwd));
+    all.push_back(inputs_of_the_launch(scene, dtype, Pass::bwd));
+    all.push_back(prepared_apart(scene, dtype, Pass::fwdbwd));
   }
   for (const Layout layout : {Layout::bshd, Layout::packed}) {
     for (const Pass pass : passes) all.push_back(workspace_contents(scene, dtype, layout, pass));

@@ -209,6 +209,20 @@ void add_odd_groups(std::vector<Shape>& shapes) {
   }
 }
 
+// Adds more entries of a batch than other shapes have, each of a length of its own.
+void add_many_entries(std::vector<Shape>& shapes) {
+  const std::vector<std::int64_t> rows = {9, 0, 33, 1, 17, 40, 5, 64, 22, 31, 2, 48};
+  const std::vector<std::int64_t> keys = {30, 7, 65, 12, 1, 50, 0, 33, 44, 8, 71, 19};
+  shapes.push_back({.name = "entries/packed", .problem = make_packed(rows, keys, "causal")});
+  Problem padded = make_problem(40, 71, "padding");
+  padded.batch = static_cast<std::int64_t>(keys.size());
+  padded.lengths.keys = keys;
+  shapes.push_back({.name = "entries/padded", .problem = padded});
+  Problem grouped = make_problem(40, 50, "causal", 24);
+  grouped.num_heads_q = 20;  // of one K/V head
+  shapes.push_back({.name = "heads/bshd/20x1", .problem = grouped, .budget = kEverything});
+}
+
 // Adds scales: far below 1 all keys weigh alike, far above it a row sees one.
 void add_scales(std::vector<Shape>& shapes) {
   for (const double scale : {0.001, 1.0, 64.0}) {
@@ -219,8 +233,8 @@ void add_scales(std::vector<Shape>& shapes) {
   }
 }
 
-// Adds what is far from the beginning: keys, rows, slices, entries of a batch, elements. Each is
-// long in one way alone, so that the oracle compares all of it.
+// Adds what is far from the beginning: keys, rows, slices, entries of a batch, elements. Each but
+// one is long in one way alone, so that the oracle compares all of it.
 void add_far(std::vector<Shape>& shapes) {
   const auto add = [&shapes](const std::string& name, const Problem& problem) {
     shapes.push_back({.name = "far/" + name,
@@ -239,9 +253,17 @@ void add_far(std::vector<Shape>& shapes) {
   add("dropout/keys", dropout);
   dropout = make_problem(33, 40, "causal", 8);
   dropout.batch = 3;
-  dropout.num_heads_q = dropout.num_heads_kv = 48;
+  dropout.num_heads_q = dropout.num_heads_kv = 100;  // more slices than a byte counts
   dropout.dropout = 0.2;
   add("dropout/slices", dropout);
+  Problem both = make_problem(5200, 5100, "none", 8);
+  both.num_heads_q = 1;
+  add("rows-and-keys", both);
+  for (const auto& [rows, keys] : {std::pair{20L, 1100L}, {1100L, 20L}}) {
+    Problem heads = make_problem(rows, keys, "none", 8);
+    heads.num_heads_q = heads.num_heads_kv = 9;
+    add(fmt::format("heads/9/{}x{}", rows, keys), heads);
+  }
   Problem slices = make_problem(17, 19, "none", 8);
   slices.batch = 11;
   slices.num_heads_q = 96;
@@ -274,6 +296,42 @@ void add_kinds_of_inputs(std::vector<Shape>& shapes) {
                         inputs.fill(InputTensor::q, [&](auto b, auto h, auto row, auto col) {
                           return factor * q.at(b, h, row, col);
                         });
+                      }});
+  }
+  // One key has nearly all of the weight, and V of it is 0: what the others weigh is all of O.
+  shapes.push_back({.name = "inputs/sink-without-value",
+                    .problem = make_problem(65, 130, "none", 32),
+                    .edit = [](Inputs& inputs) {
+                      constexpr float kGap = 9.5f;  // of its scores, in nats
+                      const auto change = [&](InputTensor tensor, const auto& changed) {
+                        const Values old = read_input(inputs, tensor);
+                        inputs.fill(tensor, [&](auto b, auto h, auto row, auto col) {
+                          return changed(row, col, old.at(b, h, row, col));
+                        });
+                      };
+                      const auto head_dim = static_cast<float>(inputs.problem().head_dim);
+                      change(InputTensor::q,
+                             [](auto, auto col, float value) { return col == 0 ? 4.0f : value; });
+                      change(InputTensor::k, [&](auto row, auto col, float value) {
+                        return row == 0 && col == 0 ? value + kGap * std::sqrt(head_dim) / 4.0f
+                                                    : value;
+                      });
+                      change(InputTensor::v,
+                             [](auto row, auto, float value) { return row == 0 ? 0.0f : value; });
+                    }});
+  // These leave the range of f16, where the type has a larger one: O, and dP by the square.
+  for (const float factor : {0x1p20f, 0x1p-20f}) {
+    shapes.push_back({.name = fmt::format("inputs/values-times-2^{}", factor > 1.0f ? 20 : -20),
+                      .problem = make_problem(65, 130, "causal", 32),
+                      .edit = [factor](Inputs& inputs) {
+                        if (inputs.problem().dtype == Dtype::f16) return;
+                        for (const InputTensor tensor : {InputTensor::v, InputTensor::dout}) {
+                          const Values old = read_input(inputs, tensor);
+                          if (old.empty()) continue;  // no dO in a forward
+                          inputs.fill(tensor, [&](auto b, auto h, auto row, auto col) {
+                            return factor * old.at(b, h, row, col);
+                          });
+                        }
                       }});
   }
   // K, V and dO have one sign here: so O and dO point the same way, delta is as large as it gets,
@@ -567,6 +625,7 @@ void plan_shapes(Plan& plan) {
   add_head_dims(shapes);
   add_heads(shapes);
   add_odd_groups(shapes);
+  add_many_entries(shapes);
   add_scales(shapes);
   add_many_items(shapes);
   add_kinds_of_inputs(shapes);

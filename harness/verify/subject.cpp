@@ -25,6 +25,13 @@ const Inputs& Subject::inputs() {
   return *inputs_;
 }
 
+void Subject::rewrite(const Edit& edit) {
+  inputs();
+  edit(*inputs_);
+  inputs_->seal();
+  references_.reset();
+}
+
 const reference::References& Subject::references(reference::Products products) {
   if (!references_) {
     // The rows are chosen as for both passes, so that a check that runs alone sees the same ones.

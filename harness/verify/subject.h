@@ -28,6 +28,9 @@ class Subject {
   // Gives the oracle gradients from now on. Must come before inputs() and references().
   void wants_backward() { problem_.pass = Pass::fwdbwd; }
 
+  // Writes inputs anew where they lie; what was launched before knows nothing of it.
+  void rewrite(const Edit& edit);
+
   const Problem& problem() const { return problem_; }
   Arena& arena() { return arena_; }
   const Inputs& inputs();

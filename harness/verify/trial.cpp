@@ -44,7 +44,7 @@ bool has_fixed_order(const Setup& setup) {
 }
 
 Trial::Trial(Subject& subject, const Setup& setup)
-    : subject_(subject), setup_(setup), problem_(subject.problem()) {
+    : subject_(&subject), setup_(setup), problem_(subject.problem()) {
   problem_.pass = setup.pass;
   setup_.config =
       resolved(*setup.kernel, problem_, setup.config, setup.device);  // as messages name it
@@ -66,22 +66,22 @@ Trial::Trial(Subject& subject, const Setup& setup)
 void Trial::launch(Fill fill) {
   host_.reset();
   outputs_.reset();
-  outputs_.emplace(run_.make_outputs(subject_.arena(), problem_));
+  outputs_.emplace(run_.make_outputs(subject_->arena(), problem_));
   if (fill != Fill::as_left) {
-    subject_.arena().runtime().fill(workspace_.get(), byte_of(fill), run_.workspace_bytes());
+    subject_->arena().runtime().fill(workspace_.get(), byte_of(fill), run_.workspace_bytes());
   }
-  Tensors inputs = subject_.inputs().tensors();
+  Tensors inputs = subject_->inputs().tensors();
   if (problem_.pass == Pass::fwd) inputs.dout = nullptr;
   tensors_ = run_.attach(inputs, *outputs_, workspace_);
-  run_.launch(tensors_, subject_.arena().runtime());
+  run_.launch(tensors_, subject_->arena().runtime());
   check_surroundings();
 }
 
 void Trial::check_surroundings() {
-  if (const std::string where = subject_.arena().restore_guards(); !where.empty()) {
+  if (const std::string where = subject_->arena().restore_guards(); !where.empty()) {
     fail("guards", where);
   }
-  if (const std::string input = subject_.inputs().changed(); !input.empty()) {
+  if (const std::string input = subject_->inputs().changed(); !input.empty()) {
     fail("inputs unchanged", fmt::format("changed {}, which it may only read", input));
   }
   if (problem_.pass != Pass::bwd) return;
@@ -94,14 +94,14 @@ void Trial::check_surroundings() {
 
 const Tensors& Trial::host() {
   if (!host_) {
-    host_.emplace(problem_, tensors_, subject_.inputs().host(), subject_.arena().runtime());
+    host_.emplace(problem_, tensors_, subject_->inputs().host(), subject_->arena().runtime());
   }
   return host_->tensors();
 }
 
 std::vector<reference::Verdict> Trial::judge() {
   auto verdicts = reference::judge(
-      problem_, host(), subject_.references(products_of(problem_, setup_.kernel, setup_.config)));
+      problem_, host(), subject_->references(products_of(problem_, setup_.kernel, setup_.config)));
   for (const reference::Verdict& verdict : verdicts) {
     if (verdict.pass) continue;
     throw Failure{"oracle: " + verdict.tensor, verdict.message + "; " + setup_.text()};

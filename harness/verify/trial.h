@@ -46,6 +46,10 @@ class Trial {
   // an output or the workspace.
   void launch(Fill fill = Fill::nan);
 
+  // Has later launches read the inputs of another subject of the same problem, and write beside
+  // them. Not for Pass::bwd, whose forward was of the first one.
+  void move_to(Subject& other) { subject_ = &other; }
+
   // Throws Failure where the oracle disagrees with the last launch. Returns the verdicts.
   std::vector<reference::Verdict> judge();
 
@@ -63,7 +67,7 @@ class Trial {
  private:
   void check_surroundings();
 
-  Subject& subject_;
+  Subject* subject_;
   Setup setup_;
   Problem problem_;  // with the setup's pass
   Competitor competitor_;
