@@ -45,6 +45,7 @@ const Group kGroups[] = {
     {"EveryHeadDim", "*/shapes/head_dim/*"},
     {"HeadsBatchesAndLayouts", "*/shapes/heads/*"},
     {"MoreItemsThanPlaces", "*/shapes/items/*"},
+    {"ManyEntries", "*/shapes/entries/*"},
     {"Scales", "*/shapes/scale/*"},
     {"KindsOfInputs", "*/shapes/inputs/*"},
     {"FarFromTheBeginning", "*/shapes/far/*"},
