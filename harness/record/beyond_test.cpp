@@ -1,5 +1,6 @@
 #include "harness/record/beyond.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ TEST(KernelsBeyond, TheCommittedFlashBackwardCopiesTwiceInBhsdAlone) {
                                     ? Names({"direct_copy_kernel_cuda", "direct_copy_kernel_cuda"})
                                     : Names())
         << record["id"];
-    ++records[pass + " " + layout];
+    ++records[fmt::format("{} {}", pass, layout)];
   }
   for (const char* which : {"fwd bhsd", "fwd bshd", "bwd bhsd", "bwd bshd"}) {
     EXPECT_EQ(records[which], 72) << which;
