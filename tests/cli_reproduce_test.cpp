@@ -99,7 +99,7 @@ TEST_F(CliReproduce, PutsTwoRunsSideBySide) {
   EXPECT_EQ(same.code, 0) << same.err;
   EXPECT_PRED2(contains, same.out, "have the same verdict in both runs, 0 have another.");
   EXPECT_FALSE(contains(same.out, "here U: ")) << same.out;
-  // Of an experiment that one run lacks nothing is said but that.
+  // An experiment that one run lacks is named, and no more is said of it.
   std::filesystem::create_directories(folder_ / "part");
   std::filesystem::copy(in_tree("tests/data/paper/fa1-memory.jsonl"), folder_ / "part");
   const Result part = run(one + "part --format json");
@@ -109,6 +109,9 @@ TEST_F(CliReproduce, PutsTwoRunsSideBySide) {
   EXPECT_EQ(json["missing"], Json::array({"fa1-fig2-left"}));
   EXPECT_EQ(json["same_verdicts"], json["claims"].size());
   for (const Json& claim : json["claims"]) EXPECT_EQ(claim["experiment"], "fa1-memory");
+  const Json whole =
+      Json::parse(run("reproduce --records part --format json --beside " + records).out);
+  EXPECT_EQ(whole["missing"], Json::array({"fa1-fig-mem", "fa1-fig2-left", "fa1-fig2-right"}));
   const Result nothing = run(one + ".");
   EXPECT_EQ(nothing.code, 2);
   EXPECT_PRED2(contains, nothing.err, "--beside: . has no records of what --records has");

@@ -416,17 +416,26 @@ int write_form(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
 }
 
 // Prints what two folders of records say of the same experiments.
-int show_two_runs(const ReproduceFlags& flags, const std::vector<Chosen>& chosen,
-                  const PublishedTables& published, TableFormat format) {
+int show_two_runs(const ReproduceFlags& flags, const std::vector<PaperFile>& papers,
+                  const std::vector<Chosen>& chosen, const PublishedTables& published,
+                  TableFormat format) {
   const std::filesystem::path here = flags.records, there = flags.beside;
+  const auto is_in = [](const PaperFile& paper, const std::filesystem::path& folder) {
+    return std::filesystem::exists(files_of(paper, folder).records);
+  };
   TwoRuns runs;
+  for (const PaperFile& paper : papers) {
+    if (flags.ids.empty() && !is_in(paper, here) && is_in(paper, there)) {
+      runs.missing.push_back(paper.name);
+    }
+  }
   std::vector<Reproduction> of_here, of_there;
   const auto judge_anew = [&](const Chosen& choice, const std::filesystem::path& folder) {
     return reproduce(*choice.paper, published,
                      read_if_there(files_of(*choice.paper, folder).records), choice.ids);
   };
   for (const Chosen& choice : chosen) {
-    if (!std::filesystem::exists(files_of(*choice.paper, there).records)) {
+    if (!is_in(*choice.paper, there)) {
       runs.missing.push_back(choice.paper->name);
       continue;
     }
@@ -574,7 +583,7 @@ int run(const ReproduceFlags& flags) {
                                          ? chosen_by_records(papers, flags.records)
                                          : choose_papers(papers, asked, published);
   const Json of_records = has_records ? device_of_records(chosen, flags.records) : Json();
-  if (!flags.beside.empty()) return show_two_runs(flags, chosen, published, format);
+  if (!flags.beside.empty()) return show_two_runs(flags, papers, chosen, published, format);
   if (!flags.ae.empty()) return write_form(flags, chosen, published);
   Job job{.cut = {.quick = flags.quick}, .folder = place_of(flags), .format = format};
   std::string device;

@@ -309,10 +309,6 @@ void refuse_several_devices(const PaperFile& paper, const std::string& device,
                                  devices));
 }
 
-bool is_verdict(const std::string& letter) {
-  return letter == "R" || letter == "S" || letter == "N";
-}
-
 // Judges a change of letters; returns none where nothing got worse.
 std::optional<Setback> setback_of(const std::string& was, const std::string& is) {
   if (!is_verdict(was)) return is == "N" ? std::optional(Setback::unforeseen) : std::nullopt;
@@ -322,6 +318,10 @@ std::optional<Setback> setback_of(const std::string& was, const std::string& is)
 }
 
 }  // namespace
+
+bool is_verdict(const std::string& letter) {
+  return letter == "R" || letter == "S" || letter == "N";
+}
 
 const char* to_string(Setback setback) {
   switch (setback) {

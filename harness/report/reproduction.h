@@ -72,6 +72,9 @@ std::vector<std::string> environment_keys();
 // Returns four significant digits, of small numbers three, with an exponent where needed.
 std::string short_number(double value);
 
+// Returns whether a letter is a verdict: R, S or N.
+bool is_verdict(const std::string& letter);
+
 // Returns "12 reproduced (R), 3 in shape (S), ...".
 std::string count_findings(const std::vector<JudgedClaim>& claims);
 

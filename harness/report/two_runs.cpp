@@ -14,13 +14,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kClose[] = {0.02, 0.05};  // shares that figures are apart, which are counted
 
-bool is_verdict(Finding finding) {
-  return finding == Finding::reproduced || finding == Finding::in_shape ||
-         finding == Finding::not_reproduced;
-}
+bool has_verdict(const Judgement& judgement) { return is_verdict(letter_of(judgement.finding)); }
 
+// Returns whether the runs agree; they do, too, where neither has a verdict, for whatever reason.
 bool has_same_verdict(const ClaimOfTwoRuns& claim) {
-  return claim.here.finding == claim.there.finding;
+  const bool has_none = !has_verdict(claim.here) && !has_verdict(claim.there);
+  return has_none || claim.here.finding == claim.there.finding;
 }
 
 std::string figure(const Judgement& judgement) {
@@ -48,8 +47,7 @@ std::size_t count_same(const TwoRuns& runs) {
 // Returns how many claims have a verdict in both runs, but not the same.
 std::size_t count_other(const TwoRuns& runs) {
   return static_cast<std::size_t>(std::ranges::count_if(runs.claims, [](const auto& claim) {
-    return !has_same_verdict(claim) && is_verdict(claim.here.finding) &&
-           is_verdict(claim.there.finding);
+    return !has_same_verdict(claim) && has_verdict(claim.here) && has_verdict(claim.there);
   }));
 }
 

@@ -52,7 +52,7 @@ class TwoRunsTest : public ::testing::Test {
                              {Finding::reproduced, 1.0},
                              {Finding::reproduced, 1.0},
                              {Finding::not_run, 0.0},
-                             {Finding::not_applicable, 0.0}});
+                             {Finding::not_run, 0.0}});  // no verdict, as here
 };
 
 TEST_F(TwoRunsTest, SaysHowManyVerdictsAndFiguresAgree) {

@@ -253,7 +253,7 @@ void add_far(std::vector<Shape>& shapes) {
   add("dropout/keys", dropout);
   dropout = make_problem(33, 40, "causal", 8);
   dropout.batch = 3;
-  dropout.num_heads_q = dropout.num_heads_kv = 100;  // more slices than a byte counts
+  dropout.num_heads_q = dropout.num_heads_kv = 100;  // a byte cannot count so many slices
   dropout.dropout = 0.2;
   add("dropout/slices", dropout);
   Problem both = make_problem(5200, 5100, "none", 8);

@@ -101,8 +101,9 @@ std::int64_t total_rows(const Problem& problem, std::int64_t seqlen,
   return total;
 }
 
-// Counts the keys before any one that a row of blocks shows. Its rows share the sums: to visit each
-// block for each row took seconds at 65536 rows, and every estimate of a run's work asks.
+// Counts the keys before a given one that a row of blocks shows. All of its rows share the sums: to
+// visit each block for each row took seconds at 65536 rows, and every estimate of a run's work
+// asks.
 class KeysBefore {
  public:
   KeysBefore(const BlockPattern& blocks, std::int64_t row_of_blocks)

@@ -56,8 +56,8 @@ def point_of(record):
 
 
 def ceilings_of(records):
-    """Returns each ceiling that some record was held to, once, the highest last. Records of e4m3
-    before there was none for them were held to that of fp32."""
+    """Returns each ceiling that some record was held to, once, the highest last. It leaves out what
+    records of e4m3 name: older ones name the ceiling of fp32, which says nothing of them."""
     peaks = [(record.get("roof") or {}).get("peaks") or {} for record in records
              if (record.get("problem") or {}).get("dtype") != "e4m3"]
     ceilings = {Ceiling(peak["compute"], peak["flops_per_s"], peak["bytes_per_s"])
@@ -73,7 +73,7 @@ def draw_ceiling(axes, ceiling, left, right):
     corners = [left] + [ridge] * (left < ridge < right) + [right]
     axes.plot(corners, [min(peak, rate * x) for x in corners], color="#333333", linewidth=1.2,
               zorder=1, gid=f"line-roof-{ceiling.name}")
-    # At its begin, since the fastest points lie at its end.
+    # The label stands where the roof becomes flat: the fastest points lie at its other end.
     axes.annotate(f"{ceiling.name}: {peak:.3g} TFLOP/s", (max(left, min(ridge, right)), peak),
                   (3, 3), fontsize=7, textcoords="offset points", color="#333333")
 
