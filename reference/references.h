@@ -16,6 +16,8 @@ struct Sample {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::vector<std::int64_t> rows;  // ascending, distinct
+
+  bool operator==(const Sample& other) const = default;
 };
 
 // ColumnSample is some keys of an entry's K/V head: what they get from all heads that share it.
@@ -23,6 +25,8 @@ struct ColumnSample {
   std::int64_t batch = 0;
   std::int64_t head_kv = 0;
   std::vector<std::int64_t> keys;  // ascending, distinct
+
+  bool operator==(const ColumnSample& other) const = default;
 };
 
 struct Samples {

@@ -56,8 +56,8 @@ struct Protocol {
   CacheState cache = CacheState::hot;
   Regime regime = Regime::burst;
   double turn_seconds = 1.0;  // settled: 70 % of it load, then one sample
-  // The oracle may spend this much on one case and then looks at samples. By default all threads of
-  // the device's host take a second for it.
+  // The oracle may spend this much on one case, and as much again after it is timed; beyond, it
+  // looks at samples. By default all threads of the device's host take a second for it.
   std::int64_t verify_multiply_adds = kOracleRate;
   // On a GPU references of all heads may take so long by the device's rates; beyond, heads are
   // drawn.

@@ -35,6 +35,9 @@ struct CompetitorRun {
   std::optional<Outputs> outputs;  // of the timed launches
   std::optional<Outputs> spare;    // of launches between samples, as large
   std::string why_no_spare;
+  NamedBuffers::Contents verified;  // of the outputs of the launch that was verified
+  // Judges what launches after the first have left; throws what Judge::judge() throws.
+  std::function<void(const Outputs&)> judge_later;
   OutputChecks checks;  // what was seen of the outputs while it was timed
   std::optional<TimelineRun> timeline;
   Tensors tensors;  // what the timed launches get

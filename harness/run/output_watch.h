@@ -1,14 +1,16 @@
 // OutputWatch checks by their outputs whether timed launches do their work: before each sample
 // these are filled with poison, and none of it may be left afterwards. Between samples launches go
-// onto other outputs, filled with a number that no result is, which must be gone afterwards. This
-// catches a launch that looks at what its outputs hold, that does less when it is repeated on the
-// same ones, or that stays bound to its first outputs.
+// onto other outputs, filled with a number that no result is, or holding results a part of which
+// was overwritten, by that number or by other results. All must be mended afterwards. This catches
+// a launch that looks at what its outputs hold, that leaves what seems to be right, that does less
+// when it is repeated on the same ones, or that stays bound to its first outputs.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "harness/record/record.h"
 #include "harness/run/competitor_run.h"
@@ -30,20 +32,34 @@ class OutputWatch {
   void poison_if_shared();
   // Must follow the sample. Throws Ending (Status::invalid) where poison is left, where the
   // launches onto the spare outputs left something unwritten, or where results are not the bits of
-  // the first sample.
+  // the launch that was verified. Gradients whose sums have any order are judged after some
+  // samples, which throws as Judge::judge() does.
   void check();
 
+  // Of launches that go on without samples, so many at a call, one call in 16 shall be looked at:
+  // returns how many launches shall come before poison() in this one, and look() follow the others;
+  // all of them in other calls.
+  int launches_before_a_look(int launches);
+  // Throws Ending (Status::invalid) where poison is left or bits are not those that were verified.
+  void look();
+
  private:
-  int repeats_before_a_look(int launches);
+  int draw_below(int count);
   Outputs& spare() const;
-  void launch_onto_spare();
-  void check_spare() const;
-  void compare();
+  void launch_onto_filled();
+  void launch_onto_damaged();
+  void check_spare();
+  bool has_fixed_order() const;
+  std::string changed_of(const Outputs& outputs, std::vector<std::string> names) const;
+  void judge(const Outputs& outputs) const;
 
   CompetitorRun& run_;
   std::function<void(int launches)> launch_spare_;
-  std::mt19937_64 places_;  // at which a launch is looked at
-  std::uint8_t decoy_ = 0;  // what spare outputs are filled with; 0: not chosen yet
+  std::mt19937_64 places_;            // at which a launch is looked at
+  std::uint8_t decoy_ = 0;            // what spare outputs are filled with; 0: not chosen yet
+  bool spare_is_right_ = false;       // its last contents were checked
+  bool spare_was_damaged_ = false;    // before its last launch, in part; else filled
+  int calls_ = 0, watched_call_ = 0;  // of launches_before_a_look(), in 16 of them
 };
 
 }  // namespace attnlab

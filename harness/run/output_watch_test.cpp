@@ -20,6 +20,7 @@
 #include "harness/run/run.h"
 #include "harness/testing/fake_attention.h"
 #include "harness/testing/fake_kernels.h"
+#include "harness/testing/fake_telemetry.h"
 #include "harness/testing/test_support.h"
 
 namespace attnlab {
@@ -215,7 +216,7 @@ TEST_F(OutputWatchTest, ARightKernelIsTimedAndTheRecordSaysWhatWasSeen) {
     EXPECT_EQ(checks.sets, 2);
     EXPECT_EQ(checks.samples, kSamples);
     ASSERT_GT(record.time->inner_launches, 1);
-    EXPECT_EQ(checks.launches, 2 * kSamples);
+    EXPECT_EQ(checks.launches, 3 * kSamples);
     EXPECT_EQ(checks.same_bits, true);
     EXPECT_EQ(checks.reason, "");
   }
@@ -260,7 +261,7 @@ TEST_F(OutputWatchTest, WithoutMemoryThereIsOneSetAndItIsWatched) {
   const OutputChecks& checks = record.time.value().outputs.value();
   EXPECT_EQ(checks.sets, 1);
   EXPECT_EQ(checks.samples, kSamples);
-  EXPECT_EQ(checks.launches, 2 * kSamples);
+  EXPECT_EQ(checks.launches, 3 * kSamples);
   EXPECT_PRED2(contains, checks.reason, "a second set of outputs needs ");
   expect_caught("nothing after the 60th launch", skip_if(is_after_many), kEither);
   expect_caught("nothing where no NaN is", skip_if(finds_no_nan), kBetween);
@@ -351,7 +352,82 @@ TEST_F(OutputWatchTest, OtherBitsThanInTheFirstSampleAreSeen) {
         float& value = launch.pieces.at("o").values[3];
         value *= 1.0f + 0x1p-23f * static_cast<float>(launch.number);
       },
-      "other bits in o than the first");
+      "other bits in o than the launch that was verified");
+  expect_caught(
+      "a bit that only the launch that was verified has",
+      [](Launch& launch) {
+        if (launch.number == 1) launch.pieces.at("o").values[3] *= 1.0f + 0x1p-22f;
+      },
+      "other bits in o than the launch that was verified");
+}
+
+// Leaves tensors whose contents seem to be what it would write.
+Fault leave_if(const std::function<bool(const Piece&)>& seems_right) {
+  return [seems_right](Launch& launch) {
+    for (auto& [name, piece] : launch.pieces) {
+      if (seems_right(piece)) piece.end = piece.begin;
+    }
+  };
+}
+
+TEST_F(OutputWatchTest, LaunchesThatLeaveWhatSeemsRightAreSeen) {
+  const Fault leave_by_first =
+      leave_if([](const Piece& piece) { return piece.to[0] == piece.values[0]; });
+  const Fault leave_by_last = leave_if(
+      [](const Piece& piece) { return piece.to[piece.values.size() - 1] == piece.values.back(); });
+  const Fault leave_results = leave_if([](const Piece& piece) {
+    return std::all_of(piece.to, piece.to + piece.values.size(),
+                       [](float value) { return std::abs(value) < 100.0f; });
+  });
+  for (const bool has_spare : {true, false}) {
+    if (!has_spare) take_memory_of_spare();
+    for (const Pass pass : {Pass::fwd, Pass::bwd}) {
+      work_.problem.pass = pass;
+      if (!has_spare) take_memory_of_spare();
+      expect_caught("what begins right", leave_by_first, kBetween);
+      expect_caught("what ends right", leave_by_last, kBetween);
+      expect_caught("what looks like results", leave_results, kBetween);
+    }
+  }
+}
+
+constexpr ConfigAxis kOrder[] = {
+    {"deterministic", "1: sums in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order}};
+
+TEST_F(OutputWatchTest, GradientsInAnyOrderAreJudgedAfterSomeSamples) {
+  Implementation kernel = kKernel;
+  kernel.axes = kOrder;
+  kernel.num_axes = 1;
+  work_.competitors.at(0).implementation = &kernel;
+  work_.competitors.at(0).config = {{"deterministic", 0}};
+  work_.problem.pass = Pass::bwd;
+  const auto drifts = [](Launch& launch) {
+    launch.pieces.at("dk").values[3] *= 1.0f + 0x1p-23f * static_cast<float>(launch.number % 2);
+  };
+  EXPECT_EQ(run(drifts).status, Status::ok) << "sums of another order have other bits";
+  int last = 0;
+  run([&](Launch& launch) { last = launch.number; });
+  const Record record = run([&](Launch& launch) {
+    if (launch.number > 4 && launch.number < last / 2) launch.pieces.at("dk").values[3] *= 1.5f;
+  });
+  EXPECT_EQ(record.status, Status::failed) << "dk is right in the last samples";
+  EXPECT_PRED2(contains, record.reason, "dk");
+}
+
+// Launches for energy go on for seconds, and nobody waits for them.
+TEST_F(OutputWatchTest, LaunchesForEnergyAreSeen) {
+  fake::Telemetry telemetry;
+  telemetry.energy = [start = std::chrono::steady_clock::now()] {
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start;
+    return 20.0 * std::floor(since.count() / 0.1);
+  };
+  context_.telemetry = &telemetry;
+  int timed = 0;
+  ASSERT_EQ(run([&](Launch& launch) { timed = launch.number; }).status, Status::ok);
+  context_.measures_energy = true;
+  ASSERT_TRUE(run(nullptr).energy.value().use.has_value());
+  expect_caught("nothing in all but the timed ones",
+                skip_if([&](const Launch& launch) { return launch.number > 2 * timed; }), kSample);
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ class QuantisedTensors {
   E4m3Outputs outputs_;
 };
 
+struct WrongCodes : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // Compiles the kernels that quantise; make_device_quantiser() reports any errors.
 std::vector<Compilation> compile(const Problem& problem, const Device& device) {
   std::vector<CompileJob> jobs;
@@ -76,15 +80,25 @@ std::vector<Compilation> compile(const Problem& problem, const Device& device) {
   return compile_ahead(jobs, 1, [](const Compilation&) {});
 }
 
-// Takes samples, and throws what was thrown meanwhile.
-Samples sample(DeviceQuantiser& quantiser, const Inputs& inputs, const E4m3Outputs& outputs,
+// Takes samples, before each of which the tensors are poisoned, and throws what was thrown
+// meanwhile: WrongCodes where a sample leaves other bytes than the CPU's.
+Samples sample(DeviceQuantiser& quantiser, const Inputs& inputs, QuantisedTensors& tensors,
                const Device& device, Protocol protocol, const std::function<void()>& before) {
   protocol.regime = Regime::burst;
   Runtime& runtime = runtime_of(device);
-  const auto launch = [&](int) { quantiser.launch(inputs.tensors(), outputs); };
+  const auto launch = [&](int) { quantiser.launch(inputs.tensors(), tensors.outputs()); };
+  // A launch between the fill and the sample would undo the fill, so the sample begins with caches
+  // as that leaves them.
+  const auto poison = [&](int) { tensors.poison(); };
+  const auto check = [&] {
+    const std::string fault = tensors.fault();
+    if (!fault.empty()) throw WrongCodes(fault);
+  };
   const TimedLaunches launches = {.name = "quantise",
                                   .time = [&](int n) { return runtime.seconds_of(n, launch, {}); },
                                   .before = before,
+                                  .prepare = poison,
+                                  .check = check,
                                   .most_launches = kMostQueuedLaunches};
   Samples samples = measure({launches}, protocol, device.backend, [](int) {}).at(0);
   if (samples.error) std::rethrow_exception(samples.error);
@@ -101,10 +115,12 @@ QuantiseRecord time_quantiser(DeviceQuantiser& quantiser, const Inputs& inputs, 
   quantiser.launch(inputs.tensors(), tensors.outputs());
   record.reason = tensors.fault();
   if (!record.reason.empty()) return record;
-  tensors.poison();
-  Samples samples = sample(quantiser, inputs, tensors.outputs(), device, protocol, before);
-  record.reason = tensors.fault();
-  if (record.reason.empty()) record.time = summarize_plain<QuantiseTiming>(std::move(samples));
+  try {
+    record.time = summarize_plain<QuantiseTiming>(
+        sample(quantiser, inputs, tensors, device, protocol, before));
+  } catch (const WrongCodes& wrong) {
+    record.reason = wrong.what();
+  }
   return record;
 }
 

@@ -13,12 +13,14 @@ namespace attnlab {
 namespace {
 
 // Quantises on the CPU; from launch `first_wrong` on one scale, or a byte behind one, is wrong.
+// From `first_idle` on launches do nothing.
 class FakeQuantiser : public DeviceQuantiser {
  public:
   FakeQuantiser(const Problem& problem, int first_wrong, bool outside = false)
       : problem_(problem), first_wrong_(first_wrong), outside_(outside) {}
 
   void launch(const Tensors& from, const E4m3Outputs& to) override {
+    if (launches + 1 == first_idle) return;
     quantise(problem_, static_cast<const float*>(from.q), static_cast<const float*>(from.k),
              static_cast<const float*>(from.v), 1, to);
     if (++launches != first_wrong_) return;
@@ -32,6 +34,7 @@ class FakeQuantiser : public DeviceQuantiser {
   std::uint64_t bytes() const override { return 4096; }
 
   int launches = 0;
+  int first_idle = 0;  // 0: none
 
  private:
   Problem problem_;
@@ -78,6 +81,14 @@ TEST_F(QuantiseTimes, OneThatIsWrongWhileItIsTimedHasNoTime) {
   FakeQuantiser quantiser(work_.problem, 2);
   const QuantiseRecord record = time(quantiser);
   EXPECT_EQ(record.reason, "scale_k has other bytes than the CPU's");
+  EXPECT_FALSE(record.time.has_value());
+}
+
+TEST_F(QuantiseTimes, OneThatDoesNothingInLaterSamplesHasNoTime) {
+  FakeQuantiser quantiser(work_.problem, 0);
+  quantiser.first_idle = 3;
+  const QuantiseRecord record = time(quantiser);
+  EXPECT_EQ(record.reason, "e4m3 q has other bytes than the CPU's");
   EXPECT_FALSE(record.time.has_value());
 }
 

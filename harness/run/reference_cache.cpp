@@ -1,6 +1,15 @@
 #include "harness/run/reference_cache.h"
 
+#include <utility>
+
 namespace attnlab {
+
+bool ReferenceCache::look_at(reference::Samples samples) {
+  if (samples.rows == samples_.rows && samples.columns == samples_.columns) return false;
+  samples_ = std::move(samples);
+  made_.clear();
+  return true;
+}
 
 const reference::References& ReferenceCache::of(reference::Products products,
                                                 JudgedDropout dropout) {

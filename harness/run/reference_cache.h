@@ -19,6 +19,10 @@ class ReferenceCache {
                  int threads)
       : problem_(problem), inputs_(inputs), samples_(std::move(samples)), threads_(threads) {}
 
+  // Takes these samples from now on. Returns false if they are those that it has; else what was
+  // made is forgotten.
+  bool look_at(reference::Samples samples);
+
   const reference::References& of(reference::Products products,
                                   JudgedDropout dropout = JudgedDropout::of_the_problem);
 

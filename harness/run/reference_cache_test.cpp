@@ -50,6 +50,17 @@ TEST_F(Cache, MakesEachOnce) {
   EXPECT_NE(&storage, &without);
 }
 
+TEST_F(Cache, OtherSamplesHaveOtherReferences) {
+  ReferenceCache cache = this->cache(0.0);
+  const reference::Samples all = reference::choose_samples(problem_, kNoLimit, 2);
+  const auto& made = cache.of(Products::storage);
+  EXPECT_FALSE(cache.look_at(all)) << "all rows, whatever the seed";
+  EXPECT_EQ(&cache.of(Products::storage), &made);
+  const reference::Samples some = reference::choose_samples(problem_, 1, 2);
+  ASSERT_TRUE(cache.look_at(some));
+  EXPECT_EQ(cache.of(Products::storage).rows.at(0).sample.rows, some.rows.at(0).rows);
+}
+
 TEST_F(Cache, TheTwinIsOfTheProductsAndTheOracleOfNone) {
   ReferenceCache cache = this->cache(0.0);
   const auto& storage = cache.of(Products::storage);

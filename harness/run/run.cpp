@@ -71,6 +71,7 @@ class GroupRun {
                      point_weight(run->problem(), *run->competitor, context_.protocol));
     }
     if (!running().empty()) runs_.attempt_for_all([&] { time(); });
+    if (!running().empty()) runs_.attempt_for_all([&] { draw_other_samples(); });
     for (CompetitorRun* run : running()) {
       steps_.begin("verify again " + run->name(), verifying(*run));
       attempt(*run, [&] {
@@ -112,12 +113,9 @@ class GroupRun {
     }
     steps_.begin("oracle", &Spending::references);
     const Case& first = lanes_.front()->work;
-    // Points check different rows and heads: what is wrong in one place is met somewhere.
-    const std::uint64_t seed = derive_seed(first.seed, first.problem.id());
-    references_.emplace(
-        first.problem, lanes_.front()->inputs.host(),
-        reference::choose_samples(first.problem, context_.protocol.verify_multiply_adds, seed),
-        context_.device->threads);
+    const std::uint64_t seed = seed_of_samples("");
+    references_.emplace(first.problem, lanes_.front()->inputs.host(), samples(seed),
+                        context_.device->threads);
     if (context_.device->backend == Backend::cuda) {
       whole_.emplace(first.problem, lanes_.front()->inputs.tensors(), *context_.device, seed,
                      context_.protocol.verify_seconds);
@@ -127,6 +125,24 @@ class GroupRun {
       lane->judge.emplace(lane->work, context_, lane->inputs.host(), *references_,
                           whole_ ? &*whole_ : nullptr);
     }
+    for (const CompetitorRun* run : running()) lane_of(*run).judge->make_references(*run);
+  }
+
+  // Points check different rows and heads: what is wrong in one place is met somewhere.
+  std::uint64_t seed_of_samples(const char* which) const {
+    const Case& first = lanes_.front()->work;
+    return derive_seed(first.seed, first.problem.id() + which);
+  }
+  reference::Samples samples(std::uint64_t seed) const {
+    return reference::choose_samples(lanes_.front()->work.problem,
+                                     context_.protocol.verify_multiply_adds, seed);
+  }
+
+  // Lets the oracle look at other rows of what was timed than of the first launch, where it cannot
+  // look at all: launches leave the same bits, so both choices are of both.
+  void draw_other_samples() {
+    if (!references_->look_at(samples(seed_of_samples(" timed")))) return;
+    steps_.begin("oracle", &Spending::references);
     for (const CompetitorRun* run : running()) lane_of(*run).judge->make_references(*run);
   }
 
@@ -157,6 +173,7 @@ class GroupRun {
     run.launch(tensors, arena_->runtime());
     run.record.memory->peak_bytes = arena_->peak_bytes() - of_others;
     lane.judge->judge(run, tensors, *arena_, run.record.verify);
+    run.verified = outputs.contents();
   }
 
   void verify_peer(CompetitorRun& run) {
@@ -185,7 +202,13 @@ class GroupRun {
     }
     if (context_.profile_launches > 0) return profile();
     for (CompetitorRun* run : running()) {
-      if (!run->peer && admission_.admit_spare(*run)) make_spare(*run);
+      if (run->peer) continue;
+      if (admission_.admit_spare(*run)) make_spare(*run);
+      run->judge_later = [this, run](const Outputs& outputs) {
+        std::vector<reference::Verdict>& verdicts = run->record.verify_timed;
+        lane_of(*run).judge->judge(*run, outputs.attach(run->tensors), *arena_, verdicts);
+        verdicts.clear();  // they are of the last outputs, unless these failed
+      };
     }
     if (context_.timeline) {
       for (CompetitorRun* run : running()) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/derive_seed.h"
 #include "harness/plan/turns_memory.h"
 #include "harness/record/record_json.h"
 #include "harness/run/case_steps.h"
@@ -25,6 +26,7 @@
 #include "harness/testing/test_run_case.h"
 #include "harness/testing/test_support.h"
 #include "kernels/api/runtime.h"
+#include "reference/oracle.h"
 
 namespace attnlab {
 namespace {
@@ -226,6 +228,27 @@ TEST_F(RunCase, TimedOutputsAreVerifiedAgain) {
   EXPECT_FALSE(record.verify_timed[0].pass);
 }
 
+// Where the oracle looks at some rows alone, it looks at others the second time.
+TEST_F(RunCase, TimedOutputsAreVerifiedInOtherRows) {
+  work_.problem.seqlen_q = 4096;
+  context_.protocol.verify_multiply_adds = 1;
+  const Problem& problem = work_.problem;
+  const auto sampled = [&](const char* which) {
+    return reference::choose_samples(problem, 1, derive_seed(work_.seed, problem.id() + which))
+        .rows.at(0)
+        .rows;
+  };
+  const std::vector<std::int64_t> first = sampled(""), second = sampled(" timed");
+  const auto other = std::ranges::find_if(
+      second, [&](std::int64_t row) { return std::ranges::find(first, row) == first.end(); });
+  ASSERT_NE(other, second.end());
+  wrong_row = *other;
+  const Record record = run_one(kernel_with<Fault::wrong_row>());
+  expect_failure(record, "o: ");
+  EXPECT_TRUE(record.verify.at(0).pass);
+  EXPECT_FALSE(record.verify_timed.at(0).pass);
+}
+
 TEST_F(RunCase, AnOverrunInATimedLaunchSpoilsTheTimesOfAll) {
   const std::vector<Record> records =
       run({competitor("good", kernel_with<Fault::none>()),
@@ -411,9 +434,9 @@ TEST_F(RunCase, ThoseTimedTogetherAreRecordedTogether) {
            competitor("d", kernel_with<Fault::wrong_when_repeated>())});
   std::string order;
   for (const Record& record : records) order += record.point.competitors[0].kernel + " ";
-  EXPECT_EQ(order, "v9 b c a d ");
+  EXPECT_EQ(order, "v9 b c d a ");
   EXPECT_EQ(calls_, (std::vector<std::size_t>{1, 1, 3}));
-  EXPECT_EQ(records.at(3).time.value().contenders, 3);
+  EXPECT_EQ(records.at(4).time.value().contenders, 3);
   EXPECT_EQ(run_one(kernel_with<Fault::none>()).time.value().contenders, 1);
 }
 

@@ -120,9 +120,18 @@ void add_kernel(WaysToTime& ways, TimedLaunches timed, CompetitorRun& run,
 
   TimedLaunches queued = timed;
   queued.most_launches = kMostHostLaunches;
-  queued.time = [&runtime, launches](int n) {
-    return queue_all(
-        n, [&] { launches->launch_next(); }, runtime);
+  queued.time = [&runtime, launches, watch](int n) {
+    const auto queue = [&](int some) {
+      return queue_all(
+          some, [&] { launches->launch_next(); }, runtime);
+    };
+    const int unseen = watch->launches_before_a_look(n);
+    double seconds = queue(unseen);
+    if (unseen == n) return seconds;
+    watch->poison();
+    seconds += queue(n - unseen);
+    watch->look();
+    return seconds;
   };
   ways.queued.push_back(queued);
 

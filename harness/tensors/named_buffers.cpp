@@ -21,14 +21,16 @@ void NamedBuffers::fill(std::uint8_t byte) {
   }
 }
 
-void NamedBuffers::seal() {
-  for (Part& part : parts_) part.sealed = part.fingerprint();
+NamedBuffers::Contents NamedBuffers::contents() const {
+  Contents contents;
+  for (const Part& part : parts_) contents[part.name] = part.fingerprint();
+  return contents;
 }
 
 std::string NamedBuffers::changed(const std::vector<std::string>& of) const {
   for (const Part& part : parts_) {
     if (!of.empty() && std::ranges::find(of, part.name) == of.end()) continue;
-    if (part.fingerprint() != part.sealed) return part.name;
+    if (part.fingerprint() != sealed_.at(part.name)) return part.name;
   }
   return "";
 }

@@ -2,9 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
 #include "harness/plan/accounting.h"
 
 namespace attnlab {
+namespace {
+
+// Holds elements of a tensor: `count` from `begin` on are overwritten with those from `from` on,
+// which are others.
+struct Damage {
+  std::uint64_t begin = 0, from = 0, count = 1;
+};
+
+// Draws from one element to half of them; short and long parts are as likely. A tensor of one
+// element has no others: `from` is behind it.
+Damage draw_damage(std::mt19937_64& places, std::uint64_t elements) {
+  const std::uint64_t half = elements / 2;
+  if (half == 0) return {.begin = 0, .from = elements, .count = elements};
+  const std::uint64_t scale =
+      std::bit_floor(half) >> (places() % static_cast<std::uint64_t>(std::bit_width(half)));
+  const std::uint64_t count = std::min(half, scale + places() % scale);
+  const std::uint64_t begin = places() % (elements - 2 * count + 1);
+  const std::uint64_t from = begin + count + places() % (elements - 2 * count - begin + 1);
+  return places() % 2 == 0 ? Damage{begin, from, count} : Damage{from, begin, count};
+}
+
+}  // namespace
 
 Outputs::Outputs(Arena& arena, const std::string& owner, const Problem& problem,
                  const Implementation& kernel, std::uint64_t saved_bytes)
@@ -40,12 +66,32 @@ std::string Outputs::unwritten(std::uint8_t byte) const {
     const std::uint64_t left =
         runtime_.count_filled(tensor.data, byte, tensor.bytes, tensor.element_bytes);
     if (left <= tensor.may_stay) continue;
-    return fmt::format(
-        "{} of {} elements of {}", left - tensor.may_stay,
-        tensor.bytes / static_cast<std::uint64_t>(tensor.element_bytes) - tensor.may_stay,
-        tensor.name);
+    return fmt::format("{} of {} elements of {}", left - tensor.may_stay,
+                       tensor.elements() - tensor.may_stay, tensor.name);
   }
   return "";
+}
+
+void Outputs::damage(std::mt19937_64& places, std::optional<std::uint8_t> byte) {
+  for (const Written& tensor : written_) {
+    if (tensor.may_stay > 0 || tensor.elements() == 0) continue;
+    const Damage damage = draw_damage(places, tensor.elements());
+    const auto size = static_cast<std::uint64_t>(tensor.element_bytes);
+    auto* const data = static_cast<std::byte*>(tensor.data);
+    if (byte) {
+      runtime_.fill(data + damage.begin * size, *byte, damage.count * size);
+    } else if (damage.from + damage.count <= tensor.elements()) {
+      runtime_.copy(data + damage.begin * size, data + damage.from * size, damage.count * size);
+    }
+  }
+}
+
+std::vector<std::string> Outputs::damageable() const {
+  std::vector<std::string> names;
+  for (const Written& tensor : written_) {
+    if (tensor.may_stay == 0) names.emplace_back(tensor.name);
+  }
+  return names;
 }
 
 Tensors Outputs::attach(Tensors tensors) const {

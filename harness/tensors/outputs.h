@@ -1,7 +1,11 @@
 // Holds the outputs of one competitor.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/tensors/named_buffers.h"
@@ -26,8 +30,18 @@ class Outputs {
   // none has. All of o, dq, dk and dv must be written, and the rows of lse that exist.
   std::string unwritten(std::uint8_t byte) const;
 
+  // Overwrites a part of each tensor that must be written: with this byte or, without one, with
+  // other elements of the same tensor, which look like results. `places` draws where, from one
+  // element up to half of them. Leaves an lse alone that has rows which nobody writes.
+  void damage(std::mt19937_64& places, std::optional<std::uint8_t> byte);
+  // Returns the names of the tensors that damage() overwrites.
+  std::vector<std::string> damageable() const;
+
+  NamedBuffers::Contents contents() const { return buffers_.contents(); }
   // Remembers the contents: from now on they are inputs of a backward, or compared with others.
   void seal() { buffers_.seal(); }
+  // Remembers contents of other outputs of the same kernel on the same problem.
+  void seal_as(NamedBuffers::Contents contents) { buffers_.seal_as(std::move(contents)); }
   // Returns the name of a tensor that changed since, "" if none did; looks at `of` only, if given.
   std::string changed(const std::vector<std::string>& of = {}) const {
     return buffers_.changed(of);
@@ -41,10 +55,12 @@ class Outputs {
   // Describes a tensor that must be written.
   struct Written {
     const char* name;
-    const void* data;
+    void* data;
     std::uint64_t bytes;
     int element_bytes;
     std::uint64_t may_stay = 0;  // elements: those of rows that a packed entry does not have
+
+    std::uint64_t elements() const { return bytes / static_cast<std::uint64_t>(element_bytes); }
   };
 
   Runtime& runtime_;

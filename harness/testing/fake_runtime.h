@@ -43,6 +43,9 @@ class SeparateMemory : public Runtime {
     std::memcpy(const_cast<void*>(in_process(to_host)), on_device(data, bytes), bytes);
     ++reads;
   }
+  void copy(void* data, const void* from, std::uint64_t bytes) override {
+    std::memcpy(on_device(data, bytes), on_device(from, bytes), bytes);
+  }
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     return fnv1a(on_device(data, bytes), bytes);
   }
@@ -150,6 +153,9 @@ class LimitedMemory : public Runtime {
   }
   void read(void* to_host, const void* data, std::uint64_t bytes) override {
     host_.read(to_host, data, bytes);
+  }
+  void copy(void* data, const void* from, std::uint64_t bytes) override {
+    host_.copy(data, from, bytes);
   }
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     return host_.fingerprint(data, bytes);

@@ -51,7 +51,9 @@ enum class Fault {
   saves_past_its_end,
   forward_writes_past_workspace,
   takes_all_for_bshd,
+  wrong_row,  // of the first slice of o
 };
+inline std::int64_t wrong_row = 0;
 
 struct FakeState : PreparedKernel {
   Problem problem;
@@ -116,6 +118,7 @@ struct Fake {
       std::fill_n(static_cast<unsigned char*>(tensors.saved),
                   kSavedBytes + (kFault == Fault::saves_past_its_end ? 1 : 0), kSavedByte);
     }
+    if (kFault == Fault::wrong_row) o[make_shape(problem).q.offset(0, 0, wrong_row)] += 0.5f;
     if (kFault == Fault::nan_output) o[3] = std::numeric_limits<float>::quiet_NaN();
     if (kFault == Fault::wrong_when_repeated && repeated) o[3] += 0.5f;
     if (kFault == Fault::writes_past_o) o[problem.elements_q()] = 0.0f;

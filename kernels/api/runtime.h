@@ -51,6 +51,8 @@ class Runtime {
   virtual void fill(void* data, std::uint8_t byte, std::uint64_t bytes) = 0;
   virtual void write(void* data, const void* from_host, std::uint64_t bytes) = 0;
   virtual void read(void* to_host, const void* data, std::uint64_t bytes) = 0;
+  // Copies within the device's memory; the two must not overlap.
+  virtual void copy(void* data, const void* from, std::uint64_t bytes) = 0;
   // Hashes the contents: other bytes give another number, almost surely.
   virtual std::uint64_t fingerprint(const void* data, std::uint64_t bytes) = 0;
   // Counts how many of the elements, of 2 or 4 bytes each, consist of this byte, as fill() leaves
@@ -78,7 +80,8 @@ class Runtime {
   // Returns the seconds that `launches` take together when a graph replays them, which costs less
   // than launching. The graph is replayed twice; `between`, which may be empty, is called before
   // the second time, which is timed, and each time that one is made again. It is negative where the
-  // device has no graphs.
+  // device has no graphs. Throws std::runtime_error unless each launch puts the same kernels into
+  // the graph as one alone does: of a launch that replays nothing nobody would see it.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 

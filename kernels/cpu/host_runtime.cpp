@@ -41,6 +41,9 @@ class HostRuntime final : public Runtime {
   void read(void* to_host, const void* data, std::uint64_t bytes) override {
     std::memcpy(to_host, data, bytes);
   }
+  void copy(void* data, const void* from, std::uint64_t bytes) override {
+    std::memcpy(data, from, bytes);
+  }
   std::uint64_t fingerprint(const void* data, std::uint64_t bytes) override {
     return fnv1a(data, bytes);
   }

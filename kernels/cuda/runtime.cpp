@@ -9,8 +9,11 @@
 #include <optional>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/driver.h"
@@ -44,6 +47,9 @@ std::string hexadecimal(std::span<const char> bytes) {
   return digits;
 }
 
+// What a graph does once: a kernel by its function and its grid, or other work by its type.
+using GraphNode = std::tuple<CUgraphNodeType, CUfunction, unsigned, unsigned, unsigned>;
+
 // Graph is work recorded once, launched with one call.
 class Graph {
  public:
@@ -52,23 +58,55 @@ class Graph {
     check(api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
           "recording a graph");
     work();
-    CUgraph graph = nullptr;
-    check(api.cuStreamEndCapture(stream, &graph), "recording a graph");
-    const CUresult made = api.cuGraphInstantiateWithFlags(&executable_, graph, 0);
-    api.cuGraphDestroy(graph);
+    check(api.cuStreamEndCapture(stream, &graph_), "recording a graph");
+    const CUresult made = api.cuGraphInstantiateWithFlags(&executable_, graph_, 0);
+    if (made != CUDA_SUCCESS) api.cuGraphDestroy(graph_);
     check(made, "making a graph");
   }
-  ~Graph() { driver().cuGraphExecDestroy(executable_); }
+  ~Graph() {
+    driver().cuGraphExecDestroy(executable_);
+    driver().cuGraphDestroy(graph_);
+  }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
+
+  // Counts nodes that do the same.
+  std::map<GraphNode, std::size_t> work() const {
+    const Driver& api = driver();
+    std::size_t count = 0;
+    check(api.cuGraphGetNodes(graph_, nullptr, &count), "counting a graph's nodes");
+    std::vector<CUgraphNode> nodes(count);
+    check(api.cuGraphGetNodes(graph_, nodes.data(), &count), "reading a graph's nodes");
+    std::map<GraphNode, std::size_t> work;
+    for (CUgraphNode node : nodes) {
+      CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+      check(api.cuGraphNodeGetType(node, &type), "reading a graph's node");
+      CUDA_KERNEL_NODE_PARAMS kernel = {};
+      if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        check(api.cuGraphKernelNodeGetParams(node, &kernel), "reading a graph's kernel");
+      }
+      ++work[{type, kernel.func, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ}];
+    }
+    return work;
+  }
 
   void launch(CUstream stream) const {
     check(driver().cuGraphLaunch(executable_, stream), "launching a graph");
   }
 
  private:
+  CUgraph graph_ = nullptr;
   CUgraphExec executable_ = nullptr;
 };
+
+// Throws std::runtime_error unless `graph` does what `one` does, `launches` times.
+void check_is_repeated(const Graph& graph, const Graph& one, int launches) {
+  std::map<GraphNode, std::size_t> expected = one.work();
+  for (auto& [node, count] : expected) count *= static_cast<std::size_t>(launches);
+  if (graph.work() == expected) return;
+  throw std::runtime_error(text("a graph of ", launches, " launches does other work than ",
+                                launches, " graphs of one launch: its time is void"));
+}
 
 class GpuRuntime final : public Runtime {
  public:
@@ -122,6 +160,12 @@ class GpuRuntime final : public Runtime {
     synchronize();  // a copy to pageable memory may block, which would blind the watchdog
     submit(driver().cuMemcpyDtoHAsync(to_host, pointer(data), bytes, stream_),
            "copying from the GPU");
+    synchronize();
+  }
+
+  void copy(void* data, const void* from, std::uint64_t bytes) override {
+    submit(driver().cuMemcpyDtoDAsync(pointer(data), pointer(from), bytes, stream_),
+           "copying on the GPU");
     synchronize();
   }
 
@@ -211,6 +255,7 @@ class GpuRuntime final : public Runtime {
       const Graph graph(stream_, [&] {
         for (int i = 0; i < launches; ++i) launch(i);
       });
+      check_is_repeated(graph, Graph(stream_, [&] { launch(0); }), launches);
       graph.launch(stream_);  // the first launch also uploads it
       synchronize();
       if (between) between();

@@ -159,6 +159,20 @@ TEST_F(GpuTimer, TellsTheLengthOfLaunchesInAGraph) {
   expect_known_length(runtime().graph_seconds_of(kLaunches, launch, {}));
 }
 
+// Poison says only that one of a graph's launches wrote.
+TEST_F(GpuTimer, AGraphWithoutSomeOfItsLaunchesIsRejected) {
+  const Runtime::Launch launch = spin();
+  const auto every_other = [&](int index) {
+    if (index % 2 == 0) launch(index);
+  };
+  EXPECT_THROW(runtime().graph_seconds_of(kLaunches, every_other, {}), std::runtime_error);
+  const auto another = [&](int index) {
+    launch(index);
+    if (index == 1) launch(index);
+  };
+  EXPECT_THROW(runtime().graph_seconds_of(kLaunches, another, {}), std::runtime_error);
+}
+
 // The first launch is queued so late that all are made again.
 TEST_F(GpuTimer, GivesLaunchesTheirNumbers) {
   const Runtime::Launch launch = spin();
