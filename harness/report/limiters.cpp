@@ -304,7 +304,7 @@ LimiterShare clock_finding(const Point& point, bool dram_binds) {
       fmt::format("{:.0f} of {:.0f} MHz", *clock / kMega, *highest / kMega),
       reasons.held == 0
           ? fmt::format("free in {0} of {0} readings", reasons.readings)
-          : fmt::format("{} in {} of {} readings", reasons.most, reasons.held, reasons.readings));
+          : fmt::format("{}, {} of {} readings", reasons.most, reasons.held, reasons.readings));
   // A clock that nothing holds down was read while the GPU rested, and the memory has its own.
   if (2 * reasons.held <= reasons.readings || dram_binds) finding.weight = 0.0;
   return finding;
