@@ -88,12 +88,8 @@ TEST(Fields, EveryOneIsReadableAndShown) {
     ok.back()["verify"][0]["rms_to_twin"] = 0.5;
     ok.back()["verify"][0]["coverage"] = 0.5;
     ok.back()["cache_claim"] = {{"verdict", "proved"}};
-    ok.back()["config"].update({{"consumers", 2},
-                                {"producer", 1},
-                                {"overlap", 1},
-                                {"ping_pong", 0},
-                                {"promote", 1},
-                                {"small_items", 1}});
+    ok.back()["config"].update(
+        {{"consumers", 2}, {"producer", 1}, {"overlap", 1}, {"ping_pong", 0}, {"promote", 1}});
     ok.back()["evidence"] = {
         {"executed", {{{"symbol", "softmax"}, {"launches", 1}, {"seconds", 1e-3}}}}};
     ok.back()["compile"] = {{{"entries", {{{"registers", 168}, {"dynamic_shared_bytes", 2048}}}}}};

@@ -108,15 +108,10 @@ RecordedPoint built_point(const RecordJson& record, const Registry& registry) {
 }
 
 // Counts the work items of a forward: tiles of rows of every head, which a thread block gets. A
-// backward's kernels divide the work otherwise, and packed entries end where they like. A kernel
-// that numbers its items, for a timeline, may have smaller ones beside those of block_m rows.
-std::optional<double> row_items(const Implementation& kernel, const Problem& problem,
-                                const Config& config) {
+// backward's kernels divide the work otherwise, and packed entries end where they like.
+std::optional<double> row_items(const Problem& problem, const Config& config) {
   const bool counted = problem.pass == Pass::fwd && problem.layout != Layout::packed;
   if (!counted || !config.contains("block_m") || config.get("block_m") <= 0) return std::nullopt;
-  if (kernel.timeline_items != nullptr) {
-    return static_cast<double>(kernel.timeline_items(problem, config));
-  }
   const std::int64_t rows = config.get("block_m");
   const std::int64_t tiles = (problem.seqlen_q + rows - 1) / rows;
   return static_cast<double>(tiles * problem.batch * problem.num_heads_q);
@@ -236,7 +231,7 @@ TileFact fact_of(const RecordedPoint& point, const std::string& change, const Co
                 .command = command_of(point.work, kernel, open)};
   if (!fact.reason.empty()) return fact;
   fact.config = resolved(kernel, problem, open, point.device);
-  fact.items = row_items(kernel, problem, fact.config);
+  fact.items = row_items(problem, fact.config);
   fact.shared_bytes = shared_bytes(point, fact.config);
   if (!too_many_tiles(problem, fact.config).empty()) return fact;
   const Traffic traffic = kernel.traffic(problem, fact.config);

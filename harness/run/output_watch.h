@@ -36,9 +36,9 @@ class OutputWatch {
   // samples, which throws as Judge::judge() does.
   void check();
 
-  // Of launches that go on without samples, so many at a call, one call in 16 shall be looked at:
-  // returns how many launches shall come before poison() in this one, and look() follow the others;
-  // all of them in other calls.
+  // Chooses what to look at of launches that go on without samples, so many at a call: one call in
+  // 16, in which the number that is returned comes before poison(), the others after it, and then
+  // look(). Returns all `launches` in other calls.
   int launches_before_a_look(int launches);
   // Throws Ending (Status::invalid) where poison is left or bits are not those that were verified.
   void look();

@@ -139,7 +139,7 @@ class GroupRun {
   }
 
   // Lets the oracle look at other rows of what was timed than of the first launch, where it cannot
-  // look at all: launches leave the same bits, so both choices are of both.
+  // look at all: where launches leave the same bits, both choices say something of both.
   void draw_other_samples() {
     if (!references_->look_at(samples(seed_of_samples(" timed")))) return;
     steps_.begin("oracle", &Spending::references);

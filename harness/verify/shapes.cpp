@@ -487,23 +487,6 @@ void plan_many_tiles(Plan& plan) {
   }
 }
 
-// Plans a launch whose last slices are cut into small items, where a kernel can.
-void plan_small_items(Plan& plan) {
-  Shape shape = {.name = "items/5x20/384x140/small", .problem = make_problem(384, 140, "none", 8)};
-  shape.problem.batch = 5;
-  shape.problem.num_heads_q = shape.problem.num_heads_kv = 20;
-  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-    const auto subject = make_subject(plan, shape, dtype);
-    for (const Implementation* kernel : plan.kernels()) {
-      if (find_axis(*kernel, "small_items") == nullptr) continue;
-      Setup setup = default_setup(*kernel, plan.device(), Pass::fwd);
-      setup.config.set("small_items", 1);
-      plan.add_judged(setup, Part::shapes, fmt::format("{}/{}", shape.name, to_string(dtype)),
-                      subject);
-    }
-  }
-}
-
 // Returns why the device cannot hold the tensors of a shape, or "". It counts tensors in and out,
 // what a forward leaves, and sums in fp32.
 std::string too_large(const Problem& problem, const Device& device) {
@@ -670,7 +653,6 @@ void plan_shapes(Plan& plan) {
   }
   plan_quantised(plan);
   plan_many_tiles(plan);
-  plan_small_items(plan);
   plan_every_isa(plan);
   plan_beyond_32_bits(plan);
 }

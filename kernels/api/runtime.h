@@ -81,7 +81,7 @@ class Runtime {
   // than launching. The graph is replayed twice; `between`, which may be empty, is called before
   // the second time, which is timed, and each time that one is made again. It is negative where the
   // device has no graphs. Throws std::runtime_error unless each launch puts the same kernels into
-  // the graph as one alone does: of a launch that replays nothing nobody would see it.
+  // the graph as one alone does: else a launch that records nothing would go unseen.
   virtual double graph_seconds_of(int launches, const Launch& launch,
                                   const std::function<void()>& between) = 0;
 

@@ -47,7 +47,8 @@ std::string hexadecimal(std::span<const char> bytes) {
   return digits;
 }
 
-// What a graph does once: a kernel by its function and its grid, or other work by its type.
+// GraphNode names what a node of a graph does: a kernel by its function and its grid, other work by
+// its type.
 using GraphNode = std::tuple<CUgraphNodeType, CUfunction, unsigned, unsigned, unsigned>;
 
 // Graph is work recorded once, launched with one call.

@@ -62,17 +62,10 @@ class Launch {
         costs_(config_),
         grid_(forward_grid(problem_, config_)),
         blocks_(min(work_items(grid_), kMultiprocessors * config_.blocks)) {
-    for (i64 m_block = 0; m_block < grid_.tiles.blocks; ++m_block) {
-      const i64 tiles = num_tiles(make_mask(problem_, 0, {}), config_, m_block, config_.block_m());
+    for (i64 m_block = 0; m_block < grid_.blocks; ++m_block) {
+      const i64 tiles = num_tiles(make_mask(problem_, 0, {}), config_, m_block);
       cycles_.push_back(costs_.item + static_cast<double>(tiles) * costs_.tile);
     }
-  }
-  // Has small items where the launch is predicted to gain by them.
-  static Launch with_small_items(i64 head_dim, i64 seqlen) {
-    Launch launch(head_dim, seqlen, "none");
-    launch.config_.small_items = gains_by_small_items(launch.problem_, launch.config_);
-    launch.grid_ = forward_grid(launch.problem_, launch.config_);
-    return launch;
   }
 
   // Returns the share of the launch for which blocks have work. Items come from a counter.
@@ -97,25 +90,19 @@ class Launch {
   }
 
   // Returns that share for a static round-robin: block b takes items b, b + blocks, ...
-  double busy_by_stride() const { return busy_until(cycles_by_stride()); }
-  double cycles_by_stride() const {
+  double busy_by_stride() const {
     std::vector<double> ends(static_cast<std::size_t>(blocks_), 0.0);
     for (i64 item = 0; item < work_items(grid_); ++item) {
       ends[static_cast<std::size_t>(item % blocks_)] += cycles_of(item);
     }
-    return *std::ranges::max_element(ends);
+    return busy_until(*std::ranges::max_element(ends));
   }
 
   bool claims() const { return is_uneven(problem_); }
 
  private:
   double cycles_of(i64 item) const {
-    constexpr double kShortItem = 0.72;  // that of cuda_grid.cpp
-    const i64 block_m = block_m_of(config_, grid_, item), block = work_item(grid_, item).block;
-    const i64 rows = tile_range(block, block_m, problem_.seqlen_q).size();
-    // Without a mask all tiles of rows see the same keys.
-    if (config_.small_items) return cycles_[0] * (rows <= config_.small_block_m() ? kShortItem : 1);
-    return cycles_[static_cast<std::size_t>(block)];
+    return cycles_[static_cast<std::size_t>(work_item(grid_, item).block)];
   }
 
   double next_claim(Claim claim, const std::vector<double>& ends) const {
@@ -141,7 +128,7 @@ class Launch {
   Problem problem_;
   ForwardConfig config_;
   Costs costs_;
-  ForwardGrid grid_;
+  WorkGrid grid_;
   i64 blocks_;
   std::vector<double> cycles_;  // of an item, by its tile of rows
 };
@@ -179,25 +166,6 @@ TEST(V3Balance, AStrideLosesPartOfTheLastWaveWithoutAMask) {
       const bool has_few = head_dim == 128 && seqlen >= 8192;  // 1376 for 132 blocks
       EXPECT_GE(launch.busy_by_stride(), has_few ? 0.947 : kAim);
     }
-  }
-}
-
-// Small items, and consumers that pass by those without rows for them, are predicted to gain so
-// much. With whole items at 8192 and 16384 keys at head dim 128 0.947 of the launch would be busy.
-TEST(V3Balance, SmallItemsEndALaunchSooner) {
-  struct Point {
-    i64 head_dim, seqlen;
-    double time;  // of that with whole items
-  };
-  for (const auto& [head_dim, seqlen, time] :
-       {Point{64, 512, 0.895}, Point{64, 1024, 0.937}, Point{64, 2048, 0.969},
-        Point{64, 4096, 0.975}, Point{64, 8192, 1.0}, Point{64, 16384, 1.0}, Point{128, 1024, 1.0},
-        Point{128, 2048, 0.975}, Point{128, 4096, 0.975}, Point{128, 8192, 0.975},
-        Point{128, 16384, 0.975}}) {
-    SCOPED_TRACE(fmt::format("head_dim {}, seqlen {}", head_dim, seqlen));
-    const double cycles = Launch::with_small_items(head_dim, seqlen).cycles_by_stride();
-    const double whole = Launch(head_dim, seqlen, "none").cycles_by_stride();
-    EXPECT_NEAR(cycles / whole, time, 0.001);
   }
 }
 

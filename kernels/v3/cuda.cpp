@@ -50,9 +50,6 @@ constexpr ConfigAxis kAxes[] = {
      {},
      AxisRole::promotes},
     {"deterministic", "1: a backward sums dQ in a fixed order", 0, 0, 1, {}, AxisRole::fixed_order},
-    {"small_items",
-     "1: without a mask smaller work items end a launch, where it is predicted to end sooner so", 0,
-     0, 1},
 };
 
 Tiling tiling_of(const ForwardConfig& config) {
@@ -250,7 +247,7 @@ class Prepared : public PreparedKernel {
       next_item = static_cast<u32*>(cuda::behind(tensors.workspace, parts_.entries));
       cuda::clear_words(stream, next_item, 1, "clearing a counter");
     }
-    const ForwardGrid grid = forward_grid(problem_, forward_config_);
+    const WorkGrid grid = forward_grid(problem_, forward_config_);
     const u64 resident = multiprocessors_ * static_cast<u64>(forward_config_.blocks);
     const i64 rows = forward_config_.block_m(), keys = forward_config_.block_n;
     const ForwardTiles tiles = forward_tiles(forward_config_);
@@ -423,14 +420,12 @@ class Prepared : public PreparedKernel {
 };
 
 // Where both passes run, the config stays open: each has a tile of its own.
-// Names `promote` for e4m3 alone, and `small_items` where a forward is asked for them, as they are
-// no part of what others are computed with: their keys are those of records from before these axes.
+// Names `promote` for e4m3 alone, as it is no part of what other dtypes are computed with: their
+// keys are those of records from before there was e4m3.
 Config resolved(const Problem& problem, const Config& config, const Device& /*device*/) {
   Config own;
   for (const auto& [name, value] : config.values()) {
-    if (name == "promote" && !problem.is_e4m3()) continue;
-    if (name == "small_items" && (value == 0 || problem.pass == Pass::bwd)) continue;
-    own.set(name, value);
+    if (problem.is_e4m3() || name != "promote") own.set(name, value);
   }
   switch (problem.pass) {
     case Pass::fwd: return cuda::with_fields(own, fields_of(forward_config_of(problem, config)));

@@ -11,18 +11,7 @@ namespace attnlab::v3 {
 // counter. Else they take a static round-robin with stride gridDim.x.
 bool is_uneven(const Problem& problem);
 
-// Returns whether small items (ForwardConfig::small_items) make a launch shorter, by 1 % or more.
-// It is predicted for 132 multiprocessors, and for three consumers that take equal items of a dense
-// batch by the static round-robin: others have none. A launch ends with the blocks that have the
-// most to do, and the prediction says of what: how many items, and how many of them are short.
-bool gains_by_small_items(const Problem& problem, const ForwardConfig& config);
-
-// Lists the work items of the forward. Without a mask slices follow one another. With small items
-// the last ones are cut into these, as many as end the launch soonest, for they fill the last wave
-// better. They are whole slices, so that K and V of all others are read but once. Slices whose last
-// item is short anyway are interleaved by a few where else the same blocks got all of the long
-// ones: of three items each, 132 blocks would.
-ForwardGrid forward_grid(const Problem& problem, const ForwardConfig& config);
+WorkGrid forward_grid(const Problem& problem, const ForwardConfig& config);
 
 // Lists tiles of query rows of the query heads: for the passes before and behind the backward.
 WorkGrid row_grid(const Problem& problem, const BackwardConfig& config);

@@ -68,8 +68,6 @@ TEST_F(V3Cuda, ResolvesTheTileOfItsPass) {
   Config both = kCuda.resolved(make_problem(64, Pass::fwdbwd), open, hopper());
   EXPECT_FALSE(both.contains("promote"));  // which is of e4m3 alone
   both.set("promote", open.get("promote"));
-  EXPECT_FALSE(both.contains("small_items"));  // which nobody asked for
-  both.set("small_items", 0);
   for (const auto& [name, value] : open.values()) EXPECT_EQ(both.get(name), value) << name;
   EXPECT_EQ(kCuda.forward_config(backward), open);
 }
@@ -359,63 +357,6 @@ TEST_F(V3Cuda, ATimelineChangesNoOtherUnit) {
                    forward_unit_with_timeline(Dtype::f16, ForwardConfig{}));
   expect_two_units(backward_unit(Dtype::f16, BackwardConfig{}),
                    backward_unit_with_timeline(Dtype::f16, BackwardConfig{}));
-}
-
-Problem problem_of_slices(i64 slices, i64 seqlen, const char* mask) {
-  Problem problem = make_problem(64);
-  problem.batch = 1;
-  problem.num_heads_q = problem.num_heads_kv = slices;
-  problem.seqlen_q = problem.seqlen_k = seqlen;
-  problem.mask = parse_mask(mask);
-  return problem;
-}
-
-// A launch whose items are all alike, and fill its waves, stays as it was.
-TEST_F(V3Cuda, ItemsAreSmallWhereALaunchEndsSooner) {
-  const auto has_small = [](Problem problem, const Config& config) {
-    return forward_config_of(problem, config).small_items;
-  };
-  const Config open = config_of({{"small_items", 1}});
-  EXPECT_FALSE(has_small(problem_of_slices(1024, 512, "none"), default_config(kCuda)));
-  EXPECT_TRUE(has_small(problem_of_slices(1024, 512, "none"), open));
-  EXPECT_TRUE(has_small(problem_of_slices(100, 384, "none"), open));
-  EXPECT_TRUE(has_small(problem_of_slices(8, 1024, "none"), open));  // 64 items in place of 48
-  EXPECT_FALSE(has_small(problem_of_slices(132, 384, "none"), open));
-  EXPECT_FALSE(has_small(problem_of_slices(64, 8192, "none"), open));
-  EXPECT_FALSE(has_small(problem_of_slices(100, 384, "causal"), open));
-  EXPECT_FALSE(has_small(problem_of_slices(100, 384, "none"),
-                         config_of({{"consumers", 2}, {"small_items", 1}})));
-  Problem problem = problem_of_slices(100, 384, "none");
-  problem.dtype = Dtype::e4m3;
-  EXPECT_FALSE(has_small(problem, config_of({{"consumers", 3}, {"small_items", 1}})));
-  problem = problem_of_slices(100, 384, "padding");
-  problem.lengths = {.kind = LengthsKind::padding, .given = true, .keys = {384}};
-  EXPECT_FALSE(has_small(problem, open));
-}
-
-// Each row is of one item. Small ones come last, and are of the last slices.
-TEST_F(V3Cuda, ItemsOfTwoSizesHaveEachRowOnce) {
-  for (const i64 slices : {1, 5, 100, 300, 1024}) {
-    for (const i64 seqlen : {129, 192, 320, 384, 500, 1024, 2048}) {
-      const Problem problem = problem_of_slices(slices, seqlen, "none");
-      const ForwardConfig config = forward_config_of(problem, config_of({{"small_items", 1}}));
-      if (!config.small_items) continue;
-      SCOPED_TRACE(problem.id());
-      const ForwardGrid grid = forward_grid(problem, config);
-      std::map<i64, i64> rows_of;  // by slice
-      std::set<std::pair<i64, i64>> tiles;
-      for (i64 index = 0; index < work_items(grid); ++index) {
-        const WorkItem item = work_item(grid, index);
-        const i64 block_m = block_m_of(config, grid, index);
-        EXPECT_EQ(block_m == config.block_m(), index < grid.whole_items());
-        EXPECT_EQ(block_m == config.block_m(), item.head < grid.whole_slices());
-        EXPECT_TRUE(tiles.emplace(item.head, item.block).second);
-        rows_of[item.head] += tile_range(item.block, block_m, seqlen).size();
-      }
-      EXPECT_EQ(static_cast<i64>(rows_of.size()), slices);
-      for (const auto& [slice, rows] : rows_of) EXPECT_EQ(rows, seqlen) << slice;
-    }
-  }
 }
 
 TEST_F(V3Cuda, FewUnitsServeAllProblems) {

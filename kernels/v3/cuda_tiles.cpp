@@ -5,7 +5,6 @@
 
 #include "kernels/cuda/mma_sync.h"
 #include "kernels/cuda/tile_classes.h"
-#include "kernels/v3/cuda_grid.h"
 
 namespace attnlab::v3 {
 namespace {
@@ -203,8 +202,6 @@ ForwardConfig forward_config_of(const Problem& problem, const Config& config) {
       kernel.e4m3 ? kernel.head_dim == 256 : !(kernel.dropout && kernel.head_dim == 64);
   kernel.ping_pong = kernel.consumers > 1 && kernel.producer && gains_by_turns;
   take_truth("ping_pong", kernel.ping_pong);
-  const bool may_be_small = config.contains("small_items") && config.get("small_items") == 1;
-  kernel.small_items = may_be_small && gains_by_small_items(problem, kernel);
   return kernel.consumers < 1 ? kernel : share_multiprocessor(kernel);  // unfit() says so
 }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kernels/shared/quantise.h"
-#include "kernels/v3/cuda_grid.h"
 
 namespace attnlab::v3 {
 namespace {
@@ -51,17 +50,15 @@ class ForwardCounter {
         row_bytes_(problem.head_dim * size_bytes(problem.dtype)),
         o_row_bytes_(problem.head_dim * size_bytes(problem.output_dtype())) {}
 
-  // Adds a tile of `block_m` rows; there is none beyond the entry's last row.
-  void add_item(const Entry& entry, i64 m_block, i64 block_m) {
-    const Range rows = tile_range(m_block, block_m, entry.mask.seqlen_q);
+  void add_item(const Entry& entry, i64 m_block) {
+    const Range rows = tile_range(m_block, config_.block_m(), entry.mask.seqlen_q);
     if (rows.empty()) return;
-    const i64 flops = flops_of(64 * consumers_of(rows));
     const i64 tiles_before = computed_tiles();
     const Range seen = n_block_range(entry.mask, rows, config_.block_n);
     const Range full = full_n_block_range(entry.mask, rows, config_.block_n);
     for (i64 n_block = seen.begin; n_block < seen.end; ++n_block) {
       const bool is_full = full.begin <= n_block && n_block < full.end;
-      add_tile(entry, n_block, flops,
+      add_tile(entry, n_block,
                has_pattern_ ? class_of(entry.mask, rows, n_block)
                             : (is_full ? TileClass::full : TileClass::partial));
     }
@@ -69,7 +66,7 @@ class ForwardCounter {
     traffic_.executed_flops -= unseen_by_consumers(entry.mask, rows, seen) * flops_of(64);
     traffic_.tiles.empty += ceil_div<i64>(entry.mask.seqlen_k, config_.block_n) - computed;
     if (computed > 0) {
-      const i64 there = entry.rows_behind - rows.begin;
+      const i64 there = entry.rows_behind - m_block * config_.block_m();
       traffic_[Operand::q].read_bytes += min<i64>(config_.block_m(), there) * row_bytes_;
     }
     traffic_[Operand::o].write_bytes += rows.size() * o_row_bytes_;
@@ -85,7 +82,7 @@ class ForwardCounter {
     return classify(mask, rows, {n_block * config_.block_n, (n_block + 1) * config_.block_n});
   }
 
-  void add_tile(const Entry& entry, i64 n_block, i64 flops, TileClass tile) {
+  void add_tile(const Entry& entry, i64 n_block, TileClass tile) {
     if (tile == TileClass::empty) return;
     ++(tile == TileClass::full ? traffic_.tiles.full : traffic_.tiles.partial);
     const i64 there = entry.keys_behind - n_block * config_.block_n;
@@ -94,12 +91,7 @@ class ForwardCounter {
     const i64 v_there = entry.transposed_keys_behind - n_block * config_.block_n;
     traffic_[Operand::v].read_bytes +=
         config_.e4m3 ? min<i64>(config_.block_n, v_there) * row_bytes_ : bytes;
-    traffic_.executed_flops += flops;
-  }
-
-  // Returns how many consumers multiply: all, unless those without rows pass by.
-  i64 consumers_of(Range rows) const {
-    return config_.small_items ? ceil_div<i64>(rows.size(), 64) : config_.consumers;
+    traffic_.executed_flops += flops_of(config_.block_m());
   }
 
   // Returns the FLOPs of S = Q K^T and O += P V for so many rows and a tile of keys.
@@ -204,26 +196,13 @@ class BackwardCounter {
 
 Traffic forward_traffic(const Problem& problem, const ForwardConfig& config) {
   const std::vector<u8> pattern = make_block_pattern(problem);
-  const std::vector<Entry> entries =
-      entries_of(problem, view_block_pattern(problem, pattern.data()));
-  const auto count = [&](std::size_t num_entries, i64 block_m) {  // of one head
-    ForwardCounter counter(problem, config);
-    for (std::size_t b = 0; b < num_entries; ++b) {
-      const i64 m_blocks = ceil_div(problem.seqlen_q, block_m);
-      for (i64 i = 0; i < m_blocks; ++i) counter.add_item(entries[b], i, block_m);
-    }
-    return counter.traffic();
-  };
-  if (!config.small_items) {
-    Traffic all = count(entries.size(), config.block_m());
-    return all *= problem.num_heads_q;
+  ForwardCounter counter(problem, config);
+  for (const Entry& entry : entries_of(problem, view_block_pattern(problem, pattern.data()))) {
+    const i64 m_blocks = ceil_div<i64>(problem.seqlen_q, config.block_m());
+    for (i64 m_block = 0; m_block < m_blocks; ++m_block) counter.add_item(entry, m_block);
   }
-  // All slices are alike, but that the last ones are cut into small items.
-  const ForwardGrid grid = forward_grid(problem, config);
-  Traffic whole = count(1, config.block_m()), small = count(1, config.small_block_m());
-  whole *= grid.whole_slices();
-  small *= grid.small_slices;
-  return whole += small;
+  Traffic all = counter.traffic();
+  return all *= problem.num_heads_q;
 }
 
 Traffic backward_traffic(const Problem& problem, const BackwardConfig& config) {

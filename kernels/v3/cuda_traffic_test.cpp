@@ -37,35 +37,6 @@ TEST(V3CudaTraffic, ConsumersWithoutRowsMultiplyToo) {
   EXPECT_EQ(traffic[Operand::lse], writes(1024 * 4));
 }
 
-// Of 100 slices of 384 rows 34 have three small items each, the others two whole ones.
-TEST(V3CudaTraffic, SmallItemsAreOfTheLastSlices) {
-  Problem problem = problem_of(384, 64, "none");
-  problem.batch = 5;
-  problem.num_heads_q = problem.num_heads_kv = 20;
-  ForwardConfig config = config_of(64, 3, 128);
-  config.small_items = true;
-  const Traffic traffic = forward_traffic(problem, config);
-  EXPECT_EQ(traffic.executed_flops, 100 * 3 * 4 * i64{384} * 128 * 64);
-  EXPECT_EQ(traffic.tiles, (TileCounts{.full = (66 * 2 + 34 * 3) * 3}));
-  // A small item reads 192 rows of Q, as far as they exist.
-  EXPECT_EQ(traffic[Operand::q], reads((66 * 384 + 34 * (192 + 192 + 128)) * 64 * 2));
-  EXPECT_EQ(traffic[Operand::k], reads((66 * 2 + 34 * 3) * 384 * 64 * 2));
-  EXPECT_EQ(traffic[Operand::o], writes(100 * 384 * 64 * 2));
-  EXPECT_EQ(traffic[Operand::lse], writes(100 * 384 * 4));
-}
-
-// Of 1024 slices of 512 rows 57 have four small items each. The others have three items, and the
-// last one has no rows for the third consumer.
-TEST(V3CudaTraffic, ConsumersWithoutRowsPassByWhereItemsAreSmall) {
-  Problem problem = problem_of(512, 64, "none");
-  problem.batch = problem.num_heads_q = problem.num_heads_kv = 32;
-  ForwardConfig config = config_of(64, 3, 128);
-  config.small_items = true;
-  const Traffic traffic = forward_traffic(problem, config);
-  EXPECT_EQ(traffic.executed_flops, 1024 * 4 * i64{512} * 512 * 64);
-  EXPECT_EQ(traffic.tiles, (TileCounts{.full = (967 * 3 + 57 * 4) * 4}));
-}
-
 TEST(V3CudaTraffic, ConsumersMultiplyBeyondTheirOwnBorder) {
   const Traffic traffic = forward_traffic(problem_of(512, 128, "causal"), config_of(128, 2, 64));
   EXPECT_EQ(traffic.executed_flops, (2 + 4 + 6 + 8) * 4 * i64{128} * 64 * 128);

@@ -155,8 +155,7 @@ cuda::ConfigFields fields_of(const ForwardConfig& config) {
           flag("dropout", config.dropout, "-dropout"),
           flag("e4m3", config.e4m3),
           flag("promote", config.promote, "-promote"),
-          flag("v_columns", config.v_columns, "-vcolumns"),
-          flag("small_items", config.small_items, "-small")};
+          flag("v_columns", config.v_columns, "-vcolumns")};
 }
 
 KernelUnit forward_unit(Dtype dtype, const ForwardConfig& config) {

@@ -257,39 +257,6 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
       }
       if constexpr (!kConfig.producer) help();  // no product is in flight
     };
-    // Lets K of a tile go by, and with it this consumer's turn, where the step has one.
-    const auto pass_k = [&](bool is_ordered) {
-      if (!has_k) wait(memory.k_ring.when_full(k));
-      has_k = false;
-      if (kConfig.ping_pong && is_ordered) {
-        ptx::barrier_sync(Named::order(consumer), kOrderThreads);
-        ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
-                            kOrderThreads);
-      } else {
-        ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all warps have seen it
-      }
-      if (is_first_thread) memory.k_ring.release(k);
-      k.advance(kConfig.stages);
-    };
-    const auto pass_v = [&] {
-      wait(memory.v_ring.when_full(v));
-      ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
-      if (is_first_thread) memory.v_ring.release(v);
-      v.advance(kConfig.stages);
-    };
-    // A consumer without rows only does what the others and the loader wait for.
-    if constexpr (kConfig.small_items) {
-      if (first_row >= num_rows) {
-        for (i32 tile = begin; tile < end; ++tile) {
-          pass_k(tile > begin);
-          pass_v();
-        }
-        release_work_tile();
-        if (arrives_for_warp(opaque_lane())) memory.q_ring.release(q);
-        q.advance(kConfig.q_stages);
-        continue;
-      }
-    }
     // Takes runs of tiles of one class, so that little is looked up between two tiles, where tensor
     // cores may be waiting.
     const auto run = [&](auto is_first, auto is_masked, i32 tile, i32 run_end) {
@@ -318,7 +285,19 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     }
     // K of tiles that only later consumers see goes by, and with it this consumer's turn.
     if constexpr (kConfig.passes_unseen()) {
-      for (i32 tile = own_end; tile < end; ++tile) pass_k(true);
+      for (i32 tile = own_end; tile < end; ++tile) {
+        if (!has_k) wait(memory.k_ring.when_full(k));
+        has_k = false;
+        if constexpr (kConfig.ping_pong) {
+          ptx::barrier_sync(Named::order(consumer), kOrderThreads);
+          ptx::barrier_arrive(Named::order(next_in_order(consumer, kConfig.consumers)),
+                              kOrderThreads);
+        } else {
+          ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);  // all warps have seen it
+        }
+        if (is_first_thread) memory.k_ring.release(k);
+        k.advance(kConfig.stages);
+      }
     }
     if constexpr (kConfig.separate_o) {
       if (arrives_for_warp(opaque_lane())) memory.q_ring.release(q);
@@ -349,7 +328,10 @@ __device__ __forceinline__ void consume(const Params& params, const ForwardMaps&
     if constexpr (kConfig.passes_unseen()) {  // V of these tiles goes by, too
       for (i32 tile = own_end; tile < end; ++tile) {
         clear_v_past_end(tile);
-        pass_v();
+        wait(memory.v_ring.when_full(v));
+        ptx::barrier_sync(Named::of_consumer(consumer), kWarpgroup);
+        if (is_first_thread) memory.v_ring.release(v);
+        v.advance(kConfig.stages);
       }
     }
     scale_rows(rO, scales);

@@ -1,10 +1,9 @@
 // Describes v3 on a GPU: what its kernels are compiled for, what all roles of a thread block know
 // of a work item, and where tiles lie in shared memory. The forward comes first: a work item is a
 // tile of query rows of one (batch, head), 64 rows for each consumer; all consumers multiply all
-// tiles of keys that any row of the item sees, from the first to the last. Where small_items is
-// set, the last slices have smaller items, of one consumer less, and consumers without rows do not
-// multiply. A GPU's modelled traffic is of these schedules, counted in cuda_traffic.cpp. Source:
-// Shah et al., FlashAttention-3 (2024), Algorithms 1 to 3.
+// tiles of keys that any row of the item sees, from the first to the last. A GPU's modelled traffic
+// is of these schedules, counted in cuda_traffic.cpp. Source: Shah et al., FlashAttention-3 (2024),
+// Algorithms 1 to 3.
 #pragma once
 
 #include "kernels/shared/mask.h"
@@ -44,9 +43,6 @@ struct ForwardConfig {
   bool e4m3 = false;
   bool promote = false;    // O is summed in fp32 registers, beyond what e4m3's accumulators keep
   bool v_columns = false;  // V has a scale for each of its columns; else for each block of keys
-  // If set, the last slices may be cut into small items (ForwardGrid), and a consumer passes by an
-  // item that has no rows for it. Batches are dense, and no mask or pattern hides a key.
-  bool small_items = false;
 
   // Returns whether the loader asks for the next item after the last K but one, not the last: with
   // three blocks' small tiles there is no time to claim and describe it after the last.
@@ -72,7 +68,6 @@ struct ForwardConfig {
   }
 
   ATTNLAB_HD constexpr i32 block_m() const { return 64 * consumers; }
-  ATTNLAB_HD constexpr i32 small_block_m() const { return 64 * (consumers - 1); }
   ATTNLAB_HD constexpr i32 threads() const { return 128 * ((producer ? 1 : 0) + consumers); }
   // Return the registers of a role's thread. By setmaxnreg the producer goes down to 40, or to 32
   // with three consumers and block_n >= 128 (not on e4m3, where it reads scales, too), and the
@@ -202,45 +197,6 @@ ATTNLAB_HD constexpr ForwardTiles forward_tiles(const ForwardConfig& config) {
           .separate_o = config.separate_o};
 }
 
-// ForwardGrid lists the work items of a forward: tiles of block_m rows, and behind them those of
-// the last slices where these are cut into small items. Its last fields have 32 bits so that it
-// leaves the kernel's other parameters where a WorkGrid would.
-struct ForwardGrid {
-  WorkGrid tiles;        // as if all slices had tiles of block_m rows
-  u32 small_slices = 0;  // so many of the last slices have tiles of small_block_m rows
-  u32 small_blocks = 0;  // so many each
-
-  // Return how many slices have tiles of block_m rows, and how many tiles these are.
-  ATTNLAB_HD constexpr u32 whole_slices() const {
-    return static_cast<u32>(tiles.batch) * static_cast<u32>(tiles.heads) - small_slices;
-  }
-  ATTNLAB_HD constexpr u32 whole_items() const {
-    return whole_slices() * static_cast<u32>(tiles.blocks);
-  }
-};
-
-ATTNLAB_HD constexpr i64 work_items(const ForwardGrid& grid) {
-  return grid.whole_items() + grid.small_slices * grid.small_blocks;
-}
-
-ATTNLAB_HD constexpr WorkItem work_item(const ForwardGrid& grid, i64 index) {
-  const u32 whole = grid.whole_items();
-  if (static_cast<u32>(index) < whole) return work_item(grid.tiles, index);
-  const WorkGrid small = {
-      .batch = grid.tiles.batch, .heads = grid.tiles.heads, .blocks = grid.small_blocks};
-  const u32 first = grid.whole_slices() * grid.small_blocks;  // were all slices small
-  return work_item(small, first + (static_cast<u32>(index) - whole));
-}
-
-// Returns the rows of the tile of item `index`.
-ATTNLAB_HD constexpr i32 block_m_of(const ForwardConfig& config, const ForwardGrid& grid,
-                                    i64 index) {
-  return static_cast<u32>(index) < grid.whole_items() ? config.block_m() : config.small_block_m();
-}
-ATTNLAB_HD constexpr i32 block_m_of(const ForwardConfig& config, const WorkGrid&, i64) {
-  return config.block_m();
-}
-
 // ForwardSizes is what the kernel gets of a launch with ForwardMaps and ForwardPointers, the same
 // for the host (with T = void) and the GPU. The maps are apart since the copies, as asm, take their
 // address: in one struct with them the compiler would take all for changed by every asm that
@@ -248,7 +204,7 @@ ATTNLAB_HD constexpr i32 block_m_of(const ForwardConfig& config, const WorkGrid&
 // sizes they make the code of dropout longer, at head_dim 64.
 struct ForwardSizes {
   Params params;
-  ForwardGrid grid;
+  WorkGrid grid;
 };
 
 // ForwardMaps is how bulk copies see the tensors: 4-D, a slab of a tile at a time; of o 16 rows.

@@ -1,7 +1,6 @@
 // Implements v3's scheduler on a GPU: it finds a thread block's work items and their work tiles.
 #pragma once
 
-#include "kernels/device/team.cuh"
 #include "kernels/shared/params.h"
 #include "kernels/shared/quantise.h"
 #include "kernels/shared/work_grid.h"
@@ -10,22 +9,14 @@
 
 namespace attnlab::v3 {
 
-// Returns how many tiles of rows a batch entry has in a block pattern: beside small items there is
-// none.
-__device__ constexpr i64 m_blocks_of(const WorkGrid& grid) { return grid.blocks; }
-__device__ constexpr i64 m_blocks_of(const ForwardGrid&) { return 0; }
-
-// Describes work item `index` of a ForwardGrid or, without small items, of a WorkGrid. It writes
-// field by field to shared memory and reads from there, with a compiler fence between fields,
-// because the scheduler has few registers.
-template <class Grid>
-__device__ inline void find_work_tile(const Params& params, const Grid& grid,
+// Describes work item `index`. It writes field by field to shared memory and reads from there, with
+// a compiler fence between fields, because the scheduler has few registers.
+__device__ inline void find_work_tile(const Params& params, const WorkGrid& grid,
                                       const ForwardConfig& config, const TileEntry* entries,
                                       i64 index, ForwardWorkTile& sWorkTile) {
   const Shape& shape = params.shape;
   const auto compiler_fence = [] { asm volatile("" ::: "memory"); };
   i32& batch = sWorkTile.batch;
-  const i32 block_m = block_m_of(config, grid, index);
   i32 m_block;
   {
     const WorkItem item = work_item(grid, index);
@@ -38,11 +29,11 @@ __device__ inline void find_work_tile(const Params& params, const Grid& grid,
   {
     const BatchEntry entry = batch_entry(params, batch);
     sWorkTile.mask = entry.mask;
-    sWorkTile.first_row = static_cast<i32>(entry.first_row) + m_block * block_m;
+    sWorkTile.first_row = static_cast<i32>(entry.first_row) + m_block * config.block_m();
     sWorkTile.first_key = static_cast<i32>(entry.first_key);
   }
   compiler_fence();
-  sWorkTile.rows = tile_range(m_block, block_m, sWorkTile.mask.seqlen_q);
+  sWorkTile.rows = tile_range(m_block, config.block_m(), sWorkTile.mask.seqlen_q);
   compiler_fence();
   sWorkTile.num_rows = static_cast<i32>(sWorkTile.rows.size());
   compiler_fence();
@@ -63,7 +54,7 @@ __device__ inline void find_work_tile(const Params& params, const Grid& grid,
   {
     const i64 n_blocks = ceil_div<i64>(shape.seqlen_k, config.block_n);
     const TileEntry* const own_entries =
-        entries == nullptr ? nullptr : entries + (batch * m_blocks_of(grid) + m_block) * n_blocks;
+        entries == nullptr ? nullptr : entries + (batch * grid.blocks + m_block) * n_blocks;
     const Range all = n_block_range(sWorkTile.mask, sWorkTile.rows, config.block_n);
     sWorkTile.tiles = {.begin = static_cast<i32>(all.begin),
                        .end = static_cast<i32>(all.end),
@@ -118,7 +109,7 @@ class Scheduler {
  public:
   // next_item counts the items that blocks have taken beyond their first ones; where it is null,
   // block b takes items b, b + gridDim.x, ...
-  __device__ Scheduler(const Params& params, const ForwardGrid& grid, const TileEntry* entries,
+  __device__ Scheduler(const Params& params, const WorkGrid& grid, const TileEntry* entries,
                        u32* next_item, const ForwardMemory<kConfig>& memory,
                        const E4m3Scales& scales = {})
       : params_(params),
@@ -141,10 +132,10 @@ class Scheduler {
       return;
     }
     ForwardWorkTile& sWorkTile = memory_.work_tile(stage_.stage);
-    is_done_ = item_ >= static_cast<u32>(work_items(grid()));
+    is_done_ = item_ >= static_cast<u32>(work_items(grid_));
     sWorkTile.ends = is_done_;
     ATTNLAB_NOTE(const u32 begin = cycles_now();)
-    if (!is_done_) find_work_tile(params_, grid(), kConfig, entries_, item_, sWorkTile);
+    if (!is_done_) find_work_tile(params_, grid_, kConfig, entries_, item_, sWorkTile);
     if constexpr (kConfig.e4m3) {
       if (!is_done_) {
         find_e4m3_work_tile(params_, kConfig, scales_, sWorkTile,
@@ -162,24 +153,12 @@ class Scheduler {
  private:
   static constexpr u32 kUnclaimed = ~0u;  // no item: a launch has less than 2^31
 
-  // Returns a plain grid where no items are small. Else what it says of them is hidden from the
-  // compiler: all that derives from it would need a register throughout the loop of items.
-  __device__ decltype(auto) grid() const {
-    if constexpr (kConfig.small_items) {
-      const auto hidden = [](u32 value) {
-        return static_cast<u32>(device::opaque(static_cast<i32>(value)));
-      };
-      return ForwardGrid{grid_.tiles, hidden(grid_.small_slices), hidden(grid_.small_blocks)};
-    } else {
-      return (grid_.tiles);
-    }
-  }
   ATTNLAB_NOTE(__device__ void note_claim() const {
-    if (item_ < static_cast<u32>(work_items(grid()))) Timeline(memory_).claim(item_);
+    if (item_ < static_cast<u32>(work_items(grid_))) Timeline(memory_).claim(item_);
   })
 
   const Params& params_;
-  const ForwardGrid& grid_;
+  const WorkGrid& grid_;
   const TileEntry* entries_;
   u32* next_item_;
   const ForwardMemory<kConfig>& memory_;

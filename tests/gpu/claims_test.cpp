@@ -26,12 +26,11 @@ using emulator::Event;
 std::vector<i64> tiles_of(const Problem& problem, const v3::ForwardConfig& config) {
   const std::vector<u8> pattern = make_block_pattern(problem);
   const BlockPattern blocks = view_block_pattern(problem, pattern.data());
-  const v3::ForwardGrid grid = v3::forward_grid(problem, config);
+  const WorkGrid grid = v3::forward_grid(problem, config);
   std::vector<i64> tiles;
   for (i64 index = 0; index < work_items(grid); ++index) {
     const WorkItem item = work_item(grid, index);
-    tiles.push_back(v3::num_tiles(make_mask(problem, item.batch, blocks), config, item.block,
-                                  v3::block_m_of(config, grid, index)));
+    tiles.push_back(v3::num_tiles(make_mask(problem, item.batch, blocks), config, item.block));
   }
   return tiles;
 }

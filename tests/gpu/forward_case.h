@@ -19,7 +19,6 @@ struct ForwardCase {
   std::vector<std::int64_t> queries = {};  // of packed entries
   std::vector<std::int64_t> keys = {};
   std::int64_t producer = 1;
-  std::int64_t small_items = 0;
 };
 
 inline void PrintTo(const ForwardCase& what, std::ostream* stream) { *stream << what.name; }
@@ -45,7 +44,6 @@ inline Config config_of(const ForwardCase& what) {
   asked.set("consumers", what.consumers);
   asked.set("block_n", what.consumers == 1 ? 64 : 128);
   asked.set("producer", what.producer);
-  asked.set("small_items", what.small_items);
   return asked;
 }
 

@@ -73,14 +73,13 @@ TEST_P(V3Timeline, HasEachItemOnceAndInOrder) {
   const Problem problem = problem_of(GetParam());
   const Config asked = config_of(GetParam());
   const v3::ForwardConfig config = v3::forward_config_of(problem, asked);
-  const v3::ForwardGrid grid = v3::forward_grid(problem, config);
+  const WorkGrid grid = v3::forward_grid(problem, config);
   const ForwardLaunch launch(v3_on_gpu(), problem, asked);
   const std::vector<TimelineItem> items = timeline_of(problem, asked, launch.tensors());
   ASSERT_EQ(static_cast<i64>(items.size()), work_items(grid));
   const Mask mask = make_mask(problem, 0, {});
-  const std::size_t blocks = expect_each_once_and_in_order(items, [&](i64 index) {
-    return v3::num_tiles(mask, config, work_item(grid, index).block,
-                         v3::block_m_of(config, grid, index)) > 0;
+  const std::size_t blocks = expect_each_once_and_in_order(items, [&](i64 item) {
+    return v3::num_tiles(mask, config, work_item(grid, item).block) > 0;
   });
   const i64 places = i64{gpu().multiprocessors} * config.blocks;
   EXPECT_EQ(blocks, static_cast<std::size_t>(min(work_items(grid), places)));
@@ -99,27 +98,6 @@ const ForwardCase kCases[] = {
      .seqlen_q = 400,
      .seqlen_k = 100,
      .slices = 6},
-    {.name = "small_items_of_all_slices",
-     .consumers = 3,
-     .seqlen_q = 400,
-     .seqlen_k = 300,
-     .slices = 5,
-     .mask = "none",
-     .small_items = 1},
-    {.name = "small_items_of_the_last_slices",
-     .consumers = 3,
-     .seqlen_q = 384,
-     .seqlen_k = 150,
-     .slices = 100,
-     .mask = "none",
-     .small_items = 1},
-    {.name = "short_items_in_turn",
-     .consumers = 3,
-     .seqlen_q = 512,
-     .seqlen_k = 40,
-     .slices = 140,
-     .mask = "none",
-     .small_items = 1},
     {.name = "no_producer",
      .consumers = 2,
      .seqlen_q = 400,

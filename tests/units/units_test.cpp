@@ -199,31 +199,6 @@ std::vector<Point> points_of_long_e4m3() {
   return points;
 }
 
-// Returns units of v3's forward whose three consumers have tiles of long sequences, with small
-// items where there is no mask.
-std::vector<Point> points_of_three_consumers() {
-  std::vector<Point> points;
-  for (const int head_dim : {64, 128}) {
-    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-      for (const char* mask : {"none", "causal"}) {
-        Point point = {
-            .kernel = builtin_registry().find("v3", Backend::cuda),
-            .arch = "sm_90a",
-            .name = "v3_three_d" + std::to_string(head_dim) + "_" + to_string(dtype) + "_" + mask,
-            .problem = {.dtype = dtype,
-                        .seqlen_q = 8192,
-                        .seqlen_k = 8192,
-                        .head_dim = head_dim,
-                        .mask = parse_mask(mask)}};
-        point.config = default_config(*point.kernel);
-        point.config.set("small_items", 1);
-        points.push_back(point);
-      }
-    }
-  }
-  return points;
-}
-
 // Returns units of the tiles that attnlab verify asks for under a block pattern, where consumers
 // have the fewest registers left.
 std::vector<Point> points_of_verified_patterns() {
@@ -261,8 +236,7 @@ std::vector<Point> points_to_compile() {
   auto [points, table] = product();
   std::vector<Point> some = points_without_producer();
   for (const std::vector<Point>& more :
-       {points_in_fixed_order(), points_of_long_e4m3(), points_of_three_consumers(),
-        points_of_verified_patterns()}) {
+       {points_in_fixed_order(), points_of_long_e4m3(), points_of_verified_patterns()}) {
     some.insert(some.end(), more.begin(), more.end());
   }
   if (std::getenv("ATTNLAB_ALL_UNITS") != nullptr) {
